@@ -1,0 +1,3 @@
+module github.com/epigraph-run/epigraph/proto
+
+go 1.26.0
