@@ -1,0 +1,163 @@
+package dbkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+const (
+	// ReasonSchemaOld is the reason of FailedPrecondition when migrations are still to be applied.
+	ReasonSchemaOld = "SCHEMA_TOO_OLD"
+	// ReasonSchemaNew is the reason of FailedPrecondition when a later binary has migrated the store.
+	ReasonSchemaNew = "SCHEMA_TOO_NEW"
+
+	versionQuery = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+)
+
+// Migrations are the forward-only, numbered SQL files of one store and the database they belong to.
+// The files are NNNN_verb_noun.sql in the root of the file system, in goose's format.
+type Migrations struct {
+	target  int64
+	name    string
+	version func(context.Context) (int64, error)
+	up      func(context.Context) (int, error)
+}
+
+// SQLiteMigrations binds the files of fsys to s. One process at a time may migrate a file.
+func SQLiteMigrations(s *SQLite, fsys fs.FS) (*Migrations, error) {
+	p, err := goose.NewProvider(goose.DialectSQLite3, s.Write, fsys, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return &Migrations{
+		name:   s.name,
+		target: lastVersion(p),
+		version: func(ctx context.Context) (v int64, err error) {
+			var n int
+			const has = `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'goose_db_version'`
+			if err := s.Read.QueryRowContext(ctx, has).Scan(&n); err != nil || n == 0 {
+				return 0, err
+			}
+			err = s.Read.QueryRowContext(ctx, versionQuery).Scan(&v)
+			return v, err
+		},
+		up: func(ctx context.Context) (int, error) {
+			res, err := p.Up(ctx)
+			return len(res), err
+		},
+	}, nil
+}
+
+// PostgresMigrations binds the files of fsys to one schema. Processes that migrate the same schema
+// at the same time wait for each other. The pool must log in as a role that may create the schema.
+func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrations, error) {
+	if !schemaName.MatchString(schema) {
+		return nil, errs.New(errs.InvalidArgument, "SCHEMA_NAME_INVALID", "schema name %q is not valid", schema)
+	}
+	// A migration may wait longer for its locks, and run longer, than a request may.
+	cfg := pool.Config().ConnConfig
+	cfg.RuntimeParams["search_path"] = schema
+	cfg.RuntimeParams["lock_timeout"] = "60000"
+	cfg.RuntimeParams["statement_timeout"] = "0"
+	delete(cfg.RuntimeParams, "role")
+	check := stdlib.OpenDB(*cfg)
+	p, err := goose.NewProvider(goose.DialectPostgres, check, fsys, goose.WithDisableGlobalRegistry(true))
+	if err := errors.Join(err, check.Close()); err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return &Migrations{
+		name:   schema,
+		target: lastVersion(p),
+		version: func(ctx context.Context) (v int64, err error) {
+			var exists bool
+			table := pgx.Identifier{schema, "goose_db_version"}.Sanitize()
+			if err := pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, table).Scan(&exists); err != nil || !exists {
+				return 0, err
+			}
+			err = pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM `+table+` WHERE is_applied`).Scan(&v)
+			return v, err
+		},
+		up: func(ctx context.Context) (int, error) { return migratePostgres(ctx, cfg, schema, fsys) },
+	}, nil
+}
+
+// Up applies what is missing and returns how many files it applied. It is safe to call at every start.
+func (m *Migrations) Up(ctx context.Context) (int, error) {
+	n, err := m.up(ctx)
+	if err != nil {
+		return n, fmt.Errorf("migrate %s: %w", m.name, err)
+	}
+	return n, nil
+}
+
+// Version returns the version of the database (0 before the first migration) and the one this binary wants.
+func (m *Migrations) Version(ctx context.Context) (have, want int64, err error) {
+	have, err = m.version(ctx)
+	if err != nil {
+		return 0, m.target, fmt.Errorf("read schema version of %s: %w", m.name, err)
+	}
+	return have, m.target, nil
+}
+
+// Check returns nil if the database is exactly at the wanted version, and FailedPrecondition with
+// ReasonSchemaOld or ReasonSchemaNew otherwise. It changes nothing.
+func (m *Migrations) Check(ctx context.Context) error {
+	have, want, err := m.Version(ctx)
+	switch {
+	case err != nil:
+		return err
+	case have < want:
+		return errs.New(errs.FailedPrecondition, ReasonSchemaOld, "schema of %s is at version %d, this binary needs %d", m.name, have, want).
+			Hint("run: epigraph migrate")
+	case have > want:
+		return errs.New(errs.FailedPrecondition, ReasonSchemaNew, "schema of %s is at version %d, this binary knows only %d", m.name, have, want).
+			Hint("run a newer epigraph binary on this database")
+	}
+	return nil
+}
+
+func lastVersion(p *goose.Provider) int64 {
+	var last int64
+	for _, s := range p.ListSources() {
+		last = max(last, s.Version)
+	}
+	return last
+}
+
+func migratePostgres(ctx context.Context, cfg *pgx.ConnConfig, schema string, fsys fs.FS) (n int, err error) {
+	db := stdlib.OpenDB(*cfg)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	guard, err := db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// The lock lives as long as its session, so a crash in the middle frees it.
+	defer func() { err = errors.Join(err, closeGuard(ctx, guard, schema)) }()
+	if _, err := guard.ExecContext(ctx, `SELECT pg_advisory_lock(hashtextextended('epigraph/migrate/' || $1, 0))`, schema); err != nil {
+		return 0, fmt.Errorf("wait for another migration: %w", err)
+	}
+	if _, err := guard.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{schema}.Sanitize()); err != nil {
+		return 0, fmt.Errorf("create schema: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, fsys, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return 0, err
+	}
+	res, err := p.Up(ctx)
+	return len(res), err
+}
+
+func closeGuard(ctx context.Context, guard *sql.Conn, schema string) error {
+	_, err := guard.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock(hashtextextended('epigraph/migrate/' || $1, 0))`, schema)
+	return errors.Join(err, guard.Close())
+}
