@@ -1,0 +1,68 @@
+package workgraph
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Actor does the work of a node. Call may run concurrently with itself. It returns when ctx is done, at the latest soon after.
+// An error that is not an *Error counts as UNKNOWN for an UNSAFE node and as RETRYABLE otherwise.
+type Actor interface {
+	Call(ctx context.Context, c *Call) (Outcome, error)
+}
+
+// ActorFunc is an Actor made of a function.
+type ActorFunc func(ctx context.Context, c *Call) (Outcome, error)
+
+// Call calls f.
+func (f ActorFunc) Call(ctx context.Context, c *Call) (Outcome, error) { return f(ctx, c) }
+
+// Call is one attempt as its actor sees it.
+type Call struct {
+	Start
+	heartbeat func()
+}
+
+// Heartbeat tells that the attempt is alive and restarts its idle timeout.
+func (c *Call) Heartbeat() {
+	if c.heartbeat != nil {
+		c.heartbeat()
+	}
+}
+
+// ActorInfo is what validation and compilation need to know about an actor.
+type ActorInfo struct {
+	// Effect is what a call does to the world unless the node overrides it; empty counts as UNSAFE.
+	Effect Effect
+	// EffectOf decides the effect from a node's own arguments, for actors where it depends on them. It wins over Effect.
+	EffectOf func(n *Node) Effect
+	Version  string
+	// Schema is the JSON Schema of the named arguments, if the actor states one.
+	Schema json.RawMessage
+}
+
+// ActorSet knows actors by name. It is asked during validation and compilation only.
+type ActorSet interface {
+	ActorInfo(name string) (info ActorInfo, ok bool)
+}
+
+// Described is an Actor that knows its own ActorInfo.
+type Described interface {
+	Actor
+	Info() ActorInfo
+}
+
+// Actors is the ActorSet of the in-memory runner. An actor that is not Described counts as IDEMPOTENT.
+type Actors map[string]Actor
+
+// ActorInfo is the info of the named actor.
+func (a Actors) ActorInfo(name string) (ActorInfo, bool) {
+	act, ok := a[name]
+	if !ok {
+		return ActorInfo{}, false
+	}
+	if d, ok := act.(Described); ok {
+		return d.Info(), true
+	}
+	return ActorInfo{Effect: Idempotent}, true
+}

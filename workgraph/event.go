@@ -1,0 +1,213 @@
+package workgraph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// MachineVersion is stored with every event and run. A binary replays events of its own and of every earlier version.
+const MachineVersion = 1
+
+// EventKind names what happened.
+type EventKind string
+
+// The kinds of journal events. AttemptStarted is written for UNSAFE attempts only, before the actor is called.
+const (
+	RunStarted      EventKind = "RUN_STARTED"
+	AttemptStarted  EventKind = "ATTEMPT_STARTED"
+	AttemptEnded    EventKind = "ATTEMPT_ENDED"
+	TimerFired      EventKind = "TIMER_FIRED"
+	Reconciled      EventKind = "RECONCILED"
+	CancelRequested EventKind = "CANCEL_REQUESTED"
+	RunPaused       EventKind = "RUN_PAUSED"
+	RunResumed      EventKind = "RUN_RESUMED"
+	RunEnded        EventKind = "RUN_ENDED"
+)
+
+// Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of it. Replaying
+// applies the steps and evaluates nothing. Events are immutable once made; Seq is dense from 1 within a run.
+type Event struct {
+	Version int       `json:"v"`
+	Seq     int64     `json:"seq"`
+	Kind    EventKind `json:"kind"`
+	At      time.Time `json:"at"`
+
+	// Ref names the attempt of the ATTEMPT, TIMER and RECONCILED kinds.
+	Ref
+	Attempt int `json:"attempt,omitempty"`
+
+	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED
+	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
+	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED: as the actor gave it
+	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED: as the actor gave it
+	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED
+	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
+
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// Ref names a visit, or one item of a mapped visit: the Visit-th time the run reached Node, and there the Item-th item, both
+// counted from 1. Item is 0 for a visit that is not mapped.
+type Ref struct {
+	Node  string `json:"node,omitempty"`
+	Visit int    `json:"visit,omitempty"`
+	Item  int    `json:"item,omitempty"`
+}
+
+// String reads node, node@visit or node@visit[item], leaving out a first visit.
+func (r Ref) String() string {
+	s := r.Node
+	if r.Visit > 1 {
+		s = fmt.Sprintf("%s@%d", s, r.Visit)
+	}
+	if r.Item > 0 {
+		s = fmt.Sprintf("%s[%d]", s, r.Item)
+	}
+	return s
+}
+
+// Input is what a run starts from: the arguments that every start node receives.
+type Input struct {
+	Args  []json.RawMessage          `json:"args,omitempty"`
+	Named map[string]json.RawMessage `json:"named,omitempty"`
+}
+
+// Op names a step of a decision.
+type Op string
+
+// The steps. Unless said otherwise a step names a visit by Node and Visit.
+const (
+	// OpEdge resolves the edge Node -> To of Kind: Live or dead. Note tells why it is dead.
+	OpEdge Op = "EDGE"
+	// OpEnter lets a visit run on the sources in Inputs.
+	OpEnter Op = "ENTER"
+	// OpSkip resolves a visit without running it; Note tells why.
+	OpSkip Op = "SKIP"
+	// OpComplete ends a visit with Values.
+	OpComplete Op = "COMPLETE"
+	// OpFail ends a visit with Error; Action is the policy that was applied.
+	OpFail Op = "FAIL"
+	// OpItem ends one item of a map with Values or Error.
+	OpItem Op = "ITEM"
+	// OpRetry puts an attempt off until Due.
+	OpRetry Op = "RETRY"
+	// OpWait keeps a visit open until Due.
+	OpWait Op = "WAIT"
+	// OpStart starts the next attempt of a visit that was put off.
+	OpStart Op = "START"
+	// OpReconcile marks an UNSAFE attempt whose effect is unknown.
+	OpReconcile Op = "RECONCILE"
+	// OpLimit stops a loop at MaxVisits before the named visit.
+	OpLimit Op = "LIMIT"
+	// OpLoop opens the named visit of a loop's head from the BACK edges in Inputs.
+	OpLoop Op = "LOOP"
+	// OpLoopEnd ends the loop whose last visit is named; its exit edges follow.
+	OpLoopEnd Op = "LOOP_END"
+	// OpCancel asks an attempt in flight to stop.
+	OpCancel Op = "CANCEL"
+	// OpDrop gives up a visit that will not be needed: not started, put off or waiting.
+	OpDrop Op = "DROP"
+	// OpDrain stops new starts; Note is FAIL, TERMINATE or CANCEL.
+	OpDrain Op = "DRAIN"
+)
+
+// Step is one decision of the machine, complete enough to be applied without deciding anything again.
+type Step struct {
+	Op    Op       `json:"op"`
+	Node  string   `json:"node,omitempty"`
+	Visit int      `json:"visit,omitempty"`
+	Item  int      `json:"item,omitempty"`
+	To    string   `json:"to,omitempty"`
+	Kind  EdgeKind `json:"kind,omitempty"`
+	Live  bool     `json:"live,omitempty"`
+	Note  string   `json:"note,omitempty"`
+	*Detail
+}
+
+// Detail is the part of a step that most steps do not have.
+type Detail struct {
+	// Inputs are the sources whose live edges a visit runs on, in declared edge order.
+	Inputs []InputRef `json:"inputs,omitempty"`
+	// Items is the list that a map runs over; Mapped tells an empty list from none.
+	Mapped bool              `json:"mapped,omitempty"`
+	Items  []json.RawMessage `json:"items,omitempty"`
+	// Key is the evaluated concurrency key.
+	Key string `json:"key,omitempty"`
+	// Travel is what a MERGE edge carries.
+	Travel *Input            `json:"travel,omitempty"`
+	Values []json.RawMessage `json:"values,omitempty"`
+	Error  *Error            `json:"failure,omitempty"`
+	Action ErrorAction       `json:"action,omitempty"`
+	Stop   Stop              `json:"stop,omitempty"`
+	Due    time.Time         `json:"due,omitzero"`
+	// Attempt and Generation number the attempt that follows.
+	Attempt    int `json:"next_attempt,omitempty"`
+	Generation int `json:"generation,omitempty"`
+	// State are the updates that take effect with this step.
+	State map[string]json.RawMessage `json:"state,omitempty"`
+}
+
+// InputRef names one input of a join: the edge by its source and kind, and the visit of the source that delivered.
+type InputRef struct {
+	Node  string   `json:"node"`
+	Visit int      `json:"visit"`
+	Kind  EdgeKind `json:"kind,omitempty"`
+}
+
+// Status is where a run stands.
+type Status string
+
+// A run is Draining when nothing new may start but attempts are still in flight.
+const (
+	StatusPending   Status = "PENDING"
+	StatusRunning   Status = "RUNNING"
+	StatusPaused    Status = "PAUSED"
+	StatusDraining  Status = "DRAINING"
+	StatusCompleted Status = "COMPLETED"
+	StatusFailed    Status = "FAILED"
+	StatusCanceled  Status = "CANCELED"
+)
+
+// Ended reports whether the status is final.
+func (s Status) Ended() bool {
+	return s == StatusCompleted || s == StatusFailed || s == StatusCanceled
+}
+
+// Reasons of a run's end or pause.
+const (
+	ReasonTerminated     = "TERMINATED"
+	ReasonNodeFailed     = "NODE_FAILED"
+	ReasonStarved        = "STARVED"
+	ReasonCancelRequest  = "CANCEL_REQUESTED"
+	ReasonMaxVisits      = "MAX_VISITS"
+	ReasonReconciliation = "NEEDS_RECONCILIATION"
+)
+
+// RunEnd is how a run ended. Outputs holds the value of every effective sink by node id; Result is the only one's value, else
+// the list of them in declared order, else null.
+type RunEnd struct {
+	Status  Status                     `json:"status"`
+	Reason  string                     `json:"reason,omitempty"`
+	Message string                     `json:"message,omitempty"`
+	Outputs map[string]json.RawMessage `json:"outputs,omitempty"`
+	Result  json.RawMessage            `json:"result,omitempty"`
+	// Failed is the visit whose failure ended the run.
+	Failed *Ref   `json:"failed,omitempty"`
+	Error  *Error `json:"error,omitempty"`
+}
+
+// DecodeEvent reads one event from JSON. A version newer than MachineVersion is an error.
+func DecodeEvent(b []byte) (Event, error) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var ev Event
+	if err := dec.Decode(&ev); err != nil {
+		return Event{}, fmt.Errorf("decode event: %w", err)
+	}
+	if ev.Version < 1 || ev.Version > MachineVersion {
+		return Event{}, fmt.Errorf("decode event: machine version %d, this binary knows 1 to %d", ev.Version, MachineVersion)
+	}
+	return ev, nil
+}

@@ -1,0 +1,310 @@
+package workgraph
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Graph is the work of one run: nodes that call actors and edges that order them and carry values. Declared order matters:
+// it decides the order of join inputs, of results and of upstream lists. A Graph is plain data; Validate says whether it can
+// run, Compile makes it runnable.
+type Graph struct {
+	Name  string `json:"name,omitempty"`
+	Nodes []Node `json:"nodes"`
+	Edges []Edge `json:"edges,omitempty"`
+	// State declares the keys that outcomes may update and how concurrent updates combine.
+	State map[string]StateKey `json:"state,omitempty"`
+}
+
+// Node is one step of a graph. Only ID and Actor are required; the zero value of every other field is its default.
+type Node struct {
+	ID    string `json:"id"`
+	Name  string `json:"name,omitempty"`
+	Kind  Kind   `json:"kind,omitempty"`
+	Actor string `json:"actor"`
+	// Args and Named are the node's own arguments, bound like a partial: an actor is called with Args followed by the
+	// travelling positionals, and with Named overlaid by the travelling named arguments.
+	Args  []json.RawMessage          `json:"args,omitempty"`
+	Named map[string]json.RawMessage `json:"named,omitempty"`
+	// Transform is a CEL expression over the outcome; its value becomes the visit's single value.
+	Transform string   `json:"transform,omitempty"`
+	PassDown  PassDown `json:"result_pass_down_mode,omitzero"`
+	Join      Join     `json:"join,omitzero"`
+	// When is a CEL condition evaluated once the join is met; false skips the visit.
+	When string `json:"when,omitempty"`
+	// On says what activates the node. Nil means its edges; inboxes are refused by Validate in this release.
+	On      *Trigger `json:"on,omitempty"`
+	Retry   Retry    `json:"retry,omitzero"`
+	Check   *Check   `json:"check,omitempty"`
+	Timeout Duration `json:"timeout,omitempty"`
+	// IdleTimeout bounds the time between two signs of life of one attempt.
+	IdleTimeout Duration `json:"idle_timeout,omitempty"`
+	OnError     OnError  `json:"on_error,omitzero"`
+	Map         *Map     `json:"map,omitempty"`
+	// MaxVisits bounds how often a run may reach the node: 0 is DefaultMaxVisits, Unlimited must be said. Reaching the
+	// limit pauses the run with its work kept.
+	MaxVisits int    `json:"max_visits,omitempty"`
+	Cache     *Cache `json:"cache,omitempty"`
+	// ConcurrencyKey is a CEL expression giving a string; attempts with equal keys never overlap. Whoever starts attempts
+	// enforces it.
+	ConcurrencyKey string `json:"concurrency_key,omitempty"`
+	Thread         string `json:"thread,omitempty"`
+	// Effect overrides what the actor declares. Compile fills it in, so a compiled graph says it for every node.
+	Effect Effect `json:"effect,omitempty"`
+}
+
+// Edge orders To after From and carries From's values.
+type Edge struct {
+	From string   `json:"from"`
+	To   string   `json:"to"`
+	Kind EdgeKind `json:"kind,omitempty"`
+	// When is a CEL condition evaluated when From ends; false makes the edge dead.
+	When string `json:"when,omitempty"`
+	// PassDown overrides From's mode for this edge when its Mode is set.
+	PassDown PassDown `json:"result_pass_down_mode,omitzero"`
+}
+
+// DefaultMaxVisits bounds loops that do not say their own bound; Unlimited turns the bound off.
+const (
+	DefaultMaxVisits = 100
+	Unlimited        = -1
+)
+
+// DefaultMapParallel is the window of a map that states none.
+const DefaultMapParallel = 16
+
+// Kind tells readers what a node stands for. The machine treats all kinds alike.
+type Kind string
+
+// The kinds known to the suite; the empty kind counts as ActionKind.
+const (
+	ActionKind     Kind = "ACTION"
+	AgentKind      Kind = "AGENT"
+	SummarizerKind Kind = "SUMMARIZER"
+	ProblemKind    Kind = "PROBLEM"
+)
+
+// EdgeKind tells DATA, ERROR and BACK edges apart. The empty kind is Data.
+type EdgeKind string
+
+// ErrorEdge is live only when From failed under the Route policy; BackEdge closes a declared loop.
+const (
+	DataEdge  EdgeKind = "DATA"
+	ErrorEdge EdgeKind = "ERROR"
+	BackEdge  EdgeKind = "BACK"
+)
+
+// Effect says what repeating an attempt would do to the world.
+type Effect string
+
+// Pure and Idempotent attempts may be repeated after an unknown end, Unsafe ones never are.
+const (
+	Pure       Effect = "PURE"
+	Idempotent Effect = "IDEMPOTENT"
+	Unsafe     Effect = "UNSAFE"
+)
+
+// PassDownMode names a way in which a result travels on.
+type PassDownMode string
+
+// The modes; the empty mode is NoPassDown on a node and "as the node says" on an edge.
+const (
+	NoPassDown          PassDownMode = "NO_PASS_DOWN"
+	ResultAsFirstArg    PassDownMode = "RESULT_AS_FIRST_ARG"
+	ResultAsLeadingArgs PassDownMode = "RESULT_AS_LEADING_ARGS"
+	KeyPassDown         PassDownMode = "KEY"
+	MergePassDown       PassDownMode = "MERGE"
+)
+
+// PassDown is a mode with its parameter.
+type PassDown struct {
+	Mode PassDownMode `json:"mode,omitempty"`
+	// Key is the named argument of KEY.
+	Key string `json:"key,omitempty"`
+	// Expr is the CEL map {args, named} of MERGE; an absent part stays as it was.
+	Expr string `json:"expr,omitempty"`
+}
+
+// Key passes the result on as the named argument name.
+func Key(name string) PassDown { return PassDown{Mode: KeyPassDown, Key: name} }
+
+// Merge passes on what expr, a CEL map {args, named}, evaluates to.
+func Merge(expr string) PassDown { return PassDown{Mode: MergePassDown, Expr: expr} }
+
+// FirstArg replaces the first travelling positional by the result.
+func FirstArg() PassDown { return PassDown{Mode: ResultAsFirstArg} }
+
+// LeadingArgs puts every element of the result before the travelling positionals.
+func LeadingArgs() PassDown { return PassDown{Mode: ResultAsLeadingArgs} }
+
+// JoinMode says when a node with several in-edges runs. The empty mode is All.
+type JoinMode string
+
+// All waits for every in-edge, Any for the first live one, Quorum for N live ones.
+const (
+	All    JoinMode = "ALL"
+	Any    JoinMode = "ANY"
+	Quorum JoinMode = "QUORUM"
+)
+
+// Losers says what becomes of work that an ANY or QUORUM join no longer needs. The empty value is Finish.
+type Losers string
+
+// CancelLosers stops attempts that can serve nothing but the join; FinishLosers lets them end and ignores what they deliver.
+const (
+	CancelLosers Losers = "CANCEL"
+	FinishLosers Losers = "FINISH"
+)
+
+// Join is a node's join rule.
+type Join struct {
+	Mode   JoinMode `json:"mode,omitempty"`
+	N      int      `json:"n,omitempty"`
+	Losers Losers   `json:"losers,omitempty"`
+}
+
+// Retry bounds repeated attempts. MaxAttempts counts all calls; 0 is 3, or 1 for an UNSAFE node. An UNSAFE node is retried
+// only after an attempt that was not performed.
+type Retry struct {
+	MaxAttempts int `json:"max_attempts,omitempty"`
+	// InitialBackoff (default 1s) grows by Multiplier (default 2) up to MaxBackoff (default 1m). Up to Jitter (default 0.2,
+	// Unlimited's -1 for none) of it is taken off by a hash of the attempt, so that replays agree.
+	InitialBackoff Duration `json:"initial_backoff,omitempty"`
+	MaxBackoff     Duration `json:"max_backoff,omitempty"`
+	Multiplier     float64  `json:"multiplier,omitempty"`
+	Jitter         float64  `json:"jitter,omitempty"`
+}
+
+// Check is what an attempt's result must satisfy; a result that does not is a retryable CHECK_FAILED.
+type Check struct {
+	// Schema is a JSON Schema without remote references.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	CEL    string          `json:"cel,omitempty"`
+}
+
+// ErrorAction says what the failure of a visit means for the run. The empty action is Fail.
+type ErrorAction string
+
+// Fail ends the run, Continue makes the out-edges dead, Fallback goes on with a value, Route fires the ERROR edges.
+const (
+	Fail     ErrorAction = "FAIL"
+	Continue ErrorAction = "CONTINUE"
+	Fallback ErrorAction = "FALLBACK"
+	Route    ErrorAction = "ROUTE"
+)
+
+// OnError is an action with the value of Fallback.
+type OnError struct {
+	Action ErrorAction     `json:"action,omitempty"`
+	Value  json.RawMessage `json:"value,omitempty"`
+}
+
+// ItemErrors says what a failed item means for its map. The empty value is FailFast.
+type ItemErrors string
+
+// FailFast fails the visit at the first failed item, ContinueItems records it, QuorumItems needs Map.Quorum good ones.
+const (
+	FailFast      ItemErrors = "FAIL_FAST"
+	ContinueItems ItemErrors = "CONTINUE"
+	QuorumItems   ItemErrors = "QUORUM"
+)
+
+// Map calls the node's actor once per item of a list. The visit's value is the list, in item order, of objects
+// {"ok": value}, {"error": {...}} or {"abstained": true}.
+type Map struct {
+	// Over is the CEL expression of the list.
+	Over string `json:"over"`
+	// As names the named argument that carries the item; when empty the item is the first travelling positional.
+	As          string     `json:"as,omitempty"`
+	MaxParallel int        `json:"max_parallel,omitempty"`
+	OnItemError ItemErrors `json:"on_item_error,omitempty"`
+	Quorum      int        `json:"quorum,omitempty"`
+}
+
+// Cache allows whoever starts attempts of a PURE node to reuse the outcome of an equal call for TTL.
+type Cache struct {
+	TTL Duration `json:"ttl"`
+}
+
+// Trigger says what activates a node other than its edges.
+type Trigger struct {
+	Inbox *Inbox `json:"inbox,omitempty"`
+}
+
+// Inbox activates a node by messages. Its place in the model is fixed; Validate refuses it in this release.
+type Inbox struct {
+	From      []string `json:"from,omitempty"`
+	BatchSize int      `json:"batch_size,omitempty"`
+	TTL       Duration `json:"ttl,omitempty"`
+}
+
+// Reducer combines an update with what a state key holds, in journal order.
+type Reducer string
+
+// Append adds a value, or the elements of a list; AppendByID replaces elements with the same "id"; Add sums numbers.
+const (
+	Replace    Reducer = "REPLACE"
+	Append     Reducer = "APPEND"
+	AppendByID Reducer = "APPEND_BY_ID"
+	Add        Reducer = "ADD"
+)
+
+// StateKey declares one key of a run's state. An absent Initial is null for Replace, [] for the appends, 0 for Add.
+type StateKey struct {
+	Reducer Reducer         `json:"reducer,omitempty"`
+	Initial json.RawMessage `json:"initial,omitempty"`
+}
+
+// Duration is a time.Duration whose JSON form is Go's duration text, such as "1m30s".
+type Duration time.Duration
+
+// MarshalText writes Go's duration text.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads Go's duration text.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("duration %q: write it like 1m30s", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Decode reads one graph from JSON. Unknown fields and trailing data are errors.
+func Decode(b []byte) (*Graph, error) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var g Graph
+	if err := dec.Decode(&g); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("decode graph: data after the graph")
+	}
+	return &g, nil
+}
+
+// Canonical is the graph as JSON with defaults written out, object keys sorted and insignificant space removed. Two graphs
+// that run alike by declaration have equal canonical forms; declared order stays, since it has meaning.
+func (g *Graph) Canonical() ([]byte, error) {
+	c := g.Clone()
+	c.fillDefaults()
+	return canonicalJSON(c)
+}
+
+// Hash is the hex SHA-256 of the canonical form.
+func (g *Graph) Hash() (string, error) {
+	b, err := g.Canonical()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
