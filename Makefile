@@ -1,4 +1,4 @@
-# Everything a developer or CI types. `make help` lists the targets.
+# Everything that a developer or CI types. `make help` lists the targets.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -6,19 +6,127 @@ SHELL := bash
 
 export GOTOOLCHAIN ?= local
 
-MODS   = $(shell go list -m -f '{{.Dir}}')
-PROTOS = $(shell find proto/epigraph proto/third_party -name '*.proto' 2>/dev/null)
+# Plans with known graphs, one JSON record per line; not part of this tree.
+CORPUS ?= ../shared/data/plans.jsonl.gz
+# How long each fuzz target runs.
+export FUZZTIME ?= 10s
+# Which benchmarks `make bench` runs, and how.
+BENCH      ?= .
+BENCHFLAGS ?= -benchmem
+# The tag of the image that `make images` builds.
+IMAGE ?= epigraph:dev
+
+# The modules of the workspace; what stands outside it is named where it is used.
+MODS = $(shell go list -m -f '{{.Dir}}')
 
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
-# Tools are installed from their own modules, so that their dependencies never
-# meet ours. The stamp is younger than go.mod when there is nothing to do.
-bin/.proto-tools: tools/go.mod tools/go.sum
-	GOWORK=off GOBIN=$(CURDIR)/bin go -C tools install tool
+# --- tools -------------------------------------------------------------------
+# Each set of tools is its own module, so that its dependencies never meet ours
+# and a change to one rebuilds only that one. The stamp says what is installed.
+
+bin/.tools-%:
+	GOWORK=off GOBIN=$(CURDIR)/bin go -C $(dir $<) install tool
 	@touch $@
 
+bin/.tools-proto: tools/go.mod tools/go.sum
+bin/.tools-lint: tools/lint/go.mod tools/lint/go.sum
+bin/.tools-deploy: tools/deploy/go.mod tools/deploy/go.sum
+
+.PHONY: tools
+tools: bin/.tools-proto bin/.tools-lint bin/.tools-deploy ## Build all development tools into ./bin
+
+# --- build and run -----------------------------------------------------------
+
+.PHONY: build
+build: ## Build the command into ./bin
+	CGO_ENABLED=0 go build -trimpath -o bin/epigraph ./cmd/epigraph
+
+.PHONY: demo
+demo: build ## Run an example plan on an embedded server, with a scripted model
+	bin/epigraph demo
+
+.PHONY: dev
+dev: build ## Run all four services in one process
+	bin/epigraph dev
+
+# --- code --------------------------------------------------------------------
+
 .PHONY: gen
-gen: bin/.proto-tools ## Generate proto/gen from proto/epigraph
+gen: bin/.tools-proto ## Generate code and OpenAPI from the protos
 	scripts/gen
+
+.PHONY: fmt
+fmt: bin/.tools-proto bin/.tools-lint ## Format Go and protos
+	bin/golangci-lint fmt
+	bin/buf format -w proto/epigraph
+
+.PHONY: lint
+lint: bin/.tools-lint ## Lint the Go code of every module
+	bin/golangci-lint run $(addsuffix /...,$(MODS))
+
+.PHONY: tidy
+tidy: ## Tidy go.mod of every module and sync the workspace
+	scripts/tidy
+
+.PHONY: alone
+alone: ## Build each module outside the workspace, and check its go.mod
+	scripts/alone
+
+.PHONY: check
+check: gen lint alone ## All that must hold besides the tests: generated code, lint, vet, protos, modules
+	@test -z "$$(git status --porcelain -- proto/gen)" || { \
+		git status --short -- proto/gen; git --no-pager diff --stat -- proto/gen; \
+		echo "proto/gen is not what the protos say: commit the result of make gen"; exit 1; }
+	go vet work
+	bin/buf lint
+	bin/buf format -d --exit-code
+	scripts/breaking
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities (needs the vulnerability database)
+	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 ./...
+
+# --- tests -------------------------------------------------------------------
+
+.PHONY: setup
+setup: # what the tests need besides Go
+	@scripts/ensure-cc
+	@scripts/ensure-postgres
+
+.PHONY: test
+test: setup ## Run all tests with the race detector, in random order
+	go test -race -shuffle=on work
+
+.PHONY: race
+race: setup ## Run all tests again and again, on one and on many processors
+	go test -race -shuffle=on -count=2 -cpu=1,4 work
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
+	scripts/fuzz
+
+.PHONY: bench
+bench: setup ## Run the benchmarks of the packages and of bench/
+	go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) work
+	cd bench && GOWORK=off go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) -timeout 60m ./...
+
+.PHONY: corpus
+corpus: ## Measure the plan reader on CORPUS
+	go run ./plan/corpus -data $(CORPUS)
+
+.PHONY: chaos
+chaos: setup ## Kill servers under load and count what was lost (long)
+	go test -tags=chaos -count=1 -timeout 60m -v ./test/chaos/...
+
+# --- deployment --------------------------------------------------------------
+
+.PHONY: images
+images: ## Build the container image, with or without a Docker daemon
+	scripts/images $(IMAGE)
+
+.PHONY: k8s-check
+k8s-check: bin/.tools-deploy ## Render the Kubernetes manifests and validate every object
+	scripts/k8s-check
