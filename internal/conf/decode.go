@@ -1,0 +1,244 @@
+package conf
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+var (
+	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
+	durationType = reflect.TypeFor[time.Duration]()
+)
+
+// leaf is one setting: a value that flags and the environment can name.
+type leaf struct {
+	key   string
+	help  string
+	value reflect.Value
+}
+
+type field struct {
+	name  string
+	help  string
+	value reflect.Value
+}
+
+// fields lists the settings of a struct in declared order, embedded ones inlined.
+func fields(v reflect.Value) []field {
+	var out []field
+	for i := range v.NumField() {
+		sf := v.Type().Field(i)
+		tag := sf.Tag.Get("conf")
+		if tag == "-" || (!sf.IsExported() && !sf.Anonymous) {
+			continue
+		}
+		if sf.Anonymous && tag == "" && sf.Type.Kind() == reflect.Struct {
+			out = append(out, fields(v.Field(i))...)
+			continue
+		}
+		if tag == "" {
+			tag = snake(sf.Name)
+		}
+		out = append(out, field{name: tag, help: sf.Tag.Get("help"), value: v.Field(i)})
+	}
+	return out
+}
+
+func leaves(v reflect.Value, prefix string) []leaf {
+	var out []leaf
+	for _, f := range fields(v) {
+		key := join(prefix, f.name)
+		if f.value.Kind() == reflect.Struct && !isScalar(f.value.Type()) {
+			out = append(out, leaves(f.value, key)...)
+			continue
+		}
+		out = append(out, leaf{key: key, help: f.help, value: f.value})
+	}
+	return out
+}
+
+// decoder copies a YAML tree into a value; faults carry the node, hence the line.
+type decoder struct {
+	fault func(n ast.Node, key, reason, format string, args ...any)
+}
+
+func (d decoder) value(v reflect.Value, n ast.Node, key string) {
+	switch t := n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		d.fault(n, key, ReasonBadValue, "anchors, aliases and tags are not supported")
+		return
+	case *ast.NullNode:
+		v.SetZero()
+		return
+	case *ast.LiteralNode:
+		n = t.Value
+	}
+	if isScalar(v.Type()) {
+		s, ok := n.(ast.ScalarNode)
+		if !ok {
+			d.fault(n, key, ReasonBadValue, "expected a single value, got a %s", strings.ToLower(n.Type().String()))
+			return
+		}
+		text := s.GetToken().Value
+		if str, ok := n.(*ast.StringNode); ok {
+			text = str.Value
+		}
+		if err := setScalar(v, text); err != nil {
+			d.fault(n, key, ReasonBadValue, "%v", err)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.object(v, n, key)
+	case reflect.Map:
+		d.dict(v, n, key)
+	case reflect.Slice:
+		seq, ok := n.(*ast.SequenceNode)
+		if !ok {
+			d.fault(n, key, ReasonBadValue, "expected a list")
+			return
+		}
+		out := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
+		for i, item := range seq.Values {
+			d.value(out.Index(i), item, key+"["+strconv.Itoa(i)+"]")
+		}
+		v.Set(out)
+	default:
+		d.fault(n, key, ReasonBadValue, "settings of type %s are not supported", v.Type())
+	}
+}
+
+func (d decoder) object(v reflect.Value, n ast.Node, key string) {
+	entries, ok := mapping(n)
+	if !ok {
+		d.fault(n, key, ReasonBadValue, "expected keys and values")
+		return
+	}
+	known := map[string]reflect.Value{}
+	var names []string
+	for _, f := range fields(v) {
+		known[f.name] = f.value
+		names = append(names, f.name)
+	}
+	for _, e := range entries {
+		name := e.Key.GetToken().Value
+		f, ok := known[name]
+		if !ok {
+			d.fault(e.Key, join(key, name), ReasonUnknownKey, "unknown key%s", suggest(name, names))
+			continue
+		}
+		d.value(f, e.Value, join(key, name))
+	}
+}
+
+func (d decoder) dict(v reflect.Value, n ast.Node, key string) {
+	entries, ok := mapping(n)
+	if !ok || v.Type().Key().Kind() != reflect.String {
+		d.fault(n, key, ReasonBadValue, "expected keys and values")
+		return
+	}
+	out := reflect.MakeMap(v.Type())
+	for _, e := range entries {
+		name := e.Key.GetToken().Value
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.value(item, e.Value, join(key, name))
+		out.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), item)
+	}
+	v.Set(out)
+}
+
+func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch t := n.(type) {
+	case *ast.MappingNode:
+		return t.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{t}, true
+	}
+	return nil, false
+}
+
+func isScalar(t reflect.Type) bool {
+	if reflect.PointerTo(t).Implements(textType) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	}
+	return false
+}
+
+// setScalar never puts the value of a Secret into an error, since it cannot fail for one.
+func setScalar(v reflect.Value, text string) error {
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return u.UnmarshalText([]byte(text))
+	}
+	if v.Type() == durationType {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration, write for example 500ms, 30s or 1h", text)
+		}
+		v.SetInt(int64(d))
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", text)
+		}
+		v.SetBool(b)
+	case reflect.Float32, reflect.Float64:
+		f, err := strconv.ParseFloat(text, v.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a number", text)
+		}
+		v.SetFloat(f)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		i, err := strconv.ParseInt(text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number of this size", text)
+		}
+		v.SetInt(i)
+	default:
+		u, err := strconv.ParseUint(text, 10, v.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number >= 0 of this size", text)
+		}
+		v.SetUint(u)
+	}
+	return nil
+}
+
+func join(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "." + name
+}
+
+// snake turns GRPCAddr into grpc_addr and MaxRecvBytes into max_recv_bytes.
+func snake(s string) string {
+	r := []rune(s)
+	var b strings.Builder
+	for i, c := range r {
+		if unicode.IsUpper(c) && i > 0 &&
+			(!unicode.IsUpper(r[i-1]) || (i+1 < len(r) && unicode.IsLower(r[i+1]))) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
