@@ -513,8 +513,8 @@ type VisitRef struct {
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Which visit, from 1.
 	Visit int32 `protobuf:"varint,2,opt,name=visit,proto3" json:"visit,omitempty"`
-	// The index of the map's item, from 0; absent when the node is no map.
-	Item          *int32 `protobuf:"varint,3,opt,name=item,proto3,oneof" json:"item,omitempty"`
+	// Which item of the node's map, from 1; 0 when the visit is not of a single item.
+	Item          int32 `protobuf:"varint,3,opt,name=item,proto3" json:"item,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -564,8 +564,8 @@ func (x *VisitRef) GetVisit() int32 {
 }
 
 func (x *VisitRef) GetItem() int32 {
-	if x != nil && x.Item != nil {
-		return *x.Item
+	if x != nil {
+		return x.Item
 	}
 	return 0
 }
@@ -2167,12 +2167,11 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"tokenDelta\x12@\n" +
 	"\n" +
 	"keep_alive\x18+ \x01(\v2\x1f.epigraph.executor.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
-	"\x05event\"[\n" +
+	"\x05event\"M\n" +
 	"\bVisitRef\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
-	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x17\n" +
-	"\x04item\x18\x03 \x01(\x05H\x00R\x04item\x88\x01\x01B\a\n" +
-	"\x05_item\"u\n" +
+	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
+	"\x04item\x18\x03 \x01(\x05R\x04item\"u\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
 	"\n" +
@@ -2440,7 +2439,6 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_TokenDelta)(nil),
 		(*RunEvent_KeepAlive)(nil),
 	}
-	file_epigraph_executor_v1_event_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -187,20 +187,29 @@ const (
 	VisitState_VISIT_STATE_CANCELLED VisitState = 7
 	// An unsafe call ended in an unknown way; somebody must say what happened.
 	VisitState_VISIT_STATE_NEEDS_RECONCILIATION VisitState = 8
+	// Ended without a value by its own wish; its edges are dead.
+	VisitState_VISIT_STATE_ABSTAINED VisitState = 9
+	// Ready, and held back by a pause.
+	VisitState_VISIT_STATE_HELD VisitState = 10
+	// Asked to stop; the attempt has not ended yet.
+	VisitState_VISIT_STATE_CANCELLING VisitState = 11
 )
 
 // Enum value maps for VisitState.
 var (
 	VisitState_name = map[int32]string{
-		0: "VISIT_STATE_UNSPECIFIED",
-		1: "VISIT_STATE_RUNNING",
-		2: "VISIT_STATE_BACKING_OFF",
-		3: "VISIT_STATE_WAITING",
-		4: "VISIT_STATE_COMPLETED",
-		5: "VISIT_STATE_FAILED",
-		6: "VISIT_STATE_SKIPPED",
-		7: "VISIT_STATE_CANCELLED",
-		8: "VISIT_STATE_NEEDS_RECONCILIATION",
+		0:  "VISIT_STATE_UNSPECIFIED",
+		1:  "VISIT_STATE_RUNNING",
+		2:  "VISIT_STATE_BACKING_OFF",
+		3:  "VISIT_STATE_WAITING",
+		4:  "VISIT_STATE_COMPLETED",
+		5:  "VISIT_STATE_FAILED",
+		6:  "VISIT_STATE_SKIPPED",
+		7:  "VISIT_STATE_CANCELLED",
+		8:  "VISIT_STATE_NEEDS_RECONCILIATION",
+		9:  "VISIT_STATE_ABSTAINED",
+		10: "VISIT_STATE_HELD",
+		11: "VISIT_STATE_CANCELLING",
 	}
 	VisitState_value = map[string]int32{
 		"VISIT_STATE_UNSPECIFIED":          0,
@@ -212,6 +221,9 @@ var (
 		"VISIT_STATE_SKIPPED":              6,
 		"VISIT_STATE_CANCELLED":            7,
 		"VISIT_STATE_NEEDS_RECONCILIATION": 8,
+		"VISIT_STATE_ABSTAINED":            9,
+		"VISIT_STATE_HELD":                 10,
+		"VISIT_STATE_CANCELLING":           11,
 	}
 )
 
@@ -1216,7 +1228,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x14ERROR_TYPE_RETRYABLE\x10\x01\x12\x18\n" +
 	"\x14ERROR_TYPE_PERMANENT\x10\x02\x12\x16\n" +
 	"\x12ERROR_TYPE_UNKNOWN\x10\x03\x12\x1c\n" +
-	"\x18ERROR_TYPE_NOT_PERFORMED\x10\x04*\x85\x02\n" +
+	"\x18ERROR_TYPE_NOT_PERFORMED\x10\x04*\xd2\x02\n" +
 	"\n" +
 	"VisitState\x12\x1b\n" +
 	"\x17VISIT_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -1227,7 +1239,11 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x12VISIT_STATE_FAILED\x10\x05\x12\x17\n" +
 	"\x13VISIT_STATE_SKIPPED\x10\x06\x12\x19\n" +
 	"\x15VISIT_STATE_CANCELLED\x10\a\x12$\n" +
-	" VISIT_STATE_NEEDS_RECONCILIATION\x10\bB\xe5\x01\n" +
+	" VISIT_STATE_NEEDS_RECONCILIATION\x10\b\x12\x19\n" +
+	"\x15VISIT_STATE_ABSTAINED\x10\t\x12\x14\n" +
+	"\x10VISIT_STATE_HELD\x10\n" +
+	"\x12\x1a\n" +
+	"\x16VISIT_STATE_CANCELLING\x10\vB\xe5\x01\n" +
 	"\x18com.epigraph.executor.v1B\bRunProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (

@@ -498,8 +498,8 @@ type Graph struct {
 	Nodes []*Node `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// The edges, in declared order, which decides the order of arguments at joins.
 	Edges []*Edge `protobuf:"bytes,3,rep,name=edges,proto3" json:"edges,omitempty"`
-	// How updates of each state key combine.
-	StateSchema   map[string]Reducer `protobuf:"bytes,4,rep,name=state_schema,json=stateSchema,proto3" json:"state_schema,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=epigraph.graph.v1.Reducer"`
+	// The keys of the run's state that outcomes may update.
+	State         map[string]*StateKey `protobuf:"bytes,4,rep,name=state,proto3" json:"state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -555,9 +555,64 @@ func (x *Graph) GetEdges() []*Edge {
 	return nil
 }
 
-func (x *Graph) GetStateSchema() map[string]Reducer {
+func (x *Graph) GetState() map[string]*StateKey {
 	if x != nil {
-		return x.StateSchema
+		return x.State
+	}
+	return nil
+}
+
+// StateKey declares one key of a run's state.
+type StateKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How an update joins the value that is there.
+	Reducer Reducer `protobuf:"varint,1,opt,name=reducer,proto3,enum=epigraph.graph.v1.Reducer" json:"reducer,omitempty"`
+	// The value at the beginning. Absent means null, an empty list or 0, as the reducer needs.
+	Initial       *Payload `protobuf:"bytes,2,opt,name=initial,proto3" json:"initial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateKey) Reset() {
+	*x = StateKey{}
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateKey) ProtoMessage() {}
+
+func (x *StateKey) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateKey.ProtoReflect.Descriptor instead.
+func (*StateKey) Descriptor() ([]byte, []int) {
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StateKey) GetReducer() Reducer {
+	if x != nil {
+		return x.Reducer
+	}
+	return Reducer_REDUCER_UNSPECIFIED
+}
+
+func (x *StateKey) GetInitial() *Payload {
+	if x != nil {
+		return x.Initial
 	}
 	return nil
 }
@@ -615,7 +670,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[1]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +682,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[1]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +695,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Node) GetId() string {
@@ -816,7 +871,7 @@ type Edge struct {
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[2]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +883,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[2]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +896,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Edge) GetFrom() string {
@@ -898,7 +953,7 @@ type PassDown struct {
 
 func (x *PassDown) Reset() {
 	*x = PassDown{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +965,7 @@ func (x *PassDown) String() string {
 func (*PassDown) ProtoMessage() {}
 
 func (x *PassDown) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[3]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +978,7 @@ func (x *PassDown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassDown.ProtoReflect.Descriptor instead.
 func (*PassDown) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PassDown) GetMode() isPassDown_Mode {
@@ -1032,7 +1087,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1099,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[4]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1112,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Join) GetKind() JoinKind {
@@ -1092,7 +1147,7 @@ type Activation struct {
 
 func (x *Activation) Reset() {
 	*x = Activation{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1159,7 @@ func (x *Activation) String() string {
 func (*Activation) ProtoMessage() {}
 
 func (x *Activation) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[5]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1172,7 @@ func (x *Activation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activation.ProtoReflect.Descriptor instead.
 func (*Activation) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Activation) GetInbox() *Inbox {
@@ -1142,7 +1197,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1209,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[6]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1222,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Inbox) GetFrom() []string {
@@ -1202,15 +1257,15 @@ type Retry struct {
 	BackoffFactor float64 `protobuf:"fixed64,3,opt,name=backoff_factor,json=backoffFactor,proto3" json:"backoff_factor,omitempty"`
 	// Longest wait.
 	MaxInterval *durationpb.Duration `protobuf:"bytes,4,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
-	// Reasons of errors that are not tried again.
-	NonRetryableReasons []string `protobuf:"bytes,5,rep,name=non_retryable_reasons,json=nonRetryableReasons,proto3" json:"non_retryable_reasons,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The share of a wait that is taken off by chance, the same chance at every replay: 0 means 0.2, -1 means none.
+	Jitter        float64 `protobuf:"fixed64,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1277,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[7]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1290,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Retry) GetMaxAttempts() int32 {
@@ -1266,11 +1321,11 @@ func (x *Retry) GetMaxInterval() *durationpb.Duration {
 	return nil
 }
 
-func (x *Retry) GetNonRetryableReasons() []string {
+func (x *Retry) GetJitter() float64 {
 	if x != nil {
-		return x.NonRetryableReasons
+		return x.Jitter
 	}
-	return nil
+	return 0
 }
 
 // Check is a test that a node's output must pass.
@@ -1286,7 +1341,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1353,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[8]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1366,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Check) GetJsonSchema() *Payload {
@@ -1341,7 +1396,7 @@ type OnError struct {
 
 func (x *OnError) Reset() {
 	*x = OnError{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1408,7 @@ func (x *OnError) String() string {
 func (*OnError) ProtoMessage() {}
 
 func (x *OnError) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[9]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1421,7 @@ func (x *OnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnError.ProtoReflect.Descriptor instead.
 func (*OnError) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OnError) GetKind() OnErrorKind {
@@ -1388,19 +1443,21 @@ type Map struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// CEL that yields the list.
 	Over string `protobuf:"bytes,1,opt,name=over,proto3" json:"over,omitempty"`
-	// How many items run at the same time; 0 means without limit of its own.
+	// How many items run at the same time; 0 means 16.
 	MaxParallel int32 `protobuf:"varint,2,opt,name=max_parallel,json=maxParallel,proto3" json:"max_parallel,omitempty"`
 	// What an item's failure means.
 	OnItemError OnItemErrorKind `protobuf:"varint,3,opt,name=on_item_error,json=onItemError,proto3,enum=epigraph.graph.v1.OnItemErrorKind" json:"on_item_error,omitempty"`
 	// How many items QUORUM asks for.
-	Quorum        int32 `protobuf:"varint,4,opt,name=quorum,proto3" json:"quorum,omitempty"`
+	Quorum int32 `protobuf:"varint,4,opt,name=quorum,proto3" json:"quorum,omitempty"`
+	// The named argument that carries the item; when empty the item is the first travelling positional.
+	As            string `protobuf:"bytes,5,opt,name=as,proto3" json:"as,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Map) Reset() {
 	*x = Map{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1469,7 @@ func (x *Map) String() string {
 func (*Map) ProtoMessage() {}
 
 func (x *Map) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[10]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1482,7 @@ func (x *Map) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Map.ProtoReflect.Descriptor instead.
 func (*Map) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Map) GetOver() string {
@@ -1456,6 +1513,13 @@ func (x *Map) GetQuorum() int32 {
 	return 0
 }
 
+func (x *Map) GetAs() string {
+	if x != nil {
+		return x.As
+	}
+	return ""
+}
+
 // Cache lets a node's result be reused.
 type Cache struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1467,7 +1531,7 @@ type Cache struct {
 
 func (x *Cache) Reset() {
 	*x = Cache{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1543,7 @@ func (x *Cache) String() string {
 func (*Cache) ProtoMessage() {}
 
 func (x *Cache) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[11]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1556,7 @@ func (x *Cache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cache.ProtoReflect.Descriptor instead.
 func (*Cache) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cache) GetTtl() *durationpb.Duration {
@@ -1523,7 +1587,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1599,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[12]
+	mi := &file_epigraph_graph_v1_graph_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1612,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_graph_v1_graph_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Fault) GetCode() string {
@@ -1597,17 +1661,21 @@ var File_epigraph_graph_v1_graph_proto protoreflect.FileDescriptor
 
 const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\n" +
-	"\x1depigraph/graph/v1/graph.proto\x12\x11epigraph.graph.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc5\x02\n" +
+	"\x1depigraph/graph/v1/graph.proto\x12\x11epigraph.graph.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\"\xad\x02\n" +
 	"\x05Graph\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x129\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x17.epigraph.graph.v1.NodeB\n" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\x05nodes\x129\n" +
 	"\x05edges\x18\x03 \x03(\v2\x17.epigraph.graph.v1.EdgeB\n" +
-	"\xbaH\a\x92\x01\x04\x10\xc0\x84=R\x05edges\x12L\n" +
-	"\fstate_schema\x18\x04 \x03(\v2).epigraph.graph.v1.Graph.StateSchemaEntryR\vstateSchema\x1aZ\n" +
-	"\x10StateSchemaEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\x0e2\x1a.epigraph.graph.v1.ReducerR\x05value:\x028\x01\"\xb6\b\n" +
+	"\xbaH\a\x92\x01\x04\x10\xc0\x84=R\x05edges\x129\n" +
+	"\x05state\x18\x04 \x03(\v2#.epigraph.graph.v1.Graph.StateEntryR\x05state\x1aU\n" +
+	"\n" +
+	"StateEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.epigraph.graph.v1.StateKeyR\x05value:\x028\x01\"v\n" +
+	"\bStateKey\x124\n" +
+	"\areducer\x18\x01 \x01(\x0e2\x1a.epigraph.graph.v1.ReducerR\areducer\x124\n" +
+	"\ainitial\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\ainitial\"\xb6\b\n" +
 	"\x04Node\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02id\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04name\x12/\n" +
@@ -1662,26 +1730,27 @@ const file_epigraph_graph_v1_graph_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x03(\tR\x04from\x12&\n" +
 	"\n" +
 	"batch_size\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\tbatchSize\x12+\n" +
-	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xa5\x02\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xa2\x02\n" +
 	"\x05Retry\x12-\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\vmaxAttempts\x12D\n" +
 	"\x10initial_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x0finitialInterval\x125\n" +
 	"\x0ebackoff_factor\x18\x03 \x01(\x01B\x0e\xbaH\v\x12\t)\x00\x00\x00\x00\x00\x00\x00\x00R\rbackoffFactor\x12<\n" +
-	"\fmax_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x122\n" +
-	"\x15non_retryable_reasons\x18\x05 \x03(\tR\x13nonRetryableReasons\"V\n" +
+	"\fmax_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x12/\n" +
+	"\x06jitter\x18\x05 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\xf0\xbfR\x06jitter\"V\n" +
 	"\x05Check\x12;\n" +
 	"\vjson_schema\x18\x01 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
 	"jsonSchema\x12\x10\n" +
 	"\x03cel\x18\x02 \x01(\tR\x03cel\"u\n" +
 	"\aOnError\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.epigraph.graph.v1.OnErrorKindR\x04kind\x126\n" +
-	"\bfallback\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bfallback\"\xae\x01\n" +
+	"\bfallback\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bfallback\"\xc8\x01\n" +
 	"\x03Map\x12\x12\n" +
 	"\x04over\x18\x01 \x01(\tR\x04over\x12*\n" +
 	"\fmax_parallel\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxParallel\x12F\n" +
 	"\ron_item_error\x18\x03 \x01(\x0e2\".epigraph.graph.v1.OnItemErrorKindR\vonItemError\x12\x1f\n" +
-	"\x06quorum\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06quorum\"4\n" +
+	"\x06quorum\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06quorum\x12\x18\n" +
+	"\x02as\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02as\"4\n" +
 	"\x05Cache\x12+\n" +
 	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x8c\x01\n" +
 	"\x05Fault\x12\x12\n" +
@@ -1749,7 +1818,7 @@ func file_epigraph_graph_v1_graph_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_graph_v1_graph_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_epigraph_graph_v1_graph_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(Reducer)(0),                // 0: epigraph.graph.v1.Reducer
 	(NodeKind)(0),               // 1: epigraph.graph.v1.NodeKind
@@ -1760,61 +1829,64 @@ var file_epigraph_graph_v1_graph_proto_goTypes = []any{
 	(OnErrorKind)(0),            // 6: epigraph.graph.v1.OnErrorKind
 	(OnItemErrorKind)(0),        // 7: epigraph.graph.v1.OnItemErrorKind
 	(*Graph)(nil),               // 8: epigraph.graph.v1.Graph
-	(*Node)(nil),                // 9: epigraph.graph.v1.Node
-	(*Edge)(nil),                // 10: epigraph.graph.v1.Edge
-	(*PassDown)(nil),            // 11: epigraph.graph.v1.PassDown
-	(*Join)(nil),                // 12: epigraph.graph.v1.Join
-	(*Activation)(nil),          // 13: epigraph.graph.v1.Activation
-	(*Inbox)(nil),               // 14: epigraph.graph.v1.Inbox
-	(*Retry)(nil),               // 15: epigraph.graph.v1.Retry
-	(*Check)(nil),               // 16: epigraph.graph.v1.Check
-	(*OnError)(nil),             // 17: epigraph.graph.v1.OnError
-	(*Map)(nil),                 // 18: epigraph.graph.v1.Map
-	(*Cache)(nil),               // 19: epigraph.graph.v1.Cache
-	(*Fault)(nil),               // 20: epigraph.graph.v1.Fault
-	nil,                         // 21: epigraph.graph.v1.Graph.StateSchemaEntry
-	nil,                         // 22: epigraph.graph.v1.Node.NamedEntry
-	(*Payload)(nil),             // 23: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil), // 24: google.protobuf.Duration
+	(*StateKey)(nil),            // 9: epigraph.graph.v1.StateKey
+	(*Node)(nil),                // 10: epigraph.graph.v1.Node
+	(*Edge)(nil),                // 11: epigraph.graph.v1.Edge
+	(*PassDown)(nil),            // 12: epigraph.graph.v1.PassDown
+	(*Join)(nil),                // 13: epigraph.graph.v1.Join
+	(*Activation)(nil),          // 14: epigraph.graph.v1.Activation
+	(*Inbox)(nil),               // 15: epigraph.graph.v1.Inbox
+	(*Retry)(nil),               // 16: epigraph.graph.v1.Retry
+	(*Check)(nil),               // 17: epigraph.graph.v1.Check
+	(*OnError)(nil),             // 18: epigraph.graph.v1.OnError
+	(*Map)(nil),                 // 19: epigraph.graph.v1.Map
+	(*Cache)(nil),               // 20: epigraph.graph.v1.Cache
+	(*Fault)(nil),               // 21: epigraph.graph.v1.Fault
+	nil,                         // 22: epigraph.graph.v1.Graph.StateEntry
+	nil,                         // 23: epigraph.graph.v1.Node.NamedEntry
+	(*Payload)(nil),             // 24: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil), // 25: google.protobuf.Duration
 }
 var file_epigraph_graph_v1_graph_proto_depIdxs = []int32{
-	9,  // 0: epigraph.graph.v1.Graph.nodes:type_name -> epigraph.graph.v1.Node
-	10, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
-	21, // 2: epigraph.graph.v1.Graph.state_schema:type_name -> epigraph.graph.v1.Graph.StateSchemaEntry
-	1,  // 3: epigraph.graph.v1.Node.kind:type_name -> epigraph.graph.v1.NodeKind
-	23, // 4: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
-	22, // 5: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
-	11, // 6: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	12, // 7: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
-	13, // 8: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
-	15, // 9: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
-	16, // 10: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
-	24, // 11: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
-	24, // 12: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
-	17, // 13: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
-	18, // 14: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
-	19, // 15: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
-	2,  // 16: epigraph.graph.v1.Node.effect:type_name -> epigraph.graph.v1.Effect
-	3,  // 17: epigraph.graph.v1.Edge.kind:type_name -> epigraph.graph.v1.EdgeKind
-	11, // 18: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
-	4,  // 19: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
-	5,  // 20: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
-	14, // 21: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
-	24, // 22: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
-	24, // 23: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
-	24, // 24: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
-	23, // 25: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
-	6,  // 26: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
-	23, // 27: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
-	7,  // 28: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
-	24, // 29: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
-	0,  // 30: epigraph.graph.v1.Graph.StateSchemaEntry.value:type_name -> epigraph.graph.v1.Reducer
-	23, // 31: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	10, // 0: epigraph.graph.v1.Graph.nodes:type_name -> epigraph.graph.v1.Node
+	11, // 1: epigraph.graph.v1.Graph.edges:type_name -> epigraph.graph.v1.Edge
+	22, // 2: epigraph.graph.v1.Graph.state:type_name -> epigraph.graph.v1.Graph.StateEntry
+	0,  // 3: epigraph.graph.v1.StateKey.reducer:type_name -> epigraph.graph.v1.Reducer
+	24, // 4: epigraph.graph.v1.StateKey.initial:type_name -> epigraph.graph.v1.Payload
+	1,  // 5: epigraph.graph.v1.Node.kind:type_name -> epigraph.graph.v1.NodeKind
+	24, // 6: epigraph.graph.v1.Node.args:type_name -> epigraph.graph.v1.Payload
+	23, // 7: epigraph.graph.v1.Node.named:type_name -> epigraph.graph.v1.Node.NamedEntry
+	12, // 8: epigraph.graph.v1.Node.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
+	13, // 9: epigraph.graph.v1.Node.join:type_name -> epigraph.graph.v1.Join
+	14, // 10: epigraph.graph.v1.Node.on:type_name -> epigraph.graph.v1.Activation
+	16, // 11: epigraph.graph.v1.Node.retry:type_name -> epigraph.graph.v1.Retry
+	17, // 12: epigraph.graph.v1.Node.check:type_name -> epigraph.graph.v1.Check
+	25, // 13: epigraph.graph.v1.Node.timeout:type_name -> google.protobuf.Duration
+	25, // 14: epigraph.graph.v1.Node.idle_timeout:type_name -> google.protobuf.Duration
+	18, // 15: epigraph.graph.v1.Node.on_error:type_name -> epigraph.graph.v1.OnError
+	19, // 16: epigraph.graph.v1.Node.map:type_name -> epigraph.graph.v1.Map
+	20, // 17: epigraph.graph.v1.Node.cache:type_name -> epigraph.graph.v1.Cache
+	2,  // 18: epigraph.graph.v1.Node.effect:type_name -> epigraph.graph.v1.Effect
+	3,  // 19: epigraph.graph.v1.Edge.kind:type_name -> epigraph.graph.v1.EdgeKind
+	12, // 20: epigraph.graph.v1.Edge.result_pass_down_mode:type_name -> epigraph.graph.v1.PassDown
+	4,  // 21: epigraph.graph.v1.Join.kind:type_name -> epigraph.graph.v1.JoinKind
+	5,  // 22: epigraph.graph.v1.Join.losers:type_name -> epigraph.graph.v1.Losers
+	15, // 23: epigraph.graph.v1.Activation.inbox:type_name -> epigraph.graph.v1.Inbox
+	25, // 24: epigraph.graph.v1.Inbox.ttl:type_name -> google.protobuf.Duration
+	25, // 25: epigraph.graph.v1.Retry.initial_interval:type_name -> google.protobuf.Duration
+	25, // 26: epigraph.graph.v1.Retry.max_interval:type_name -> google.protobuf.Duration
+	24, // 27: epigraph.graph.v1.Check.json_schema:type_name -> epigraph.graph.v1.Payload
+	6,  // 28: epigraph.graph.v1.OnError.kind:type_name -> epigraph.graph.v1.OnErrorKind
+	24, // 29: epigraph.graph.v1.OnError.fallback:type_name -> epigraph.graph.v1.Payload
+	7,  // 30: epigraph.graph.v1.Map.on_item_error:type_name -> epigraph.graph.v1.OnItemErrorKind
+	25, // 31: epigraph.graph.v1.Cache.ttl:type_name -> google.protobuf.Duration
+	9,  // 32: epigraph.graph.v1.Graph.StateEntry.value:type_name -> epigraph.graph.v1.StateKey
+	24, // 33: epigraph.graph.v1.Node.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_graph_v1_graph_proto_init() }
@@ -1823,7 +1895,7 @@ func file_epigraph_graph_v1_graph_proto_init() {
 		return
 	}
 	file_epigraph_graph_v1_payload_proto_init()
-	file_epigraph_graph_v1_graph_proto_msgTypes[3].OneofWrappers = []any{
+	file_epigraph_graph_v1_graph_proto_msgTypes[4].OneofWrappers = []any{
 		(*PassDown_NoPassDown)(nil),
 		(*PassDown_ResultAsFirstArg)(nil),
 		(*PassDown_ResultAsLeadingArgs)(nil),
@@ -1836,7 +1908,7 @@ func file_epigraph_graph_v1_graph_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_graph_v1_graph_proto_rawDesc), len(file_epigraph_graph_v1_graph_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

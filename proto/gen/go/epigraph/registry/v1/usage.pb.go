@@ -91,7 +91,7 @@ type UsageEntry struct {
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// The visit.
 	Visit int32 `protobuf:"varint,3,opt,name=visit,proto3" json:"visit,omitempty"`
-	// The item of a map, from 0; -1 when there is none.
+	// The item of a map, from 1; 0 when there is none.
 	Item int32 `protobuf:"varint,4,opt,name=item,proto3" json:"item,omitempty"`
 	// The attempt.
 	Attempt int32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -494,13 +494,13 @@ var File_epigraph_registry_v1_usage_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x05\n" +
+	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x05\n" +
 	"\n" +
 	"UsageEntry\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
 	"\anode_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x06nodeId\x12\x1d\n" +
-	"\x05visit\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05visit\x12$\n" +
-	"\x04item\x18\x04 \x01(\x05B\x10\xbaH\r\x1a\v(\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01R\x04item\x12!\n" +
+	"\x05visit\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05visit\x12\x1b\n" +
+	"\x04item\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04item\x12!\n" +
 	"\aattempt\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aattempt\x12\x1b\n" +
 	"\x04call\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04call\x123\n" +
 	"\x04kind\x18\a \x01(\x0e2\x1f.epigraph.registry.v1.UsageKindR\x04kind\x12 \n" +
