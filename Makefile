@@ -92,7 +92,7 @@ vuln: ## Look for known vulnerabilities (needs the vulnerability database)
 # --- tests -------------------------------------------------------------------
 
 .PHONY: setup
-setup: # what the tests need besides Go
+setup: # What the tests need besides Go; test, race, bench and chaos call it.
 	@scripts/ensure-cc
 	@scripts/ensure-postgres
 
