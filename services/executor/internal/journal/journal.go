@@ -1,0 +1,247 @@
+// Package journal owns the executor's durable store: the contract that both drivers keep, what is
+// checked before anything is written, the group-commit writer and the lease of an owner. It must
+// not know what an event means: to it a run is a row, a gap-free list of opaque events and a
+// snapshot that may be thrown away.
+package journal
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+)
+
+// Journal is the executor's store. Implementations are safe for concurrent use. Times that a caller
+// gives are cut to microseconds and read back in UTC; leases and retry times are kept by the
+// database's own clock. A failure of the database itself is returned as it is (see dbkit); every
+// other error is an *errs.Error with one of this package's reasons.
+type Journal interface {
+	Members
+	Log
+	Reader
+	Outbox
+	// Close ends every connection. It may be called more than once.
+	Close() error
+}
+
+// Members tells executors apart and lets them take over from each other.
+type Members interface {
+	// Register makes id an executor with a new incarnation, higher than every one given before. From
+	// then on earlier incarnations of id are fenced, and their runs are for TakeOver to claim.
+	Register(ctx context.Context, id, addr string) (Owner, error)
+	// Heartbeat renews the lease of owner. It returns ReasonFenced if owner was taken over.
+	Heartbeat(ctx context.Context, owner Owner) error
+	// Executors lists the registered executors by id, so that a replica can find a run's owner.
+	Executors(ctx context.Context) ([]Executor, error)
+	// TakeOver fences every other executor whose heartbeat is older than o.Lease, claims for self up to
+	// o.Limit open runs that no live executor owns, oldest first, and returns them. Runs that were
+	// released are claimed at once and count no take-over. A run that would be taken over for the
+	// o.MaxTakeovers-th time since it last made progress is set StateQuarantined instead and returned
+	// in Quarantined; it stays without an owner. Paused and quarantined runs are claimed only when
+	// somebody asked for their end. It returns ReasonFenced if self was itself taken over.
+	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
+	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
+	// all of them. Runs that are not owner's are left alone.
+	Release(ctx context.Context, owner Owner, runIDs []string) error
+	// Deregister releases all runs and removes the executor. A fenced owner is not an error.
+	Deregister(ctx context.Context, owner Owner) error
+	// PendingCancels lists runs of owner whose end was asked for and not yet acknowledged by an
+	// Append with CancelSeen. A run that the caller is already ending may be listed again.
+	PendingCancels(ctx context.Context, owner Owner) ([]CancelRequest, error)
+	// CancelWakes returns a channel that gets a value after a cancel of one of owner's runs was asked
+	// for, on whatever replica. It is a hint: values may be lost or come for nothing, so poll
+	// PendingCancels too. The channel is closed when ctx ends.
+	CancelWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
+}
+
+// Log writes and loads journals on behalf of the engine, across namespaces.
+type Log interface {
+	// Commit makes all writes durable in one transaction that first locks owner's row, and gives one
+	// Result per write, in order. Several writes of one run count as one: they stand or fall together
+	// from the first that fails. A write that the database refuses for good is found by bisecting (its
+	// Result has ReasonRowRefused), and the others are committed. A returned error says that nothing is
+	// known: the identical call may be made again, and writes that had been committed then succeed
+	// without being written twice. It returns ReasonFenced, with nothing written, if owner was taken over.
+	//
+	// Results of a Start: see Result. Results of an Append: ReasonSeqConflict if the journal does not
+	// end at ExpectedLastSeq (and what stands there is not exactly these events), ReasonNotOwner if the
+	// run is not owner's, ReasonRunNotFound.
+	Commit(ctx context.Context, owner Owner, writes []Write) ([]Result, error)
+	// Load reads all that is needed to go on with a run, in one consistent view. ReasonRunNotFound.
+	Load(ctx context.Context, runID string) (Loaded, error)
+	// SweepRequestIDs forgets request ids that were first seen before this time and returns how many.
+	// Call it with now - RequestIDLife.
+	SweepRequestIDs(ctx context.Context, before time.Time) (int, error)
+}
+
+// Reader answers the API. Every method sees one namespace only, and a run of another one is not found.
+type Reader interface {
+	// Get returns the whole run. ReasonRunNotFound.
+	Get(ctx context.Context, namespace, runID string) (Run, error)
+	// Graph returns the body of the graph that the run is pinned to, and its hash. ReasonRunNotFound.
+	Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error)
+	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args,
+	// Named, Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut.
+	List(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Run, error)
+	// Events returns up to limit events with a sequence above afterSeq, in order. A run without such
+	// events, or without existence, gives none.
+	Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error)
+	// Descendants lists the runs below this one, at any depth, oldest first.
+	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)
+	// RequestCancel records that somebody wants the run to end and wakes its owner. The first request
+	// stays; later ones and requests to an ended run change nothing and return the run as it is.
+	// ReasonRunNotFound, ReasonEtagMismatch, ReasonRequestIDReused.
+	RequestCancel(ctx context.Context, r CancelRun) (Run, error)
+}
+
+// Outbox hands out what has to leave the executor, at least once and in the order of each run.
+type Outbox interface {
+	// ClaimOutbox takes up to limit due items, oldest first, and hides them for ttl from every other
+	// claim. Items of one run come in order, and none is given out while an earlier one of its run is
+	// hidden or backing off. A deliverer that fails on one must not go on with later ones of that run.
+	ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) ([]OutboxItem, error)
+	// AckOutbox removes delivered items and adds what they turned out to cost to their runs, in one
+	// transaction. An item that is gone already adds nothing, so that a second ack counts nothing twice.
+	AckOutbox(ctx context.Context, acks []OutboxAck) error
+	// RetryOutbox lets failed items be claimed again after a pause.
+	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
+	// OutboxBacklog counts the items that are not acknowledged yet.
+	OutboxBacklog(ctx context.Context) (int64, error)
+}
+
+// Owner is one life of one executor.
+type Owner struct {
+	ID string
+	// Incarnation is higher than that of every executor registered before.
+	Incarnation int64
+}
+
+// IsZero reports whether nobody is meant.
+func (o Owner) IsZero() bool { return o == Owner{} }
+
+// Executor is a registered executor.
+type Executor struct {
+	Owner
+	// Addr is where other replicas reach it.
+	Addr string
+	// SinceHeartbeat is the age of its last heartbeat by the database's clock.
+	SinceHeartbeat time.Duration
+}
+
+// TakeOverOptions say how a take-over goes.
+type TakeOverOptions struct {
+	// Lease is how old a heartbeat may be.
+	Lease time.Duration
+	// Limit is how many runs are claimed or quarantined at most.
+	Limit int
+	// MaxTakeovers defaults to DefaultMaxTakeovers. Only runs that were StateRunning count take-overs:
+	// a run that merely waited cannot have brought its owner down.
+	MaxTakeovers int
+	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
+	// It may be called more than once for a run and must have no effect.
+	QuarantineEvent func(RunRef) Event
+}
+
+// TakeOverResult is what a take-over found.
+type TakeOverResult struct {
+	Claimed, Quarantined []RunRef
+	// More says that the limit was hit: call again.
+	More bool
+}
+
+// RunRef names a run that changed hands.
+type RunRef struct {
+	Namespace, RunID string
+	// State is the state in which it was found.
+	State State
+	// LastSeq is the sequence of its last event.
+	LastSeq int64
+	// Takeovers counts the take-overs since it last made progress, this one included.
+	Takeovers int
+	// From is its owner before; zero if it had been released.
+	From Owner
+}
+
+// CancelRequest is the wish for the end of a run.
+type CancelRequest struct {
+	Namespace, RunID string
+	Reason           string
+	Time             time.Time
+}
+
+// CancelRun asks for the end of a run.
+type CancelRun struct {
+	Namespace, RunID string
+	Reason           string
+	// Revision, if not 0, must be the run's present one.
+	Revision int64
+	// Request makes the call repeatable; the zero value does not.
+	Request Request
+	// Now is the time of the request.
+	Now time.Time
+}
+
+// Request identifies a request that may come twice. It is kept for RequestIDLife.
+type Request struct {
+	// ID is the client's; empty means that the request is not repeatable.
+	ID string
+	// BodyHash is the same exactly for equal bodies.
+	BodyHash string
+}
+
+// Descendant is a run below another.
+type Descendant struct {
+	RunID, ParentRunID string
+	State              State
+	LastSeq            int64
+}
+
+// Loaded is a run as the engine needs it.
+type Loaded struct {
+	Run   Run
+	Graph []byte
+	// Snapshot is nil if there is none.
+	Snapshot    []byte
+	SnapshotSeq int64
+	// Events are those after the snapshot, in order, without gaps.
+	Events []Event
+}
+
+// Filter narrows a list; all set fields must hold.
+type Filter struct {
+	// States are alternatives; none means any.
+	States                                                  []State
+	TaskID, UserID, ChatID, ThreadID, BusinessKey, ParentID string
+	Labels                                                  map[string]string
+	// CreatedAfter is inclusive, CreatedBefore exclusive.
+	CreatedAfter, CreatedBefore time.Time
+}
+
+// OutboxItem is something that has to leave the executor.
+type OutboxItem struct {
+	ID               int64
+	Namespace, RunID string
+	// Seq and Ordinal place it in its run: the event it was written with, and its number there.
+	Seq     int64
+	Ordinal int
+	Kind    string
+	Body    []byte
+	// Attempts counts the claims, this one included.
+	Attempts int
+	// LastError is what RetryOutbox was told last.
+	LastError string
+}
+
+// OutboxAck says that an item was delivered and what it cost.
+type OutboxAck struct {
+	ID            int64
+	CostNanoUSD   int64
+	UnpricedCalls int64
+}
+
+// OutboxRetry says that an item was not delivered.
+type OutboxRetry struct {
+	ID    int64
+	After time.Duration
+	Err   string
+}

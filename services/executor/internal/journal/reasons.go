@@ -1,0 +1,63 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Reasons of errors, stable and public.
+const (
+	// ReasonFenced is the reason when an executor was taken over: it must stop all its runs at once.
+	ReasonFenced = "FENCED"
+	// ReasonNotOwner is the reason when a run belongs to another executor.
+	ReasonNotOwner = "NOT_OWNER"
+	// ReasonSeqConflict is the reason when a journal goes on otherwise than the writer believed.
+	ReasonSeqConflict = "SEQUENCE_CONFLICT"
+	// ReasonRunNotFound is the reason when there is no such run in the namespace.
+	ReasonRunNotFound = "RUN_NOT_FOUND"
+	// ReasonRunExists is the reason when a Start uses the id of another run.
+	ReasonRunExists = "RUN_ALREADY_EXISTS"
+	// ReasonRequestIDReused is the reason when a request id comes with another body.
+	ReasonRequestIDReused = "REQUEST_ID_REUSED"
+	// ReasonBusinessKeyInUse is the reason when an open run holds the business key; Meta "run_id" names it.
+	ReasonBusinessKeyInUse = "BUSINESS_KEY_IN_USE"
+	// ReasonEtagMismatch is the reason when a run has changed since it was read.
+	ReasonEtagMismatch = "ETAG_MISMATCH"
+	// ReasonPayloadTooLarge is the reason when a value is over the hard limit. It never succeeds.
+	ReasonPayloadTooLarge = "PAYLOAD_TOO_LARGE"
+	// ReasonRowRefused is the reason when the database refuses a write for good.
+	ReasonRowRefused = "ROW_REFUSED"
+	// ReasonWriteInvalid is the reason when a write breaks the contract of Write.
+	ReasonWriteInvalid = "WRITE_INVALID"
+	// ReasonBacklogFull is the reason when too much waits to be written to take new runs.
+	ReasonBacklogFull = "BACKLOG_FULL"
+	// ReasonWriterStopped is the reason when the writer ended before the write was durable; its fate is
+	// unknown if it was under way.
+	ReasonWriterStopped = "WRITER_STOPPED"
+	// ReasonQuarantined is the state reason of a run that brought its owners down.
+	ReasonQuarantined = "KILLED_OWNERS"
+)
+
+const (
+	// DefaultMaxTakeovers is how many take-overs without progress quarantine a run.
+	DefaultMaxTakeovers = 3
+	// RequestIDLife is how long a request id is remembered.
+	RequestIDLife = 72 * time.Hour
+)
+
+// IsFenced reports whether err says that the executor was taken over.
+func IsFenced(err error) bool { return err != nil && errs.ReasonOf(err) == ReasonFenced }
+
+// Fenced returns the error of an owner that was taken over.
+func Fenced(o Owner) error {
+	return errs.New(errs.Unavailable, ReasonFenced, "executor %s was taken over", o.ID).
+		Hint("the run goes on at another executor; read again")
+}
+
+// RunNotFound returns the error of a run that is not there.
+func RunNotFound(id string) error {
+	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id)
+}
+
+var errCommitTimeout = errs.New(errs.Unavailable, "COMMIT_TIMEOUT", "the database did not answer a commit in time")

@@ -1,0 +1,100 @@
+package journal
+
+import "time"
+
+// State is where a run stands. The numbers are those of the API and never change.
+type State int32
+
+// The states.
+const (
+	StatePending     State = 1
+	StateRunning     State = 2
+	StateWaiting     State = 3
+	StatePaused      State = 4
+	StateQuarantined State = 5
+	StateCompleted   State = 6
+	StateFailed      State = 7
+	StateCanceled    State = 8
+)
+
+// Ended reports whether a run in this state is over. An ended run holds no business key.
+func (s State) Ended() bool { return s >= StateCompleted && s <= StateCanceled }
+
+// Run is one row of runs with all that hangs on it. Byte fields are opaque.
+type Run struct {
+	ID, Namespace    string
+	GraphName        string
+	GraphHash        string
+	TaskID, UserID   string
+	ChatID, ThreadID string
+	BusinessKey      string
+	ParentID, RootID string
+	MachineVersion   int
+	TraceParent      string
+	TraceState       string
+	Sampled          bool
+	CreateTime       time.Time
+	Labels           map[string]string
+	Metadata         []byte
+	Args, Named      []byte
+	Context          []byte
+	Attachments      []byte
+
+	Status
+	Outcome
+
+	// What follows is kept by the journal; a Start need not set it.
+
+	// Owner is who may write; zero after a release or a quarantine.
+	Owner Owner
+	// Takeovers counts them since the run last made progress.
+	Takeovers int
+	// LastSeq is the sequence of the last event, 0 before the first.
+	LastSeq int64
+	// Revision rises with every commit and every cancel request; the etag is made of it.
+	Revision int64
+	// CostNanoUSD and UnpricedCalls are what acknowledged outbox items added.
+	CostNanoUSD, UnpricedCalls int64
+	// CancelTime is zero unless somebody asked for the end.
+	CancelTime   time.Time
+	CancelReason string
+}
+
+// Status is what changes while a run goes on. All numbers are absolute, not additions.
+type Status struct {
+	State  State
+	Reason string
+	// StartTime, EndTime and WakeTime may be zero. WakeTime is when a waiting run wants to go on.
+	StartTime, EndTime, UpdateTime, WakeTime time.Time
+	Usage                                    Usage
+	Nodes                                    NodeCounts
+}
+
+// Usage counts what models and tools used.
+type Usage struct {
+	InputTokens, CachedInputTokens, OutputTokens, ReasoningTokens, Calls int64
+}
+
+// NodeCounts says how many nodes stand where.
+type NodeCounts struct {
+	Total, Completed, Failed, Skipped, Running int32
+}
+
+// Outcome is what a run ended with. Opaque; nil is kept as nil.
+type Outcome struct {
+	Result, Outputs, Error []byte
+}
+
+// Event is one line of a journal.
+type Event struct {
+	// RunID and Seq are set on reading; on writing the place in the Write decides.
+	RunID string
+	Seq   int64
+	Time  time.Time
+	// Kind says what Data is; above 0.
+	Kind int32
+	// NodeID and Visit are empty for events of the whole run.
+	NodeID string
+	Visit  int32
+	Data   []byte
+}

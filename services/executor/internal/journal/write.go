@@ -1,0 +1,82 @@
+package journal
+
+// Write is one unit of a commit: exactly one of the two is set. Writes are not changed by the
+// journal and must not be changed after they were handed over.
+type Write struct {
+	Start  *Start
+	Append *Append
+}
+
+// ConflictPolicy says what happens when an open run holds the business key of a new one.
+type ConflictPolicy uint8
+
+// The policies. The zero value is ConflictFail.
+const (
+	// ConflictFail refuses the new run with ReasonBusinessKeyInUse, whose "run_id" names the holder.
+	ConflictFail ConflictPolicy = iota
+	// ConflictReturnExisting answers with the holder.
+	ConflictReturnExisting
+	// ConflictCancelExisting asks for the end of the holder, takes its key and starts the new run.
+	ConflictCancelExisting
+)
+
+// Start records a new run, owned by the committing executor.
+type Start struct {
+	// Run carries ID, Namespace, CreateTime, inputs and the first Status. An empty RootID means the run itself.
+	Run Run
+	// Graph is the body of Run.GraphHash; it is stored once per namespace and hash.
+	Graph []byte
+	// Events become sequences 1…n; at least one is needed.
+	Events []Event
+	Outbox []Out
+	// Snapshot is the position after the last of Events, or nil.
+	Snapshot []byte
+	Request  Request
+	Conflict ConflictPolicy
+}
+
+// Append adds to the journal of a run.
+type Append struct {
+	Namespace, RunID string
+	// ExpectedLastSeq is where the journal must end; the events become the sequences after it.
+	ExpectedLastSeq int64
+	// Events may be empty if only the row changes.
+	Events []Event
+	// Status replaces the row's; nil leaves it.
+	Status *Status
+	// Outcome replaces the row's; nil leaves it.
+	Outcome *Outcome
+	// Snapshot is the position after the last of Events (of ExpectedLastSeq if there are none), or nil.
+	Snapshot []byte
+	// Outbox items belong to the last of Events and need at least one.
+	Outbox []Out
+	// Progress says that an attempt ended: the run is not what brings owners down. It sets Takeovers to 0.
+	// Leave it false for what recovery itself writes. A run whose calls are long may also be given
+	// progress by an Append without events, after it has run for a while and done no harm.
+	Progress bool
+	// CancelSeen takes the run off PendingCancels.
+	CancelSeen bool
+}
+
+// Out is an outbox item to be.
+type Out struct {
+	Kind string
+	Body []byte
+}
+
+// Result is what became of one Write.
+type Result struct {
+	// Err is nil if the write is durable, now or from an earlier try of the same commit.
+	Err error
+	// RunID is the run written to. For a Start that found its request id or business key taken it is
+	// the other run, and Created is false.
+	RunID string
+	// Created says that this Start's run exists (this call or an earlier try made it).
+	Created bool
+	// Repeated says that a Start was answered from its request id.
+	Repeated bool
+	// CancelRequestedOf is the run whose end ConflictCancelExisting asked for.
+	CancelRequestedOf string
+	// LastSeq and Revision are the row's after the commit. For a Start with Created false they are 0.
+	LastSeq, Revision int64
+}

@@ -1,0 +1,335 @@
+package journal
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Committer is what a Writer needs of a Journal.
+type Committer interface {
+	Commit(ctx context.Context, owner Owner, writes []Write) ([]Result, error)
+}
+
+// WriterOptions tune a Writer; zero fields take the defaults named at each.
+type WriterOptions struct {
+	// Limits are checked by Submit; default DefaultLimits.
+	Limits Limits
+	// MaxRows and MaxBytes bound a batch; defaults 1,000 and 4 MiB. A larger write goes alone.
+	MaxRows, MaxBytes int
+	// MaxBacklog is how many bytes may wait before new runs are refused; default 64 MiB. Appends are
+	// always taken, since what they tell has already happened.
+	MaxBacklog int
+	// Timeout bounds one try of a commit; default 30 s.
+	Timeout time.Duration
+	// Drain bounds how long a stopping Writer goes on with what waits; default 10 s.
+	Drain time.Duration
+	// Logger gets a warning for each failed try; nil discards.
+	Logger *slog.Logger
+	// Observe is called after each batch on the writer's goroutine; nil is fine.
+	Observe func(Batch)
+}
+
+// Batch tells how one batch went.
+type Batch struct {
+	Writes, Rows, Bytes int
+	// Waited is how long the oldest write of the batch had waited before it was taken.
+	Waited time.Duration
+	// Duration is from the first try to the answer; Tries is 1 if nothing went wrong.
+	Duration time.Duration
+	Tries    int
+	// Err is set if the writer gave up.
+	Err error
+}
+
+// Writer is the group commit of one owner: one goroutine takes all that waits, commits it in one
+// flush, answers, and takes the next. There is no timer: a lone write is committed at once, and
+// under load batches grow by themselves. Writes of one run keep the order of their Submits;
+// namespaces take turns. Safe for concurrent use.
+type Writer struct {
+	c     Committer
+	owner Owner
+	o     WriterOptions
+	wake  chan struct{}
+	done  chan struct{}
+
+	mu     sync.Mutex
+	queues map[string]*queue
+	turn   []string // namespaces with something waiting, the next one first
+	bytes  int
+	count  int
+	closed error // why nothing more is taken
+	err    error // why Run ended
+}
+
+type queue struct{ items []item }
+
+type item struct {
+	write Write
+	done  func(Result)
+	rows  int
+	size  int
+	since time.Time
+}
+
+// NewWriter returns a writer for owner. Nothing is written until Run runs.
+func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
+	def := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits()
+	}
+	def(&o.MaxRows, 1000)
+	def(&o.MaxBytes, 4<<20)
+	def(&o.MaxBacklog, 64<<20)
+	if o.Timeout <= 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.Drain <= 0 {
+		o.Drain = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Writer{c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
+}
+
+// Submit queues w and returns at once. If it returns nil, done is called exactly once, on the
+// writer's goroutine: it must not block, and may Submit. An error means that nothing was queued and
+// done is not called: a permanent one (ReasonPayloadTooLarge, ReasonWriteInvalid), ReasonBacklogFull for a
+// Start, or the reason why the writer stopped.
+func (w *Writer) Submit(wr Write, done func(Result)) error {
+	if err := Validate(wr, w.o.Limits); err != nil {
+		return err
+	}
+	it := item{write: wr, done: done, rows: wr.Rows(), size: wr.Size(), since: time.Now()}
+	ns := wr.Namespace()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed != nil {
+		return w.closed
+	}
+	if wr.Start != nil && w.bytes+it.size > w.o.MaxBacklog && w.count > 0 {
+		return errs.New(errs.Unavailable, ReasonBacklogFull, "too much waits to be written").Hint("try again in a moment")
+	}
+	q := w.queues[ns]
+	if q == nil {
+		q = &queue{}
+		w.queues[ns] = q
+		w.turn = append(w.turn, ns)
+	}
+	q.items = append(q.items, it)
+	w.bytes += it.size
+	w.count++
+	w.poke()
+	return nil
+}
+
+// Do submits w and waits for its result. If ctx ends first its error is returned and the write goes
+// on: it may still become durable. Result.Err is returned as the error too.
+func (w *Writer) Do(ctx context.Context, wr Write) (Result, error) {
+	answer := make(chan Result, 1)
+	if err := w.Submit(wr, func(r Result) { answer <- r }); err != nil {
+		return Result{Err: err}, err
+	}
+	select {
+	case r := <-answer:
+		return r, r.Err
+	case <-ctx.Done():
+		return Result{Err: ctx.Err()}, ctx.Err()
+	}
+}
+
+// Waiting returns how many writes wait, the batch under way not counted.
+func (w *Writer) Waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
+// Done is closed when Run has ended and every result was given.
+func (w *Writer) Done() <-chan struct{} { return w.done }
+
+// Err says why Run ended: nil after a clean stop, ReasonFenced after a take-over.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Run writes until ctx ends or the owner is fenced; call it once. When ctx ends nothing new is taken
+// and what waits is still written, for at most WriterOptions.Drain; then it returns nil, or
+// ReasonWriterStopped if something was left. Fenced, every waiting write fails with ReasonFenced and so
+// does Run. Any other failure of a commit is tried again with the identical batch for as long as it takes.
+func (w *Writer) Run(ctx context.Context) error {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	finished := make(chan struct{})
+	var aux sync.WaitGroup
+	aux.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-finished:
+			return
+		}
+		w.refuse(stopped())
+		drain := time.NewTimer(w.o.Drain)
+		defer drain.Stop()
+		select {
+		case <-drain.C:
+			cancel()
+		case <-finished:
+		}
+	})
+	err := w.loop(hard)
+	w.refuse(stopped())
+	if err != nil {
+		w.fail(err)
+	}
+	w.mu.Lock()
+	w.err = err
+	w.mu.Unlock()
+	close(finished)
+	cancel()
+	aux.Wait()
+	close(w.done)
+	return err
+}
+
+func (w *Writer) loop(hard context.Context) error {
+	for {
+		batch, closed := w.take()
+		if len(batch) == 0 {
+			if closed {
+				return nil
+			}
+			<-w.wake
+			continue
+		}
+		if err := w.flush(hard, batch); err != nil {
+			for _, it := range batch {
+				it.done(Result{Err: err, RunID: it.write.RunID()})
+			}
+			return err
+		}
+	}
+}
+
+// flush commits one batch and answers it. An error means that the writer is over and nobody was answered.
+func (w *Writer) flush(hard context.Context, batch []item) error {
+	writes := make([]Write, len(batch))
+	b := Batch{Writes: len(batch), Waited: time.Since(batch[0].since)}
+	for i, it := range batch {
+		writes[i] = it.write
+		b.Rows += it.rows
+		b.Bytes += it.size
+		b.Waited = max(b.Waited, time.Since(it.since))
+	}
+	begin := time.Now()
+	results, tries, err := w.commit(hard, writes)
+	b.Duration, b.Tries, b.Err = time.Since(begin), tries, err
+	if w.o.Observe != nil {
+		w.o.Observe(b)
+	}
+	if err != nil {
+		return err
+	}
+	for i, it := range batch {
+		it.done(results[i])
+	}
+	return nil
+}
+
+func (w *Writer) commit(hard context.Context, writes []Write) (results []Result, tries int, err error) {
+	wait := 5 * time.Millisecond
+	for {
+		tries++
+		ctx, cancel := context.WithTimeoutCause(hard, w.o.Timeout, errCommitTimeout)
+		results, err = w.c.Commit(ctx, w.owner, writes)
+		cancel()
+		switch {
+		case err == nil, IsFenced(err):
+			return results, tries, err
+		case hard.Err() != nil:
+			return nil, tries, errs.From(stopped()).With(err)
+		}
+		w.o.Logger.WarnContext(hard, "commit failed, sending it again", "err", err, "try", tries, "writes", len(writes))
+		pause := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-pause.C:
+		case <-hard.Done():
+			pause.Stop()
+			return nil, tries, errs.From(stopped()).With(err)
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// take removes the next batch: namespaces in turn, one write each, until a limit is reached.
+func (w *Writer) take() (batch []item, closed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rows, size := 0, 0
+	for len(w.turn) > 0 {
+		ns := w.turn[0]
+		q := w.queues[ns]
+		it := q.items[0]
+		if len(batch) > 0 && (rows+it.rows > w.o.MaxRows || size+it.size > w.o.MaxBytes) {
+			break
+		}
+		batch = append(batch, it)
+		rows += it.rows
+		size += it.size
+		q.items[0] = item{}
+		q.items = q.items[1:]
+		w.turn = w.turn[1:]
+		if len(q.items) > 0 {
+			w.turn = append(w.turn, ns)
+		} else {
+			delete(w.queues, ns)
+		}
+	}
+	w.bytes -= size
+	w.count -= len(batch)
+	return batch, w.closed != nil
+}
+
+func (w *Writer) refuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed == nil {
+		w.closed = err
+		w.poke()
+	}
+}
+
+// fail answers all that still waits.
+func (w *Writer) fail(err error) {
+	w.mu.Lock()
+	w.closed = err
+	queues := w.queues
+	w.queues, w.turn, w.bytes, w.count = map[string]*queue{}, nil, 0, 0
+	w.mu.Unlock()
+	for _, q := range queues {
+		for _, it := range q.items {
+			it.done(Result{Err: err, RunID: it.write.RunID()})
+		}
+	}
+}
+
+func (w *Writer) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func stopped() error {
+	return errs.New(errs.Unavailable, ReasonWriterStopped, "the executor is stopping").Hint("try again, another executor answers")
+}
