@@ -81,6 +81,7 @@ check: gen lint alone ## All that must hold besides the tests: generated code, l
 		git status --short -- proto/gen; git --no-pager diff --stat -- proto/gen; \
 		echo "proto/gen is not what the protos say: commit the result of make gen"; exit 1; }
 	go vet work
+	cd bench && GOWORK=off go vet ./...
 	bin/buf lint
 	bin/buf format -d --exit-code
 	scripts/breaking
