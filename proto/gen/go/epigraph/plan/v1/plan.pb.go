@@ -9,6 +9,7 @@
 package planv1
 
 import (
+	v1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -22,6 +23,59 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// ArgumentKind tells values from uses of other problems' results.
+type ArgumentKind int32
+
+const (
+	// Not told.
+	ArgumentKind_ARGUMENT_KIND_UNSPECIFIED ArgumentKind = 0
+	// A value given in full.
+	ArgumentKind_ARGUMENT_KIND_LITERAL ArgumentKind = 1
+	// A value that is, or contains, a use of another problem's result.
+	ArgumentKind_ARGUMENT_KIND_REFERRING ArgumentKind = 2
+)
+
+// Enum value maps for ArgumentKind.
+var (
+	ArgumentKind_name = map[int32]string{
+		0: "ARGUMENT_KIND_UNSPECIFIED",
+		1: "ARGUMENT_KIND_LITERAL",
+		2: "ARGUMENT_KIND_REFERRING",
+	}
+	ArgumentKind_value = map[string]int32{
+		"ARGUMENT_KIND_UNSPECIFIED": 0,
+		"ARGUMENT_KIND_LITERAL":     1,
+		"ARGUMENT_KIND_REFERRING":   2,
+	}
+)
+
+func (x ArgumentKind) Enum() *ArgumentKind {
+	p := new(ArgumentKind)
+	*p = x
+	return p
+}
+
+func (x ArgumentKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ArgumentKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_plan_v1_plan_proto_enumTypes[0].Descriptor()
+}
+
+func (ArgumentKind) Type() protoreflect.EnumType {
+	return &file_epigraph_plan_v1_plan_proto_enumTypes[0]
+}
+
+func (x ArgumentKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ArgumentKind.Descriptor instead.
+func (ArgumentKind) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{0}
+}
 
 // EdgeSource tells where the reader found an edge.
 type EdgeSource int32
@@ -68,11 +122,11 @@ func (x EdgeSource) String() string {
 }
 
 func (EdgeSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_plan_v1_plan_proto_enumTypes[0].Descriptor()
+	return file_epigraph_plan_v1_plan_proto_enumTypes[1].Descriptor()
 }
 
 func (EdgeSource) Type() protoreflect.EnumType {
-	return &file_epigraph_plan_v1_plan_proto_enumTypes[0]
+	return &file_epigraph_plan_v1_plan_proto_enumTypes[1]
 }
 
 func (x EdgeSource) Number() protoreflect.EnumNumber {
@@ -81,7 +135,7 @@ func (x EdgeSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EdgeSource.Descriptor instead.
 func (EdgeSource) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{0}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{1}
 }
 
 // Severity tells what a diagnostic stops.
@@ -125,11 +179,11 @@ func (x Severity) String() string {
 }
 
 func (Severity) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_plan_v1_plan_proto_enumTypes[1].Descriptor()
+	return file_epigraph_plan_v1_plan_proto_enumTypes[2].Descriptor()
 }
 
 func (Severity) Type() protoreflect.EnumType {
-	return &file_epigraph_plan_v1_plan_proto_enumTypes[1]
+	return &file_epigraph_plan_v1_plan_proto_enumTypes[2]
 }
 
 func (x Severity) Number() protoreflect.EnumNumber {
@@ -138,7 +192,7 @@ func (x Severity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Severity.Descriptor instead.
 func (Severity) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{2}
 }
 
 // ProblemGraph is a plan as it was stated: ordered, duplicates and faults kept.
@@ -210,7 +264,9 @@ type Problem struct {
 	// Column of the problem in its line, in characters, from 1.
 	Column int32 `protobuf:"varint,5,opt,name=column,proto3" json:"column,omitempty"`
 	// References to other problems' results inside the text, as typed arguments.
-	References    []*Reference `protobuf:"bytes,6,rep,name=references,proto3" json:"references,omitempty"`
+	References []*Reference `protobuf:"bytes,6,rep,name=references,proto3" json:"references,omitempty"`
+	// The arguments that the text gives the problem, in its order.
+	Arguments     []*Argument `protobuf:"bytes,7,rep,name=arguments,proto3" json:"arguments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -287,6 +343,77 @@ func (x *Problem) GetReferences() []*Reference {
 	return nil
 }
 
+func (x *Problem) GetArguments() []*Argument {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
+}
+
+// Argument is one argument of a problem.
+type Argument struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name; empty for a positional one.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What kind of value it is.
+	Kind ArgumentKind `protobuf:"varint,2,opt,name=kind,proto3,enum=epigraph.plan.v1.ArgumentKind" json:"kind,omitempty"`
+	// The value; of a referring one, the text as written.
+	Value         *v1.Payload `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Argument) Reset() {
+	*x = Argument{}
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Argument) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Argument) ProtoMessage() {}
+
+func (x *Argument) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Argument.ProtoReflect.Descriptor instead.
+func (*Argument) Descriptor() ([]byte, []int) {
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Argument) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Argument) GetKind() ArgumentKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ArgumentKind_ARGUMENT_KIND_UNSPECIFIED
+}
+
+func (x *Argument) GetValue() *v1.Payload {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 // Reference is a place in a problem's text or arguments that stands for another problem's result.
 type Reference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -304,7 +431,7 @@ type Reference struct {
 
 func (x *Reference) Reset() {
 	*x = Reference{}
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[2]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -316,7 +443,7 @@ func (x *Reference) String() string {
 func (*Reference) ProtoMessage() {}
 
 func (x *Reference) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[2]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -329,7 +456,7 @@ func (x *Reference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reference.ProtoReflect.Descriptor instead.
 func (*Reference) Descriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Reference) GetArgument() string {
@@ -379,7 +506,7 @@ type ProblemEdge struct {
 
 func (x *ProblemEdge) Reset() {
 	*x = ProblemEdge{}
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[3]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +518,7 @@ func (x *ProblemEdge) String() string {
 func (*ProblemEdge) ProtoMessage() {}
 
 func (x *ProblemEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[3]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +531,7 @@ func (x *ProblemEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProblemEdge.ProtoReflect.Descriptor instead.
 func (*ProblemEdge) Descriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProblemEdge) GetFrom() string {
@@ -465,7 +592,7 @@ type Diagnostic struct {
 
 func (x *Diagnostic) Reset() {
 	*x = Diagnostic{}
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[4]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +604,7 @@ func (x *Diagnostic) String() string {
 func (*Diagnostic) ProtoMessage() {}
 
 func (x *Diagnostic) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[4]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +617,7 @@ func (x *Diagnostic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnostic.ProtoReflect.Descriptor instead.
 func (*Diagnostic) Descriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Diagnostic) GetCode() string {
@@ -561,7 +688,7 @@ type Repair struct {
 
 func (x *Repair) Reset() {
 	*x = Repair{}
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[5]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +700,7 @@ func (x *Repair) String() string {
 func (*Repair) ProtoMessage() {}
 
 func (x *Repair) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[5]
+	mi := &file_epigraph_plan_v1_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +713,7 @@ func (x *Repair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Repair.ProtoReflect.Descriptor instead.
 func (*Repair) Descriptor() ([]byte, []int) {
-	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_plan_v1_plan_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Repair) GetCode() string {
@@ -628,10 +755,10 @@ var File_epigraph_plan_v1_plan_proto protoreflect.FileDescriptor
 
 const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1bepigraph/plan/v1/plan.proto\x12\x10epigraph.plan.v1\"z\n" +
+	"\x1bepigraph/plan/v1/plan.proto\x12\x10epigraph.plan.v1\x1a\x1fepigraph/graph/v1/payload.proto\"z\n" +
 	"\fProblemGraph\x125\n" +
 	"\bproblems\x18\x01 \x03(\v2\x19.epigraph.plan.v1.ProblemR\bproblems\x123\n" +
-	"\x05edges\x18\x02 \x03(\v2\x1d.epigraph.plan.v1.ProblemEdgeR\x05edges\"\xb9\x01\n" +
+	"\x05edges\x18\x02 \x03(\v2\x1d.epigraph.plan.v1.ProblemEdgeR\x05edges\"\xf3\x01\n" +
 	"\aProblem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\tR\arequest\x12\x1b\n" +
@@ -640,7 +767,12 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\x06column\x18\x05 \x01(\x05R\x06column\x12;\n" +
 	"\n" +
 	"references\x18\x06 \x03(\v2\x1b.epigraph.plan.v1.ReferenceR\n" +
-	"references\"p\n" +
+	"references\x128\n" +
+	"\targuments\x18\a \x03(\v2\x1a.epigraph.plan.v1.ArgumentR\targuments\"\x84\x01\n" +
+	"\bArgument\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1e.epigraph.plan.v1.ArgumentKindR\x04kind\x120\n" +
+	"\x05value\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value\"p\n" +
 	"\tReference\x12\x1a\n" +
 	"\bargument\x18\x01 \x01(\tR\bargument\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1d\n" +
@@ -667,7 +799,11 @@ const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
 	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x16\n" +
 	"\x06column\x18\x04 \x01(\x05R\x06column\x12\x18\n" +
-	"\aapplied\x18\x05 \x01(\bR\aapplied*\x94\x01\n" +
+	"\aapplied\x18\x05 \x01(\bR\aapplied*e\n" +
+	"\fArgumentKind\x12\x1d\n" +
+	"\x19ARGUMENT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ARGUMENT_KIND_LITERAL\x10\x01\x12\x1b\n" +
+	"\x17ARGUMENT_KIND_REFERRING\x10\x02*\x94\x01\n" +
 	"\n" +
 	"EdgeSource\x12\x1b\n" +
 	"\x17EDGE_SOURCE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -694,29 +830,35 @@ func file_epigraph_plan_v1_plan_proto_rawDescGZIP() []byte {
 	return file_epigraph_plan_v1_plan_proto_rawDescData
 }
 
-var file_epigraph_plan_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_epigraph_plan_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_epigraph_plan_v1_plan_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_epigraph_plan_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_epigraph_plan_v1_plan_proto_goTypes = []any{
-	(EdgeSource)(0),      // 0: epigraph.plan.v1.EdgeSource
-	(Severity)(0),        // 1: epigraph.plan.v1.Severity
-	(*ProblemGraph)(nil), // 2: epigraph.plan.v1.ProblemGraph
-	(*Problem)(nil),      // 3: epigraph.plan.v1.Problem
-	(*Reference)(nil),    // 4: epigraph.plan.v1.Reference
-	(*ProblemEdge)(nil),  // 5: epigraph.plan.v1.ProblemEdge
-	(*Diagnostic)(nil),   // 6: epigraph.plan.v1.Diagnostic
-	(*Repair)(nil),       // 7: epigraph.plan.v1.Repair
+	(ArgumentKind)(0),    // 0: epigraph.plan.v1.ArgumentKind
+	(EdgeSource)(0),      // 1: epigraph.plan.v1.EdgeSource
+	(Severity)(0),        // 2: epigraph.plan.v1.Severity
+	(*ProblemGraph)(nil), // 3: epigraph.plan.v1.ProblemGraph
+	(*Problem)(nil),      // 4: epigraph.plan.v1.Problem
+	(*Argument)(nil),     // 5: epigraph.plan.v1.Argument
+	(*Reference)(nil),    // 6: epigraph.plan.v1.Reference
+	(*ProblemEdge)(nil),  // 7: epigraph.plan.v1.ProblemEdge
+	(*Diagnostic)(nil),   // 8: epigraph.plan.v1.Diagnostic
+	(*Repair)(nil),       // 9: epigraph.plan.v1.Repair
+	(*v1.Payload)(nil),   // 10: epigraph.graph.v1.Payload
 }
 var file_epigraph_plan_v1_plan_proto_depIdxs = []int32{
-	3, // 0: epigraph.plan.v1.ProblemGraph.problems:type_name -> epigraph.plan.v1.Problem
-	5, // 1: epigraph.plan.v1.ProblemGraph.edges:type_name -> epigraph.plan.v1.ProblemEdge
-	4, // 2: epigraph.plan.v1.Problem.references:type_name -> epigraph.plan.v1.Reference
-	0, // 3: epigraph.plan.v1.ProblemEdge.source:type_name -> epigraph.plan.v1.EdgeSource
-	1, // 4: epigraph.plan.v1.Diagnostic.severity:type_name -> epigraph.plan.v1.Severity
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4,  // 0: epigraph.plan.v1.ProblemGraph.problems:type_name -> epigraph.plan.v1.Problem
+	7,  // 1: epigraph.plan.v1.ProblemGraph.edges:type_name -> epigraph.plan.v1.ProblemEdge
+	6,  // 2: epigraph.plan.v1.Problem.references:type_name -> epigraph.plan.v1.Reference
+	5,  // 3: epigraph.plan.v1.Problem.arguments:type_name -> epigraph.plan.v1.Argument
+	0,  // 4: epigraph.plan.v1.Argument.kind:type_name -> epigraph.plan.v1.ArgumentKind
+	10, // 5: epigraph.plan.v1.Argument.value:type_name -> epigraph.graph.v1.Payload
+	1,  // 6: epigraph.plan.v1.ProblemEdge.source:type_name -> epigraph.plan.v1.EdgeSource
+	2,  // 7: epigraph.plan.v1.Diagnostic.severity:type_name -> epigraph.plan.v1.Severity
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_plan_v1_plan_proto_init() }
@@ -729,8 +871,8 @@ func file_epigraph_plan_v1_plan_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_plan_v1_plan_proto_rawDesc), len(file_epigraph_plan_v1_plan_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   6,
+			NumEnums:      3,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
