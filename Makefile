@@ -31,7 +31,7 @@ bin/.tools-%:
 	GOWORK=off GOBIN=$(CURDIR)/bin go -C $(dir $<) install tool
 	@touch $@
 
-bin/.tools-proto: tools/go.mod tools/go.sum
+bin/.tools-proto: tools/go.mod tools/go.sum $(wildcard tools/openapi/*)
 bin/.tools-lint: tools/lint/go.mod tools/lint/go.sum
 bin/.tools-deploy: tools/deploy/go.mod tools/deploy/go.sum
 
