@@ -1,0 +1,457 @@
+// Package compile turns a problem graph into a WorkGraph that can run: one node per problem that has no children, edges between
+// them, requests and references as named arguments. It is pure and owns nothing but this translation: it reads no text and
+// runs nothing.
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// DefaultActor works a problem for which no actor was named.
+const DefaultActor = "llm"
+
+// Names of the arguments that a compiled node carries.
+const (
+	// ArgRequest holds what is wanted; for the actor "agent" it is ArgUserInput instead.
+	ArgRequest   = "request"
+	ArgUserInput = "user_input"
+	// ArgPrevious is the name under which a node receives what its predecessors gave: the value itself when there is one
+	// predecessor, else the list in declared edge order.
+	ArgPrevious = "previous_agent_results"
+	// ArgArguments holds the arguments that the plan gave the problem, as a list of Argument.
+	ArgArguments = "arguments"
+	// ArgReferences holds the uses of other problems' results, as a list of Reference.
+	ArgReferences = "references"
+)
+
+// Options say how problems are worked.
+type Options struct {
+	// Name of the graph; empty names it "plan-" and the beginning of the plan's hash.
+	Name string
+	// DefaultActor is the actor of every problem that Actors does not name; empty means DefaultActor.
+	DefaultActor string
+	// Actors names the actor of single problems, by problem id.
+	Actors map[string]string
+	// Named are arguments that every node gets.
+	Named map[string]json.RawMessage
+}
+
+// Argument is one argument of a problem as its node carries it: a value, or a text with References into it.
+type Argument struct {
+	Name  string          `json:"name,omitempty"`
+	Value json.RawMessage `json:"value"`
+	// Refers tells that the value is, or contains, a use of another problem's result.
+	Refers bool `json:"refers,omitempty"`
+}
+
+// Reference is a use of another problem's result as its node carries it. Node is the id in the WorkGraph.
+type Reference struct {
+	Argument string `json:"argument,omitempty"`
+	Text     string `json:"text"`
+	Node     string `json:"node"`
+	Field    string `json:"field,omitempty"`
+}
+
+// Error is a plan that cannot be compiled, with every reason.
+type Error struct{ Diagnostics []plan.Diagnostic }
+
+// Error lists the diagnostics, one per line.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Diagnostics))
+	for i, d := range e.Diagnostics {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// MaxEdges bounds the edges that dependencies between groups may unfold into.
+const MaxEdges = workgraph.MaxEdges
+
+// Graph compiles g. Problems with children only group: an edge at a group stands for edges at its first or last leaves. The error
+// is an *Error when g has faults. Ids keep their text but for the characters that a WorkGraph reserves; the node's Name is
+// always the problem's own id.
+func Graph(g plan.Graph, o Options) (*workgraph.Graph, error) {
+	if ds := errorsOf(plan.Validate(g)); len(ds) > 0 {
+		return nil, &Error{Diagnostics: ds}
+	}
+	c := compiler{o: o, problems: g.Problems}
+	if ds := c.unknownActors(); len(ds) > 0 {
+		return nil, &Error{Diagnostics: ds}
+	}
+	c.group()
+	out := &workgraph.Graph{Name: o.Name}
+	if out.Name == "" {
+		out.Name = "plan-" + g.Hash()[:12]
+	}
+	c.nameNodes()
+	for i, p := range g.Problems {
+		if len(c.children[i]) > 0 {
+			continue
+		}
+		n, err := c.node(i, p)
+		if err != nil {
+			return nil, err
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	edges, err := c.edges(g.Edges)
+	if err != nil {
+		return nil, err
+	}
+	out.Edges = edges
+	return out, nil
+}
+
+func errorsOf(ds []plan.Diagnostic) []plan.Diagnostic {
+	var out []plan.Diagnostic
+	for _, d := range ds {
+		if d.Severity == plan.Error {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+type compiler struct {
+	o        Options
+	problems []plan.Problem
+	index    map[string]int
+	children [][]int
+	ids      []string // node id by problem
+}
+
+// unknownActors reports overrides for problems that are not there, so that a misspelt id is not lost.
+func (c *compiler) unknownActors() []plan.Diagnostic {
+	c.index = make(map[string]int, len(c.problems))
+	for i, p := range c.problems {
+		c.index[p.ID] = i
+	}
+	var out []plan.Diagnostic
+	for _, id := range sortedKeys(c.o.Actors) {
+		if _, ok := c.index[id]; !ok {
+			out = append(out, plan.Diagnostic{
+				Code: plan.UnknownReference, Severity: plan.Error, Element: id,
+				Message: "an actor was named for " + strconv.Quote(id) + ", which is no problem of the plan",
+				Hint:    "use the id of a problem as the plan shows it",
+			})
+		}
+	}
+	return out
+}
+
+func (c *compiler) group() {
+	c.children = make([][]int, len(c.problems))
+	for i, p := range c.problems {
+		if p.ParentID == "" {
+			continue
+		}
+		if parent, ok := c.index[p.ParentID]; ok && parent != i {
+			c.children[parent] = append(c.children[parent], i)
+		}
+	}
+}
+
+// nameNodes gives every problem an id that a WorkGraph takes, keeping distinct ids distinct.
+func (c *compiler) nameNodes() {
+	c.ids = make([]string, len(c.problems))
+	taken := make(map[string]bool, len(c.problems))
+	changed := []int{}
+	for i, p := range c.problems {
+		if clean := nodeID(p.ID); clean == p.ID {
+			c.ids[i] = clean
+			taken[clean] = true
+		} else {
+			changed = append(changed, i)
+		}
+	}
+	for _, i := range changed {
+		base := nodeID(c.problems[i].ID)
+		id := base
+		for n := 2; taken[id]; n++ {
+			id = base + "-" + strconv.Itoa(n)
+		}
+		taken[id] = true
+		c.ids[i] = id
+	}
+}
+
+// nodeID replaces what a WorkGraph reserves or refuses in ids.
+func nodeID(id string) string {
+	clean := strings.Trim(strings.Map(func(r rune) rune {
+		switch {
+		case r == '#' || r == '/':
+			return '-'
+		case r < ' ' || r == 0x7f:
+			return ' '
+		}
+		return r
+	}, id), " -")
+	if clean == "" {
+		clean = "problem"
+	}
+	if len(clean) > workgraph.MaxIDLen-8 { // room for a suffix that tells equal beginnings apart
+		cut := workgraph.MaxIDLen - 8
+		for cut > 0 && clean[cut]&0xC0 == 0x80 {
+			cut--
+		}
+		clean = clean[:cut]
+	}
+	return clean
+}
+
+func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
+	actor := c.o.Actors[p.ID]
+	if actor == "" {
+		actor = c.o.DefaultActor
+	}
+	if actor == "" {
+		actor = DefaultActor
+	}
+	named := maps.Clone(c.o.Named)
+	if named == nil {
+		named = make(map[string]json.RawMessage, 3)
+	}
+	request := p.Request
+	if request == "" {
+		request = p.ID
+	}
+	key := ArgRequest
+	if actor == "agent" {
+		key = ArgUserInput
+	}
+	if err := set(named, key, request); err != nil {
+		return workgraph.Node{}, err
+	}
+	if len(p.Args) > 0 {
+		args := make([]Argument, len(p.Args))
+		for k, a := range p.Args {
+			args[k] = Argument{Name: a.Name, Value: literal(a.Value), Refers: a.Kind == plan.Referring}
+		}
+		if err := set(named, ArgArguments, args); err != nil {
+			return workgraph.Node{}, err
+		}
+	}
+	if refs := c.references(p); len(refs) > 0 {
+		if err := set(named, ArgReferences, refs); err != nil {
+			return workgraph.Node{}, err
+		}
+	}
+	return workgraph.Node{
+		ID: c.ids[i], Name: p.ID, Kind: workgraph.ProblemKind, Actor: actor, Named: named,
+		PassDown: workgraph.Key(ArgPrevious),
+	}, nil
+}
+
+// literal is v if it is JSON, else v as a JSON string: an argument is never lost to its form.
+func literal(v string) json.RawMessage {
+	if json.Valid([]byte(v)) {
+		return json.RawMessage(v)
+	}
+	b, _ := json.Marshal(v) // a string always marshals
+	return b
+}
+
+func (c *compiler) references(p plan.Problem) []Reference {
+	var out []Reference
+	for _, r := range p.Refs {
+		if to, ok := c.index[r.To]; ok {
+			out = append(out, Reference{Argument: r.Arg, Text: r.Text, Node: c.ids[to], Field: r.Path})
+		}
+	}
+	return out
+}
+
+func set(named map[string]json.RawMessage, key string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode argument %s: %w", key, err)
+	}
+	named[key] = b
+	return nil
+}
+
+// edges unfolds dependencies between groups into edges between leaves and leaves repeated ones out.
+func (c *compiler) edges(in []plan.Edge) ([]workgraph.Edge, error) {
+	// A group's first leaves are those that no edge inside the group leads to, its last ones those that none leaves from.
+	hasIn, hasOut := c.innerDegrees(in)
+	var out []workgraph.Edge
+	seen := make(map[[2]int]bool, len(in))
+	for _, e := range in {
+		from, to := c.index[e.From], c.index[e.To]
+		if c.within(from, to) || c.within(to, from) {
+			continue // a group and its own member: grouping, not order
+		}
+		for _, a := range c.leaves(from, hasOut) {
+			for _, b := range c.leaves(to, hasIn) {
+				if a == b || seen[[2]int{a, b}] {
+					continue
+				}
+				if len(out) == MaxEdges {
+					return nil, &Error{Diagnostics: []plan.Diagnostic{{
+						Code: plan.LimitReached, Severity: plan.Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To,
+						Message: fmt.Sprintf("dependencies between groups unfold into more than %d edges", MaxEdges),
+						Hint:    "let a single problem stand between the groups",
+					}}}
+				}
+				seen[[2]int{a, b}] = true
+				out = append(out, workgraph.Edge{From: c.ids[a], To: c.ids[b]})
+			}
+		}
+	}
+	if cyc := c.cycle(out); cyc != "" {
+		return nil, &Error{Diagnostics: []plan.Diagnostic{{
+			Code: plan.Cycle, Severity: plan.Error, Element: cyc,
+			Message: "the order of groups makes " + strconv.Quote(cyc) + " wait for itself",
+			Hint:    "take one of the edges between its group and the others out",
+		}}}
+	}
+	return out, nil
+}
+
+// innerDegrees tells, per problem, within which groups an edge leads to it or leaves it: those that hold both ends.
+func (c *compiler) innerDegrees(in []plan.Edge) (hasIn, hasOut []map[int]bool) {
+	hasIn = make([]map[int]bool, len(c.problems))
+	hasOut = make([]map[int]bool, len(c.problems))
+	for _, e := range in {
+		from, to := c.index[e.From], c.index[e.To]
+		if c.within(from, to) || c.within(to, from) {
+			continue // not an order; see edges
+		}
+		if group := c.commonGroup(from, to); group >= 0 {
+			mark(hasIn, to, group)
+			mark(hasOut, from, group)
+		}
+	}
+	return hasIn, hasOut
+}
+
+func mark(m []map[int]bool, n, group int) {
+	if m[n] == nil {
+		m[n] = make(map[int]bool, 1)
+	}
+	m[n][group] = true
+}
+
+func (c *compiler) parent(i int) int {
+	if p := c.problems[i].ParentID; p != "" {
+		if n, ok := c.index[p]; ok && n != i {
+			return n
+		}
+	}
+	return -1
+}
+
+// commonGroup is the innermost group that holds both problems below it, or -1.
+func (c *compiler) commonGroup(a, b int) int {
+	above := map[int]bool{}
+	for n := c.parent(a); n >= 0; n = c.parent(n) {
+		above[n] = true
+	}
+	for n := c.parent(b); n >= 0; n = c.parent(n) {
+		if above[n] {
+			return n
+		}
+	}
+	return -1
+}
+
+func (c *compiler) within(i, group int) bool {
+	for n := i; n >= 0; n = c.parent(n) {
+		if n == group {
+			return true
+		}
+	}
+	return false
+}
+
+// leaves lists the leaves below i that nothing inside i bounds.
+func (c *compiler) leaves(i int, bounded []map[int]bool) []int {
+	if len(c.children[i]) == 0 {
+		return []int{i}
+	}
+	var out []int
+	var walk func(n int)
+	walk = func(n int) {
+		if n != i && c.boundedWithin(n, i, bounded) {
+			return
+		}
+		if len(c.children[n]) == 0 {
+			out = append(out, n)
+			return
+		}
+		for _, k := range c.children[n] {
+			walk(k)
+		}
+	}
+	walk(i)
+	return out
+}
+
+// boundedWithin tells whether an edge inside group, or inside a group below it that holds n, bounds n.
+func (c *compiler) boundedWithin(n, group int, bounded []map[int]bool) bool {
+	if len(bounded[n]) == 0 {
+		return false
+	}
+	for g := c.parent(n); g >= 0; g = c.parent(g) {
+		if bounded[n][g] {
+			return true
+		}
+		if g == group {
+			break
+		}
+	}
+	return false
+}
+
+// cycle names a node that waits for itself, or "".
+func (c *compiler) cycle(edges []workgraph.Edge) string {
+	degree := make(map[string]int, len(c.ids))
+	next := make(map[string][]string, len(c.ids))
+	for i, id := range c.ids {
+		if len(c.children[i]) == 0 {
+			degree[id] += 0
+		}
+	}
+	for _, e := range edges {
+		degree[e.To]++
+		next[e.From] = append(next[e.From], e.To)
+	}
+	var ready []string
+	for id, d := range degree {
+		if d == 0 {
+			ready = append(ready, id)
+		}
+	}
+	left := len(degree)
+	for len(ready) > 0 {
+		id := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		left--
+		for _, to := range next[id] {
+			if degree[to]--; degree[to] == 0 {
+				ready = append(ready, to)
+			}
+		}
+	}
+	if left == 0 {
+		return ""
+	}
+	for i, p := range c.problems {
+		if len(c.children[i]) == 0 && degree[c.ids[i]] > 0 {
+			return p.ID
+		}
+	}
+	return ""
+}
+
+func sortedKeys(m map[string]string) []string {
+	return slices.Sorted(maps.Keys(m))
+}
