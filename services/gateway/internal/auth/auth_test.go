@@ -1,0 +1,72 @@
+package auth_test
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
+)
+
+func TestAuthenticate(t *testing.T) {
+	t.Parallel()
+	keys := []grpckit.APIKey{
+		{Name: "ci", Namespace: "team-a", Secret: conf.NewSecret("key-of-team-a-000")},
+		{Name: "ops", Namespace: "team-b", Secret: conf.NewSecret("key-of-team-b-000")},
+	}
+	closed, err := auth.New(keys, false)
+	require.NoError(t, err)
+	open, err := auth.New(keys, true)
+	require.NoError(t, err)
+	keyless, err := auth.New(nil, true)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		name      string
+		ring      *auth.Keyring
+		method    string
+		host      string
+		headers   map[string]string
+		namespace string
+		reason    string
+	}{
+		{name: "Bearer", ring: closed, headers: map[string]string{"Authorization": "Bearer key-of-team-a-000"}, namespace: "team-a"},
+		{name: "BearerInAnyCase", ring: closed, headers: map[string]string{"Authorization": "bearer  key-of-team-b-000 "}, namespace: "team-b"},
+		{name: "ApiKey", ring: closed, headers: map[string]string{"X-Api-Key": "key-of-team-b-000"}, namespace: "team-b"},
+		{name: "BothTheSame", ring: closed, headers: map[string]string{"X-Api-Key": "key-of-team-b-000", "Authorization": "Bearer key-of-team-b-000"}, namespace: "team-b"},
+		{name: "BothDifferent", ring: closed, headers: map[string]string{"X-Api-Key": "key-of-team-a-000", "Authorization": "Bearer key-of-team-b-000"}, reason: "CREDENTIALS_AMBIGUOUS"},
+		{name: "Missing", ring: closed, reason: "CREDENTIALS_MISSING"},
+		{name: "Wrong", ring: closed, headers: map[string]string{"X-Api-Key": "key-of-team-a-00"}, reason: "CREDENTIALS_INVALID"},
+		{name: "Basic", ring: closed, headers: map[string]string{"Authorization": "Basic a2V5"}, reason: "CREDENTIALS_UNREADABLE"},
+		{name: "AnonymousOnLoopback", ring: open, host: "127.0.0.1:8080", namespace: "default"},
+		{name: "AnonymousOnLocalhost", ring: open, host: "localhost", namespace: "default"},
+		{name: "AnonymousOnIPv6", ring: open, host: "[::1]:8080", namespace: "default"},
+		{name: "AnonymousByARebindingName", ring: open, host: "evil.example:8080", reason: "HOST_NOT_LOOPBACK"},
+		{name: "AnonymousCrossOriginWrite", ring: open, method: "POST", host: "localhost:8080", headers: map[string]string{"Sec-Fetch-Site": "cross-site"}, reason: "CROSS_ORIGIN"},
+		{name: "AnonymousWithAWrongKey", ring: open, host: "localhost", headers: map[string]string{"X-Api-Key": "nope"}, reason: "CREDENTIALS_INVALID"},
+		{name: "ForeignNamespace", ring: closed, headers: map[string]string{"X-Api-Key": "key-of-team-a-000", "X-Epigraph-Namespace": "team-b"}, reason: "NAMESPACE_DENIED"},
+		{name: "AnonymousChoosesANamespace", ring: open, host: "localhost", headers: map[string]string{"X-Epigraph-Namespace": "team-c"}, namespace: "team-c"},
+		{name: "AnonymousWithABadNamespace", ring: open, host: "localhost", headers: map[string]string{"X-Epigraph-Namespace": "no such"}, reason: "NAMESPACE_INVALID"},
+		{name: "KeyWhereNoneIsKnown", ring: keyless, host: "localhost", headers: map[string]string{"X-Api-Key": "x"}, reason: "CREDENTIALS_INVALID"},
+		{name: "AnonymousWithAKey", ring: open, host: "localhost", headers: map[string]string{"X-Api-Key": "key-of-team-a-000"}, namespace: "team-a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			method := tc.method
+			if method == "" {
+				method = "GET"
+			}
+			r := httptest.NewRequest(method, "/v1/runs", nil)
+			r.Host = tc.host
+			for k, v := range tc.headers {
+				r.Header.Set(k, v)
+			}
+			id, err := tc.ring.Authenticate(r)
+			require.Equal(t, tc.reason, errs.ReasonOf(err))
+			require.Equal(t, tc.namespace, id.Namespace)
+		})
+	}
+}

@@ -1,0 +1,344 @@
+// Package jsonview owns how a protobuf message looks as REST JSON: protojson, but for
+// epigraph.graph.v1.Payload, which appears as the plain JSON value that it holds. It reads strictly
+// (every fault of a body at once, each with its path, line and column) and never turns a number into
+// a float. It must not know HTTP, routes or any service.
+//
+// Two choices about payloads. A null where a payload may stand is the JSON value null, not an absent
+// payload, so that null can be passed as an argument; leave the field out to say "absent". A payload
+// without a value is left out, and is null within a list or map.
+package jsonview
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Reasons of the errors and violations that this package returns.
+const (
+	// ReasonInvalidJSON is a text that is not JSON.
+	ReasonInvalidJSON = "INVALID_JSON"
+	// ReasonTooDeep is a text that nests more values than allowed.
+	ReasonTooDeep = "JSON_TOO_DEEP"
+	// ReasonInvalidBody is JSON that does not fit the message; its violations say where.
+	ReasonInvalidBody = "INVALID_BODY"
+	// ReasonUnknownField is a key that the message does not have.
+	ReasonUnknownField = "UNKNOWN_FIELD"
+	// ReasonWrongType is a value of another type than the field's.
+	ReasonWrongType = "WRONG_TYPE"
+	// ReasonUnknownValue is a name that an enum does not have.
+	ReasonUnknownValue = "UNKNOWN_ENUM_VALUE"
+	// ReasonDuplicateKey is a key or field that is given twice.
+	ReasonDuplicateKey = "DUPLICATE_KEY"
+	// ReasonOneofConflict is a second field of a group of which only one may be given.
+	ReasonOneofConflict = "ONEOF_CONFLICT"
+	// ReasonIntegerTooLarge is an integer in a payload that JSON readers with doubles would change.
+	ReasonIntegerTooLarge = "INTEGER_TOO_LARGE_FOR_JSON"
+	// ReasonPayloadInvalid is a stored payload that is not JSON.
+	ReasonPayloadInvalid = "PAYLOAD_INVALID"
+)
+
+const (
+	// MaxDepth is how deep the values of a request body may nest.
+	MaxDepth = 200
+	// maxDepthOut is how deep the values of an answer may nest, which came in by gRPC.
+	maxDepthOut = 10_000
+	maxFaults   = 50
+
+	payloadName = protoreflect.FullName("epigraph.graph.v1.Payload")
+
+	integerHint = "send the integer as a string, or use the gRPC API, which keeps all digits"
+)
+
+// edit replaces in[from:to].
+type edit struct {
+	from, to int
+	text     string
+}
+
+type decoder struct {
+	scanner
+	edits []edit
+}
+
+// Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error
+// of kind InvalidArgument. An empty body is an empty message.
+func Decode(body []byte, md protoreflect.MessageDescriptor) ([]byte, error) {
+	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}}
+	if d.peek() == 0 && d.pos >= len(body) {
+		return []byte("{}"), nil
+	}
+	if at := invalidUTF8(body); at >= 0 {
+		return nil, located(body, &syntaxError{offset: at, reason: ReasonInvalidJSON, text: "the text is not valid UTF-8"})
+	}
+	if c := d.peek(); c != '{' && md.FullName() != payloadName {
+		if err := d.skip(); err != nil {
+			return nil, asError(body, err)
+		}
+		return nil, errs.New(errs.InvalidArgument, ReasonInvalidBody, "the body must be a JSON object, the fields of %s", md.Name())
+	}
+	err := d.message(md)
+	if err == nil && d.peek() != 0 {
+		err = d.unexpected("the end of the text")
+	}
+	if err != nil {
+		return nil, asError(body, err)
+	}
+	if len(d.faults) > 0 {
+		return nil, d.rejected("the body does not fit " + string(md.Name()))
+	}
+	return d.apply(), nil
+}
+
+// Populated returns the proto names of the top-level fields that a REST body names, in its order. The
+// body must have passed Decode.
+func Populated(body []byte, md protoreflect.MessageDescriptor) []string {
+	s := scanner{in: body, maxDepth: MaxDepth}
+	if s.peek() != '{' {
+		return nil
+	}
+	var names []string
+	_ = s.object(func(key string, _ int) error {
+		if fd := field(md, key); fd != nil {
+			names = append(names, string(fd.Name()))
+		}
+		return s.skip()
+	})
+	return names
+}
+
+func (d *decoder) apply() []byte {
+	if len(d.edits) == 0 {
+		return d.in
+	}
+	out := make([]byte, 0, len(d.in)+len(d.in)/2)
+	last := 0
+	for _, e := range d.edits {
+		out = append(out, d.in[last:e.from]...)
+		out = append(out, e.text...)
+		last = e.to
+	}
+	return append(out, d.in[last:]...)
+}
+
+// rejected is the error of a document that is JSON but not acceptable. A sole kind of fault gives the
+// error its reason; several kinds are an invalid body.
+func (s *scanner) rejected(message string) *errs.Error {
+	reason := s.faults[0].Reason
+	for _, f := range s.faults {
+		if f.Reason != reason {
+			reason = ReasonInvalidBody
+		}
+	}
+	first := s.faults[0]
+	e := errs.New(errs.InvalidArgument, reason, "%s", message+": "+first.Field+": "+first.Message)
+	e.Violations = s.faults
+	if n := len(s.faults) + s.more - 1; n > 0 {
+		e.Message += fmt.Sprintf(" (and %d more)", n)
+	}
+	if s.more > 0 {
+		e = e.Set("violations_left_out", strconv.Itoa(s.more))
+	}
+	for _, f := range s.faults {
+		if f.Reason == ReasonIntegerTooLarge {
+			return e.Hint(integerHint)
+		}
+	}
+	for _, f := range s.faults {
+		if _, hint, ok := strings.Cut(f.Message, "; "); ok {
+			return e.Hint(hint)
+		}
+	}
+	return e
+}
+
+// message reads a value that is to be a message.
+func (d *decoder) message(md protoreflect.MessageDescriptor) error {
+	switch md.FullName() {
+	case payloadName:
+		return d.payload()
+	case "google.protobuf.Timestamp", "google.protobuf.Duration", "google.protobuf.FieldMask":
+		return d.wellKnown(md)
+	}
+	if md.ParentFile().Package() == "google.protobuf" && md.Fields().Len() > 0 {
+		return d.skip()
+	}
+	if d.peek() != '{' {
+		return d.wrong("an object, the fields of " + string(md.Name()))
+	}
+	seen := make(map[protoreflect.FieldNumber]struct{}, 8)
+	oneofs := make(map[string]string, 1)
+	return d.object(func(key string, at int) error {
+		fd := field(md, key)
+		if fd == nil {
+			d.fault(at, ReasonUnknownField, unknownField(md, key))
+			return d.skipUnknown()
+		}
+		if _, ok := seen[fd.Number()]; ok {
+			d.fault(at, ReasonDuplicateKey, "the field "+quote(key)+" is given twice")
+			return d.skipUnknown()
+		}
+		seen[fd.Number()] = struct{}{}
+		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() && d.peek() != 'n' {
+			if other, ok := oneofs[string(of.Name())]; ok {
+				d.fault(at, ReasonOneofConflict, "only one of "+quote(other)+" and "+quote(key)+" may be given")
+			}
+			oneofs[string(of.Name())] = key
+		}
+		return d.field(fd)
+	})
+}
+
+// skipUnknown reads a value that nobody will see; its own faults would only distract.
+func (d *decoder) skipUnknown() error {
+	integers, keys := d.checkIntegers, d.checkKeys
+	d.checkIntegers, d.checkKeys = false, false
+	err := d.skip()
+	d.checkIntegers, d.checkKeys = integers, keys
+	return err
+}
+
+func (d *decoder) field(fd protoreflect.FieldDescriptor) error {
+	isPayload := fd.Message() != nil && !fd.IsMap() && fd.Message().FullName() == payloadName
+	if d.peek() == 'n' && (!isPayload || fd.IsList()) {
+		return d.literal("null") // protojson: as if absent
+	}
+	switch {
+	case fd.IsMap():
+		if d.peek() != '{' {
+			return d.wrong("an object, whose keys are free")
+		}
+		seen := make(map[string]struct{})
+		return d.object(func(key string, at int) error {
+			if _, ok := seen[key]; ok {
+				d.fault(at, ReasonDuplicateKey, "the key "+quote(key)+" is given twice")
+				return d.skipUnknown()
+			}
+			seen[key] = struct{}{}
+			return d.value(fd.MapValue())
+		})
+	case fd.IsList():
+		if d.peek() != '[' {
+			return d.wrong("an array")
+		}
+		return d.array(func(int) error { return d.value(fd) })
+	default:
+		return d.value(fd)
+	}
+}
+
+// value reads one value of a field, list or map.
+func (d *decoder) value(fd protoreflect.FieldDescriptor) error {
+	if fd.Message() != nil {
+		return d.message(fd.Message())
+	}
+	return d.scalar(fd)
+}
+
+func (d *decoder) payload() error {
+	d.space()
+	start := d.pos
+	if err := d.skip(); err != nil {
+		return err
+	}
+	raw := d.in[start:d.pos]
+	d.edits = append(d.edits, edit{start, d.pos, `{"json":"` + base64.StdEncoding.EncodeToString(raw) + `"}`})
+	return nil
+}
+
+// wrong reads a value and records that it should have been something else.
+func (d *decoder) wrong(wanted string) error {
+	at := d.pos
+	d.fault(at, ReasonWrongType, "this must be "+wanted+", not "+d.kindHere())
+	return d.skipUnknown()
+}
+
+func (d *decoder) kindHere() string {
+	switch c := d.peek(); {
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "an array"
+	case c == '"':
+		return "a string"
+	case c == 't' || c == 'f':
+		return "a boolean"
+	case c == 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+func field(md protoreflect.MessageDescriptor, key string) protoreflect.FieldDescriptor {
+	if fd := md.Fields().ByJSONName(key); fd != nil {
+		return fd
+	}
+	return md.Fields().ByName(protoreflect.Name(key))
+}
+
+func invalidUTF8(b []byte) int {
+	if utf8.Valid(b) {
+		return -1
+	}
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+func asError(body []byte, err error) error {
+	if se, ok := errors.AsType[*syntaxError](err); ok {
+		return located(body, se)
+	}
+	return err
+}
+
+func located(body []byte, se *syntaxError) *errs.Error {
+	line, column := lineColumn(body, se.offset)
+	e := errs.New(errs.InvalidArgument, se.reason, "%s",
+		fmt.Sprintf("the body is not acceptable JSON at line %d, column %d: %s", line, column, se.text))
+	place := fmt.Sprintf("%d:%d", line, column)
+	e = e.Violate(place, se.reason, se.text).Set("line", strconv.Itoa(line)).Set("column", strconv.Itoa(column))
+	if se.path != "" {
+		e = e.Set("path", se.path)
+	}
+	return e
+}
+
+// Encode renders a message as compact REST JSON, the same bytes for the same message. Fields without
+// presence are always there, so that clients see empty lists and zeroes; messages and optional fields
+// only when set. A payload with an integer that JSON cannot carry, or that is not JSON, is an
+// *errs.Error that names the place.
+func Encode(m proto.Message) ([]byte, error) {
+	raw, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("marshal %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	e := &encoder{scanner: scanner{in: raw, maxDepth: maxDepthOut}, out: make([]byte, 0, len(raw))}
+	if _, err := e.message(m.ProtoReflect().Descriptor()); err != nil {
+		if _, ok := errors.AsType[*errs.Error](err); ok {
+			return nil, err
+		}
+		return nil, fmt.Errorf("render %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	if len(e.faults) > 0 {
+		r := e.rejected("the answer holds a value that JSON cannot carry")
+		r.Kind = errs.FailedPrecondition
+		return nil, r.Hint("read it through the gRPC API, which keeps all digits; have its author write the integer as a string")
+	}
+	return e.out, nil
+}

@@ -1,0 +1,88 @@
+package jsonview
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+func unknownField(md protoreflect.MessageDescriptor, key string) string {
+	names := make([]string, 0, md.Fields().Len())
+	for i := range md.Fields().Len() {
+		names = append(names, md.Fields().Get(i).JSONName())
+	}
+	text := string(md.Name()) + " has no field " + quote(key)
+	if n := Nearest(camel(key), names); n != "" {
+		return text + "; did you mean " + quote(n) + "?"
+	}
+	return text + "; it has " + strings.Join(names, ", ")
+}
+
+func unknownValue(ed protoreflect.EnumDescriptor, text string) string {
+	names := make([]string, 0, ed.Values().Len())
+	for i := range ed.Values().Len() {
+		n := string(ed.Values().Get(i).Name())
+		names = append(names, n)
+		// "running" is what people type for RUN_STATE_RUNNING.
+		if strings.HasSuffix(n, "_"+strings.ToUpper(text)) {
+			return quote(text) + " is no " + string(ed.Name()) + "; did you mean " + quote(n) + "?"
+		}
+	}
+	if n := Nearest(strings.ToUpper(text), names); n != "" {
+		return quote(text) + " is no " + string(ed.Name()) + "; did you mean " + quote(n) + "?"
+	}
+	return quote(text) + " is no " + string(ed.Name()) + "; it is one of " + strings.Join(names, ", ")
+}
+
+// camel turns snake_case into the lowerCamelCase of JSON names.
+func camel(s string) string {
+	parts := strings.Split(clip(s, 64), "_")
+	for i, p := range parts[1:] {
+		if p != "" {
+			parts[i+1] = strings.ToUpper(p[:1]) + p[1:]
+		}
+	}
+	return strings.Join(parts, "")
+}
+
+// Nearest returns the name that is spelled most like word, or "" when none comes close.
+func Nearest(word string, names []string) string {
+	word = strings.ToLower(clip(word, 64))
+	best, bestDistance := "", max(1, len(word)/3)+1
+	for _, n := range names {
+		if d := distance(word, strings.ToLower(n), bestDistance); d < bestDistance {
+			best, bestDistance = n, d
+		}
+	}
+	return best
+}
+
+// Distance counts the insertions, deletions and substitutions between two words, of which only the
+// first 64 bytes matter.
+func Distance(a, b string) int {
+	return distance(clip(a, 64), clip(b, 64), 1<<10)
+}
+
+// distance counts the insertions, deletions and substitutions between two words, or returns limit
+// when it is certain to reach it.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost = 1 + min(diagonal, row[j], row[j-1])
+			}
+			diagonal, row[j] = row[j], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,336 @@
+// Package live owns the stream of a run's events as server-sent events: cursors, keep-alives, the end
+// of a stream and its errors. It must not know routes, credentials or how JSON is written.
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Options say how streams behave. The functions and Executor are required.
+type Options struct {
+	Executor executorv1.ExecutorServiceClient
+	// Encode renders a message as REST JSON on one line.
+	Encode func(proto.Message) ([]byte, error)
+	// Fail answers a request with an error, before the stream has begun.
+	Fail func(http.ResponseWriter, *http.Request, error)
+	// Describe renders an error for a stream that has begun.
+	Describe func(*http.Request, error) proto.Message
+	// FromStatus classifies an error of the gRPC client.
+	FromStatus func(error) error
+	Log        *slog.Logger
+
+	// KeepAlive is the longest silence on a stream.
+	KeepAlive time.Duration
+	// FirstEvent is how long the beginning of a stream waits for its first event, so that a request
+	// which fails is answered with an error and not with a stream.
+	FirstEvent time.Duration
+	// WriteTimeout is how long a client may refuse to take what is sent; then it is cut off.
+	WriteTimeout time.Duration
+	// Retry tells clients how long to wait before they connect again.
+	Retry time.Duration
+	// Stopping is closed when the server drains; streams end and clients resume elsewhere.
+	Stopping <-chan struct{}
+}
+
+// Handler serves GET /v1/runs/{run_id}/events. Each stream costs two goroutines, and holds at most
+// ahead events beside what gRPC buffers: a client that does not read stops the upstream.
+type Handler struct{ o Options }
+
+// ahead is how many events are taken from the executor before one is written, so that a burst is
+// flushed once.
+const ahead = 16
+
+// ended marks the id of the last event of a stream. A client that comes back with it has everything.
+const ended = ":end"
+
+// New returns a handler.
+func New(o Options) *Handler { return &Handler{o: o} }
+
+type received struct {
+	event *executorv1.RunEvent
+	err   error
+}
+
+// ServeHTTP streams until the run has ended, the client has gone, or the server stops.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req, complete, err := parse(r)
+	if err != nil {
+		h.o.Fail(w, r, err)
+		return
+	}
+	if complete {
+		// To an EventSource this is the one answer after which it does not connect again.
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	upstream, err := h.o.Executor.WatchRun(ctx, req)
+	if err != nil {
+		h.o.Fail(w, r, h.o.FromStatus(err))
+		return
+	}
+	in := make(chan received, ahead)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			ev, err := upstream.Recv()
+			select {
+			case in <- received{ev, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { cancel(); <-done }()
+
+	s := &stream{Options: h.o, w: w, rc: http.NewResponseController(w), r: r, run: req.GetRunId(), last: req.GetAfterSeq()}
+	first := time.NewTimer(h.o.FirstEvent)
+	defer first.Stop()
+	var begin *received
+	select {
+	case got := <-in:
+		if got.err != nil && !errors.Is(got.err, io.EOF) {
+			h.o.Fail(w, r, h.o.FromStatus(got.err))
+			return
+		}
+		begin = &got
+	case <-first.C:
+	case <-h.o.Stopping:
+		h.o.Fail(w, r, errs.New(errs.Unavailable, "STOPPING", "this server is stopping").Hint("connect again"))
+		return
+	case <-ctx.Done():
+		return
+	}
+	if err := s.open(); err == nil {
+		err = s.pump(ctx, in, begin)
+		if err != nil && ctx.Err() == nil {
+			h.o.Log.InfoContext(ctx, "event stream cut off", "err", err)
+		}
+	}
+}
+
+// stream is one client's connection.
+type stream struct {
+	Options
+	w    http.ResponseWriter
+	rc   *http.ResponseController
+	r    *http.Request
+	run  string
+	last int64
+	buf  bytes.Buffer
+}
+
+func (s *stream) open() error {
+	hd := s.w.Header()
+	hd.Set("Content-Type", "text/event-stream; charset=utf-8")
+	hd.Set("Cache-Control", "no-cache, no-transform")
+	hd.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	s.w.WriteHeader(http.StatusOK)
+	s.buf.WriteString("retry: " + strconv.FormatInt(s.Retry.Milliseconds(), 10) + "\n\n")
+	return s.flush()
+}
+
+// pump writes what comes in, to the end of the stream.
+func (s *stream) pump(ctx context.Context, in <-chan received, begin *received) error {
+	silence := time.NewTimer(s.KeepAlive)
+	defer silence.Stop()
+	if begin != nil {
+		if over, err := s.take(*begin); over || err != nil {
+			return errors.Join(err, s.flush())
+		}
+	}
+	for {
+		if len(in) == 0 || s.buf.Len() > 64<<10 {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+		silence.Reset(s.KeepAlive)
+		select {
+		case got := <-in:
+			if over, err := s.take(got); over || err != nil {
+				return errors.Join(err, s.flush())
+			}
+		case <-silence.C:
+			s.buf.WriteString(": keep-alive\n\n")
+		case <-s.Stopping:
+			s.buf.WriteString(": stopping, connect again\n\n")
+			return s.flush()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take writes one event; over says that it was the last.
+func (s *stream) take(got received) (over bool, err error) {
+	switch {
+	case errors.Is(got.err, io.EOF):
+		return true, s.end()
+	case got.err != nil:
+		return true, s.failure(s.FromStatus(got.err), true)
+	}
+	ev := got.event
+	if ev.GetKeepAlive() != nil {
+		s.buf.WriteString(": keep-alive\n\n")
+		return false, nil
+	}
+	// Only the run's own sequence is a cursor; a descendant counts for itself.
+	id := ""
+	if ev.GetSeq() > 0 && (ev.GetRunId() == "" || ev.GetRunId() == s.run) {
+		s.last = ev.GetSeq()
+		id = strconv.FormatInt(s.last, 10)
+	}
+	data, err := s.Encode(ev)
+	if err != nil {
+		// The event cannot be shown. Stopping here would stop every later attempt here too, so the
+		// client is told and the stream goes on behind it.
+		return false, s.unshown(id, ev, err)
+	}
+	s.event(id, Name(ev), data)
+	return false, nil
+}
+
+func (s *stream) end() error {
+	data, err := s.Encode(&executorv1.KeepAlive{LastSeq: s.last})
+	if err != nil {
+		return err
+	}
+	s.event(strconv.FormatInt(s.last, 10)+ended, "end", data)
+	return nil
+}
+
+func (s *stream) unshown(id string, ev *executorv1.RunEvent, cause error) error {
+	e := errs.From(cause).Set("fatal", "false").Set("event", Name(ev)).Set("seq", strconv.FormatInt(ev.GetSeq(), 10))
+	data, err := s.Encode(s.Describe(s.r, e))
+	if err != nil {
+		return err
+	}
+	s.event(id, "error", data)
+	return nil
+}
+
+func (s *stream) failure(cause error, fatal bool) error {
+	e := errs.From(cause).Set("fatal", strconv.FormatBool(fatal))
+	data, err := s.Encode(s.Describe(s.r, e))
+	if err != nil {
+		return err
+	}
+	s.event("", "error", data)
+	return nil
+}
+
+func (s *stream) event(id, name string, data []byte) {
+	if id != "" {
+		s.buf.WriteString("id: " + id + "\n")
+	}
+	s.buf.WriteString("event: " + name + "\n")
+	for line := range bytes.Lines(data) {
+		s.buf.WriteString("data: ")
+		s.buf.Write(bytes.TrimRight(line, "\r\n"))
+		s.buf.WriteByte('\n')
+	}
+	s.buf.WriteByte('\n')
+}
+
+func (s *stream) flush() error {
+	if s.buf.Len() == 0 {
+		return nil
+	}
+	// Not every writer has deadlines; then the connection's own limits hold.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.WriteTimeout))
+	_, err := s.w.Write(s.buf.Bytes())
+	s.buf.Reset()
+	if s.buf.Cap() > 256<<10 {
+		s.buf = bytes.Buffer{}
+	}
+	if err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
+
+// Name is the name of an event's kind in the proto, for example "attempt_ended".
+func Name(ev *executorv1.RunEvent) string {
+	m := ev.ProtoReflect()
+	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("event")); fd != nil {
+		return string(fd.Name())
+	}
+	return "unknown"
+}
+
+// parse reads the cursor and the switches. complete means that the client has all of an ended run.
+func parse(r *http.Request) (req *executorv1.WatchRunRequest, complete bool, err error) {
+	req = &executorv1.WatchRunRequest{RunId: r.PathValue("run_id")}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, false, errs.New(errs.InvalidArgument, "INVALID_QUERY", "the query cannot be read: %v", err)
+	}
+	var bad *errs.Error
+	fault := func(name, reason, text string) {
+		if bad == nil {
+			bad = errs.New(errs.InvalidArgument, reason, "%s", "query parameter "+name+": "+text)
+		}
+		bad = bad.Violate(name, reason, text)
+	}
+	names := make([]string, 0, len(query))
+	for name := range query {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		value := query.Get(name)
+		var err error
+		switch name {
+		case "after_seq", "afterSeq":
+			if req.AfterSeq, err = strconv.ParseInt(value, 10, 64); err != nil || req.AfterSeq < 0 {
+				fault(name, "WRONG_TYPE", strconv.Quote(value)+" is no sequence number")
+			}
+		case "include_descendants", "includeDescendants":
+			if req.IncludeDescendants, err = strconv.ParseBool(value); err != nil {
+				fault(name, "WRONG_TYPE", "this must be true or false, not "+strconv.Quote(value))
+			}
+		case "durable_only", "durableOnly":
+			if req.DurableOnly, err = strconv.ParseBool(value); err != nil {
+				fault(name, "WRONG_TYPE", "this must be true or false, not "+strconv.Quote(value))
+			}
+		default:
+			fault(name, "UNKNOWN_FIELD", "there is no such parameter")
+		}
+	}
+	if bad != nil {
+		return nil, false, bad.Hint("there are after_seq, include_descendants and durable_only")
+	}
+	// The header wins: an EventSource repeats its URL and moves its cursor in the header.
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		digits, done := strings.CutSuffix(last, ended)
+		seq, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || seq < 0 {
+			return nil, false, errs.New(errs.InvalidArgument, "LAST_EVENT_ID_INVALID", "Last-Event-ID %q is no id of an event", last).
+				Hint("send the id of the last event received, or leave the header out to begin at the beginning")
+		}
+		req.AfterSeq, complete = seq, done
+	}
+	return req, complete, nil
+}

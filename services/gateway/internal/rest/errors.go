@@ -1,0 +1,195 @@
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
+)
+
+const jsonType = "application/json"
+
+// Reasons whose HTTP status their kind alone does not tell.
+const (
+	reasonPathNotFound = "PATH_NOT_FOUND"
+	reasonMethod       = "METHOD_NOT_ALLOWED"
+	reasonMediaType    = "UNSUPPORTED_MEDIA_TYPE"
+	reasonBodyTooLarge = "BODY_TOO_LARGE"
+	reasonBodyTimeout  = "BODY_TIMEOUT"
+	// grpckit gives these to errors that gRPC itself made.
+	reasonNotOffered  = "RPC_UNIMPLEMENTED"
+	reasonUnreachable = "SERVICE_UNAVAILABLE"
+)
+
+// answer is how an error shows in HTTP: the status line, and the name of its gRPC code.
+type answer struct {
+	status int
+	code   string
+}
+
+// byKind follows the mapping that google.rpc.Code documents, so that clients of either protocol see
+// the same classes: ABORTED is 409, FAILED_PRECONDITION is 400.
+var byKind = map[errs.Kind]answer{
+	errs.Internal:           {http.StatusInternalServerError, "INTERNAL"},
+	errs.InvalidArgument:    {http.StatusBadRequest, "INVALID_ARGUMENT"},
+	errs.NotFound:           {http.StatusNotFound, "NOT_FOUND"},
+	errs.AlreadyExists:      {http.StatusConflict, "ALREADY_EXISTS"},
+	errs.Conflict:           {http.StatusConflict, "ABORTED"},
+	errs.FailedPrecondition: {http.StatusBadRequest, "FAILED_PRECONDITION"},
+	errs.ResourceExhausted:  {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
+	errs.Unavailable:        {http.StatusServiceUnavailable, "UNAVAILABLE"},
+	errs.Unauthenticated:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
+	errs.PermissionDenied:   {http.StatusForbidden, "PERMISSION_DENIED"},
+	errs.DeadlineExceeded:   {http.StatusGatewayTimeout, "DEADLINE_EXCEEDED"},
+	errs.Canceled:           {statusClientClosed, "CANCELLED"},
+}
+
+// statusClientClosed is what google.rpc.Code maps CANCELLED to; there is no standard one.
+const statusClientClosed = 499
+
+// byReason has the faults of HTTP itself, which gRPC has no code for.
+var byReason = map[string]answer{
+	reasonMethod:       {http.StatusMethodNotAllowed, "UNIMPLEMENTED"},
+	reasonMediaType:    {http.StatusUnsupportedMediaType, "INVALID_ARGUMENT"},
+	reasonBodyTooLarge: {http.StatusRequestEntityTooLarge, "RESOURCE_EXHAUSTED"},
+	reasonBodyTimeout:  {http.StatusRequestTimeout, "DEADLINE_EXCEEDED"},
+	reasonNotOffered:   {http.StatusNotImplemented, "UNIMPLEMENTED"},
+}
+
+func answerOf(e *errs.Error) answer {
+	if a, ok := byReason[e.Reason]; ok {
+		return a
+	}
+	if a, ok := byKind[e.Kind]; ok {
+		return a
+	}
+	return byKind[errs.Internal]
+}
+
+// Message renders an error as the API shows it. The private cause is not in it, and an internal
+// error says nothing but that it is one.
+func Message(err error, requestID string) *errorsv1.Error {
+	e := errs.From(err)
+	a := answerOf(e)
+	out := &errorsv1.Error{
+		Code:      int32(a.status),
+		Status:    a.code,
+		Reason:    e.Reason,
+		Message:   e.Message,
+		Hint:      e.HintText(),
+		RequestId: requestID,
+		Metadata:  maps.Clone(e.Meta),
+	}
+	delete(out.Metadata, errs.MetaHint)
+	delete(out.Metadata, grpckit.MetaRequestID)
+	if out.Reason == "" {
+		out.Reason = a.code
+	}
+	if out.Message == "" {
+		out.Message = e.Kind.String()
+	}
+	for _, v := range e.Violations {
+		out.Violations = append(out.Violations, &errorsv1.Violation{Field: v.Field, Reason: v.Reason, Description: v.Message})
+	}
+	clean(out)
+	return out
+}
+
+// clean makes every text valid UTF-8, without which nothing could be said at all.
+func clean(m *errorsv1.Error) {
+	fix := func(s *string) { *s = strings.ToValidUTF8(*s, "\uFFFD") }
+	for _, s := range []*string{&m.Reason, &m.Message, &m.Hint, &m.RequestId} {
+		fix(s)
+	}
+	for _, v := range m.GetViolations() {
+		fix(&v.Field)
+		fix(&v.Reason)
+		fix(&v.Description)
+	}
+	for _, k := range slices.Collect(maps.Keys(m.GetMetadata())) {
+		v := m.Metadata[k]
+		delete(m.Metadata, k)
+		fix(&k)
+		fix(&v)
+		m.Metadata[k] = v
+	}
+}
+
+// writeError answers with an error, unless the answer has begun.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	ctx := r.Context()
+	e := errs.From(err)
+	if ctx.Err() != nil && e.Kind == errs.Internal {
+		e = contextError(ctx)
+	}
+	x := exchangeOf(ctx)
+	switch {
+	case e.Reason == reasonUnreachable && x.route != nil:
+		name := x.route.service()
+		e = errs.New(e.Kind, e.Reason, "the %s cannot be reached", name).Set("service", name).
+			Hint("try again in a moment; /readyz says what is missing").With(e)
+	case e.Reason == reasonNotOffered:
+		e = errs.New(e.Kind, e.Reason, "this installation does not offer %s", r.Pattern).
+			Hint("the services may be of different releases").With(e)
+	}
+	a := answerOf(e)
+	if a.status >= http.StatusInternalServerError {
+		level := slog.LevelWarn
+		if e.Kind == errs.Internal {
+			level = slog.LevelError
+		}
+		s.log.LogAttrs(ctx, level, "request failed", slog.String("request_id", x.id),
+			slog.String("route", r.Pattern), slog.String("reason", e.Reason), slog.Any("err", err))
+	}
+	x.reason = e.Reason
+	h := w.Header()
+	for _, name := range []string{"Trailer", "Transfer-Encoding", "Content-Length", "Content-Encoding", "ETag"} {
+		h.Del(name)
+	}
+	h.Set("Content-Type", jsonType)
+	h.Set("Cache-Control", "no-store")
+	switch e.Kind {
+	case errs.Unauthenticated:
+		h.Set("WWW-Authenticate", `Bearer realm="epigraph"`)
+	case errs.Unavailable:
+		h.Set("Retry-After", retryAfter(e))
+	case errs.ResourceExhausted:
+		if e.Meta[metaRetryAfter] != "" {
+			h.Set("Retry-After", retryAfter(e))
+		}
+	}
+	body, merr := jsonview.Encode(Message(e, x.id))
+	if merr != nil {
+		s.log.ErrorContext(ctx, "an error could not be rendered", "err", merr)
+		body = []byte(`{"code":500,"status":"INTERNAL","reason":"INTERNAL","message":"internal error"}`)
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body) // the client is gone if this fails
+}
+
+// metaRetryAfter is the key under which a service says how many seconds to wait.
+const metaRetryAfter = "retry_after"
+
+func retryAfter(e *errs.Error) string {
+	if v := e.Meta[metaRetryAfter]; v != "" && strings.Trim(v, "0123456789") == "" {
+		return v
+	}
+	return "1"
+}
+
+// contextError says why a request ended before its answer.
+func contextError(ctx context.Context) *errs.Error {
+	if context.Cause(ctx) == errRequestTimeout || ctx.Err() == context.DeadlineExceeded {
+		return errs.New(errs.DeadlineExceeded, "REQUEST_TIMEOUT", "the request took longer than this server allows").
+			Hint("its outcome is unknown: repeat it with the same request_id")
+	}
+	return errs.New(errs.Canceled, "CLIENT_CLOSED", "the client closed the connection")
+}

@@ -1,0 +1,403 @@
+// Package rest owns the HTTP face of the suite: routes, limits, errors, health, the OpenAPI document,
+// and the way of a request from bytes to a gRPC call. It must not know what the calls mean, nor how a
+// process starts and stops.
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
+)
+
+const scope = "github.com/epigraph-run/epigraph/services/gateway"
+
+// Options are what a Server needs; all are required but CORSOrigins, Draining and Stopping.
+type Options struct {
+	Planner, Executor, Registry *grpc.ClientConn
+	Keyring                     *auth.Keyring
+	Telemetry                   *obs.Telemetry
+	Version                     string
+	// Anonymous says in the OpenAPI document that no key is needed.
+	Anonymous bool
+
+	MaxBodyBytes   int64
+	BodyTimeout    time.Duration
+	RequestTimeout time.Duration
+	WriteTimeout   time.Duration
+	HealthTimeout  time.Duration
+	CORSOrigins    []string
+
+	KeepAlive  time.Duration
+	FirstEvent time.Duration
+	Retry      time.Duration
+	// Draining is closed when the server is to get no new requests; it is not ready then.
+	Draining <-chan struct{}
+	// Stopping is closed when streams are to end.
+	Stopping <-chan struct{}
+}
+
+// Server serves the API over HTTP. It is safe for concurrent use.
+type Server struct {
+	Options
+	log      *slog.Logger
+	routes   routes
+	mux      *runtime.ServeMux
+	observed http.Handler
+	streams  metric.Int64UpDownCounter
+	panics   metric.Int64Counter
+	health   *health
+}
+
+var errRequestTimeout = errors.New("request timeout of the gateway")
+
+// New builds the routes from the services' annotations.
+func New(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{Options: o, log: o.Telemetry.Logger}
+	meter := o.Telemetry.Meter(scope)
+	var err error
+	if s.streams, err = meter.Int64UpDownCounter("epigraph.gateway.event_streams", metric.WithDescription("Open event streams.")); err != nil {
+		return nil, err
+	}
+	if s.panics, err = meter.Int64Counter("epigraph.gateway.panics", metric.WithDescription("Panics caught while serving HTTP.")); err != nil {
+		return nil, err
+	}
+	nothing := func(string) (string, bool) { return "", false }
+	s.mux = runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{&runtime.JSONPb{}}),
+		runtime.WithErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+			s.writeError(w, r, fromCall(err))
+		}),
+		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
+			s.writeError(w, r, s.unknownPath(r))
+		}),
+		// Headers go neither way: what the services learn of a caller is said by grpckit.
+		runtime.WithIncomingHeaderMatcher(nothing),
+		runtime.WithOutgoingHeaderMatcher(nothing),
+		runtime.WithOutgoingTrailerMatcher(nothing),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithWriteContentLength(),
+	)
+	if err := errors.Join(
+		plannerv1.RegisterPlannerServiceHandler(ctx, s.mux, o.Planner),
+		executorv1.RegisterExecutorServiceHandler(ctx, s.mux, o.Executor),
+		registryv1.RegisterRegistryServiceHandler(ctx, s.mux, o.Registry),
+	); err != nil {
+		return nil, fmt.Errorf("register handlers: %w", err)
+	}
+	if err := s.buildRoutes(); err != nil {
+		return nil, err
+	}
+	s.observed = otelhttp.NewHandler(http.HandlerFunc(s.serve), "http",
+		otelhttp.WithTracerProvider(o.Telemetry.TracerProvider),
+		otelhttp.WithMeterProvider(o.Telemetry.MeterProvider),
+		otelhttp.WithPropagators(o.Telemetry.Propagator),
+		otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/healthz" && r.URL.Path != "/readyz" }),
+	)
+	return s, nil
+}
+
+func (s *Server) buildRoutes() error {
+	for _, f := range []protoreflect.FileDescriptor{
+		plannerv1.File_epigraph_planner_v1_planner_proto,
+		executorv1.File_epigraph_executor_v1_executor_proto,
+		registryv1.File_epigraph_registry_v1_registry_proto,
+	} {
+		services := f.Services()
+		for i := range services.Len() {
+			for _, rt := range serviceRoutes(services.Get(i)) {
+				rt.handler = s.forward(rt)
+				s.routes = append(s.routes, rt)
+			}
+		}
+	}
+	events := newRoute(http.MethodGet, "/v1/runs/{run_id}/events")
+	events.stream = true
+	events.handler = s.countStreams(live.New(live.Options{
+		Executor:     executorv1.NewExecutorServiceClient(s.Executor),
+		Encode:       jsonview.Encode,
+		Fail:         s.writeError,
+		Describe:     func(r *http.Request, err error) proto.Message { return Message(err, exchangeOf(r.Context()).id) },
+		FromStatus:   fromCall,
+		Log:          s.log,
+		KeepAlive:    s.KeepAlive,
+		FirstEvent:   s.FirstEvent,
+		WriteTimeout: s.WriteTimeout,
+		Retry:        s.Retry,
+		Stopping:     s.Stopping,
+	}))
+	document, err := s.document()
+	if err != nil {
+		return fmt.Errorf("build the OpenAPI document: %w", err)
+	}
+	s.health = newHealth(s.Options)
+	for path, h := range map[string]http.Handler{
+		"/healthz":      http.HandlerFunc(s.healthz),
+		"/readyz":       http.HandlerFunc(s.readyz),
+		"/openapi.json": document,
+	} {
+		rt := fileRoute(http.MethodGet, path)
+		rt.open, rt.handler = true, h
+		s.routes = append(s.routes, rt)
+	}
+	s.routes = append(s.routes, events)
+	slices.SortStableFunc(s.routes, func(a, b *route) int { return strings.Compare(a.template, b.template) })
+	return nil
+}
+
+// exchange is what the links of one request's chain tell each other.
+type exchange struct {
+	id      string
+	reason  string
+	route   *route
+	allowed []string
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return &exchange{}
+}
+
+// ServeHTTP finds the route first, so that spans and metrics carry its name from the start.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	x.route, x.allowed = s.routes.find(method, r.URL.Path)
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	r.Pattern = ""
+	if x.route != nil {
+		r.Pattern = x.route.method + " " + x.route.template
+	}
+	s.observed.ServeHTTP(w, r)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	ctx := r.Context()
+	x := exchangeOf(ctx)
+	if x.id = r.Header.Get("X-Request-Id"); !grpckit.ValidRequestID(x.id) {
+		x.id = ids.New("req")
+	}
+	h := w.Header()
+	h.Set("X-Request-Id", x.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
+		h.Set("X-Trace-Id", sc.TraceID().String())
+	}
+	ctx = grpckit.WithRequestID(ctx, x.id)
+	rec := &recorder{ResponseWriter: w}
+	var who auth.Identity
+	defer func() {
+		if v := recover(); v != nil {
+			s.caught(ctx, rec, r, v)
+		}
+		s.access(ctx, r, rec, x, who, time.Since(start))
+	}()
+	if s.cors(rec, r, x) {
+		return
+	}
+	if x.route == nil {
+		s.writeError(rec, r, s.unknownPath(r))
+		return
+	}
+	if !x.route.open {
+		var err error
+		if who, err = s.Keyring.Authenticate(r); err != nil {
+			s.writeError(rec, r, err)
+			return
+		}
+		ctx = grpckit.WithPrincipal(grpckit.WithNamespace(ctx, who.Namespace), who.Principal)
+		trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", who.Namespace))
+		h.Set("Cache-Control", "no-store")
+	}
+	r = r.WithContext(ctx)
+	if r.Method == http.MethodHead {
+		r.Method = http.MethodGet // net/http leaves the body out by itself
+	}
+	x.route.bind(r)
+	x.route.handler.ServeHTTP(rec, r)
+}
+
+// forward checks a request and hands it to its generated handler.
+func (s *Server) forward(rt *route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		checked, err := rt.prepare(w, r, s.MaxBodyBytes, s.BodyTimeout)
+		if err != nil {
+			s.writeError(w, r, err)
+			return
+		}
+		ctx, cancel := context.WithTimeoutCause(r.Context(), s.RequestTimeout, errRequestTimeout)
+		defer cancel()
+		// Not every writer has a deadline; then the server's own limits hold.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.RequestTimeout + s.WriteTimeout))
+		s.mux.ServeHTTP(w, checked.WithContext(ctx))
+	})
+}
+
+func (s *Server) countStreams(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithoutCancel(r.Context())
+		s.streams.Add(ctx, 1)
+		defer s.streams.Add(ctx, -1)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) unknownPath(r *http.Request) error {
+	if x := exchangeOf(r.Context()); len(x.allowed) > 0 {
+		return errs.New(errs.InvalidArgument, reasonMethod, "%s is not offered at %s", r.Method, r.URL.Path).
+			Hint("use " + strings.Join(x.allowed, " or "))
+	}
+	e := errs.New(errs.NotFound, reasonPathNotFound, "there is nothing at %s", r.URL.Path)
+	if near := s.routes.near(r.URL.Path); len(near) > 0 {
+		return e.Hint("near it are " + strings.Join(near, ", ") + "; /openapi.json lists everything")
+	}
+	return e.Hint("/openapi.json lists everything that is offered")
+}
+
+// caught turns a panic into an answer, or into a broken connection when the answer has begun.
+func (s *Server) caught(ctx context.Context, rec *recorder, r *http.Request, v any) {
+	if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(v)
+	}
+	s.panics.Add(ctx, 1)
+	s.log.ErrorContext(ctx, "panic while serving", "panic", fmt.Sprint(v), "route", r.Pattern, "stack", string(debug.Stack()))
+	if rec.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	s.writeError(rec, r, errs.New(errs.Internal, errs.ReasonInternal, "internal error"))
+}
+
+func (s *Server) access(ctx context.Context, r *http.Request, rec *recorder, x *exchange, who auth.Identity, took time.Duration) {
+	level := slog.LevelInfo
+	if x.route != nil && x.route.open {
+		level = slog.LevelDebug
+	}
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
+	_, route, _ := strings.Cut(r.Pattern, " ")
+	attrs := []slog.Attr{
+		slog.String("http_method", r.Method), slog.String("route", route),
+		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took),
+		slog.String("request_id", x.id),
+	}
+	if who.Namespace != "" {
+		attrs = append(attrs, slog.String("namespace", who.Namespace), slog.String("principal", who.Principal.Kind+":"+who.Principal.Name))
+	}
+	if x.reason != "" {
+		attrs = append(attrs, slog.String("reason", x.reason))
+	}
+	s.log.LogAttrs(ctx, level, "served", attrs...)
+}
+
+// cors answers preflights and lets the pages of allowed origins read answers. It reports whether the
+// request has been answered.
+func (s *Server) cors(w http.ResponseWriter, r *http.Request, x *exchange) bool {
+	if len(s.CORSOrigins) == 0 {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" || !slices.Contains(s.CORSOrigins, origin) && !slices.Contains(s.CORSOrigins, "*") {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", "X-Request-Id, X-Trace-Id, Retry-After, ETag")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" || len(x.allowed) == 0 {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", strings.Join(x.allowed, ", "))
+	h.Set("Access-Control-Allow-Headers", "Authorization, X-Api-Key, X-Epigraph-Namespace, X-Request-Id, Content-Type, Last-Event-ID, Traceparent, Tracestate")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// fromCall classifies an error of a gRPC call, which grpckit's connections have done already, or one
+// that generated code made.
+func fromCall(err error) error {
+	if _, ok := errors.AsType[*errs.Error](err); ok {
+		return err
+	}
+	if he, ok := errors.AsType[*runtime.HTTPStatusError](err); ok {
+		return errs.New(errs.InvalidArgument, "INVALID_PATH", "%v", he.Err)
+	}
+	return grpckit.FromStatus(err)
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(b)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap gives http.ResponseController the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// marshaler writes the REST view of messages. What it reads has been turned into protojson before.
+type marshaler struct{ *runtime.JSONPb }
+
+// ContentType is that of every answer.
+func (marshaler) ContentType(any) string { return jsonType }
+
+// Marshal renders a message.
+func (marshaler) Marshal(v any) ([]byte, error) {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("marshal %T: not a message", v)
+	}
+	return jsonview.Encode(m)
+}
