@@ -1,0 +1,285 @@
+package grpckit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/obs"
+)
+
+const scope = "github.com/epigraph-run/epigraph/internal/grpckit"
+
+// call is one RPC on its way through the chain. Unary and streaming calls are treated by the same
+// links: next runs the rest of the chain with a changed context.
+type call struct {
+	method string
+	stream bool
+	// check is set by the validation link and applied to every message that comes in.
+	check func(any) error
+	// header sends one response header.
+	header func(metadata.MD) error
+}
+
+type link struct {
+	name string
+	run  func(ctx context.Context, c *call, next func(context.Context) error) error
+}
+
+// chain holds the links of a server, outer to inner. Recovery stands just inside the translation to
+// statuses, so that a panic in authentication or validation too is masked, counted and logged.
+type chain struct {
+	log       *slog.Logger
+	auth      *Authenticator
+	timeout   time.Duration
+	validator protovalidate.Validator
+	duration  metric.Float64Histogram
+	panics    metric.Int64Counter
+}
+
+func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout time.Duration) (*chain, error) {
+	v, err := protovalidate.New()
+	if err != nil {
+		return nil, fmt.Errorf("make validator: %w", err)
+	}
+	m := tel.Meter(scope)
+	duration, err := m.Float64Histogram("epigraph.rpc.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time a served call took, by method and code."),
+		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30))
+	if err != nil {
+		return nil, err
+	}
+	panics, err := m.Int64Counter("epigraph.rpc.panics", metric.WithDescription("Panics caught while serving."))
+	if err != nil {
+		return nil, err
+	}
+	return &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics}, nil
+}
+
+func (k *chain) links() []link {
+	return []link{
+		{"request-id", k.requestID},
+		{"metrics", k.metrics},
+		{"access-log", k.accessLog},
+		{"to-status", k.toStatus},
+		{"recovery", k.recovery},
+		{"auth", k.authenticate},
+		{"timeout", k.bound},
+		{"protovalidate", k.validate},
+	}
+}
+
+func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) error) error {
+	next := handler
+	links := k.links()
+	for i := len(links) - 1; i >= 0; i-- {
+		l, inner := links[i], next
+		next = func(ctx context.Context) error { return l.run(ctx, c, inner) }
+	}
+	return next(ctx)
+}
+
+func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	c := &call{method: info.FullMethod}
+	c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
+	err = k.run(ctx, c, func(ctx context.Context) error {
+		if err := c.check(req); err != nil {
+			return err
+		}
+		resp, err = handler(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := &call{method: info.FullMethod, stream: true, header: ss.SetHeader}
+	return k.run(ss.Context(), c, func(ctx context.Context) error {
+		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, check: c.check})
+	})
+}
+
+type serverStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	check func(any) error
+}
+
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+func (s *serverStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.check(m)
+}
+
+func (k *chain) requestID(ctx context.Context, c *call, next func(context.Context) error) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	id := strings.Join(md.Get(HeaderRequestID), ",")
+	if !ValidRequestID(id) {
+		id = ids.New("req")
+	}
+	head := metadata.Pairs(HeaderRequestID, id)
+	if c.stream {
+		if err := c.header(head); err != nil {
+			return err
+		}
+		return next(WithRequestID(ctx, id))
+	}
+	// A header ahead of an error would forbid the client's transport to retry; the error carries the
+	// id in its details anyway.
+	if err := next(WithRequestID(ctx, id)); err != nil {
+		return err
+	}
+	return c.header(head)
+}
+
+func (k *chain) metrics(ctx context.Context, c *call, next func(context.Context) error) error {
+	start := time.Now()
+	err := next(ctx)
+	k.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(
+		attribute.String("rpc.method", strings.TrimPrefix(c.method, "/")), attribute.String("code", status.Code(err).String())))
+	return err
+}
+
+func (k *chain) accessLog(ctx context.Context, c *call, next func(context.Context) error) error {
+	start := time.Now()
+	err := next(ctx)
+	level := slog.LevelInfo
+	if exempt(c.method) {
+		level = slog.LevelDebug
+	}
+	if !k.log.Enabled(ctx, level) {
+		return err
+	}
+	attrs := []slog.Attr{
+		slog.String("method", c.method), slog.String("code", status.Code(err).String()),
+		slog.Duration("took", time.Since(start)), slog.String("request_id", RequestID(ctx)),
+	}
+	if err != nil {
+		if e := errs.From(FromStatus(err)); e.Reason != "" {
+			attrs = append(attrs, slog.String("reason", e.Reason))
+		}
+	}
+	k.log.LogAttrs(ctx, level, "served", attrs...)
+	return err
+}
+
+// toStatus is the only place that logs private causes: an Internal one is for us to mend, an
+// Unavailable one tells which dependency is down.
+func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context) error) error {
+	err := next(ctx)
+	if err == nil {
+		return nil
+	}
+	st := ToStatus(ctx, err)
+	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", RequestID(ctx)), slog.Any("err", err)}
+	if p, ok := errors.AsType[*panicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	switch st.Code() {
+	case codes.Internal:
+		k.log.LogAttrs(ctx, slog.LevelError, "internal error", attrs...)
+	case codes.Unavailable:
+		k.log.LogAttrs(ctx, slog.LevelWarn, "unavailable", attrs...)
+	}
+	return st.Err()
+}
+
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+func (k *chain) recovery(ctx context.Context, c *call, next func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			k.panics.Add(ctx, 1, metric.WithAttributes(attribute.String("rpc.method", strings.TrimPrefix(c.method, "/"))))
+			err = &panicError{value: v, stack: debug.Stack()}
+		}
+	}()
+	return next(ctx)
+}
+
+func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Context) error) error {
+	if exempt(c.method) {
+		return next(ctx)
+	}
+	ctx, err := k.auth.incoming(ctx)
+	if err != nil {
+		return err
+	}
+	trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", Namespace(ctx)))
+	return next(ctx)
+}
+
+// bound gives unary calls a time limit of ours. If that one fired, and not the caller's, we say so.
+func (k *chain) bound(ctx context.Context, c *call, next func(context.Context) error) error {
+	if c.stream || k.timeout <= 0 {
+		return next(ctx)
+	}
+	late := errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", k.timeout)
+	inner, cancel := context.WithTimeoutCause(ctx, k.timeout, late)
+	defer cancel()
+	err := next(inner)
+	if err != nil && errs.Is(err, errs.Internal) && ctx.Err() == nil && errors.Is(context.Cause(inner), late) &&
+		errors.Is(err, context.DeadlineExceeded) {
+		return late.With(err)
+	}
+	return err
+}
+
+func (k *chain) validate(ctx context.Context, c *call, next func(context.Context) error) error {
+	c.check = func(m any) error {
+		msg, ok := m.(proto.Message)
+		if !ok {
+			return nil
+		}
+		return invalid(k.validator.Validate(msg))
+	}
+	return next(ctx)
+}
+
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	bad, ok := errors.AsType[*protovalidate.ValidationError](err)
+	if !ok {
+		return fmt.Errorf("validate request: %w", err)
+	}
+	e := errs.New(errs.InvalidArgument, "REQUEST_INVALID", "the request is not valid")
+	for _, v := range bad.Violations {
+		e.Violations = append(e.Violations, errs.Violation{
+			Field:   protovalidate.FieldPathString(v.Proto.GetField()),
+			Reason:  reasonText(v.Proto.GetRuleId()),
+			Message: v.Proto.GetMessage(),
+		})
+	}
+	return e
+}
+
+// exempt calls need no credentials and are logged at level Debug.
+func exempt(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }

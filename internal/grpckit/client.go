@@ -1,0 +1,188 @@
+package grpckit
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+)
+
+// DialOptions configure a client connection; the zero value is plain text without credentials.
+type DialOptions struct {
+	// Token is the service token or an API key.
+	Token conf.Secret
+	// Namespace is used for calls whose context names none; empty sends none.
+	Namespace string
+	// Telemetry reports spans and metrics and carries trace context on; nil means none.
+	Telemetry *obs.Telemetry
+	// TLS secures the connection; nil means plain text.
+	TLS *tls.Config
+	// Buf, if set, makes the target a name in this in-memory network.
+	Buf *BufNet
+	// MaxRecvBytes bounds one incoming message; default 16 MiB.
+	MaxRecvBytes int
+}
+
+// Dial returns a connection that connects when first used. Calls on it carry the credential, the
+// namespace and request id of their context and the trace, and return *errs.Error values. Reads and
+// idempotent methods are sent again if the server is unavailable; nothing else is.
+func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
+	if o.Telemetry == nil {
+		o.Telemetry = obs.Noop()
+	}
+	if o.MaxRecvBytes <= 0 {
+		o.MaxRecvBytes = 16 << 20
+	}
+	creds := insecure.NewCredentials()
+	if o.TLS != nil {
+		creds = credentials.NewTLS(o.TLS)
+	}
+	sc, err := serviceConfig(protoregistry.GlobalFiles)
+	if err != nil {
+		return nil, err
+	}
+	k := caller{token: o.Token, namespace: o.Namespace}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
+			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
+			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
+		grpc.WithUnaryInterceptor(k.unary),
+		grpc.WithStreamInterceptor(k.stream),
+		grpc.WithDefaultServiceConfig(sc),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		// A restarted service is found again within seconds, not after gRPC's two minutes.
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxRecvBytes)),
+	}
+	if o.Buf != nil {
+		target = "passthrough:///" + target
+		opts = append(opts, grpc.WithContextDialer(o.Buf.DialContext))
+	}
+	conn, err := grpc.NewClient(target, opts...)
+	if err != nil {
+		return nil, errs.New(errs.InvalidArgument, "TARGET_INVALID", "cannot dial %q", target).
+			Hint("host:port, or dns:///host:port").With(err)
+	}
+	return conn, nil
+}
+
+type caller struct {
+	token     conf.Secret
+	namespace string
+}
+
+func (k caller) outgoing(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	add := func(key, value string) {
+		if value != "" && len(md.Get(key)) == 0 {
+			ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+		}
+	}
+	if !k.token.IsZero() {
+		add(HeaderAuthorization, "Bearer "+k.token.Reveal())
+	}
+	ns := k.namespace
+	if own, ok := ctx.Value(namespaceKey{}).(string); ok {
+		ns = own
+	}
+	add(HeaderNamespace, ns)
+	add(HeaderRequestID, RequestID(ctx))
+	return ctx
+}
+
+func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return FromStatus(invoke(k.outgoing(ctx), method, req, reply, cc, opts...))
+}
+
+func (k caller) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := open(k.outgoing(ctx), desc, cc, method, opts...)
+	if err != nil {
+		return nil, FromStatus(err)
+	}
+	return clientStream{s}, nil
+}
+
+type clientStream struct{ grpc.ClientStream }
+
+// FromStatus leaves io.EOF alone, since it is no status.
+func (s clientStream) RecvMsg(m any) error { return FromStatus(s.ClientStream.RecvMsg(m)) }
+func (s clientStream) SendMsg(m any) error { return FromStatus(s.ClientStream.SendMsg(m)) }
+
+func (s clientStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	return md, FromStatus(err)
+}
+
+// serviceConfig names the methods of the suite that may be retried: those declared idempotent, and
+// unary reads by their standard names.
+func serviceConfig(files *protoregistry.Files) (string, error) {
+	type name struct {
+		Service string `json:"service"`
+		Method  string `json:"method"`
+	}
+	var names []name
+	files.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		if !strings.HasPrefix(string(f.Package()), "epigraph.") {
+			return true
+		}
+		for i := range f.Services().Len() {
+			s := f.Services().Get(i)
+			for j := range s.Methods().Len() {
+				if m := s.Methods().Get(j); idempotent(m) {
+					names = append(names, name{Service: string(s.FullName()), Method: string(m.Name())})
+				}
+			}
+		}
+		return true
+	})
+	cfg := map[string]any{"loadBalancingConfig": []any{map[string]any{"round_robin": map[string]any{}}}}
+	if len(names) > 0 {
+		slices.SortFunc(names, func(a, b name) int { return strings.Compare(a.Service+a.Method, b.Service+b.Method) })
+		cfg["methodConfig"] = []any{map[string]any{
+			"name": names,
+			"retryPolicy": map[string]any{
+				"maxAttempts": 4, "initialBackoff": "0.05s", "maxBackoff": "1s", "backoffMultiplier": 2,
+				"retryableStatusCodes": []string{"UNAVAILABLE"},
+			},
+		}}
+	}
+	b, err := json.Marshal(cfg)
+	if err != nil {
+		return "", fmt.Errorf("write service config: %w", err)
+	}
+	return string(b), nil
+}
+
+func idempotent(m protoreflect.MethodDescriptor) bool {
+	if m.IsStreamingClient() || m.IsStreamingServer() {
+		return false
+	}
+	if o, ok := m.Options().(*descriptorpb.MethodOptions); ok && o.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN {
+		return true
+	}
+	n := string(m.Name())
+	return strings.HasPrefix(n, "Get") || strings.HasPrefix(n, "List")
+}
