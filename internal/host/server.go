@@ -1,0 +1,222 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+)
+
+// DefaultGrace is how long a server waits for calls under way before it cuts them off.
+const DefaultGrace = 15 * time.Second
+
+// Listen takes a TCP address. A port that is taken is AlreadyExists with a hint.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	lis, err := lc.Listen(ctx, "tcp", addr)
+	switch {
+	case err == nil:
+		return lis, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, errs.New(errs.AlreadyExists, "PORT_TAKEN", "address %s is already in use", addr).
+			Hint("stop the process that listens there, or choose another address").With(err)
+	case errors.Is(err, syscall.EACCES):
+		return nil, errs.New(errs.PermissionDenied, "PORT_DENIED", "may not listen on %s", addr).
+			Hint("ports below 1024 need privileges, choose a higher one").With(err)
+	}
+	return nil, errs.New(errs.InvalidArgument, "ADDRESS_INVALID", "cannot listen on %s", addr).
+		Hint("host:port, for example 127.0.0.1:8080").With(err)
+}
+
+// GRPC serves s on lis. It reports healthy while it runs, and stops gracefully: calls under way get
+// grace to end (0 means DefaultGrace), then they are cut off.
+func GRPC(s *grpckit.Server, lis net.Listener, grace time.Duration) Service {
+	if grace <= 0 {
+		grace = DefaultGrace
+	}
+	run := func(ctx context.Context) error {
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(lis) }()
+		s.SetServing(true)
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve gRPC on %s: %w", lis.Addr(), err)
+		case <-ctx.Done():
+		}
+		s.SetServing(false)
+		hard := time.AfterFunc(grace, s.Stop)
+		defer hard.Stop()
+		s.GracefulStop()
+		<-served
+		return nil
+	}
+	return Func(run, func() error {
+		s.Stop()
+		return closeListener(lis)
+	})
+}
+
+// HTTPOptions limit an HTTP server; zero fields mean the defaults named at them.
+type HTTPOptions struct {
+	Logger *slog.Logger
+	// MaxBodyBytes bounds a request body; default 16 MiB, negative means no bound.
+	MaxBodyBytes int64
+	// BodyTimeout bounds the reading of a body; default 30s. Responses may stream for ever.
+	BodyTimeout time.Duration
+	// Grace is how long requests under way may last when stopping; default DefaultGrace.
+	Grace time.Duration
+}
+
+type drainKey struct{}
+
+// Draining returns a channel that closes when the server of this request begins to stop, so that
+// handlers which stream without end can end in good order. Outside of a request it never closes.
+func Draining(ctx context.Context) <-chan struct{} {
+	c, _ := ctx.Value(drainKey{}).(chan struct{})
+	return c
+}
+
+// HTTP serves h on lis, HTTP/1.1 and unencrypted HTTP/2, with limits against slow and oversized
+// requests, and stops gracefully.
+func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
+	if o.MaxBodyBytes == 0 {
+		o.MaxBodyBytes = 16 << 20
+	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = 30 * time.Second
+	}
+	if o.Grace <= 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	draining := make(chan struct{})
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{
+		Handler:           limit(h, o),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		Protocols:         protocols,
+		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), drainKey{}, draining)
+		},
+	}
+	run := func(ctx context.Context) error {
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(lis) }()
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), err)
+		case <-ctx.Done():
+		}
+		close(draining)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Grace)
+		defer cancel()
+		err := s.Shutdown(stop)
+		if errors.Is(err, context.DeadlineExceeded) {
+			o.Logger.WarnContext(ctx, "requests cut off", "grace", o.Grace)
+			err = s.Close()
+		}
+		<-served
+		return err
+	}
+	return Func(run, func() error { return errors.Join(s.Close(), closeListener(lis)) })
+}
+
+// limit bounds size and time of request bodies. Server.ReadTimeout would do the second too, but it
+// also ends long responses.
+func limit(h http.Handler, o HTTPOptions) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != nil && r.Body != http.NoBody {
+			if o.MaxBodyBytes > 0 {
+				r.Body = http.MaxBytesReader(w, r.Body, o.MaxBodyBytes)
+			}
+			rc := http.NewResponseController(w)
+			if err := rc.SetReadDeadline(time.Now().Add(o.BodyTimeout)); err == nil {
+				r.Body = &timedBody{ReadCloser: r.Body, clear: sync.OnceFunc(func() { _ = rc.SetReadDeadline(time.Time{}) })}
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// timedBody lifts the deadline when the body has been read.
+type timedBody struct {
+	io.ReadCloser
+	clear func()
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.clear()
+	}
+	return n, err
+}
+
+// AdminOptions say what the admin pages show.
+type AdminOptions struct {
+	// Ready answers /readyz; nil means always ready.
+	Ready *Readiness
+	// Metrics answers /metrics; nil means none.
+	Metrics http.Handler
+	// Pprof serves /debug/pprof/, which shows much of the process: loopback or a private port only.
+	Pprof bool
+}
+
+// Admin returns the pages for probes, metrics and profiles: /livez, /readyz, /metrics, /debug/pprof/.
+func Admin(o AdminOptions) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if o.Ready != nil {
+			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+			defer cancel()
+			if err := o.Ready.Check(ctx); err != nil {
+				answer(w, http.StatusServiceUnavailable, err.Error())
+				return
+			}
+		}
+		answer(w, http.StatusOK, "ok")
+	})
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", o.Metrics)
+	}
+	if o.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+func closeListener(lis net.Listener) error {
+	if err := lis.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
