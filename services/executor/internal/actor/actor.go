@@ -1,0 +1,172 @@
+// Package actor owns what every built-in actor has in common: how it describes itself, how its arguments are read, and the
+// registry by which nodes find it. It must not know how attempts are scheduled or journaled.
+package actor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Spec is an actor with everything that callers, validation and compilation need to know about it.
+type Spec struct {
+	// Name is what nodes call it by.
+	Name string
+	// Description says in one sentence what it does.
+	Description string
+	// Version changes when equal calls may give different results than before.
+	Version string
+	// Effect is what a call does to the world unless EffectOf knows better.
+	Effect workgraph.Effect
+	// EffectOf decides the effect from a node's own arguments; nil leaves it to Effect.
+	EffectOf func(*workgraph.Node) workgraph.Effect
+	// Schema is the JSON Schema (2020-12) of the named arguments. Others are ignored, since results travel as arguments too.
+	Schema string
+	// Actor does the work.
+	Actor workgraph.Actor
+}
+
+// Registry is a fixed set of actors. It is immutable and safe for concurrent use.
+type Registry struct {
+	specs map[string]Spec
+	names []string
+}
+
+// NewRegistry makes a registry. It refuses two actors of one name and a schema that is none.
+func NewRegistry(specs ...Spec) (*Registry, error) {
+	r := &Registry{specs: make(map[string]Spec, len(specs))}
+	for _, s := range specs {
+		if _, ok := r.specs[s.Name]; ok || s.Name == "" || s.Actor == nil {
+			return nil, fmt.Errorf("actor %q: needs a name of its own and an implementation", s.Name)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(s.Schema)))
+		if err != nil {
+			return nil, fmt.Errorf("actor %q: schema: %w", s.Name, err)
+		}
+		c := jsonschema.NewCompiler()
+		if err := c.AddResource("args.json", doc); err != nil {
+			return nil, fmt.Errorf("actor %q: schema: %w", s.Name, err)
+		}
+		if _, err := c.Compile("args.json"); err != nil {
+			return nil, fmt.Errorf("actor %q: schema: %w", s.Name, err)
+		}
+		r.specs[s.Name] = s
+		r.names = append(r.names, s.Name)
+	}
+	slices.Sort(r.names)
+	return r, nil
+}
+
+// ActorInfo is what validation and compilation ask for.
+func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
+	s, ok := r.specs[name]
+	if !ok {
+		return workgraph.ActorInfo{}, false
+	}
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, Version: s.Version, Schema: json.RawMessage(s.Schema)}, true
+}
+
+// Actor is the actor of that name.
+func (r *Registry) Actor(name string) (workgraph.Actor, bool) {
+	s, ok := r.specs[name]
+	return s.Actor, ok
+}
+
+// Names lists all names in order.
+func (r *Registry) Names() []string { return slices.Clone(r.names) }
+
+// Specs lists all actors by name.
+func (r *Registry) Specs() []Spec {
+	out := make([]Spec, len(r.names))
+	for i, n := range r.names {
+		out[i] = r.specs[n]
+	}
+	return out
+}
+
+// ReasonArguments is the reason when an actor's arguments cannot be used. It is permanent and nothing was performed.
+const ReasonArguments = "ARGUMENTS_INVALID"
+
+// BadArguments says what is wrong with a call's arguments.
+func BadArguments(format string, args ...any) *workgraph.Error {
+	return workgraph.Errorf(workgraph.Permanent, ReasonArguments, format, args...)
+}
+
+// Decode reads the named arguments that dst, a pointer to a struct, has fields for, each by its json tag; the rest is left alone.
+// Numbers keep all their digits where dst asks for json.Number or json.RawMessage.
+func Decode(named map[string]json.RawMessage, dst any) error {
+	raw, err := json.Marshal(named)
+	if err != nil {
+		return BadArguments("the arguments are not JSON: %v", err)
+	}
+	if err := json.Unmarshal(raw, dst); err != nil {
+		return BadArguments("%v", err)
+	}
+	return nil
+}
+
+// Value is an outcome of one value.
+func Value(v any) (workgraph.Outcome, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, workgraph.ReasonBadOutcome, "the result cannot be written as JSON: %v", err)
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{raw}}, nil
+}
+
+// Vars are the variables of expressions in actors: args, named, node, visit, attempt, and nodes.ID.result for every source of the
+// visit that delivered. A tuple's result is the list of its values.
+func Vars(c *workgraph.Call) (map[string]json.RawMessage, error) {
+	type source struct {
+		Result json.RawMessage `json:"result"`
+	}
+	nodes := make(map[string]source, len(c.Upstream))
+	for _, u := range c.Upstream {
+		if u.Outcome != workgraph.VisitCompleted {
+			continue
+		}
+		r, err := Result(u.Values)
+		if err != nil {
+			return nil, err
+		}
+		nodes[u.Node] = source{r}
+	}
+	vars := make(map[string]json.RawMessage, 6)
+	for name, v := range map[string]any{
+		"args": nonNil(c.Args), "named": c.Named, "nodes": nodes, "node": c.Node, "visit": c.Visit, "attempt": c.Attempt,
+	} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil, BadArguments("the arguments are not JSON: %v", err)
+		}
+		vars[name] = raw
+	}
+	return vars, nil
+}
+
+// Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.
+func Result(values []json.RawMessage) (json.RawMessage, error) {
+	switch len(values) {
+	case 0:
+		return json.RawMessage("null"), nil
+	case 1:
+		return values[0], nil
+	}
+	raw, err := json.Marshal(values)
+	if err != nil {
+		return nil, BadArguments("a result is not JSON: %v", err)
+	}
+	return raw, nil
+}
+
+func nonNil(v []json.RawMessage) []json.RawMessage {
+	if v == nil {
+		return []json.RawMessage{}
+	}
+	return v
+}

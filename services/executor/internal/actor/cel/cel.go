@@ -1,0 +1,59 @@
+// Package cel is the actor that evaluates one CEL expression: filters, choices and small sums between other nodes. It owns
+// nothing but that; the language and its cost limit are workgraph's.
+package cel
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const schema = `{
+  "type": "object",
+  "required": ["expr"],
+  "properties": {
+    "expr": {
+      "type": "string",
+      "description": "A CEL expression over args, named, node, visit, attempt and nodes.ID.result."
+    }
+  }
+}`
+
+// Spec describes the actor.
+func Spec() actor.Spec {
+	return actor.Spec{
+		Name: "cel", Version: "1", Effect: workgraph.Pure, Schema: schema,
+		Description: "Evaluates a CEL expression over its arguments and the results of the nodes before it.",
+		Actor:       workgraph.ActorFunc(call),
+	}
+}
+
+// ReasonExpression is the reason when an expression cannot be compiled or evaluated.
+const ReasonExpression = "EXPRESSION_FAILED"
+
+func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Expr string `json:"expr"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if a.Expr == "" {
+		return workgraph.Outcome{}, actor.BadArguments("expr is missing")
+	}
+	e, err := workgraph.CompileExpr(a.Expr)
+	if err != nil {
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonExpression, "%v", err)
+	}
+	vars, err := actor.Vars(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	v, err := e.Eval(vars)
+	if err != nil {
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonExpression, "%v", err)
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{v}}, nil
+}

@@ -1,0 +1,408 @@
+// Package http is the actor that makes one HTTP request. It owns what a request may reach and how large an answer may be; the
+// address and everything in it may come from a model.
+package http
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const schema = `{
+  "type": "object",
+  "required": ["url"],
+  "properties": {
+    "url": {"type": "string", "format": "uri", "description": "The http or https address."},
+    "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "description": "GET when absent."},
+    "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+    "query": {"type": "object", "description": "Parameters to add to the address.", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+    "json": {"description": "A body, sent as JSON."},
+    "body": {"type": "string", "description": "A body, sent as it is."},
+    "expect_status": {"type": "array", "items": {"type": "integer"}, "description": "Statuses that count as success; 200 to 299 when absent."}
+  }
+}`
+
+// Config bounds requests. The zero value of a field means its default.
+type Config struct {
+	// Timeout bounds one request, redirects and body included. Default 60s; a node's own timeout may be shorter.
+	Timeout time.Duration `conf:"timeout"`
+	// MaxRequestBytes and MaxResponseBytes bound the bodies. Default 1 MiB and 4 MiB.
+	MaxRequestBytes  int64 `conf:"max_request_bytes"`
+	MaxResponseBytes int64 `conf:"max_response_bytes"`
+	// MaxRedirects bounds redirects. Default 5.
+	MaxRedirects int `conf:"max_redirects"`
+	// AllowPrivate lists networks like 10.0.0.0/8 that may be reached although they are not public; "all" allows every address.
+	AllowPrivate []string `conf:"allow_private"`
+}
+
+// Validate reports every network that cannot be read.
+func (c Config) Validate() error {
+	_, _, err := c.networks()
+	return err
+}
+
+func (c Config) networks() (all bool, nets []netip.Prefix, err error) {
+	var bad []error
+	for _, s := range c.AllowPrivate {
+		if s == "all" {
+			all = true
+			continue
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("http.allow_private: %q is no network like 10.0.0.0/8", s))
+			continue
+		}
+		nets = append(nets, p.Masked())
+	}
+	return all, nets, errors.Join(bad...)
+}
+
+// Reasons of failed requests.
+const (
+	ReasonAddress       = "ADDRESS_REFUSED"
+	ReasonStatus        = "HTTP_STATUS"
+	ReasonConnection    = "HTTP_CONNECTION"
+	ReasonResponseSize  = "RESPONSE_TOO_LARGE"
+	ReasonRequestSize   = "REQUEST_TOO_LARGE"
+	ReasonRedirects     = "TOO_MANY_REDIRECTS"
+	ReasonEffectTooWeak = "EFFECT_MISMATCH"
+)
+
+// Spec describes the actor. The providers make spans of requests and carry the trace on.
+func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagator) (actor.Spec, error) {
+	all, nets, err := cfg.networks()
+	if err != nil {
+		return actor.Spec{}, err
+	}
+	def := func(v *int64, d int64) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&cfg.MaxRequestBytes, 1<<20)
+	def(&cfg.MaxResponseBytes, 4<<20)
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = time.Minute
+	}
+	if cfg.MaxRedirects <= 0 {
+		cfg.MaxRedirects = 5
+	}
+	guard := guard{all: all, nets: nets}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: guard.control}
+	transport := &http.Transport{
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: 10, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	a := &client{cfg: cfg, http: &http.Client{
+		Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(tp), otelhttp.WithPropagators(prop)),
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if len(via) > cfg.MaxRedirects {
+				return workgraph.Errorf(workgraph.Permanent, ReasonRedirects, "more than %d redirects", cfg.MaxRedirects)
+			}
+			return schemeFault(req.URL)
+		},
+	}}
+	return actor.Spec{
+		Name: "http", Version: "1", Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Actor: a,
+		Description: "Makes one HTTP request; private addresses are refused unless the operator allows them.",
+	}, nil
+}
+
+// effectOf is what the node's own method does; a method that only travels in is unknown here and counts as GET, the default, until
+// the call, where a stronger one is refused.
+func effectOf(n *workgraph.Node) workgraph.Effect {
+	raw, ok := n.Named["method"]
+	if !ok {
+		return workgraph.Pure
+	}
+	var m string
+	if json.Unmarshal(raw, &m) != nil {
+		return workgraph.Unsafe
+	}
+	return methodEffect(strings.ToUpper(m))
+}
+
+func methodEffect(method string) workgraph.Effect {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions:
+		return workgraph.Pure
+	case http.MethodPut, http.MethodDelete:
+		return workgraph.Idempotent
+	}
+	return workgraph.Unsafe
+}
+
+type client struct {
+	cfg  Config
+	http *http.Client
+}
+
+type arguments struct {
+	URL     string                     `json:"url"`
+	Method  string                     `json:"method"`
+	Headers map[string]string          `json:"headers"`
+	Query   map[string]json.RawMessage `json:"query"`
+	JSON    json.RawMessage            `json:"json"`
+	Body    *string                    `json:"body"`
+	Expect  []int                      `json:"expect_status"`
+}
+
+// answer is the result: headers with several values are joined by ", "; the body is JSON if the answer says so, else text.
+type answer struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    json.RawMessage   `json:"body"`
+}
+
+// Call makes the request.
+func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var args arguments
+	if err := actor.Decode(c.Named, &args); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	req, err := a.request(ctx, &args, c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	var wrote atomic.Bool
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		WroteHeaders: func() { wrote.Store(true) },
+	}))
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return workgraph.Outcome{}, connectionError(err, wrote.Load(), c.Effect)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, a.cfg.MaxResponseBytes+1))
+	if err != nil {
+		return workgraph.Outcome{}, connectionError(err, true, c.Effect)
+	}
+	if int64(len(body)) > a.cfg.MaxResponseBytes {
+		return workgraph.Outcome{}, workgraph.Errorf(afterEffect(workgraph.Permanent, c.Effect), ReasonResponseSize, "the answer is longer than %d bytes", a.cfg.MaxResponseBytes)
+	}
+	if !expected(resp.StatusCode, args.Expect) {
+		return workgraph.Outcome{}, statusError(resp, body, c.Effect)
+	}
+	out := answer{Status: resp.StatusCode, Headers: make(map[string]string, len(resp.Header)), Body: bodyJSON(resp.Header.Get("Content-Type"), body)}
+	for k, v := range resp.Header {
+		out.Headers[strings.ToLower(k)] = strings.Join(v, ", ")
+	}
+	return actor.Value(out)
+}
+
+func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call) (*http.Request, error) {
+	method := strings.ToUpper(args.Method)
+	if method == "" {
+		method = http.MethodGet
+	}
+	if rank(methodEffect(method)) > rank(c.Effect) {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonEffectTooWeak,
+			"%s is %s, but the node was declared %s: set the method, or the effect, on the node itself", method, methodEffect(method), c.Effect)
+	}
+	u, err := url.Parse(args.URL)
+	if err != nil || u.Host == "" {
+		return nil, actor.BadArguments("url %q: give a whole http or https address", args.URL)
+	}
+	if err := schemeFault(u); err != nil {
+		return nil, err
+	}
+	if len(args.Query) > 0 {
+		q := u.Query()
+		for k, v := range args.Query {
+			q.Set(k, queryText(v))
+		}
+		u.RawQuery = q.Encode()
+	}
+	if len(args.JSON) > 0 && args.Body != nil {
+		return nil, actor.BadArguments("give json or body, not both")
+	}
+	body := []byte(args.JSON)
+	if args.Body != nil {
+		body = []byte(*args.Body)
+	}
+	if int64(len(body)) > a.cfg.MaxRequestBytes {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonRequestSize, "the body is longer than %d bytes", a.cfg.MaxRequestBytes)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
+	req.Header.Set("User-Agent", "epigraph")
+	if len(args.JSON) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for k, v := range args.Headers {
+		if !httpguts.ValidHeaderFieldName(k) || !httpguts.ValidHeaderFieldValue(v) {
+			return nil, actor.BadArguments("the header %q cannot be sent", k)
+		}
+		if http.CanonicalHeaderKey(k) == "Host" {
+			req.Host = v
+			continue
+		}
+		req.Header.Set(k, v)
+	}
+	if methodEffect(method) != workgraph.Pure && req.Header.Get("Idempotency-Key") == "" {
+		req.Header.Set("Idempotency-Key", c.EffectKey())
+	}
+	return req, nil
+}
+
+func rank(e workgraph.Effect) int {
+	return slices.Index([]workgraph.Effect{workgraph.Pure, workgraph.Idempotent, workgraph.Unsafe}, e)
+}
+
+func schemeFault(u *url.URL) error {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "the scheme %q is not http or https", u.Scheme)
+	}
+	return nil
+}
+
+func queryText(v json.RawMessage) string {
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return s
+	}
+	return string(v)
+}
+
+func expected(status int, want []int) bool {
+	if len(want) == 0 {
+		return status >= 200 && status < 300
+	}
+	return slices.Contains(want, status)
+}
+
+// afterEffect is the type of a failure that came after an answer: for an UNSAFE call it is not known what happened.
+func afterEffect(t workgraph.ErrorType, e workgraph.Effect) workgraph.ErrorType {
+	if e == workgraph.Unsafe {
+		return workgraph.Unknown
+	}
+	return t
+}
+
+// statusError types an answer that is no success. A 4xx says that the request was not carried out; after a 5xx nobody knows.
+func statusError(resp *http.Response, body []byte, effect workgraph.Effect) error {
+	t := workgraph.Permanent
+	switch code := resp.StatusCode; {
+	case code == http.StatusTooManyRequests || code == http.StatusTooEarly:
+		t = workgraph.Retryable
+		if effect == workgraph.Unsafe {
+			t = workgraph.NotPerformed
+		}
+	case code == http.StatusRequestTimeout || code >= 500:
+		t = afterEffect(workgraph.Retryable, effect)
+	}
+	e := workgraph.Errorf(t, ReasonStatus, "%s %s answered %s: %s", resp.Request.Method, resp.Request.URL.Redacted(), resp.Status, excerpt(body))
+	e.RetryAfter = workgraph.Duration(retryAfter(resp.Header.Get("Retry-After")))
+	return e
+}
+
+func retryAfter(h string) time.Duration {
+	if n, err := strconv.Atoi(h); err == nil && n > 0 {
+		return min(time.Duration(n)*time.Second, time.Hour)
+	}
+	if at, err := http.ParseTime(h); err == nil {
+		return max(0, min(time.Until(at), time.Hour))
+	}
+	return 0
+}
+
+func excerpt(body []byte) string {
+	s := strings.ToValidUTF8(string(body[:min(len(body), 300)]), "")
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// connectionError types a request that got no answer. Before its headers were written nothing can have happened.
+func connectionError(err error, wrote bool, effect workgraph.Effect) error {
+	if e, ok := errors.AsType[*workgraph.Error](err); ok {
+		return e
+	}
+	t := workgraph.Retryable
+	if effect == workgraph.Unsafe {
+		t = workgraph.NotPerformed
+		if wrote {
+			t = workgraph.Unknown
+		}
+	}
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err // the address is in the arguments, with its secrets
+	}
+	return workgraph.Errorf(t, ReasonConnection, "%v", err)
+}
+
+func bodyJSON(contentType string, body []byte) json.RawMessage {
+	mime, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	mime = strings.TrimSpace(mime)
+	if (mime == "application/json" || strings.HasSuffix(mime, "+json")) && json.Valid(body) {
+		return body
+	}
+	text, _ := json.Marshal(strings.ToValidUTF8(string(body), "\uFFFD")) // a string always marshals
+	return text
+}
+
+// guard refuses addresses that are not public. It looks at the address that is really dialed, after the name was resolved, so that a
+// name cannot change its meaning in between.
+type guard struct {
+	all  bool
+	nets []netip.Prefix
+}
+
+func (g guard) control(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "the address %q cannot be read", address)
+	}
+	ip := ap.Addr().Unmap()
+	if g.all || public(ip) {
+		return nil
+	}
+	for _, n := range g.nets {
+		if n.Contains(ip) {
+			return nil
+		}
+	}
+	return workgraph.Errorf(workgraph.Permanent, ReasonAddress,
+		"%s is not a public address; an operator may allow its network with executor.actors.http.allow_private", ip)
+}
+
+// special are networks that are not for the public but that netip does not call private.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
+}
+
+func public(ip netip.Addr) bool {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return false
+	}
+	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
+}

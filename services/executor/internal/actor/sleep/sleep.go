@@ -1,0 +1,87 @@
+// Package sleep is the actor that waits. It holds nothing while it does: the visit waits for a durable timer.
+package sleep
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const schema = `{
+  "type": "object",
+  "properties": {
+    "duration": {"type": "string", "description": "How long to wait, like 1m30s."},
+    "seconds": {"type": "number", "minimum": 0, "description": "How long to wait, in seconds."},
+    "until": {"type": "string", "format": "date-time", "description": "When to go on."},
+    "value": {"description": "The result; null when absent."}
+  }
+}`
+
+// maxSleep bounds one wait, so that a slip of a digit does not keep a run for ever.
+const maxSleep = 366 * 24 * time.Hour
+
+// Spec describes the actor.
+func Spec() actor.Spec {
+	return actor.Spec{
+		Name: "sleep", Version: "1", Effect: workgraph.Pure, Schema: schema,
+		Description: "Waits for a duration or until a time, through restarts, without holding anything.",
+		Actor:       workgraph.ActorFunc(call),
+	}
+}
+
+func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Duration *string         `json:"duration"`
+		Seconds  *float64        `json:"seconds"`
+		Until    *time.Time      `json:"until"`
+		Value    json.RawMessage `json:"value"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	given := 0
+	for _, set := range []bool{a.Duration != nil, a.Seconds != nil, a.Until != nil} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
+		return workgraph.Outcome{}, actor.BadArguments("give exactly one of duration, seconds and until")
+	}
+	out := workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{}}, Values: []json.RawMessage{json.RawMessage("null")}}
+	if len(a.Value) > 0 {
+		out.Values[0] = a.Value
+	}
+	var d time.Duration
+	switch {
+	case a.Duration != nil:
+		parsed, err := time.ParseDuration(*a.Duration)
+		if err != nil {
+			return workgraph.Outcome{}, actor.BadArguments("duration %q: write it like 1m30s", *a.Duration)
+		}
+		d = parsed
+	case a.Seconds != nil:
+		if *a.Seconds > maxSleep.Seconds() {
+			return workgraph.Outcome{}, actor.BadArguments("seconds must be at most %.0f", maxSleep.Seconds())
+		}
+		d = time.Duration(*a.Seconds * float64(time.Second))
+	default:
+		if time.Until(*a.Until) > maxSleep {
+			return workgraph.Outcome{}, actor.BadArguments("until must be within %d days", maxSleep/(24*time.Hour))
+		}
+		out.Wait.Timer.Until = *a.Until
+		return out, nil
+	}
+	if d < 0 || d > maxSleep {
+		return workgraph.Outcome{}, actor.BadArguments("the wait must be between 0 and %d days", maxSleep/(24*time.Hour))
+	}
+	if d == 0 {
+		out.Wait = nil
+		return out, nil
+	}
+	out.Wait.Timer.After = workgraph.Duration(d)
+	return out, nil
+}

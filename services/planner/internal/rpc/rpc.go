@@ -1,0 +1,211 @@
+// Package rpc serves the planner's API: it translates requests for packages plan, compile and workgraph, and their findings back.
+// It keeps nothing and decides nothing about plans.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/planpb"
+	"github.com/epigraph-run/epigraph/plan"
+	"github.com/epigraph-run/epigraph/plan/compile"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Server implements PlannerService. It is safe for concurrent use.
+type Server struct {
+	plannerv1.UnimplementedPlannerServiceServer
+	limits plan.Limits
+}
+
+// New returns a server that reads texts within limits.
+func New(limits plan.Limits) *Server { return &Server{limits: limits} }
+
+// ParsePlan finds the plan in a text.
+func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest) (*plannerv1.ParsePlanResponse, error) {
+	r, err := s.parse(ctx, req.GetText(), req.GetDialect())
+	if err != nil {
+		return nil, err
+	}
+	return planpb.Response(r), nil
+}
+
+// CompilePlan turns a plan into a graph.
+func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequest) (*plannerv1.CompilePlanResponse, error) {
+	result := plan.Result{}
+	if g := req.GetGraph(); g != nil {
+		read, err := planpb.FromGraph(g)
+		if err != nil {
+			return nil, err
+		}
+		result.Graph = read
+		result.Diagnostics = plan.Validate(read)
+	} else {
+		read, err := s.parse(ctx, req.GetText(), "")
+		if err != nil {
+			return nil, err
+		}
+		result = read
+	}
+	if result.NoPlan != nil {
+		return nil, errs.New(errs.InvalidArgument, "NO_PLAN", "the text holds no plan: %s", result.NoPlan.Message).
+			Set("no_plan_reason", string(result.NoPlan.Reason)).
+			Hint("ask the model for a plan: problems with ids, and lines like A -> B")
+	}
+	if err := accept(&result, req.GetAcceptRepairs()); err != nil {
+		return nil, err
+	}
+	if result.HasErrors() {
+		return nil, planError(result)
+	}
+	named, err := graphpb.RawMap("named", req.GetNamed())
+	if err != nil {
+		return nil, err
+	}
+	g, err := compile.Graph(result.Graph, compile.Options{
+		Name: req.GetName(), DefaultActor: req.GetDefaultActor(), Actors: req.GetActors(), Named: named,
+	})
+	if ce, ok := errors.AsType[*compile.Error](err); ok {
+		result.Diagnostics = ce.Diagnostics
+		return nil, planError(result)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compile plan: %w", err)
+	}
+	if faults := workgraph.Validate(g, nil); len(faults) > 0 {
+		return nil, graphpb.FaultError(faults)
+	}
+	wire, err := graphpb.ToProto(g)
+	if err != nil {
+		return nil, fmt.Errorf("encode graph: %w", err)
+	}
+	hash, err := g.Hash()
+	if err != nil {
+		return nil, fmt.Errorf("hash graph: %w", err)
+	}
+	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.graph.nodes", len(g.Nodes)), attribute.String("epigraph.graph.hash", hash))
+	return &plannerv1.CompilePlanResponse{Graph: wire, GraphHash: hash, Plan: planpb.Response(result)}, nil
+}
+
+// ValidateGraph reports all faults of a graph.
+func (s *Server) ValidateGraph(_ context.Context, req *plannerv1.ValidateGraphRequest) (*plannerv1.ValidateGraphResponse, error) {
+	g, err := graphpb.FromProto(req.GetGraph())
+	var faults workgraph.Faults
+	if err != nil && !errors.As(err, &faults) {
+		return nil, err
+	}
+	faults = append(faults, workgraph.Validate(g, nil)...)
+	out := &plannerv1.ValidateGraphResponse{}
+	for _, f := range faults {
+		out.Faults = append(out.Faults, graphpb.Fault(f))
+	}
+	if len(faults) > 0 {
+		return out, nil
+	}
+	if out.GraphHash, err = g.Hash(); err != nil {
+		return nil, fmt.Errorf("hash graph: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Server) parse(ctx context.Context, text, dialect string) (plan.Result, error) {
+	opts := []plan.Option{plan.WithLimits(s.limits)}
+	if dialect != "" {
+		opts = append(opts, plan.WithDialect(dialect))
+	}
+	r := plan.Parse(text, opts...)
+	for _, d := range r.Diagnostics {
+		if d.Code == plan.UnknownDialect {
+			return plan.Result{}, errs.New(errs.InvalidArgument, string(d.Code), "%s: %q", d.Message, d.Element).Hint(d.Hint)
+		}
+	}
+	trace.SpanFromContext(ctx).SetAttributes(
+		attribute.String("epigraph.plan.dialect", r.Dialect), attribute.Int("epigraph.plan.problems", len(r.Graph.Problems)),
+		attribute.Int("epigraph.plan.edges", len(r.Graph.Edges)), attribute.Int("epigraph.plan.diagnostics", len(r.Diagnostics)))
+	return r, nil
+}
+
+// accept applies the offered repairs that the caller named, and refuses the name of a repair that is not on offer.
+func accept(r *plan.Result, codes []string) error {
+	for _, code := range codes {
+		found := false
+		for i := range r.Repairs {
+			p := &r.Repairs[i]
+			if string(p.Code) != code || p.Applied || len(p.Renames) == 0 {
+				continue
+			}
+			found = true
+			g, lost := compile.TellApart(r.Graph, p.Renames)
+			if len(lost) > 0 {
+				bad := errs.New(errs.InvalidArgument, "REPAIR_REFUSED", "%s would lose %d edges that run against the listed order", code, len(lost))
+				for _, e := range lost {
+					bad = bad.Violate(place(e.Line, e.Column), "EDGE_LOST", e.From+" -> "+e.To)
+				}
+				return bad.Hint("give every use of a tool an id of its own")
+			}
+			p.Applied = true
+			r.Graph = g
+			r.Diagnostics = append(warnings(r.Diagnostics), plan.Validate(g)...)
+		}
+		if !found {
+			return errs.New(errs.InvalidArgument, "REPAIR_NOT_OFFERED", "the repair %q is not on offer for this plan", code).
+				Hint("ParsePlan lists the repairs on offer: those with applied = false")
+		}
+	}
+	return nil
+}
+
+func warnings(ds []plan.Diagnostic) []plan.Diagnostic {
+	var out []plan.Diagnostic
+	for _, d := range ds {
+		if d.Severity == plan.Warning {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// planError names every fault of a plan, so that a model can mend them all at once.
+func planError(r plan.Result) error {
+	out := errs.New(errs.InvalidArgument, "PLAN_INVALID", "the plan has faults")
+	n := 0
+	for _, d := range r.Diagnostics {
+		if d.Severity != plan.Error {
+			continue
+		}
+		n++
+		text := d.Message
+		if d.Element != "" {
+			text = strconv.Quote(d.Element) + ": " + text
+		}
+		if d.Hint != "" {
+			text += "; " + d.Hint
+		}
+		out = out.Violate(place(d.Line, d.Column), string(d.Code), text)
+	}
+	out.Message = fmt.Sprintf("the plan has %d faults", n)
+	if n == 1 {
+		out.Message = "the plan has a fault"
+	}
+	for _, p := range r.Repairs {
+		if !p.Applied {
+			return out.Hint("the repair " + string(p.Code) + " is on offer: name it in accept_repairs")
+		}
+	}
+	return out.Hint("mend every violation and send the plan again")
+}
+
+func place(line, column int) string {
+	if line == 0 {
+		return "plan"
+	}
+	return strconv.Itoa(line) + ":" + strconv.Itoa(column)
+}

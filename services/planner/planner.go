@@ -1,0 +1,71 @@
+// Package planner is the service that turns what a model wrote into a graph that can run. It is stateless: any number of replicas
+// may serve, and none knows another.
+package planner
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/plan"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	"github.com/epigraph-run/epigraph/services/planner/internal/rpc"
+)
+
+// Config bounds what one request may ask for.
+type Config struct {
+	// MaxTextBytes bounds the text of a plan; the rest is not read, and the answer says so.
+	MaxTextBytes int `conf:"max_text_bytes"`
+	// MaxProblems bounds the problems of a plan.
+	MaxProblems int `conf:"max_problems"`
+	// MaxEdges bounds the dependencies of a plan.
+	MaxEdges int `conf:"max_edges"`
+}
+
+// DefaultConfig is what suits plans that models write.
+func DefaultConfig() Config {
+	return Config{MaxTextBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000}
+}
+
+// Validate reports every bound that is not positive.
+func (c Config) Validate() error {
+	var errList []error
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"max_text_bytes", c.MaxTextBytes}, {"max_problems", c.MaxProblems}, {"max_edges", c.MaxEdges}} {
+		if f.value <= 0 {
+			errList = append(errList, errors.New("planner."+f.name+" must be positive"))
+		}
+	}
+	return errors.Join(errList...)
+}
+
+// Deps are the planner's collaborators. It has none.
+type Deps struct{}
+
+// Service is an open planner.
+type Service struct{ server *rpc.Server }
+
+// Open validates cfg.
+func Open(_ context.Context, cfg Config, _ Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Service{server: rpc.New(plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges})}, nil
+}
+
+// Register adds the planner's API to r.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	plannerv1.RegisterPlannerServiceServer(r, s.server)
+}
+
+// Run waits for ctx: the planner has no background work.
+func (s *Service) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Close does nothing: the planner holds nothing.
+func (s *Service) Close() error { return nil }
