@@ -35,6 +35,7 @@ const (
 	UnknownDialect    Code = "UNKNOWN_DIALECT"
 	UndefinedVariable Code = "UNDEFINED_VARIABLE"
 	Redefined         Code = "REDEFINED"
+	OpenEnd           Code = "OPEN_END"
 )
 
 // Codes of repairs.

@@ -1,5 +1,28 @@
 package plan
 
+import (
+	"sort"
+	"strconv"
+	"strings"
+)
+
+var defaultLimits = Limits{MaxBytes: 1 << 20, MaxProblems: 10_000, MaxEdges: 100_000, MaxDepth: 200}
+
+func (l Limits) withDefaults() Limits {
+	def := defaultLimits
+	set := func(x *int, d int) {
+		if *x <= 0 {
+			*x = d
+		}
+	}
+	set(&l.MaxBytes, def.MaxBytes)
+	set(&l.MaxProblems, def.MaxProblems)
+	set(&l.MaxEdges, def.MaxEdges)
+	set(&l.MaxDepth, def.MaxDepth)
+	l.MaxDepth = min(l.MaxDepth, 1000)
+	return l
+}
+
 // Parse reads the plan in text. It never panics and returns no error: every fault is a diagnostic. It is pure and safe
 // for concurrent use, and its time is linear in the length of the text.
 func Parse(text string, opts ...Option) Result {
@@ -7,23 +30,160 @@ func Parse(text string, opts ...Option) Result {
 	for _, f := range opts {
 		f(&o)
 	}
-	return Result{NoPlan: &NoPlan{Reason: Prose, Message: "the text holds no plan in a known dialect"}}
+	d := newDocument(text, o.limits.withDefaults())
+	known := o.dialect == ""
+	var noPlan *NoPlan
+	for _, dl := range dialects {
+		if dl.name == looseFrom && noPlan != nil {
+			break
+		}
+		if o.dialect != "" && o.dialect != dl.name {
+			continue
+		}
+		known = true
+		if strings.TrimSpace(d.text) == "" {
+			break
+		}
+		r := dl.read(d)
+		if r != nil && r.noPlan != nil {
+			noPlan = r.noPlan
+			continue
+		}
+		if r == nil {
+			continue
+		}
+		return finish(d, dl.name, r, o)
+	}
+	if noPlan == nil {
+		noPlan = explainNoPlan(d)
+	}
+	res := Result{NoPlan: noPlan, Repairs: d.placedRepairs()}
+	if !known {
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: UnknownDialect, Severity: Error, Element: o.dialect, Message: "there is no dialect of this name", Hint: "use one of " + strings.Join(Dialects(), ", ")})
+	}
+	if d.cut {
+		res.NoPlan = &NoPlan{Reason: TooLarge, Message: "no plan was found in the first " + strconv.Itoa(d.limits.MaxBytes) + " bytes of the text"}
+		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())
+	}
+	return res
 }
 
-// Reader reads a plan that is still being written.
-type Reader struct {
-	buf  []byte
-	opts []Option
+func (d *document) limitDiagnostic() Diagnostic {
+	x := Diagnostic{Code: LimitReached, Severity: Error, Element: "text", Message: "the text is longer than " + strconv.Itoa(d.limits.MaxBytes) + " bytes; the rest was not read", Hint: "split the plan or raise the limit"}
+	x.Line, x.Column = d.place(len(d.text))
+	return x
 }
 
-// NewReader returns an empty Reader.
-func NewReader(opts ...Option) *Reader { return &Reader{opts: opts} }
+// finish completes what a dialect read: what surrounds the plan, the limits, the faults of the graph, the repairs on offer.
+func finish(d *document, name string, r *reading, o options) Result {
+	res := Result{Dialect: name, Graph: r.graph, Diagnostics: r.diags, Repairs: append(d.placedRepairs(), r.repairs...)}
+	if n := d.limits.MaxProblems; len(res.Graph.Problems) > n {
+		p := res.Graph.Problems[n]
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: LimitReached, Severity: Error, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the plan has more than " + strconv.Itoa(n) + " problems; the rest was not read", Hint: "split the plan"})
+		res.Graph.Problems = res.Graph.Problems[:n:n]
+	}
+	if !r.edgesStated && len(res.Graph.Edges) == 0 && len(res.Graph.Problems) > 1 {
+		source := ListedOrder
+		if name == "numbered" {
+			source = Numbering
+		}
+		r.graph = res.Graph
+		r.chain(d, source)
+		res.Graph = r.graph
+		p := res.Graph.Problems[0]
+		message := "the plan states no dependencies: its problems were chained in listed order"
+		if source == Numbering {
+			message = "the plan states no dependencies: its numbers were taken as the order"
+		}
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: AssumedOrder, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: message, Hint: "state what depends on what"})
+	}
+	if n := d.limits.MaxEdges; len(res.Graph.Edges) > n {
+		e := res.Graph.Edges[n]
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: LimitReached, Severity: Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Message: "the plan has more than " + strconv.Itoa(n) + " edges; the rest was not read", Hint: "split the plan"})
+		res.Graph.Edges = res.Graph.Edges[:n:n]
+	}
+	res.Diagnostics = append(res.Diagnostics, Validate(res.Graph)...)
+	if d.cut {
+		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())
+	}
+	if !o.complete && r.openEnded && len(res.Graph.Problems) > 0 && strings.TrimSpace(d.text[min(max(r.end, 0), len(d.text)):]) == "" {
+		p := res.Graph.Problems[len(res.Graph.Problems)-1]
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the text ends with this problem, and this way of writing plans has no end mark: if the text was cut off, this problem may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
+	}
+	d.surroundings(r, &res)
+	if x, ok := reusedTool(res.Graph); ok && name == "tool_graph" {
+		res.Repairs = append(res.Repairs, x)
+	}
+	sort.SliceStable(res.Diagnostics, func(i, j int) bool {
+		a, b := res.Diagnostics[i], res.Diagnostics[j]
+		if a.Line != b.Line {
+			return a.Line < b.Line
+		}
+		return a.Column < b.Column
+	})
+	return res
+}
 
-// Write adds text. It never fails.
-func (r *Reader) Write(p []byte) (int, error) { r.buf = append(r.buf, p...); return len(p), nil }
+// surroundings records what was left out around the plan.
+func (d *document) surroundings(r *reading, res *Result) {
+	from, _ := d.place(r.start)
+	to, _ := d.place(r.end)
+	fence, prose := -1, -1
+	for i, l := range d.lines {
+		if l.text == "" {
+			continue
+		}
+		if l.fence {
+			if fence < 0 {
+				fence = i
+			}
+			continue
+		}
+		if (i+1 < from || i+1 > to) && prose < 0 {
+			prose = i
+		}
+	}
+	if fence >= 0 {
+		res.Repairs = append(res.Repairs, Repair{Code: FenceRemoved, Message: "left out the code fence", Line: fence + 1, Column: 1, Applied: true})
+	}
+	if prose >= 0 {
+		res.Repairs = append(res.Repairs, Repair{Code: ProseRemoved, Message: "left out the text around the plan", Line: prose + 1, Column: 1, Applied: true})
+	}
+}
 
-// Ready returns the problems and edges that are finished: no later text can change them.
-func (r *Reader) Ready() Graph { return Graph{} }
+func (d *document) placedRepairs() []Repair {
+	out := make([]Repair, 0, len(d.repairs))
+	for _, r := range d.repairs {
+		if r.Column < 0 {
+			r.Line, r.Column = d.place(r.Line)
+		}
+		out = append(out, r)
+	}
+	return out
+}
 
-// Close returns the result of the whole text.
-func (r *Reader) Close() Result { return Parse(string(r.buf), r.opts...) }
+// reusedTool offers to tell problems apart that are named by the same tool: x becomes x#1, x#2 in listed order.
+func reusedTool(g Graph) (Repair, bool) {
+	count := map[string]int{}
+	for _, p := range g.Problems {
+		count[p.ID]++
+	}
+	renames := make([]string, len(g.Problems))
+	nth := map[string]int{}
+	at := -1
+	for i, p := range g.Problems {
+		renames[i] = p.ID
+		if count[p.ID] > 1 {
+			nth[p.ID]++
+			renames[i] = p.ID + "#" + strconv.Itoa(nth[p.ID])
+			if at < 0 {
+				at = i
+			}
+		}
+	}
+	if at < 0 {
+		return Repair{}, false
+	}
+	p := g.Problems[at]
+	return Repair{Code: ReusedTool, Message: "tools that are used more than once can be told apart as " + p.ID + "#1, " + p.ID + "#2 in listed order", Line: p.Line, Column: p.Column, Renames: renames}, true
+}

@@ -163,8 +163,9 @@ type Limits struct {
 }
 
 type options struct {
-	limits  Limits
-	dialect string
+	limits   Limits
+	dialect  string
+	complete bool
 }
 
 // Option changes how Parse reads.
@@ -175,3 +176,7 @@ func WithLimits(l Limits) Option { return func(o *options) { o.limits = l } }
 
 // WithDialect reads the text as the named dialect only. An unknown name gives NoPlan with a diagnostic.
 func WithDialect(name string) Option { return func(o *options) { o.dialect = name } }
+
+// WithComplete says that the text is known to be complete, because the model reported that it stopped by itself. Then
+// dialects without an end mark do not warn that the text may have been cut off.
+func WithComplete() Option { return func(o *options) { o.complete = true } }

@@ -1,4 +1,305 @@
 package plan
 
-// Validate reports every fault of g at once, each naming its element.
-func Validate(g Graph) []Diagnostic { return nil }
+import (
+	"strconv"
+	"strings"
+)
+
+// Validate reports every fault of g at once, each naming its element: duplicate and empty ids, edges to problems that
+// are not there, loops, and an empty plan. Its time is linear in the size of the graph.
+func Validate(g Graph) []Diagnostic {
+	if len(g.Problems) == 0 {
+		return []Diagnostic{{Code: EmptyPlan, Severity: Error, Message: "the plan has no problems", Hint: "write at least one problem"}}
+	}
+	v := &validator{g: g, index: make(map[string]int, len(g.Problems))}
+	v.problems()
+	v.edges()
+	v.cycles()
+	v.parents()
+	return v.out
+}
+
+type validator struct {
+	g     Graph
+	index map[string]int // id -> first problem
+	out   []Diagnostic
+}
+
+func (v *validator) add(code Code, sev Severity, line, col int, element, message, hint string) {
+	v.out = append(v.out, Diagnostic{Code: code, Severity: sev, Line: line, Column: col, Element: element, Message: message, Hint: hint})
+}
+
+func (v *validator) problems() {
+	count := make(map[string]int, len(v.g.Problems))
+	for i, p := range v.g.Problems {
+		if p.ID == "" {
+			v.add(EmptyID, Error, p.Line, p.Column, "problem "+strconv.Itoa(i+1), "a problem has an empty id", "give it an id")
+			continue
+		}
+		if count[p.ID]++; count[p.ID] == 1 {
+			v.index[p.ID] = i
+		}
+	}
+	told := map[string]bool{}
+	for _, p := range v.g.Problems {
+		if n := count[p.ID]; n > 1 {
+			first := v.g.Problems[v.index[p.ID]]
+			if told[p.ID] || first.Line == p.Line && first.Column == p.Column && !told[p.ID] {
+				if told[p.ID] {
+					continue
+				}
+				if first.Line != 0 {
+					continue // report at the second place
+				}
+			}
+			told[p.ID] = true
+			v.add(DuplicateID, Error, p.Line, p.Column, p.ID, strconv.Itoa(n)+" problems have the id "+p.ID, "give each problem an id of its own")
+		}
+	}
+	for _, p := range v.g.Problems {
+		if count[p.ID] > 1 && !told[p.ID] {
+			told[p.ID] = true
+			v.add(DuplicateID, Error, p.Line, p.Column, p.ID, strconv.Itoa(count[p.ID])+" problems have the id "+p.ID, "give each problem an id of its own")
+		}
+	}
+}
+
+func (v *validator) edges() {
+	type key struct{ from, to string }
+	seen := make(map[key]int, len(v.g.Edges))
+	unknown := map[string]bool{}
+	for _, e := range v.g.Edges {
+		for _, end := range [2]string{e.From, e.To} {
+			if _, ok := v.index[end]; ok || unknown[end] {
+				continue
+			}
+			unknown[end] = true
+			v.add(UnknownReference, Error, e.Line, e.Column, end, "the edge "+e.From+" -> "+e.To+" names "+strconv.Quote(end)+", which is no problem"+v.suggest(end), "add the problem or correct the name")
+		}
+		k := key{e.From, e.To}
+		seen[k]++
+		switch {
+		case e.From == e.To && seen[k] == 1:
+			v.add(SelfLoop, Error, e.Line, e.Column, e.From, e.From+" depends on itself", "take the edge out, or use different ids if two problems are meant")
+		case seen[k] == 2 && e.Source == Stated:
+			v.add(DuplicateEdge, Warning, e.Line, e.Column, e.From+" -> "+e.To, "the edge is stated more than once", "state it once")
+		}
+	}
+}
+
+// suggest returns " (did you mean …?)" when an id differs in case or separators only.
+func (v *validator) suggest(name string) string {
+	if len(v.index) > 1000 {
+		return ""
+	}
+	want := squash(name)
+	for _, p := range v.g.Problems {
+		if squash(p.ID) == want {
+			return " (did you mean " + strconv.Quote(p.ID) + "?)"
+		}
+	}
+	return ""
+}
+
+func squash(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '_' || c == '-' || c == ' ' {
+			return -1
+		}
+		return c
+	}, strings.ToLower(s))
+}
+
+// cycles reports each strongly connected component of more than one problem, and each self loop, as one cycle.
+func (v *validator) cycles() {
+	ids := make(map[string]int, len(v.g.Problems))
+	var names []string
+	node := func(id string) int {
+		n, ok := ids[id]
+		if !ok {
+			n = len(names)
+			ids[id] = n
+			names = append(names, id)
+		}
+		return n
+	}
+	for _, p := range v.g.Problems {
+		node(p.ID)
+	}
+	self := map[int]Edge{}
+	var next [][]int32
+	grow := func(n int) {
+		for len(next) <= n {
+			next = append(next, nil)
+		}
+	}
+	for _, e := range v.g.Edges {
+		a, b := node(e.From), node(e.To)
+		if a == b {
+			if _, ok := self[a]; !ok {
+				self[a] = e
+			}
+			continue
+		}
+		grow(max(a, b))
+		next[a] = append(next[a], int32(b))
+	}
+	grow(len(names) - 1)
+	comp := components(next)
+	members := map[int32]int{}
+	for _, c := range comp {
+		members[c]++
+	}
+	told := map[int32]bool{}
+	for n := range comp {
+		c := comp[n]
+		if members[c] > 1 && !told[c] {
+			told[c] = true
+			path := cyclePath(next, comp, n)
+			parts := make([]string, 0, len(path)+1)
+			for _, k := range path {
+				parts = append(parts, names[k])
+				if len(parts) == 12 {
+					parts = append(parts, "…")
+					break
+				}
+			}
+			parts = append(parts, names[n])
+			line, col := v.place(names[n])
+			v.add(Cycle, Error, line, col, names[n], "these problems wait for each other: "+strings.Join(parts, " -> "), "take one of these edges out")
+		}
+	}
+	for n := range names {
+		if e, ok := self[n]; ok && members[comp[n]] == 1 {
+			v.add(Cycle, Error, e.Line, e.Column, names[n], "this problem waits for itself: "+names[n]+" -> "+names[n], "take the edge out")
+		}
+	}
+}
+
+func (v *validator) place(id string) (int, int) {
+	if i, ok := v.index[id]; ok {
+		return v.g.Problems[i].Line, v.g.Problems[i].Column
+	}
+	return 0, 0
+}
+
+// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion).
+func components(next [][]int32) []int32 {
+	n := len(next)
+	comp := make([]int32, n)
+	index := make([]int32, n)
+	low := make([]int32, n)
+	on := make([]bool, n)
+	var stack []int32
+	type frame struct{ v, i int32 }
+	var frames []frame
+	var counter, comps int32
+	for s := 0; s < n; s++ {
+		if index[s] != 0 {
+			continue
+		}
+		frames = append(frames[:0], frame{int32(s), 0})
+		for len(frames) > 0 {
+			f := &frames[len(frames)-1]
+			v := f.v
+			if f.i == 0 {
+				counter++
+				index[v], low[v] = counter, counter
+				stack = append(stack, v)
+				on[v] = true
+			}
+			if int(f.i) < len(next[v]) {
+				w := next[v][f.i]
+				f.i++
+				if index[w] == 0 {
+					frames = append(frames, frame{w, 0})
+				} else if on[w] {
+					low[v] = min(low[v], index[w])
+				}
+				continue
+			}
+			frames = frames[:len(frames)-1]
+			if len(frames) > 0 {
+				u := frames[len(frames)-1].v
+				low[u] = min(low[u], low[v])
+			}
+			if low[v] == index[v] {
+				for {
+					w := stack[len(stack)-1]
+					stack = stack[:len(stack)-1]
+					on[w] = false
+					comp[w] = comps
+					if w == v {
+						break
+					}
+				}
+				comps++
+			}
+		}
+	}
+	return comp
+}
+
+// cyclePath returns a shortest cycle through start within its component.
+func cyclePath(next [][]int32, comp []int32, start int) []int {
+	from := map[int]int{start: -1}
+	queue := []int{start}
+	for len(queue) > 0 {
+		v := queue[0]
+		queue = queue[1:]
+		for _, w32 := range next[v] {
+			w := int(w32)
+			if w == start {
+				var path []int
+				for k := v; k >= 0; k = from[k] {
+					path = append(path, k)
+				}
+				for i, j := 0, len(path)-1; i < j; i, j = i+1, j-1 {
+					path[i], path[j] = path[j], path[i]
+				}
+				return path
+			}
+			if comp[w] != comp[start] {
+				continue
+			}
+			if _, ok := from[w]; !ok {
+				from[w] = v
+				queue = append(queue, w)
+			}
+		}
+	}
+	return []int{start}
+}
+
+// parents reports parents that are not there and parents that contain themselves.
+func (v *validator) parents() {
+	state := make(map[string]uint8, len(v.index)) // 1 on the way, 2 done
+	told := map[string]bool{}
+	for _, p := range v.g.Problems {
+		if p.ParentID == "" {
+			continue
+		}
+		if _, ok := v.index[p.ParentID]; !ok && !told[p.ParentID] {
+			told[p.ParentID] = true
+			v.add(UnknownParent, Warning, p.Line, p.Column, p.ParentID, p.ID+" belongs to "+p.ParentID+", which is no problem", "add the parent")
+		}
+		var way []string
+		for id := p.ID; id != "" && state[id] != 2; {
+			if state[id] == 1 {
+				line, col := v.place(id)
+				v.add(ParentCycle, Error, line, col, id, id+" contains itself", "correct the hierarchy")
+				break
+			}
+			state[id] = 1
+			way = append(way, id)
+			i, ok := v.index[id]
+			if !ok {
+				break
+			}
+			id = v.g.Problems[i].ParentID
+		}
+		for _, id := range way {
+			state[id] = 2
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"strings"
+)
+
+// readAssignments reads programs such as "1. x = FIND(CTX, "y") : text" and "2. ans = CONCAT(x, z)": a problem is
+// named by its number, or by its variable where lines have no numbers; edges come from the use of variables.
+func readAssignments(d *document) *reading {
+	var prog []programLine
+	numbered, plain, other := 0, 0, 0
+	var strange []line
+	for _, l := range d.lines {
+		if l.text == "" || l.fence {
+			continue
+		}
+		p, ok := readProgramLine(l, true)
+		switch {
+		case !ok:
+			other++
+			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
+				strange = append(strange, l)
+			}
+			continue
+		case p.id != "":
+			numbered++
+		default:
+			if p.lostOpen {
+				other++
+				continue
+			}
+			plain++
+		}
+		prog = append(prog, p)
+	}
+	useNumbers := numbered > 0
+	switch {
+	case numbered > 0 && len(strange) < numbered:
+	case numbered == 0 && plain >= 2 && plain > other*2 && !looksLikeCode(d):
+	default:
+		return nil
+	}
+	good := 0
+	for _, p := range prog {
+		if !p.lostOpen {
+			good++
+		}
+	}
+	if good == 0 {
+		return nil
+	}
+	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
+	// A numbered line that is no assignment is part of the program too.
+	if useNumbers {
+		kept := prog[:0]
+		si := 0
+		for _, p := range prog {
+			if p.id == "" {
+				continue
+			}
+			for si < len(strange) && strange[si].off < p.off {
+				kept = append(kept, strangeLine(strange[si]))
+				si++
+			}
+			kept = append(kept, p)
+		}
+		out := append([]programLine(nil), kept...)
+		for ; si < len(strange); si++ {
+			out = append(out, strangeLine(strange[si]))
+		}
+		prog = out
+	}
+	defs := map[string]string{} // variable -> id of the problem that set it last
+	later := map[string]string{}
+	for i := len(prog) - 1; i >= 0; i-- {
+		if prog[i].variable != "" {
+			later[prog[i].variable] = prog[i].id
+		}
+	}
+	for i := range prog {
+		p := &prog[i]
+		id := p.id
+		if !useNumbers {
+			id = p.variable
+		}
+		r.end = p.argsOff + len(p.args)
+		x := d.problem(id, p.whole, p.off)
+		if !useNumbers {
+			x.Request = p.callee + "(" + p.args + ")"
+		}
+		switch {
+		case p.variable == "":
+			r.diag(d, Error, Malformed, p.off, id, "step "+id+" is no assignment of a call", "write name = CALL(arguments)")
+		case p.unclosed:
+			r.diag(d, Error, Unclosed, p.argsOff, id, "the call in step "+id+" is not closed", "write the closing )")
+		case p.lostOpen:
+			r.diag(d, Error, Malformed, p.argsOff, id, "step "+id+" does not call anything", "write name = CALL(arguments)")
+		}
+		seen := map[string]bool{}
+		for _, u := range identifiers(p.args) {
+			from, ok := defs[u.name]
+			if !ok {
+				if from, ok = later[u.name]; !ok || from == id && p.variable == u.name {
+					continue
+				}
+				r.diag(d, Error, UndefinedVariable, p.argsOff+u.off, u.name, "step "+id+" uses "+u.name+" before step "+from+" sets it", "set it first")
+			}
+			ref := Reference{Text: u.name, To: from}
+			ref.Line, ref.Column = d.place(p.argsOff + u.off)
+			x.Refs = append(x.Refs, ref)
+			if seen[from] {
+				continue
+			}
+			seen[from] = true
+			r.edge(d, from, id, Variable, p.argsOff+u.off)
+		}
+		for _, a := range splitArgs(p.args) {
+			arg := Arg{Kind: Literal, Value: toJSON(&value{kind: kindString, str: strings.Trim(a, `"'`)})}
+			if _, ok := defs[a]; ok {
+				arg.Kind = Referring
+			}
+			x.Args = append(x.Args, arg)
+		}
+		if old, ok := defs[p.variable]; ok && p.variable != "" && old != id {
+			r.diag(d, Warning, Redefined, p.off, p.variable, "step "+id+" sets "+p.variable+" again; later uses mean this step, not step "+old, "use another name")
+		}
+		if p.variable != "" {
+			if !useNumbers {
+				if _, again := defs[p.variable]; again {
+					seen[p.variable] = true
+				}
+			}
+			defs[p.variable] = id
+		}
+		r.graph.Problems = append(r.graph.Problems, x)
+	}
+	return r
+}
+
+func strangeLine(l line) programLine {
+	num, rest, _ := cutNumber(l.text)
+	p := programLine{id: num, whole: rest, off: l.off}
+	p.argsOff = l.off + len(l.text) - len(rest)
+	if i := strings.IndexByte(rest, '('); i >= 0 {
+		end, _ := callEnd(rest[i+1:])
+		p.args, p.argsOff = rest[i+1:i+1+end], p.argsOff+i+1
+	}
+	return p
+}
+
+// looksLikeCode reports whether the text is a source file rather than a plan written as assignments.
+func looksLikeCode(d *document) bool {
+	for _, l := range d.lines {
+		for _, w := range []string{"def ", "class ", "import ", "from ", "return ", "if ", "for ", "while ", "print(", "func ", "package ", "const ", "#include"} {
+			if strings.HasPrefix(l.text, w) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// identifier is a name outside quotes.
+type identifier struct {
+	name string
+	off  int
+}
+
+func identifiers(s string) []identifier {
+	var out []identifier
+	quote := byte(0)
+	for i := 0; i < len(s); {
+		c := s[i]
+		if quote != 0 {
+			if c == '\\' {
+				i++
+			} else if c == quote && (quote == '"' || i+1 >= len(s) || strings.IndexByte(",)] :", s[i+1]) >= 0) {
+				quote = 0
+			}
+			i++
+			continue
+		}
+		switch {
+		case c == '"', c == '\'' && (i == 0 || strings.IndexByte("(,[ =", s[i-1]) >= 0):
+			quote = c
+			i++
+		case isWordByte(c):
+			j := i
+			for j < len(s) && isWordByte(s[j]) {
+				j++
+			}
+			out = append(out, identifier{s[i:j], i})
+			i = j
+		default:
+			i++
+		}
+	}
+	return out
+}
+
+// splitArgs splits at the commas outside quotes and brackets.
+func splitArgs(s string) []string {
+	var out []string
+	depth, start := 0, 0
+	quote := byte(0)
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"':
+			quote = c
+		case c == '(' || c == '[' || c == '{':
+			depth++
+		case c == ')' || c == ']' || c == '}':
+			depth--
+		case c == ',' && depth <= 0:
+			out = append(out, strings.TrimSpace(s[start:i]))
+			start = i + 1
+		}
+	}
+	if last := strings.TrimSpace(s[start:]); last != "" || len(out) > 0 {
+		out = append(out, last)
+	}
+	return out
+}

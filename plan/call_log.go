@@ -1,0 +1,64 @@
+package plan
+
+import "strings"
+
+// readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …", "dependencies: [1]".
+func readCallLog(d *document) *reading {
+	if !strings.Contains(d.text, "idx:") || !strings.Contains(d.text, "dependencies:") {
+		return nil
+	}
+	r := &reading{edgesStated: true, start: -1, openEnded: true}
+	cur := -1
+	hasDeps := true
+	for _, l := range d.lines {
+		key, val, ok := strings.Cut(l.text, ":")
+		if !ok {
+			continue
+		}
+		val = strings.TrimSpace(val)
+		off := l.off + len(key) + 1
+		switch key {
+		case "idx":
+			if !hasDeps && cur >= 0 {
+				r.diag(d, Error, MissingField, l.off, r.graph.Problems[cur].ID, "the task does not say what it depends on", "write its dependencies")
+			}
+			cur = len(r.graph.Problems)
+			hasDeps = false
+			r.graph.Problems = append(r.graph.Problems, d.problem(val, "", l.off))
+			if r.start < 0 {
+				r.start = l.off
+			}
+		case "tool", "name":
+			if cur >= 0 {
+				r.graph.Problems[cur].Request = val
+			}
+		case "args":
+			if cur >= 0 {
+				p := &valueParser{s: d.text, pos: off, max: d.limits.MaxDepth, t: &tree{}, budget: 10_000, noClose: new([3]int)}
+				if v := p.readValue(); v != nil && !p.fatal && p.pos <= l.off+len(l.text) {
+					r.graph.Problems[cur].Refs = r.graph.Problems[cur].addArgs(d, v)
+				}
+			}
+		case "dependencies":
+			if cur < 0 {
+				continue
+			}
+			hasDeps = true
+			to := r.graph.Problems[cur].ID
+			if unpaired(val) != 0 || !strings.HasPrefix(val, "[") {
+				r.diag(d, Error, Unclosed, off, to, "the list of dependencies is not well formed: "+clip(val), "write [1, 2]")
+			}
+			for _, x := range strings.FieldsFunc(val, func(c rune) bool { return strings.ContainsRune("[](), '\"", c) }) {
+				r.edge(d, x, to, Stated, off)
+			}
+			r.end = l.off + len(l.text)
+		}
+	}
+	if len(r.graph.Problems) == 0 {
+		return nil
+	}
+	if !hasDeps {
+		r.diag(d, Error, Truncated, len(d.text), r.graph.Problems[cur].ID, "the text ends inside this task", "ask for the rest of the plan")
+	}
+	return r
+}

@@ -1,0 +1,240 @@
+package plan
+
+import (
+	"strings"
+)
+
+// programLine is one numbered line of a program: "2. name = CALL(args) : text" or "2. call(args)".
+type programLine struct {
+	id       string
+	variable string
+	callee   string
+	args     string // between the brackets
+	argsOff  int
+	rest     string // after the closing bracket
+	off      int
+	whole    string // without the number
+	unclosed bool
+	lostOpen bool
+}
+
+// readProgramLine reads one line; ok is false when it is no call. assign asks for a variable before the call.
+func readProgramLine(l line, assign bool) (programLine, bool) {
+	p := programLine{off: l.off}
+	num, rest, ok := cutNumber(strings.TrimLeft(l.text, "*- "))
+	if !ok && assign {
+		rest = l.text
+	} else if !ok || rest == l.text {
+		return p, false
+	}
+	p.id, p.whole = num, rest
+	base := l.off + len(l.text) - len(rest)
+	s := rest
+	i := 0
+	word := func() string {
+		start := i
+		for i < len(s) && (isWordByte(s[i]) || s[i] == '.' && i > start) {
+			i++
+		}
+		return s[start:i]
+	}
+	space := func() {
+		for i < len(s) && s[i] == ' ' {
+			i++
+		}
+	}
+	first := word()
+	if first == "" || '0' <= first[0] && first[0] <= '9' {
+		return p, false
+	}
+	space()
+	if assign {
+		if i >= len(s) || s[i] != '=' || i+1 < len(s) && s[i+1] == '=' {
+			return p, false
+		}
+		p.variable = first
+		i++
+		space()
+		first = word()
+		space()
+	}
+	p.callee = first
+	if i >= len(s) || s[i] != '(' {
+		if !assign {
+			return p, false
+		}
+		// name = something that is no call: the text up to the colon is its argument.
+		p.args, p.argsOff = s[i-len(first):], base+i-len(first)
+		if k := strings.Index(p.args, " : "); k >= 0 {
+			p.args, p.rest = p.args[:k], p.args[k:]
+		}
+		p.lostOpen = true
+		return p, true
+	}
+	i++
+	p.argsOff = base + i
+	end, closed := callEnd(s[i:])
+	p.args = s[i : i+end]
+	if closed {
+		p.rest = s[i+end+1:]
+	} else {
+		p.unclosed = true
+		p.rest = s[i+end:]
+	}
+	return p, true
+}
+
+// callEnd returns where the arguments that start s end. An apostrophe inside a word is no quote.
+func callEnd(s string) (int, bool) {
+	depth := 0
+	quote := byte(0)
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if quote != 0 {
+			switch {
+			case c == '\\':
+				i++
+			case c == quote && (quote == '"' || i+1 >= len(s) || strings.IndexByte(",)] :", s[i+1]) >= 0):
+				quote = 0
+			}
+			continue
+		}
+		switch c {
+		case '"':
+			quote = c
+		case '\'':
+			if i == 0 || strings.IndexByte("(,[ =", s[i-1]) >= 0 {
+				quote = c
+			}
+		case '(', '[', '{':
+			depth++
+		case ']', '}':
+			if depth > 0 {
+				depth--
+			}
+		case ')':
+			if depth == 0 {
+				return i, true
+			}
+			depth--
+		}
+	}
+	// Not closed. The arguments end at the description, else with the line; look again without trusting quotes.
+	if i := strings.Index(s, " : "); i >= 0 {
+		if j := strings.LastIndexByte(s[:i], ')'); j >= 0 && strings.TrimSpace(s[j+1:i]) == "" {
+			return j, false
+		}
+		return i, false
+	}
+	if j := strings.LastIndexByte(s, ')'); j >= 0 {
+		return j, false
+	}
+	return len(s), false
+}
+
+// readNumberedCalls reads "1. search("a")", "2. math("$1 * 2")", "3. join()": edges come from $1, and join waits for all.
+func readNumberedCalls(d *document) *reading {
+	r := &reading{edgesStated: true, start: -1}
+	var prog []programLine
+	bad := 0
+	for i, l := range d.lines {
+		if l.text == "" || l.fence {
+			continue
+		}
+		p, ok := readProgramLine(l, false)
+		if !ok {
+			if num, rest, isNum := cutNumber(l.text); isNum && rest != l.text[len(num):] {
+				bad++
+				if len(prog) > 0 && bad <= 3 {
+					r.diag(d, Error, Malformed, l.off, num, "this line is no call", "write tool(arguments)")
+				}
+			}
+			continue
+		}
+		if rest := strings.TrimSpace(p.rest); !p.unclosed && rest != "" && !strings.HasPrefix(rest, "<") && !strings.HasPrefix(rest, "#") && !strings.HasPrefix(rest, "//") {
+			bad++ // "1. Foo (bar) does" is prose
+			_ = i
+			continue
+		}
+		prog = append(prog, p)
+	}
+	if len(prog) == 0 || bad >= len(prog) || len(prog) == 1 && bad > 0 {
+		return nil
+	}
+	known := map[string]bool{}
+	joined, ended := false, false
+	for _, p := range prog {
+		if r.start < 0 {
+			r.start = p.off
+		}
+		r.end = p.argsOff + len(p.args)
+		if p.unclosed {
+			r.diag(d, Warning, Unclosed, p.argsOff, p.id, "the call in step "+p.id+" is not closed; its arguments were taken to end with the line", "write the closing )")
+		} else if c := unpaired(unquoted(p.args)); c != 0 {
+			r.diag(d, Warning, Unbalanced, p.argsOff, p.id, "the bracket "+string(c)+" in step "+p.id+" has no partner", "check the brackets")
+		}
+		if p.unclosed && oddQuotes(p.args) {
+			r.diag(d, Error, Truncated, p.argsOff, p.id, "a text in step "+p.id+" is not closed", "write the closing quote")
+		}
+		x := d.problem(p.id, p.whole, p.off)
+		refs := scanRefs(p.args)
+		arg := Arg{Kind: Literal, Value: toJSON(&value{kind: kindString, str: p.args})}
+		seen := map[string]bool{}
+		for _, ref := range refs {
+			if !('0' <= ref.To[0] && ref.To[0] <= '9') {
+				continue
+			}
+			if i := strings.IndexByte(ref.To, '_'); i > 0 {
+				ref.To = ref.To[:i]
+			}
+			ref.Line, ref.Column = d.place(p.argsOff)
+			arg.Kind = Referring
+			x.Refs = append(x.Refs, ref)
+			if !seen[ref.To] {
+				seen[ref.To] = true
+				r.edge(d, ref.To, p.id, Variable, p.argsOff)
+			}
+		}
+		if p.args != "" {
+			x.Args = append(x.Args, arg)
+		}
+		if strings.EqualFold(p.callee, "join") || strings.EqualFold(p.callee, "finish") {
+			joined = true
+			for _, q := range r.graph.Problems {
+				if !seen[q.ID] {
+					seen[q.ID] = true
+					r.edge(d, q.ID, p.id, Stated, p.off)
+				}
+			}
+		}
+		if strings.Contains(p.rest, "<END") {
+			ended = true
+		}
+		known[p.id] = true
+		r.graph.Problems = append(r.graph.Problems, x)
+	}
+	r.openEnded = !joined && !ended
+	return r
+}
+
+// oddQuotes reports whether s has a double quote without a partner.
+func oddQuotes(s string) bool { return strings.Count(s, `"`)%2 == 1 }
+
+// unquoted returns s without what stands in double quotes.
+func unquoted(s string) string {
+	if strings.IndexByte(s, '"') < 0 {
+		return s
+	}
+	var b strings.Builder
+	in := false
+	for i := 0; i < len(s); i++ {
+		if s[i] == '"' {
+			in = !in
+			continue
+		}
+		if !in {
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}

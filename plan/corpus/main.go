@@ -1,0 +1,194 @@
+// Command corpus measures how well package plan reads real plans: it reads a folder of recorded plans, compares what
+// the reader says with what each text says, and prints a table per family with the aims it meets or misses. It knows
+// the data's format; the reader does not.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sort"
+	"time"
+)
+
+func main() {
+	data := flag.String("data", "../shared/data/plans.jsonl.gz", "recorded plans, gzipped JSON Lines")
+	family := flag.String("family", "", "score this family only")
+	misses := flag.Int("misses", 0, "list this many misses with their differences")
+	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest)")
+	flag.Parse()
+	ok, err := run(os.Stdout, *data, *family, *part, *misses)
+	if errors.Is(err, fs.ErrNotExist) {
+		fmt.Printf("corpus: %s is not there; nothing was measured\n", *data)
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "corpus:", err)
+		os.Exit(2)
+	}
+	if !ok {
+		os.Exit(1)
+	}
+}
+
+// tally counts the outcomes of one family.
+type tally struct {
+	n, scored, exact, silent, said, refused, noPlan, noPlanWant, alarms, clean, crashed, undecided int
+	bytes                                                                                          int
+	took                                                                                           time.Duration
+}
+
+func (t *tally) add(r *record, o outcome) {
+	t.n++
+	t.bytes += len(r.Raw)
+	t.took += o.took
+	if r.isNoPlan() {
+		t.noPlanWant++
+	} else if r.Expected != nil {
+		t.scored++
+		t.clean++
+	}
+	if o.falseAlarm {
+		t.alarms++
+	}
+	switch o.verdict {
+	case exact:
+		t.exact++
+	case silentlyWrong:
+		t.silent++
+	case saidWrong:
+		t.said++
+	case refused:
+		t.refused++
+	case noPlanSeen:
+		t.noPlan++
+	case crashed:
+		t.crashed++
+	case undecided:
+		t.undecided++
+	}
+}
+
+func (t *tally) plus(u *tally) {
+	t.n += u.n
+	t.scored += u.scored
+	t.exact += u.exact
+	t.silent += u.silent
+	t.said += u.said
+	t.refused += u.refused
+	t.noPlan += u.noPlan
+	t.noPlanWant += u.noPlanWant
+	t.alarms += u.alarms
+	t.clean += u.clean
+	t.crashed += u.crashed
+	t.undecided += u.undecided
+	t.bytes += u.bytes
+	t.took += u.took
+}
+
+func (t *tally) rate() float64 {
+	if t.took == 0 {
+		return 0
+	}
+	return float64(t.bytes) / 1e6 / t.took.Seconds()
+}
+
+// missedAims names the aims that a family misses.
+func (t *tally) missedAims() []string {
+	var out []string
+	switch {
+	case t.scored >= 100 && float64(t.exact) < 0.98*float64(t.scored):
+		out = append(out, "exact")
+	case t.scored < 100 && t.scored-t.exact > 1:
+		out = append(out, "exact")
+	}
+	if float64(t.noPlan) < 0.95*float64(t.noPlanWant) {
+		out = append(out, "no-plan")
+	}
+	if t.clean > 0 && float64(t.alarms) > 0.01*float64(t.clean) && t.alarms > 1 {
+		out = append(out, "false-alarms")
+	}
+	if t.crashed > 0 {
+		out = append(out, "crashes")
+	}
+	return out
+}
+
+func run(w io.Writer, path, family, part string, misses int) (bool, error) {
+	records, err := readCorpus(path)
+	if err != nil {
+		return false, err
+	}
+	tallies := map[string]*tally{}
+	listed := 0
+	for i := range records {
+		r := &records[i]
+		if family != "" && r.Family != family || part == "held" && !r.heldOut() || part == "dev" && r.heldOut() {
+			continue
+		}
+		o := score(r)
+		t := tallies[r.Family]
+		if t == nil {
+			t = &tally{}
+			tallies[r.Family] = t
+		}
+		t.add(r, o)
+		bad := o.verdict != exact && o.verdict != noPlanSeen && o.verdict != undecided
+		if (bad || o.falseAlarm) && listed < misses {
+			listed++
+			printMiss(w, r, o)
+		}
+	}
+	ok := printTable(w, tallies)
+	return ok, nil
+}
+
+func printMiss(w io.Writer, r *record, o outcome) {
+	fmt.Fprintf(w, "--- %s (%s) %v: %s, read as %q, false alarm %v\n", r.ID, r.Format, r.Flags, o.verdict, o.result.Dialect, o.falseAlarm)
+	if o.detail != "" {
+		fmt.Fprintf(w, "%.2000s\n", o.detail)
+	}
+	for i, d := range o.result.Diagnostics {
+		if i == 8 {
+			fmt.Fprintf(w, "    … %d more\n", len(o.result.Diagnostics)-i)
+			break
+		}
+		fmt.Fprintf(w, "    %.200s\n", d)
+	}
+}
+
+func printTable(w io.Writer, tallies map[string]*tally) bool {
+	names := make([]string, 0, len(tallies))
+	total := &tally{}
+	for name, t := range tallies {
+		names = append(names, name)
+		total.plus(t)
+	}
+	sort.Strings(names)
+	fmt.Fprintf(w, "%-17s %6s %7s %8s %7s %7s %8s %9s %7s %8s %6s %7s  %s\n", "family", "n", "scored", "exact", "silent", "said", "refused", "no-plan", "alarms", "crashes", "open", "MB/s", "aims")
+	met := true
+	row := func(name string, t *tally, aims []string) {
+		verdict := "met"
+		if len(aims) > 0 {
+			verdict = fmt.Sprint("MISSED ", aims)
+			met = false
+		}
+		pct := "-"
+		if t.scored > 0 {
+			pct = fmt.Sprintf("%.2f%%", 100*float64(t.exact)/float64(t.scored))
+		}
+		fmt.Fprintf(w, "%-17s %6d %7d %8s %7d %7d %8d %5d/%-3d %7d %8d %6d %7.1f  %s\n", name, t.n, t.scored, pct, t.silent, t.said, t.refused, t.noPlan, t.noPlanWant, t.alarms, t.crashed, t.undecided, t.rate(), verdict)
+	}
+	for _, name := range names {
+		row(name, tallies[name], tallies[name].missedAims())
+	}
+	var aims []string
+	if scored := total.scored + total.noPlanWant; float64(total.silent) > 0.003*float64(scored) {
+		aims = append(aims, "silently-wrong")
+	}
+	row("all", total, aims)
+	return met
+}

@@ -1,0 +1,239 @@
+package plan
+
+import (
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// document is the text being read, with everything that several dialects need computed once.
+type document struct {
+	// text has the same length and line ends as the caller's text; thoughts of the model are blanked out.
+	text   string
+	limits Limits
+	lines  []line
+	starts []int // byte offset of each line
+
+	trees     []*tree
+	treesDone bool
+	yaml      *tree
+	yamlDone  bool
+	cut       bool // the limit on bytes cut the text
+	thinkOpen bool // a thought was never closed
+	repairs   []Repair
+}
+
+// line is one line without its line end.
+type line struct {
+	off    int
+	text   string // without surrounding white space
+	indent int    // bytes of leading white space, tabs count as 4
+	fence  bool   // the line opens or closes a code fence
+	inCode bool   // between two fences
+	lang   string // language of the fence it opens or stands in
+}
+
+func newDocument(text string, limits Limits) *document {
+	d := &document{limits: limits}
+	if len(text) > limits.MaxBytes {
+		end := limits.MaxBytes
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text, d.cut = text[:end], true
+	}
+	d.text = d.maskThoughts(text)
+	d.splitLines()
+	return d
+}
+
+func (d *document) splitLines() {
+	n := strings.Count(d.text, "\n") + 1
+	d.lines = make([]line, 0, n)
+	d.starts = make([]int, 0, n)
+	inCode, lang := false, ""
+	for off := 0; ; {
+		end := strings.IndexByte(d.text[off:], '\n')
+		raw := d.text[off:]
+		if end >= 0 {
+			raw = d.text[off : off+end]
+		}
+		l := line{off: off, inCode: inCode, lang: lang}
+		i := 0
+		for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t') {
+			l.indent++
+			if raw[i] == '\t' {
+				l.indent += 3
+			}
+			i++
+		}
+		l.off += i
+		trimmed := strings.TrimLeft(raw[i:], "\u3000\u00a0\ufeff")
+		l.off += len(raw) - i - len(trimmed)
+		l.text = strings.TrimRight(trimmed, " \t\r\u3000\u00a0")
+		if strings.HasPrefix(l.text, "```") || strings.HasPrefix(l.text, "~~~") {
+			l.fence = true
+			if inCode {
+				inCode, lang = false, ""
+			} else {
+				inCode, lang = true, strings.ToLower(strings.TrimSpace(strings.Trim(l.text, "`~")))
+			}
+			l.lang = lang
+		}
+		d.lines = append(d.lines, l)
+		d.starts = append(d.starts, off)
+		if end < 0 {
+			return
+		}
+		off += end + 1
+	}
+}
+
+// place turns a byte offset into a line and a column that counts runes, both 1-based.
+func (d *document) place(off int) (int, int) {
+	if off < 0 {
+		off = 0
+	}
+	if off > len(d.text) {
+		off = len(d.text)
+	}
+	i := sort.SearchInts(d.starts, off+1) - 1
+	return i + 1, utf8.RuneCountInString(d.text[d.starts[i]:off]) + 1
+}
+
+var thoughtTags = [...]string{"think", "thinking", "thought", "reasoning", "scratchpad"}
+
+// maskThoughts blanks out what a model thought aloud before it answered, so that no dialect takes a draft for the plan.
+// Blanks keep the length in bytes, and with it every offset.
+func (d *document) maskThoughts(text string) string {
+	if !strings.Contains(text, "<") {
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(text); {
+		j := strings.IndexByte(text[i:], '<')
+		if j < 0 {
+			break
+		}
+		i += j
+		tag := ""
+		for _, t := range thoughtTags {
+			if hasFold(text[i+1:], t) && i+1+len(t) < len(text) && text[i+1+len(t)] == '>' {
+				tag = t
+				break
+			}
+		}
+		if tag == "" {
+			i++
+			continue
+		}
+		end := indexFold(text[i:], "</"+tag+">")
+		if end < 0 {
+			d.thinkOpen = true
+			end = len(text)
+		} else {
+			end += i + len(tag) + 3
+		}
+		if out == nil {
+			out = []byte(text)
+		}
+		for k := i; k < end; k++ {
+			if out[k] != '\n' && out[k] != '\r' {
+				out[k] = ' '
+			}
+		}
+		d.repairs = append(d.repairs, Repair{Code: ThinkRemoved, Message: "left out the thoughts in <" + tag + ">", Applied: true, Line: i, Column: -1})
+		i = end
+	}
+	if out == nil {
+		return text
+	}
+	return string(out)
+}
+
+func hasFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}
+
+// indexFold finds an ASCII needle whatever its case.
+func indexFold(s, needle string) int {
+	for i := 0; i+len(needle) <= len(s); i++ {
+		if (s[i]|0x20) == (needle[0]|0x20) && strings.EqualFold(s[i:i+len(needle)], needle) {
+			return i
+		}
+	}
+	return -1
+}
+
+// reading is what one dialect made of a document.
+type reading struct {
+	graph   Graph
+	diags   []Diagnostic
+	repairs []Repair
+	// start and end delimit the text that the plan was read from.
+	start, end int
+	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the text.
+	openEnded bool
+	// edgesStated is set when the text states its edges, even if there are none.
+	edgesStated bool
+	// noPlan is set when the text is of this dialect and says that there is no plan.
+	noPlan *NoPlan
+}
+
+func (d *document) problem(id, request string, off int) Problem {
+	p := Problem{ID: id, Request: request}
+	p.Line, p.Column = d.place(off)
+	return p
+}
+
+func (r *reading) edge(d *document, from, to string, source EdgeSource, off int) {
+	e := Edge{From: from, To: to, Source: source}
+	e.Line, e.Column = d.place(off)
+	r.graph.Edges = append(r.graph.Edges, e)
+}
+
+func (r *reading) diag(d *document, s Severity, c Code, off int, element, message, hint string) {
+	x := Diagnostic{Code: c, Severity: s, Element: element, Message: message, Hint: hint}
+	x.Line, x.Column = d.place(off)
+	r.diags = append(r.diags, x)
+}
+
+func (r *reading) repair(d *document, c Code, off int, message string) {
+	x := Repair{Code: c, Message: message, Applied: true}
+	x.Line, x.Column = d.place(off)
+	r.repairs = append(r.repairs, x)
+}
+
+// chain adds an edge between each two neighbors among the leaves of the graph.
+func (r *reading) chain(d *document, source EdgeSource) {
+	parent := make(map[string]bool)
+	for _, p := range r.graph.Problems {
+		if p.ParentID != "" {
+			parent[p.ParentID] = true
+		}
+	}
+	prev := -1
+	for i, p := range r.graph.Problems {
+		if parent[p.ID] {
+			continue
+		}
+		if prev >= 0 && r.graph.Problems[prev].ID != p.ID {
+			r.graph.Edges = append(r.graph.Edges, Edge{From: r.graph.Problems[prev].ID, To: p.ID, Source: source, Line: p.Line, Column: p.Column})
+		}
+		prev = i
+	}
+}
+
+// clip shortens s for use as an element or in a message.
+func clip(s string) string {
+	const max = 80
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) <= max {
+		return s
+	}
+	end := max
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}

@@ -1,0 +1,171 @@
+package plan
+
+import "strings"
+
+// readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of evidence.
+func readEvidence(d *document) *reading {
+	if !strings.Contains(d.text, "#E") {
+		return nil
+	}
+	r := &reading{edgesStated: true, start: -1, openEnded: true}
+	request, requestOff := "", 0
+	known := map[string]bool{}
+	type use struct {
+		ref Reference
+		to  string
+		off int
+	}
+	var uses []use
+	for i := 0; i < len(d.lines); i++ {
+		l := d.lines[i]
+		if l.text == "" || l.fence {
+			continue
+		}
+		text, off := l.text, l.off
+		if rest, ok := planPrefix(text); ok {
+			if request != "" && requestOff >= 0 && len(r.graph.Problems) > 0 {
+				r.diag(d, Warning, SkippedText, requestOff, clip(request), "a plan line has no evidence", "write #E after it")
+			}
+			request, requestOff = rest, off
+			off += len(text) - len(rest)
+			text = rest
+			if r.start < 0 {
+				r.start = l.off
+			}
+		}
+		at := evidenceDef(text)
+		if at < 0 {
+			if request != "" && requestOff >= 0 && !strings.HasPrefix(text, "#") && text != request {
+				request += " " + text
+			}
+			continue
+		}
+		if at > 0 {
+			request = strings.TrimSpace(text[:at])
+			requestOff = off
+		}
+		n := evidenceRef(text[at:])
+		id := text[at : at+n]
+		body := strings.TrimSpace(strings.TrimLeft(text[at+n:], " =:"))
+		bodyOff := off + strings.Index(text[at:], body) + at
+		// The input may go on over the next lines until its bracket closes.
+		open := strings.IndexByte(body, '[')
+		for open >= 0 && !closedBracket(body[open:]) && i+1 < len(d.lines) && len(body) < 20_000 {
+			next := d.lines[i+1].text
+			if next == "" || evidenceDef(next) >= 0 || d.lines[i+1].fence {
+				break
+			}
+			if _, ok := planPrefix(next); ok {
+				break
+			}
+			body += "\n" + next
+			i++
+		}
+		tool, input := body, ""
+		if open >= 0 {
+			tool = strings.TrimSpace(body[:open])
+			input = body[open+1:]
+			if closedBracket(body[open:]) {
+				input = input[:strings.LastIndexByte(input, ']')]
+			} else {
+				r.diag(d, Error, Unclosed, bodyOff, id, "the input of "+id+" is not closed", "write the closing ]")
+			}
+		} else {
+			r.diag(d, Error, Malformed, bodyOff, id, id+" is not given by Tool[input]", "write Tool[input]")
+		}
+		if request == "" {
+			request = tool
+		}
+		p := d.problem(id, request, off+at)
+		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: toJSON(&value{kind: kindString, str: tool})}}
+		arg := Arg{Name: "input", Kind: Literal, Value: toJSON(&value{kind: kindString, str: input})}
+		for _, ref := range scanRefs(body) {
+			if !strings.HasPrefix(ref.Text, "#E") {
+				continue
+			}
+			ref.Arg, ref.Line, ref.Column = "input", p.Line, p.Column
+			arg.Kind = Referring
+			p.Refs = append(p.Refs, ref)
+			uses = append(uses, use{ref, id, bodyOff})
+		}
+		p.Args = append(p.Args, arg)
+		known[id] = true
+		r.graph.Problems = append(r.graph.Problems, p)
+		r.end = l.off + len(l.text)
+		if r.start < 0 {
+			r.start = l.off
+		}
+		request, requestOff = "", -1
+	}
+	if len(r.graph.Problems) == 0 {
+		return nil
+	}
+	if request != "" && requestOff >= 0 {
+		if requestOff > r.end && strings.TrimSpace(d.text[min(len(d.text), requestOff+len(request)):]) == "" {
+			r.diag(d, Error, Truncated, requestOff, clip(request), "the last plan line has no evidence: the text may end too early", "ask for the rest of the plan")
+		}
+	}
+	seen := map[[2]string]bool{}
+	for _, u := range uses {
+		key := [2]string{u.ref.To, u.to}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		r.edge(d, u.ref.To, u.to, Variable, u.off)
+	}
+	return r
+}
+
+func planPrefix(s string) (string, bool) {
+	t := strings.TrimLeft(s, "*#- ")
+	if num, rest, ok := cutNumber(t); ok && num != "" && hasFold(rest, "plan") {
+		t = rest
+	}
+	if !hasFold(t, "plan") {
+		return "", false
+	}
+	t = strings.TrimLeft(t[4:], "* 0123456789")
+	if !strings.HasPrefix(t, ":") {
+		return "", false
+	}
+	return strings.TrimLeft(t[1:], "* "), true
+}
+
+// evidenceDef returns where in s a definition "#E1 =" starts, or -1.
+func evidenceDef(s string) int {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '#' {
+			continue
+		}
+		n := evidenceRef(s[i:])
+		if n == 0 {
+			continue
+		}
+		j := i + n
+		for j < len(s) && s[j] == ' ' {
+			j++
+		}
+		if j < len(s) && s[j] == '=' {
+			return i
+		}
+	}
+	return -1
+}
+
+// closedBracket reports whether the bracket at the start of s is closed in s.
+func closedBracket(s string) bool {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '[':
+			depth++
+		case ']':
+			depth--
+			if depth == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

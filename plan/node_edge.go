@@ -1,0 +1,318 @@
+package plan
+
+import (
+	"strings"
+)
+
+// readNodeEdge reads "Node:" with lines "1: text" and "Edge:" with pairs "(START,1) (1,2) (2,END)".
+func readNodeEdge(d *document) *reading {
+	head := -1
+	for i, l := range d.lines {
+		if isSectionWord(l.text, "node") || isSectionWord(l.text, "nodes") {
+			head = i
+			break
+		}
+	}
+	edgeAt := -1
+	for i := max(head, 0); i < len(d.lines); i++ {
+		if _, ok := edgeMarker(d.lines[i].text); ok {
+			edgeAt = i
+			break
+		}
+	}
+	if head < 0 && edgeAt < 0 {
+		return nil
+	}
+	r := &reading{edgesStated: true}
+	nodesFrom := head + 1
+	if head < 0 {
+		nodesFrom = 0
+	}
+	r.start = d.lines[max(head, 0)].off
+	ids := map[string]bool{}
+	last := -1
+	end := len(d.lines)
+	if edgeAt >= 0 {
+		end = edgeAt
+	}
+	for i := nodesFrom; i < end; i++ {
+		l := d.lines[i]
+		if l.text == "" || l.fence {
+			continue
+		}
+		id, text, ok := nodeLine(l.text)
+		if !ok {
+			if len(r.graph.Problems) == 0 && head < 0 {
+				continue
+			}
+			if last >= 0 && last == i-1 && !isSectionWord(l.text, "graph") && !strings.Contains(l.text, ":") && l.text[0] >= 'a' && l.text[0] <= 'z' {
+				// A text that goes on on the next line.
+				p := &r.graph.Problems[len(r.graph.Problems)-1]
+				p.Request += " " + l.text
+				last = i
+				continue
+			}
+			if len(r.graph.Problems) > 0 {
+				break
+			}
+			continue
+		}
+		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, l.off))
+		ids[id] = true
+		last = i
+		r.end = l.off + len(l.text)
+	}
+	if len(r.graph.Problems) == 0 {
+		return nil
+	}
+	lastID := r.graph.Problems[len(r.graph.Problems)-1].ID
+	if head < 0 {
+		r.diag(d, Warning, MissingField, r.start, "Node", `there is no line "Node:"`, `write "Node:" before the nodes`)
+	}
+	pairs := readPairs(d, max(last+1, 0), edgeAt)
+	if edgeAt < 0 && len(pairs) == 0 {
+		if head < 0 {
+			return nil
+		}
+		r.diag(d, Error, Truncated, len(d.text), lastID, "there are nodes and no edges: the text may end too early after node "+lastID, `write "Edge:" with the pairs`)
+		r.edgesStated = false
+		return r
+	}
+	if edgeAt < 0 {
+		r.diag(d, Warning, MissingField, pairs[0].off, pairs[0].from, `there is no line "Edge:" before the pairs`, `write "Edge:"`)
+	}
+	starts, ends := map[string]bool{}, map[string]bool{}
+	succ, pred := map[string]bool{}, map[string]bool{}
+	for _, p := range pairs {
+		r.end = max(r.end, p.off)
+		if p.bad != "" {
+			r.diag(d, Error, Malformed, p.off, p.bad, "this edge is not of the form (from,to)", "write (1,2)")
+			if p.from == "" || p.to == "" {
+				continue
+			}
+		}
+		fs, te := isTerminal(p.from, "start"), isTerminal(p.to, "end")
+		switch {
+		case fs && te:
+		case fs:
+			starts[p.to] = true
+			if !ids[p.to] {
+				r.diag(d, Error, UnknownReference, p.off, p.to, "START leads to "+p.to+", which is no node", "name a node")
+			}
+		case te:
+			ends[p.from] = true
+			if !ids[p.from] {
+				r.diag(d, Error, UnknownReference, p.off, p.from, p.from+" leads to END and is no node", "name a node")
+			}
+		default:
+			succ[p.from], pred[p.to] = true, true
+			r.edge(d, p.from, p.to, Stated, p.off)
+		}
+	}
+	if len(starts)+len(ends) > 0 {
+		for _, p := range r.graph.Problems {
+			if len(ends) > 0 && !succ[p.ID] && !ends[p.ID] {
+				r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "nothing follows this node and it does not lead to END: an edge may be missing", Hint: "write its edges"})
+			}
+			if len(starts) > 0 && !pred[p.ID] && !starts[p.ID] {
+				r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "nothing leads to this node, not even START: an edge may be missing", Hint: "write its edges"})
+			}
+		}
+	}
+	if len(ends) == 0 && len(starts) > 0 || len(pairs) == 0 {
+		r.diag(d, Error, Truncated, r.end, lastID, "no edge leads to END: the edges may end too early", "ask for the rest of the edges")
+	}
+	return r
+}
+
+// isSectionWord reports whether a line is just the word and decoration, as in "**Node:**".
+func isSectionWord(s, word string) bool {
+	t := strings.Trim(s, " *#_:：`-")
+	return len(t) == len(word) && strings.EqualFold(t, word)
+}
+
+// edgeMarker reports whether s starts with "Edge:" in any decoration, and returns what follows.
+func edgeMarker(s string) (string, bool) {
+	t := strings.TrimLeft(s, " *#_`->•")
+	if !hasFold(t, "edge") {
+		return "", false
+	}
+	t = t[4:]
+	if hasFold(t, "s") {
+		t = t[1:]
+	}
+	u := strings.TrimLeft(t, "* _`")
+	if u == "" || u[0] == ':' || strings.HasPrefix(u, "：") {
+		return strings.TrimLeft(u, ":：* `"), true
+	}
+	return "", false
+}
+
+// nodeLine reads "1: text", also with decoration and other marks after the id.
+func nodeLine(s string) (id, text string, ok bool) {
+	t := strings.TrimLeft(s, " *-•`")
+	if num, rest, ok := cutNumber(t); ok && rest != "" && rest != t[len(num):] {
+		return num, strings.TrimSpace(strings.Trim(rest, "*")), true
+	}
+	i := strings.IndexByte(t, ':')
+	if i <= 0 || i > 32 || !isName(t[:i]) || hasFold(t, "edge") || hasFold(t, "graph") || hasFold(t, "node:") || hasFold(t, "note:") {
+		return "", "", false
+	}
+	return t[:i], strings.TrimSpace(t[i+1:]), true
+}
+
+func isTerminal(s, word string) bool { return strings.EqualFold(s, word) }
+
+// pair is one "(from,to)". bad is its text when it is not well formed.
+type pair struct {
+	from, to string
+	off      int
+	bad      string
+}
+
+// readPairs reads the pairs from the edge marker on, up to the prose that explains them.
+func readPairs(d *document, from, edgeAt int) []pair {
+	var out []pair
+	i := from
+	if edgeAt >= 0 {
+		i = edgeAt
+	}
+	started, blank := false, false
+	for ; i < len(d.lines); i++ {
+		l := d.lines[i]
+		if l.text == "" {
+			blank = true
+			continue
+		}
+		if l.fence {
+			continue
+		}
+		text, off := l.text, l.off
+		rest, marker := edgeMarker(text)
+		if marker {
+			off += len(text) - len(rest)
+			text = rest
+		} else {
+			t := strings.TrimLeft(text, " *-•`")
+			off += len(text) - len(t)
+			text = t
+			// A pair at the start of the line, or one that has lost its bracket there.
+			if !strings.HasPrefix(text, "(") && !startsPair(text) {
+				if started && blank || edgeAt < 0 {
+					continue
+				}
+				if started {
+					continue
+				}
+				continue
+			}
+			if edgeAt < 0 && !strings.HasPrefix(text, "(") {
+				continue
+			}
+		}
+		ps := linePairs(text, off)
+		if len(ps) > 0 {
+			started = true
+		}
+		out = append(out, ps...)
+		blank = false
+	}
+	return out
+}
+
+// startsPair reports whether s starts like "1,2)".
+func startsPair(s string) bool {
+	i := strings.IndexByte(s, ')')
+	j := strings.IndexByte(s, ',')
+	return i > 0 && i < 24 && j > 0 && j < i && isName(strings.TrimSpace(s[:j])) && isName(strings.TrimSpace(s[j+1:i]))
+}
+
+// linePairs reads the pairs of one line. What stands between pairs is passed over unless it looks like part of a pair.
+func linePairs(s string, off int) []pair {
+	var out []pair
+	for i := 0; i < len(s); {
+		if s[i] != '(' {
+			// Text such as "1,2)" is a pair without its bracket.
+			j := i
+			for j < len(s) && s[j] != '(' && s[j] != ')' {
+				j++
+			}
+			seg := s[i:j]
+			if j < len(s) && s[j] == ')' {
+				if k := pairStart(seg); k >= 0 {
+					a, b, ok := splitPair(seg[k:])
+					if ok {
+						out = append(out, pair{a, b, off + i + k, clip(seg[k:] + ")")})
+					}
+				}
+				j++
+			}
+			i = j
+			continue
+		}
+		j := i + 1
+		for j < len(s) && s[j] != ')' && s[j] != '(' && j-i < 120 {
+			j++
+		}
+		inside := s[i+1 : j]
+		a, b, ok := splitPair(inside)
+		switch {
+		case j < len(s) && s[j] == ')':
+			if ok {
+				out = append(out, pair{from: a, to: b, off: off + i})
+			} else if strings.Contains(inside, ",") && len(inside) < 40 {
+				out = append(out, groupPairs(inside, off+i)...)
+			} else if isName(strings.TrimSpace(inside)) && len(inside) < 12 && len(out) > 0 {
+				out = append(out, pair{off: off + i, bad: "(" + inside + ")"})
+			}
+			i = j + 1
+		default:
+			// Not closed: the line ends, or the next pair starts.
+			if ok {
+				out = append(out, pair{a, b, off + i, clip("(" + inside)})
+			} else if len(inside) < 40 {
+				out = append(out, pair{off: off + i, bad: clip("(" + inside)})
+			}
+			i = j
+		}
+	}
+	return out
+}
+
+// pairStart returns where in "…text 1,2" the pair begins, or -1.
+func pairStart(seg string) int {
+	j := strings.LastIndexByte(seg, ',')
+	if j <= 0 {
+		return -1
+	}
+	k := j
+	for k > 0 && (isWordByte(seg[k-1]) || seg[k-1] == ' ' && k == j) {
+		k--
+	}
+	return k
+}
+
+func splitPair(s string) (a, b string, ok bool) {
+	i := strings.IndexAny(s, ",，")
+	if i < 0 {
+		if parts, n := splitArrows(s); n == 1 {
+			return parts[0], parts[1], isName(parts[0]) && isName(parts[1])
+		}
+		return "", "", false
+	}
+	width := 1
+	if s[i] >= 0x80 {
+		width = len("，")
+	}
+	a, b = strings.TrimSpace(s[:i]), strings.TrimSpace(s[i+width:])
+	return a, b, isPairEnd(a) && isPairEnd(b)
+}
+
+func isPairEnd(s string) bool {
+	return isName(s) && len(s) <= 32
+}
+
+// groupPairs reads "(1,2,3)" as a fault that names itself.
+func groupPairs(s string, off int) []pair {
+	return []pair{{off: off, bad: "(" + s + ")"}}
+}

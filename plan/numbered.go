@@ -1,0 +1,415 @@
+package plan
+
+import (
+	"strings"
+)
+
+// numberedItem is one line of a numbered list.
+type numberedItem struct {
+	id, text string
+	line     int
+	off      int
+	indent   int
+}
+
+// run is a numbered list: items with nothing between them but blank lines, details and continuations.
+type run struct {
+	items       []numberedItem
+	first, last int // lines
+	intro       int // line of the nearest text before it, -1 if none
+	heading     int // line of the heading it stands under, -1 if none
+}
+
+// readNumbered reads numbered lists and hierarchies in any language: the whole text, the list under a heading that
+// says "plan" or "steps", or the list that a sentence announces. In a hierarchy the leaves are run and parents group.
+func readNumbered(d *document) *reading {
+	runs, prose, headings, code := d.findRuns()
+	if len(runs) == 0 {
+		return nil
+	}
+	chosen, several := chooseRun(d, runs, prose, headings, code)
+	if chosen < 0 {
+		return nil
+	}
+	r := &reading{}
+	n := runs[chosen]
+	r.start = n.items[0].off
+	r.end = d.lines[n.last].off + len(d.lines[n.last].text)
+	if several >= 0 {
+		r.diag(d, Warning, SeveralPlans, runs[several].items[0].off, runs[several].items[0].text, "the text holds another numbered list that may be a plan; the one at line "+itoa(n.first+1)+" was read", "ask for one list")
+	}
+	r.buildHierarchy(d, n.items)
+	r.checkNumbers(d, n.items)
+	for _, it := range n.items {
+		unbalancedText(d, r, it.text, it.off)
+		if it.text == "" {
+			r.diag(d, Warning, MissingField, it.off, it.id, "the step has a number and no text", "write what is to be done")
+		}
+	}
+	r.openEnded = chosen == len(runs)-1
+	return r
+}
+
+func itoa(n int) string {
+	var b [20]byte
+	i := len(b)
+	for {
+		i--
+		b[i] = byte('0' + n%10)
+		n /= 10
+		if n == 0 {
+			return string(b[i:])
+		}
+	}
+}
+
+// itemLine reads "1. text", "**1.** text", "- 1.2 text", "### Step 3: text", "第一步：text".
+func itemLine(s string) (id, text string, ok bool) {
+	t := s
+	if strings.HasPrefix(t, "#") {
+		t = strings.TrimLeft(t, "# ")
+	}
+	if len(t) > 1 && (t[0] == '-' || t[0] == '*' || t[0] == '+') && t[1] == ' ' {
+		t = strings.TrimLeft(t[2:], " ")
+	}
+	bold := strings.HasPrefix(t, "**")
+	if bold {
+		t = t[2:]
+	}
+	if n, rest, ok := wideNumber(t); ok {
+		return n, strings.TrimSpace(rest), true
+	}
+	num, rest, ok := cutNumber(asciiDigits(t))
+	if !ok {
+		for _, w := range [...]string{"Step", "Task", "Subtask", "Phase", "Étape", "Schritt", "Paso", "Шаг", "步骤", "任务", "ステップ"} {
+			if !hasFold(t, w) {
+				continue
+			}
+			after := strings.TrimLeft(t[len(w):], " #")
+			num, rest, ok = cutNumber(asciiDigits(after))
+			if ok && rest == after[len(num):] && !bold && rest != "" {
+				ok = false
+			}
+			break
+		}
+	}
+	if !ok {
+		return "", "", false
+	}
+	if bold {
+		rest = strings.Replace(rest, "**", "", 1)
+	}
+	return num, strings.TrimSpace(strings.TrimLeft(rest, " :：-–—")), true
+}
+
+// asciiDigits turns full-width and Arabic digits at the start of s into ASCII ones.
+func asciiDigits(s string) string {
+	if s == "" || s[0] < 0x80 {
+		return s
+	}
+	var b strings.Builder
+	for i, c := range s {
+		switch {
+		case '０' <= c && c <= '９':
+			b.WriteRune(c - '０' + '0')
+		case '٠' <= c && c <= '٩':
+			b.WriteRune(c - '٠' + '0')
+		case '۰' <= c && c <= '۹':
+			b.WriteRune(c - '۰' + '0')
+		case c == '．' && b.Len() > 0:
+			b.WriteByte('.')
+		case '0' <= c && c <= '9' || c == '.':
+			b.WriteRune(c)
+		default:
+			if b.Len() == 0 {
+				return s
+			}
+			return b.String() + s[i:]
+		}
+	}
+	return b.String()
+}
+
+const wideDigits = "一二三四五六七八九十"
+
+// wideNumber reads "一、text", "（二）text", "第三步：text" and "①text"; the id is what stands there.
+func wideNumber(s string) (id, rest string, ok bool) {
+	if s == "" || s[0] < 0x80 && s[0] != '(' {
+		return "", s, false
+	}
+	t := s
+	paren := ""
+	if strings.HasPrefix(t, "（") {
+		paren, t = "）", t[len("（"):]
+	} else if strings.HasPrefix(t, "第") {
+		paren, t = "步", t[len("第"):]
+	} else if t[0] == '(' {
+		paren, t = ")", t[1:]
+	}
+	n := 0
+	for _, c := range t {
+		if !strings.ContainsRune(wideDigits, c) {
+			break
+		}
+		n += len(string(c))
+	}
+	if n == 0 || n > 9 {
+		return "", s, false
+	}
+	id, rest = t[:n], t[n:]
+	if paren != "" {
+		if !strings.HasPrefix(rest, paren) {
+			return "", s, false
+		}
+		return id, strings.TrimLeft(rest[len(paren):], " ：:、，"), true
+	}
+	for _, m := range []string{"、", "．", ".", "："} {
+		if strings.HasPrefix(rest, m) {
+			return id, rest[len(m):], true
+		}
+	}
+	return "", s, false
+}
+
+// findRuns returns the numbered lists of the text, how many lines of prose and headings it has, and whether it holds code.
+func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
+	var cur *run
+	intro, heading := -1, -1
+	flush := func() {
+		if cur != nil && len(cur.items) > 0 {
+			runs = append(runs, *cur)
+		}
+		cur = nil
+	}
+	gap := 0
+	for i, l := range d.lines {
+		if l.fence {
+			if isCodeLang(l.lang) && !l.inCode {
+				code = true
+			}
+			continue
+		}
+		if l.inCode && isCodeLang(l.lang) {
+			continue
+		}
+		if l.text == "" {
+			gap++
+			continue
+		}
+		id, text, ok := itemLine(l.text)
+		isHead := strings.HasPrefix(l.text, "#")
+		if ok && isHead && cur == nil && !strings.Contains(l.text, ".") && !strings.Contains(l.text, ":") {
+			ok = false // "# 3 things"
+		}
+		if ok {
+			// A list that starts again is another list, unless it is nested.
+			if cur != nil && (id == "1" || id == "一") && l.indent <= cur.items[0].indent && len(cur.items) > 0 && cur.items[0].id == id {
+				flush()
+			}
+			if cur == nil {
+				cur = &run{first: i, intro: intro, heading: heading}
+			}
+			cur.items = append(cur.items, numberedItem{id, text, i, l.off, l.indent})
+			cur.last = i
+			gap = 0
+			continue
+		}
+		detail := l.indent > 0 || strings.HasPrefix(l.text, "- ") || strings.HasPrefix(l.text, "* ") || strings.HasPrefix(l.text, "• ") || strings.HasPrefix(l.text, "+ ")
+		switch {
+		case isHead || isBoldHeading(l.text):
+			flush()
+			headings++
+			heading, intro = i, i
+		case cur != nil && detail && !strings.HasPrefix(l.text, "#"):
+			cur.last = i
+		case cur != nil && gap == 0 && !strings.HasSuffix(l.text, ":"):
+			// The text of the item goes on.
+			cur.last = i
+			prose++
+		default:
+			flush()
+			prose++
+			intro = i
+		}
+		gap = 0
+	}
+	flush()
+	return runs, prose, headings, code
+}
+
+func isBoldHeading(s string) bool {
+	return strings.HasPrefix(s, "**") && (strings.HasSuffix(s, "**") || strings.HasSuffix(s, "**:") || strings.HasSuffix(s, ":**")) && len(s) < 100
+}
+
+func isCodeLang(lang string) bool {
+	switch lang {
+	case "python", "py", "code", "go", "js", "javascript", "java", "ts", "typescript", "c", "cpp", "c++", "rust", "bash", "sh", "shell", "html", "css", "sql", "mermaid", "ruby", "php":
+		return true
+	}
+	return false
+}
+
+var planWords = [...]string{"plan", "step", "subtask", "sub-task", "tasks", "todo", "to-do", "workflow", "procedure", "计划", "步骤", "规划", "任务", "流程", "étapes", "schritte", "pasos", "шаги", "план", "手順", "計画", "計劃", "步驟", "단계", "계획"}
+
+// saysPlan reports whether a line announces a plan.
+func saysPlan(s string) bool {
+	t := strings.ToLower(s)
+	if strings.Contains(t, "possible next") || strings.Contains(t, "review") || strings.Contains(t, "questions") {
+		return false
+	}
+	for _, w := range planWords {
+		if i := strings.Index(t, w); i >= 0 {
+			if w[0] < 0x80 && i > 0 && t[i-1] >= 'a' && t[i-1] <= 'z' {
+				continue // "explain" is no plan
+			}
+			if rest := t[i+len(w):]; w == "plan" && (strings.HasPrefix(rest, "t") || strings.HasPrefix(rest, "e")) {
+				continue // plant, planet
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// chooseRun returns the list that is the plan, or -1, and another one that could have been.
+func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen, several int) {
+	chosen, several = -1, -1
+	for i := range runs {
+		n := &runs[i]
+		if !startsLow(n.items[0].id) {
+			continue
+		}
+		announced := n.heading >= 0 && saysPlan(d.lines[n.heading].text) || n.intro >= 0 && saysPlan(d.lines[n.intro].text)
+		if !announced || headings == 0 && code {
+			continue
+		}
+		if chosen < 0 {
+			chosen = i
+			continue
+		}
+		several = i
+		if assigned(n.items) && !assigned(runs[chosen].items) {
+			chosen, several = i, chosen
+		}
+	}
+	if chosen >= 0 {
+		return chosen, several
+	}
+	if headings > 0 || code || len(runs) > 1 {
+		return -1, -1
+	}
+	n := &runs[0]
+	if !startsLow(n.items[0].id) {
+		return -1, -1
+	}
+	if prose == 0 {
+		return 0, -1
+	}
+	if prose <= 4 && prose*2 <= len(n.items) && !soundsLikeTalk(d, n) {
+		return 0, -1
+	}
+	return -1, -1
+}
+
+func startsLow(id string) bool {
+	return id == "0" || id == "一" || strings.HasPrefix(id, "1")
+}
+
+// assigned reports whether every item names who does it, as in "WebSearcher: find …".
+func assigned(items []numberedItem) bool {
+	for _, it := range items {
+		i := strings.IndexByte(it.text, ':')
+		if i <= 0 || i > 40 || !isName(strings.Trim(it.text[:i], "*` ")) {
+			return false
+		}
+	}
+	return true
+}
+
+// soundsLikeTalk reports whether the prose around a list asks or refuses rather than announces.
+func soundsLikeTalk(d *document, n *run) bool {
+	questions := 0
+	for _, it := range n.items {
+		if strings.HasSuffix(it.text, "?") || strings.HasSuffix(it.text, "？") {
+			questions++
+		}
+	}
+	return questions*2 > len(n.items) || isRefusal(d.text)
+}
+
+// buildHierarchy makes problems of items. Numbers such as 1.2 say their parents; an indented list that starts again at
+// 1 belongs to the item above it.
+func (r *reading) buildHierarchy(d *document, items []numberedItem) {
+	type level struct {
+		indent int
+		id     string // full id of the last item at this level
+		prefix string
+	}
+	var levels []level
+	seen := map[string]bool{}
+	for _, it := range items {
+		id, parent := it.id, ""
+		if i := strings.LastIndexByte(id, '.'); i > 0 {
+			parent = id[:i]
+			levels = append(levels[:0], level{it.indent, id, parent})
+		} else {
+			for len(levels) > 0 && it.indent < levels[len(levels)-1].indent {
+				levels = levels[:len(levels)-1]
+			}
+			switch {
+			case len(levels) == 0 || it.indent == levels[len(levels)-1].indent:
+				if len(levels) == 0 {
+					levels = append(levels, level{indent: it.indent})
+				}
+				parent = levels[len(levels)-1].prefix
+				if strings.Contains(parent, ".") || len(levels) == 1 {
+					if len(levels) == 1 {
+						parent = ""
+						levels[0].prefix = ""
+					}
+				}
+			default:
+				parent = levels[len(levels)-1].id
+				if len(levels) < d.limits.MaxDepth {
+					levels = append(levels, level{indent: it.indent, prefix: parent})
+				}
+			}
+			if parent != "" {
+				id = parent + "." + id
+			}
+			levels[len(levels)-1].id = id
+		}
+		p := d.problem(id, it.text, it.off)
+		p.ParentID = parent
+		seen[id] = true
+		p.Refs = scanRefs(it.text)
+		for k := range p.Refs {
+			p.Refs[k].Line, p.Refs[k].Column = p.Line, p.Column
+		}
+		r.graph.Problems = append(r.graph.Problems, p)
+	}
+	_ = seen
+}
+
+// checkNumbers warns of numbers that are missing, because a step may have been lost with them.
+func (r *reading) checkNumbers(d *document, items []numberedItem) {
+	last := map[string]int{}
+	for i, p := range r.graph.Problems {
+		own := p.ID[strings.LastIndexByte(p.ID, '.')+1:]
+		n := 0
+		for _, c := range []byte(own) {
+			if c < '0' || c > '9' || n > 1_000_000 {
+				n = -1
+				break
+			}
+			n = n*10 + int(c-'0')
+		}
+		if n < 0 {
+			continue
+		}
+		if prev, ok := last[p.ParentID]; ok && n != prev+1 && n != prev || !ok && n > 1 {
+			r.diag(d, Warning, NumberingGap, items[i].off, p.ID, "step "+p.ID+" does not follow the number before it: a step may be missing", "number the steps one by one")
+		}
+		last[p.ParentID] = n
+	}
+}

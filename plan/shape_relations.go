@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+)
+
+// stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation", "subtask2"}]}: steps in
+// one list, their relations in another, by id, by the text of the step, or by position.
+func stepRelations(d *document, v *value) *reading {
+	if v.kind != kindObject {
+		return nil
+	}
+	steps := v.get("substeps", "steps", "subtasks", "tasks", "problems")
+	rels := v.get("dependencies", "relations", "edges", "links", "constraints", "order", "problemgraph", "graph")
+	if steps == nil || steps.kind != kindList || len(steps.items) == 0 || rels == nil {
+		return nil
+	}
+	for _, s := range steps.items {
+		if s.kind == kindObject && s.get(depKeys...) != nil {
+			return nil
+		}
+		if s.kind != kindObject && s.kind != kindString {
+			return nil
+		}
+	}
+	r := &reading{edgesStated: true}
+	names := newNameIndex()
+	for i, s := range steps.items {
+		id, text := "", ""
+		if s.kind == kindObject {
+			id, _ = itemID(s)
+			text = itemText(s)
+		} else {
+			id, text = numberPrefix(s.str)
+		}
+		if id == "" {
+			id = strconv.Itoa(i + 1)
+		}
+		p := d.problem(id, text, s.off)
+		if s.kind == kindObject {
+			p.Refs = p.addArgs(d, s.get(argKeys...))
+		}
+		r.graph.Problems = append(r.graph.Problems, p)
+		names.add(id, text)
+	}
+	if rels.kind == kindString {
+		// The graph as arrow lines in a string.
+		for _, l := range strings.Split(rels.str, "\n") {
+			for _, e := range arrowEdges(l) {
+				r.edge(d, e[0], e[1], Stated, rels.off)
+			}
+		}
+		return r
+	}
+	if rels.kind == kindObject {
+		// {"step": ["steps it depends on"]}
+		for _, f := range rels.fields {
+			for _, x := range scalars(f.val) {
+				if isNoDependency(x.text()) {
+					continue
+				}
+				r.edge(d, names.resolve(d, r, x.text(), x.off), names.resolve(d, r, f.key, f.off), Stated, x.off)
+			}
+		}
+		return r
+	}
+	for i, l := range rels.items {
+		from, to := relationEnds(l)
+		if from == "" || to == "" {
+			r.diag(d, Error, Malformed, l.off, "dependency "+strconv.Itoa(i+1), "the dependency does not name two steps: "+clip(toJSON(l)), "name both steps")
+			continue
+		}
+		switch direction(l) {
+		case -1:
+			from, to = to, from
+		case 0:
+			r.diag(d, Warning, Ambiguous, l.off, clip(from+" -> "+to), "the relation does not say which step comes first; the first one named was taken", `write "must be done before"`)
+		}
+		r.edge(d, names.resolve(d, r, from, l.off), names.resolve(d, r, to, l.off), Stated, l.off)
+	}
+	return r
+}
+
+func scalars(v *value) []*value {
+	if v == nil {
+		return nil
+	}
+	if v.isScalar() {
+		if v.text() == "" {
+			return nil
+		}
+		return []*value{v}
+	}
+	var out []*value
+	for _, x := range v.items {
+		if x.isScalar() {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func relationEnds(l *value) (from, to string) {
+	if l.kind == kindObject {
+		for _, pair := range [][2]string{{"subtask1", "subtask2"}, {"step1", "step2"}, {"task1", "task2"}, {"first", "second"}} {
+			a, b := l.get(pair[0]), l.get(pair[1])
+			if a != nil && b != nil {
+				return endText(a), endText(b)
+			}
+		}
+	}
+	return linkEnds(l)
+}
+
+// direction says how a relation orders its ends: 1 first before second, -1 the reverse, 0 unknown.
+func direction(l *value) int {
+	x := l.get("relation", "type", "kind")
+	if !x.isScalar() || x.text() == "" {
+		return 1
+	}
+	t := strings.ToLower(x.text())
+	switch {
+	case strings.Contains(t, "before"), strings.Contains(t, "precede"), strings.Contains(t, "then"), strings.Contains(t, "enables"), strings.Contains(t, "finish"), strings.Contains(t, "block") && !strings.Contains(t, "blocked"):
+		return 1
+	case strings.Contains(t, "after"), strings.Contains(t, "depends"), strings.Contains(t, "requires"), strings.Contains(t, "follow"), strings.Contains(t, "blocked"):
+		return -1
+	}
+	return 0
+}
+
+// nameIndex finds problems by the many ways in which a text refers to them.
+type nameIndex struct {
+	ids   map[string]int    // id -> how often
+	texts map[string]string // normalized text -> id, "" when two problems have it
+	exact map[string]string
+}
+
+func newNameIndex() *nameIndex {
+	return &nameIndex{ids: map[string]int{}, texts: map[string]string{}, exact: map[string]string{}}
+}
+
+func (n *nameIndex) add(id, text string) {
+	n.ids[id]++
+	if text == "" {
+		return
+	}
+	put := func(m map[string]string, k string) {
+		if old, ok := m[k]; ok && old != id {
+			m[k] = ""
+			return
+		}
+		m[k] = id
+	}
+	put(n.exact, text)
+	put(n.texts, normalizeText(text))
+}
+
+// normalizeText drops case, punctuation at the ends and the width of white space.
+func normalizeText(s string) string {
+	return strings.ToLower(strings.Trim(strings.Join(strings.Fields(s), " "), " .,;:!?。，；：！？\"'`*"))
+}
+
+// resolve returns the id that name refers to, or name itself when nothing is known by it.
+func (n *nameIndex) resolve(d *document, r *reading, name string, off int) string {
+	name = strings.TrimSpace(name)
+	if n.ids[name] > 0 {
+		return name
+	}
+	if id, ok := n.exact[name]; ok {
+		if id == "" {
+			r.diag(d, Error, Ambiguous, off, clip(name), "several steps have this text", "refer to steps by their ids")
+			return name
+		}
+		return id
+	}
+	if id, ok := n.texts[normalizeText(name)]; ok && id != "" {
+		r.diag(d, Warning, Ambiguous, off, clip(name), "read as step "+id+", whose text differs in case or punctuation only", "refer to steps by their ids")
+		return id
+	}
+	// "Step 2", "task_2", "#2", "2. text", "$2": the number is the id.
+	if id := bareNumber(name); id != "" && n.ids[id] > 0 {
+		r.diag(d, Warning, Ambiguous, off, clip(name), "read as step "+id, "refer to steps by their ids")
+		return id
+	}
+	return name
+}
+
+func bareNumber(s string) string {
+	t := strings.ToLower(strings.TrimSpace(s))
+	for _, w := range []string{"step", "task", "node", "problem", "subtask", "#", "$", "s", "t"} {
+		if rest, ok := strings.CutPrefix(t, w); ok {
+			t = strings.TrimLeft(rest, " _-#:")
+			break
+		}
+	}
+	num, rest, ok := cutNumber(t)
+	if !ok || rest != "" && len(t) == len(s) && !strings.HasPrefix(t, num+".") && !strings.HasPrefix(t, num+":") {
+		return ""
+	}
+	return num
+}
+
+func isNoDependency(s string) bool {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "", "none", "null", "n/a", "na", "nil", "[]", "no", "-", "无":
+		return true
+	}
+	return false
+}

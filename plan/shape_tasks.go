@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+)
+
+// taskList reads a list of tasks of which each names those that it depends on: [{"task_id", "dependent_task_ids"}],
+// [{"id", "dep", "args"}], {"steps": [{"step_number", "depends_on"}]}, by id, by position, by name or by text.
+func taskList(d *document, v *value) *reading {
+	items := v.items
+	if v.kind == kindObject || v.kind == kindCall {
+		inner := v.get("steps", "tasks", "plan", "subtasks", "tasklist", "todo", "todos", "problems", "nodes", "actions")
+		if inner == nil || inner.kind != kindList {
+			if v.get(depKeys...) == nil || itemText(v) == "" {
+				return nil
+			}
+			if _, ok := itemID(v); !ok {
+				return nil
+			}
+			items = []*value{v} // a plan of one task, or what is left of one
+		} else {
+			items = inner.items
+		}
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	deps, objects := 0, 0
+	for _, it := range items {
+		if it.kind != kindObject && it.kind != kindCall {
+			if it.isScalar() {
+				return nil
+			}
+			continue
+		}
+		objects++
+		if it.get(depKeys...) != nil {
+			deps++
+		}
+	}
+	if deps == 0 || deps*2 < objects {
+		return nil
+	}
+	r := &reading{edgesStated: true}
+	readTasks(d, r, items)
+	return r
+}
+
+// task is an item of a task list with the problem it became.
+type task struct {
+	v      *value
+	id     string
+	stated bool
+}
+
+func readTasks(d *document, r *reading, items []*value) {
+	var all []task
+	names := newNameIndex()
+	allStated := true
+	var walk func(items []*value, parent string, depth int)
+	walk = func(items []*value, parent string, depth int) {
+		for i, it := range items {
+			if it.kind != kindObject && it.kind != kindCall {
+				r.diag(d, Error, Malformed, it.off, clip(toJSON(it)), "this is no task", "write an object")
+				continue
+			}
+			id, stated := itemID(it)
+			text := itemText(it)
+			if !stated {
+				if n, _ := numberPrefix(text); n != "" {
+					id, stated = n, true
+				} else if name := it.get("name", "title", "task"); name.isScalar() && name.text() != "" && dependsByName(items, name.text()) {
+					id, stated = name.text(), true
+				} else {
+					id = strconv.Itoa(i + 1)
+					if parent != "" {
+						id = parent + "." + id
+					}
+				}
+			}
+			allStated = allStated && stated
+			p := d.problem(id, text, it.off)
+			p.ParentID = parent
+			if parent == "" {
+				if x := it.get("parentid", "parent", "parenttaskid"); x.isScalar() && !isNoDependency(x.text()) {
+					p.ParentID = x.text()
+				}
+			}
+			p.Refs = p.addArgs(d, it.get(argKeys...))
+			r.graph.Problems = append(r.graph.Problems, p)
+			names.add(id, text)
+			all = append(all, task{it, id, stated})
+			if sub := it.get(subKeys...); sub != nil && sub.kind == kindList && allObjects(sub) && depth < 50 {
+				walk(sub.items, id, depth+1)
+			}
+		}
+	}
+	walk(items, "", 0)
+	base := 1
+	if !allStated {
+		base = indexBase(d, r, all)
+	}
+	for _, t := range all {
+		f := t.v.field(depKeys...)
+		if f == nil {
+			if t.stated {
+				r.diag(d, Warning, MissingField, t.v.off, t.id, "the task does not say what it depends on; taken as nothing", "write an empty list")
+			}
+			continue
+		}
+		for _, x := range depValues(f.val) {
+			name := x.text()
+			if x.kind == kindObject {
+				name = endText(x)
+			}
+			if isNoDependency(name) || name == "-1" && names.ids["-1"] == 0 {
+				continue
+			}
+			if x.kind == kindNumber && !t.stated && names.ids[name] >= 0 {
+				if n, err := strconv.Atoi(name); err == nil {
+					name = strconv.Itoa(n + 1 - base)
+				}
+			}
+			if x.kind == kindString && strings.ContainsAny(name, ",;，") && names.ids[name] == 0 && names.exact[name] == "" {
+				// "1, 2" in one string.
+				for _, part := range strings.FieldsFunc(name, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
+					if !isNoDependency(part) {
+						r.edge(d, names.resolve(d, r, part, x.off), t.id, Stated, x.off)
+					}
+				}
+				continue
+			}
+			r.edge(d, names.resolve(d, r, name, x.off), t.id, Stated, x.off)
+		}
+	}
+}
+
+// dependsByName reports whether an item depends on a task by this name.
+func dependsByName(items []*value, name string) bool {
+	for i, it := range items {
+		if i > 2000 {
+			break
+		}
+		for _, x := range depValues(it.get(depKeys...)) {
+			if x.text() != "" && x.kind != kindNumber {
+				return true
+			}
+		}
+	}
+	_ = name
+	return false
+}
+
+func depValues(v *value) []*value {
+	if v == nil || v.kind == kindNull {
+		return nil
+	}
+	if v.kind == kindList {
+		var out []*value
+		for _, x := range v.items {
+			if x.kind == kindList {
+				out = append(out, x.items...)
+				continue
+			}
+			out = append(out, x)
+		}
+		return out
+	}
+	return []*value{v}
+}
+
+// indexBase finds out whether numbers that point at positions count from 0 or from 1.
+func indexBase(d *document, r *reading, all []task) int {
+	can0, can1, any := true, true, false
+	for i, t := range all {
+		for _, x := range depValues(t.v.get(depKeys...)) {
+			n, err := strconv.Atoi(x.text())
+			if err != nil || n < 0 {
+				continue
+			}
+			any = true
+			if n >= i {
+				can0 = false
+			}
+			if n == 0 || n-1 >= i {
+				can1 = false
+			}
+		}
+	}
+	if any && can0 && can1 {
+		r.diag(d, Warning, Ambiguous, all[0].v.off, all[0].id, "the dependencies may count from 0 or from 1; taken from 1", "give the tasks ids")
+	}
+	if can0 && !can1 {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,262 @@
+package plan
+
+import (
+	"html"
+	"strconv"
+	"strings"
+)
+
+// xmlTag is one tag found in the text; text between tags is not checked, because models do not write XML by its rules.
+type xmlTag struct {
+	name     string // lower case
+	closing  bool
+	off, end int
+	broken   bool // its < or > is missing
+}
+
+// scanTags finds the tags of the given names, also with one of their angle brackets lost.
+func scanTags(s string, names map[string]bool) []xmlTag {
+	var tags []xmlTag
+	for i := 0; i < len(s); {
+		j := strings.IndexAny(s[i:], "<>")
+		if j < 0 {
+			break
+		}
+		i += j
+		if s[i] == '>' {
+			// name> without its <
+			k := i
+			for k > 0 && isWordByte(s[k-1]) && i-k < 40 {
+				k--
+			}
+			name := strings.ToLower(s[k:i])
+			if names[name] && (k == 0 || s[k-1] != '<') {
+				closing := k > 0 && s[k-1] == '/'
+				off := k
+				if closing {
+					off--
+				}
+				if off == 0 || s[off-1] != '<' {
+					tags = append(tags, xmlTag{name: name, closing: closing, off: off, end: i + 1, broken: true})
+				}
+			}
+			i++
+			continue
+		}
+		k := i + 1
+		closing := k < len(s) && s[k] == '/'
+		if closing {
+			k++
+		}
+		start := k
+		for k < len(s) && isWordByte(s[k]) && k-start < 40 {
+			k++
+		}
+		name := strings.ToLower(s[start:k])
+		if !names[name] {
+			i++
+			continue
+		}
+		t := xmlTag{name: name, closing: closing, off: i}
+		e := k
+		for e < len(s) && s[e] != '>' && s[e] != '<' && s[e] != '\n' && e-k < 200 {
+			e++
+		}
+		if e < len(s) && s[e] == '>' {
+			t.end = e + 1
+		} else {
+			t.end, t.broken = k, true
+		}
+		tags = append(tags, t)
+		i = t.end
+	}
+	return tags
+}
+
+var problemTags = map[string]bool{"structuredresponse": true, "problems": true, "problem": true, "request": true, "problemid": true, "problemgraph": true}
+
+// readXMLProblems reads <StructuredResponse> with <Problems> and a <ProblemGraph> of arrow lines.
+func readXMLProblems(d *document) *reading {
+	if indexFold(d.text, "problem") < 0 || indexFold(d.text, "<problem") < 0 && indexFold(d.text, "problemid>") < 0 {
+		return nil
+	}
+	tags := scanTags(d.text, problemTags)
+	ids, graphs := 0, 0
+	for _, t := range tags {
+		if t.name == "problemid" || t.name == "problem" {
+			ids++
+		}
+		if t.name == "problemgraph" {
+			graphs++
+		}
+	}
+	if ids == 0 && graphs == 0 {
+		return nil
+	}
+	r := &reading{edgesStated: true, start: tags[0].off, end: tags[len(tags)-1].end}
+	var stack []xmlTag
+	var open []int // problems that are being read, innermost last
+	graph, graphOff, hasGraph := "", 0, false
+	hasID := map[int]bool{}
+	near := func() string {
+		if n := len(r.graph.Problems); n > 0 {
+			if p := r.graph.Problems[n-1]; p.ID != "" {
+				return p.ID
+			}
+			return "problem " + strconv.Itoa(n)
+		}
+		return ""
+	}
+	begin := func(off int) {
+		p := d.problem("", "", off)
+		if len(open) > 0 {
+			p.ParentID = r.graph.Problems[open[len(open)-1]].ID
+		}
+		open = append(open, len(r.graph.Problems))
+		r.graph.Problems = append(r.graph.Problems, p)
+	}
+	for i, t := range tags {
+		if t.broken {
+			el := near()
+			if el == "" {
+				el = t.name
+			}
+			r.diag(d, Error, Unbalanced, t.off, el, "the tag "+t.name+" has lost an angle bracket", "write the tag in full")
+		}
+		content := ""
+		if i+1 < len(tags) {
+			content = d.text[t.end:max(t.end, tags[i+1].off)]
+		} else {
+			content = d.text[t.end:]
+		}
+		if t.closing {
+			match := -1
+			for k := len(stack) - 1; k >= 0; k-- {
+				if stack[k].name == t.name {
+					match = k
+					break
+				}
+			}
+			if match < 0 {
+				r.diag(d, Error, Unbalanced, t.off, near(), "</"+t.name+"> closes nothing", "write the opening tag")
+				continue
+			}
+			for k := len(stack) - 1; k > match; k-- {
+				r.diag(d, Error, Unclosed, stack[k].off, near(), "<"+stack[k].name+"> is not closed", "write the closing tag")
+				if stack[k].name == "problem" && len(open) > 0 {
+					open = open[:len(open)-1]
+				}
+			}
+			stack = stack[:match]
+			if t.name == "problem" && len(open) > 0 {
+				open = open[:len(open)-1]
+			}
+			continue
+		}
+		if len(stack) >= d.limits.MaxDepth {
+			r.diag(d, Error, LimitReached, t.off, near(), "elements are nested too deeply", "")
+			break
+		}
+		stack = append(stack, t)
+		text := strings.TrimSpace(html.UnescapeString(stripCDATA(content)))
+		switch t.name {
+		case "problem":
+			begin(t.off)
+		case "problemid":
+			if len(open) == 0 {
+				begin(t.off)
+				r.diag(d, Error, Unbalanced, t.off, text, "<ProblemID> stands outside a <Problem>", "write it inside one")
+			}
+			k := open[len(open)-1]
+			if hasID[k] {
+				r.diag(d, Error, Contradiction, t.off, text, "the problem has two ids: "+r.graph.Problems[k].ID+" and "+text, "close each <Problem>")
+				open = open[:len(open)-1]
+				begin(t.off)
+				k = open[len(open)-1]
+			}
+			hasID[k] = true
+			r.graph.Problems[k].ID = text
+		case "request":
+			if len(open) > 0 {
+				r.graph.Problems[open[len(open)-1]].Request = text
+			}
+		case "problemgraph":
+			if hasGraph {
+				r.diag(d, Error, Contradiction, t.off, "ProblemGraph", "there are two problem graphs", "write one")
+				continue
+			}
+			graph, graphOff, hasGraph = html.UnescapeString(stripCDATA(content)), t.end, true
+		}
+	}
+	for _, t := range stack {
+		el := near()
+		if el == "" {
+			el = t.name
+		}
+		r.diag(d, Error, Truncated, t.off, el, "<"+t.name+"> is not closed: what follows "+el+" may be lost", "ask for the rest of the plan")
+	}
+	for i := range r.graph.Problems {
+		p := &r.graph.Problems[i]
+		if p.ID == "" {
+			p.ID = strconv.Itoa(i + 1)
+			r.diags = append(r.diags, Diagnostic{Code: MissingField, Severity: Error, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the problem has no ProblemID; its position was taken", Hint: "write a <ProblemID>"})
+		}
+		p.Refs = scanRefs(p.Request)
+		for k := range p.Refs {
+			p.Refs[k].Line, p.Refs[k].Column = p.Line, p.Column
+		}
+	}
+	r.readGraphText(d, graph, graphOff, hasGraph)
+	return r
+}
+
+func stripCDATA(s string) string {
+	t := strings.TrimSpace(s)
+	if strings.HasPrefix(t, "<![CDATA[") {
+		return strings.TrimSuffix(t[len("<![CDATA["):], "]]>")
+	}
+	return s
+}
+
+// readGraphText adds the edges of a graph text. Without one the problems are a chain; problems that it does not name are
+// independent; both are said.
+func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
+	if !has {
+		if len(r.graph.Problems) > 1 {
+			r.chain(d, ListedOrder)
+			r.diag(d, Warning, AssumedOrder, r.end, r.graph.Problems[0].ID, "there is no graph text: the problems were chained in listed order", "write a <ProblemGraph>")
+		}
+		r.edgesStated = false
+		return
+	}
+	ids := map[string]bool{}
+	for _, p := range r.graph.Problems {
+		ids[p.ID] = true
+	}
+	named := map[string]bool{}
+	at := off
+	for _, l := range strings.Split(graph, "\n") {
+		text := strings.TrimSpace(l)
+		lead := len(l) - len(strings.TrimLeft(l, " \t\r"))
+		if text != "" && !strings.HasPrefix(text, "```") {
+			arrowLine(d, r, text, at+lead, func(id string) {
+				if !ids[id] && !named[id] && !strings.Contains(text, "->") {
+					r.diag(d, Error, UnknownReference, at+lead, id, "the graph names "+id+", which is no problem", "write a problem with this id or take it out of the graph")
+				}
+				named[id] = true
+			})
+		}
+		at += len(l) + 1
+	}
+	if len(named) == 0 && len(r.graph.Problems) > 1 {
+		r.diag(d, Warning, NoEdgesStated, off, "ProblemGraph", "the graph text is empty: all problems are independent", "write A -> B where A comes before B")
+		return
+	}
+	if len(r.graph.Problems) > 1 {
+		for _, p := range r.graph.Problems {
+			if !named[p.ID] {
+				r.diags = append(r.diags, Diagnostic{Code: IsolatedProblem, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the graph text does not name this problem: it is independent", Hint: "name it on a line of its own if that is meant"})
+			}
+		}
+	}
+}

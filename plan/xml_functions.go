@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"html"
+	"strings"
+)
+
+// readXMLFunctions reads <plan> with <function.Skill.Name input="$VAR" setContextVariable="NAME"/>: each function is a
+// problem named by the variable it sets; edges come from the use of variables.
+func readXMLFunctions(d *document) *reading {
+	s := d.text
+	first := indexFold(s, "function.")
+	if first < 0 || indexFold(s, "<function.") < 0 && indexFold(s, "setcontextvariable") < 0 {
+		return nil
+	}
+	r := &reading{edgesStated: true, start: first}
+	if i := indexFold(s, "<plan"); i >= 0 {
+		r.start = i
+	}
+	defined := map[string]bool{}
+	for i := first; i >= 0 && i < len(s); {
+		open := i > 0 && s[i-1] == '<'
+		if !open && !atLineStart(s, i) {
+			i = nextFunction(s, i+1)
+			continue
+		}
+		f := readFunctionTag(s, i)
+		id := f.attr("setContextVariable")
+		name := f.name
+		if id == "" {
+			id = f.attr("appendToResult")
+			if id == "" {
+				id = name
+			}
+		}
+		if !open {
+			r.diag(d, Error, Unbalanced, i, id, "the tag has lost its <", "write the tag in full")
+		}
+		if f.cut {
+			r.diag(d, Error, Truncated, i, id, "the text ends inside this function", "ask for the rest of the plan")
+		} else if f.broken {
+			r.diag(d, Error, Unclosed, i, id, "the tag is not closed", "close it with />")
+		}
+		p := d.problem(id, name, i)
+		seen := map[string]bool{}
+		for _, a := range f.attrs {
+			if strings.EqualFold(a[0], "setContextVariable") || strings.EqualFold(a[0], "appendToResult") {
+				continue
+			}
+			arg := Arg{Name: a[0], Kind: Literal, Value: toJSON(&value{kind: kindString, str: a[1]})}
+			for _, ref := range scanRefs(a[1]) {
+				ref.Arg, ref.Line, ref.Column = a[0], p.Line, p.Column
+				arg.Kind = Referring
+				p.Refs = append(p.Refs, ref)
+				if !defined[ref.To] {
+					r.diag(d, Warning, UndefinedVariable, i, ref.To, "no function before this one sets $"+ref.To+"; taken as an input of the plan", "set it first")
+					continue
+				}
+				if !seen[ref.To] {
+					seen[ref.To] = true
+					r.edge(d, ref.To, id, Variable, i)
+				}
+			}
+			p.Args = append(p.Args, arg)
+		}
+		defined[id] = true
+		r.graph.Problems = append(r.graph.Problems, p)
+		r.end = f.end
+		i = nextFunction(s, max(f.end, i+1))
+	}
+	if len(r.graph.Problems) == 0 {
+		return nil
+	}
+	last := r.graph.Problems[len(r.graph.Problems)-1].ID
+	if indexFold(s, "<plan") >= 0 && indexFold(s[r.end:], "</plan") < 0 {
+		if rest := strings.TrimSpace(s[r.end:]); strings.HasPrefix(rest, "</") || strings.HasPrefix(rest, "```") {
+			r.diag(d, Warning, Unclosed, r.start, last, "<plan> is not closed", "write </plan>")
+		} else {
+			r.diag(d, Error, Truncated, r.end, last, "<plan> is not closed: what came after "+last+" may be lost", "ask for the rest of the plan")
+		}
+	}
+	if tail := s[r.end:]; indexFold(tail, "</plan") >= 0 && indexFold(s, "<plan") < 0 {
+		r.diag(d, Error, Unbalanced, r.end, last, "</plan> closes nothing", "write <plan>")
+	}
+	for _, odd := range []string{"<if", "<while", "<conditionalgroup", "<else"} {
+		if i := indexFold(s[r.start:r.end], odd); i >= 0 {
+			r.diag(d, Error, SkippedText, r.start+i, odd+">", "conditions and loops are not read", "write a plan without them")
+		}
+	}
+	return r
+}
+
+func nextFunction(s string, i int) int {
+	j := indexFold(s[min(i, len(s)):], "function.")
+	if j < 0 {
+		return -1
+	}
+	return i + j
+}
+
+type functionTag struct {
+	name        string
+	attrs       [][2]string
+	end         int
+	broken, cut bool
+}
+
+func (f *functionTag) attr(name string) string {
+	for _, a := range f.attrs {
+		if strings.EqualFold(a[0], name) {
+			return a[1]
+		}
+	}
+	return ""
+}
+
+// readFunctionTag reads from the word "function." at i. Quotes may be escaped, as in text that was encoded twice.
+func readFunctionTag(s string, i int) functionTag {
+	var f functionTag
+	j := i + len("function.")
+	start := j
+	for j < len(s) && (isWordByte(s[j]) || s[j] == '.' || s[j] == '-') {
+		j++
+	}
+	f.name = s[start:j]
+	for j < len(s) {
+		switch c := s[j]; {
+		case c == '>':
+			f.end = j + 1
+			return f
+		case c == '<':
+			f.end, f.broken = j, true
+			return f
+		case isWordByte(c):
+			k := j
+			for k < len(s) && (isWordByte(s[k]) || s[k] == '-') {
+				k++
+			}
+			key := s[j:k]
+			for k < len(s) && (s[k] == ' ' || s[k] == '\\') {
+				k++
+			}
+			if k >= len(s) || s[k] != '=' {
+				j = k
+				continue
+			}
+			k++
+			for k < len(s) && (s[k] == ' ' || s[k] == '\\') {
+				k++
+			}
+			if k >= len(s) || s[k] != '"' && s[k] != '\'' {
+				j = k
+				continue
+			}
+			end := strings.IndexByte(s[k+1:], s[k])
+			if end < 0 {
+				f.attrs = append(f.attrs, [2]string{key, html.UnescapeString(strings.TrimSpace(s[k+1:]))})
+				f.end, f.cut = len(s), true
+				return f
+			}
+			val := strings.TrimSuffix(s[k+1:k+1+end], `\`)
+			f.attrs = append(f.attrs, [2]string{key, html.UnescapeString(val)})
+			j = k + 1 + end + 1
+		default:
+			j++
+		}
+	}
+	f.end, f.cut = len(s), true
+	return f
+}
