@@ -1,0 +1,64 @@
+// Package builtin assembles the actors that every executor has. Adding one is one line here and one package beside it.
+package builtin
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/internal/llm"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
+	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
+)
+
+// Config configures the actors that have something to configure.
+type Config struct {
+	LLM  actorllm.Config `conf:"llm"`
+	HTTP http.Config     `conf:"http"`
+}
+
+// DefaultConfig is usable once the model server's key is set.
+func DefaultConfig() Config { return Config{LLM: actorllm.DefaultConfig()} }
+
+// Validate reports every field that cannot be used.
+func (c Config) Validate() error {
+	var faults []error
+	if err := c.LLM.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("llm: %w", err))
+	}
+	return errors.Join(append(faults, c.HTTP.Validate())...)
+}
+
+// Set is the actors with what they hold.
+type Set struct {
+	*actor.Registry
+	model *llm.Client
+}
+
+// New makes the actors. Telemetry nil means none.
+func New(cfg Config, tel *obs.Telemetry) (*Set, error) {
+	if tel == nil {
+		tel = obs.Noop()
+	}
+	model, err := llm.New(cfg.LLM.Server, tel)
+	if err != nil {
+		return nil, err
+	}
+	web, err := http.Spec(cfg.HTTP, tel.TracerProvider, tel.Propagator)
+	if err != nil {
+		return nil, err
+	}
+	r, err := actor.NewRegistry(actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec())
+	if err != nil {
+		return nil, err
+	}
+	return &Set{Registry: r, model: model}, nil
+}
+
+// Close drops idle connections.
+func (s *Set) Close() error { return s.model.Close() }
