@@ -1,13 +1,379 @@
 package workgraph
 
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
 // Program is a validated graph with its indexes and compiled expressions. It is immutable and may be shared by any number of
 // runs and goroutines.
-type Program struct{ g *Graph }
+type Program struct {
+	g       *Graph
+	nodes   []pnode
+	edges   []pedge
+	regions []region
+	topo    []int32
+	starts  []int32
+	index   map[string]int32
+	// fineCancel tells that a run may cancel some attempts and not others.
+	fineCancel bool
+	// edgeIndex finds an edge by its ends and kind.
+	edgeIndex map[edgeKey]int32
+	// local is the place of every node and edge in the frames of its region.
+	localNode, localEdge []int32
+}
+
+type edgeKey struct {
+	from, to int32
+	kind     EdgeKind
+}
+
+type pnode struct {
+	*Node
+	region  int32
+	in, out []int32 // in without BACK edges, out with them, in declared order
+	// multi holds the keys that two or more of the in-edges (or of the BACK edges in) pass down under.
+	multi, multiBack                 map[string]bool
+	when, transform, over, key, test *Expr
+	schema                           *jsonschema.Schema
+	maxAttempts                      int
+	maxVisits                        int
+	quorum                           int32 // live inputs needed; 0 for ALL
+	window                           int
+}
+
+type pedge struct {
+	from, to int32
+	kind     EdgeKind
+	scope    int32
+	when     *Expr
+	mode     PassDownMode
+	key      string
+	merge    *Expr
+}
 
 // Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not checked, and a node
-// that states no effect counts as UNSAFE. The error is a Faults when g is at fault.
-func Compile(g *Graph, actors ActorSet) (*Program, error) { return nil, nil }
+// that states no effect counts as UNSAFE. The error is a Faults when g is at fault. The graph given is not kept.
+func Compile(g *Graph, actors ActorSet) (*Program, error) {
+	p, faults := build(g, actors)
+	if len(faults) > 0 {
+		return nil, Faults(faults)
+	}
+	return p, nil
+}
 
-// Graph is a copy of the compiled graph with every effect filled in. Compiling it again without actors gives an equal program,
-// so it is what a durable engine should store.
+// Graph is a copy of the compiled graph with every default and effect filled in. Compiling it again without actors gives an
+// equal program, so it is what a durable engine should store.
 func (p *Program) Graph() *Graph { return p.g.Clone() }
+
+// Node is the declared node with the given id, with defaults filled in. It must not be changed.
+func (p *Program) Node(id string) (*Node, bool) {
+	i, ok := p.index[id]
+	if !ok {
+		return nil, false
+	}
+	return p.nodes[i].Node, true
+}
+
+// build makes the program and reports everything that stands in the way; with faults the program is of no use.
+func build(g *Graph, actors ActorSet) (*Program, []Fault) {
+	c := &checker{g: g.Clone(), actors: actors, index: make(map[string]int32, len(g.Nodes)), exprs: map[string]*Expr{}}
+	switch {
+	case len(g.Nodes) == 0:
+		return nil, []Fault{{Code: CodeEmptyGraph, Message: "the graph has no nodes", Hint: "declare at least one node"}}
+	case len(g.Nodes) > MaxNodes || len(g.Edges) > MaxEdges:
+		return nil, []Fault{{Code: CodeTooLarge, Hint: "use a map for many like items",
+			Message: fmt.Sprintf("%d nodes and %d edges are more than %d and %d", len(g.Nodes), len(g.Edges), MaxNodes, MaxEdges)}}
+	}
+	c.g.fillDefaults()
+	p := &Program{g: c.g, index: c.index, nodes: make([]pnode, len(g.Nodes)), edgeIndex: make(map[edgeKey]int32, len(g.Edges))}
+	for i := range c.g.Nodes {
+		c.checkNode(int32(i))
+		p.compileNode(c, i)
+	}
+	arcs, whole := p.compileEdges(c)
+	c.checkState()
+	c.checkNodeRefs()
+	if whole {
+		p.findLoops(c, arcs)
+	}
+	if len(c.faults) == 0 {
+		p.number()
+	}
+	return p, c.faults
+}
+
+func (p *Program) compileNode(c *checker, i int) {
+	n := &c.g.Nodes[i]
+	pn := &p.nodes[i]
+	pn.Node = n
+	pn.when = c.expr(n.ID, "", "", "when", n.When)
+	pn.transform = c.expr(n.ID, "", "", "transform", n.Transform)
+	pn.key = c.expr(n.ID, "", "", "concurrency_key", n.ConcurrencyKey)
+	if n.Map != nil {
+		pn.over = c.expr(n.ID, "", "", "map.over", n.Map.Over)
+		pn.window = n.Map.MaxParallel
+	}
+	if n.Check != nil {
+		pn.test = c.expr(n.ID, "", "", "check.cel", n.Check.CEL)
+		if len(n.Check.Schema) > 0 {
+			var err error
+			if pn.schema, err = compileSchema(n.Check.Schema); err != nil {
+				c.node(CodeBadSchema, n.ID, "check.schema", "use a self-contained JSON Schema", "%s", err)
+			}
+		}
+	}
+	if n.Map != nil || n.Join.Losers == CancelLosers || n.Effect == Unsafe {
+		p.fineCancel = true
+	}
+	pn.maxAttempts = n.Retry.MaxAttempts
+	if pn.maxAttempts == 0 {
+		pn.maxAttempts = 3
+		if n.Effect == Unsafe {
+			pn.maxAttempts = 1
+		}
+	}
+	pn.maxVisits = n.MaxVisits
+	switch n.Join.Mode {
+	case Any:
+		pn.quorum = 1
+	case Quorum:
+		pn.quorum = int32(n.Join.N)
+	}
+}
+
+// expr compiles one expression; equal texts share one program.
+func (c *checker) expr(node, from, to, field, src string) *Expr {
+	if src == "" {
+		return nil
+	}
+	if e, ok := c.exprs[src]; ok {
+		return e
+	}
+	e, err := CompileExpr(src)
+	if err != nil {
+		c.add(Fault{Code: CodeBadExpression, Node: node, From: from, To: to, Field: field, Message: err.Error(),
+			Hint: "variables are " + strings.Join(exprNames[:], ", ")})
+		return nil
+	}
+	c.exprs[src] = e
+	return e
+}
+
+// checkNodeRefs reports nodes.ID where no such node is declared.
+func (c *checker) checkNodeRefs() {
+	for _, src := range sortedKeys(c.exprs) {
+		for _, id := range c.exprs[src].nodeRefs {
+			if _, ok := c.index[id]; !ok {
+				c.add(Fault{Code: CodeUnknownNodeRef, Message: fmt.Sprintf("%q refers to nodes.%s, which is not declared", src, id),
+					Hint: c.nearest(id)})
+			}
+		}
+	}
+}
+
+func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
+	whole = true
+	seen := make(map[Edge]bool, len(c.g.Edges))
+	p.edges = make([]pedge, len(c.g.Edges))
+	arcs = make([]arc, len(c.g.Edges))
+	errorOut := make([]bool, len(p.nodes))
+	for i := range c.g.Edges {
+		e := &c.g.Edges[i]
+		from, to, ok := c.checkEdge(i, seen)
+		pe := &p.edges[i]
+		pe.kind = e.Kind
+		pe.when = c.expr("", e.From, e.To, "when", e.When)
+		if !ok {
+			whole = false
+			continue
+		}
+		pe.from, pe.to = from, to
+		pd := e.PassDown
+		if pd.Mode == "" {
+			pd = c.g.Nodes[from].PassDown
+		}
+		pe.mode, pe.key = pd.Mode, pd.Key
+		if pd.Mode == MergePassDown {
+			pe.merge = c.expr("", e.From, e.To, "result_pass_down_mode.expr", pd.Expr)
+		}
+		arcs[i] = arc{from: from, to: to, back: e.Kind == BackEdge}
+		p.edgeIndex[edgeKey{from, to, e.Kind}] = int32(i)
+		p.nodes[from].out = append(p.nodes[from].out, int32(i))
+		if e.Kind != BackEdge {
+			p.nodes[to].in = append(p.nodes[to].in, int32(i))
+		}
+		if e.Kind == ErrorEdge {
+			errorOut[from] = true
+			if c.g.Nodes[from].OnError.Action != Route {
+				c.edge(CodeErrorEdge, e, "kind", "set on_error.action of the source to ROUTE", "node %q does not route its errors", e.From)
+			}
+		}
+	}
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if n.OnError.Action == Route && !errorOut[i] {
+			c.node(CodeNoRoute, n.ID, "on_error.action", "declare an edge of kind ERROR from the node", "there is no ERROR edge to route to")
+		}
+		if n.Join.Mode == Quorum && whole && (n.Join.N < 1 || n.Join.N > len(n.in)) {
+			c.node(CodeBadQuorum, n.ID, "join.n", "use 1 up to the number of in-edges", "a quorum of %d out of %d in-edges", n.Join.N, len(n.in))
+		}
+		n.multi = p.multiKeys(n.in)
+	}
+	return arcs, whole
+}
+
+// multiKeys are the keys that two or more of the edges carry their value under.
+func (p *Program) multiKeys(edges []int32) map[string]bool {
+	if len(edges) < 2 {
+		return nil
+	}
+	var once, twice map[string]bool
+	for _, ei := range edges {
+		e := &p.edges[ei]
+		if e.mode != KeyPassDown {
+			continue
+		}
+		if once == nil {
+			once = map[string]bool{}
+		}
+		if once[e.key] {
+			if twice == nil {
+				twice = map[string]bool{}
+			}
+			twice[e.key] = true
+		}
+		once[e.key] = true
+	}
+	return twice
+}
+
+func (p *Program) findLoops(c *checker, arcs []arc) {
+	anyJoin := make([]bool, len(p.nodes))
+	for i := range p.nodes {
+		anyJoin[i] = p.nodes[i].Join.Mode == Any
+	}
+	s, faults := findShape(len(p.nodes), arcs, anyJoin)
+	for _, f := range faults {
+		c.loopFault(f)
+	}
+	if s == nil {
+		return
+	}
+	p.regions, p.topo = s.regions, s.topo
+	for i := range p.nodes {
+		p.nodes[i].region = s.nodeOf[i]
+		if len(p.nodes[i].in) == 0 {
+			p.starts = append(p.starts, int32(i))
+		}
+	}
+	for i, a := range arcs {
+		p.edges[i].scope = s.scope(a)
+	}
+	for i := range p.regions {
+		if r := &p.regions[i]; r.head >= 0 {
+			p.nodes[r.head].multiBack = p.multiKeys(r.backs)
+		}
+	}
+	c.checkExits(p)
+}
+
+func (c *checker) loopFault(f loopFault) {
+	ids := make([]string, len(f.nodes))
+	for i, v := range f.nodes {
+		ids[i] = c.g.Nodes[v].ID
+	}
+	switch f.code {
+	case CodeCycle:
+		c.add(Fault{Code: f.code, Node: ids[0], Message: "the edges form a cycle: " + strings.Join(append(ids, ids[0]), " -> "),
+			Hint: "drop an edge, or declare the one that closes a loop with kind BACK and a condition"})
+	case CodeNotALoop:
+		e := &c.g.Edges[f.edge]
+		c.edge(f.code, e, "kind", "make it a DATA edge", "%q does not lead to %q, so the edge closes no loop", e.To, e.From)
+	default:
+		c.edge(f.code, &c.g.Edges[f.edge], "kind", "enter the loop through the BACK edge's target only, or give every join in it the mode ANY",
+			"the loop over %s can be entered at more than one node", strings.Join(ids, ", "))
+	}
+}
+
+// number gives nodes and edges their places in the frames of their regions.
+func (p *Program) number() {
+	p.localNode, p.localEdge = make([]int32, len(p.nodes)), make([]int32, len(p.edges))
+	for i := range p.regions {
+		r := &p.regions[i]
+		for k, v := range r.nodes {
+			p.localNode[v] = int32(k)
+		}
+		for k, e := range r.edges {
+			p.localEdge[e] = int32(k)
+		}
+	}
+}
+
+// schemaURL names a node's own schema; nothing is ever loaded from it.
+const schemaURL = "check:///schema.json"
+
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("reference to %s: remote schemas are not read", url)
+}
+
+func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, errors.New("the schema is not JSON")
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		return nil, err
+	}
+	s, err := c.Compile(schemaURL)
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	return s, nil
+}
+
+// checkSchema validates a raw value.
+func checkSchema(s *jsonschema.Schema, raw json.RawMessage) error {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	if err := s.Validate(v); err != nil {
+		return errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), "\n", " "), schemaURL, ""))
+	}
+	return nil
+}
+
+// backoff is the pause before attempt next, from the journal alone: attempt numbers and a hash instead of chance.
+func (n *pnode) backoff(next int, seed uint64) time.Duration {
+	first, limit, factor, jitter := time.Duration(n.Retry.InitialBackoff), time.Duration(n.Retry.MaxBackoff), n.Retry.Multiplier, n.Retry.Jitter
+	def(&first, time.Second)
+	def(&limit, time.Minute)
+	def(&factor, 2)
+	def(&jitter, 0.2)
+	d := float64(first)
+	for i := 2; i < next && d < float64(limit); i++ {
+		d *= factor
+	}
+	d = min(d, float64(limit))
+	if jitter > 0 {
+		d -= d * jitter * float64(seed>>11) / (1 << 53)
+	}
+	return time.Duration(d)
+}
+
+func (n *pnode) timeouts() (attempt, idle time.Duration) {
+	return time.Duration(n.Timeout), time.Duration(n.IdleTimeout)
+}
+
+func (c *Cache) ttl() time.Duration { return time.Duration(c.TTL) }

@@ -89,6 +89,8 @@ const (
 	OpComplete Op = "COMPLETE"
 	// OpFail ends a visit with Error; Action is the policy that was applied.
 	OpFail Op = "FAIL"
+	// OpUpdate applies the State updates of the visit.
+	OpUpdate Op = "UPDATE"
 	// OpItem ends one item of a map with Values or Error.
 	OpItem Op = "ITEM"
 	// OpRetry puts an attempt off until Due.
@@ -101,10 +103,14 @@ const (
 	OpReconcile Op = "RECONCILE"
 	// OpLimit stops a loop at MaxVisits before the named visit.
 	OpLimit Op = "LIMIT"
-	// OpLoop opens the named visit of a loop's head from the BACK edges in Inputs.
+	// OpLoop opens the named visit of a loop's head, or of a node in an irreducible loop.
 	OpLoop Op = "LOOP"
-	// OpLoopEnd ends the loop whose last visit is named; its exit edges follow.
+	// OpUnlimit lets a loop that stood at its limit go on with the named visit.
+	OpUnlimit Op = "UNLIMIT"
+	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an irreducible one.
 	OpLoopEnd Op = "LOOP_END"
+	// OpMoot marks the edge Node -> To as needed by nobody any more.
+	OpMoot Op = "MOOT"
 	// OpCancel asks an attempt in flight to stop.
 	OpCancel Op = "CANCEL"
 	// OpDrop gives up a visit that will not be needed: not started, put off or waiting.
@@ -145,6 +151,10 @@ type Detail struct {
 	// Attempt and Generation number the attempt that follows.
 	Attempt    int `json:"next_attempt,omitempty"`
 	Generation int `json:"generation,omitempty"`
+	// From is the visit whose BACK edges opened a loop's visit, 0 when it was entered from outside; Within is the visit of the
+	// enclosing loop.
+	From   int `json:"from_visit,omitempty"`
+	Within int `json:"within,omitempty"`
 	// State are the updates that take effect with this step.
 	State map[string]json.RawMessage `json:"state,omitempty"`
 }

@@ -2,14 +2,19 @@ package workgraph
 
 import (
 	"context"
+	"errors"
+	"runtime/debug"
+	"sync"
+	"time"
 )
 
-// Result is what a run in memory ended in.
+// Result is what a run in memory ended in, or where it paused.
 type Result struct {
 	RunEnd
 	// Events counts the journal entries of the run.
 	Events int64
-	Usage  []Usage
+	// Usage sums up what all attempts consumed, by provider and model.
+	Usage []Usage
 }
 
 // Option changes how Run works.
@@ -18,6 +23,7 @@ type Option func(*runConfig)
 type runConfig struct {
 	runID    string
 	parallel int
+	context  []byte
 	progress func(Event)
 }
 
@@ -25,14 +31,18 @@ type runConfig struct {
 func WithRunID(id string) Option { return func(c *runConfig) { c.runID = id } }
 
 // WithParallel caps how many actors run at once. The default is 64.
-func WithParallel(n int) Option { return func(c *runConfig) { c.parallel = n } }
+func WithParallel(n int) Option { return func(c *runConfig) { c.parallel = max(1, n) } }
+
+// WithContext sets the CEL variable "context" from raw JSON.
+func WithContext(raw []byte) Option { return func(c *runConfig) { c.context = raw } }
 
 // WithProgress receives every event in order. It is called under the run's lock and must be quick.
 func WithProgress(f func(Event)) Option { return func(c *runConfig) { c.progress = f } }
 
-// Run compiles g and runs it to its end in this process. Nothing is kept: a run that pauses (a loop at its limit, an UNSAFE
-// attempt that ended in the unknown) returns with status PAUSED and the reason. The error is non-nil only when g is at fault;
-// how the run went is in the Result. Canceling ctx cancels the run.
+// Run compiles g and runs it in this process. Nothing is kept: a run that pauses (a loop at its limit, an UNSAFE attempt that
+// ended in the unknown) returns with status PAUSED and the reason, and its partial outputs. The error is non-nil only when the
+// graph or the input is at fault; how the run went is in the Result. Canceling ctx cancels the run. All actors have returned
+// when Run returns.
 func Run(ctx context.Context, g *Graph, actors Actors, input Input, opts ...Option) (Result, error) {
 	p, err := Compile(g, actors)
 	if err != nil {
@@ -41,7 +51,303 @@ func Run(ctx context.Context, g *Graph, actors Actors, input Input, opts ...Opti
 	return p.Run(ctx, actors, input, opts...)
 }
 
-// Run runs the program once; see the function Run.
+// Run runs the program once; see the function Run. Any number of runs of one program may go on at once.
 func (p *Program) Run(ctx context.Context, actors Actors, input Input, opts ...Option) (Result, error) {
-	return Result{}, nil
+	cfg := runConfig{runID: "run", parallel: 64}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	byNode := make(map[string]Actor, 8)
+	for i := range p.nodes {
+		name := p.nodes[i].Actor
+		if byNode[name] = actors[name]; byNode[name] == nil {
+			return Result{}, Faults{{Code: CodeUnknownActor, Node: p.nodes[i].ID, Field: "actor", Message: "no actor is called " + name}}
+		}
+	}
+	asked := ctx // canceling ctx below is how attempts are stopped, canceling this one cancels the run
+	ctx, halt := context.WithCancelCause(ctx)
+	defer halt(nil)
+	r := &runner{s: New(p, cfg.runID), actors: byNode, cfg: cfg, fine: p.fineCancel, halt: halt, over: make(chan struct{})}
+	r.mu.Lock()
+	r.workers, r.idle = 1, 1 // this goroutine is the first worker
+	err := r.advance(ctx, Begin{Input: input, Context: cfg.context, Now: time.Now()})
+	r.mu.Unlock()
+	if err != nil {
+		return Result{}, err
+	}
+	if asked.Done() != nil {
+		stop := context.AfterFunc(asked, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if !r.done {
+				_ = r.advance(ctx, Cancel{Reason: context.Cause(asked).Error(), Now: time.Now()}) // refused once the run has ended
+			}
+		})
+		defer stop()
+	}
+	r.wg.Add(1)
+	r.work(ctx)
+	<-r.over
+	r.wg.Wait()
+	return r.result(), nil
+}
+
+func (r *runner) result() Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	res := Result{Events: r.s.Seq(), Usage: r.s.Usage()}
+	if end := r.s.End(); end != nil {
+		res.RunEnd = *end
+		return res
+	}
+	res.Status, res.Reason = r.s.Status()
+	res.Outputs, res.Result = r.s.outputs()
+	return res
+}
+
+// Causes of a canceled attempt.
+var (
+	errCanceled    = errors.New("the attempt was canceled")
+	errTimeout     = errors.New("the attempt ran into its timeout")
+	errIdleTimeout = errors.New("the attempt gave no sign of life within its idle timeout")
+)
+
+// runner drives one State. Whoever finishes an attempt takes the lock, advances the state and goes on with the next start, so
+// that a chain of nodes runs on one goroutine.
+type runner struct {
+	s      *State
+	actors map[string]Actor
+	cfg    runConfig
+	// fine tells that attempts may be canceled one by one; otherwise halt cancels all there are.
+	fine bool
+	halt context.CancelCauseFunc
+
+	mu       sync.Mutex
+	wg       sync.WaitGroup
+	queue    []Start
+	head     int
+	workers  int
+	idle     int                // workers that are about to take from the queue
+	blocked  map[string][]Start // by concurrency key in use: the starts that wait for it
+	cancels  map[Ref]context.CancelCauseFunc
+	canceled map[Ref]bool // asked to stop before they began
+	timer    *time.Timer
+	armed    time.Time
+	done     bool
+	over     chan struct{}
+}
+
+// advance moves the state on and takes care of the effects. The lock is held.
+func (r *runner) advance(ctx context.Context, cmd Command) error {
+	evs, fx, err := r.s.Advance(cmd)
+	if err != nil {
+		return err
+	}
+	if r.cfg.progress != nil {
+		for i := range evs {
+			r.cfg.progress(evs[i])
+		}
+	}
+	r.cancel(fx.Cancels)
+	for i := range fx.Starts {
+		r.enqueue(&fx.Starts[i])
+	}
+	for r.workers < r.cfg.parallel && len(r.queue)-r.head > r.idle {
+		r.workers++
+		r.idle++
+		r.wg.Add(1)
+		go r.work(ctx)
+	}
+	r.arm(ctx)
+	if status, _ := r.s.Status(); !r.done && (status.Ended() || status == StatusPaused && r.s.InFlight() == 0) {
+		r.done = true
+		close(r.over)
+	}
+	return nil
+}
+
+func (r *runner) cancel(refs []Ref) {
+	if len(refs) > 0 && !r.fine {
+		r.halt(errCanceled)
+		return
+	}
+	for _, ref := range refs {
+		if stop := r.cancels[ref]; stop != nil {
+			stop(errCanceled)
+			continue
+		}
+		if r.canceled == nil {
+			r.canceled = map[Ref]bool{}
+		}
+		r.canceled[ref] = true
+	}
+}
+
+// enqueue queues a start unless another one holds its concurrency key.
+func (r *runner) enqueue(st *Start) {
+	if k := st.ConcurrencyKey; k != "" {
+		if r.blocked == nil {
+			r.blocked = map[string][]Start{}
+		}
+		if waiting, held := r.blocked[k]; held {
+			r.blocked[k] = append(waiting, *st)
+			return
+		}
+		r.blocked[k] = nil
+	}
+	r.queue = append(r.queue, *st)
+}
+
+// release hands the concurrency key of an attempt that is over to the next one.
+func (r *runner) release(k string) {
+	if k == "" {
+		return
+	}
+	waiting := r.blocked[k]
+	if len(waiting) == 0 {
+		delete(r.blocked, k)
+		return
+	}
+	r.blocked[k] = waiting[1:]
+	r.queue = append(r.queue, waiting[0])
+}
+
+// arm sets the timer for the next back-off or wait that is due.
+func (r *runner) arm(ctx context.Context) {
+	at, ok := r.s.NextTimer()
+	if !ok || r.done || r.timer != nil && at.Equal(r.armed) {
+		return
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.armed = at
+	r.timer = time.AfterFunc(time.Until(at)+time.Microsecond, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.timer = nil
+		if !r.done {
+			_ = r.advance(ctx, TimerDue{Now: time.Now()}) // refused once the run has ended
+		}
+	})
+}
+
+// work performs queued attempts until there are none.
+func (r *runner) work(ctx context.Context) {
+	defer r.wg.Done()
+	var call Call
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		r.idle--
+		if r.head == len(r.queue) {
+			break
+		}
+		call = Call{Start: r.queue[r.head]}
+		r.queue[r.head] = Start{}
+		if r.head++; r.head == len(r.queue) {
+			r.queue, r.head = r.queue[:0], 0
+		}
+		end := Ended{Ref: call.Ref, Attempt: call.Attempt}
+		if r.intend(ctx, &call) {
+			end.Outcome, end.Err = r.perform(ctx, &call)
+			end.Now = time.Now()
+		}
+		r.idle++
+		r.release(call.ConcurrencyKey)
+		if end.Outcome != nil || end.Err != nil {
+			_ = r.advance(ctx, end) // only a dropped attempt is refused, and nobody waits for that
+		}
+	}
+	r.workers--
+}
+
+// intend journals the intent of an UNSAFE attempt; false means that it is no longer wanted.
+func (r *runner) intend(ctx context.Context, c *Call) bool {
+	return !c.NeedsIntent() || r.advance(ctx, Attempt{Ref: c.Ref, Attempt: c.Attempt, Now: time.Now()}) == nil
+}
+
+// perform calls the actor without the lock.
+func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
+	var stop context.CancelCauseFunc
+	if r.fine {
+		if r.canceled[c.Ref] {
+			delete(r.canceled, c.Ref)
+			return nil, Errorf(NotPerformed, ReasonCanceled, "canceled before it began")
+		}
+		ctx, stop = context.WithCancelCause(ctx)
+		if r.cancels == nil {
+			r.cancels = map[Ref]context.CancelCauseFunc{}
+		}
+		r.cancels[c.Ref] = stop
+	}
+	actor := r.actors[c.Actor]
+	r.mu.Unlock()
+	out, err := call(ctx, actor, c)
+	r.mu.Lock()
+	if stop != nil {
+		delete(r.cancels, c.Ref)
+		stop(nil)
+	}
+	return out, err
+}
+
+// call calls the actor within its timeouts and types what went wrong.
+func call(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
+	if ctx.Err() != nil {
+		return nil, Errorf(NotPerformed, ReasonCanceled, "%v", context.Cause(ctx))
+	}
+	if c.Timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
+		defer stop()
+	}
+	if c.IdleTimeout > 0 {
+		var stop context.CancelCauseFunc
+		ctx, stop = context.WithCancelCause(ctx)
+		defer stop(nil)
+		idle := time.AfterFunc(c.IdleTimeout, func() { stop(errIdleTimeout) })
+		defer idle.Stop()
+		c.heartbeat = func() { idle.Reset(c.IdleTimeout) }
+	}
+	out := new(Outcome)
+	err := guard(ctx, actor, c, out)
+	if err == nil {
+		return out, nil
+	}
+	if typed, ok := errors.AsType[*Error](err); ok && typed != nil {
+		return nil, typed
+	}
+	if ctx.Err() != nil {
+		switch cause := context.Cause(ctx); {
+		case errors.Is(cause, errTimeout):
+			return nil, Errorf(Unknown, ReasonTimeout, "%v (%s)", errTimeout, c.Timeout)
+		case errors.Is(cause, errIdleTimeout):
+			return nil, Errorf(Unknown, ReasonIdleTimeout, "%v (%s)", errIdleTimeout, c.IdleTimeout)
+		default:
+			return nil, Errorf(Unknown, ReasonCanceled, "%v", cause)
+		}
+	}
+	if c.Effect == Unsafe {
+		return nil, Errorf(Unknown, ReasonActorError, "%v", err)
+	}
+	return nil, Errorf(Retryable, ReasonActorError, "%v", err)
+}
+
+// guard turns a panic of the actor into a typed error.
+func guard(ctx context.Context, actor Actor, c *Call, out *Outcome) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t := Permanent
+			if c.Effect == Unsafe {
+				t = Unknown
+			}
+			err = Errorf(t, ReasonPanic, "%v\n%s", p, debug.Stack())
+		}
+	}()
+	*out, err = actor.Call(ctx, c)
+	return err
 }

@@ -1,6 +1,10 @@
 package workgraph
 
 import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"sort"
 	"time"
 )
 
@@ -14,40 +18,436 @@ import (
 type State struct {
 	p     *Program
 	runID string
+	seq   int64
+
+	status  Status
+	paused  bool
+	reason  string // of the pause
+	drain   string // why nothing starts any more: drainFail, drainTerminate, drainCancel
+	failed  *Ref
+	failure *Error
+	end     *RunEnd
+
+	input   Input
+	context json.RawMessage
+	vars    map[string]*stateVar
+	usage   []Usage
+
+	root *frame
+	// frames of each loop by serial number; tokens are the visits of nodes in irreducible loops.
+	frames map[int32][]*frame
+	tokens map[int32][]*nodeState
+	// latest is the last completed visit of every node.
+	latest  []*nodeState
+	granted map[int32]int // visits granted beyond max_visits by Resume
+	limited []limitedVisit
+	// terminated are the visits that ended the run with TERMINATE.
+	terminated []*nodeState
+
+	flights []flight
+	order   int64 // of the last start
+	held    []unit
+	timers  timerHeap
+	parked  int // visits and items in back-off or waiting
+	unknown int // visits and items in need of reconciliation
+
+	// Scratch of the command being worked on.
+	ev    *Event
+	evs   []Event
+	fx    *Effects
+	edgeQ []edgeTask
+	instQ []instTask
+	// wantPause is the reason to pause that came up in this command.
+	wantPause string
+}
+
+const (
+	drainFail      = "FAIL"
+	drainTerminate = "TERMINATE"
+	drainCancel    = "CANCEL"
+)
+
+// frame is the whole graph, or one time around one loop: the state of the nodes directly in it and of the edges it delivers.
+type frame struct {
+	region   int32
+	serial   int32 // the visit number of its nodes
+	parent   *frame
+	prev     *frame // whose BACK edges opened it
+	inst     *instance
+	nodes    []nodeState
+	edges    []edgeState
+	insts    []instance // one per child region
+	open     int32      // nodes and child loops not yet resolved
+	backSeen int32
+	backLive int32
+	// tokenEdge and tokenSrc are the one input of a visit in an irreducible loop; tokenEdge is -1 for a start node.
+	tokenEdge int32
+	tokenSrc  *nodeState
+}
+
+// instance is one loop within one frame of what surrounds it, from the first entry to the last exit.
+type instance struct {
+	join    joinCount // of the edges that enter
+	opened  bool
+	closed  bool
+	active  int32 // frames with something open
+	limited int32
+	entries int32 // token loops: entering edges seen
+	last    int32 // serial of the newest frame
+	exits   []exitState
+}
+
+type exitState struct {
+	src    *nodeState
+	travel *Input
+	live   bool
+}
+
+type joinCount struct {
+	seen, live int32
+	ran        bool // a source of a dead edge had run
+}
+
+type edgeState struct {
+	src    *nodeState
+	travel *Input
+	state  uint8
+	moot   bool // the target no longer needs it
+}
+
+const (
+	edgeOpen uint8 = iota
+	edgeDead
+	edgeLive
+	edgeUsed // live and an input of its target's visit
+)
+
+// try is where a visit, or an item of one, stands with its attempts.
+type try struct {
+	status VisitStatus
+	no     int32 // attempt
+	gen    int32
+	intent bool
+	pos    int32 // index in flights when in flight
+	due    time.Time
+	wait   *Outcome // what the visit ends in when its timer is due
+}
+
+type nodeState struct {
+	try
+	f      *frame
+	n      int32
+	moot   int32 // out-edges that nobody needs
+	join   joinCount
+	args   []json.RawMessage // travelling
+	named  map[string]json.RawMessage
+	values []json.RawMessage
+	err    *Error
+	key    string
+	note   string
+	m      *mapState
+	// superseded: a later visit of an irreducible loop went on from here.
+	superseded bool
+	traveled   bool // scratch of Restore
+}
+
+type mapState struct {
+	list  []json.RawMessage
+	items []itemState
+	next  int // index of the next item to start
+	open  int // items started and not ended
+	done  int
+	bad   int // of these, failed
+}
+
+type itemState struct {
+	try
+	result json.RawMessage // typed ok | error | abstained
+}
+
+type unit struct {
+	ns   *nodeState
+	item int32
+}
+
+type flight struct {
+	unit
+	order int64
+}
+
+type limitedVisit struct {
+	region int32
+	parent *frame
+	prev   *frame
+	node   int32
+	// edge, src and travel are what arrived in an irreducible loop.
+	edge   int32
+	src    *nodeState
+	travel *Input
+}
+
+type edgeTask struct {
+	e      int32
+	src    *nodeState
+	live   bool
+	note   string
+	travel *Input
+}
+
+// instTask asks whether a loop has ended.
+type instTask struct {
+	region int32
+	parent *frame
 }
 
 // New is the state of a run before its first event.
-func New(p *Program, runID string) *State { return &State{p: p, runID: runID} }
+func New(p *Program, runID string) *State {
+	return &State{p: p, runID: runID, status: StatusPending, latest: make([]*nodeState, len(p.nodes))}
+}
 
-// Restore rebuilds a state from a snapshot made with the same program.
-func Restore(p *Program, snapshot []byte) (*State, error) { return nil, ErrCorrupt }
+// RunID is the id the state was made with.
+func (s *State) RunID() string { return s.runID }
 
-// Snapshot is the state as bytes for Restore of the same machine version. It is a cache: losing it costs a longer replay.
-func (s *State) Snapshot() ([]byte, error) { return nil, ErrCorrupt }
+// Seq is the number of the last event.
+func (s *State) Seq() int64 { return s.seq }
 
-// Advance decides what cmd means, changes the state and returns the events to journal with the effects to act on once they
-// are durable. On error nothing changed.
-func (s *State) Advance(cmd Command) ([]Event, Effects, error) { return nil, Effects{}, ErrState }
+// Status is where the run stands, with the reason of a pause, a drain or the end.
+func (s *State) Status() (Status, string) {
+	switch {
+	case s.end != nil:
+		return s.end.Status, s.end.Reason
+	case s.drain != "":
+		return StatusDraining, s.drain
+	case s.paused:
+		return StatusPaused, s.reason
+	}
+	return s.status, ""
+}
 
-// Apply replays one journaled event. Seq must follow the last one applied. The effects are those of the original decision;
-// during recovery they are ignored in favor of Outstanding.
-func (s *State) Apply(ev Event) (Effects, error) { return Effects{}, ErrCorrupt }
+// InFlight counts attempts that were started and have not ended.
+func (s *State) InFlight() int { return len(s.flights) }
+
+// End is how the run ended, or nil.
+func (s *State) End() *RunEnd { return s.end }
+
+// Usage sums up what every attempt reported, by provider and model, in the order of first use.
+func (s *State) Usage() []Usage { return s.usage }
+
+// NextTimer is the earliest time at which TimerDue would do something; ok is false when nothing waits for a timer.
+func (s *State) NextTimer() (at time.Time, ok bool) {
+	s.timers.prune()
+	if len(s.timers) == 0 || s.drain != "" || s.end != nil {
+		return time.Time{}, false
+	}
+	return s.timers[0].due, true
+}
 
 // Outstanding lists every attempt that is in flight as far as the state knows, in the order of their starts: after Recover,
 // what the new owner must start again.
-func (s *State) Outstanding() []Start { return nil }
+func (s *State) Outstanding() []Start {
+	fs := append([]flight(nil), s.flights...)
+	sort.Slice(fs, func(i, j int) bool { return fs[i].order < fs[j].order })
+	out := make([]Start, len(fs))
+	for i, f := range fs {
+		s.makeStart(&out[i], f.ns, f.item)
+		out[i].Canceled = f.try().status == VisitCanceling
+	}
+	return out
+}
 
-// NextTimer is the earliest time at which TimerDue would do something; ok is false when nothing waits for a timer.
-func (s *State) NextTimer() (at time.Time, ok bool) { return time.Time{}, false }
+// VisitInfo is one visit, or one item of a visit, as a reader sees it.
+type VisitInfo struct {
+	Ref
+	Status     VisitStatus
+	Attempt    int
+	Generation int
+	Due        time.Time // when the back-off or wait ends
+	Values     []json.RawMessage
+	Error      *Error
+	Note       string // why it was skipped
+}
 
-// Seq is the number of the last event.
-func (s *State) Seq() int64 { return 0 }
+// Visits calls yield for every visit that the run has reached or skipped, and for every started item, node by node in declared
+// order, until yield returns false.
+func (s *State) Visits(yield func(VisitInfo) bool) {
+	if s.root == nil {
+		return
+	}
+	for i := range s.p.nodes {
+		for _, ns := range s.visitsOf(int32(i)) {
+			if ns.status == VisitPending {
+				continue
+			}
+			if !yield(s.info(ns)) {
+				return
+			}
+			if ns.m == nil {
+				continue
+			}
+			for k := range ns.m.items {
+				it := &ns.m.items[k]
+				if it.status == "" {
+					continue
+				}
+				if !yield(VisitInfo{Ref: s.ref(ns, int32(k+1)), Status: it.status, Attempt: int(it.no), Generation: int(it.gen),
+					Due: it.due, Values: []json.RawMessage{it.result}}) {
+					return
+				}
+			}
+		}
+	}
+}
 
-// Status is where the run stands, with the reason of a pause or drain.
-func (s *State) Status() (Status, string) { return StatusPending, "" }
+func (s *State) info(ns *nodeState) VisitInfo {
+	return VisitInfo{Ref: s.ref(ns, 0), Status: ns.status, Attempt: int(ns.no), Generation: int(ns.gen), Due: ns.due,
+		Values: ns.values, Error: ns.err, Note: ns.note}
+}
 
-// InFlight counts attempts that were started and have not ended.
-func (s *State) InFlight() int { return 0 }
+// visitsOf lists the visits of a node, the first one first.
+func (s *State) visitsOf(n int32) []*nodeState {
+	r := s.p.nodes[n].region
+	switch {
+	case r == 0:
+		return []*nodeState{&s.root.nodes[s.p.localNode[n]]}
+	case s.p.regions[r].token:
+		return s.tokens[n]
+	}
+	out := make([]*nodeState, len(s.frames[r]))
+	for i, f := range s.frames[r] {
+		out[i] = &f.nodes[s.p.localNode[n]]
+	}
+	return out
+}
 
-// End is how the run ended, or nil.
-func (s *State) End() *RunEnd { return nil }
+// StateValues is the run's state by key.
+func (s *State) StateValues() map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(s.vars))
+	for k, v := range s.vars {
+		out[k] = v.value()
+	}
+	return out
+}
+
+// lookup finds the visit, or nil.
+func (s *State) lookup(node string, visit int) *nodeState {
+	n, ok := s.p.index[node]
+	if !ok || s.root == nil {
+		return nil
+	}
+	r := s.p.nodes[n].region
+	switch {
+	case r == 0 && visit == 1:
+		return &s.root.nodes[s.p.localNode[n]]
+	case r == 0 || visit < 1:
+		return nil
+	case s.p.regions[r].token:
+		if visit > len(s.tokens[n]) {
+			return nil
+		}
+		return s.tokens[n][visit-1]
+	case visit > len(s.frames[r]):
+		return nil
+	}
+	return &s.frames[r][visit-1].nodes[s.p.localNode[n]]
+}
+
+// find finds the unit that a Ref names.
+func (s *State) find(r Ref) (unit, bool) {
+	ns := s.lookup(r.Node, r.Visit)
+	if ns == nil || r.Item < 0 || (ns.m == nil) != (r.Item == 0) || r.Item > 0 && r.Item > len(ns.m.items) {
+		return unit{}, false
+	}
+	return unit{ns, int32(r.Item)}, true
+}
+
+func (u unit) try() *try {
+	if u.item == 0 {
+		return &u.ns.try
+	}
+	return &u.ns.m.items[u.item-1].try
+}
+
+func (s *State) ref(ns *nodeState, item int32) Ref {
+	return Ref{Node: s.p.nodes[ns.n].ID, Visit: int(ns.f.serial), Item: int(item)}
+}
+
+func (s *State) node(ns *nodeState) *pnode { return &s.p.nodes[ns.n] }
+
+// resolved reports whether the visit is over.
+func (ns *nodeState) resolved() bool {
+	switch ns.status {
+	case VisitCompleted, VisitAbstained, VisitFailed, VisitSkipped, VisitCanceled:
+		return true
+	}
+	return false
+}
+
+// seed is the hash that takes the place of chance in back-offs.
+func (s *State) seed(ns *nodeState, item int32, attempt int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s/%d/%d/%d", s.runID, s.node(ns).ID, ns.f.serial, item, attempt)
+	return h.Sum64()
+}
+
+// timer is one entry of the heap; it is void once the unit's due time differs.
+type timer struct {
+	due time.Time
+	unit
+	order int64
+}
+
+func (t timer) valid() bool {
+	tr := t.try()
+	return (tr.status == VisitBackoff || tr.status == VisitWaiting) && tr.due.Equal(t.due)
+}
+
+type timerHeap []timer
+
+func (h timerHeap) less(i, j int) bool {
+	if !h[i].due.Equal(h[j].due) {
+		return h[i].due.Before(h[j].due)
+	}
+	return h[i].order < h[j].order
+}
+
+func (h *timerHeap) push(t timer) {
+	*h = append(*h, t)
+	a := *h
+	for i := len(a) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !a.less(i, up) {
+			break
+		}
+		a[i], a[up] = a[up], a[i]
+		i = up
+	}
+}
+
+func (h *timerHeap) pop() timer {
+	a := *h
+	top := a[0]
+	n := len(a) - 1
+	a[0], a[n] = a[n], timer{}
+	a = a[:n]
+	for i := 0; ; {
+		small := i
+		for _, c := range [...]int{2*i + 1, 2*i + 2} {
+			if c < n && a.less(c, small) {
+				small = c
+			}
+		}
+		if small == i {
+			break
+		}
+		a[i], a[small] = a[small], a[i]
+		i = small
+	}
+	*h = a
+	return top
+}
+
+func (h *timerHeap) prune() {
+	for len(*h) > 0 && !(*h)[0].valid() {
+		h.pop()
+	}
+}

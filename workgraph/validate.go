@@ -1,5 +1,49 @@
 package workgraph
 
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Codes of faults. They are stable: programs and models act on them.
+const (
+	CodeEmptyGraph     = "EMPTY_GRAPH"
+	CodeTooLarge       = "TOO_LARGE"
+	CodeBadID          = "BAD_ID"
+	CodeReservedID     = "RESERVED_ID"
+	CodeDuplicateNode  = "DUPLICATE_NODE"
+	CodeUnknownNode    = "UNKNOWN_NODE"
+	CodeDuplicateEdge  = "DUPLICATE_EDGE"
+	CodeSelfLoop       = "SELF_LOOP"
+	CodeCycle          = "CYCLE"
+	CodeNotALoop       = "BACK_EDGE_NOT_A_LOOP"
+	CodeIrreducible    = "IRREDUCIBLE_LOOP"
+	CodeNoExit         = "LOOP_WITHOUT_EXIT"
+	CodeNoActor        = "NO_ACTOR"
+	CodeUnknownActor   = "UNKNOWN_ACTOR"
+	CodeUnknownArg     = "UNKNOWN_ARGUMENT"
+	CodeBadExpression  = "BAD_EXPRESSION"
+	CodeBadSchema      = "BAD_SCHEMA"
+	CodeBadValue       = "BAD_VALUE"
+	CodeBadJSON        = "BAD_JSON"
+	CodeBadQuorum      = "BAD_QUORUM"
+	CodeNoRoute        = "ROUTE_WITHOUT_ERROR_EDGE"
+	CodeErrorEdge      = "ERROR_EDGE_WITHOUT_ROUTE"
+	CodeNotSupported   = "NOT_SUPPORTED"
+	CodeCacheNotPure   = "CACHE_NOT_PURE"
+	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
+)
+
+// MaxNodes and MaxEdges bound one graph; MaxIDLen bounds the bytes of an id.
+const (
+	MaxNodes = 200_000
+	MaxEdges = 1_000_000
+	MaxIDLen = 256
+)
+
 // Fault is one thing that keeps a graph from running. Code is stable; exactly the fields of the place that apply are set.
 type Fault struct {
 	Code    string `json:"code"`
@@ -11,11 +55,334 @@ type Fault struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
+// String reads "CODE at place: message (hint)".
+func (f Fault) String() string {
+	var b strings.Builder
+	b.WriteString(f.Code)
+	switch {
+	case f.Node != "":
+		fmt.Fprintf(&b, " at node %q", f.Node)
+	case f.From != "" || f.To != "":
+		fmt.Fprintf(&b, " at edge %q -> %q", f.From, f.To)
+	}
+	if f.Field != "" {
+		fmt.Fprintf(&b, " field %s", f.Field)
+	}
+	fmt.Fprintf(&b, ": %s", f.Message)
+	if f.Hint != "" {
+		fmt.Fprintf(&b, " (%s)", f.Hint)
+	}
+	return b.String()
+}
+
 // Faults is every fault of a graph as one error.
 type Faults []Fault
 
-func (f Faults) Error() string { return "" }
+// Error lists the faults, one per line.
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i := range f {
+		lines[i] = f[i].String()
+	}
+	return strings.Join(lines, "\n")
+}
 
-// Validate returns all faults of g at once, in declared order; none means that Compile succeeds. A nil actors skips the checks
-// that need them.
-func Validate(g *Graph, actors ActorSet) []Fault { return nil }
+// Validate returns all faults of g at once: nodes and edges in declared order, then what concerns the whole. None means that
+// Compile succeeds. A nil actors skips the checks that need them.
+func Validate(g *Graph, actors ActorSet) []Fault {
+	_, faults := build(g, actors)
+	return faults
+}
+
+// checker collects faults while a program is built.
+type checker struct {
+	g      *Graph
+	actors ActorSet
+	faults []Fault
+	index  map[string]int32
+	exprs  map[string]*Expr
+}
+
+func (c *checker) add(f Fault) { c.faults = append(c.faults, f) }
+
+func (c *checker) node(code, id, field, hint, format string, args ...any) {
+	c.add(Fault{Code: code, Node: id, Field: field, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) edge(code string, e *Edge, field, hint, format string, args ...any) {
+	c.add(Fault{Code: code, From: e.From, To: e.To, Field: field, Hint: hint, Message: fmt.Sprintf(format, args...)})
+}
+
+// idFault says what is wrong with an id, or nothing.
+func idFault(id string) (code, msg string) {
+	switch {
+	case id == "":
+		return CodeBadID, "the id is empty"
+	case len(id) > MaxIDLen:
+		return CodeBadID, fmt.Sprintf("the id is longer than %d bytes", MaxIDLen)
+	case !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
+		return CodeBadID, "the id holds control characters or is not UTF-8"
+	case strings.TrimSpace(id) != id:
+		return CodeBadID, "the id begins or ends with space"
+	case strings.ContainsAny(id, "#/"):
+		return CodeReservedID, "# and / are reserved for ids that the machine makes"
+	}
+	return "", ""
+}
+
+func (c *checker) checkNode(i int32) {
+	n := &c.g.Nodes[i]
+	if code, msg := idFault(n.ID); code != "" {
+		c.node(code, n.ID, "id", "use letters, digits, _ and -", "%s (node number %d)", msg, i+1)
+	}
+	if j, dup := c.index[n.ID]; dup {
+		c.node(CodeDuplicateNode, n.ID, "id", "give each node an id of its own", "nodes number %d and %d share the id", j+1, i+1)
+	} else {
+		c.index[n.ID] = i
+	}
+	c.checkActor(n)
+	for k, v := range n.Args {
+		if !json.Valid(v) {
+			c.node(CodeBadJSON, n.ID, fmt.Sprintf("args[%d]", k), "", "the argument is not JSON")
+		}
+	}
+	for _, k := range sortedKeys(n.Named) {
+		if !json.Valid(n.Named[k]) {
+			c.node(CodeBadJSON, n.ID, "named."+k, "", "the argument is not JSON")
+		}
+	}
+	c.passDown(n.PassDown, func(code, field, hint, msg string) { c.node(code, n.ID, field, hint, "%s", msg) })
+	c.checkPolicies(n)
+	if n.On != nil {
+		if n.On.Inbox != nil {
+			c.node(CodeNotSupported, n.ID, "on.inbox", "activate the node by edges", "inboxes are not supported in this release")
+		}
+	}
+}
+
+func (c *checker) checkActor(n *Node) {
+	if n.Actor == "" {
+		c.node(CodeNoActor, n.ID, "actor", "name the actor that does the work", "the node names no actor")
+		return
+	}
+	if c.actors == nil {
+		if n.Effect == "" {
+			n.Effect = Unsafe
+		}
+		return
+	}
+	info, ok := c.actors.ActorInfo(n.Actor)
+	if !ok {
+		c.node(CodeUnknownActor, n.ID, "actor", "use one of the registered actors", "no actor is called %q", n.Actor)
+		return
+	}
+	if n.Effect == "" && info.EffectOf != nil {
+		n.Effect = info.EffectOf(n)
+	}
+	if n.Effect == "" {
+		n.Effect = info.Effect
+	}
+	if n.Effect == "" {
+		n.Effect = Unsafe
+	}
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Additional *bool                      `json:"additionalProperties"`
+	}
+	if len(info.Schema) == 0 || json.Unmarshal(info.Schema, &schema) != nil || schema.Additional == nil || *schema.Additional {
+		return
+	}
+	for _, k := range sortedKeys(n.Named) {
+		if _, ok := schema.Properties[k]; !ok {
+			c.node(CodeUnknownArg, n.ID, "named."+k, "known are "+strings.Join(sortedKeys(schema.Properties), ", "),
+				"actor %q takes no argument %q", n.Actor, k)
+		}
+	}
+}
+
+func (c *checker) passDown(p PassDown, fault func(code, field, hint, msg string)) {
+	const field = "result_pass_down_mode"
+	switch p.Mode {
+	case "", NoPassDown, ResultAsFirstArg, ResultAsLeadingArgs:
+		if p.Key != "" || p.Expr != "" {
+			fault(CodeBadValue, field, "set the mode to KEY or MERGE, or drop them", "key and expr belong to the modes KEY and MERGE")
+		}
+	case KeyPassDown:
+		if p.Key == "" {
+			fault(CodeBadValue, field+".key", "name the argument", "KEY needs a key")
+		}
+	case MergePassDown:
+		if p.Expr == "" {
+			fault(CodeBadValue, field+".expr", "give a CEL map {args, named}", "MERGE needs an expr")
+		}
+	default:
+		fault(CodeBadValue, field+".mode", "one of NO_PASS_DOWN, RESULT_AS_FIRST_ARG, RESULT_AS_LEADING_ARGS, KEY, MERGE",
+			fmt.Sprintf("unknown mode %q", p.Mode))
+	}
+}
+
+// oneOf reports a value outside its list; the empty value stands for the default.
+func oneOf[T ~string](c *checker, id, field string, v T, list ...T) {
+	if v == "" {
+		return
+	}
+	names := make([]string, len(list))
+	for i, l := range list {
+		if v == l {
+			return
+		}
+		names[i] = string(l)
+	}
+	c.node(CodeBadValue, id, field, "one of "+strings.Join(names, ", "), "unknown value %q", string(v))
+}
+
+func (c *checker) notNegative(id, field string, v float64) {
+	if v < 0 {
+		c.node(CodeBadValue, id, field, "use zero for the default", "%v is negative", v)
+	}
+}
+
+func (c *checker) checkPolicies(n *Node) {
+	oneOf(c, n.ID, "effect", n.Effect, Pure, Idempotent, Unsafe)
+	oneOf(c, n.ID, "join.mode", n.Join.Mode, All, Any, Quorum)
+	oneOf(c, n.ID, "join.losers", n.Join.Losers, CancelLosers, FinishLosers)
+	oneOf(c, n.ID, "on_error.action", n.OnError.Action, Fail, Continue, Fallback, Route)
+	c.notNegative(n.ID, "retry.max_attempts", float64(n.Retry.MaxAttempts))
+	c.notNegative(n.ID, "retry.initial_backoff", float64(n.Retry.InitialBackoff))
+	c.notNegative(n.ID, "retry.max_backoff", float64(n.Retry.MaxBackoff))
+	c.notNegative(n.ID, "timeout", float64(n.Timeout))
+	c.notNegative(n.ID, "idle_timeout", float64(n.IdleTimeout))
+	if m := n.Retry.Multiplier; m != 0 && m < 1 {
+		c.node(CodeBadValue, n.ID, "retry.multiplier", "use 1 or more", "%v would shrink the back-off", m)
+	}
+	if j := n.Retry.Jitter; j > 1 || j < 0 && j != Unlimited {
+		c.node(CodeBadValue, n.ID, "retry.jitter", "use 0 to 1, or -1 for none", "%v is out of range", j)
+	}
+	if n.MaxVisits < Unlimited {
+		c.node(CodeBadValue, n.ID, "max_visits", "use -1 for no limit", "%d is out of range", n.MaxVisits)
+	}
+	if n.Join.Mode != Quorum && n.Join.N != 0 {
+		c.node(CodeBadQuorum, n.ID, "join.n", "set join.mode to QUORUM, or drop n", "n belongs to the mode QUORUM")
+	}
+	switch {
+	case n.OnError.Action == Fallback && !json.Valid(n.OnError.Value):
+		c.node(CodeBadJSON, n.ID, "on_error.value", "give the value to go on with", "FALLBACK needs a JSON value")
+	case n.OnError.Action != Fallback && len(n.OnError.Value) > 0:
+		c.node(CodeBadValue, n.ID, "on_error.value", "set on_error.action to FALLBACK, or drop the value", "the value belongs to FALLBACK")
+	}
+	if n.Cache != nil {
+		if n.Cache.TTL <= 0 {
+			c.node(CodeBadValue, n.ID, "cache.ttl", "use a positive duration", "the ttl is not positive")
+		}
+		if n.Effect != "" && n.Effect != Pure {
+			c.node(CodeCacheNotPure, n.ID, "cache", "set the effect to PURE if that is true", "only PURE nodes may be cached")
+		}
+	}
+	if m := n.Map; m != nil {
+		oneOf(c, n.ID, "map.on_item_error", m.OnItemError, FailFast, ContinueItems, QuorumItems)
+		c.notNegative(n.ID, "map.max_parallel", float64(m.MaxParallel))
+		if (m.OnItemError == QuorumItems) != (m.Quorum > 0) || m.Quorum < 0 {
+			c.node(CodeBadQuorum, n.ID, "map.quorum", "QUORUM needs a quorum of at least 1", "on_item_error and quorum do not fit")
+		}
+		if m.Over == "" {
+			c.node(CodeBadValue, n.ID, "map.over", "give the CEL expression of the list", "the map has no list")
+		}
+	}
+}
+
+func (c *checker) checkEdge(i int, seen map[Edge]bool) (from, to int32, ok bool) {
+	e := &c.g.Edges[i]
+	from, okFrom := c.index[e.From]
+	to, okTo := c.index[e.To]
+	for _, end := range []struct {
+		ok    bool
+		id    string
+		field string
+	}{{okFrom, e.From, "from"}, {okTo, e.To, "to"}} {
+		if !end.ok {
+			c.edge(CodeUnknownNode, e, end.field, c.nearest(end.id), "there is no node %q", end.id)
+		}
+	}
+	switch e.Kind {
+	case DataEdge, ErrorEdge, BackEdge:
+	default:
+		c.edge(CodeBadValue, e, "kind", "one of DATA, ERROR, BACK", "unknown value %q", string(e.Kind))
+	}
+	c.passDown(e.PassDown, func(code, field, hint, msg string) { c.edge(code, e, field, hint, "%s", msg) })
+	key := Edge{From: e.From, To: e.To, Kind: e.Kind}
+	if seen[key] {
+		c.edge(CodeDuplicateEdge, e, "", "join the conditions with || and keep one", "the edge is declared twice")
+	}
+	seen[key] = true
+	if okFrom && from == to && okTo && e.Kind != BackEdge {
+		c.edge(CodeSelfLoop, e, "kind", "set the kind to BACK for a one-node loop", "the edge leads back to its own node")
+		return 0, 0, false
+	}
+	return from, to, okFrom && okTo
+}
+
+// nearest names the declared id that differs only in letter case or space, which is how models misspell ids.
+func (c *checker) nearest(id string) string {
+	fold := strings.ToLower(strings.TrimSpace(id))
+	for i := range c.g.Nodes {
+		if strings.ToLower(strings.TrimSpace(c.g.Nodes[i].ID)) == fold {
+			return fmt.Sprintf("did you mean %q?", c.g.Nodes[i].ID)
+		}
+	}
+	return "declare the node or drop the edge"
+}
+
+func (c *checker) checkState() {
+	for _, k := range sortedKeys(c.g.State) {
+		v := c.g.State[k]
+		field := "state." + k
+		switch v.Reducer {
+		case "", Replace, Append, AppendByID, Add:
+		default:
+			c.add(Fault{Code: CodeBadValue, Field: field + ".reducer", Message: fmt.Sprintf("unknown value %q", string(v.Reducer)),
+				Hint: "one of REPLACE, APPEND, APPEND_BY_ID, ADD"})
+			continue
+		}
+		if _, err := newStateVar(v); err != nil {
+			c.add(Fault{Code: CodeBadValue, Field: field + ".initial", Message: err.Error(), Hint: "give a value that the reducer can work on"})
+		}
+	}
+}
+
+// checkExits demands that every way around a declared loop passes a condition.
+func (c *checker) checkExits(p *Program) {
+	for i := range p.edges {
+		e := &p.edges[i]
+		if e.kind != BackEdge || e.when != nil || e.from == e.to {
+			continue
+		}
+		if p.unconditional(e.to, e.from) {
+			c.edge(CodeNoExit, &c.g.Edges[i], "when", "give the BACK edge a condition under which the loop goes on",
+				"nothing on the way around this loop can end it")
+		}
+	}
+}
+
+// unconditional reports whether from leads to to over edges and nodes without any condition.
+func (p *Program) unconditional(from, to int32) bool {
+	if p.nodes[from].when != nil {
+		return false
+	}
+	seen := map[int32]bool{from: true}
+	todo := []int32{from}
+	for len(todo) > 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if v == to {
+			return true
+		}
+		for _, ei := range p.nodes[v].out {
+			e := &p.edges[ei]
+			if e.kind == DataEdge && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil {
+				seen[e.to] = true
+				todo = append(todo, e.to)
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,337 @@
+package workgraph
+
+import (
+	"fmt"
+	"time"
+)
+
+// Advance decides what cmd means, changes the state and returns the events to journal with the effects to act on once they
+// are durable. On error nothing changed.
+func (s *State) Advance(cmd Command) ([]Event, Effects, error) {
+	if s.end != nil {
+		return nil, Effects{}, ErrEnded
+	}
+	var fx Effects
+	s.fx, s.evs = &fx, nil
+	err := s.dispatch(cmd)
+	evs := s.evs
+	s.fx, s.ev, s.evs = nil, nil, nil
+	if err != nil {
+		return nil, Effects{}, err
+	}
+	return evs, fx, nil
+}
+
+func (s *State) dispatch(cmd Command) error {
+	if _, ok := cmd.(Begin); !ok && s.root == nil {
+		return fmt.Errorf("%w: the run has not begun", ErrState)
+	}
+	switch c := cmd.(type) {
+	case Begin:
+		return s.begin(c)
+	case Attempt:
+		return s.attempt(c)
+	case Ended:
+		return s.ended(c)
+	case TimerDue:
+		return s.timerDue(c)
+	case Reconcile:
+		return s.reconcile(c)
+	case Recover:
+		return s.recover(c)
+	case Cancel:
+		return s.cancel(c)
+	case Pause:
+		return s.pause(c)
+	case Resume:
+		return s.resume(c)
+	}
+	return fmt.Errorf("%w: unknown command %T", ErrState, cmd)
+}
+
+// openEvent adds an event; steps are recorded into the newest one.
+func (s *State) openEvent(kind EventKind, now time.Time) *Event {
+	s.seq++
+	if s.evs == nil {
+		s.evs = make([]Event, 0, 2)
+	}
+	s.evs = append(s.evs, Event{Version: MachineVersion, Seq: s.seq, Kind: kind, At: now})
+	s.ev = &s.evs[len(s.evs)-1]
+	return s.ev
+}
+
+func instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+func (s *State) record(st Step) { s.ev.Steps = append(s.ev.Steps, st) }
+
+// step is a step about a visit.
+func (s *State) step(op Op, ns *nodeState, d *Detail) Step {
+	return Step{Op: op, Node: s.node(ns).ID, Visit: int(ns.f.serial), Detail: d}
+}
+
+func (s *State) begin(c Begin) error {
+	if s.root != nil {
+		return fmt.Errorf("%w: the run has begun", ErrState)
+	}
+	if err := checkInput(&c); err != nil {
+		return err
+	}
+	now := instant(c.Now)
+	ev := s.openEvent(RunStarted, now)
+	in := c.Input
+	ev.Input, ev.Context = &in, c.Context
+	if err := s.applyBegin(ev.Input, ev.Context); err != nil {
+		return err
+	}
+	ev.Steps = make([]Step, 0, 2*len(s.p.starts))
+	for _, n := range s.p.starts {
+		s.startNode(n)
+		if s.drain != "" {
+			break
+		}
+	}
+	s.settle(now)
+	return nil
+}
+
+func checkInput(c *Begin) error {
+	for i, a := range c.Input.Args {
+		if !validJSON(a) {
+			return fmt.Errorf("%w: input argument %d is not JSON", ErrState, i)
+		}
+	}
+	for k, a := range c.Input.Named {
+		if !validJSON(a) {
+			return fmt.Errorf("%w: input argument %q is not JSON", ErrState, k)
+		}
+	}
+	if len(c.Context) > 0 && !validJSON(c.Context) {
+		return fmt.Errorf("%w: the context is not JSON", ErrState)
+	}
+	return nil
+}
+
+// startNode starts a node without in-edges.
+func (s *State) startNode(n int32) {
+	r := s.p.nodes[n].region
+	switch {
+	case r == 0:
+		s.enter(&s.root.nodes[s.p.localNode[n]])
+	case s.p.regions[r].token:
+		s.tokenVisit(r, n, -1, nil, nil)
+	default:
+		s.openLoop(r, s.root, nil, verdictRun)
+	}
+}
+
+func (s *State) attempt(c Attempt) error {
+	u, ok := s.find(c.Ref)
+	if !ok || u.try().pos < 0 || u.try().no != int32(c.Attempt) || u.try().intent || u.try().status != VisitRunning {
+		return ErrStale
+	}
+	ev := s.openEvent(AttemptStarted, instant(c.Now))
+	ev.Ref, ev.Attempt = c.Ref, c.Attempt
+	u.try().intent = true
+	return nil
+}
+
+func (s *State) ended(c Ended) error {
+	u, ok := s.find(c.Ref)
+	if !ok || u.try().pos < 0 || u.try().no != int32(c.Attempt) {
+		return ErrStale
+	}
+	if (c.Outcome == nil) == (c.Err == nil) {
+		return fmt.Errorf("%w: an attempt ends in an outcome or an error", ErrState)
+	}
+	if c.Outcome != nil {
+		// What is not JSON cannot be journaled, so the report as a whole becomes the failure.
+		if err := checkOutcome(c.Outcome); err != nil {
+			c.Err, c.Outcome = err, nil
+		}
+	}
+	s.endAttempt(AttemptEnded, u, c.Attempt, c.Outcome, c.Err, instant(c.Now))
+	s.settle(instant(c.Now))
+	return nil
+}
+
+// endAttempt journals the end of one attempt and works out what follows.
+func (s *State) endAttempt(kind EventKind, u unit, attempt int, out *Outcome, err *Error, now time.Time) {
+	ev := s.openEvent(kind, now)
+	ev.Ref, ev.Attempt, ev.Outcome, ev.Error = s.ref(u.ns, u.item), attempt, out, err
+	canceling := u.try().status == VisitCanceling
+	s.applyEnded(u, out, err)
+	if out != nil {
+		s.outcome(u, out, now)
+		return
+	}
+	s.attemptFailed(u, err, canceling, now)
+}
+
+func (s *State) timerDue(c TimerDue) error {
+	now := instant(c.Now)
+	if s.drain != "" {
+		return nil
+	}
+	for s.drain == "" {
+		s.timers.prune()
+		if len(s.timers) == 0 || s.timers[0].due.After(now) {
+			break
+		}
+		u := s.timers.pop().unit
+		ev := s.openEvent(TimerFired, now)
+		ev.Ref, ev.Attempt = s.ref(u.ns, u.item), int(u.try().no)
+		backoff := u.try().status == VisitBackoff
+		s.unpark(u)
+		if backoff {
+			s.restart(u)
+		} else {
+			u.try().status = VisitRunning
+			s.performed(u, u.try().wait, now)
+		}
+		s.runQueues()
+	}
+	s.settle(now)
+	return nil
+}
+
+// restart gives out the unit's next attempt.
+func (s *State) restart(u unit) {
+	t := u.try()
+	st := s.step(OpStart, u.ns, &Detail{Attempt: int(t.no), Generation: int(t.gen)})
+	st.Item = int(u.item)
+	s.record(st)
+	s.launch(u.ns, u.item)
+}
+
+func (s *State) reconcile(c Reconcile) error {
+	u, ok := s.find(c.Ref)
+	if !ok || u.try().status != VisitReconciliation {
+		return ErrStale
+	}
+	if (c.Outcome == nil) == (c.Err == nil) || c.Err != nil && c.Err.Type == Unknown {
+		return fmt.Errorf("%w: reconciling needs an outcome or a definite error", ErrState)
+	}
+	if c.Outcome != nil {
+		if err := checkOutcome(c.Outcome); err != nil {
+			return fmt.Errorf("%w: %w", ErrState, err)
+		}
+	}
+	now := instant(c.Now)
+	t := u.try()
+	if c.Err != nil && c.Err.Type == NotPerformed && s.drain == "" && !u.ns.resolved() {
+		ev := s.openEvent(Reconciled, now)
+		ev.Ref, ev.Attempt, ev.Error = c.Ref, int(t.no), c.Err
+		s.applyEnded(u, nil, c.Err)
+		t.no++
+		s.restart(u)
+	} else {
+		s.endAttempt(Reconciled, u, int(t.no), c.Outcome, c.Err, now)
+	}
+	s.settle(now)
+	return nil
+}
+
+func (s *State) recover(c Recover) error {
+	now := instant(c.Now)
+	for i := 0; i < len(s.flights); {
+		u := s.flights[i].unit
+		t := u.try()
+		var err *Error
+		switch {
+		case s.node(u.ns).Effect == Unsafe && t.intent:
+			err = Errorf(Unknown, ReasonLost, "the owner was lost while the attempt was in flight")
+		case t.status == VisitCanceling:
+			err = Errorf(NotPerformed, ReasonCanceled, "canceled, and the owner was lost")
+		default:
+			i++
+			continue
+		}
+		s.endAttempt(AttemptEnded, u, int(t.no), nil, err, now) // takes the place of another flight
+		s.runQueues()
+	}
+	s.settle(now)
+	return nil
+}
+
+func (s *State) cancel(c Cancel) error {
+	if s.drain == drainCancel {
+		return nil
+	}
+	now := instant(c.Now)
+	s.openEvent(CancelRequested, now).Reason = c.Reason
+	s.reason = c.Reason
+	s.drainNow(drainCancel)
+	s.settle(now)
+	return nil
+}
+
+func (s *State) pause(c Pause) error {
+	if s.drain != "" {
+		return fmt.Errorf("%w: the run is ending", ErrState)
+	}
+	if s.paused {
+		return nil
+	}
+	s.openEvent(RunPaused, instant(c.Now)).Reason = c.Reason
+	s.applyPause(c.Reason)
+	return nil
+}
+
+func (s *State) resume(c Resume) error {
+	switch {
+	case !s.paused:
+		return fmt.Errorf("%w: the run is not paused", ErrState)
+	case s.unknown > 0:
+		return ErrReconcile
+	}
+	now := instant(c.Now)
+	s.openEvent(RunResumed, now)
+	s.applyResume()
+	for _, l := range append([]limitedVisit(nil), s.limited...) {
+		if s.drain != "" {
+			break
+		}
+		s.unlimit(l)
+		s.runQueues()
+	}
+	s.settle(now)
+	return nil
+}
+
+// settle works off what the command set in motion, then sees whether the run pauses or ends.
+func (s *State) settle(now time.Time) {
+	s.runQueues()
+	if s.wantPause != "" {
+		if s.drain == "" && !s.paused {
+			s.openEvent(RunPaused, now).Reason = s.wantPause
+			s.applyPause(s.wantPause)
+		}
+		s.wantPause = ""
+	}
+	if end := s.ending(); end != nil {
+		s.openEvent(RunEnded, now).End = end
+		s.end = end
+		s.fx.Ended = end
+	}
+}
+
+// runQueues follows edges until none is left, and only then asks which loops have ended: an edge under way may open the next
+// round of a loop that looks finished.
+func (s *State) runQueues() {
+	for s.drain == "" {
+		if len(s.edgeQ) > 0 {
+			for i := 0; i < len(s.edgeQ) && s.drain == ""; i++ {
+				s.follow(&s.edgeQ[i])
+			}
+			s.edgeQ = s.edgeQ[:0]
+			continue
+		}
+		if len(s.instQ) == 0 {
+			return
+		}
+		t := s.instQ[0]
+		s.instQ = s.instQ[1:]
+		s.checkLoop(t)
+	}
+	s.edgeQ, s.instQ = s.edgeQ[:0], nil
+}

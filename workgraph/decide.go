@@ -1,0 +1,466 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+func validJSON(b json.RawMessage) bool { return json.Valid(b) }
+
+// checkOutcome refuses what cannot be journaled or is not supported.
+func checkOutcome(o *Outcome) *Error {
+	bad := func(reason, format string, args ...any) *Error {
+		e := Errorf(Permanent, reason, format, args...)
+		e.Usage = o.Usage
+		return e
+	}
+	for i, v := range o.Values {
+		if !validJSON(v) {
+			return bad(ReasonBadOutcome, "value %d is not JSON", i)
+		}
+	}
+	for k, v := range o.State {
+		if !validJSON(v) {
+			return bad(ReasonBadOutcome, "the update of state %q is not JSON", k)
+		}
+	}
+	switch o.Stop {
+	case Proceed, Terminate, AbstainResult:
+	default:
+		return bad(ReasonBadOutcome, "unknown stop %q", string(o.Stop))
+	}
+	if o.Expand != nil {
+		return bad(ReasonUnsupported, "expand is not supported in this release")
+	}
+	if w := o.Wait; w != nil && (w.Timer == nil || w.Children != nil || w.Interrupt != nil || w.Task != nil) {
+		return bad(ReasonUnsupported, "of wait only timer is supported in this release")
+	}
+	return nil
+}
+
+// outcome takes a successful attempt: the check, then a timer if it asked for one.
+func (s *State) outcome(u unit, o *Outcome, now time.Time) {
+	if u.item > 0 && u.ns.resolved() { // its map ended without it
+		return
+	}
+	if err := s.examine(u, o); err != nil {
+		s.attemptFailed(u, err, false, now)
+		return
+	}
+	if w := o.Wait; w != nil {
+		due := instant(w.Timer.Until)
+		if w.Timer.Until.IsZero() {
+			due = instant(now.Add(time.Duration(w.Timer.After)))
+		}
+		if due.After(now) {
+			if s.drain != "" {
+				s.drop(u)
+				return
+			}
+			st := s.step(OpWait, u.ns, &Detail{Due: due})
+			st.Item = int(u.item)
+			s.record(st)
+			u.try().wait = o
+			s.park(u, VisitWaiting, due)
+			return
+		}
+	}
+	s.performed(u, o, now)
+}
+
+// examine applies the node's check and the rules on state and selection.
+func (s *State) examine(u unit, o *Outcome) *Error {
+	n := s.node(u.ns)
+	for k, v := range o.State {
+		sv, ok := s.vars[k]
+		if !ok {
+			return Errorf(Permanent, ReasonStateRefused, "the graph declares no state %q", k)
+		}
+		if err := sv.check(v); err != nil {
+			return Errorf(Permanent, ReasonStateRefused, "state %q: %v", k, err)
+		}
+	}
+	if o.Select != nil {
+		if err := s.checkSelect(u, o.Select); err != nil {
+			return err
+		}
+	}
+	if o.Stop == AbstainResult {
+		return nil
+	}
+	if n.schema != nil {
+		if err := checkSchema(n.schema, single(o.Values)); err != nil {
+			return Errorf(Retryable, ReasonCheckFailed, "%v", err)
+		}
+	}
+	if n.test != nil {
+		ok, note, err := n.test.cond(s.outcomeScope(u.ns, u.item, o.Values))
+		switch {
+		case err != nil:
+			return Errorf(Permanent, ReasonCheckFailed, "check: %v", err)
+		case !ok:
+			return Errorf(Retryable, ReasonCheckFailed, "the result does not satisfy %s (%s)", n.Check.CEL, note)
+		}
+	}
+	return nil
+}
+
+func (s *State) checkSelect(u unit, sel *Select) *Error {
+	switch sel.Others {
+	case "", SelectAll, SelectNone, SelectNames:
+	default:
+		return Errorf(Permanent, ReasonBadOutcome, "unknown selection %q", string(sel.Others))
+	}
+	if u.item > 0 {
+		return Errorf(Permanent, ReasonBadOutcome, "an item of a map cannot select edges")
+	}
+	targets := map[string]bool{}
+	for _, e := range s.node(u.ns).out {
+		targets[s.p.nodes[s.p.edges[e].to].ID] = true
+	}
+	if sel.Self && !targets[s.node(u.ns).ID] {
+		return Errorf(Permanent, ReasonUnknownSelection, "the node selects itself, but has no BACK edge to itself")
+	}
+	for _, name := range sel.Names {
+		if !targets[name] {
+			return Errorf(Permanent, ReasonUnknownSelection, "no edge leads to %q", name)
+		}
+	}
+	return nil
+}
+
+// performed completes a unit whose outcome stands.
+func (s *State) performed(u unit, o *Outcome, now time.Time) {
+	if len(o.State) > 0 {
+		s.record(s.step(OpUpdate, u.ns, &Detail{State: o.State}))
+		s.applyUpdates(o.State)
+	}
+	if u.item > 0 {
+		s.itemEnded(u, o, nil)
+		return
+	}
+	values := o.Values
+	if n := s.node(u.ns); n.transform != nil && o.Stop != AbstainResult {
+		v, err := s.transform(u.ns, values)
+		if err != nil {
+			s.attemptFailed(u, err, false, now)
+			return
+		}
+		values = v
+	}
+	s.succeed(u.ns, values, o, nil)
+}
+
+func (s *State) transform(ns *nodeState, values []json.RawMessage) ([]json.RawMessage, *Error) {
+	v, err := s.node(ns).transform.eval(s.outcomeScope(ns, 0, values))
+	if err != nil {
+		return nil, Errorf(Permanent, ReasonTransformFailed, "transform: %v", err)
+	}
+	raw, err := celJSON(v)
+	if err != nil {
+		return nil, Errorf(Permanent, ReasonTransformFailed, "transform: %v", err)
+	}
+	return []json.RawMessage{raw}, nil
+}
+
+// succeed completes a visit with values; o says how its attempt ended, failure is what a fallback stands in for.
+func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, failure *Error) {
+	var stop Stop
+	var sel *Select
+	if o != nil {
+		stop, sel = o.Stop, o.Select
+	}
+	from := len(s.edgeQ)
+	if s.drain == "" && stop != Terminate {
+		if err := s.decideEdges(ns, values, stop, sel); err != nil {
+			s.edgeQ = s.edgeQ[:from]
+			s.failVisit(ns, err, failure != nil)
+			return
+		}
+	}
+	var d *Detail
+	switch {
+	case failure != nil:
+		d = &Detail{Values: values, Error: failure, Action: Fallback}
+	case stop != Proceed:
+		d = &Detail{Values: values, Stop: stop}
+	case o == nil || len(values) != len(o.Values) || len(values) > 0 && &values[0] != &o.Values[0]:
+		d = &Detail{Values: values}
+	}
+	s.record(s.step(OpComplete, ns, d))
+	s.applyComplete(ns, values, stop, failure)
+	switch {
+	case s.drain != "":
+	case stop == Terminate:
+		s.drainNow(drainTerminate)
+	default:
+		s.afterVisit(ns)
+	}
+}
+
+// afterVisit looks at what the end of a visit may have ended with it.
+func (s *State) afterVisit(ns *nodeState) {
+	if f := ns.f; f.inst != nil {
+		s.instQ = append(s.instQ, instTask{f.region, f.parent})
+	}
+}
+
+// decideEdges evaluates every out-edge of a visit that succeeded and queues the decisions.
+func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, sel *Select) *Error {
+	n := s.node(ns)
+	var sc *scope
+	for _, e := range n.out {
+		pe := &s.p.edges[e]
+		t := edgeTask{e: e, src: ns}
+		switch {
+		case stop == AbstainResult:
+			t.note = "ABSTAINED"
+		case pe.kind == ErrorEdge:
+			t.note = "NO_ERROR"
+		case !selected(sel, pe, s.p.nodes[pe.to].ID):
+			t.note = "NOT_SELECTED"
+		default:
+			t.live = true
+		}
+		if err := s.evalEdge(&t, &sc, values); err != nil {
+			return err
+		}
+		s.edgeQ = append(s.edgeQ, t)
+	}
+	return nil
+}
+
+// evalEdge applies the edge's condition and MERGE expression to a task that is live so far.
+func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Error {
+	pe := &s.p.edges[t.e]
+	if !t.live || pe.when == nil && pe.merge == nil {
+		return nil
+	}
+	if *sc == nil {
+		*sc = s.outcomeScope(t.src, 0, values)
+	}
+	if pe.when != nil {
+		ok, note, err := pe.when.cond(*sc)
+		if err != nil {
+			return Errorf(Permanent, ReasonConditionFailed, "condition %q of the edge to %s: %v", pe.when.src, s.p.nodes[pe.to].ID, err)
+		}
+		t.live, t.note = ok, note
+	}
+	if t.live && pe.merge != nil {
+		var err error
+		if t.travel, err = mergeTravel(pe.merge, *sc); err != nil {
+			return Errorf(Permanent, ReasonPassDownFailed, "passing down to %s: %v", s.p.nodes[pe.to].ID, err)
+		}
+	}
+	return nil
+}
+
+func selected(sel *Select, pe *pedge, to string) bool {
+	if pe.from == pe.to {
+		if sel == nil {
+			return pe.when != nil // an unconditional one-node loop goes round only when its node selects itself
+		}
+		return sel.Self
+	}
+	if sel == nil {
+		return true
+	}
+	switch sel.Others {
+	case SelectNone:
+		return false
+	case SelectNames:
+		return slices.Contains(sel.Names, to)
+	}
+	return true
+}
+
+// attemptFailed takes a failed attempt: reconciliation, retry, or the end of the unit.
+func (s *State) attemptFailed(u unit, err *Error, canceling bool, now time.Time) {
+	n, t := s.node(u.ns), u.try()
+	if n.Effect == Unsafe && err.Type == Unknown {
+		st := s.step(OpReconcile, u.ns, nil)
+		st.Item = int(u.item)
+		s.record(st)
+		s.applyReconcile(u)
+		s.wantPause = ReasonReconciliation
+		return
+	}
+	if u.item > 0 && u.ns.resolved() {
+		return
+	}
+	if s.drain != "" || canceling {
+		s.giveUp(u, err, canceling)
+		return
+	}
+	if int(t.no) < n.maxAttempts && mayRetry(n.Effect, err.Type) {
+		s.retry(u, err, now)
+		return
+	}
+	if u.item > 0 {
+		s.itemEnded(u, nil, err)
+		return
+	}
+	s.failVisit(u.ns, err, false)
+}
+
+func mayRetry(effect Effect, t ErrorType) bool {
+	if effect == Unsafe {
+		return t == NotPerformed
+	}
+	return t != Permanent
+}
+
+func (s *State) retry(u unit, err *Error, now time.Time) {
+	t := u.try()
+	attempt, gen := int(t.no)+1, int(t.gen)
+	if err.Type == Retryable {
+		gen++ // a definite failure; the others may have had their effect, so they keep the key
+	}
+	wait := s.node(u.ns).backoff(attempt, s.seed(u.ns, u.item, attempt))
+	due := instant(now.Add(max(wait, time.Duration(err.RetryAfter))))
+	d := &Detail{Attempt: attempt, Generation: gen, Due: due, Error: err}
+	if s.ev.Error == err {
+		d.Error = nil
+	}
+	st := s.step(OpRetry, u.ns, d)
+	st.Item = int(u.item)
+	s.record(st)
+	s.applyRetry(u, attempt, gen, due)
+}
+
+// giveUp ends a unit that nobody waits for any more.
+func (s *State) giveUp(u unit, err *Error, canceling bool) {
+	if u.item > 0 {
+		s.itemEnded(u, nil, err)
+		return
+	}
+	status, note := VisitFailed, ""
+	if canceling {
+		status, note = VisitCanceled, ReasonCanceled
+	}
+	st := s.step(OpFail, u.ns, &Detail{Error: err})
+	st.Note = note
+	s.record(st)
+	s.applyFail(u.ns, status, err, "")
+	if s.drain == "" {
+		s.deadEdges(u.ns, note)
+		s.afterVisit(u.ns)
+	}
+}
+
+func (s *State) deadEdges(ns *nodeState, note string) {
+	for _, e := range s.node(ns).out {
+		s.edgeQ = append(s.edgeQ, edgeTask{e: e, src: ns, note: note})
+	}
+}
+
+// failVisit applies the node's error policy. plain tells that the policy itself failed, which fails the run.
+func (s *State) failVisit(ns *nodeState, err *Error, plain bool) {
+	n := s.node(ns)
+	action := n.OnError.Action
+	if plain {
+		action = Fail
+	}
+	if s.drain != "" {
+		s.giveUp(unit{ns, 0}, err, false)
+		return
+	}
+	from := len(s.edgeQ)
+	switch action {
+	case Fallback:
+		s.succeed(ns, []json.RawMessage{n.OnError.Value}, nil, err)
+		return
+	case Route:
+		routed, rerr := s.route(ns, err)
+		if rerr != nil || !routed {
+			s.edgeQ = s.edgeQ[:from]
+			action = Fail
+			if rerr != nil {
+				err = rerr
+			}
+		}
+	}
+	s.record(s.step(OpFail, ns, &Detail{Error: err, Action: action}))
+	s.applyFail(ns, VisitFailed, err, action)
+	if action == Fail {
+		s.drainNow(drainFail)
+		return
+	}
+	if action == Continue {
+		s.deadEdges(ns, "FAILED")
+	}
+	s.afterVisit(ns)
+}
+
+// route queues the edges of a visit whose failure is routed; false means that no ERROR edge takes it.
+func (s *State) route(ns *nodeState, failure *Error) (bool, *Error) {
+	var sc *scope
+	routed := false
+	values := []json.RawMessage{errorJSON(failure)}
+	for _, e := range s.node(ns).out {
+		t := edgeTask{e: e, src: ns, note: "FAILED"}
+		if s.p.edges[e].kind == ErrorEdge {
+			t.live, t.note = true, ""
+		}
+		if err := s.evalEdge(&t, &sc, values); err != nil {
+			return false, err
+		}
+		routed = routed || t.live
+		s.edgeQ = append(s.edgeQ, t)
+	}
+	return routed, nil
+}
+
+// drainNow stops everything that has not begun, and what is in flight as far as the reason asks for it.
+func (s *State) drainNow(kind string) {
+	s.record(Step{Op: OpDrain, Note: kind})
+	s.edgeQ, s.instQ = s.edgeQ[:0], nil
+	var drops, cancels []unit
+	for _, f := range s.flights {
+		t := f.try()
+		unsafe := s.node(f.ns).Effect == Unsafe
+		switch {
+		case unsafe && !t.intent:
+			drops = append(drops, f.unit)
+		case t.status == VisitCanceling || kind == drainTerminate || unsafe && kind == drainFail:
+		default:
+			cancels = append(cancels, f.unit)
+		}
+	}
+	for _, t := range s.timers {
+		if t.valid() {
+			drops = append(drops, t.unit)
+		}
+	}
+	for _, u := range s.held {
+		if u.try().status == VisitHeld {
+			drops = append(drops, u)
+		}
+	}
+	s.applyDrain(kind)
+	for _, u := range cancels {
+		s.cancelUnit(u)
+	}
+	for _, u := range drops {
+		s.drop(u)
+	}
+}
+
+func (s *State) cancelUnit(u unit) {
+	st := s.step(OpCancel, u.ns, nil)
+	st.Item = int(u.item)
+	s.record(st)
+	s.applyCancel(u)
+}
+
+// drop gives up a unit that is not in flight, and the mapped visit of which it was the last open item.
+func (s *State) drop(u unit) {
+	st := s.step(OpDrop, u.ns, nil)
+	st.Item = int(u.item)
+	s.record(st)
+	s.applyDrop(u)
+	if u.item > 0 && s.drain != "" && u.ns.m.open == 0 && !u.ns.resolved() {
+		s.drop(unit{u.ns, 0})
+	}
+}

@@ -1,0 +1,116 @@
+package workgraph
+
+import "encoding/json"
+
+// ending is how the run ends now, or nil while it goes on.
+func (s *State) ending() *RunEnd {
+	if len(s.flights) > 0 {
+		return nil
+	}
+	end := &RunEnd{Status: StatusCompleted}
+	switch {
+	case s.drain == drainFail:
+		end.Status, end.Reason = StatusFailed, ReasonNodeFailed
+		end.Failed, end.Error = s.failed, s.failure
+		if s.failure != nil {
+			end.Message = s.failed.String() + ": " + s.failure.Error()
+		}
+	case s.drain == drainTerminate:
+		end.Reason = ReasonTerminated
+	case s.drain == drainCancel:
+		end.Status, end.Reason, end.Message = StatusCanceled, ReasonCancelRequest, s.reason
+	case s.unknown > 0:
+		return nil
+	case s.root.open == 0:
+	case s.paused || s.parked > 0 || len(s.limited) > 0:
+		return nil
+	default:
+		end.Status, end.Reason = StatusFailed, ReasonStarved
+		end.Message = "nothing is in flight, and these nodes still wait: " + s.waiting()
+	}
+	end.Outputs, end.Result = s.outputs()
+	return end
+}
+
+// waiting names up to ten nodes that were never resolved.
+func (s *State) waiting() string {
+	text, more := "", 0
+	for i := range s.p.nodes {
+		vs := s.visitsOf(int32(i))
+		if len(vs) > 0 && vs[len(vs)-1].resolved() {
+			continue
+		}
+		if more++; more <= 10 {
+			if text != "" {
+				text += ", "
+			}
+			text += s.p.nodes[i].ID
+		}
+	}
+	if more > 10 {
+		text += " and " + itoa(more-10) + " more"
+	}
+	return text
+}
+
+// outputs are the values of the effective sinks: visits that completed, were not gone on from by a later round of their loop,
+// and have no completed descendant; a visit that ended the run is one in any case.
+func (s *State) outputs() (map[string]json.RawMessage, json.RawMessage) {
+	n := len(s.p.nodes)
+	counts := make([]bool, n)   // the node's last completed visit counts
+	followed := make([]bool, n) // a descendant of it counts
+	for i, ns := range s.latest {
+		counts[i] = ns != nil && !s.superseded(ns)
+	}
+	for k := n - 1; k >= 0; k-- {
+		v := s.p.topo[k]
+		for _, e := range s.p.nodes[v].out {
+			if pe := &s.p.edges[e]; pe.kind != BackEdge && (counts[pe.to] || followed[pe.to]) {
+				followed[v] = true
+				break
+			}
+		}
+	}
+	sink := make([]*nodeState, n)
+	for i, ns := range s.latest {
+		if counts[i] && !followed[i] {
+			sink[i] = ns
+		}
+	}
+	for _, ns := range s.terminated {
+		sink[ns.n] = ns
+	}
+	var out map[string]json.RawMessage
+	var list []json.RawMessage
+	for i, ns := range sink {
+		if ns == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string]json.RawMessage{}
+		}
+		v := single(ns.values)
+		out[s.p.nodes[i].ID] = v
+		list = append(list, v)
+	}
+	switch len(list) {
+	case 0:
+		return out, rawNull
+	case 1:
+		return out, list[0]
+	}
+	return out, joinList(list)
+}
+
+// superseded reports whether a later round of the visit's loop, or of a loop around it, has completed its head.
+func (s *State) superseded(ns *nodeState) bool {
+	if s.p.regions[ns.f.region].token {
+		return ns.superseded
+	}
+	for f := ns.f; f.inst != nil; f = f.parent {
+		if head := s.latest[s.p.regions[f.region].head]; head != nil && head.f.serial > f.serial {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,370 @@
+package workgraph
+
+import (
+	"slices"
+	"sort"
+)
+
+// shape is the control structure of a graph: which nodes belong to which loop. It is made from indexes alone.
+type shape struct {
+	regions []region // regions[0] is the whole graph
+	nodeOf  []int32  // innermost region of each node
+	topo    []int32  // nodes in an order that respects every edge but BACK ones
+}
+
+// region is the whole graph, or the body of one declared loop with the single entry head.
+type region struct {
+	head   int32 // -1 for the whole graph and for token regions
+	parent int32 // -1 for the whole graph
+	slot   int32 // place among the parent's children
+	depth  int32
+	// token marks an irreducible cycle of ANY joins: every live delivery makes a visit of its own.
+	token    bool
+	nodes    []int32 // direct members, in declared order
+	children []int32
+	edges    []int32 // edges delivered within the region, in declared order
+	backs    []int32 // the BACK edges to head among them
+	exits    []int32 // edges from inside, at any depth, to the outside, in declared order
+	in       int32   // for a token region: edges from outside plus start nodes inside
+}
+
+// arc is an edge by indexes.
+type arc struct {
+	from, to int32
+	back     bool
+}
+
+// loopFault is a structural fault found while looking for loops.
+type loopFault struct {
+	code  string
+	edge  int32 // -1 when the fault is about nodes
+	nodes []int32
+}
+
+// findShape finds the loops. anyJoin tells which nodes have an ANY join.
+func findShape(n int, arcs []arc, anyJoin []bool) (*shape, []loopFault) {
+	out, in := make([][]int32, n), make([][]int32, n)
+	forwardIn := make([]int32, n)
+	for i, a := range arcs {
+		out[a.from] = append(out[a.from], int32(i))
+		in[a.to] = append(in[a.to], int32(i))
+		if !a.back {
+			forwardIn[a.to]++
+		}
+	}
+	topo := topoOrder(n, arcs, out, forwardIn)
+	if len(topo) < n {
+		return nil, []loopFault{{code: CodeCycle, edge: -1, nodes: findCycle(n, arcs, out, topo)}}
+	}
+	s := &shape{nodeOf: make([]int32, n), topo: topo}
+	bodies, faults := loopBodies(n, arcs, in, forwardIn)
+	var scc []int32
+	var regions []loopBody
+	for _, b := range bodies {
+		if !b.irreducible {
+			regions = append(regions, b)
+			continue
+		}
+		if scc == nil {
+			scc = components(n, arcs, out)
+		}
+		whole, ok := tokenBody(scc, scc[b.head], in, anyJoin)
+		if !ok {
+			faults = append(faults, loopFault{code: CodeIrreducible, edge: b.edge, nodes: whole.nodes})
+			continue
+		}
+		regions = append(regions, whole)
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	s.nest(n, dropCovered(regions))
+	s.place(arcs, forwardIn)
+	return s, nil
+}
+
+// topoOrder orders the nodes by all edges but BACK ones, smallest declared index first among equals of one level.
+func topoOrder(n int, arcs []arc, out [][]int32, forwardIn []int32) []int32 {
+	left := slices.Clone(forwardIn)
+	order := make([]int32, 0, n)
+	for i := range n {
+		if left[i] == 0 {
+			order = append(order, int32(i))
+		}
+	}
+	for k := 0; k < len(order); k++ {
+		for _, e := range out[order[k]] {
+			if a := arcs[e]; !a.back {
+				if left[a.to]--; left[a.to] == 0 {
+					order = append(order, a.to)
+				}
+			}
+		}
+	}
+	return order
+}
+
+// findCycle names the nodes of one undeclared cycle, in its order.
+func findCycle(n int, arcs []arc, out [][]int32, topo []int32) []int32 {
+	done := make([]bool, n)
+	for _, v := range topo {
+		done[v] = true
+	}
+	// Every node that is left has a predecessor that is left, so walking backwards must meet itself.
+	pred := make([]int32, n)
+	for i := range pred {
+		pred[i] = -1
+	}
+	for v := range n {
+		if done[v] {
+			continue
+		}
+		for _, e := range out[v] {
+			if a := arcs[e]; !a.back && !done[a.to] && pred[a.to] < 0 {
+				pred[a.to] = int32(v)
+			}
+		}
+	}
+	at := int32(slices.Index(done, false))
+	seen := map[int32]int{}
+	var path []int32
+	for {
+		if k, ok := seen[at]; ok {
+			path = path[k:]
+			slices.Reverse(path)
+			return path
+		}
+		seen[at] = len(path)
+		path = append(path, at)
+		at = pred[at]
+	}
+}
+
+type loopBody struct {
+	head        int32 // -1 for a token region
+	edge        int32
+	nodes       []int32
+	irreducible bool
+}
+
+// loopBodies finds the natural loop of every BACK edge and merges those with one head.
+func loopBodies(n int, arcs []arc, in [][]int32, forwardIn []int32) ([]loopBody, []loopFault) {
+	var bodies []loopBody
+	var faults []loopFault
+	byHead := map[int32]int{}
+	mark := make([]int32, n) // mark[v] == stamp: v is in the body being built
+	for stamp, e := 0, 0; e < len(arcs); e++ {
+		if !arcs[e].back {
+			continue
+		}
+		stamp++
+		head := arcs[e].to
+		body, reachesHead, multi := naturalLoop(arcs, in, forwardIn, mark, int32(stamp), arcs[e])
+		if !reachesHead {
+			faults = append(faults, loopFault{code: CodeNotALoop, edge: int32(e)})
+			continue
+		}
+		if k, ok := byHead[head]; ok {
+			b := &bodies[k]
+			b.nodes = mergeSorted(b.nodes, body)
+			b.irreducible = b.irreducible || multi
+			continue
+		}
+		byHead[head] = len(bodies)
+		bodies = append(bodies, loopBody{head: head, edge: int32(e), nodes: body, irreducible: multi})
+	}
+	return bodies, faults
+}
+
+// naturalLoop collects what reaches the BACK edge's source without passing its target. multi tells that the loop can be
+// entered other than through its head.
+func naturalLoop(arcs []arc, in [][]int32, forwardIn, mark []int32, stamp int32, back arc) (body []int32, reachesHead, multi bool) {
+	mark[back.to] = stamp
+	body = []int32{back.to}
+	reachesHead = back.from == back.to
+	var todo []int32
+	if !reachesHead {
+		mark[back.from] = stamp
+		body = append(body, back.from)
+		todo = append(todo, back.from)
+	}
+	for len(todo) > 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		multi = multi || forwardIn[v] == 0
+		for _, e := range in[v] {
+			from := arcs[e].from
+			if from == back.to {
+				reachesHead = true
+			}
+			if mark[from] != stamp {
+				mark[from] = stamp
+				body = append(body, from)
+				todo = append(todo, from)
+			}
+		}
+	}
+	slices.Sort(body)
+	return body, reachesHead, multi
+}
+
+func mergeSorted(a, b []int32) []int32 {
+	c := append(slices.Clone(a), b...)
+	slices.Sort(c)
+	return slices.Compact(c)
+}
+
+// components numbers the strongly connected components (Tarjan, without recursion).
+func components(n int, arcs []arc, out [][]int32) []int32 {
+	comp, index, low := make([]int32, n), make([]int32, n), make([]int32, n)
+	for i := range comp {
+		comp[i] = -1
+	}
+	type call struct {
+		v int32
+		i int
+	}
+	var stack []int32
+	var next, count int32
+	for root := range n {
+		if index[root] != 0 {
+			continue
+		}
+		calls := []call{{v: int32(root)}}
+		for len(calls) > 0 {
+			c := &calls[len(calls)-1]
+			if c.i == 0 {
+				next++
+				index[c.v], low[c.v] = next, next
+				stack = append(stack, c.v)
+			}
+			if c.i < len(out[c.v]) {
+				w := arcs[out[c.v][c.i]].to
+				c.i++
+				if index[w] == 0 {
+					calls = append(calls, call{v: w})
+				} else if comp[w] < 0 {
+					low[c.v] = min(low[c.v], index[w])
+				}
+				continue
+			}
+			v := c.v
+			calls = calls[:len(calls)-1]
+			if len(calls) > 0 {
+				p := calls[len(calls)-1].v
+				low[p] = min(low[p], low[v])
+			}
+			if low[v] == index[v] {
+				for {
+					w := stack[len(stack)-1]
+					stack = stack[:len(stack)-1]
+					comp[w] = count
+					if w == v {
+						break
+					}
+				}
+				count++
+			}
+		}
+	}
+	return comp
+}
+
+// tokenBody is the whole component of an irreducible cycle, if every join in it is ANY.
+func tokenBody(scc []int32, comp int32, in [][]int32, anyJoin []bool) (loopBody, bool) {
+	b := loopBody{head: -1}
+	ok := true
+	for v, c := range scc {
+		if c != comp {
+			continue
+		}
+		b.nodes = append(b.nodes, int32(v))
+		ok = ok && (len(in[v]) < 2 || anyJoin[v])
+	}
+	return b, ok
+}
+
+// dropCovered removes loops that lie in a token region, and doubles of one token region.
+func dropCovered(bodies []loopBody) []loopBody {
+	covered := map[int32]bool{}
+	var kept []loopBody
+	for _, b := range bodies {
+		if b.head < 0 && !covered[b.nodes[0]] {
+			for _, v := range b.nodes {
+				covered[v] = true
+			}
+			kept = append(kept, b)
+		}
+	}
+	for _, b := range bodies {
+		if b.head >= 0 && !covered[b.head] {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
+// nest orders the loops by size, so that the smallest one that holds a node is the innermost.
+func (s *shape) nest(n int, bodies []loopBody) {
+	sort.SliceStable(bodies, func(i, j int) bool { return len(bodies[i].nodes) > len(bodies[j].nodes) })
+	s.regions = make([]region, 1+len(bodies))
+	s.regions[0] = region{head: -1, parent: -1}
+	for k, b := range bodies {
+		r := &s.regions[k+1]
+		r.head, r.token = b.head, b.head < 0
+		r.parent = s.nodeOf[b.nodes[0]] // larger regions are assigned already, and regions nest
+		r.depth = s.regions[r.parent].depth + 1
+		r.slot = int32(len(s.regions[r.parent].children))
+		s.regions[r.parent].children = append(s.regions[r.parent].children, int32(k+1))
+		for _, v := range b.nodes {
+			s.nodeOf[v] = int32(k + 1)
+		}
+	}
+	for v := range n {
+		r := &s.regions[s.nodeOf[v]]
+		r.nodes = append(r.nodes, int32(v))
+	}
+}
+
+// place finds for every edge the region that delivers it and the loops that it leaves on its way.
+func (s *shape) place(arcs []arc, forwardIn []int32) {
+	for e, a := range arcs {
+		scope := s.scope(a)
+		r := &s.regions[scope]
+		r.edges = append(r.edges, int32(e))
+		if a.back && !r.token {
+			r.backs = append(r.backs, int32(e))
+		}
+		for at := s.nodeOf[a.from]; at != scope && at >= 0; at = s.regions[at].parent {
+			s.regions[at].exits = append(s.regions[at].exits, int32(e))
+		}
+		if to := s.nodeOf[a.to]; s.regions[to].token && s.nodeOf[a.from] != to {
+			s.regions[to].in++
+		}
+	}
+	for v, d := range forwardIn {
+		if r := &s.regions[s.nodeOf[v]]; r.token && d == 0 {
+			r.in++
+		}
+	}
+}
+
+// scope is the region whose frames hold the edge: the target's, or the parent's when the edge enters the target's loop.
+func (s *shape) scope(a arc) int32 {
+	to := s.nodeOf[a.to]
+	if a.back && s.regions[to].head == a.to {
+		return to
+	}
+	if entered := s.regions[to]; (entered.token || entered.head == a.to) && !s.within(s.nodeOf[a.from], to) {
+		return entered.parent
+	}
+	return to
+}
+
+// within reports whether region r is anc or lies in it.
+func (s *shape) within(r, anc int32) bool {
+	for r >= 0 && s.regions[r].depth > s.regions[anc].depth {
+		r = s.regions[r].parent
+	}
+	return r == anc
+}

@@ -1,0 +1,499 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// This file holds the only code that changes a state because of a step. Advance calls it while it decides, Apply while it
+// replays; none of it evaluates anything or looks for consequences.
+
+// newFrame opens a frame with everything in it unresolved.
+func (s *State) newFrame(region int32, serial int32, parent, prev *frame, inst *instance) *frame {
+	r := &s.p.regions[region]
+	f := &frame{region: region, serial: serial, parent: parent, prev: prev, inst: inst, tokenEdge: -1}
+	f.nodes = make([]nodeState, len(r.nodes))
+	for i, n := range r.nodes {
+		ns := &f.nodes[i]
+		ns.f, ns.n, ns.status, ns.pos = f, n, VisitPending, -1
+	}
+	f.edges = make([]edgeState, len(r.edges))
+	f.open = int32(len(r.nodes) + len(r.children))
+	if len(r.children) > 0 {
+		f.insts = make([]instance, len(r.children))
+		for i, c := range r.children {
+			f.insts[i].exits = make([]exitState, len(s.p.regions[c].exits))
+		}
+	}
+	return f
+}
+
+func (s *State) applyBegin(in *Input, context json.RawMessage) error {
+	if in != nil {
+		s.input = *in
+	}
+	s.context = context
+	s.vars = make(map[string]*stateVar, len(s.p.g.State))
+	for k, d := range s.p.g.State {
+		v, err := newStateVar(d)
+		if err != nil {
+			return err
+		}
+		s.vars[k] = v
+	}
+	s.status = StatusRunning
+	s.root = s.newFrame(0, 1, nil, nil, nil)
+	return nil
+}
+
+// applyLoop opens a frame of a loop: the first of its instance when prev is nil, else the next one.
+func (s *State) applyLoop(region int32, parent, prev *frame) *frame {
+	inst := &parent.insts[s.p.regions[region].slot]
+	if s.frames == nil {
+		s.frames = map[int32][]*frame{}
+	}
+	serial := int32(len(s.frames[region]) + 1)
+	f := s.newFrame(region, serial, parent, prev, inst)
+	s.frames[region] = append(s.frames[region], f)
+	inst.opened = true
+	inst.active++
+	inst.last = serial
+	return f
+}
+
+// applyToken makes a visit in an irreducible loop from one live delivery; e is -1 for a start node.
+func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *nodeState {
+	inst := &s.root.insts[s.p.regions[region].slot]
+	if s.tokens == nil {
+		s.tokens = map[int32][]*nodeState{}
+	}
+	serial := int32(len(s.tokens[n]) + 1)
+	f := &frame{region: region, serial: serial, parent: s.root, inst: inst, open: 1, tokenEdge: e, tokenSrc: src}
+	f.nodes = []nodeState{{f: f, n: n, try: try{status: VisitPending, pos: -1}}}
+	f.edges = []edgeState{{src: src, travel: travel}}
+	ns := &f.nodes[0]
+	s.tokens[n] = append(s.tokens[n], ns)
+	inst.opened = true
+	inst.active++
+	if e < 0 {
+		inst.entries++
+	}
+	if src != nil {
+		src.superseded = src.superseded || s.p.nodes[src.n].region == region
+	}
+	return ns
+}
+
+// applyEdge resolves an edge and reports the frame it was delivered in, or nil when it waits for the end of a loop.
+func (s *State) applyEdge(t *edgeTask) *frame {
+	scope := s.p.edges[t.e].scope
+	f := t.src.f
+	if f.region == scope {
+		if !s.p.regions[scope].token {
+			s.setEdge(f, t)
+		}
+		return f
+	}
+	s.leave(f, t)
+	return nil
+}
+
+// leave notes an edge that leaves a loop: the live delivery of the latest visit stands.
+func (s *State) leave(f *frame, t *edgeTask) {
+	slot, _ := slices.BinarySearch(s.p.regions[f.region].exits, t.e)
+	x := &f.inst.exits[slot]
+	if t.src == nil {
+		return
+	}
+	if x.src == nil || t.live && (!x.live || t.src.f.serial >= x.src.f.serial) {
+		*x = exitState{src: t.src, live: t.live, travel: t.travel}
+	}
+}
+
+func (s *State) setEdge(f *frame, t *edgeTask) {
+	pe := &s.p.edges[t.e]
+	es := &f.edges[s.p.localEdge[t.e]]
+	es.src, es.travel, es.state = t.src, t.travel, edgeDead
+	if t.live {
+		es.state = edgeLive
+	}
+	r := s.p.nodes[pe.to].region
+	if pe.kind == BackEdge {
+		f.backSeen++
+		if t.live {
+			f.backLive++
+		}
+		return
+	}
+	var j *joinCount
+	switch {
+	case r == f.region:
+		j = &f.nodes[s.p.localNode[pe.to]].join
+	case s.p.regions[r].token:
+		f.insts[s.p.regions[r].slot].entries++
+		return
+	default:
+		j = &f.insts[s.p.regions[r].slot].join
+	}
+	j.seen++
+	if t.live {
+		j.live++
+	}
+	j.ran = j.ran || t.src != nil && t.src.status != VisitSkipped && t.src.status != VisitCanceled
+}
+
+// applyLoopEnd hands on what left the loop. It returns the edges that are delivered in the parent frame, in declared order.
+func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edgeTask {
+	inst.closed = true
+	parent.open--
+	s.closeFrame(parent)
+	var out []edgeTask
+	for i, e := range s.p.regions[region].exits {
+		x := &inst.exits[i] // without a source when no visit ever reached it
+		t := edgeTask{e: e, src: x.src, live: x.live, travel: x.travel}
+		if s.p.edges[e].scope == parent.region {
+			s.setEdge(parent, &t)
+			out = append(out, t)
+			continue
+		}
+		s.leave(parent, &t)
+	}
+	return out
+}
+
+// resolve counts a visit as over.
+func (s *State) resolve(ns *nodeState) {
+	ns.f.open--
+	s.closeFrame(ns.f)
+}
+
+func (s *State) closeFrame(f *frame) {
+	if f.open == 0 && f.inst != nil {
+		f.inst.active--
+	}
+}
+
+// markInputs marks the live edges that a visit runs on; nil marks every live one.
+func (s *State) markInputs(ns *nodeState, refs []InputRef) {
+	if s.p.regions[ns.f.region].token {
+		return
+	}
+	edges, f := s.sources(ns)
+	if refs == nil {
+		for _, e := range edges {
+			if es := &f.edges[s.p.localEdge[e]]; es.state == edgeLive {
+				es.state = edgeUsed
+			}
+		}
+		return
+	}
+	for _, r := range refs {
+		kind := r.Kind
+		if kind == "" {
+			kind = DataEdge
+		}
+		if e, ok := s.p.edgeIndex[edgeKey{s.p.index[r.Node], ns.n, kind}]; ok {
+			if es := &f.edges[s.p.localEdge[e]]; es.state == edgeLive {
+				es.state = edgeUsed
+			}
+		}
+	}
+}
+
+// unmarkInputs takes markInputs back for a visit that does not run after all.
+func (s *State) unmarkInputs(ns *nodeState) {
+	if s.p.regions[ns.f.region].token {
+		return
+	}
+	edges, f := s.sources(ns)
+	for _, e := range edges {
+		if es := &f.edges[s.p.localEdge[e]]; es.state == edgeUsed {
+			es.state = edgeLive
+		}
+	}
+}
+
+// applyEnter lets a visit run with what travels to it.
+func (s *State) applyEnter(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, mapped bool, items []json.RawMessage, key string) {
+	ns.args, ns.named, ns.key = args, named, key
+	ns.no, ns.gen = 1, 1
+	if !mapped {
+		s.launch(ns, 0)
+		return
+	}
+	ns.status = VisitRunning
+	ns.m = &mapState{list: items, items: make([]itemState, len(items))}
+	for i := range ns.m.items {
+		ns.m.items[i].pos = -1
+	}
+}
+
+// applyNextItem starts the first attempt of a map's next item.
+func (s *State) applyNextItem(ns *nodeState) {
+	m := ns.m
+	m.next++
+	m.open++
+	it := &m.items[m.next-1]
+	it.no, it.gen = 1, 1
+	s.launch(ns, int32(m.next))
+}
+
+// launch gives out the unit's current attempt, or holds it while the run is paused.
+func (s *State) launch(ns *nodeState, item int32) {
+	u := unit{ns, item}
+	t := u.try()
+	t.intent = false
+	t.due = time.Time{}
+	if s.paused {
+		t.status = VisitHeld
+		s.held = append(s.held, u)
+		return
+	}
+	t.status = VisitRunning
+	t.pos = int32(len(s.flights))
+	s.order++
+	s.flights = append(s.flights, flight{u, s.order})
+	s.fx.Starts = append(s.fx.Starts, Start{})
+	s.makeStart(&s.fx.Starts[len(s.fx.Starts)-1], ns, item)
+}
+
+// land takes the unit's attempt out of flight.
+func (s *State) land(u unit) {
+	t := u.try()
+	last := len(s.flights) - 1
+	moved := s.flights[last]
+	s.flights[t.pos] = moved
+	moved.try().pos = t.pos
+	s.flights[last] = flight{}
+	s.flights = s.flights[:last]
+	t.pos = -1
+}
+
+// applyRetry puts the next attempt off.
+func (s *State) applyRetry(u unit, attempt, gen int, due time.Time) {
+	t := u.try()
+	t.no, t.gen = int32(attempt), int32(gen)
+	s.park(u, VisitBackoff, due)
+}
+
+func (s *State) park(u unit, status VisitStatus, due time.Time) {
+	t := u.try()
+	t.status, t.due = status, due
+	s.parked++
+	s.order++
+	s.timers.push(timer{due: due, unit: u, order: s.order})
+}
+
+// unpark ends a back-off or a wait.
+func (s *State) unpark(u unit) {
+	s.parked--
+	u.try().due = time.Time{}
+}
+
+// applyUpdates combines state updates that were checked when they were decided.
+func (s *State) applyUpdates(up map[string]json.RawMessage) {
+	for _, k := range sortedKeys(up) {
+		if v := s.vars[k]; v != nil {
+			v.update(up[k])
+		}
+	}
+}
+
+func (s *State) applyComplete(ns *nodeState, values []json.RawMessage, stop Stop, err *Error) {
+	ns.values, ns.err, ns.wait = values, err, nil
+	if stop == AbstainResult {
+		ns.status, ns.values = VisitAbstained, nil
+	} else {
+		ns.status = VisitCompleted
+		s.latest[ns.n] = ns
+	}
+	if stop == Terminate {
+		s.terminated = append(s.terminated, ns)
+	}
+	s.resolve(ns)
+}
+
+func (s *State) applyFail(ns *nodeState, status VisitStatus, err *Error, action ErrorAction) {
+	ns.status, ns.err, ns.wait = status, err, nil
+	if action == Fail {
+		r := s.ref(ns, 0)
+		s.failed, s.failure = &r, err
+	}
+	s.resolve(ns)
+}
+
+func (s *State) applySkip(ns *nodeState, note string) {
+	ns.status, ns.note = VisitSkipped, note
+	s.resolve(ns)
+}
+
+// applyItem ends an item.
+func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, stop Stop, err *Error) {
+	it := &ns.m.items[item-1]
+	it.wait = nil
+	ns.m.open--
+	ns.m.done++
+	switch {
+	case err != nil:
+		it.status, it.result = VisitFailed, itemError(err)
+		ns.m.bad++
+	case stop == AbstainResult:
+		it.status, it.result = VisitAbstained, itemAbstained
+	default:
+		it.status, it.result = VisitCompleted, itemOK(single(values))
+	}
+}
+
+// applyReconcile marks an attempt whose effect nobody knows.
+func (s *State) applyReconcile(u unit) {
+	u.try().status = VisitReconciliation
+	s.unknown++
+}
+
+func (s *State) applyCancel(u unit) {
+	u.try().status = VisitCanceling
+	s.fx.Cancels = append(s.fx.Cancels, s.ref(u.ns, u.item))
+}
+
+// applyDrop gives up a unit that is not, or not really, in flight.
+func (s *State) applyDrop(u unit) {
+	t := u.try()
+	switch t.status {
+	case VisitBackoff, VisitWaiting:
+		s.unpark(u)
+	case VisitRunning, VisitCanceling:
+		if t.pos >= 0 {
+			s.land(u)
+			s.fx.Cancels = append(s.fx.Cancels, s.ref(u.ns, u.item))
+		}
+	}
+	t.status, t.wait = VisitCanceled, nil
+	if u.item > 0 {
+		it := &u.ns.m.items[u.item-1]
+		it.result = itemError(&Error{Type: NotPerformed, Reason: ReasonCanceled})
+		u.ns.m.open--
+		u.ns.m.done++
+		return
+	}
+	s.resolve(u.ns)
+}
+
+func (s *State) applyDrain(kind string) {
+	if s.drain == "" { // a run that fails stays failed when it is canceled on top
+		s.drain = kind
+	}
+	s.paused = false
+	s.timers, s.held = nil, nil // what they held is dropped by the steps that follow
+}
+
+// applyEnded is the part of an attempt's end that holds whatever is decided next.
+func (s *State) applyEnded(u unit, out *Outcome, err *Error) {
+	t := u.try()
+	if t.pos >= 0 {
+		s.land(u)
+	} else {
+		s.unknown-- // it was in need of reconciliation
+		t.status = VisitRunning
+	}
+	if out != nil {
+		s.addUsage(out.Usage)
+	} else {
+		s.addUsage(err.Usage)
+	}
+	if u.item > 0 && u.ns.resolved() { // its map ended without it
+		t.status = VisitCanceled
+		if out != nil {
+			t.status = VisitCompleted
+		}
+	}
+}
+
+// applyMoot marks an open edge as needed by nobody and returns its source when that has no other use left.
+func (s *State) applyMoot(f *frame, e int32) *nodeState {
+	f.edges[s.p.localEdge[e]].moot = true
+	u := &f.nodes[s.p.localNode[s.p.edges[e].from]]
+	if u.moot++; int(u.moot) < len(s.p.nodes[u.n].out) {
+		return nil
+	}
+	return u
+}
+
+func (s *State) applyLimit(l limitedVisit) {
+	s.limited = append(s.limited, l)
+	if l.parent != nil {
+		l.parent.insts[s.p.regions[l.region].slot].limited++
+	}
+}
+
+func (s *State) applyPause(reason string) {
+	if !s.paused {
+		s.paused, s.reason = true, reason
+	}
+}
+
+// applyResume lets held starts go. Loops at their limit follow by their own steps.
+func (s *State) applyResume() {
+	s.paused, s.reason = false, ""
+	held := s.held
+	s.held = nil
+	for _, u := range held {
+		if u.try().status == VisitHeld {
+			s.launch(u.ns, u.item)
+		}
+	}
+	for _, l := range s.limited {
+		if s.granted == nil {
+			s.granted = map[int32]int{}
+		}
+		s.granted[l.node] += max(1, s.p.nodes[l.node].maxVisits)
+	}
+}
+
+// applyUnlimit takes a loop off its limit.
+func (s *State) applyUnlimit(l limitedVisit) {
+	s.limited = slices.DeleteFunc(s.limited, func(o limitedVisit) bool { return o == l })
+	if l.parent != nil {
+		l.parent.insts[s.p.regions[l.region].slot].limited--
+	}
+}
+
+func (s *State) addUsage(us []Usage) {
+next:
+	for _, u := range us {
+		for i := range s.usage {
+			t := &s.usage[i]
+			if t.Provider != u.Provider || t.Model != u.Model {
+				continue
+			}
+			t.InputTokens += u.InputTokens
+			t.OutputTokens += u.OutputTokens
+			t.CachedTokens += u.CachedTokens
+			t.ReasoningTokens += u.ReasoningTokens
+			switch {
+			case u.CostNanoUSD == nil || t.CostNanoUSD == nil:
+				t.CostNanoUSD = nil // one unknown price makes the sum unknown
+			default:
+				sum := *t.CostNanoUSD + *u.CostNanoUSD
+				t.CostNanoUSD = &sum
+			}
+			continue next
+		}
+		u.Call = ""
+		s.usage = append(s.usage, u)
+	}
+}
+
+func itemOK(v json.RawMessage) json.RawMessage {
+	b := make([]byte, 0, len(v)+7)
+	b = append(b, `{"ok":`...)
+	b = append(b, v...)
+	return append(b, '}')
+}
+
+func itemError(e *Error) json.RawMessage {
+	b := append([]byte(`{"error":`), errorJSON(e)...)
+	return append(b, '}')
+}
+
+var itemAbstained = json.RawMessage(`{"abstained":true}`)

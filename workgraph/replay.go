@@ -1,0 +1,317 @@
+package workgraph
+
+import "fmt"
+
+// Apply replays one journaled event; Seq must follow the last one applied. Nothing is decided: the steps in the event are
+// carried out. The effects are those of the original decision; a recovering owner ignores them in favor of Outstanding.
+// After ErrCorrupt the state must be discarded.
+func (s *State) Apply(ev Event) (Effects, error) {
+	if ev.Version < 1 || ev.Version > MachineVersion {
+		return Effects{}, fmt.Errorf("%w: machine version %d", ErrCorrupt, ev.Version)
+	}
+	if s.end != nil || ev.Seq != s.seq+1 || (ev.Kind == RunStarted) != (s.root == nil) {
+		return Effects{}, fmt.Errorf("%w: event %d of kind %s does not follow event %d", ErrCorrupt, ev.Seq, ev.Kind, s.seq)
+	}
+	var fx Effects
+	s.fx = &fx
+	defer func() { s.fx = nil }()
+	if err := s.applyEvent(&ev); err != nil {
+		return Effects{}, err
+	}
+	for i := range ev.Steps {
+		if err := s.applyStep(&ev, &ev.Steps[i]); err != nil {
+			return Effects{}, fmt.Errorf("event %d step %d: %w", ev.Seq, i+1, err)
+		}
+	}
+	s.seq = ev.Seq
+	return fx, nil
+}
+
+func (s *State) applyEvent(ev *Event) error {
+	switch ev.Kind {
+	case RunStarted:
+		return s.applyBegin(ev.Input, ev.Context)
+	case AttemptStarted, AttemptEnded, TimerFired, Reconciled:
+		u, ok := s.find(ev.Ref)
+		if !ok {
+			return fmt.Errorf("%w: no visit %s", ErrCorrupt, ev.Ref)
+		}
+		return s.applyAttempt(ev, u)
+	case CancelRequested:
+		s.reason = ev.Reason
+	case RunPaused:
+		s.applyPause(ev.Reason)
+	case RunResumed:
+		s.applyResume()
+	case RunEnded:
+		if ev.End == nil {
+			return fmt.Errorf("%w: an end without how", ErrCorrupt)
+		}
+		s.end = ev.End
+		s.fx.Ended = ev.End
+	default:
+		return fmt.Errorf("%w: unknown kind %q", ErrCorrupt, ev.Kind)
+	}
+	return nil
+}
+
+func (s *State) applyAttempt(ev *Event, u unit) error {
+	t := u.try()
+	misfit := fmt.Errorf("%w: %s of %s, which is %s", ErrCorrupt, ev.Kind, ev.Ref, t.status)
+	switch ev.Kind {
+	case AttemptStarted:
+		if t.pos < 0 {
+			return misfit
+		}
+		t.intent = true
+	case TimerFired:
+		if t.status != VisitBackoff && t.status != VisitWaiting {
+			return misfit
+		}
+		s.unpark(u)
+		t.status = VisitRunning
+	default:
+		if (t.pos < 0) != (ev.Kind == Reconciled) || ev.Kind == Reconciled && t.status != VisitReconciliation ||
+			(ev.Outcome == nil) == (ev.Error == nil) {
+			return misfit
+		}
+		s.applyEnded(u, ev.Outcome, ev.Error)
+		if ev.Kind == Reconciled && ev.Error != nil && ev.Error.Type == NotPerformed && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart {
+			t.no++
+		}
+	}
+	return nil
+}
+
+// outcomeOf is the outcome that a step without values of its own is about.
+func outcomeOf(ev *Event, u unit) *Outcome {
+	if ev.Outcome != nil {
+		return ev.Outcome
+	}
+	if w := u.try().wait; w != nil {
+		return w
+	}
+	return &Outcome{}
+}
+
+func (s *State) applyStep(ev *Event, st *Step) error {
+	d := st.Detail
+	if d == nil {
+		d = &Detail{}
+	}
+	switch st.Op {
+	case OpDrain:
+		s.applyDrain(st.Note)
+		return nil
+	case OpEdge, OpMoot:
+		return s.replayEdge(st, d)
+	case OpLoop, OpLoopEnd, OpLimit, OpUnlimit:
+		return s.replayLoop(st, d)
+	}
+	if st.Op == OpStart && st.Item > 0 {
+		if ns := s.lookup(st.Node, st.Visit); ns != nil && ns.m != nil && st.Detail == nil {
+			if ns.m.next != st.Item-1 || st.Item > len(ns.m.items) {
+				return fmt.Errorf("%w: item %d starts out of order", ErrCorrupt, st.Item)
+			}
+			s.applyNextItem(ns)
+			return nil
+		}
+	}
+	u, ok := s.find(Ref{Node: st.Node, Visit: st.Visit, Item: st.Item})
+	if ns := s.lookup(st.Node, st.Visit); !ok && ns != nil && st.Item == 0 {
+		u, ok = unit{ns, 0}, true // steps about a mapped visit as a whole
+	}
+	if !ok {
+		return fmt.Errorf("%w: no visit %s@%d[%d]", ErrCorrupt, st.Node, st.Visit, st.Item)
+	}
+	return s.replayVisit(ev, st, d, u)
+}
+
+func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
+	ns, t := u.ns, u.try()
+	misfit := func() error { return fmt.Errorf("%w: %s of a visit that is %s", ErrCorrupt, st.Op, t.status) }
+	over := ns.resolved()
+	switch st.Op {
+	case OpEnter:
+		if t.status != VisitPending || d.Mapped != (s.node(ns).Map != nil) {
+			return misfit()
+		}
+		s.markInputs(ns, d.Inputs)
+		args, named := s.travel(ns)
+		s.applyEnter(ns, args, named, d.Mapped, d.Items, d.Key)
+	case OpSkip, OpComplete, OpFail, OpItem:
+		if over || st.Op == OpItem && (u.item == 0 || t.status == "") {
+			return misfit()
+		}
+		s.replayEnd(ev, st, d, u)
+	case OpUpdate:
+		s.applyUpdates(d.State)
+	case OpRetry, OpWait:
+		if over || t.pos >= 0 {
+			return misfit()
+		}
+		if st.Op == OpWait {
+			t.wait = outcomeOf(ev, u)
+			s.park(u, VisitWaiting, d.Due)
+			return nil
+		}
+		s.applyRetry(u, d.Attempt, d.Generation, d.Due)
+	case OpStart:
+		if over || t.pos >= 0 {
+			return misfit()
+		}
+		s.launch(ns, u.item)
+	case OpReconcile:
+		s.applyReconcile(u)
+	case OpCancel:
+		if t.pos < 0 {
+			return misfit()
+		}
+		s.applyCancel(u)
+	case OpDrop:
+		if u.item == 0 && over {
+			return misfit()
+		}
+		s.applyDrop(u)
+	default:
+		return fmt.Errorf("%w: unknown step %q", ErrCorrupt, st.Op)
+	}
+	return nil
+}
+
+func (s *State) replayEnd(ev *Event, st *Step, d *Detail, u unit) {
+	switch st.Op {
+	case OpSkip:
+		s.applySkip(u.ns, st.Note)
+	case OpComplete:
+		values := d.Values
+		if st.Detail == nil {
+			values = outcomeOf(ev, u).Values
+		}
+		s.applyComplete(u.ns, values, d.Stop, d.Error)
+	case OpFail:
+		status := VisitFailed
+		if st.Note == ReasonCanceled {
+			status = VisitCanceled
+		}
+		s.applyFail(u.ns, status, d.Error, d.Action)
+	case OpItem:
+		switch {
+		case d.Error != nil:
+			s.applyItem(u.ns, u.item, nil, "", d.Error)
+		case st.Detail == nil && ev.Error != nil:
+			s.applyItem(u.ns, u.item, nil, "", ev.Error)
+		default:
+			s.applyItem(u.ns, u.item, outcomeOf(ev, u).Values, d.Stop, nil)
+		}
+	}
+}
+
+// edgeOf finds an edge by its ends and kind.
+func (s *State) edgeOf(from, to string, kind EdgeKind) (int32, bool) {
+	if kind == "" {
+		kind = DataEdge
+	}
+	a, okA := s.p.index[from]
+	b, okB := s.p.index[to]
+	e, ok := s.p.edgeIndex[edgeKey{a, b, kind}]
+	return e, ok && okA && okB
+}
+
+func (s *State) replayEdge(st *Step, d *Detail) error {
+	e, ok := s.edgeOf(st.Node, st.To, st.Kind)
+	if !ok {
+		return fmt.Errorf("%w: no edge %s -> %s", ErrCorrupt, st.Node, st.To)
+	}
+	if st.Op == OpMoot {
+		f := s.frameAt(s.p.edges[e].scope, st.Visit)
+		if f == nil || s.p.nodes[s.p.edges[e].from].region != f.region {
+			return fmt.Errorf("%w: no frame %d", ErrCorrupt, st.Visit)
+		}
+		s.applyMoot(f, e)
+		return nil
+	}
+	src := s.lookup(st.Node, st.Visit)
+	if src == nil || !src.resolved() {
+		return fmt.Errorf("%w: edge of %s@%d, which is not over", ErrCorrupt, st.Node, st.Visit)
+	}
+	s.applyEdge(&edgeTask{e: e, src: src, live: st.Live, travel: d.Travel})
+	return nil
+}
+
+// frameAt finds a frame by its region and serial number.
+func (s *State) frameAt(region int32, serial int) *frame {
+	if region == 0 && serial == 1 {
+		return s.root
+	}
+	if region <= 0 || serial < 1 || serial > len(s.frames[region]) {
+		return nil
+	}
+	return s.frames[region][serial-1]
+}
+
+func (s *State) replayLoop(st *Step, d *Detail) error {
+	n, ok := s.p.index[st.Node]
+	if !ok {
+		return fmt.Errorf("%w: no node %s", ErrCorrupt, st.Node)
+	}
+	region := s.p.nodes[n].region
+	if region == 0 {
+		return fmt.Errorf("%w: node %s is in no loop", ErrCorrupt, st.Node)
+	}
+	r := &s.p.regions[region]
+	l := limitedVisit{region: region, parent: s.frameAt(r.parent, d.Within), node: n, travel: d.Travel}
+	if d.From > 0 {
+		l.prev = s.frameAt(region, d.From)
+	}
+	if r.token {
+		l.edge = -1
+		if len(d.Inputs) > 0 {
+			in := d.Inputs[0]
+			e, ok := s.edgeOf(in.Node, st.Node, in.Kind)
+			if l.src = s.lookup(in.Node, in.Visit); !ok || l.src == nil {
+				return fmt.Errorf("%w: no input of %s", ErrCorrupt, st.Node)
+			}
+			l.edge = e
+		}
+	}
+	if l.parent == nil || d.From > 0 && l.prev == nil || !r.token && st.Op != OpLoopEnd && n != r.head {
+		return fmt.Errorf("%w: loop of %s", ErrCorrupt, st.Node)
+	}
+	switch st.Op {
+	case OpLoop:
+		if r.token {
+			s.applyToken(region, n, l.edge, l.src, l.travel)
+			return nil
+		}
+		s.applyLoop(region, l.parent, l.prev)
+	case OpLoopEnd:
+		inst := &l.parent.insts[r.slot]
+		if inst.closed {
+			return fmt.Errorf("%w: the loop of %s ends twice", ErrCorrupt, st.Node)
+		}
+		s.applyLoopEnd(region, inst, l.parent)
+	case OpLimit:
+		s.applyLimit(l)
+	case OpUnlimit:
+		for _, o := range s.limited {
+			if o.region == l.region && o.node == l.node && o.parent == l.parent && o.prev == l.prev && o.src == l.src && o.edge == l.edge {
+				s.applyUnlimit(o)
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: %s stands at no limit", ErrCorrupt, st.Node)
+	}
+	return nil
+}
+
+// Replay rebuilds the state of a run from its journal.
+func Replay(p *Program, runID string, events []Event) (*State, error) {
+	s := New(p, runID)
+	for _, ev := range events {
+		if _, err := s.Apply(ev); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,137 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+const noteCondition = "CONDITION_FALSE"
+
+// scope resolves the variables of one expression, decoding only what is used.
+type scope struct {
+	s         *State
+	ns        *nodeState
+	values    []json.RawMessage
+	hasResult bool
+	args      []json.RawMessage
+	named     map[string]json.RawMessage
+	item      int32
+}
+
+// outcomeScope is the scope of expressions over what a visit gave.
+func (s *State) outcomeScope(ns *nodeState, item int32, values []json.RawMessage) *scope {
+	return &scope{s: s, ns: ns, values: values, hasResult: true, args: ns.args, named: ns.named, item: item}
+}
+
+// Parent is nil: there is nothing around a scope.
+func (c *scope) Parent() cel.Activation { return nil }
+
+// ResolveName gives the variable's value, or false where it has none.
+func (c *scope) ResolveName(name string) (any, bool) {
+	switch name {
+	case "input":
+		return map[string]any{"args": celList(c.s.input.Args), "named": celMap(c.s.input.Named)}, true
+	case "context":
+		if len(c.s.context) == 0 {
+			return types.NullValue, true
+		}
+		return celValue(c.s.context), true
+	case "state":
+		return celMap(c.s.StateValues()), true
+	case "nodes":
+		return nodesVal{c.s}, true
+	case "args":
+		return celList(c.args), true
+	case "named":
+		return celMap(c.named), true
+	case "node":
+		return c.s.node(c.ns).ID, true
+	case "visit":
+		return int64(c.ns.f.serial), true
+	case "attempt":
+		return int64(max(1, unit{c.ns, c.item}.try().no)), true
+	case "item":
+		if c.item == 0 {
+			return nil, false
+		}
+		return celValue(c.ns.m.list[c.item-1]), true
+	case "result":
+		if !c.hasResult {
+			return nil, false
+		}
+		return celValue(single(c.values)), true
+	case "values":
+		if !c.hasResult {
+			return nil, false
+		}
+		return celList(c.values), true
+	}
+	return nil, false
+}
+
+// nodesVal is the CEL map of completed nodes: nodes.ID.result, .values, .visit.
+type nodesVal struct{ s *State }
+
+var _ traits.Mapper = nodesVal{}
+
+func (v nodesVal) Find(key ref.Val) (ref.Val, bool) {
+	id, ok := key.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(key), false
+	}
+	n, ok := v.s.p.index[string(id)]
+	if !ok || v.s.latest[n] == nil {
+		return nil, false
+	}
+	ns := v.s.latest[n]
+	return types.DefaultTypeAdapter.NativeToValue(map[string]any{
+		"result": celValue(single(ns.values)), "values": celList(ns.values), "visit": int64(ns.f.serial),
+	}), true
+}
+
+func (v nodesVal) Get(key ref.Val) ref.Val {
+	if x, ok := v.Find(key); ok || x != nil {
+		return x
+	}
+	return types.NewErr("no such key: %v", key)
+}
+
+func (v nodesVal) Contains(key ref.Val) ref.Val {
+	_, ok := v.Find(key)
+	return types.Bool(ok)
+}
+
+func (v nodesVal) completed() []string {
+	var ids []string
+	for i, ns := range v.s.latest {
+		if ns != nil {
+			ids = append(ids, v.s.p.nodes[i].ID)
+		}
+	}
+	return ids
+}
+
+func (v nodesVal) Iterator() traits.Iterator {
+	return types.NewStringList(types.DefaultTypeAdapter, v.completed()).(traits.Lister).Iterator()
+}
+func (v nodesVal) Size() ref.Val { return types.Int(len(v.completed())) }
+
+// asMap is the map with everything in it, for the rare use as a whole.
+func (v nodesVal) asMap() ref.Val {
+	m := map[string]any{}
+	for _, id := range v.completed() {
+		m[id] = v.Get(types.String(id))
+	}
+	return types.DefaultTypeAdapter.NativeToValue(m)
+}
+
+func (v nodesVal) ConvertToNative(t reflect.Type) (any, error) { return v.asMap().ConvertToNative(t) }
+func (v nodesVal) ConvertToType(t ref.Type) ref.Val            { return v.asMap().ConvertToType(t) }
+func (v nodesVal) Equal(o ref.Val) ref.Val                     { return v.asMap().Equal(o) }
+func (v nodesVal) Type() ref.Type                              { return types.MapType }
+func (v nodesVal) Value() any                                  { return v.asMap().Value() }
