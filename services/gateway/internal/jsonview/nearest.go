@@ -57,32 +57,34 @@ func Nearest(word string, names []string) string {
 	return best
 }
 
-// Distance counts the insertions, deletions and substitutions between two words, of which only the
-// first 64 bytes matter.
+// Distance counts the insertions, deletions, substitutions and swaps of neighbors between two words, of
+// which only the first 64 bytes matter.
 func Distance(a, b string) int {
 	return distance(clip(a, 64), clip(b, 64), 1<<10)
 }
 
-// distance counts the insertions, deletions and substitutions between two words, or returns limit
-// when it is certain to reach it.
+// distance is Distance, or limit when it is certain to reach it.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
 		row[0] = i
 		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
+			if a[i-1] == b[j-1] {
+				row[j] = last[j-1]
+				continue
 			}
-			diagonal, row[j] = row[j], cost
+			row[j] = 1 + min(last[j-1], last[j], row[j-1])
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], 1+before[j-2])
+			}
 		}
+		before, last, row = last, row, before
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

@@ -44,8 +44,9 @@ type Options struct {
 	WriteTimeout time.Duration
 	// Retry tells clients how long to wait before they connect again.
 	Retry time.Duration
-	// Stopping is closed when the server drains; streams end and clients resume elsewhere.
-	Stopping <-chan struct{}
+	// Stopping returns what is closed when the server drains; streams end then and clients resume
+	// elsewhere.
+	Stopping func(context.Context) <-chan struct{}
 }
 
 // Handler serves GET /v1/runs/{run_id}/events. Each stream costs two goroutines, and holds at most
@@ -104,7 +105,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	defer func() { cancel(); <-done }()
 
-	s := &stream{Options: h.o, w: w, rc: http.NewResponseController(w), r: r, run: req.GetRunId(), last: req.GetAfterSeq()}
+	s := &stream{Options: h.o, w: w, rc: http.NewResponseController(w), r: r, run: req.GetRunId(), last: req.GetAfterSeq(),
+		stopping: h.o.Stopping(ctx)}
 	first := time.NewTimer(h.o.FirstEvent)
 	defer first.Stop()
 	var begin *received
@@ -116,7 +118,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		begin = &got
 	case <-first.C:
-	case <-h.o.Stopping:
+	case <-s.stopping:
 		h.o.Fail(w, r, errs.New(errs.Unavailable, "STOPPING", "this server is stopping").Hint("connect again"))
 		return
 	case <-ctx.Done():
@@ -133,12 +135,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // stream is one client's connection.
 type stream struct {
 	Options
-	w    http.ResponseWriter
-	rc   *http.ResponseController
-	r    *http.Request
-	run  string
-	last int64
-	buf  bytes.Buffer
+	w        http.ResponseWriter
+	rc       *http.ResponseController
+	r        *http.Request
+	run      string
+	last     int64
+	stopping <-chan struct{}
+	buf      bytes.Buffer
 }
 
 func (s *stream) open() error {
@@ -174,7 +177,7 @@ func (s *stream) pump(ctx context.Context, in <-chan received, begin *received) 
 			}
 		case <-silence.C:
 			s.buf.WriteString(": keep-alive\n\n")
-		case <-s.Stopping:
+		case <-s.stopping:
 			s.buf.WriteString(": stopping, connect again\n\n")
 			return s.flush()
 		case <-ctx.Done():

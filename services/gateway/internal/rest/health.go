@@ -22,11 +22,11 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 
 // readyz says whether requests can be answered, and if not, who is missing.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	select {
-	case <-s.Draining:
-		s.writeError(w, r, errs.New(errs.Unavailable, "STOPPING", "this server is stopping"))
-		return
-	default:
+	if s.Ready != nil {
+		if err := s.Ready.Check(r.Context()); err != nil {
+			s.writeError(w, r, errs.New(errs.Unavailable, "NOT_READY", "this gateway wants no requests: %v", err))
+			return
+		}
 	}
 	missing := s.health.check(r.Context())
 	if len(missing) > 0 {

@@ -19,25 +19,22 @@ type object = map[string]any
 
 const schemaRef = "#/components/schemas/"
 
-// document serves the generated OpenAPI document, corrected by what this server does differently:
-// payloads are plain JSON, errors are our own, there are credentials and the event stream.
+// document serves the generated OpenAPI document together with what the protos cannot say: that
+// payloads are plain JSON, how events are streamed, and how this server lets callers in.
 func (s *Server) document() (http.Handler, error) {
 	doc := object{}
 	if err := json.Unmarshal(epigraphproto.OpenAPI(), &doc); err != nil {
 		return nil, err
 	}
-	doc["info"] = object{
-		"title":       "Epigraph",
-		"version":     s.Version,
-		"description": "Epics, run as graphs: plans in, durable runs out, the books kept. Integers of 64 bits are strings; values of users are plain JSON, in which an integer beyond ±(2^53-1) is refused by name.",
+	if s.Version != "" {
+		child(doc, "info")["version"] = s.Version
 	}
-	doc["servers"] = []any{object{"url": "/"}}
 	components := child(doc, "components")
-	components["securitySchemes"] = object{
-		"bearer": object{"type": "http", "scheme": "bearer", "description": "An API key, bound to one namespace."},
-		"apiKey": object{"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": "An API key, bound to one namespace."},
+	child(components, "securitySchemes")["apiKeyHeader"] = object{
+		"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": "The same key, for clients that cannot set Authorization.",
 	}
-	security := []any{object{"bearer": []any{}}, object{"apiKey": []any{}}}
+	security, _ := doc["security"].([]any)
+	security = append(security, object{"apiKeyHeader": []any{}})
 	if s.Anonymous {
 		security = append(security, object{})
 	}
@@ -46,19 +43,16 @@ func (s *Server) document() (http.Handler, error) {
 	schemas := child(components, "schemas")
 	addSchema(schemas, (&errorsv1.Error{}).ProtoReflect().Descriptor())
 	addSchema(schemas, (&executorv1.RunEvent{}).ProtoReflect().Descriptor())
-	schemas[payloadSchema] = object{"title": "Payload", "description": "Any JSON value. Integers must lie within ±(2^53-1)."}
-	delete(schemas, "google.rpc.Status")
-	replaceRefs(doc, schemaRef+"google.rpc.Status", schemaRef+"epigraph.errors.v1.Error")
+	schemas[payloadSchema] = object{"title": "Payload", "description": "Any JSON value. An integer beyond ±(2^53-1) is refused by name."}
 
 	paths := child(doc, "paths")
-	mergePaths(paths)
 	paths["/v1/runs/{run_id}/events"] = eventsPath()
 	for path, text := range map[string]string{
 		"/healthz": "Says that the process lives.",
 		"/readyz":  "Says whether all services can be reached, and if not, which is missing.",
 	} {
 		paths[path] = object{"get": object{
-			"tags": []any{"Health"}, "operationId": strings.Trim(path, "/"), "summary": text, "security": []any{object{}},
+			"operationId": strings.Trim(path, "/"), "summary": text, "security": []any{object{}},
 			"responses": object{"200": object{"description": "Yes."}, "503": errorResponse("No.")},
 		}}
 	}
@@ -97,52 +91,6 @@ func child(o object, key string) object {
 
 func errorResponse(text string) object {
 	return object{"description": text, "content": object{jsonType: object{"schema": object{"$ref": schemaRef + "epigraph.errors.v1.Error"}}}}
-}
-
-// mergePaths joins paths that differ only in the names of their variables, which OpenAPI forbids:
-// /v1/epics/{epic.id} and /v1/epics/{epic_id}.
-func mergePaths(paths object) {
-	for path, item := range paths {
-		plain := strings.ReplaceAll(path, ".", "_")
-		operations, ok := item.(object)
-		if plain == path || !ok {
-			continue
-		}
-		renameParameters(operations)
-		into := child(paths, plain)
-		for method, op := range operations {
-			into[method] = op
-		}
-		delete(paths, path)
-	}
-}
-
-func renameParameters(operations object) {
-	for _, op := range operations {
-		o, _ := op.(object)
-		list, _ := o["parameters"].([]any)
-		for _, p := range list {
-			if param, ok := p.(object); ok && param["in"] == "path" {
-				param["name"] = strings.ReplaceAll(fmt.Sprint(param["name"]), ".", "_")
-			}
-		}
-	}
-}
-
-func replaceRefs(v any, from, to string) {
-	switch v := v.(type) {
-	case object:
-		if v["$ref"] == from {
-			v["$ref"] = to
-		}
-		for _, c := range v {
-			replaceRefs(c, from, to)
-		}
-	case []any:
-		for _, c := range v {
-			replaceRefs(c, from, to)
-		}
-	}
 }
 
 func eventsPath() object {

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -22,8 +21,8 @@ import (
 // prepare checks a request against its gRPC method and turns it into what the generated handlers
 // read: a protojson body, and query parameters by their proto names. Whatever it lets through, they
 // accept; what it refuses is refused with a place, which they could not tell.
-func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) (*http.Request, error) {
-	body, err := readBody(w, r, limit, timeout)
+func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64) (*http.Request, error) {
+	body, err := readBody(w, r, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -75,23 +74,19 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, ti
 	return out, nil
 }
 
-// readBody reads a body of at most limit bytes within timeout.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) ([]byte, error) {
+// readBody reads a body of at most limit bytes. The host gives it a deadline.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil, nil
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	rc := http.NewResponseController(w)
-	// Not every writer has a deadline; then the server's own limits hold.
-	_ = rc.SetReadDeadline(time.Now().Add(timeout))
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		buf.Grow(int(min(r.ContentLength, 1<<20)))
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	_ = rc.SetReadDeadline(time.Time{})
 	if err == nil {
 		return buf.Bytes(), nil
 	}
@@ -102,7 +97,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.
 		error
 		Timeout() bool
 	}](err); ok && te.Timeout() {
-		return nil, errs.New(errs.InvalidArgument, reasonBodyTimeout, "the body did not arrive within %v", timeout)
+		return nil, errs.New(errs.InvalidArgument, reasonBodyTimeout, "the body did not arrive in time")
 	}
 	return nil, errs.New(errs.InvalidArgument, "BODY_UNREADABLE", "the body could not be read to its end").With(err)
 }

@@ -29,6 +29,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
@@ -38,17 +39,17 @@ import (
 
 const scope = "github.com/epigraph-run/epigraph/services/gateway"
 
-// Options are what a Server needs; all are required but CORSOrigins, Draining and Stopping.
+// Options are what a Server needs; all are required but CORSOrigins and Ready.
 type Options struct {
 	Planner, Executor, Registry *grpc.ClientConn
 	Keyring                     *auth.Keyring
 	Telemetry                   *obs.Telemetry
+	Ready                       *host.Readiness
 	Version                     string
 	// Anonymous says in the OpenAPI document that no key is needed.
 	Anonymous bool
 
 	MaxBodyBytes   int64
-	BodyTimeout    time.Duration
 	RequestTimeout time.Duration
 	WriteTimeout   time.Duration
 	HealthTimeout  time.Duration
@@ -57,10 +58,6 @@ type Options struct {
 	KeepAlive  time.Duration
 	FirstEvent time.Duration
 	Retry      time.Duration
-	// Draining is closed when the server is to get no new requests; it is not ready then.
-	Draining <-chan struct{}
-	// Stopping is closed when streams are to end.
-	Stopping <-chan struct{}
 }
 
 // Server serves the API over HTTP. It is safe for concurrent use.
@@ -96,6 +93,15 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}),
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ int) {
 			s.writeError(w, r, s.unknownPath(r))
+		}),
+		// The answer is rendered as an option, since a failure there is told to the caller alone: the
+		// generated code writes a failing marshaler to the global log.
+		runtime.WithForwardResponseOption(func(ctx context.Context, _ http.ResponseWriter, m proto.Message) (err error) {
+			exchangeOf(ctx).answer, err = jsonview.Encode(m)
+			return err
+		}),
+		runtime.WithForwardResponseRewriter(func(ctx context.Context, _ proto.Message) (any, error) {
+			return rendered(exchangeOf(ctx).answer), nil
 		}),
 		// Headers go neither way: what the services learn of a caller is said by grpckit.
 		runtime.WithIncomingHeaderMatcher(nothing),
@@ -151,7 +157,7 @@ func (s *Server) buildRoutes() error {
 		FirstEvent:   s.FirstEvent,
 		WriteTimeout: s.WriteTimeout,
 		Retry:        s.Retry,
-		Stopping:     s.Stopping,
+		Stopping:     host.Draining,
 	}))
 	document, err := s.document()
 	if err != nil {
@@ -178,6 +184,7 @@ type exchange struct {
 	reason  string
 	route   *route
 	allowed []string
+	answer  []byte
 }
 
 type exchangeKey struct{}
@@ -255,7 +262,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // forward checks a request and hands it to its generated handler.
 func (s *Server) forward(rt *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		checked, err := rt.prepare(w, r, s.MaxBodyBytes, s.BodyTimeout)
+		checked, err := rt.prepare(w, r, s.MaxBodyBytes)
 		if err != nil {
 			s.writeError(w, r, err)
 			return
@@ -393,11 +400,14 @@ type marshaler struct{ *runtime.JSONPb }
 // ContentType is that of every answer.
 func (marshaler) ContentType(any) string { return jsonType }
 
-// Marshal renders a message.
+// rendered is an answer that is JSON already.
+type rendered []byte
+
+// Marshal takes what the response option has rendered.
 func (marshaler) Marshal(v any) ([]byte, error) {
-	m, ok := v.(proto.Message)
+	b, ok := v.(rendered)
 	if !ok {
-		return nil, fmt.Errorf("marshal %T: not a message", v)
+		return nil, fmt.Errorf("marshal %T: not rendered", v)
 	}
-	return jsonview.Encode(m)
+	return b, nil
 }
