@@ -1,0 +1,237 @@
+// Package books owns the use cases of the registry: one method per request, each one transaction
+// over the store in which the rules of epic and usage are applied to what the store holds. It must
+// not know any protocol or driver.
+package books
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+const (
+	// ReasonRequestIDReused refuses a request id that came earlier with another body.
+	ReasonRequestIDReused = "REQUEST_ID_REUSED"
+	// RequestLife is how long a request id is remembered.
+	RequestLife = 72 * time.Hour
+)
+
+// Books keeps the books in a store. It is safe for concurrent use.
+type Books struct{ store store.Store }
+
+// New returns books over a store, which stays the caller's to close.
+func New(s store.Store) *Books { return &Books{store: s} }
+
+// Once makes a request repeatable: a second one with the same id and body is answered from what the
+// first one did. The zero value does not.
+type Once struct {
+	ID       string
+	BodyHash [32]byte
+}
+
+// Change is what every change of something that exists carries.
+type Change struct {
+	Once
+	// Etag, if set, is what the resource must still have.
+	Etag string
+}
+
+// first remembers a request. If it was served before it returns what it made or changed, else "".
+func first(ctx context.Context, tx store.Tx, namespace, method, resource string, o Once, now time.Time) (earlier string, err error) {
+	if o.ID == "" {
+		return "", nil
+	}
+	r, seen, err := tx.Remember(ctx, store.Request{
+		Namespace: namespace, Method: method, ID: o.ID, BodyHash: o.BodyHash, Resource: resource, Time: now,
+	})
+	if err != nil || !seen {
+		return "", err
+	}
+	if r.BodyHash != o.BodyHash {
+		return "", errs.New(errs.InvalidArgument, ReasonRequestIDReused, "request_id %q came earlier with another request", o.ID).
+			Set("resource", r.Resource).Violate("request_id", ReasonRequestIDReused, "came earlier with another request").
+			Hint("use a fresh request_id for every new request")
+	}
+	return r.Resource, nil
+}
+
+// lockEpic locks an epic, which guards its tasks too.
+func lockEpic(ctx context.Context, tx store.Tx, namespace, id string) (epic.Epic, error) {
+	found, err := tx.LockEpics(ctx, namespace, []string{id})
+	if err != nil {
+		return epic.Epic{}, err
+	}
+	e, ok := found[id]
+	if !ok {
+		return epic.Epic{}, store.EpicNotFound(id)
+	}
+	return e, nil
+}
+
+// CreateEpic records a fresh epic.
+func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
+	now := dbkit.Now()
+	in = epic.New(namespace, in, now)
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		earlier, err := first(ctx, tx, namespace, "CreateEpic", in.ID, o, now)
+		if err != nil {
+			return err
+		}
+		if earlier != "" {
+			out, err = tx.Epic(ctx, namespace, earlier)
+			return err
+		}
+		out = in
+		return tx.InsertEpic(ctx, in)
+	})
+	return out, err
+}
+
+// Epic reads one.
+func (b *Books) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
+	return view(ctx, b, func(ctx context.Context, r store.Reader) (epic.Epic, error) { return r.Epic(ctx, namespace, id) })
+}
+
+// Epics lists.
+func (b *Books) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
+	q.Text = epic.Fold(q.Text)
+	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]epic.Epic, error) { return r.Epics(ctx, q) })
+}
+
+// changeEpic runs one change of an epic, with request id and etag.
+func (b *Books) changeEpic(ctx context.Context, namespace, method, id string, c Change,
+	fn func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error,
+) (out epic.Epic, err error) {
+	now := dbkit.Now()
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
+		if err != nil {
+			return err
+		}
+		if earlier != "" {
+			out, err = tx.Epic(ctx, namespace, earlier)
+			return err
+		}
+		e, err := lockEpic(ctx, tx, namespace, id)
+		if err != nil {
+			return err
+		}
+		if err := e.CheckEtag(c.Etag); err != nil {
+			return err
+		}
+		over := e.Revision
+		if err := fn(ctx, tx, &e, now); err != nil {
+			return err
+		}
+		e.Touch(now)
+		out = e
+		return tx.PutEpic(ctx, e, over)
+	})
+	return out, err
+}
+
+// UpdateEpic takes these fields from in.
+func (b *Books) UpdateEpic(ctx context.Context, namespace, id string, c Change, in epic.Epic, fields []string) (epic.Epic, error) {
+	return b.changeEpic(ctx, namespace, "UpdateEpic", id, c, func(_ context.Context, _ store.Tx, e *epic.Epic, _ time.Time) error {
+		for _, f := range fields {
+			e.Take(f, in)
+		}
+		return nil
+	})
+}
+
+// MoveEpic takes the epic to another state. A summary that is not empty is kept. Canceling it cancels
+// its open tasks, whose runs are told when they confirm or settle.
+func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to epic.State, summary string) (epic.Epic, error) {
+	return b.changeEpic(ctx, namespace, "TransitionEpic", id, c, func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
+		if err := e.Move(to, now); err != nil {
+			return err
+		}
+		if summary != "" {
+			e.ResultSummary = summary
+		}
+		if to != epic.Canceled {
+			return nil
+		}
+		// Open and canceled tasks are counted alike, so the counters stay.
+		if err := tx.EndTasks(ctx, namespace, id, epic.OpenTaskStates(), epic.TaskCanceled, now); err != nil {
+			return err
+		}
+		return tx.ReleaseClaims(ctx, namespace, id)
+	})
+}
+
+// DeleteEpic removes an epic and its tasks. Usage entries stay.
+func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
+	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		e, err := lockEpic(ctx, tx, namespace, id)
+		if err != nil {
+			return err
+		}
+		if err := e.CheckEtag(etag); err != nil {
+			return err
+		}
+		running, err := tx.CountTasks(ctx, namespace, id, epic.TaskRunning)
+		if err != nil {
+			return err
+		}
+		if running > 0 {
+			return errs.New(errs.FailedPrecondition, "EPIC_RUNNING", "epic %s has %d running tasks", id, running).
+				Hint("cancel the epic, or wait until its tasks have ended")
+		}
+		return tx.DeleteEpic(ctx, namespace, id, e.Revision)
+	})
+}
+
+// CreatePrice adds a price to the book of a namespace.
+func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in usage.Price) (out usage.Price, err error) {
+	now := dbkit.Now()
+	in, err = usage.NewPrice(namespace, in)
+	if err != nil {
+		return usage.Price{}, err
+	}
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		earlier, err := first(ctx, tx, namespace, "CreatePrice", in.ID, o, now)
+		if err != nil {
+			return err
+		}
+		if earlier == "" {
+			earlier = in.ID
+			if err := tx.InsertPrice(ctx, in); err != nil {
+				return err
+			}
+		}
+		// Read back, because its end depends on what else is in the book.
+		out, err = tx.Price(ctx, namespace, earlier)
+		return err
+	})
+	return out, err
+}
+
+// Prices lists the prices that hold for a namespace, the ones that come with the registry included.
+func (b *Books) Prices(ctx context.Context, q store.PriceQuery) ([]usage.Price, error) {
+	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]usage.Price, error) { return r.Prices(ctx, q) })
+}
+
+// Sweep frees claims that were never confirmed and forgets old request ids.
+func (b *Books) Sweep(ctx context.Context) (claims, requests int64, err error) {
+	return b.store.Sweep(ctx, dbkit.Now().Add(-RequestLife))
+}
+
+func view[T any](ctx context.Context, b *Books, fn func(context.Context, store.Reader) (T, error)) (out T, err error) {
+	err = b.store.View(ctx, func(ctx context.Context, r store.Reader) error {
+		out, err = fn(ctx, r)
+		return err
+	})
+	return out, err
+}
+
+func without(ids []string, id string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(s string) bool { return s == id })
+}

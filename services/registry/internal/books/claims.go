@@ -1,0 +1,204 @@
+package books
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// noteAuthor signs the remarks of the registry itself.
+const noteAuthor = "registry"
+
+// ClaimTask reserves a task for a run, or returns the claim that the run has. A claim of another run
+// whose lease ended unconfirmed is taken over.
+func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (t epic.Task, until time.Time, err error) {
+	if lease, err = epic.CheckLease(lease); err != nil {
+		return epic.Task{}, time.Time{}, err
+	}
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		w, err := open(ctx, tx, namespace, taskID, dbkit.Now())
+		if err != nil {
+			return err
+		}
+		clock, err := tx.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		mine, err := tx.Claim(ctx, namespace, taskID, runID)
+		if err != nil {
+			return err
+		}
+		if mine != nil && mine.Holds(clock) {
+			t, until = w.task, mine.LeaseUntil
+			return nil
+		}
+		if mine != nil && (mine.State == epic.Settled || mine.State == epic.Released) {
+			return errs.New(errs.FailedPrecondition, epic.ReasonNotClaimable, "run %s is done with task %s", runID, taskID).
+				Set("state", w.task.State.String()).Set("task_id", taskID).Hint("work on it again with another run")
+		}
+		holder, err := w.holder(ctx)
+		if err != nil {
+			return err
+		}
+		if err := epic.Claimable(w.epic, w.task, holder, clock); err != nil {
+			return err
+		}
+		until = clock.Add(lease).Truncate(time.Microsecond)
+		c := epic.Claim{Namespace: namespace, TaskID: taskID, RunID: runID, State: epic.Claimed, LeaseUntil: until}
+		if err := tx.PutClaim(ctx, c); err != nil {
+			return err
+		}
+		if err := w.warn(ctx); err != nil {
+			return err
+		}
+		t = w.task
+		return nil
+	})
+	return t, until, err
+}
+
+// warn leaves a note on a task that starts under a budget which cannot be held exactly. A task that
+// keeps no more notes goes without.
+func (w *work) warn(ctx context.Context) error {
+	text := w.epic.BudgetNote()
+	if text == "" || w.task.AddNote(epic.Note{Author: noteAuthor, Text: text}, w.now) != nil {
+		return nil
+	}
+	return w.save(ctx, w.task.State)
+}
+
+// ConfirmClaim makes a claim last until it is settled and moves the task to running. It changes
+// nothing when the claim is confirmed or over. A run whose lease was lost gets the task back if
+// nobody else has taken it, since the run has begun.
+func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (out epic.Task, err error) {
+	now := dbkit.Now()
+	if start = dbkit.Micros(start); start.IsZero() {
+		start = now
+	}
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		w, mine, err := openClaim(ctx, tx, namespace, taskID, runID, now)
+		if err != nil {
+			return err
+		}
+		if mine.State == epic.Confirmed || mine.State == epic.Settled {
+			out = w.task
+			return nil
+		}
+		took, holder, err := w.begin(ctx, *mine, start)
+		if err != nil {
+			return err
+		}
+		if !took {
+			return epic.LostClaim(w.task, runID, holder)
+		}
+		out = w.task
+		return nil
+	})
+	return out, err
+}
+
+func openClaim(ctx context.Context, tx store.Tx, namespace, taskID, runID string, now time.Time) (*work, *epic.Claim, error) {
+	w, err := open(ctx, tx, namespace, taskID, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	mine, err := tx.Claim(ctx, namespace, taskID, runID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if mine == nil {
+		return nil, nil, errs.New(errs.FailedPrecondition, epic.ReasonClaimNotFound, "run %s has not claimed task %s", runID, taskID).
+			Hint("claim the task first")
+	}
+	return w, mine, nil
+}
+
+// begin confirms a claim and moves its task to running, unless the task is no longer the run's to
+// take; then it returns who has it, if anybody does.
+func (w *work) begin(ctx context.Context, mine epic.Claim, start time.Time) (took bool, holder *epic.Claim, err error) {
+	if mine.State == epic.Released || w.task.State != epic.TaskPending {
+		holder, err = w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
+		return false, holder, err
+	}
+	if mine.State == epic.Lost {
+		if holder, err = w.holder(ctx); err != nil || holder != nil {
+			return false, holder, err
+		}
+	}
+	if err := w.claim(ctx, mine, epic.Confirmed); err != nil {
+		return false, nil, err
+	}
+	if err := w.task.Move(epic.TaskRunning, start); err != nil {
+		return false, nil, err
+	}
+	w.task.RunID = mine.RunID
+	return true, nil, w.save(ctx, epic.TaskPending)
+}
+
+// Settlement is the outcome of a run.
+type Settlement struct {
+	// State is one of the ends.
+	State          epic.TaskState
+	Summary, Error string
+	Duration       time.Duration
+	// End is when the run ended; zero means now.
+	End time.Time
+}
+
+// SettleClaim ends a claim with the outcome of its run. A run that lost the task to another changes
+// nothing, and neither does a repetition, so that a message may arrive late and more than once.
+func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string, s Settlement) (out epic.Task, err error) {
+	now := dbkit.Now()
+	if s.End = dbkit.Micros(s.End); s.End.IsZero() {
+		s.End = now
+	}
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		w, mine, err := openClaim(ctx, tx, namespace, taskID, runID, now)
+		if err != nil {
+			return err
+		}
+		err = w.settle(ctx, *mine, s)
+		out = w.task
+		return err
+	})
+	return out, err
+}
+
+func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error {
+	switch mine.State {
+	case epic.Settled:
+		return nil
+	case epic.Released:
+		// Somebody else ended the task; what is left is how long its run took.
+		if err := w.claim(ctx, mine, epic.Settled); err != nil || w.task.RunID != mine.RunID {
+			return err
+		}
+		w.task.AddDuration(s.Duration)
+		return w.save(ctx, w.task.State)
+	case epic.Claimed, epic.Lost:
+		// The confirmation was lost or is late.
+		took, _, err := w.begin(ctx, mine, s.End.Add(-max(s.Duration, 0)).Truncate(time.Microsecond))
+		if err != nil || !took {
+			return err
+		}
+	}
+	if err := w.claim(ctx, mine, epic.Settled); err != nil {
+		return err
+	}
+	was := w.task.State
+	if err := w.task.Move(s.State, s.End); err != nil {
+		return err
+	}
+	if s.Summary != "" {
+		w.task.ResultSummary = s.Summary
+	}
+	if s.Error != "" {
+		w.task.ErrorMessage = s.Error
+	}
+	w.task.AddDuration(s.Duration)
+	return w.save(ctx, was)
+}

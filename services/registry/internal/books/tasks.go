@@ -1,0 +1,366 @@
+package books
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// work is one task and its epic in one transaction that has the epic's lock.
+type work struct {
+	tx   store.Tx
+	now  time.Time
+	epic epic.Epic
+	task epic.Task
+	// over is the revision of the task that was read; 0 until it is inserted.
+	over int64
+	// epicOver is the revision of the epic that was read.
+	epicOver int64
+}
+
+// open locks the epic of a task and reads both.
+func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.Time) (*work, error) {
+	t, err := tx.Task(ctx, namespace, taskID)
+	if err != nil {
+		return nil, err
+	}
+	e, err := lockEpic(ctx, tx, namespace, t.EpicID)
+	if errs.Is(err, errs.NotFound) {
+		return nil, store.TaskNotFound(taskID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Only what is read under the lock holds; the epic of a task never changes.
+	if t, err = tx.Task(ctx, namespace, taskID); err != nil {
+		return nil, err
+	}
+	return &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: t, over: t.Revision}, nil
+}
+
+// save writes the task, keeps the counters of its epic, and unblocks what waited for it.
+func (w *work) save(ctx context.Context, was epic.TaskState) error {
+	w.task.Touch(w.now)
+	if err := w.tx.PutTask(ctx, w.task, w.over); err != nil {
+		return err
+	}
+	w.over = w.task.Revision
+	if was == w.task.State {
+		return nil
+	}
+	w.epic.Count(was, w.task.State)
+	if err := w.saveEpic(ctx); err != nil {
+		return err
+	}
+	if w.task.State != epic.TaskCompleted {
+		return nil
+	}
+	waiting, err := w.tx.Dependents(ctx, w.task.Namespace, w.task.ID)
+	if err != nil {
+		return err
+	}
+	return w.reevaluate(ctx, waiting)
+}
+
+func (w *work) saveEpic(ctx context.Context) error {
+	w.epic.UpdateTime = w.now
+	err := w.tx.PutEpic(ctx, w.epic, w.epicOver)
+	w.epicOver = w.epic.Revision
+	return err
+}
+
+// reevaluate blocks or unblocks tasks of the epic that have not begun, and saves those that change.
+func (w *work) reevaluate(ctx context.Context, tasks []epic.Task) error {
+	var ids []string
+	for _, t := range tasks {
+		ids = append(ids, t.DependsOn...)
+	}
+	slices.Sort(ids)
+	states, err := w.tx.TaskStates(ctx, w.epic.Namespace, w.epic.ID, slices.Compact(ids))
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		over := t.Revision
+		if !t.Reevaluate(states) {
+			continue
+		}
+		t.Touch(w.now)
+		if err := w.tx.PutTask(ctx, t, over); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block reevaluates the task at hand without saving it.
+func (w *work) block(ctx context.Context) (map[string]epic.TaskState, error) {
+	states, err := w.tx.TaskStates(ctx, w.epic.Namespace, w.epic.ID, w.task.DependsOn)
+	if err != nil {
+		return nil, err
+	}
+	w.task.Reevaluate(states)
+	return states, nil
+}
+
+// holder returns the claim that keeps others away from the task, or nil. A lease that is over is
+// marked as lost on the way.
+func (w *work) holder(ctx context.Context) (*epic.Claim, error) {
+	c, err := w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	clock, err := w.tx.Clock(ctx)
+	if err != nil || c.Holds(clock) {
+		return c, err
+	}
+	return nil, w.claim(ctx, *c, epic.Lost)
+}
+
+func (w *work) claim(ctx context.Context, c epic.Claim, to epic.ClaimState) error {
+	c.State = to
+	return w.tx.PutClaim(ctx, c)
+}
+
+// CreateTask adds a task to an epic that has not ended; the first one makes the epic active.
+func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epic.Task) (out epic.Task, err error) {
+	now := dbkit.Now()
+	in, err = epic.NewTask(namespace, in, now)
+	if err != nil {
+		return epic.Task{}, err
+	}
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		earlier, err := first(ctx, tx, namespace, "CreateTask", in.ID, o, now)
+		if err != nil {
+			return err
+		}
+		if earlier != "" {
+			out, err = tx.Task(ctx, namespace, earlier)
+			return err
+		}
+		e, err := lockEpic(ctx, tx, namespace, in.EpicID)
+		if err != nil {
+			return err
+		}
+		if e.State.Ended() {
+			return epic.NotActive(e)
+		}
+		w := &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: in}
+		states, err := w.block(ctx)
+		if err != nil {
+			return err
+		}
+		if err := epic.CheckDependencies(e.ID, in.DependsOn, states); err != nil {
+			return err
+		}
+		if err := tx.InsertTask(ctx, w.task); err != nil {
+			return err
+		}
+		w.epic.Count(0, w.task.State)
+		if w.epic.State == epic.Planning {
+			if err := w.epic.Move(epic.Active, now); err != nil {
+				return err
+			}
+			w.epic.Touch(now)
+		}
+		out = w.task
+		return w.saveEpic(ctx)
+	})
+	return out, err
+}
+
+// Task reads one.
+func (b *Books) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
+	return view(ctx, b, func(ctx context.Context, r store.Reader) (epic.Task, error) { return r.Task(ctx, namespace, id) })
+}
+
+// Tasks lists.
+func (b *Books) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
+	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]epic.Task, error) { return r.Tasks(ctx, q) })
+}
+
+// changeTask runs one change of a task, with request id and etag.
+func (b *Books) changeTask(ctx context.Context, namespace, method, id string, c Change, fn func(context.Context, *work) error) (out epic.Task, err error) {
+	now := dbkit.Now()
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
+		if err != nil {
+			return err
+		}
+		if earlier != "" {
+			out, err = tx.Task(ctx, namespace, earlier)
+			return err
+		}
+		w, err := open(ctx, tx, namespace, id, now)
+		if err != nil {
+			return err
+		}
+		if err := w.task.CheckEtag(c.Etag); err != nil {
+			return err
+		}
+		was := w.task.State
+		if err := fn(ctx, w); err != nil {
+			return err
+		}
+		if err := w.save(ctx, was); err != nil {
+			return err
+		}
+		out = w.task
+		return nil
+	})
+	return out, err
+}
+
+// UpdateTask takes these fields from in. Other dependencies block or unblock the task.
+func (b *Books) UpdateTask(ctx context.Context, namespace, id string, c Change, in epic.Task, fields []string) (epic.Task, error) {
+	return b.changeTask(ctx, namespace, "UpdateTask", id, c, func(ctx context.Context, w *work) error {
+		before := w.task.DependsOn
+		for _, f := range fields {
+			if _, err := w.task.Take(f, in, w.now); err != nil {
+				return err
+			}
+		}
+		if slices.Equal(before, w.task.DependsOn) {
+			return nil
+		}
+		return w.depend(ctx)
+	})
+}
+
+// depend checks what the task has come to depend on, and blocks or unblocks it.
+func (w *work) depend(ctx context.Context) error {
+	switch w.task.State {
+	case epic.TaskRunning, epic.TaskCompleted, epic.TaskCanceled:
+		return errs.New(errs.FailedPrecondition, epic.ReasonDependenciesFixed, "task %s is %s; what it depends on cannot change any more",
+			w.task.ID, w.task.State).Set("state", w.task.State.String())
+	}
+	if err := w.unclaimed(ctx); err != nil {
+		return err
+	}
+	states, err := w.block(ctx)
+	if err != nil {
+		return err
+	}
+	if err := epic.CheckDependencies(w.epic.ID, w.task.DependsOn, states); err != nil {
+		return err
+	}
+	edges, err := w.tx.Edges(ctx, w.epic.Namespace, w.epic.ID)
+	if err != nil {
+		return err
+	}
+	return epic.CheckCycle(w.task.ID, w.task.DependsOn, edges)
+}
+
+// unclaimed refuses while a run has claimed the task.
+func (w *work) unclaimed(ctx context.Context) error {
+	c, err := w.holder(ctx)
+	if err != nil || c == nil {
+		return err
+	}
+	return errs.New(errs.FailedPrecondition, epic.ReasonTaskClaimed, "task %s is claimed by run %s", w.task.ID, c.RunID).
+		Set("run_id", c.RunID).Hint("cancel that run, or wait until it has settled the task")
+}
+
+// Outcome is what may be told with a move of a task; empty parts change nothing.
+type Outcome struct{ Summary, Error, Note string }
+
+// MoveTask takes a task to another state.
+func (b *Books) MoveTask(ctx context.Context, namespace, id string, c Change, to epic.TaskState, o Outcome) (epic.Task, error) {
+	return b.changeTask(ctx, namespace, "TransitionTask", id, c, func(ctx context.Context, w *work) error {
+		was := w.task.State
+		if err := w.task.Move(to, w.now); err != nil {
+			return err
+		}
+		if err := w.allow(ctx, was, to); err != nil {
+			return err
+		}
+		if o.Summary != "" {
+			w.task.ResultSummary = o.Summary
+		}
+		if o.Error != "" {
+			w.task.ErrorMessage = o.Error
+		}
+		if o.Note == "" {
+			return nil
+		}
+		return w.task.AddNote(epic.Note{Text: o.Note}, w.now)
+	})
+}
+
+// allow checks what a move in the table needs besides, and ends the claim of a task that ends.
+func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
+	// Work begins, or a task comes back, only where work is going on.
+	starts := was == epic.TaskPending && (to == epic.TaskRunning || to == epic.TaskCompleted)
+	if starts && w.epic.State != epic.Active || to == epic.TaskPending && w.epic.State.Ended() {
+		return epic.NotActive(w.epic)
+	}
+	if to.Ended() && was != epic.TaskPending || to == epic.TaskCanceled {
+		c, err := w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
+		if err != nil || c == nil {
+			return err
+		}
+		return w.claim(ctx, *c, epic.Released)
+	}
+	if was == epic.TaskPending {
+		return w.unclaimed(ctx)
+	}
+	if to != epic.TaskPending {
+		return nil
+	}
+	states, err := w.block(ctx)
+	if err != nil || was == epic.TaskFailed {
+		// A failed task that has come to depend on others is tried again when those are completed.
+		return err
+	}
+	if unmet := epic.Unmet(w.task.DependsOn, states); len(unmet) > 0 {
+		list := strings.Join(unmet, ", ")
+		return errs.New(errs.FailedPrecondition, epic.ReasonDependenciesUnmet, "task %s waits for %s", w.task.ID, list).
+			Set("unmet", list).Hint("complete these tasks, or take them out of depends_on")
+	}
+	return nil
+}
+
+// DeleteTask removes a task, and its id from what others depend on.
+func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) error {
+	now := dbkit.Now()
+	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		w, err := open(ctx, tx, namespace, id, now)
+		if err != nil {
+			return err
+		}
+		if err := w.task.CheckEtag(etag); err != nil {
+			return err
+		}
+		if w.task.State == epic.TaskRunning {
+			return errs.New(errs.FailedPrecondition, "TASK_RUNNING", "task %s is running", id).
+				Set("run_id", w.task.RunID).Hint("cancel it first")
+		}
+		dependents, err := tx.Dependents(ctx, namespace, id)
+		if err != nil {
+			return err
+		}
+		for i := range dependents {
+			d := &dependents[i]
+			over := d.Revision
+			d.DependsOn = without(d.DependsOn, id)
+			d.Touch(now)
+			if err := tx.PutTask(ctx, *d, over); err != nil {
+				return err
+			}
+		}
+		if err := tx.DeleteTask(ctx, namespace, id, w.over); err != nil {
+			return err
+		}
+		if err := w.reevaluate(ctx, dependents); err != nil {
+			return err
+		}
+		w.epic.Count(w.task.State, 0)
+		return w.saveEpic(ctx)
+	})
+}

@@ -1,0 +1,194 @@
+package books
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+// entryPrefix starts the id of every usage entry.
+const entryPrefix = "us"
+
+// RecordUsage books entries, each at most once by its key, and adds the new ones to their task, epic
+// and namespace. It returns them in order as they stand in the books: an entry whose key was taken is
+// the one that was booked first, whatever it says. A task or epic that is not there (any more) gets
+// nothing, yet the namespace does: what was spent was spent.
+func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
+	now := dbkit.Now()
+	unique, at := distinct(in, now)
+	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		booked, err := book(ctx, tx, namespace, slices.Clone(unique), now)
+		if err != nil {
+			return err
+		}
+		out = make([]usage.Entry, len(in))
+		for i, j := range at {
+			out[i] = booked[j]
+		}
+		return nil
+	})
+	return out, err
+}
+
+// distinct completes entries, drops repeated keys but the first, and sorts by key, the one order in
+// which everybody books. at tells for each entry of in where it went.
+func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) {
+	firsts := make(map[usage.Key]bool, len(in))
+	for _, e := range in {
+		if firsts[e.Key] {
+			continue
+		}
+		firsts[e.Key] = true
+		e.ID = ids.New(entryPrefix)
+		e.Kind = max(e.Kind, usage.Model)
+		if e.Time = dbkit.Micros(e.Time); e.Time.IsZero() {
+			e.Time = now
+		}
+		unique = append(unique, e)
+	}
+	slices.SortFunc(unique, func(a, b usage.Entry) int { return a.Compare(b.Key) })
+	place := make(map[usage.Key]int, len(unique))
+	for i, e := range unique {
+		place[e.Key] = i
+	}
+	at = make([]int, len(in))
+	for i, e := range in {
+		at[i] = place[e.Key]
+	}
+	return unique, at
+}
+
+func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, now time.Time) ([]usage.Entry, error) {
+	epics, tasks, err := payers(ctx, tx, namespace, entries)
+	if err != nil {
+		return nil, err
+	}
+	models := make([]string, 0, len(entries))
+	for _, e := range entries {
+		models = append(models, e.Model)
+	}
+	slices.Sort(models)
+	prices, err := tx.PriceBook(ctx, namespace, slices.Compact(models))
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if err := prices.Price(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	booked, fresh, err := tx.Book(ctx, namespace, entries)
+	if err != nil {
+		return nil, err
+	}
+	var sum usage.Totals
+	epicSums, taskSums := map[string]usage.Totals{}, map[string]usage.Totals{}
+	for i, e := range booked {
+		if !fresh[i] {
+			continue
+		}
+		one, err := e.Totals()
+		if err != nil {
+			return nil, err
+		}
+		if sum, err = sum.Plus(one); err != nil {
+			return nil, err
+		}
+		if v, ok := epics[e.EpicID]; ok {
+			if err := add(epicSums, e.EpicID, v.Spent, one); err != nil {
+				return nil, err
+			}
+		}
+		if v, ok := tasks[e.TaskID]; ok {
+			if err := add(taskSums, e.TaskID, v.Totals, one); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if sum == (usage.Totals{}) {
+		return booked, nil
+	}
+	if err := tx.PutTotals(ctx, namespace, epicSums, taskSums, now); err != nil {
+		return nil, err
+	}
+	// The one row that everybody wants comes last and is held for the shortest time.
+	all, err := tx.LockNamespaceTotals(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if all, err = all.Plus(sum); err != nil {
+		return nil, err
+	}
+	return booked, tx.PutNamespaceTotals(ctx, namespace, all)
+}
+
+// payers locks the epics that pay, sets the epic of each entry that names a task, and returns both.
+func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry) (map[string]epic.Epic, map[string]store.TaskTotals, error) {
+	var taskIDs, epicIDs []string
+	for _, e := range entries {
+		if e.TaskID != "" {
+			taskIDs = append(taskIDs, e.TaskID)
+		}
+		if e.EpicID != "" {
+			epicIDs = append(epicIDs, e.EpicID)
+		}
+	}
+	slices.Sort(taskIDs)
+	taskIDs = slices.Compact(taskIDs)
+	tasks := map[string]store.TaskTotals{}
+	var err error
+	if len(taskIDs) > 0 {
+		if tasks, err = tx.TaskTotals(ctx, namespace, taskIDs); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range entries {
+		// The epic of a task never changes, so it may be read ahead of the lock.
+		if t, ok := tasks[entries[i].TaskID]; ok {
+			entries[i].EpicID = t.EpicID
+			epicIDs = append(epicIDs, t.EpicID)
+		}
+	}
+	slices.Sort(epicIDs)
+	if epicIDs = slices.Compact(epicIDs); len(epicIDs) == 0 {
+		return nil, tasks, nil
+	}
+	epics, err := tx.LockEpics(ctx, namespace, epicIDs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(taskIDs) > 0 {
+		if tasks, err = tx.TaskTotals(ctx, namespace, taskIDs); err != nil {
+			return nil, nil, err
+		}
+	}
+	return epics, tasks, nil
+}
+
+func add(sums map[string]usage.Totals, id string, base, one usage.Totals) error {
+	have, ok := sums[id]
+	if !ok {
+		have = base
+	}
+	sum, err := have.Plus(one)
+	sums[id] = sum
+	return err
+}
+
+// Entries lists usage entries.
+func (b *Books) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, error) {
+	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) { return r.Entries(ctx, q) })
+}
+
+// NamespaceTotals is what a namespace has used in all.
+func (b *Books) NamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error) {
+	return view(ctx, b, func(ctx context.Context, r store.Reader) (usage.Totals, error) {
+		return r.NamespaceTotals(ctx, namespace)
+	})
+}

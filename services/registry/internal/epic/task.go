@@ -1,0 +1,185 @@
+package epic
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+const (
+	// TaskPrefix starts the id of every task.
+	TaskPrefix = "tk"
+
+	// ReasonNotesFull refuses more notes than a task keeps.
+	ReasonNotesFull = "NOTES_FULL"
+
+	defaultRetries = 2
+	maxNotes       = 1000
+	maxNoteBytes   = 1 << 20
+)
+
+// Source says where a task's workflow came from. Its numbers are those of the API and of the stores.
+type Source int16
+
+// The sources. The zero value is none of them; new tasks get Inline.
+const (
+	Inline Source = iota + 1
+	Existing
+	Created
+	Template
+)
+
+// Note is a remark on a task.
+type Note struct {
+	Time   time.Time
+	Author string
+	Text   string
+}
+
+// Task is a unit of work of an epic. Empty lists and maps are nil.
+type Task struct {
+	Namespace, ID, EpicID string
+	Title, Description    string
+	Tags                  []string
+	State                 TaskState
+	Priority              Priority
+	// DependsOn holds ids of tasks of the same epic, none twice.
+	DependsOn []string
+	// Requirements is one JSON value as its author wrote it, or nil.
+	Requirements []byte
+	WorkflowSlug string
+	Source       Source
+	// RunID is the run whose claim was confirmed last.
+	RunID           string
+	EstimatedTokens int64
+	Actual          usage.Totals
+	// Duration is how long all its runs took together.
+	Duration   time.Duration
+	RetryCount int32
+	// MaxRetries is -1 or more; -1 and 0 both allow none, since 0 is replaced by the default on entry.
+	MaxRetries                  int32
+	ResultSummary, ErrorMessage string
+	Notes                       []Note
+	CreatedByNode               string
+	Labels                      map[string]string
+	CreateTime, UpdateTime      time.Time
+	// StartTime and EndTime are zero before work began and while it goes on.
+	StartTime, EndTime time.Time
+	// Revision counts changes from 1; roll-ups of costs leave it alone.
+	Revision int64
+}
+
+// NewTask returns a fresh pending task that takes what a caller may set from in.
+func NewTask(namespace string, in Task, now time.Time) (Task, error) {
+	t := Task{
+		Namespace: namespace, ID: ids.New(TaskPrefix), EpicID: in.EpicID, State: TaskPending,
+		CreateTime: now, UpdateTime: now, Revision: 1,
+	}
+	for _, f := range TaskFields() {
+		if _, err := t.Take(f, in, now); err != nil {
+			return Task{}, err
+		}
+	}
+	return t, nil
+}
+
+// Etag is the quoted revision.
+func (t *Task) Etag() string { return etag(t.Revision) }
+
+// CheckEtag returns a Conflict unless want is empty, "*" or the present etag.
+func (t *Task) CheckEtag(want string) error { return checkEtag("task "+t.ID, t.Revision, want) }
+
+// Touch records a change that callers see in the etag.
+func (t *Task) Touch(now time.Time) {
+	t.Revision++
+	t.UpdateTime = now
+}
+
+// AddNote appends a remark made now unless it tells its own time.
+func (t *Task) AddNote(n Note, now time.Time) error {
+	if n.Time.IsZero() {
+		n.Time = now
+	}
+	size := len(n.Text)
+	for _, o := range t.Notes {
+		size += len(o.Text)
+	}
+	if len(t.Notes) >= maxNotes || size > maxNoteBytes {
+		return errs.New(errs.FailedPrecondition, ReasonNotesFull, "task %s has %d notes; it keeps at most %d of at most %d bytes together",
+			t.ID, len(t.Notes), maxNotes, maxNoteBytes)
+	}
+	t.Notes = append(slices.Clone(t.Notes), n)
+	return nil
+}
+
+// AddDuration adds the time of one run; a negative one counts as none, and the sum stops at its limit.
+func (t *Task) AddDuration(d time.Duration) {
+	d = max(d, 0).Truncate(time.Microsecond)
+	if t.Duration > math.MaxInt64-d {
+		t.Duration = time.Duration(math.MaxInt64).Truncate(time.Microsecond)
+		return
+	}
+	t.Duration += d
+}
+
+// TaskFields names what a caller may change, as the API spells it.
+func TaskFields() []string {
+	return []string{
+		"title", "description", "tags", "priority", "depends_on", "requirements", "workflow_slug", "workflow_source",
+		"estimated_tokens", "max_retries", "result_summary", "error_message", "notes", "created_by_node_id", "labels",
+	}
+}
+
+// Take copies one of TaskFields from another task, and reports whether there is such a field. Notes
+// are appended, everything else replaced.
+func (t *Task) Take(field string, from Task, now time.Time) (bool, error) {
+	switch field {
+	case "title":
+		t.Title = from.Title
+	case "description":
+		t.Description = from.Description
+	case "tags":
+		t.Tags = normalTags(from.Tags)
+	case "priority":
+		t.Priority = from.Priority.Normalize()
+	case "depends_on":
+		t.DependsOn = normalTags(from.DependsOn)
+	case "requirements":
+		t.Requirements = from.Requirements
+		if len(t.Requirements) == 0 {
+			t.Requirements = nil
+		}
+	case "workflow_slug":
+		t.WorkflowSlug = from.WorkflowSlug
+	case "workflow_source":
+		t.Source = max(from.Source, Inline)
+	case "estimated_tokens":
+		t.EstimatedTokens = from.EstimatedTokens
+	case "max_retries":
+		t.MaxRetries = from.MaxRetries
+		if t.MaxRetries == 0 {
+			t.MaxRetries = defaultRetries
+		}
+	case "result_summary":
+		t.ResultSummary = from.ResultSummary
+	case "error_message":
+		t.ErrorMessage = from.ErrorMessage
+	case "notes":
+		for _, n := range from.Notes {
+			if err := t.AddNote(n, now); err != nil {
+				return true, err
+			}
+		}
+	case "created_by_node_id":
+		t.CreatedByNode = from.CreatedByNode
+	case "labels":
+		t.Labels = normalLabels(from.Labels)
+	default:
+		return false, nil
+	}
+	return true, nil
+}

@@ -1,0 +1,136 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+const (
+	totalColumns = `tokens, nano_usd, unpriced_calls, overhead_tokens, overhead_nano_usd, model_calls, tool_calls`
+	epicColumns  = `namespace, id, title, description, tags, state, priority, budget_tokens, budget_nano_usd, ` + totalColumns + `,
+		total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id, labels,
+		create_time, update_time, end_time, revision`
+)
+
+func scanEpic(row scanner) (epic.Epic, error) {
+	var e epic.Epic
+	var tags, labels string
+	var created, updated int64
+	var end *int64
+	into := append([]any{
+		&e.Namespace, &e.ID, &e.Title, &e.Description, &tags, &e.State, &e.Priority, &e.BudgetTokens, &e.BudgetNanoUSD,
+	}, totalsInto(&e.Spent)...)
+	if err := row.Scan(append(into, &e.TotalTasks, &e.CompletedTasks, &e.FailedTasks, &e.ResultSummary, &e.WorkflowSlug, &e.UserID,
+		&e.CreatedByNode, &labels, &created, &updated, &end, &e.Revision)...); err != nil {
+		return epic.Epic{}, err
+	}
+	if err := decode(&tags, &e.Tags, &labels, &e.Labels); err != nil {
+		return epic.Epic{}, err
+	}
+	e.Tags = trim(e.Tags)
+	if len(e.Labels) == 0 {
+		e.Labels = nil
+	}
+	e.CreateTime, e.UpdateTime, e.EndTime = dbkit.FromUnixMicros(created), dbkit.FromUnixMicros(updated), utc(end)
+	return e, nil
+}
+
+// Epic implements store.Reader.
+func (t tx) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
+	return one(ctx, t, store.EpicNotFound(id), scanEpic,
+		`SELECT `+epicColumns+` FROM epics WHERE namespace = ? AND id = ?`, namespace, id)
+}
+
+// Epics implements store.Reader.
+func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
+	var w where
+	w.add("namespace = ?", q.Namespace)
+	w.in("state", anys(q.States))
+	w.tagged(q.AnyTag)
+	if q.Text != "" {
+		w.add("instr(search, ?) > 0", q.Text)
+	}
+	w.labeled(q.Labels)
+	if !q.After.IsZero() {
+		w.add("(create_time, id) < (?, ?)", q.After.CreateTime.UnixMicro(), q.After.ID)
+	}
+	query := `SELECT ` + epicColumns + ` FROM epics` + w.end("create_time DESC, id DESC", q.Limit)
+	return collect(ctx, t, scanEpic, query, w.args...)
+}
+
+// LockEpics implements store.Tx.
+func (t tx) LockEpics(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error) {
+	out := make(map[string]epic.Epic, len(ids))
+	for _, id := range ids {
+		e, err := t.Epic(ctx, namespace, id)
+		if errs.Is(err, errs.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[id] = e
+	}
+	return out, nil
+}
+
+func epicArgs(e epic.Epic) ([]any, error) {
+	j, err := texts(list(e.Tags), labels(e.Labels))
+	if err != nil {
+		return nil, err
+	}
+	return []any{
+		e.Namespace, e.ID, e.Title, e.Description, e.SearchText(), j[0], e.State, e.Priority, e.BudgetTokens, e.BudgetNanoUSD,
+		e.TotalTasks, e.CompletedTasks, e.FailedTasks, e.ResultSummary, e.WorkflowSlug, e.UserID, e.CreatedByNode, j[1],
+		e.CreateTime.UnixMicro(), e.UpdateTime.UnixMicro(), null(e.EndTime), e.Revision,
+	}, nil
+}
+
+// InsertEpic implements store.Tx.
+func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
+	args, err := epicArgs(e)
+	if err != nil {
+		return err
+	}
+	return t.exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
+			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
+			labels, create_time, update_time, end_time, revision)
+		VALUES (`+marks(len(args))+`)`, args...)
+}
+
+// PutEpic implements store.Tx.
+func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
+	args, err := epicArgs(e)
+	if err != nil {
+		return err
+	}
+	return t.change(ctx, store.Changed("epic", e.ID), `UPDATE epics SET title = ?3, description = ?4, search = ?5, tags = ?6, state = ?7,
+			priority = ?8, budget_tokens = ?9, budget_nano_usd = ?10, total_tasks = ?11, completed_tasks = ?12, failed_tasks = ?13,
+			result_summary = ?14, workflow_slug = ?15, user_id = ?16, created_by_node_id = ?17, labels = ?18, create_time = ?19,
+			update_time = ?20, end_time = ?21, revision = ?22
+		WHERE namespace = ?1 AND id = ?2 AND revision = ?23`, append(args, over)...)
+}
+
+// DeleteEpic implements store.Tx.
+func (t tx) DeleteEpic(ctx context.Context, namespace, id string, revision int64) error {
+	return t.change(ctx, store.Changed("epic", id),
+		`DELETE FROM epics WHERE namespace = ? AND id = ? AND revision = ?`, namespace, id, revision)
+}
+
+// optional turns a missing row, which is no error here, into nil.
+func optional[T any](v T, err error) (*T, error) {
+	if errors.Is(err, errNone) {
+		return nil, nil //nolint:nilnil // the contract says nil for none
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+var errNone = errors.New("no such row")

@@ -1,0 +1,202 @@
+// Package store owns the contract between the books and a database: rows in and out as domain
+// values, inside one transaction. It must not know any rule of epics, tasks or prices, nor any driver.
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+const (
+	// ReasonEpicNotFound names an epic that the namespace does not have.
+	ReasonEpicNotFound = "EPIC_NOT_FOUND"
+	// ReasonTaskNotFound names a task that the namespace does not have.
+	ReasonTaskNotFound = "TASK_NOT_FOUND"
+	// ReasonPriceNotFound names a price that the namespace does not have.
+	ReasonPriceNotFound = "PRICE_NOT_FOUND"
+	// ReasonPriceExists refuses a second price of one model from the same time on.
+	ReasonPriceExists = "PRICE_EXISTS"
+)
+
+// Store keeps the books. Implementations are safe for concurrent use; what one returns equals what
+// another returns, times in whole microseconds and UTC included.
+type Store interface {
+	// Update runs fn in one transaction: commit if fn returns nil, else roll back. fn may run again
+	// after a lost race, so it must have no effect besides the transaction.
+	Update(ctx context.Context, fn func(context.Context, Tx) error) error
+	// View runs fn for reading only.
+	View(ctx context.Context, fn func(context.Context, Reader) error) error
+	// Sweep marks claims whose lease has ended as lost and forgets requests remembered before the
+	// given time. It returns how many of each there were.
+	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
+	// SeedPrices adds prices of no namespace and skips those that are there.
+	SeedPrices(ctx context.Context, prices []usage.Price) error
+	// Ready returns nil if the database answers and has the schema that this binary knows.
+	Ready(ctx context.Context) error
+	// Close may be called more than once.
+	Close() error
+}
+
+// Reader reads. Every method sees one namespace only; what is not there is errs.NotFound.
+type Reader interface {
+	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
+	Task(ctx context.Context, namespace, id string) (epic.Task, error)
+	// Epics lists the newest first.
+	Epics(ctx context.Context, q EpicQuery) ([]epic.Epic, error)
+	// Tasks lists the oldest first.
+	Tasks(ctx context.Context, q TaskQuery) ([]epic.Task, error)
+	// Entries lists the newest first.
+	Entries(ctx context.Context, q EntryQuery) ([]usage.Entry, error)
+	// NamespaceTotals is zero for a namespace that has used nothing.
+	NamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
+	// Prices lists the prices of a namespace and those of none, by provider, model and date.
+	Prices(ctx context.Context, q PriceQuery) ([]usage.Price, error)
+	// Price finds one of the namespace or of none.
+	Price(ctx context.Context, namespace, id string) (usage.Price, error)
+	// PriceBook returns all prices that may concern these models.
+	PriceBook(ctx context.Context, namespace string, models []string) (usage.Book, error)
+}
+
+// Tx reads and writes in one transaction. The lock of an epic guards all of its tasks and claims:
+// whoever writes one of them holds it, so that what was read after locking stays true until the end.
+type Tx interface {
+	Reader
+	// Clock is the database's time, by which leases run.
+	Clock(ctx context.Context) (time.Time, error)
+	// Remember keeps a request, or returns the one that came earlier under the same namespace, method
+	// and id. Of two at the same time one waits until the other has committed or rolled back.
+	Remember(ctx context.Context, r Request) (earlier Request, seen bool, err error)
+
+	// LockEpics locks those of the epics that exist, in order of their ids, and returns them by id.
+	LockEpics(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error)
+	InsertEpic(ctx context.Context, e epic.Epic) error
+	// PutEpic writes all but Spent, and only over this revision; otherwise it is a Conflict.
+	PutEpic(ctx context.Context, e epic.Epic, over int64) error
+	// DeleteEpic removes an epic of this revision with its tasks and claims; otherwise it is a Conflict.
+	DeleteEpic(ctx context.Context, namespace, id string, revision int64) error
+
+	InsertTask(ctx context.Context, t epic.Task) error
+	// PutTask writes all but Actual, and only over this revision; otherwise it is a Conflict.
+	PutTask(ctx context.Context, t epic.Task, over int64) error
+	// DeleteTask removes a task of this revision and its claims, but not its id from other tasks.
+	DeleteTask(ctx context.Context, namespace, id string, revision int64) error
+	// EndTasks moves all tasks of an epic that are in one of these states to another, as of now.
+	EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time) error
+	// TaskStates returns the states of those of the tasks that are in the epic.
+	TaskStates(ctx context.Context, namespace, epicID string, ids []string) (map[string]epic.TaskState, error)
+	// CountTasks counts the tasks of an epic in this state.
+	CountTasks(ctx context.Context, namespace, epicID string, state epic.TaskState) (int, error)
+	// Dependents returns the tasks that name this one in what they depend on, by id.
+	Dependents(ctx context.Context, namespace, taskID string) ([]epic.Task, error)
+	// Edges returns what each task of an epic depends on; tasks that depend on nothing are left out.
+	Edges(ctx context.Context, namespace, epicID string) (map[string][]string, error)
+
+	// Claim returns what a run has to do with a task, or nil.
+	Claim(ctx context.Context, namespace, taskID, runID string) (*epic.Claim, error)
+	// ActiveClaim returns the claim of a task that is Claimed, its lease over or not, or Confirmed; or nil.
+	ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error)
+	// PutClaim adds a claim or overwrites that of the same task and run.
+	PutClaim(ctx context.Context, c epic.Claim) error
+	// ReleaseClaims moves the active claims of all tasks of an epic to Released.
+	ReleaseClaims(ctx context.Context, namespace, epicID string) error
+
+	// Book adds entries that are sorted by key, each unless its key is taken. It returns all of them
+	// as they stand in the books, in the same order, and which are new.
+	Book(ctx context.Context, namespace string, entries []usage.Entry) (booked []usage.Entry, fresh []bool, err error)
+	// TaskTotals returns epic and totals of those of the tasks that exist.
+	TaskTotals(ctx context.Context, namespace string, ids []string) (map[string]TaskTotals, error)
+	// PutTotals overwrites the totals of locked epics and of their tasks.
+	PutTotals(ctx context.Context, namespace string, epics, tasks map[string]usage.Totals, now time.Time) error
+	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.
+	LockNamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
+	PutNamespaceTotals(ctx context.Context, namespace string, t usage.Totals) error
+	// InsertPrice returns AlreadyExists if the model has a price from the same time on.
+	InsertPrice(ctx context.Context, p usage.Price) error
+}
+
+// Request is a repeatable request that was served.
+type Request struct {
+	Namespace, Method, ID string
+	// BodyHash tells whether a repetition asks for the same.
+	BodyHash [32]byte
+	// Resource is the id of what the request made or changed.
+	Resource string
+	Time     time.Time
+}
+
+// TaskTotals is what a roll-up must know of a task.
+type TaskTotals struct {
+	EpicID string
+	Totals usage.Totals
+}
+
+// EpicQuery filters epics; all filters that are set must hold.
+type EpicQuery struct {
+	Namespace string
+	States    []epic.State
+	// AnyTag matches epics that have one of these.
+	AnyTag []string
+	// Text is looked up in the folded title and description.
+	Text   string
+	Labels map[string]string
+	After  page.Cursor
+	Limit  int
+}
+
+// TaskQuery filters tasks; all filters that are set must hold.
+type TaskQuery struct {
+	Namespace, EpicID string
+	States            []epic.TaskState
+	// AnyTag matches tasks that have one of these.
+	AnyTag []string
+	Labels map[string]string
+	After  page.Cursor
+	Limit  int
+}
+
+// EntryQuery filters usage entries; all filters that are set must hold. The cursor is time and ID.
+type EntryQuery struct {
+	Namespace, EpicID, TaskID, RunID string
+	After                            page.Cursor
+	Limit                            int
+}
+
+// PriceQuery filters prices; all filters that are set must hold. Of the cursor only the ID counts:
+// the list goes on after the price that it names.
+type PriceQuery struct {
+	Namespace, Provider, Model string
+	After                      page.Cursor
+	Limit                      int
+}
+
+// EpicNotFound is the error for an epic that is not there.
+func EpicNotFound(id string) error {
+	return errs.New(errs.NotFound, ReasonEpicNotFound, "there is no epic %q", id)
+}
+
+// TaskNotFound is the error for a task that is not there.
+func TaskNotFound(id string) error {
+	return errs.New(errs.NotFound, ReasonTaskNotFound, "there is no task %q", id)
+}
+
+// PriceNotFound is the error for a price that is not there.
+func PriceNotFound(id string) error {
+	return errs.New(errs.NotFound, ReasonPriceNotFound, "there is no price %q", id)
+}
+
+// PriceExists is the error for a second price of one model from the same time on.
+func PriceExists(p usage.Price) error {
+	return errs.New(errs.AlreadyExists, ReasonPriceExists, "provider %q has a price for model %q from %s on",
+		p.Provider, p.Model, p.ValidFrom.Format(time.RFC3339)).Hint("let the new price begin later; prices are never changed")
+}
+
+// Changed is the error for a row that is no longer at the revision that was read.
+func Changed(what, id string) error {
+	return errs.New(errs.Conflict, epic.ReasonEtagMismatch, "%s %s has changed meanwhile", what, id).
+		Hint("read it again and repeat the change with the present etag")
+}

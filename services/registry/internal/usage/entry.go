@@ -1,0 +1,101 @@
+// Package usage owns what calls used and what they cost: entries and their keys, the dated price
+// book, exact arithmetic on money, and totals. It must not know any database or protocol, nor what
+// an epic or a task is beyond their ids. Money is integer nano-USD.
+package usage
+
+import (
+	"cmp"
+	"time"
+)
+
+// Kind says what was called. Its numbers are those of the API and of the stores.
+type Kind int16
+
+// The kinds. The zero value counts as Model.
+const (
+	Model Kind = iota + 1
+	Tool
+	// Overhead is a model called for an agent's own reasoning.
+	Overhead
+)
+
+// Key names one call in the books of a namespace.
+type Key struct {
+	RunID, NodeID              string
+	Visit, Item, Attempt, Call int32
+}
+
+// Compare orders keys, so that whoever books several takes them in the same order.
+func (k Key) Compare(o Key) int {
+	return cmp.Or(cmp.Compare(k.RunID, o.RunID), cmp.Compare(k.NodeID, o.NodeID), cmp.Compare(k.Visit, o.Visit),
+		cmp.Compare(k.Item, o.Item), cmp.Compare(k.Attempt, o.Attempt), cmp.Compare(k.Call, o.Call))
+}
+
+// Entry is one call in the books. Entries are added and never changed.
+type Entry struct {
+	Key
+	// ID orders entries of the same time; it is not part of the key.
+	ID                             string
+	Kind                           Kind
+	TaskID, EpicID                 string
+	Provider, Model                string
+	InputTokens, CachedInputTokens int64
+	OutputTokens, ReasoningTokens  int64
+	// CostNanoUSD is nil when no price is known.
+	CostNanoUSD *int64
+	PriceID     string
+	Time        time.Time
+	Failed      bool
+}
+
+// Totals is a sum of entries.
+type Totals struct {
+	Tokens, NanoUSD int64
+	// UnpricedCalls counts calls without a known price; tools that used no tokens are not among them.
+	UnpricedCalls int64
+	// OverheadTokens and OverheadNanoUSD are the part that agents' own reasoning has in the first two.
+	OverheadTokens, OverheadNanoUSD int64
+	ModelCalls, ToolCalls           int64
+}
+
+// Totals returns what the entry alone adds up to.
+func (e Entry) Totals() (Totals, error) {
+	var t Totals
+	var err error
+	if t.Tokens, err = Add(e.InputTokens, e.OutputTokens); err != nil {
+		return Totals{}, err
+	}
+	if e.CostNanoUSD != nil {
+		t.NanoUSD = *e.CostNanoUSD
+	} else if e.Kind != Tool || t.Tokens > 0 {
+		t.UnpricedCalls = 1
+	}
+	switch e.Kind {
+	case Tool:
+		t.ToolCalls = 1
+	case Overhead:
+		t.OverheadTokens, t.OverheadNanoUSD = t.Tokens, t.NanoUSD
+		t.ModelCalls = 1
+	default:
+		t.ModelCalls = 1
+	}
+	return t, nil
+}
+
+// Plus returns the sum of both, or an error if a part of it is out of range.
+func (t Totals) Plus(o Totals) (Totals, error) {
+	a, b := t.parts(), o.parts()
+	for i := range a {
+		sum, err := Add(*a[i], *b[i])
+		if err != nil {
+			return Totals{}, err
+		}
+		*a[i] = sum
+	}
+	return t, nil
+}
+
+// parts points into t, which Plus has as its own copy.
+func (t *Totals) parts() [7]*int64 {
+	return [...]*int64{&t.Tokens, &t.NanoUSD, &t.UnpricedCalls, &t.OverheadTokens, &t.OverheadNanoUSD, &t.ModelCalls, &t.ToolCalls}
+}

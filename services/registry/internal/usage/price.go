@@ -1,0 +1,170 @@
+package usage
+
+import (
+	"math"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+)
+
+const (
+	// PricePrefix starts the id of every price.
+	PricePrefix = "pr"
+	// ReasonOutOfRange refuses amounts whose sum does not fit into 64 bits.
+	ReasonOutOfRange = "AMOUNT_OUT_OF_RANGE"
+	// ReasonModelPattern refuses a "*" that is not the last character.
+	ReasonModelPattern = "MODEL_PATTERN_INVALID"
+
+	million = 1_000_000
+)
+
+// Price is what a model costs from some time on, in nano-USD per million tokens.
+type Price struct {
+	// Namespace is empty for the prices that come with the registry.
+	Namespace, ID   string
+	Provider, Model string
+	ValidFrom       time.Time
+	// ValidUntil is where the next price of the same namespace, provider and model begins, else zero.
+	ValidUntil time.Time
+	Input      int64
+	// CachedInput is nil for the same as Input.
+	CachedInput *int64
+	Output      int64
+	// Reasoning is nil for the same as Output.
+	Reasoning *int64
+}
+
+// NewPrice returns in with an id, or InvalidArgument.
+func NewPrice(namespace string, in Price) (Price, error) {
+	if i := strings.IndexByte(in.Model, '*'); i >= 0 && i != len(in.Model)-1 {
+		return Price{}, errs.New(errs.InvalidArgument, ReasonModelPattern, `a "*" may only end a model's name, not stand inside %q`, in.Model).
+			Violate("price.model", ReasonModelPattern, `only the last character may be "*"`)
+	}
+	in.Namespace, in.ID, in.ValidUntil = namespace, ids.New(PricePrefix), time.Time{}
+	return in, nil
+}
+
+// Covers reports whether the price is for this call.
+func (p Price) Covers(provider, model string, at time.Time) bool {
+	if p.Provider != "" && p.Provider != provider {
+		return false
+	}
+	if at.Before(p.ValidFrom) || !p.ValidUntil.IsZero() && !at.Before(p.ValidUntil) {
+		return false
+	}
+	if prefix, ok := strings.CutSuffix(p.Model, "*"); ok {
+		return strings.HasPrefix(model, prefix)
+	}
+	return p.Model == model
+}
+
+// Book is a set of prices to choose from.
+type Book []Price
+
+// Find returns the price of a call: one of the namespace before one that came with the registry,
+// then the longest match of the model (an exact one is longer than any pattern), then one that names
+// the provider, then the one that began last.
+func (b Book) Find(provider, model string, at time.Time) (Price, bool) {
+	best, found := Price{}, false
+	for _, p := range b {
+		if p.Covers(provider, model, at) && (!found || p.beats(best)) {
+			best, found = p, true
+		}
+	}
+	return best, found
+}
+
+func (p Price) beats(o Price) bool {
+	if own, other := p.Namespace != "", o.Namespace != ""; own != other {
+		return own
+	}
+	if a, b := p.specificity(), o.specificity(); a != b {
+		return a > b
+	}
+	if named, other := p.Provider != "", o.Provider != ""; named != other {
+		return named
+	}
+	return p.ValidFrom.After(o.ValidFrom)
+}
+
+func (p Price) specificity() int {
+	if prefix, ok := strings.CutSuffix(p.Model, "*"); ok {
+		return len(prefix)
+	}
+	return math.MaxInt
+}
+
+// Cost is the price of these tokens, rounded half up to a nano-USD once, at the end. Cached and
+// reasoning tokens are parts of input and output; a provider that reports more of them than of the
+// whole is taken to mean all of it.
+func (p Price) Cost(e Entry) (int64, error) {
+	cached := min(e.CachedInputTokens, e.InputTokens)
+	reasoning := min(e.ReasoningTokens, e.OutputTokens)
+	var sum wide
+	for _, part := range []struct{ tokens, rate int64 }{
+		{e.InputTokens - cached, p.Input},
+		{cached, deref(p.CachedInput, p.Input)},
+		{e.OutputTokens - reasoning, p.Output},
+		{reasoning, deref(p.Reasoning, p.Output)},
+	} {
+		if part.tokens < 0 || part.rate < 0 {
+			return 0, outOfRange()
+		}
+		// Four products of two 63-bit numbers always fit into 128 bits.
+		sum.add(bits.Mul64(uint64(part.tokens), uint64(part.rate)))
+	}
+	sum.add(0, million/2)
+	if sum.hi >= million {
+		return 0, outOfRange()
+	}
+	q, _ := bits.Div64(sum.hi, sum.lo, million)
+	if q > math.MaxInt64 {
+		return 0, outOfRange()
+	}
+	return int64(q), nil
+}
+
+// Price sets the cost of an entry by the book, or leaves it unknown.
+func (b Book) Price(e *Entry) error {
+	e.CostNanoUSD, e.PriceID = nil, ""
+	p, ok := b.Find(e.Provider, e.Model, e.Time)
+	if !ok {
+		return nil
+	}
+	cost, err := p.Cost(*e)
+	if err != nil {
+		return err
+	}
+	e.CostNanoUSD, e.PriceID = &cost, p.ID
+	return nil
+}
+
+// Add returns the sum of two amounts, or an error if it does not fit.
+func Add(a, b int64) (int64, error) {
+	if b > 0 && a > math.MaxInt64-b || b < 0 && a < math.MinInt64-b {
+		return 0, outOfRange()
+	}
+	return a + b, nil
+}
+
+type wide struct{ hi, lo uint64 }
+
+func (w *wide) add(hi, lo uint64) {
+	var carry uint64
+	w.lo, carry = bits.Add64(w.lo, lo, 0)
+	w.hi, _ = bits.Add64(w.hi, hi, carry)
+}
+
+func deref(p *int64, or int64) int64 {
+	if p == nil {
+		return or
+	}
+	return *p
+}
+
+func outOfRange() error {
+	return errs.New(errs.InvalidArgument, ReasonOutOfRange, "the amount does not fit into 64 bits")
+}

@@ -1,0 +1,178 @@
+// Package registry owns the registry service: it opens the store that the configuration names, serves
+// epigraph.registry.v1.RegistryService from it, and sweeps what has expired. It must not know the
+// other services nor how it is reached.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/rpc"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store/sqlite"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+// Config says where the books are kept. DefaultConfig gives the defaults.
+type Config struct {
+	// Store is "sqlite" or "postgres".
+	Store string `help:"where the books are kept: sqlite or postgres"`
+	// SQLitePath is the file to use; it is made if it is not there.
+	SQLitePath string `conf:"sqlite_path" help:"SQLite file"`
+	// PostgresURL names the database; the tables are in its schema "registry".
+	PostgresURL conf.Secret `conf:"postgres_url" help:"PostgreSQL URL"`
+	// MaxConns bounds the pool on PostgreSQL; 0 leaves it to the URL.
+	MaxConns int32 `help:"connections to PostgreSQL at most"`
+	// Migrate brings the schema up to date when the service opens; without it an old schema is an error.
+	Migrate bool `help:"bring the schema up to date at start"`
+	// SweepInterval is the pause between two sweeps.
+	SweepInterval time.Duration `help:"pause between two sweeps of expired claims and request ids"`
+}
+
+// DefaultConfig keeps the books in a SQLite file in the working directory and migrates it.
+func DefaultConfig() Config {
+	return Config{Store: "sqlite", SQLitePath: "registry.db", Migrate: true, SweepInterval: 10 * time.Second}
+}
+
+// Validate reports every field that cannot be used.
+func (c Config) Validate() error {
+	var faults []error
+	switch c.Store {
+	case "sqlite":
+		if c.SQLitePath == "" {
+			faults = append(faults, errors.New("sqlite_path must be set when store is sqlite"))
+		}
+	case "postgres":
+		if c.PostgresURL.IsZero() {
+			faults = append(faults, errors.New("postgres_url must be set when store is postgres"))
+		}
+	default:
+		faults = append(faults, fmt.Errorf("store must be sqlite or postgres, got %q", c.Store))
+	}
+	if c.MaxConns < 0 {
+		faults = append(faults, fmt.Errorf("max_conns must not be negative, got %d", c.MaxConns))
+	}
+	if c.SweepInterval <= 0 {
+		faults = append(faults, fmt.Errorf("sweep_interval must be positive, got %s", c.SweepInterval))
+	}
+	return errors.Join(faults...)
+}
+
+// Deps are the collaborators of the service.
+type Deps struct {
+	// Telemetry reports; nil means none.
+	Telemetry *obs.Telemetry
+}
+
+// Service is a registry with an open store. It is safe for concurrent use.
+type Service struct {
+	store store.Store
+	books *books.Books
+	log   *slog.Logger
+	sweep time.Duration
+	close func() error
+}
+
+// Open validates cfg, opens the store, and puts the price list that comes with the registry into it.
+func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if d.Telemetry == nil {
+		d.Telemetry = obs.Noop()
+	}
+	st, migrate, err := open(ctx, cfg, d)
+	if err != nil {
+		return nil, fmt.Errorf("open store of registry: %w", err)
+	}
+	s := &Service{
+		store: st, books: books.New(st), log: d.Telemetry.Logger, sweep: cfg.SweepInterval, close: sync.OnceValue(st.Close),
+	}
+	if err := s.prepare(ctx, cfg, migrate); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Register adds the service to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	registryv1.RegisterRegistryServiceServer(r, rpc.New(s.books))
+}
+
+// Run sweeps expired claims and request ids until ctx ends. A sweep that fails is logged, and made up
+// for by the next.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.sweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		claims, requests, err := s.books.Sweep(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			s.log.WarnContext(ctx, "sweep failed", slog.Any("err", err))
+		case claims+requests > 0:
+			s.log.InfoContext(ctx, "swept", slog.Int64("claims", claims), slog.Int64("requests", requests))
+		}
+	}
+}
+
+// Close closes the store. It may be called more than once, and without Run.
+func (s *Service) Close() error { return s.close() }
+
+func (s *Service) prepare(ctx context.Context, cfg Config, migrate func(context.Context) (int, error)) error {
+	if cfg.Migrate {
+		n, err := migrate(ctx)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			s.log.InfoContext(ctx, "migrated", slog.Int("migrations", n))
+		}
+	}
+	if err := s.store.Ready(ctx); err != nil {
+		return err
+	}
+	prices, err := usage.Defaults()
+	if err != nil {
+		return err
+	}
+	if err := s.store.SeedPrices(ctx, prices); err != nil {
+		return fmt.Errorf("add default prices: %w", err)
+	}
+	return nil
+}
+
+func open(ctx context.Context, cfg Config, d Deps) (store.Store, func(context.Context) (int, error), error) {
+	if cfg.Store == "postgres" {
+		s, err := pg.Open(ctx, cfg.PostgresURL.Reveal(), dbkit.PostgresOptions{
+			ApplicationName: "epigraph-registry", TracerProvider: d.Telemetry.TracerProvider, MaxConns: cfg.MaxConns,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.Migrate, nil
+	}
+	s, err := sqlite.Open(ctx, cfg.SQLitePath, dbkit.SQLiteOptions{TracerProvider: d.Telemetry.TracerProvider})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Migrate, nil
+}
