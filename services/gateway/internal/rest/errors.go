@@ -166,6 +166,9 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 			h.Set("Retry-After", retryAfter(e))
 		}
 	}
+	if e.Reason == reasonMethod {
+		h.Set("Allow", strings.Join(x.allowed, ", "))
+	}
 	body, merr := jsonview.Encode(Message(e, x.id))
 	if merr != nil {
 		s.log.ErrorContext(ctx, "an error could not be rendered", "err", merr)

@@ -105,7 +105,8 @@ func (r *route) matches(path []string) bool {
 				return false
 			}
 		}
-		if isVariable(s) && p == "" || !isVariable(s) && p != s {
+		// Nothing here is named with a colon: what follows one is a verb, known or not.
+		if isVariable(s) && (p == "" || strings.Contains(p, ":")) || !isVariable(s) && p != s {
 			return false
 		}
 	}
@@ -133,28 +134,20 @@ func (r *route) bind(req *http.Request) {
 
 type routes []*route
 
-// find returns the route of a request, or the methods that its path has. Both are empty for an
+// find returns the route of a request and the methods that its path has. Both are empty for an
 // unknown path.
 func (rs routes) find(method, path string) (found *route, allowed []string) {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	var matched []*route
 	for _, r := range rs {
 		if r.matches(parts) {
-			matched = append(matched, r)
+			if r.method == method {
+				found = r
+			}
+			allowed = append(allowed, r.method)
 		}
-	}
-	// "/v1/runs/x:cancel" is the verb of run x, never a run named "x:cancel".
-	if slices.ContainsFunc(matched, func(r *route) bool { return r.verb != "" }) {
-		matched = slices.DeleteFunc(matched, func(r *route) bool { return r.verb == "" })
-	}
-	for _, r := range matched {
-		if r.method == method {
-			return r, nil
-		}
-		allowed = append(allowed, r.method)
 	}
 	slices.Sort(allowed)
-	return nil, slices.Compact(allowed)
+	return found, slices.Compact(allowed)
 }
 
 // near lists up to three templates that look like path.
