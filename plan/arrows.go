@@ -157,7 +157,7 @@ func readArrows(d *document) *reading {
 		}
 		i += max(n, 1)
 	}
-	if best < 0 {
+	if best < 0 || !arrowsStandOut(d, best, bestLen) {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: d.lines[best].off}
@@ -204,9 +204,37 @@ func readArrows(d *document) *reading {
 	return r
 }
 
+// arrowsStandOut reports whether a block of arrow lines is what the text is about: most of it, fenced, or announced.
+// An arrow in the middle of an essay is not a plan.
+func arrowsStandOut(d *document, first, n int) bool {
+	l := d.lines[first]
+	if l.inCode {
+		return true
+	}
+	for i := first - 1; i >= 0 && i >= first-3; i-- {
+		if t := d.lines[i].text; t != "" {
+			t = strings.ToLower(t)
+			if saysPlan(t) || strings.Contains(t, "graph") || strings.Contains(t, "depend") || strings.Contains(t, "order") {
+				return true
+			}
+			break
+		}
+	}
+	others := 0
+	for i, l := range d.lines {
+		if (i < first || i >= first+n) && l.text != "" && !l.fence {
+			others++
+		}
+	}
+	return others <= 3 || others <= 2*n
+}
+
 // arrowBlock returns how many lines from i on belong together as arrow lines, and how many of them have arrows.
 func arrowBlock(d *document, i int) (n, arrows int) {
 	code := d.lines[i].inCode
+	if code && isCodeLang(d.lines[i].lang) && (d.lines[i].lang != "mermaid" || !isMermaidHead(d.lines[i].text)) {
+		return 0, 0
+	}
 	for j := i; j < len(d.lines); j++ {
 		l := d.lines[j]
 		if l.inCode != code || l.fence {
@@ -247,7 +275,7 @@ func isMermaidHead(s string) bool {
 
 // isArrowLine reports whether s consists of short ids between arrows and commas.
 func isArrowLine(s string) bool {
-	if len(s) > 100_000 || strings.Contains(s, "->>") || strings.Contains(s, "):") {
+	if len(s) > 100_000 || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "{") {
 		return false
 	}
 	parts, arrows := splitArrows(strings.TrimRight(s, ";"))

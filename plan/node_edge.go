@@ -142,6 +142,9 @@ func edgeMarker(s string) (string, bool) {
 		t = t[1:]
 	}
 	u := strings.TrimLeft(t, "* _`")
+	if strings.HasPrefix(u, "(") && strings.IndexByte(u, ',') > 0 {
+		return u, true // "Edge (1, 2)"
+	}
 	if u == "" || u[0] == ':' || strings.HasPrefix(u, "：") {
 		return strings.TrimLeft(u, ":：* `"), true
 	}

@@ -7,6 +7,7 @@ import (
 // numberedItem is one line of a numbered list.
 type numberedItem struct {
 	id, text string
+	detail   []string // the lines below it that belong to it
 	line     int
 	off      int
 	indent   int
@@ -209,7 +210,7 @@ func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 			if cur == nil {
 				cur = &run{first: i, intro: intro, heading: heading}
 			}
-			cur.items = append(cur.items, numberedItem{id, text, i, l.off, l.indent})
+			cur.items = append(cur.items, numberedItem{id: id, text: text, line: i, off: l.off, indent: l.indent})
 			cur.last = i
 			gap = 0
 			continue
@@ -222,9 +223,13 @@ func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 			heading, intro = i, i
 		case cur != nil && detail && !strings.HasPrefix(l.text, "#"):
 			cur.last = i
+			it := &cur.items[len(cur.items)-1]
+			it.detail = append(it.detail, l.text)
 		case cur != nil && gap == 0 && !strings.HasSuffix(l.text, ":"):
 			// The text of the item goes on.
 			cur.last = i
+			it := &cur.items[len(cur.items)-1]
+			it.detail = append(it.detail, l.text)
 			prose++
 		default:
 			flush()
@@ -249,7 +254,7 @@ func isCodeLang(lang string) bool {
 	return false
 }
 
-var planWords = [...]string{"plan", "step", "subtask", "sub-task", "tasks", "todo", "to-do", "workflow", "procedure", "计划", "步骤", "规划", "任务", "流程", "étapes", "schritte", "pasos", "шаги", "план", "手順", "計画", "計劃", "步驟", "단계", "계획"}
+var planWords = [...]string{"plan", "step", "subtask", "sub-task", "tasks", "todo", "to-do", "workflow", "计划", "步骤", "规划", "任务", "流程", "étapes", "schritte", "pasos", "шаги", "план", "手順", "計画", "計劃", "步驟", "단계", "계획"}
 
 // saysPlan reports whether a line announces a plan.
 func saysPlan(s string) bool {
@@ -346,7 +351,6 @@ func (r *reading) buildHierarchy(d *document, items []numberedItem) {
 		prefix string
 	}
 	var levels []level
-	seen := map[string]bool{}
 	for _, it := range items {
 		id, parent := it.id, ""
 		if i := strings.LastIndexByte(id, '.'); i > 0 {
@@ -379,16 +383,18 @@ func (r *reading) buildHierarchy(d *document, items []numberedItem) {
 			}
 			levels[len(levels)-1].id = id
 		}
-		p := d.problem(id, it.text, it.off)
+		request := strings.ReplaceAll(it.text, "**", "")
+		if len(it.detail) > 0 {
+			request += "\n" + strings.ReplaceAll(strings.Join(it.detail, "\n"), "**", "")
+		}
+		p := d.problem(id, request, it.off)
 		p.ParentID = parent
-		seen[id] = true
-		p.Refs = scanRefs(it.text)
+		p.Refs = scanRefs(request)
 		for k := range p.Refs {
 			p.Refs[k].Line, p.Refs[k].Column = p.Line, p.Column
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
-	_ = seen
 }
 
 // checkNumbers warns of numbers that are missing, because a step may have been lost with them.

@@ -18,9 +18,10 @@ func main() {
 	data := flag.String("data", "../shared/data/plans.jsonl.gz", "recorded plans, gzipped JSON Lines")
 	family := flag.String("family", "", "score this family only")
 	misses := flag.Int("misses", 0, "list this many misses with their differences")
+	mutants := flag.Int("mutants", 10, "damage what every n-th record says in every dialect; 0 leaves round trips and mutants out")
 	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest)")
 	flag.Parse()
-	ok, err := run(os.Stdout, *data, *family, *part, *misses)
+	ok, err := run(os.Stdout, *data, *family, *part, *misses, *mutants)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Printf("corpus: %s is not there; nothing was measured\n", *data)
 		return
@@ -117,13 +118,14 @@ func (t *tally) missedAims() []string {
 	return out
 }
 
-func run(w io.Writer, path, family, part string, misses int) (bool, error) {
+func run(w io.Writer, path, family, part string, misses, mutants int) (bool, error) {
 	records, err := readCorpus(path)
 	if err != nil {
 		return false, err
 	}
 	tallies := map[string]*tally{}
 	listed := 0
+	trip := &tripper{w: w, dialects: map[string]*trips{}, families: map[string]*trips{}, list: misses, every: mutants}
 	for i := range records {
 		r := &records[i]
 		if family != "" && r.Family != family || part == "held" && !r.heldOut() || part == "dev" && r.heldOut() {
@@ -141,8 +143,16 @@ func run(w io.Writer, path, family, part string, misses int) (bool, error) {
 			listed++
 			printMiss(w, r, o)
 		}
+		if mutants > 0 {
+			if err := trip.add(i, r, o); err != nil {
+				return false, err
+			}
+		}
 	}
 	ok := printTable(w, tallies)
+	if mutants > 0 && !trip.print() {
+		ok = false
+	}
 	return ok, nil
 }
 

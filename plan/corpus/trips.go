@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/epigraph-run/epigraph/plan"
+	"github.com/epigraph-run/epigraph/plan/plantest"
+)
+
+// trips counts round trips and mutants of one dialect or family.
+type trips struct {
+	written, back, skipped int
+	harmless, same         int
+	harmful, silent        int
+}
+
+// graph turns an expectation into a graph, so that it can be written.
+func (e *expected) graph() plan.Graph {
+	var g plan.Graph
+	parent := map[string]string{}
+	if e.Hierarchy != nil {
+		for _, h := range *e.Hierarchy {
+			parent[h[1]] = h[0]
+		}
+	}
+	for _, n := range e.Nodes {
+		id := fmt.Sprint(n[0])
+		g.Problems = append(g.Problems, plan.Problem{ID: id, ParentID: parent[id]})
+	}
+	if e.Edges != nil {
+		for _, x := range *e.Edges {
+			g.Edges = append(g.Edges, plan.Edge{From: x[0], To: x[1]})
+		}
+	}
+	return g
+}
+
+// expect turns a graph into an expectation, to be compared with what is read.
+func expect(g plan.Graph, edges bool) *expected {
+	e := &expected{}
+	var hierarchy [][2]string
+	for _, p := range g.Problems {
+		e.Nodes = append(e.Nodes, []any{p.ID})
+		if p.ParentID != "" {
+			hierarchy = append(hierarchy, [2]string{p.ParentID, p.ID})
+		}
+	}
+	e.Hierarchy = &hierarchy
+	if edges {
+		list := [][]string{}
+		for _, x := range g.Edges {
+			list = append(list, []string{x.From, x.To})
+		}
+		e.Edges = &list
+	}
+	return e
+}
+
+// tripper measures round trips and mutants, and lists what fails.
+type tripper struct {
+	w        io.Writer
+	dialects map[string]*trips
+	families map[string]*trips
+	list     int
+	every    int
+}
+
+func (t *tripper) of(m map[string]*trips, name string) *trips {
+	if m[name] == nil {
+		m[name] = &trips{}
+	}
+	return m[name]
+}
+
+func (t *tripper) miss(format string, args ...any) {
+	if t.list > 0 {
+		t.list--
+		fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+// add writes what record i says in every dialect, reads it back, and damages it; it damages the record's own text, too,
+// when that was read exactly.
+func (t *tripper) add(i int, r *record, o outcome) error {
+	if r.Expected == nil {
+		return nil
+	}
+	g := r.Expected.graph()
+	for _, name := range plan.Dialects() {
+		s := t.of(t.dialects, name)
+		rd, err := plantest.Render(g, name)
+		if errors.Is(err, plantest.ErrCannotExpress) {
+			s.skipped++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.written++
+		want := expect(rd.Want, rd.Edges)
+		res := plan.Parse(rd.Text)
+		if diffs := compare(want, res.Graph); len(diffs) == 0 && res.NoPlan == nil && res.Dialect == name {
+			s.back++
+		} else {
+			t.miss("--- round trip of %s in %s: read as %q %v\n%.600s\n", r.ID, name, res.Dialect, diffs, rd.Text)
+			continue
+		}
+		if i%t.every == 0 {
+			t.damage(s, r.ID+" in "+name, rd.Text, want)
+		}
+	}
+	if o.verdict == exact {
+		want := expect(o.result.Graph, r.Expected.Edges != nil)
+		t.damage(t.of(t.families, r.Family), r.ID, r.Raw, want)
+	}
+	return nil
+}
+
+func (t *tripper) damage(s *trips, what, text string, want *expected) {
+	for _, m := range plantest.Mutants(text) {
+		res := plan.Parse(m.Text)
+		diffs := compare(want, res.Graph)
+		if m.Harmless {
+			s.harmless++
+			if len(diffs) == 0 && res.NoPlan == nil {
+				s.same++
+			} else {
+				t.miss("--- %s of %s: read as %q %v %v\n", m.Kind, what, res.Dialect, res.NoPlan, diffs)
+			}
+			continue
+		}
+		s.harmful++
+		if res.NoPlan != nil || len(diffs) == 0 || res.HasErrors() {
+			continue
+		}
+		for _, d := range diffs {
+			if !named(res.Diagnostics, d) {
+				s.silent++
+				t.miss("--- %s of %s is silently wrong: %s\n%.1200s\n%v\n", m.Kind, what, d.text, m.Text, res.Diagnostics)
+				break
+			}
+		}
+	}
+}
+
+func (t *tripper) print() bool {
+	met := true
+	table := func(title string, m map[string]*trips, trip bool) {
+		names := make([]string, 0, len(m))
+		for n := range m {
+			names = append(names, n)
+		}
+		sort.Strings(names)
+		fmt.Fprintf(t.w, "\n%-17s %9s %9s %9s %10s %9s %9s %7s  %s\n", title, "written", "back", "no form", "harmless", "same", "harmful", "silent", "aims")
+		for _, n := range names {
+			s := m[n]
+			verdict := "met"
+			if s.back != s.written || s.silent > 0 || s.same != s.harmless {
+				verdict = "MISSED"
+				met = false
+			}
+			fmt.Fprintf(t.w, "%-17s %9d %9d %9d %10d %9d %9d %7d  %s\n", n, s.written, s.back, s.skipped, s.harmless, s.same, s.harmful, s.silent, verdict)
+		}
+	}
+	table("round trip", t.dialects, true)
+	table("own texts", t.families, false)
+	return met
+}
