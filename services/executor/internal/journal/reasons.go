@@ -61,3 +61,8 @@ func RunNotFound(id string) error {
 }
 
 var errCommitTimeout = errs.New(errs.Unavailable, "COMMIT_TIMEOUT", "the database did not answer a commit in time")
+
+// EtagMismatch returns the error of a run that has changed since it was read.
+func EtagMismatch(id string) error {
+	return errs.New(errs.Conflict, ReasonEtagMismatch, "run %q has changed", id).Hint("read it again and retry with its new etag")
+}

@@ -20,7 +20,8 @@ const (
 // Ended reports whether a run in this state is over. An ended run holds no business key.
 func (s State) Ended() bool { return s >= StateCompleted && s <= StateCanceled }
 
-// Run is one row of runs with all that hangs on it. Byte fields are opaque.
+// Run is one row of runs with all that hangs on it. Byte fields are opaque; an empty one is kept as nil,
+// here and everywhere in the journal.
 type Run struct {
 	ID, Namespace    string
 	GraphName        string
@@ -80,7 +81,7 @@ type NodeCounts struct {
 	Total, Completed, Failed, Skipped, Running int32
 }
 
-// Outcome is what a run ended with. Opaque; nil is kept as nil.
+// Outcome is what a run ended with. Opaque.
 type Outcome struct {
 	Result, Outputs, Error []byte
 }

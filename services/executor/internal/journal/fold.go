@@ -1,0 +1,421 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Unit is all that one commit writes to one run, folded into one. Drivers work on units; nothing
+// else needs them.
+type Unit struct {
+	Namespace, RunID string
+	// Start is set if the unit begins with one. Status, Outcome and so on are folded in all the same.
+	Start    *Start
+	Expected int64
+	// Events carry RunID, Seq and cut times.
+	Events      []Event
+	Outbox      []OutRow
+	Status      *Status
+	Outcome     *Outcome
+	Snapshot    []byte
+	SnapshotSeq int64
+	Progress    bool
+	CancelSeen  bool
+
+	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
+	HoldsKey     bool
+	CancelReason string
+	CancelTime   time.Time
+	// CancelRequestedOf is the run that loses its key to this one.
+	CancelRequestedOf string
+
+	parts []part
+}
+
+// OutRow is an outbox item with its place.
+type OutRow struct {
+	Seq     int64
+	Ordinal int
+	Kind    string
+	Body    []byte
+}
+
+type part struct {
+	index   int
+	lastSeq int64
+}
+
+// LastSeq is where the journal ends after the unit.
+func (u *Unit) LastSeq() int64 { return u.Expected + int64(len(u.Events)) }
+
+// Attempt commits units in one transaction and reports what became of each through done. An error
+// means that nothing was committed.
+type Attempt func(ctx context.Context, units []*Unit, done *Outcomes) error
+
+// Outcomes collects what became of units, by run.
+type Outcomes struct {
+	byUnit map[*Unit]unitResult
+}
+
+type unitResult struct {
+	err      error
+	runID    string // another run, for a Start that was answered by one
+	repeated bool
+	revision int64
+}
+
+// Committed notes that the unit is durable with this revision.
+func (o *Outcomes) Committed(u *Unit, revision int64) { o.byUnit[u] = unitResult{revision: revision} }
+
+// Refused notes that the unit was not written and why.
+func (o *Outcomes) Refused(u *Unit, err error) { o.byUnit[u] = unitResult{err: err} }
+
+// Answered notes that a Start was answered by another run; repeated tells that its request id said so.
+func (o *Outcomes) Answered(u *Unit, runID string, repeated bool) {
+	o.byUnit[u] = unitResult{runID: runID, repeated: repeated}
+}
+
+// CommitUnits is the part of Commit that all drivers share: it folds the writes, calls attempt, and
+// when permanent says that an error lies in a row, bisects until that row is alone.
+func CommitUnits(ctx context.Context, writes []Write, permanent func(error) bool, attempt Attempt) ([]Result, error) {
+	results := make([]Result, len(writes))
+	units := fold(writes, results)
+	out := &Outcomes{byUnit: make(map[*Unit]unitResult, len(units))}
+	if err := bisect(ctx, units, permanent, attempt, out); err != nil {
+		return nil, err
+	}
+	for _, u := range units {
+		r, ok := out.byUnit[u]
+		if !ok {
+			r.err = errs.New(errs.Internal, errs.ReasonInternal, "no outcome for run %s", u.RunID)
+		}
+		u.report(results, r)
+	}
+	return results, nil
+}
+
+func bisect(ctx context.Context, units []*Unit, permanent func(error) bool, attempt Attempt, out *Outcomes) error {
+	if len(units) == 0 {
+		return nil
+	}
+	try := &Outcomes{byUnit: make(map[*Unit]unitResult, len(units))}
+	err := attempt(ctx, units, try)
+	switch {
+	case err == nil:
+		for u, r := range try.byUnit {
+			out.byUnit[u] = r
+		}
+		return nil
+	case !permanent(err):
+		return err
+	case len(units) == 1:
+		out.Refused(units[0], errs.New(errs.InvalidArgument, ReasonRowRefused, "the database refused to write to run %s", units[0].RunID).With(err))
+		return nil
+	}
+	mid := len(units) / 2
+	if err := bisect(ctx, units[:mid], permanent, attempt, out); err != nil {
+		return err
+	}
+	return bisect(ctx, units[mid:], permanent, attempt, out)
+}
+
+func (u *Unit) report(results []Result, r unitResult) {
+	for _, p := range u.parts {
+		res := Result{RunID: u.RunID}
+		isStart := u.Start != nil && p.index == u.parts[0].index
+		switch {
+		case r.err != nil:
+			res.Err = r.err
+		case r.runID != "" && isStart:
+			res.RunID, res.Repeated = r.runID, r.repeated
+		case r.runID != "":
+			res.Err = RunNotFound(u.RunID)
+		default:
+			res.LastSeq, res.Revision = p.lastSeq, r.revision
+			if isStart {
+				res.Created, res.CancelRequestedOf = true, u.CancelRequestedOf
+			}
+		}
+		results[p.index] = res
+	}
+}
+
+// fold makes one unit per run, in order of appearance. Writes that do not follow on each other get
+// their result at once and are left out, with all later ones of their run.
+func fold(writes []Write, results []Result) []*Unit {
+	units := make([]*Unit, 0, len(writes))
+	byRun := make(map[string]*Unit, len(writes))
+	broken := map[string]error{}
+	for i, w := range writes {
+		id := w.RunID()
+		if err := broken[id]; err != nil {
+			results[i] = Result{Err: err, RunID: id}
+			continue
+		}
+		u := byRun[id]
+		if err := follows(u, w); err != nil {
+			broken[id] = err
+			results[i] = Result{Err: err, RunID: id}
+			continue
+		}
+		if u == nil {
+			u = &Unit{Namespace: w.Namespace(), RunID: id}
+			byRun[id] = u
+			units = append(units, u)
+		}
+		if w.Start != nil {
+			u.addStart(w.Start)
+		} else {
+			u.addAppend(w.Append)
+		}
+		u.parts = append(u.parts, part{index: i, lastSeq: u.LastSeq()})
+	}
+	return units
+}
+
+func follows(u *Unit, w Write) error {
+	switch {
+	case (w.Start == nil) == (w.Append == nil):
+		return errs.New(errs.InvalidArgument, ReasonWriteInvalid, "exactly one of start and append must be set")
+	case u == nil:
+		return nil
+	case w.Start != nil:
+		return errs.New(errs.AlreadyExists, ReasonRunExists, "run %s was started already", u.RunID)
+	case w.Append.Namespace != u.Namespace:
+		return RunNotFound(u.RunID)
+	case w.Append.ExpectedLastSeq != u.LastSeq():
+		return SeqConflict(u.RunID, w.Append.ExpectedLastSeq, u.LastSeq())
+	}
+	return nil
+}
+
+func (u *Unit) addStart(s *Start) {
+	u.Start = s
+	status, outcome := s.Run.Status, s.Run.Outcome
+	u.Status, u.Outcome = cut(status), &outcome
+	u.add(s.Events, s.Outbox, s.Snapshot)
+}
+
+func (u *Unit) addAppend(a *Append) {
+	if len(u.parts) == 0 && u.Start == nil {
+		u.Expected = a.ExpectedLastSeq
+	}
+	if a.Status != nil {
+		u.Status = cut(*a.Status)
+	}
+	if a.Outcome != nil {
+		u.Outcome = a.Outcome
+	}
+	u.Progress = u.Progress || a.Progress
+	u.CancelSeen = u.CancelSeen || a.CancelSeen
+	u.add(a.Events, a.Outbox, a.Snapshot)
+}
+
+func (u *Unit) add(events []Event, outbox []Out, snapshot []byte) {
+	if u.Events == nil {
+		u.Events = make([]Event, 0, len(events))
+	}
+	for _, e := range events {
+		e.RunID, e.Seq, e.Time = u.RunID, u.LastSeq()+1, dbkit.Micros(e.Time)
+		u.Events = append(u.Events, e)
+	}
+	for i, o := range outbox {
+		u.Outbox = append(u.Outbox, OutRow{Seq: u.LastSeq(), Ordinal: i, Kind: o.Kind, Body: o.Body})
+	}
+	if snapshot != nil {
+		u.Snapshot, u.SnapshotSeq = snapshot, u.LastSeq()
+	}
+}
+
+func cut(s Status) *Status {
+	s.StartTime, s.EndTime = dbkit.Micros(s.StartTime), dbkit.Micros(s.EndTime)
+	s.UpdateTime, s.WakeTime = dbkit.Micros(s.UpdateTime), dbkit.Micros(s.WakeTime)
+	return &s
+}
+
+// SeqConflict is the error of a journal that ends at have, not at want.
+func SeqConflict(runID string, want, have int64) error {
+	return errs.New(errs.Conflict, ReasonSeqConflict, "the journal of run %s ends at %d, not at %d", runID, have, want)
+}
+
+// Standing is what a driver found of a run whose guarded write did not take.
+type Standing struct {
+	Found     bool
+	Namespace string
+	Owner     Owner
+	LastSeq   int64
+	Revision  int64
+	// Events are those stored at the unit's sequences.
+	Events []Event
+}
+
+// Judge tells why a unit was not written: it was written before by an identical commit, or it lost.
+func Judge(u *Unit, owner Owner, s Standing, done *Outcomes) {
+	switch {
+	case !s.Found && u.Start != nil:
+		done.Refused(u, keyInUse(u.Start.Run.BusinessKey, ""))
+	case !s.Found || s.Namespace != u.Namespace:
+		done.Refused(u, RunNotFound(u.RunID))
+	case len(u.Events) > 0 && s.LastSeq >= u.LastSeq() && slices.EqualFunc(u.Events, s.Events, sameEvent):
+		done.Committed(u, s.Revision)
+	case u.Start != nil:
+		done.Refused(u, errs.New(errs.AlreadyExists, ReasonRunExists, "run %s exists with another history", u.RunID))
+	case s.Owner != owner:
+		done.Refused(u, errs.New(errs.Conflict, ReasonNotOwner, "run %s belongs to another executor", u.RunID))
+	default:
+		done.Refused(u, SeqConflict(u.RunID, u.Expected, s.LastSeq))
+	}
+}
+
+func sameEvent(a, b Event) bool {
+	return a.RunID == b.RunID && a.Seq == b.Seq && a.Time.Equal(b.Time) && a.Kind == b.Kind && a.NodeID == b.NodeID &&
+		a.Visit == b.Visit && bytes.Equal(a.Data, b.Data)
+}
+
+func keyInUse(key, runID string) error {
+	return errs.New(errs.AlreadyExists, ReasonBusinessKeyInUse, "an open run has the business key %q", key).
+		Set("run_id", runID).Hint("wait for it, or ask for another conflict policy")
+}
+
+// Key names something of a namespace.
+type Key struct{ Namespace, Name string }
+
+// Seen is what a request id was answered with.
+type Seen struct{ BodyHash, RunID string }
+
+// Ground is what stands in the database before starts are resolved: answers by request id, open
+// holders by business key, and which of the units' own runs exist already.
+type Ground struct {
+	Requests map[Key]Seen
+	Holders  map[Key]string
+	Exists   map[string]bool
+}
+
+// Needs returns the request ids and business keys that units ask for, each once and sorted, so that
+// all commits lock them in one order.
+func Needs(units []*Unit) (requests, keys []Key) {
+	for _, u := range units {
+		if u.Start == nil {
+			continue
+		}
+		if id := u.Start.Request.ID; id != "" {
+			requests = append(requests, Key{u.Namespace, id})
+		}
+		if k := u.Start.Run.BusinessKey; k != "" {
+			keys = append(keys, Key{u.Namespace, k})
+		}
+	}
+	return sortKeys(requests), sortKeys(keys)
+}
+
+func sortKeys(ks []Key) []Key {
+	slices.SortFunc(ks, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(ks)
+}
+
+// Resolved is what is left to be written.
+type Resolved struct {
+	// Appends and Starts are the units to write; HoldsKey and so on are set.
+	Appends, Starts []*Unit
+	// Cancels are the runs whose end is asked for: those in the database, not in Starts.
+	Cancels []Cancel
+	// Requests are the request ids to remember.
+	Requests []RequestRow
+}
+
+// Cancel takes the business key of a run and asks for its end.
+type Cancel struct {
+	RunID  string
+	Reason string
+	Time   time.Time
+}
+
+// RequestRow is a request id to remember.
+type RequestRow struct {
+	Key  Key
+	Seen Seen
+	Time time.Time
+}
+
+// Resolve decides what request ids and business keys make of each Start, in order, so that two in
+// one batch meet as if they had come one after the other.
+func Resolve(units []*Unit, g Ground, done *Outcomes) Resolved {
+	var r Resolved
+	started := map[string]*Unit{}
+	for _, u := range units {
+		s := u.Start
+		if s == nil {
+			r.Appends = append(r.Appends, u)
+			continue
+		}
+		u.HoldsKey, u.CancelReason, u.CancelTime, u.CancelRequestedOf = false, "", time.Time{}, ""
+		// A run that exists was made by an earlier try of this commit: the guarded insert finds out.
+		if g.Exists[u.RunID] {
+			r.Starts = append(r.Starts, u)
+			continue
+		}
+		req, bk := Key{u.Namespace, s.Request.ID}, Key{u.Namespace, s.Run.BusinessKey}
+		if seen, ok := g.Requests[req]; ok && req.Name != "" {
+			if seen.BodyHash != s.Request.BodyHash {
+				done.Refused(u, RequestIDReused(req.Name))
+			} else {
+				done.Answered(u, seen.RunID, true)
+			}
+			continue
+		}
+		answer := u.RunID
+		if holder := g.Holders[bk]; holder != "" && bk.Name != "" {
+			switch s.Conflict {
+			case ConflictReturnExisting:
+				answer = holder
+			case ConflictCancelExisting:
+				u.CancelRequestedOf = holder
+				r.cancel(u, started[holder])
+			default:
+				done.Refused(u, keyInUse(bk.Name, holder))
+				continue
+			}
+		}
+		if req.Name != "" {
+			seen := Seen{BodyHash: s.Request.BodyHash, RunID: answer}
+			g.Requests[req] = seen
+			r.Requests = append(r.Requests, RequestRow{Key: req, Seen: seen, Time: dbkit.Micros(s.Run.CreateTime)})
+		}
+		if answer != u.RunID {
+			done.Answered(u, answer, false)
+			continue
+		}
+		if bk.Name != "" && !u.Status.State.Ended() {
+			u.HoldsKey = true
+			g.Holders[bk] = u.RunID
+		}
+		started[u.RunID] = u
+		r.Starts = append(r.Starts, u)
+	}
+	return r
+}
+
+func (r *Resolved) cancel(u, holder *Unit) {
+	const reason = "BUSINESS_KEY_TAKEN"
+	at := dbkit.Micros(u.Start.Run.CreateTime)
+	if holder != nil {
+		holder.HoldsKey, holder.CancelReason, holder.CancelTime = false, reason, at
+		return
+	}
+	r.Cancels = append(r.Cancels, Cancel{RunID: u.CancelRequestedOf, Reason: reason, Time: at})
+}
+
+// RequestIDReused is the error of a request id that comes with another body.
+func RequestIDReused(id string) error {
+	return errs.New(errs.InvalidArgument, ReasonRequestIDReused, "request_id %q was used with another body", id).
+		Hint("use a new request_id for a new request").
+		Violate("request_id", ReasonRequestIDReused, "used with another body")
+}

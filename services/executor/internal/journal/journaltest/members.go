@@ -1,0 +1,309 @@
+package journaltest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// dead is a lease that every other executor has outlived.
+const dead = -time.Hour
+
+func fenceCases(t *testing.T, d Driver) {
+	t.Run("NewIncarnationFencesTheOld", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		old := w.me
+		w.me = w.register(old.ID)
+		require.Greater(t, w.me.Incarnation, old.Incarnation)
+		_, err := w.j.Commit(t.Context(), old, []journal.Write{appendTo(id, 1, 1), {Start: start(1)}})
+		require.True(t, journal.IsFenced(err), "got %v", err)
+		require.True(t, journal.IsFenced(w.j.Heartbeat(t.Context(), old)))
+		require.True(t, journal.IsFenced(w.j.Release(t.Context(), old, nil)))
+		_, err = w.j.TakeOver(t.Context(), old, journal.TakeOverOptions{Limit: 1})
+		require.True(t, journal.IsFenced(err))
+		require.NoError(t, w.j.Deregister(t.Context(), old))
+		require.NoError(t, w.j.Heartbeat(t.Context(), w.me))
+		require.Len(t, w.events(id), 1)
+		// Not yet claimed, so not ours either.
+		reason(t, w.commit(appendTo(id, 1, 1))[0].Err, journal.ReasonNotOwner)
+	})
+	t.Run("ZombieLosesAfterTakeOver", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		zombie := w.me
+		w.me = w.register("exec-b")
+		res := w.takeOver(w.me, journal.TakeOverOptions{Lease: dead})
+		require.Len(t, res.Claimed, 1)
+		require.Equal(t, journal.RunRef{Namespace: ns, RunID: id, State: journal.StateRunning, LastSeq: 1, Takeovers: 1, From: zombie}, res.Claimed[0])
+		_, err := w.j.Commit(t.Context(), zombie, []journal.Write{appendTo(id, 1, 1)})
+		require.True(t, journal.IsFenced(err), "got %v", err)
+		require.NoError(t, w.commit(appendTo(id, 1, 1))[0].Err)
+		require.Equal(t, w.me, w.get(id).Owner)
+		// The same name starts again: a higher incarnation than any before.
+		again := w.register(zombie.ID)
+		require.Greater(t, again.Incarnation, w.me.Incarnation)
+	})
+	t.Run("LiveExecutorsAreLeftAlone", func(t *testing.T) {
+		w := open(t, d)
+		w.started(1)
+		b := w.register("exec-b")
+		res := w.takeOver(b, journal.TakeOverOptions{Lease: time.Hour})
+		require.Empty(t, res.Claimed)
+		require.NoError(t, w.j.Heartbeat(t.Context(), w.me))
+		es, err := w.j.Executors(t.Context())
+		require.NoError(t, err)
+		require.Len(t, es, 2)
+		require.Equal(t, w.me, es[0].Owner)
+		require.Equal(t, "addr-of-exec-a", es[0].Addr)
+		require.Less(t, es[0].SinceHeartbeat, time.Hour)
+	})
+	t.Run("CommitsRaceTakeOvers", func(t *testing.T) {
+		// Whatever the interleaving: what a zombie was told is committed stays, and the journal that
+		// the new owner goes on with has no gap and no second history.
+		w := open(t, d)
+		id := w.started(1)
+		last := 1
+		for round := range 6 {
+			j, old := w.j, w.me
+			next := w.register(fmt.Sprint("exec-", round))
+			var wg sync.WaitGroup
+			acked := make(chan int, 1)
+			firstAck := make(chan struct{})
+			wg.Go(func() {
+				n := last
+				for {
+					res, err := j.Commit(t.Context(), old, []journal.Write{appendTo(id, n, 1, func(a *journal.Append) { a.Progress = true })})
+					if err != nil || res[0].Err != nil {
+						break
+					}
+					if n++; n == last+1 {
+						close(firstAck)
+					}
+				}
+				acked <- n
+			})
+			<-firstAck
+			require.Eventually(t, func() bool {
+				res := w.takeOver(next, journal.TakeOverOptions{Lease: dead})
+				return len(res.Claimed) == 1
+			}, 20*time.Second, time.Millisecond)
+			l, err := w.j.Load(t.Context(), id)
+			require.NoError(t, err)
+			wg.Wait()
+			require.EqualValues(t, l.Run.LastSeq, <-acked)
+			w.me, last = next, int(l.Run.LastSeq)
+			require.NoError(t, w.commit(appendTo(id, last, 1, func(a *journal.Append) { a.Progress = true }))[0].Err)
+			last++
+			require.Len(t, w.events(id), last)
+		}
+	})
+}
+
+func takeOverCases(t *testing.T, d Driver) {
+	t.Run("EachRunGoesToOneExecutor", func(t *testing.T) {
+		w := open(t, d)
+		var batch []journal.Write
+		for range 60 {
+			batch = append(batch, journal.Write{Start: start(1)})
+		}
+		w.commit(batch...)
+		require.NoError(t, w.j.Deregister(t.Context(), w.me))
+		var mu sync.Mutex
+		claims := map[string]int{}
+		var wg sync.WaitGroup
+		for i := range 4 {
+			j, me := w.another(), w.register(fmt.Sprint("taker-", i))
+			wg.Go(func() {
+				for range 40 {
+					res, err := j.TakeOver(t.Context(), me, journal.TakeOverOptions{Lease: time.Hour, Limit: 3})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for _, c := range res.Claimed {
+						claims[c.RunID]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, claims, 60)
+		for id, n := range claims {
+			require.Equal(t, 1, n, id)
+		}
+	})
+	t.Run("LimitAndOrder", func(t *testing.T) {
+		w := open(t, d)
+		a, b, c := w.started(1), w.started(1), w.started(1)
+		w.me = w.register(w.me.ID)
+		res := w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Limit: 2})
+		require.True(t, res.More)
+		require.Equal(t, []string{a, b}, []string{res.Claimed[0].RunID, res.Claimed[1].RunID})
+		res = w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Limit: 2})
+		require.False(t, res.More)
+		require.Equal(t, c, res.Claimed[0].RunID)
+		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed)
+	})
+	t.Run("OnlyWhatCanGoOn", func(t *testing.T) {
+		w := open(t, d)
+		states := map[string]journal.State{}
+		for _, s := range []journal.State{
+			journal.StatePending, journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined,
+			journal.StateCompleted, journal.StateFailed, journal.StateCanceled,
+		} {
+			states[w.started(1, func(st *journal.Start) { st.Run.State = s })] = s
+		}
+		b := w.register("exec-b")
+		res := w.takeOver(b, journal.TakeOverOptions{Lease: dead})
+		got := map[journal.State]int{}
+		for _, c := range res.Claimed {
+			require.Equal(t, states[c.RunID], c.State)
+			got[c.State] = c.Takeovers
+		}
+		require.Equal(t, map[journal.State]int{journal.StatePending: 0, journal.StateRunning: 1, journal.StateWaiting: 0}, got)
+		for id, s := range states {
+			if s == journal.StatePaused || s == journal.StateQuarantined {
+				_, err := w.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: base})
+				require.NoError(t, err)
+			}
+		}
+		require.Len(t, w.takeOver(b, journal.TakeOverOptions{Lease: dead}).Claimed, 2)
+	})
+	t.Run("ReleasedRunsAreFree", func(t *testing.T) {
+		w := open(t, d)
+		a, b := w.started(1), w.started(1)
+		ended := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateCompleted })
+		other := w.register("exec-b")
+		require.NoError(t, w.j.Release(t.Context(), w.me, []string{a}))
+		reason(t, w.commit(appendTo(a, 1, 1))[0].Err, journal.ReasonNotOwner)
+		require.NoError(t, w.commit(appendTo(b, 1, 1))[0].Err)
+		res := w.takeOver(other, journal.TakeOverOptions{Lease: time.Hour})
+		require.Len(t, res.Claimed, 1)
+		require.Zero(t, res.Claimed[0].Takeovers)
+		require.True(t, res.Claimed[0].From.IsZero())
+		require.NoError(t, w.j.Deregister(t.Context(), w.me))
+		res = w.takeOver(other, journal.TakeOverOptions{Lease: time.Hour})
+		require.Len(t, res.Claimed, 1)
+		require.Equal(t, b, res.Claimed[0].RunID)
+		require.Equal(t, w.me, w.get(ended).Owner, "an ended run keeps its last owner")
+	})
+	t.Run("QuarantineAfterThreeKilledOwners", func(t *testing.T) {
+		w := open(t, d)
+		bad, good, waits := w.started(1), w.started(1), w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
+		opts := journal.TakeOverOptions{Lease: time.Hour, QuarantineEvent: func(r journal.RunRef) journal.Event {
+			return journal.Event{Kind: 14, Time: base, Data: fmt.Append(nil, r.Takeovers)}
+		}}
+		for i := 1; i <= 3; i++ {
+			w.me = w.register(w.me.ID)
+			res := w.takeOver(w.me, opts)
+			if i < 3 {
+				require.Len(t, res.Claimed, 3)
+				last := int(w.get(good).LastSeq)
+				require.NoError(t, w.commit(appendTo(good, last, 1, func(a *journal.Append) { a.Progress = true }))[0].Err)
+				require.Zero(t, w.get(good).Takeovers)
+				continue
+			}
+			require.Len(t, res.Claimed, 2)
+			require.Len(t, res.Quarantined, 1)
+			require.Equal(t, bad, res.Quarantined[0].RunID)
+			require.Equal(t, 3, res.Quarantined[0].Takeovers)
+		}
+		r := w.get(bad)
+		require.Equal(t, journal.StateQuarantined, r.State)
+		require.Equal(t, journal.ReasonQuarantined, r.Reason)
+		require.True(t, r.Owner.IsZero())
+		require.EqualValues(t, 2, r.LastSeq)
+		es := w.events(bad)
+		require.Equal(t, journal.Event{RunID: bad, Seq: 2, Kind: 14, Time: base, Data: []byte("3")}, es[1])
+		require.Zero(t, w.get(waits).Takeovers)
+		w.me = w.register(w.me.ID)
+		require.Len(t, w.takeOver(w.me, opts).Claimed, 2, "a quarantined run is left alone")
+	})
+}
+
+func cancelCases(t *testing.T, d Driver) {
+	t.Run("ReachesTheOwner", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		ctx, stop := context.WithCancel(t.Context())
+		wakes, err := w.j.CancelWakes(ctx, w.me)
+		require.NoError(t, err)
+		from := w.another()
+		c := journal.CancelRun{Namespace: ns, RunID: id, Reason: "enough", Now: base}
+		r, err := from.RequestCancel(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, "enough", r.CancelReason)
+		require.Equal(t, base, r.CancelTime)
+		require.EqualValues(t, 2, r.Revision)
+		select {
+		case <-wakes:
+		case <-time.After(20 * time.Second):
+			t.Fatal("no wake")
+		}
+		cs, err := w.j.PendingCancels(t.Context(), w.me)
+		require.NoError(t, err)
+		require.Equal(t, []journal.CancelRequest{{Namespace: ns, RunID: id, Reason: "enough", Time: base}}, cs)
+		// The first one stays.
+		c.Reason = "again"
+		r, err = from.RequestCancel(t.Context(), c)
+		require.NoError(t, err)
+		require.Equal(t, "enough", r.CancelReason)
+		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.CancelSeen = true }))[0].Err)
+		cs, err = w.j.PendingCancels(t.Context(), w.me)
+		require.NoError(t, err)
+		require.Empty(t, cs)
+		require.Equal(t, base, w.get(id).CancelTime)
+		stop()
+		require.Eventually(t, func() bool {
+			select {
+			case _, open := <-wakes:
+				return !open
+			default:
+				return false
+			}
+		}, 20*time.Second, time.Millisecond)
+	})
+	t.Run("Refusals", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		ask := func(c journal.CancelRun) (journal.Run, error) {
+			c.Now = dbkit.Now()
+			if c.RunID == "" {
+				c.RunID = id
+			}
+			if c.Namespace == "" {
+				c.Namespace = ns
+			}
+			return w.j.RequestCancel(t.Context(), c)
+		}
+		_, err := ask(journal.CancelRun{Revision: 9})
+		reason(t, err, journal.ReasonEtagMismatch)
+		_, err = ask(journal.CancelRun{RunID: "run_none", Request: journal.Request{ID: "q", BodyHash: "h"}})
+		reason(t, err, journal.ReasonRunNotFound)
+		_, err = ask(journal.CancelRun{Namespace: "other"})
+		reason(t, err, journal.ReasonRunNotFound)
+		require.True(t, w.get(id).CancelTime.IsZero())
+		r, err := ask(journal.CancelRun{Revision: 1, Request: journal.Request{ID: "q", BodyHash: "h"}})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, r.Revision)
+		r, err = ask(journal.CancelRun{Revision: 1, Request: journal.Request{ID: "q", BodyHash: "h"}})
+		require.NoError(t, err, "the same request again")
+		require.EqualValues(t, 2, r.Revision)
+		_, err = ask(journal.CancelRun{Request: journal.Request{ID: "q", BodyHash: "other"}})
+		reason(t, err, journal.ReasonRequestIDReused)
+		ended := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateCompleted })
+		r, err = ask(journal.CancelRun{RunID: ended})
+		require.NoError(t, err)
+		require.True(t, r.CancelTime.IsZero())
+	})
+}

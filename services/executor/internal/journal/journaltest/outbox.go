@@ -1,0 +1,156 @@
+package journaltest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+func outboxCases(t *testing.T, d Driver) {
+	out := func(kinds ...string) func(*journal.Append) {
+		return func(a *journal.Append) {
+			for _, k := range kinds {
+				a.Outbox = append(a.Outbox, journal.Out{Kind: k, Body: []byte("body of " + k)})
+			}
+		}
+	}
+	claim := func(w *world, limit int, ttl time.Duration) (kinds string, items []journal.OutboxItem) {
+		items, err := w.j.ClaimOutbox(w.t.Context(), limit, ttl)
+		require.NoError(w.t, err)
+		var ks []string
+		for _, i := range items {
+			ks = append(ks, i.Kind)
+		}
+		return strings.Join(ks, " "), items
+	}
+	t.Run("ComesInOrderOnce", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		w.commit(appendTo(id, 1, 2, out("a", "b")), appendTo(id, 3, 1, out("c")))
+		got, items := claim(w, 2, time.Minute)
+		require.Equal(t, "a b", got)
+		require.Equal(t, journal.OutboxItem{ID: items[1].ID, Namespace: ns, RunID: id, Seq: 3, Ordinal: 1, Kind: "b", Body: []byte("body of b"), Attempts: 1}, items[1])
+		got, _ = claim(w, 9, time.Minute)
+		require.Empty(t, got, "c waits for a and b")
+		require.NoError(t, w.j.AckOutbox(t.Context(), []journal.OutboxAck{{ID: items[0].ID}, {ID: items[1].ID}}))
+		got, items = claim(w, 9, time.Minute)
+		require.Equal(t, "c", got)
+		require.EqualValues(t, 4, items[0].Seq)
+	})
+	t.Run("RetriesHoldUpTheirRunOnly", func(t *testing.T) {
+		w := open(t, d)
+		x, y := w.started(1), w.started(1)
+		w.commit(appendTo(x, 1, 1, out("x1", "x2")), appendTo(y, 1, 1, out("y1")))
+		_, items := claim(w, 9, time.Minute)
+		require.Len(t, items, 3)
+		retries := make([]journal.OutboxRetry, len(items))
+		for i, it := range items {
+			retries[i] = journal.OutboxRetry{ID: it.ID, Err: "down"}
+			if it.Kind == "x1" {
+				retries[i].After = time.Hour
+			}
+		}
+		require.NoError(t, w.j.RetryOutbox(t.Context(), retries))
+		got, items := claim(w, 9, time.Minute)
+		require.Equal(t, "y1", got)
+		require.Equal(t, 2, items[0].Attempts)
+		require.Equal(t, "down", items[0].LastError)
+	})
+	t.Run("ForgottenClaimsComeBack", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		w.commit(appendTo(id, 1, 1, out("a", "b")))
+		claim(w, 9, 50*time.Millisecond)
+		require.Eventually(t, func() bool {
+			got, items := claim(w, 9, time.Minute)
+			return got == "a b" && items[0].Attempts == 2
+		}, 20*time.Second, 10*time.Millisecond)
+	})
+	t.Run("AckAddsCostOnce", func(t *testing.T) {
+		w := open(t, d)
+		x, y := w.started(1), w.started(1)
+		w.commit(appendTo(x, 1, 1, out("a", "b")), appendTo(y, 1, 1, out("c", "d")))
+		rev := w.get(x).Revision
+		_, items := claim(w, 9, time.Minute)
+		acks := []journal.OutboxAck{}
+		for i, it := range items {
+			acks = append(acks, journal.OutboxAck{ID: it.ID, CostNanoUSD: int64(100 * (i + 1)), UnpricedCalls: int64(i % 2)})
+		}
+		acks = append(acks, acks[0])
+		require.NoError(t, w.j.AckOutbox(t.Context(), acks))
+		require.NoError(t, w.j.AckOutbox(t.Context(), acks))
+		require.EqualValues(t, 300, w.get(x).CostNanoUSD)
+		require.EqualValues(t, 1, w.get(x).UnpricedCalls)
+		require.EqualValues(t, 700, w.get(y).CostNanoUSD)
+		require.Equal(t, rev, w.get(x).Revision)
+		w.commit(appendTo(x, 2, 1, out("e")))
+		_, items = claim(w, 9, time.Minute)
+		require.NoError(t, w.j.AckOutbox(t.Context(), []journal.OutboxAck{{ID: items[0].ID, CostNanoUSD: 1}}))
+		require.EqualValues(t, 301, w.get(x).CostNanoUSD)
+		n, err := w.j.OutboxBacklog(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.NoError(t, w.j.AckOutbox(t.Context(), nil))
+	})
+	t.Run("ManyClaimersKeepEachRunInOrder", func(t *testing.T) {
+		w := open(t, d)
+		const runs, each = 6, 15
+		var batch []journal.Write
+		for r := range runs {
+			id := w.started(1)
+			for i := range each {
+				batch = append(batch, appendTo(id, 1+i, 1, out(fmt.Sprintf("%d/%d", r, i))))
+			}
+		}
+		w.commit(batch...)
+		var mu sync.Mutex
+		got := map[string][]int64{}
+		total := 0
+		var wg sync.WaitGroup
+		for range 4 {
+			j := w.another()
+			wg.Go(func() {
+				for t.Context().Err() == nil {
+					mu.Lock()
+					over := total == runs*each
+					mu.Unlock()
+					if over {
+						return
+					}
+					items, err := j.ClaimOutbox(t.Context(), 4, time.Minute)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					var acks []journal.OutboxAck
+					mu.Lock()
+					for _, it := range items {
+						got[it.RunID] = append(got[it.RunID], it.Seq)
+						acks = append(acks, journal.OutboxAck{ID: it.ID, CostNanoUSD: 1})
+						total++
+					}
+					mu.Unlock()
+					if err := j.AckOutbox(t.Context(), acks); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, got, runs)
+		for id, seqs := range got {
+			require.Len(t, seqs, each)
+			for i, s := range seqs {
+				require.EqualValues(t, 2+i, s)
+			}
+			require.EqualValues(t, each, w.get(id).CostNanoUSD)
+		}
+	})
+}

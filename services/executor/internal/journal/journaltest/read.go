@@ -1,0 +1,163 @@
+package journaltest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+func readCases(t *testing.T, d Driver) {
+	t.Run("NamespacesAreApart", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(2)
+		_, err := w.j.Get(t.Context(), "other", id)
+		reason(t, err, journal.ReasonRunNotFound)
+		_, _, err = w.j.Graph(t.Context(), "other", id)
+		reason(t, err, journal.ReasonRunNotFound)
+		es, err := w.j.Events(t.Context(), "other", id, 0, 10)
+		require.NoError(t, err)
+		require.Empty(t, es)
+		list, err := w.j.List(t.Context(), "other", journal.Filter{}, page.Cursor{}, 10)
+		require.NoError(t, err)
+		require.Empty(t, list)
+		_, err = w.j.Load(t.Context(), "run_none")
+		reason(t, err, journal.ReasonRunNotFound)
+	})
+	t.Run("EventsFromACursor", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(9)
+		es, err := w.j.Events(t.Context(), ns, id, 4, 3)
+		require.NoError(t, err)
+		require.Len(t, es, 3)
+		require.EqualValues(t, 5, es[0].Seq)
+		es, err = w.j.Events(t.Context(), ns, id, 9, 3)
+		require.NoError(t, err)
+		require.Empty(t, es)
+	})
+	t.Run("Descendants", func(t *testing.T) {
+		w := open(t, d)
+		child := func(parent string, at int) string {
+			return w.started(1, func(s *journal.Start) {
+				s.Run.ParentID, s.Run.CreateTime = parent, base.Add(time.Duration(at)*time.Second)
+			})
+		}
+		top := child("", 0)
+		a := child(top, 1)
+		aa := child(a, 2)
+		b := child(top, 3)
+		ds, err := w.j.Descendants(t.Context(), ns, top)
+		require.NoError(t, err)
+		want := []journal.Descendant{
+			{RunID: a, ParentRunID: top, State: journal.StateRunning, LastSeq: 1},
+			{RunID: aa, ParentRunID: a, State: journal.StateRunning, LastSeq: 1},
+			{RunID: b, ParentRunID: top, State: journal.StateRunning, LastSeq: 1},
+		}
+		require.Equal(t, want, ds)
+		ds, err = w.j.Descendants(t.Context(), ns, a)
+		require.NoError(t, err)
+		require.Equal(t, want[1:2], ds)
+		ds, err = w.j.Descendants(t.Context(), "other", top)
+		require.NoError(t, err)
+		require.Empty(t, ds)
+	})
+	t.Run("ListFilters", func(t *testing.T) {
+		w := open(t, d)
+		var runs []string
+		for i := range 12 {
+			runs = append(runs, w.started(1, func(s *journal.Start) {
+				r := &s.Run
+				r.CreateTime = base.Add(time.Duration(i) * time.Second)
+				r.TaskID, r.UserID = fmt.Sprint("tk_", i%2), fmt.Sprint("u", i%3)
+				r.ChatID, r.ThreadID = fmt.Sprint("c", i%4), fmt.Sprint("thr_", i%6)
+				r.BusinessKey, r.ParentID = fmt.Sprint("b", i), fmt.Sprint("run_", i%5)
+				r.Labels = map[string]string{"mod2": fmt.Sprint(i % 2), "mod3": fmt.Sprint(i % 3)}
+				if i >= 9 {
+					r.State = journal.StateFailed
+				}
+			}))
+		}
+		for name, c := range map[string]struct {
+			f    journal.Filter
+			want []int
+		}{
+			"all":          {journal.Filter{}, []int{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
+			"states":       {journal.Filter{States: []journal.State{journal.StateFailed, journal.StatePaused}}, []int{11, 10, 9}},
+			"task":         {journal.Filter{TaskID: "tk_1"}, []int{11, 9, 7, 5, 3, 1}},
+			"user":         {journal.Filter{UserID: "u2"}, []int{11, 8, 5, 2}},
+			"chat":         {journal.Filter{ChatID: "c3"}, []int{11, 7, 3}},
+			"thread":       {journal.Filter{ThreadID: "thr_5"}, []int{11, 5}},
+			"business key": {journal.Filter{BusinessKey: "b7"}, []int{7}},
+			"parent":       {journal.Filter{ParentID: "run_4"}, []int{9, 4}},
+			"label":        {journal.Filter{Labels: map[string]string{"mod3": "1"}}, []int{10, 7, 4, 1}},
+			"labels":       {journal.Filter{Labels: map[string]string{"mod3": "1", "mod2": "0"}}, []int{10, 4}},
+			"no label":     {journal.Filter{Labels: map[string]string{"mod3": "4"}}, nil},
+			"after":        {journal.Filter{CreatedAfter: base.Add(10 * time.Second)}, []int{11, 10}},
+			"before":       {journal.Filter{CreatedBefore: base.Add(2 * time.Second)}, []int{1, 0}},
+			"after finer":  {journal.Filter{CreatedAfter: base.Add(10*time.Second + 1)}, []int{11}},
+			"before finer": {journal.Filter{CreatedBefore: base.Add(2*time.Second + 1)}, []int{2, 1, 0}},
+			"combined": {journal.Filter{
+				TaskID: "tk_1", Labels: map[string]string{"mod3": "0"}, CreatedBefore: base.Add(9 * time.Second),
+				States: []journal.State{journal.StateRunning},
+			}, []int{3}},
+		} {
+			var want []string
+			for _, i := range c.want {
+				want = append(want, runs[i])
+			}
+			got := pages(w, c.f, 5, nil)
+			require.Equal(t, want, got, name)
+		}
+	})
+	t.Run("ListPagesAreStable", func(t *testing.T) {
+		// Many runs of one instant, and new ones and changes while somebody pages.
+		w := open(t, d)
+		at := func(s *journal.Start) { s.Run.CreateTime, s.Run.Labels = base, map[string]string{"k": "v"} }
+		want := map[string]bool{}
+		for range 25 {
+			want[w.started(1, at)] = true
+		}
+		for name, f := range map[string]journal.Filter{"plain": {}, "label": {Labels: map[string]string{"k": "v"}}} {
+			got := pages(w, f, 4, func() {
+				w.started(1, func(s *journal.Start) {
+					s.Run.CreateTime, s.Run.Labels = base.Add(time.Minute), map[string]string{"k": "v"}
+				})
+			})
+			seen := map[string]bool{}
+			for _, id := range got {
+				if want[id] {
+					require.False(t, seen[id], "%s: %s came twice", name, id)
+					seen[id] = true
+				}
+			}
+			require.Len(t, seen, 25, name)
+		}
+	})
+}
+
+// pages lists all with a page size, calling between after each page.
+func pages(w *world, f journal.Filter, size int32, between func()) []string {
+	w.t.Helper()
+	var ids []string
+	token := ""
+	for {
+		p, err := page.Parse(size, token, page.Query{Method: "ListRuns", Parent: ns})
+		require.NoError(w.t, err)
+		rows, err := w.j.List(w.t.Context(), ns, f, p.After, p.Limit+1)
+		require.NoError(w.t, err)
+		rows, token = page.Cut(p, rows, func(r journal.Run) page.Cursor { return page.Cursor{CreateTime: r.CreateTime, ID: r.ID} })
+		for _, r := range rows {
+			ids = append(ids, r.ID)
+		}
+		if token == "" {
+			return ids
+		}
+		if between != nil {
+			between()
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package pg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Commit implements journal.Log. Without request ids and business keys everything goes out in one
+// message, which PostgreSQL runs as one transaction; with them one more message looks them up first.
+func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
+	return journal.CommitUnits(ctx, writes, inRow, func(ctx context.Context, units []*journal.Unit, done *journal.Outcomes) error {
+		return s.attempt(ctx, owner, units, done)
+	})
+}
+
+func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes) error {
+	conn, err := s.hot.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	// A connection that is left inside a transaction is closed by the pool, which rolls back.
+	defer conn.Release()
+	ground := journal.Ground{}
+	requests, keys := journal.Needs(units)
+	explicit := len(requests)+len(keys) > 0
+	if explicit {
+		if ground, err = lookUp(ctx, conn, owner, units, requests, keys); err != nil {
+			return rollback(ctx, conn, fenced(err, owner))
+		}
+	}
+	lost, err := s.write(ctx, conn, owner, journal.Resolve(units, ground, done), explicit, done)
+	if err != nil {
+		return rollback(ctx, conn, fenced(err, owner))
+	}
+	return s.judge(ctx, conn, owner, lost, done)
+}
+
+func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
+	if conn.Conn().PgConn().TxStatus() != 'I' && ctx.Err() == nil {
+		// If this fails the pool closes the connection.
+		_, _ = conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+// lookUp begins a transaction, locks the owner's row and the names that units ask for, and reads
+// what they stand for.
+func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.Unit, requests, keys []journal.Key) (journal.Ground, error) {
+	g := journal.Ground{Requests: map[journal.Key]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+	var ids []string
+	for _, u := range units {
+		if u.Start != nil {
+			ids = append(ids, u.RunID)
+		}
+	}
+	var b pgx.Batch
+	b.Queue("BEGIN")
+	b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
+	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(requests, keys))
+	ns, names := split(requests)
+	b.Queue(`SELECT q.namespace, q.request_id, q.body_hash, q.run_id FROM request_ids q
+		JOIN unnest($1::text[], $2::text[]) AS w (namespace, request_id) ON q.namespace = w.namespace AND q.request_id = w.request_id
+		WHERE q.method = $3`, ns, names, methodStart).Query(func(rows pgx.Rows) error {
+		var k journal.Key
+		var v journal.Seen
+		_, err := pgx.ForEachRow(rows, []any{&k.Namespace, &k.Name, &v.BodyHash, &v.RunID}, func() error { g.Requests[k] = v; return nil })
+		return err
+	})
+	ns, names = split(keys)
+	b.Queue(`SELECT r.namespace, r.business_key, r.run_id FROM runs r
+		JOIN unnest($1::text[], $2::text[]) AS w (namespace, business_key) ON r.namespace = w.namespace AND r.business_key = w.business_key
+		WHERE r.holds_key`, ns, names).Query(func(rows pgx.Rows) error {
+		var k journal.Key
+		var id string
+		_, err := pgx.ForEachRow(rows, []any{&k.Namespace, &k.Name, &id}, func() error { g.Holders[k] = id; return nil })
+		return err
+	})
+	b.Queue(`SELECT run_id FROM runs WHERE run_id = ANY ($1)`, ids).Query(func(rows pgx.Rows) error {
+		var id string
+		_, err := pgx.ForEachRow(rows, []any{&id}, func() error { g.Exists[id] = true; return nil })
+		return err
+	})
+	return g, conn.SendBatch(ctx, &b).Close()
+}
+
+func split(ks []journal.Key) (namespaces, names []string) {
+	namespaces, names = make([]string, len(ks)), make([]string, len(ks))
+	for i, k := range ks {
+		namespaces[i], names[i] = k.Namespace, k.Name
+	}
+	return namespaces, names
+}
+
+// locks are the advisory locks of names, sorted so that no two commits wait for each other in a circle.
+func locks(requests, keys []journal.Key) []int64 {
+	hash := func(kind string, k journal.Key) int64 {
+		h := fnv.New64a()
+		for _, s := range []string{kind, k.Namespace, k.Name} {
+			h.Write([]byte(s))
+			h.Write([]byte{0})
+		}
+		return int64(h.Sum64())
+	}
+	var ls []int64
+	for _, k := range requests {
+		ls = append(ls, hash("epigraph/request/"+methodStart, k))
+	}
+	for _, k := range keys {
+		ls = append(ls, hash("epigraph/business-key", k))
+	}
+	slices.Sort(ls)
+	return slices.Compact(ls)
+}
+
+// write sends everything in one message and returns the units whose guard did not hold.
+func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, r journal.Resolved, explicit bool, done *journal.Outcomes) ([]*journal.Unit, error) {
+	var b pgx.Batch
+	if !explicit {
+		b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
+	}
+	revision := map[string]int64{}
+	if len(r.Appends) > 0 {
+		s.sql.appendRuns(&b, owner, r.Appends)
+		last(&b).Query(func(rows pgx.Rows) error {
+			var id string
+			var rev int64
+			_, err := pgx.ForEachRow(rows, []any{&id, &rev}, func() error { revision[id] = rev; return nil })
+			return err
+		})
+	}
+	for _, c := range r.Cancels {
+		queueCancel(&b, c)
+	}
+	if len(r.Starts) > 0 {
+		queueGraphs(&b, r.Starts)
+		s.sql.insertRuns(&b, owner, r.Starts)
+		last(&b).Query(func(rows pgx.Rows) error {
+			var id string
+			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { revision[id] = 1; return nil })
+			return err
+		})
+	}
+	for _, q := range r.Requests {
+		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6)`,
+			q.Key.Namespace, methodStart, q.Key.Name, q.Seen.BodyHash, q.Seen.RunID, q.Time)
+	}
+	if explicit {
+		b.Queue("COMMIT")
+	}
+	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, err
+	}
+	var lost []*journal.Unit
+	for _, u := range slices.Concat(r.Appends, r.Starts) {
+		if rev, ok := revision[u.RunID]; ok {
+			done.Committed(u, rev)
+		} else {
+			lost = append(lost, u)
+		}
+	}
+	return lost, nil
+}
+
+func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
+
+func queueCancel(b *pgx.Batch, c journal.Cancel) {
+	b.Queue(`WITH c AS (UPDATE runs SET holds_key = false, revision = revision + 1,
+			cancel_state = CASE WHEN cancel_state = 0 AND state < 6 THEN 1 ELSE cancel_state END,
+			cancel_reason = CASE WHEN cancel_state = 0 AND state < 6 THEN $2 ELSE cancel_reason END,
+			cancel_time = CASE WHEN cancel_state = 0 AND state < 6 THEN $3 ELSE cancel_time END
+		WHERE run_id = $1 RETURNING owner_id)
+		SELECT pg_notify('`+cancelChannel+`', owner_id) FROM c`, c.RunID, c.Reason, c.Time)
+}
+
+// queueGraphs stores each graph once; sorted, so that two executors do not wait for each other in a circle.
+func queueGraphs(b *pgx.Batch, starts []*journal.Unit) {
+	graphs := map[journal.Key][]byte{}
+	for _, u := range starts {
+		graphs[journal.Key{Namespace: u.Namespace, Name: u.Start.Run.GraphHash}] = u.Start.Graph
+	}
+	keys := slices.SortedFunc(maps.Keys(graphs), func(x, y journal.Key) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	ns, hashes := split(keys)
+	bodies := make([][]byte, len(keys))
+	for i, k := range keys {
+		// nil would be null, which the column refuses.
+		if bodies[i] = graphs[k]; bodies[i] == nil {
+			bodies[i] = []byte{}
+		}
+	}
+	b.Queue(`INSERT INTO graphs (namespace, hash, body) SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) ON CONFLICT DO NOTHING`, ns, hashes, bodies)
+}
+
+// judge finds out, after the commit, why guards did not hold.
+func (s *Store) judge(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, lost []*journal.Unit, done *journal.Outcomes) error {
+	for _, u := range lost {
+		st := journal.Standing{Found: true}
+		err := conn.QueryRow(ctx, `SELECT namespace, owner_id, owner_incarnation, last_seq, revision FROM runs WHERE run_id = $1`, u.RunID).
+			Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision)
+		if errors.Is(err, pgx.ErrNoRows) {
+			st.Found = false
+		} else if err != nil {
+			return fmt.Errorf("read back run: %w", err)
+		}
+		if st.Found && len(u.Events) > 0 {
+			rows, err := conn.Query(ctx, selectEvents+` WHERE run_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq`, u.RunID, u.Expected, u.LastSeq())
+			if st.Events, err = collect(rows, err, scanEvent); err != nil {
+				return fmt.Errorf("read back events: %w", err)
+			}
+		}
+		journal.Judge(u, owner, st, done)
+	}
+	return nil
+}
+
+// SweepRequestIDs implements journal.Log.
+func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (int, error) {
+	tag, err := s.hot.Exec(ctx, `DELETE FROM request_ids WHERE create_time < $1`, before)
+	return int(tag.RowsAffected()), err
+}
+
+// RequestCancel implements journal.Reader.
+func (s *Store) RequestCancel(ctx context.Context, c journal.CancelRun) (journal.Run, error) {
+	var run journal.Run
+	err := pgx.BeginFunc(ctx, s.read, func(tx pgx.Tx) error {
+		if c.Request.ID != "" {
+			tag, err := tx.Exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
+				VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, c.Namespace, methodCancel, c.Request.ID, c.Request.BodyHash, c.RunID, null(c.Now))
+			if err != nil {
+				return err
+			}
+			if tag.RowsAffected() == 0 {
+				var hash, id string
+				if err := tx.QueryRow(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
+					c.Namespace, methodCancel, c.Request.ID).Scan(&hash, &id); err != nil {
+					return err
+				}
+				if hash != c.Request.BodyHash || id != c.RunID {
+					return journal.RequestIDReused(c.Request.ID)
+				}
+				run, err = get(ctx, tx, c.Namespace, c.RunID)
+				return err
+			}
+		}
+		var rev int64
+		var state journal.State
+		var cancel int16
+		err := tx.QueryRow(ctx, `SELECT revision, state, cancel_state FROM runs WHERE namespace = $1 AND run_id = $2 FOR UPDATE`,
+			c.Namespace, c.RunID).Scan(&rev, &state, &cancel)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return journal.RunNotFound(c.RunID)
+		case err != nil:
+			return err
+		case c.Revision != 0 && c.Revision != rev:
+			return journal.EtagMismatch(c.RunID)
+		case !state.Ended() && cancel == 0:
+			if _, err := tx.Exec(ctx, `WITH c AS (UPDATE runs SET cancel_state = 1, cancel_reason = $2, cancel_time = $3, revision = revision + 1
+				WHERE run_id = $1 RETURNING owner_id) SELECT pg_notify('`+cancelChannel+`', owner_id) FROM c`, c.RunID, c.Reason, null(c.Now)); err != nil {
+				return err
+			}
+		}
+		run, err = get(ctx, tx, c.Namespace, c.RunID)
+		return err
+	})
+	if err != nil {
+		if errs.Is(err, errs.Internal) {
+			return journal.Run{}, fmt.Errorf("request cancel: %w", err)
+		}
+		return journal.Run{}, err
+	}
+	return run, nil
+}

@@ -1,0 +1,83 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// ClaimOutbox implements journal.Outbox. Claims take turns by an advisory lock: two at once could
+// each see the head of a run as free and give its items out in the wrong order. An item is hidden by
+// moving its time, so a claim that is never acknowledged comes back by itself.
+func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (items []journal.OutboxItem, err error) {
+	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
+		items = nil
+		var mine bool
+		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('epigraph/outbox', 0))`).Scan(&mine); err != nil || !mine {
+			return err
+		}
+		rows, err := tx.Query(ctx, `WITH due AS (
+				SELECT o.id FROM outbox o WHERE o.next_at <= now() AND NOT EXISTS (
+					SELECT FROM outbox p WHERE p.run_id = o.run_id AND (p.seq, p.ordinal) < (o.seq, o.ordinal) AND p.next_at > now())
+				ORDER BY o.id LIMIT $1),
+			got AS (UPDATE outbox o SET next_at = now() + $2::interval, attempts = o.attempts + 1 FROM due WHERE o.id = due.id
+				RETURNING o.id, o.namespace, o.run_id, o.seq, o.ordinal, o.kind, o.body, o.attempts, o.last_error)
+			SELECT * FROM got ORDER BY id`, limit, interval(ttl))
+		items, err = collect(rows, err, func(row pgx.CollectableRow) (i journal.OutboxItem, err error) {
+			err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.Seq, &i.Ordinal, &i.Kind, &i.Body, &i.Attempts, &i.LastError)
+			return i, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim outbox: %w", err)
+	}
+	return items, nil
+}
+
+// AckOutbox implements journal.Outbox. What is deleted decides what is added, so a second ack adds
+// nothing; costs are added in the order of run ids, so that acks do not wait for each other in a circle.
+func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
+	ids, costs, unpriced := make([]int64, len(acks)), make([]int64, len(acks)), make([]int64, len(acks))
+	for i, a := range acks {
+		ids[i], costs[i], unpriced[i] = a.ID, a.CostNanoUSD, a.UnpricedCalls
+	}
+	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `WITH a AS (SELECT DISTINCT ON (id) * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (id, cost, unpriced)),
+			locked AS (SELECT o.id FROM outbox o JOIN a ON a.id = o.id ORDER BY o.id FOR UPDATE OF o),
+			gone AS (DELETE FROM outbox o USING a WHERE o.id = a.id AND o.id IN (SELECT id FROM locked) RETURNING o.run_id, o.namespace, a.cost, a.unpriced)
+			INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls)
+			SELECT run_id, min(namespace), sum(cost), sum(unpriced) FROM gone GROUP BY run_id HAVING sum(cost) <> 0 OR sum(unpriced) <> 0 ORDER BY run_id
+			ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = k.cost_nano_usd + excluded.cost_nano_usd,
+				unpriced_calls = k.unpriced_calls + excluded.unpriced_calls`, ids, costs, unpriced)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("acknowledge outbox: %w", err)
+	}
+	return nil
+}
+
+// RetryOutbox implements journal.Outbox.
+func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) error {
+	ids, after, texts := make([]int64, len(retries)), make([]time.Duration, len(retries)), make([]string, len(retries))
+	for i, r := range retries {
+		ids[i], after[i], texts[i] = r.ID, interval(r.After), r.Err
+	}
+	if _, err := s.hot.Exec(ctx, `UPDATE outbox o SET next_at = now() + r.after, last_error = r.err
+		FROM unnest($1::bigint[], $2::interval[], $3::text[]) AS r (id, after, err) WHERE o.id = r.id`, ids, after, texts); err != nil {
+		return fmt.Errorf("put back outbox: %w", err)
+	}
+	return nil
+}
+
+// OutboxBacklog implements journal.Outbox.
+func (s *Store) OutboxBacklog(ctx context.Context) (n int64, err error) {
+	err = s.read.QueryRow(ctx, `SELECT count(*) FROM outbox`).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,141 @@
+// Package pg keeps the journal in one schema of a PostgreSQL database, for any number of executors.
+// It owns the SQL and the locks of that driver; it must not know what events mean nor who calls it.
+package pg
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Schema is the schema that the tables live in.
+const Schema = "executor"
+
+const (
+	// fencedCode is the SQLSTATE that executor_fence raises.
+	fencedCode = "EG001"
+	// hotConns are enough for the one commit, heartbeat, take-over, outbox and listener at a time.
+	hotConns = 6
+	// cancelChannel gets the owner's id as payload.
+	cancelChannel = "executor_cancel"
+
+	methodStart  = "StartRun"
+	methodCancel = "CancelRun"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+var _ journal.Journal = (*Store)(nil)
+
+// Options tune a Store; the zero value is usable.
+type Options struct {
+	// MaxReaders bounds the connections that answer the API; 0 leaves it to the URL or pgx.
+	MaxReaders int32
+	// TracerProvider gets a span per query; nil means none.
+	TracerProvider trace.TracerProvider
+}
+
+// Store is a journal.Journal. The engine's statements have a small pool of their own, so that no
+// crowd of readers can hold up a commit or a heartbeat.
+type Store struct {
+	hot  *pgxpool.Pool
+	read *pgxpool.Pool
+	m    *dbkit.Migrations
+	sql  statements
+}
+
+// Open connects. It neither migrates nor checks the schema: see Migrations.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	hot, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
+		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: hotConns, IdleInTransactionTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	read, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
+		ApplicationName: "epigraph-executor-api", TracerProvider: o.TracerProvider, MaxConns: o.MaxReaders,
+	})
+	if err != nil {
+		hot.Close()
+		return nil, err
+	}
+	s := &Store{hot: hot, read: read, sql: newStatements()}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		s.m, err = dbkit.PostgresMigrations(hot, Schema, files)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Migrations brings the schema up or checks it.
+func (s *Store) Migrations() *dbkit.Migrations { return s.m }
+
+// Close implements journal.Journal.
+func (s *Store) Close() error {
+	s.hot.Close()
+	s.read.Close()
+	return nil
+}
+
+func code(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+func fenced(err error, o journal.Owner) error {
+	if code(err) == fencedCode {
+		return journal.Fenced(o)
+	}
+	return err
+}
+
+// inRow reports whether err lies in the values of a row and would come again.
+func inRow(err error) bool {
+	c := code(err)
+	if len(c) != 5 {
+		return false
+	}
+	// 22 data exception, 23 integrity, 54 program limit.
+	return c[:2] == "22" || c[:2] == "23" || c[:2] == "54"
+}
+
+func null(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = dbkit.Micros(t)
+	return &t
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// interval is a duration as the database understands it, cast with ::interval.
+func interval(d time.Duration) time.Duration { return d.Truncate(time.Microsecond) }
+
+func collect[T any](rows pgx.Rows, err error, scan pgx.RowToFunc[T]) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}

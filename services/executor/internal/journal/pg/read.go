@@ -1,0 +1,189 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	runColumns = `r.run_id, r.namespace, r.owner_id, r.owner_incarnation, r.last_seq, r.revision, r.create_time, r.start_time, r.end_time,
+		r.update_time, r.wake_time, r.cancel_time, r.input_tokens, r.cached_input_tokens, r.output_tokens, r.reasoning_tokens, r.calls,
+		r.takeovers, r.machine_version, r.state, r.nodes_total, r.nodes_completed, r.nodes_failed, r.nodes_skipped, r.nodes_running,
+		r.sampled, r.state_reason, r.cancel_reason, r.graph_name, r.graph_hash, r.task_id, r.user_id, r.chat_id, r.thread_id,
+		r.business_key, r.parent_run_id, r.root_run_id, r.trace_parent, r.trace_state,
+		coalesce(k.cost_nano_usd, 0), coalesce(k.unpriced_calls, 0), d.labels, d.metadata, d.error`
+	bigColumns   = `, d.args, d.named, d.context, d.attachments, d.result, d.outputs`
+	joins        = ` JOIN run_details d ON d.run_id = r.run_id LEFT JOIN run_costs k ON k.run_id = r.run_id`
+	selectEvents = `SELECT run_id, seq, time, kind, node_id, visit, data FROM events`
+)
+
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func scanRun(row pgx.Row, big bool) (journal.Run, error) {
+	var r journal.Run
+	var start, end, update, wake, cancel *time.Time
+	var labels []byte
+	dst := []any{
+		&r.ID, &r.Namespace, &r.Owner.ID, &r.Owner.Incarnation, &r.LastSeq, &r.Revision, &r.CreateTime, &start, &end,
+		&update, &wake, &cancel, &r.Usage.InputTokens, &r.Usage.CachedInputTokens, &r.Usage.OutputTokens, &r.Usage.ReasoningTokens, &r.Usage.Calls,
+		&r.Takeovers, &r.MachineVersion, &r.State, &r.Nodes.Total, &r.Nodes.Completed, &r.Nodes.Failed, &r.Nodes.Skipped, &r.Nodes.Running,
+		&r.Sampled, &r.Reason, &r.CancelReason, &r.GraphName, &r.GraphHash, &r.TaskID, &r.UserID, &r.ChatID, &r.ThreadID,
+		&r.BusinessKey, &r.ParentID, &r.RootID, &r.TraceParent, &r.TraceState,
+		&r.CostNanoUSD, &r.UnpricedCalls, &labels, &r.Metadata, &r.Error,
+	}
+	if big {
+		dst = append(dst, &r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs)
+	}
+	if err := row.Scan(dst...); err != nil {
+		return journal.Run{}, err
+	}
+	r.CreateTime = r.CreateTime.UTC()
+	r.StartTime, r.EndTime, r.UpdateTime, r.WakeTime, r.CancelTime = timeOf(start), timeOf(end), timeOf(update), timeOf(wake), timeOf(cancel)
+	var err error
+	r.Labels, err = journal.DecodeLabels(labels)
+	return r, err
+}
+
+func scanEvent(row pgx.CollectableRow) (journal.Event, error) {
+	var e journal.Event
+	err := row.Scan(&e.RunID, &e.Seq, &e.Time, &e.Kind, &e.NodeID, &e.Visit, &e.Data)
+	e.Time = e.Time.UTC()
+	return e, err
+}
+
+func get(ctx context.Context, q querier, namespace, runID string) (journal.Run, error) {
+	r, err := scanRun(q.QueryRow(ctx, `SELECT `+runColumns+bigColumns+` FROM runs r`+joins+` WHERE r.namespace = $1 AND r.run_id = $2`, namespace, runID), true)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, journal.RunNotFound(runID)
+	}
+	return r, err
+}
+
+// Get implements journal.Reader.
+func (s *Store) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	return get(ctx, s.read, namespace, runID)
+}
+
+// Graph implements journal.Reader.
+func (s *Store) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
+	err = s.read.QueryRow(ctx, `SELECT g.hash, g.body FROM runs r JOIN graphs g ON g.namespace = r.namespace AND g.hash = r.graph_hash
+		WHERE r.namespace = $1 AND r.run_id = $2`, namespace, runID).Scan(&hash, &body)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil, journal.RunNotFound(runID)
+	}
+	return hash, body, err
+}
+
+// List implements journal.Reader.
+func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
+	var where strings.Builder
+	args := []any{namespace}
+	and := func(format string, vs ...any) {
+		ns := make([]any, len(vs))
+		for i, v := range vs {
+			args = append(args, v)
+			ns[i] = len(args)
+		}
+		fmt.Fprintf(&where, " AND "+format, ns...)
+	}
+	from := `runs r` + joins
+	// Time and id come from the label's index if one is asked for, so that rows are found in order.
+	order := "r"
+	keys := slices.Sorted(maps.Keys(f.Labels))
+	for i, k := range keys {
+		if i == 0 {
+			order = "l"
+			from = `run_labels l JOIN runs r ON r.run_id = l.run_id` + joins
+			and("l.namespace = $1 AND l.key = $%d AND l.value = $%d", k, f.Labels[k])
+			continue
+		}
+		and("EXISTS (SELECT FROM run_labels m WHERE m.run_id = r.run_id AND m.key = $%d AND m.value = $%d)", k, f.Labels[k])
+	}
+	if !after.IsZero() {
+		and("("+order+".create_time, "+order+".run_id) < ($%d, $%d)", after.CreateTime, after.ID)
+	}
+	if len(f.States) > 0 {
+		states := make([]int32, len(f.States))
+		for i, st := range f.States {
+			states[i] = int32(st)
+		}
+		and("r.state = ANY ($%d)", states)
+	}
+	for _, c := range []struct{ name, value string }{
+		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
+		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID},
+	} {
+		if c.value != "" {
+			// The second half lets the planner use the partial index.
+			and("r."+c.name+" = $%d AND r."+c.name+" <> ''", c.value)
+		}
+	}
+	if !f.CreatedAfter.IsZero() {
+		and(order+".create_time >= $%d", journal.CeilMicros(f.CreatedAfter))
+	}
+	if !f.CreatedBefore.IsZero() {
+		and(order+".create_time < $%d", journal.CeilMicros(f.CreatedBefore))
+	}
+	args = append(args, limit)
+	rows, err := s.read.Query(ctx, `SELECT `+runColumns+` FROM `+from+` WHERE r.namespace = $1`+where.String()+
+		fmt.Sprintf(` ORDER BY %[1]s.create_time DESC, %[1]s.run_id DESC LIMIT $%[2]d`, order, len(args)), args...)
+	return collect(rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
+}
+
+// Events implements journal.Reader.
+func (s *Store) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]journal.Event, error) {
+	rows, err := s.read.Query(ctx, selectEvents+` WHERE namespace = $1 AND run_id = $2 AND seq > $3 ORDER BY seq LIMIT $4`, namespace, runID, afterSeq, limit)
+	return collect(rows, err, scanEvent)
+}
+
+// Descendants implements journal.Reader.
+func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]journal.Descendant, error) {
+	rows, err := s.read.Query(ctx, `WITH RECURSIVE below AS (
+			SELECT run_id, parent_run_id, state, last_seq, create_time FROM runs WHERE namespace = $1 AND parent_run_id = $2 AND parent_run_id <> ''
+			UNION ALL
+			SELECT r.run_id, r.parent_run_id, r.state, r.last_seq, r.create_time FROM below b
+			JOIN runs r ON r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+		SELECT run_id, parent_run_id, state, last_seq FROM below ORDER BY create_time, run_id`, namespace, runID)
+	return collect(rows, err, func(row pgx.CollectableRow) (d journal.Descendant, err error) {
+		err = row.Scan(&d.RunID, &d.ParentRunID, &d.State, &d.LastSeq)
+		return d, err
+	})
+}
+
+// Load implements journal.Log.
+func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err error) {
+	err = pgx.BeginTxFunc(ctx, s.hot, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var err error
+		l = journal.Loaded{}
+		l.Run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+bigColumns+` FROM runs r`+joins+` WHERE r.run_id = $1`, runID), true)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return journal.RunNotFound(runID)
+		} else if err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, `SELECT body FROM graphs WHERE namespace = $1 AND hash = $2`, l.Run.Namespace, l.Run.GraphHash).Scan(&l.Graph); err != nil {
+			return fmt.Errorf("load graph: %w", err)
+		}
+		err = tx.QueryRow(ctx, `SELECT seq, data FROM snapshots WHERE run_id = $1`, runID).Scan(&l.SnapshotSeq, &l.Snapshot)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("load snapshot: %w", err)
+		}
+		rows, err := tx.Query(ctx, selectEvents+` WHERE run_id = $1 AND seq > $2 ORDER BY seq`, runID, l.SnapshotSeq)
+		l.Events, err = collect(rows, err, scanEvent)
+		return err
+	})
+	return l, err
+}

@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// ClaimOutbox implements journal.Outbox. An item is hidden by moving its time, so a claim that is
+// never acknowledged comes back by itself.
+func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (items []journal.OutboxItem, err error) {
+	// Looking first costs no write lock, and mostly there is nothing.
+	var due int
+	if err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM outbox WHERE next_at <= `+now+` LIMIT 1)`).Scan(&due); err != nil || due == 0 {
+		return nil, err
+	}
+	err = s.update(ctx, func(ctx context.Context, t txn) error {
+		rows, err := t.tx.QueryContext(ctx, `UPDATE outbox SET next_at = `+now+` + ?, attempts = attempts + 1 WHERE id IN (
+				SELECT o.id FROM outbox o WHERE o.next_at <= `+now+` AND NOT EXISTS (
+					SELECT 1 FROM outbox p WHERE p.run_id = o.run_id AND (p.seq, p.ordinal) < (o.seq, o.ordinal) AND p.next_at > `+now+`)
+				ORDER BY o.id LIMIT ?)
+			RETURNING id, namespace, run_id, seq, ordinal, kind, body, attempts, last_error`, ttl.Microseconds(), limit)
+		items, err = all(rows, err, func(rows *sql.Rows) (i journal.OutboxItem, err error) {
+			err = rows.Scan(&i.ID, &i.Namespace, &i.RunID, &i.Seq, &i.Ordinal, &i.Kind, &i.Body, &i.Attempts, &i.LastError)
+			return i, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim outbox: %w", err)
+	}
+	slices.SortFunc(items, func(a, b journal.OutboxItem) int { return cmp.Compare(a.ID, b.ID) })
+	return items, nil
+}
+
+// AckOutbox implements journal.Outbox. What is deleted decides what is added, so a second ack adds nothing.
+func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
+	err := s.update(ctx, func(ctx context.Context, t txn) error {
+		for _, a := range acks {
+			var runID, namespace string
+			err := t.row(ctx, `DELETE FROM outbox WHERE id = ? RETURNING run_id, namespace`, a.ID).Scan(&runID, &namespace)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			if a.CostNanoUSD == 0 && a.UnpricedCalls == 0 {
+				continue
+			}
+			if _, err := t.exec(ctx, `INSERT INTO run_costs (run_id, namespace, cost_nano_usd, unpriced_calls) VALUES (?, ?, ?, ?)
+				ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = cost_nano_usd + excluded.cost_nano_usd,
+					unpriced_calls = unpriced_calls + excluded.unpriced_calls`, runID, namespace, a.CostNanoUSD, a.UnpricedCalls); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("acknowledge outbox: %w", err)
+	}
+	return nil
+}
+
+// RetryOutbox implements journal.Outbox.
+func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) error {
+	err := s.update(ctx, func(ctx context.Context, t txn) error {
+		for _, r := range retries {
+			if _, err := t.exec(ctx, `UPDATE outbox SET next_at = `+now+` + ?, last_error = ? WHERE id = ?`, r.After.Microseconds(), r.Err, r.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("put back outbox: %w", err)
+	}
+	return nil
+}
+
+// OutboxBacklog implements journal.Outbox.
+func (s *Store) OutboxBacklog(ctx context.Context) (n int64, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,188 @@
+// Package sqlite keeps the journal in one SQLite file, for the executors of one machine, which in
+// practice is one. It owns the SQL of that driver; it must not know what events mean nor who calls it.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	methodStart  = "StartRun"
+	methodCancel = "CancelRun"
+
+	// now is the database's clock in microseconds.
+	now = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+var _ journal.Journal = (*Store)(nil)
+
+// Options tune a Store; the zero value is usable.
+type Options struct {
+	// TracerProvider gets a span per transaction; nil means none.
+	TracerProvider trace.TracerProvider
+}
+
+// Store is a journal.Journal on one file. Its writers take turns.
+type Store struct {
+	db *dbkit.SQLite
+	m  *dbkit.Migrations
+
+	mu    sync.Mutex
+	stmts map[string]*sql.Stmt
+	wakes map[chan struct{}]string
+}
+
+// Open opens or creates the file. It neither migrates nor checks the schema: see Migrations.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	db, err := dbkit.OpenSQLite(ctx, path, dbkit.SQLiteOptions{TracerProvider: o.TracerProvider})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, wakes: map[chan struct{}]string{}}
+	files, err := fs.Sub(migrations, "migrations")
+	if err == nil {
+		s.m, err = dbkit.SQLiteMigrations(db, files)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Migrations brings the schema up or checks it.
+func (s *Store) Migrations() *dbkit.Migrations { return s.m }
+
+// Close implements journal.Journal.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	stmts := s.stmts
+	s.stmts = nil
+	s.mu.Unlock()
+	errs := make([]error, 0, len(stmts)+1)
+	for _, st := range stmts {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, s.db.Close())...)
+}
+
+// inRow reports whether err lies in the values of a row and would come again.
+func inRow(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+		return true
+	}
+	return false
+}
+
+// txn is a write transaction whose statements live as long as the store.
+type txn struct {
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt
+}
+
+// update runs fn in a write transaction with the given statements at hand. It does not end in the
+// middle when ctx does: it is short, and watching ctx would cost a goroutine per statement.
+func (s *Store) update(ctx context.Context, fn func(context.Context, txn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	stmts, err := s.prepare(ctx)
+	if err != nil {
+		return fmt.Errorf("prepare statements: %w", err)
+	}
+	return s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, txn{tx, stmts}) })
+}
+
+// prepare compiles the hot statements on the one connection of the writer, at the first use, when
+// the schema is there.
+func (s *Store) prepare(ctx context.Context) (map[string]*sql.Stmt, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stmts != nil {
+		return s.stmts, nil
+	}
+	stmts := map[string]*sql.Stmt{}
+	for _, q := range hotStatements() {
+		st, err := s.db.Write.PrepareContext(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		stmts[q] = st
+	}
+	s.stmts = stmts
+	return stmts, nil
+}
+
+func (t txn) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	var res sql.Result
+	var err error
+	if st := t.stmts[query]; st != nil {
+		res, err = t.tx.StmtContext(ctx, st).ExecContext(ctx, args...)
+	} else {
+		res, err = t.tx.ExecContext(ctx, query, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (t txn) row(ctx context.Context, query string, args ...any) *sql.Row {
+	if st := t.stmts[query]; st != nil {
+		return t.tx.StmtContext(ctx, st).QueryRowContext(ctx, args...)
+	}
+	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+func micros(t time.Time) int64 { return dbkit.ToUnixMicros(dbkit.Micros(t)) }
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// tuples renders n groups of k placeholders.
+func tuples(n, k int) string {
+	one := "(" + strings.Repeat("?, ", k-1) + "?)"
+	return strings.Repeat(one+", ", n-1) + one
+}
+
+func all[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) (out []T, rerr error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { rerr = errors.Join(rerr, rows.Close()) }()
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}

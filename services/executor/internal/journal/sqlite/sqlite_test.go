@@ -1,0 +1,76 @@
+package sqlite_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/journaltest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+)
+
+func driver() journaltest.Driver {
+	return journaltest.Driver{
+		Fresh: func(t testing.TB) string {
+			path := filepath.Join(t.TempDir(), "journal.db")
+			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Migrations().Up(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		},
+		Open: func(ctx context.Context, place string) (journal.Journal, error) {
+			return sqlite.Open(ctx, place, sqlite.Options{})
+		},
+	}
+}
+
+func TestMain(m *testing.M) {
+	journaltest.Child(driver())
+	testkit.Main(m)
+}
+
+func TestConformance(t *testing.T) { journaltest.Run(t, driver()) }
+
+func BenchmarkCommit(b *testing.B) {
+	journaltest.Bench(b, driver(), func(b *testing.B, place string) journaltest.Raw {
+		db, err := dbkit.OpenSQLite(b.Context(), place)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = db.Close() })
+		if _, err := db.Write.ExecContext(b.Context(), `CREATE TABLE raw (run_id TEXT NOT NULL, seq INTEGER NOT NULL, namespace TEXT NOT NULL, time INTEGER NOT NULL,
+			kind INTEGER NOT NULL, node_id TEXT NOT NULL, visit INTEGER NOT NULL, data BLOB, PRIMARY KEY (run_id, seq)) STRICT, WITHOUT ROWID`); err != nil {
+			b.Fatal(err)
+		}
+		st, err := db.Write.PrepareContext(b.Context(), `INSERT INTO raw VALUES (?, ?, ?, ?, ?, ?, ?, ?)`)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = st.Close() })
+		return func(ctx context.Context, runID string, first int64, rows int, data []byte) error {
+			ctx = context.WithoutCancel(ctx)
+			tx, err := db.Write.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			in := tx.StmtContext(ctx, st)
+			for i := range rows {
+				if _, err := in.ExecContext(ctx, runID, first+int64(i), "acme", int64(1_700_000_000_000_000), 12, "node-7", 1, data); err != nil {
+					return err
+				}
+			}
+			return tx.Commit()
+		}
+	})
+}
