@@ -1,0 +1,29 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store/sqlite"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func open(t testing.TB) store.Store {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "registry.db"), dbkit.SQLiteOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	_, err = s.Migrate(t.Context())
+	require.NoError(t, err)
+	return s
+}
+
+func TestConformance(t *testing.T) { storetest.Run(t, open) }
+
+func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }

@@ -1,0 +1,278 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+func claimCases() map[string]func(*testing.T, *fixture) {
+	claim := func(f *fixture, id, run string) error {
+		_, _, err := f.ClaimTask(f.ctx, ns, id, run, time.Hour)
+		return err
+	}
+	// lapse claims with the shortest lease and waits until the store's clock has passed it.
+	lapse := func(t *testing.T, f *fixture, id, run string) {
+		_, _, err := f.ClaimTask(f.ctx, ns, id, run, time.Millisecond)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			n, _, err := f.Sweep(f.ctx)
+			return err == nil && n == 1
+		}, 10*time.Second, 2*time.Millisecond)
+	}
+	return map[string]func(*testing.T, *fixture){
+		"Claim/OneOfFiftyRunsGetsTheTask": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			results := together(50, func(i int) error { return claim(f, v.ID, fmt.Sprint("run", i)) })
+			require.Equal(t, 1, count(results, succeeded), "%v", results)
+			for _, err := range results {
+				if err != nil {
+					bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonNotClaimable)
+					require.Equal(t, "PENDING", bad.Meta["state"])
+					require.NotEmpty(t, bad.Meta["run_id"])
+				}
+			}
+		},
+		"Claim/OneRunClaimsAsOftenAsItLikes": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			_, first, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Hour)
+			require.NoError(t, err)
+			results := together(20, func(int) error { return claim(f, v.ID, "run") })
+			require.Equal(t, 20, count(results, succeeded), "%v", results)
+			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
+			require.NoError(t, err)
+			got, again, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Minute)
+			require.NoError(t, err)
+			require.Equal(t, first, again)
+			require.Equal(t, epic.TaskRunning, got.State)
+		},
+		"Claim/ConfirmAndSettleTellTheOutcomeOnce": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			next := f.task(t, e.ID, v.ID)
+			require.NoError(t, claim(f, v.ID, "run"))
+			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			for range 3 {
+				got, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", start)
+				require.NoError(t, err)
+				require.Equal(t, epic.TaskRunning, got.State)
+				require.Equal(t, "run", got.RunID)
+				require.Equal(t, start, got.StartTime)
+				require.EqualValues(t, 2, got.Revision)
+			}
+			s := books.Settlement{State: epic.TaskCompleted, Summary: "good", Duration: 90 * time.Second, End: start.Add(90 * time.Second)}
+			results := together(10, func(int) error {
+				_, err := f.SettleClaim(f.ctx, ns, v.ID, "run", s)
+				return err
+			})
+			require.Equal(t, 10, count(results, succeeded), "%v", results)
+			got, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", start)
+			require.NoError(t, err, "a confirmation that comes after the end changes nothing")
+			require.Equal(t, epic.TaskCompleted, got.State)
+			require.Equal(t, "good", got.ResultSummary)
+			require.Equal(t, 90*time.Second, got.Duration)
+			require.Equal(t, s.End, got.EndTime)
+			require.Equal(t, epic.TaskPending, f.state(t, next.ID))
+			f.recount(t, ns, e.ID)
+			requireError(t, claim(f, v.ID, "run"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+		},
+		"Claim/SettleWithoutConfirmation": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			require.NoError(t, claim(f, v.ID, "run"))
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskFailed, Error: "bad", Duration: time.Second})
+			require.NoError(t, err)
+			require.Equal(t, epic.TaskFailed, got.State)
+			require.Equal(t, "bad", got.ErrorMessage)
+			require.Equal(t, time.Second, got.EndTime.Sub(got.StartTime))
+		},
+		"Claim/UnknownRunIsToldSo": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			_, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
+			requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimNotFound)
+			_, err = f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskCompleted})
+			requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimNotFound)
+		},
+		"Claim/LapsedOneIsTakenOver": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "old", time.Millisecond)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return claim(f, v.ID, "new") == nil }, 10*time.Second, 2*time.Millisecond)
+			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "old", time.Time{})
+			lost := requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
+			require.Equal(t, "new", lost.Meta["run_id"])
+			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "new", time.Time{})
+			require.NoError(t, err)
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "old", books.Settlement{State: epic.TaskFailed, Error: "late", Duration: time.Hour})
+			require.NoError(t, err)
+			require.Equal(t, epic.TaskRunning, got.State, "a late settlement never touches the newer claim")
+			require.Equal(t, "new", got.RunID)
+			require.Zero(t, got.Duration)
+			got, err = f.SettleClaim(f.ctx, ns, v.ID, "new", books.Settlement{State: epic.TaskCompleted})
+			require.NoError(t, err)
+			require.Equal(t, epic.TaskCompleted, got.State)
+		},
+		"Claim/OfManyOnlyOneTakesOver": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			lapse(t, f, v.ID, "old")
+			results := together(20, func(i int) error { return claim(f, v.ID, fmt.Sprint("run", i)) })
+			require.Equal(t, 1, count(results, succeeded), "%v", results)
+		},
+		"Claim/SweptOneRevivesIfNobodyTookIt": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, w, x := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
+			lapse(t, f, v.ID, "run")
+			got, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
+			require.NoError(t, err)
+			require.Equal(t, epic.TaskRunning, got.State)
+			requireError(t, claim(f, v.ID, "other"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+			lapse(t, f, w.ID, "run")
+			got, err = f.SettleClaim(f.ctx, ns, w.ID, "run", books.Settlement{State: epic.TaskCompleted, Summary: "kept"})
+			require.NoError(t, err)
+			require.Equal(t, "kept", got.ResultSummary, "a result is not lost because its messages were late")
+			lapse(t, f, x.ID, "run")
+			require.NoError(t, claim(f, x.ID, "run"))
+		},
+		"Claim/SweepLeavesHeldOnes": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, w := f.task(t, e.ID), f.task(t, e.ID)
+			require.NoError(t, claim(f, v.ID, "run"))
+			_, _, err := f.ClaimTask(f.ctx, ns, w.ID, "run", time.Millisecond)
+			require.NoError(t, err)
+			_, err = f.ConfirmClaim(f.ctx, ns, w.ID, "run", time.Time{})
+			require.NoError(t, err)
+			n, _, err := f.Sweep(f.ctx)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			requireError(t, claim(f, v.ID, "other"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+		},
+		"Claim/OlderSettlementAfterARetry": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			require.NoError(t, claim(f, v.ID, "one"))
+			_, err := f.SettleClaim(f.ctx, ns, v.ID, "one", books.Settlement{State: epic.TaskFailed, Duration: time.Second})
+			require.NoError(t, err)
+			requireError(t, claim(f, v.ID, "two"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+			f.move(t, v.ID, epic.TaskPending)
+			requireError(t, claim(f, v.ID, "one"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+			require.NoError(t, claim(f, v.ID, "two"))
+			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "two", time.Time{})
+			require.NoError(t, err)
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "one", books.Settlement{State: epic.TaskFailed, Duration: time.Second})
+			require.NoError(t, err)
+			require.Equal(t, epic.TaskRunning, got.State)
+			got, err = f.SettleClaim(f.ctx, ns, v.ID, "two", books.Settlement{State: epic.TaskCompleted, Duration: time.Second})
+			require.NoError(t, err)
+			require.Equal(t, 2*time.Second, got.Duration)
+			require.EqualValues(t, 1, got.RetryCount)
+		},
+		"Claim/RefusedWithTheState": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			first := f.task(t, e.ID)
+			blocked, running := f.task(t, e.ID, first.ID), f.task(t, e.ID)
+			f.move(t, running.ID, epic.TaskRunning)
+			f.move(t, first.ID, epic.TaskCanceled)
+			for id, state := range map[string]string{blocked.ID: "BLOCKED", running.ID: "RUNNING", first.ID: "CANCELLED"} {
+				bad := requireError(t, claim(f, id, "run"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+				require.Equal(t, state, bad.Meta["state"])
+				require.NotEmpty(t, bad.HintText())
+			}
+			v := f.task(t, e.ID)
+			f.moveEpic(t, e.ID, epic.Paused)
+			requireError(t, claim(f, v.ID, "run"), errs.FailedPrecondition, epic.ReasonEpicNotActive)
+			f.moveEpic(t, e.ID, epic.Active)
+			f.moveEpic(t, e.ID, epic.Completed)
+			requireError(t, claim(f, v.ID, "run"), errs.FailedPrecondition, epic.ReasonEpicEnded)
+			for _, lease := range []time.Duration{-1, 25 * time.Hour} {
+				_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "run", lease)
+				requireError(t, err, errs.InvalidArgument, "LEASE_INVALID")
+			}
+		},
+		"Claim/BudgetGatesIt": func(t *testing.T, f *fixture) {
+			for name, tc := range map[string]struct {
+				tokens, nano *int64
+				spend        int64
+				refused      bool
+			}{
+				"no cap":            {nil, nil, 1000, false},
+				"nothing allowed":   {ptr(int64(0)), nil, 0, true},
+				"no money allowed":  {nil, ptr(int64(0)), 0, true},
+				"something left":    {ptr(int64(11)), nil, 10, false},
+				"tokens all spent":  {ptr(int64(10)), nil, 10, true},
+				"money all spent":   {nil, ptr(int64(10_000)), 10, true},
+				"some money left":   {nil, ptr(int64(10_001)), 10, false},
+				"one cap of two":    {ptr(int64(100)), ptr(int64(9_999)), 10, true},
+				"more than the cap": {ptr(int64(9)), nil, 10, true},
+			} {
+				e := f.epic(t, epic.Epic{BudgetTokens: tc.tokens, BudgetNanoUSD: tc.nano})
+				v := f.task(t, e.ID)
+				if tc.spend > 0 {
+					_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run "+name, 0, v.ID, tc.spend, 0)})
+					require.NoError(t, err)
+				}
+				err := claim(f, v.ID, "run")
+				if !tc.refused {
+					require.NoError(t, err, name)
+					continue
+				}
+				requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
+				_, err = f.UpdateEpic(f.ctx, ns, e.ID, books.Change{}, epic.Epic{}, []string{"budget_tokens", "budget_nano_usd"})
+				require.NoError(t, err)
+				require.NoError(t, claim(f, v.ID, "run"), name)
+			}
+		},
+		"Claim/UnknownPricesUnderAMoneyCapAreNoted": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(1_000_000))})
+			v := f.task(t, e.ID)
+			u := entry("run", 0, v.ID, 10, 10)
+			u.Model = "mystery"
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{u})
+			require.NoError(t, err)
+			for range 2 {
+				got, _, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Hour)
+				require.NoError(t, err)
+				require.Len(t, got.Notes, 1)
+				require.Equal(t, "registry", got.Notes[0].Author)
+			}
+		},
+		"Claim/KeepsOthersHandsOff": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, w := f.task(t, e.ID), f.task(t, e.ID)
+			require.NoError(t, claim(f, v.ID, "run"))
+			for _, to := range []epic.TaskState{epic.TaskRunning, epic.TaskCompleted, epic.TaskBlocked} {
+				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{})
+				bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
+				require.Equal(t, "run", bad.Meta["run_id"])
+			}
+			_, err := f.UpdateTask(f.ctx, ns, v.ID, books.Change{}, epic.Task{DependsOn: []string{w.ID}}, []string{"depends_on"})
+			requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
+			f.move(t, v.ID, epic.TaskCanceled)
+			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
+			lost := requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
+			require.Equal(t, "CANCELLED", lost.Meta["state"])
+		},
+		"Claim/ATaskEndedByHandKeepsItsOutcome": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			require.NoError(t, claim(f, v.ID, "run"))
+			_, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
+			require.NoError(t, err)
+			_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskCompleted, books.Outcome{Summary: "by hand"})
+			require.NoError(t, err)
+			for range 2 {
+				got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskFailed, Error: "x", Duration: time.Second})
+				require.NoError(t, err)
+				require.Equal(t, epic.TaskCompleted, got.State)
+				require.Equal(t, "by hand", got.ResultSummary)
+				require.Empty(t, got.ErrorMessage)
+				require.Equal(t, time.Second, got.Duration)
+			}
+			f.recount(t, ns, e.ID)
+		},
+	}
+}

@@ -1,0 +1,195 @@
+// Package storetest owns the one conformance suite of the registry's stores. It drives a store through
+// the books, as the service does, so that a driver is right when every use case is right on it, under
+// concurrency too. It must not know any driver.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+// ns is the namespace of cases that need only one.
+const ns = "default"
+
+// Open returns a fresh, migrated and empty store that is closed at the end of the test.
+type Open func(testing.TB) store.Store
+
+// Run runs every case against stores of one driver.
+func Run(t *testing.T, open Open) {
+	for _, group := range []map[string]func(*testing.T, *fixture){
+		epicCases(), taskCases(), claimCases(), usageCases(), randomCases(),
+	} {
+		for name, run := range group {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				run(t, newFixture(t, open))
+			})
+		}
+	}
+}
+
+// fixture is what a case works with.
+type fixture struct {
+	*books.Books
+	store store.Store
+	ctx   context.Context
+}
+
+func newFixture(t testing.TB, open Open) *fixture {
+	t.Helper()
+	s := open(t)
+	prices, err := usage.Defaults()
+	require.NoError(t, err)
+	require.NoError(t, s.SeedPrices(t.Context(), prices))
+	return &fixture{Books: books.New(s), store: s, ctx: t.Context()}
+}
+
+func (f *fixture) epic(t testing.TB, in epic.Epic) epic.Epic {
+	t.Helper()
+	e, err := f.CreateEpic(f.ctx, ns, books.Once{}, in)
+	require.NoError(t, err)
+	return e
+}
+
+func (f *fixture) task(t testing.TB, epicID string, dependsOn ...string) epic.Task {
+	t.Helper()
+	v, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: epicID, Title: "task", DependsOn: dependsOn})
+	require.NoError(t, err)
+	return v
+}
+
+func (f *fixture) move(t testing.TB, id string, to epic.TaskState) epic.Task {
+	t.Helper()
+	v, err := f.MoveTask(f.ctx, ns, id, books.Change{}, to, books.Outcome{})
+	require.NoError(t, err)
+	return v
+}
+
+func (f *fixture) moveEpic(t testing.TB, id string, to epic.State) epic.Epic {
+	t.Helper()
+	e, err := f.MoveEpic(f.ctx, ns, id, books.Change{}, to, "")
+	require.NoError(t, err)
+	return e
+}
+
+func (f *fixture) state(t testing.TB, id string) epic.TaskState {
+	t.Helper()
+	v, err := f.Task(f.ctx, ns, id)
+	require.NoError(t, err)
+	return v.State
+}
+
+// recount compares the counters of an epic, kept step by step, with what its tasks and entries say.
+func (f *fixture) recount(t require.TestingT, namespace, epicID string) {
+	e, err := f.Epic(f.ctx, namespace, epicID)
+	require.NoError(t, err)
+	tasks, err := f.Tasks(f.ctx, store.TaskQuery{Namespace: namespace, EpicID: epicID, Limit: 1000})
+	require.NoError(t, err)
+	var completed, failed int32
+	for _, v := range tasks {
+		switch v.State {
+		case epic.TaskCompleted:
+			completed++
+		case epic.TaskFailed:
+			failed++
+		}
+		require.Equal(t, f.sum(t, store.EntryQuery{Namespace: namespace, TaskID: v.ID}), v.Actual, "task %s", v.ID)
+	}
+	require.Equal(t, []int32{int32(len(tasks)), completed, failed}, []int32{e.TotalTasks, e.CompletedTasks, e.FailedTasks}, "counters")
+	require.Equal(t, f.sum(t, store.EntryQuery{Namespace: namespace, EpicID: epicID}), e.Spent)
+}
+
+// sum adds up the entries of a query.
+func (f *fixture) sum(t require.TestingT, q store.EntryQuery) usage.Totals {
+	q.Limit = 1_000_000
+	entries, err := f.Entries(f.ctx, q)
+	require.NoError(t, err)
+	var out usage.Totals
+	for _, e := range entries {
+		one, err := e.Totals()
+		require.NoError(t, err)
+		out, err = out.Plus(one)
+		require.NoError(t, err)
+	}
+	return out
+}
+
+// requireError asks for a kind and a reason.
+func requireError(t require.TestingT, err error, kind errs.Kind, reason string) *errs.Error {
+	require.Error(t, err)
+	require.True(t, errs.Is(err, kind), "want %s, got %v", kind, err)
+	require.Equal(t, reason, errs.ReasonOf(err), "got %v", err)
+	e, _ := errors.AsType[*errs.Error](err)
+	return e
+}
+
+// together runs fn n times at once and returns the errors.
+func together(n int, fn func(i int) error) []error {
+	out := make([]error, n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			out[i] = fn(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return out
+}
+
+func count(errors []error, is func(error) bool) (n int) {
+	for _, err := range errors {
+		if is(err) {
+			n++
+		}
+	}
+	return n
+}
+
+func succeeded(err error) bool { return err == nil }
+
+func ptr[T any](v T) *T { return &v }
+
+// entry returns a model call whose key differs by call.
+func entry(run string, call int, taskID string, in, out int64) usage.Entry {
+	return usage.Entry{
+		Key:  usage.Key{RunID: run, NodeID: "node", Item: -1, Attempt: 1, Call: int32(call)},
+		Kind: usage.Model, TaskID: taskID, Provider: "openai", Model: "fake-model", InputTokens: in, OutputTokens: out,
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+}
+
+// Bench books batches of entries on one task and reports entries per second.
+func Bench(b *testing.B, open Open) {
+	for _, size := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			f := newFixture(b, open)
+			v := f.task(b, f.epic(b, epic.Epic{}).ID)
+			n := 0
+			for b.Loop() {
+				batch := make([]usage.Entry, size)
+				for i := range batch {
+					batch[i] = entry("run", n, v.ID, 100, 10)
+					n++
+				}
+				_, err := f.RecordUsage(f.ctx, ns, batch)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}

@@ -1,0 +1,234 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
+)
+
+func usageCases() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"Usage/RollsUpToTaskEpicAndNamespace": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, w := f.task(t, e.ID), f.task(t, e.ID)
+			tool := entry("run", 2, w.ID, 0, 0)
+			tool.Kind, tool.Model = usage.Tool, "search"
+			overhead := entry("run", 3, v.ID, 7, 0)
+			overhead.Kind, overhead.Failed = usage.Overhead, true
+			direct := entry("run", 4, "", 1, 1)
+			direct.EpicID, direct.Model = e.ID, "mystery"
+			nobody := entry("run", 5, "", 2, 0)
+			in := []usage.Entry{nobody, entry("run", 0, v.ID, 10, 3), tool, overhead, direct}
+			out, err := f.RecordUsage(f.ctx, ns, in)
+			require.NoError(t, err)
+			require.Len(t, out, len(in))
+			for i := range in {
+				require.Equal(t, in[i].Key, out[i].Key, "in the order of the request")
+			}
+			require.Equal(t, e.ID, out[1].EpicID)
+			require.Equal(t, ptr(int64(10*1000+3*4000)), out[1].CostNanoUSD)
+			require.NotEmpty(t, out[1].PriceID)
+			require.Nil(t, out[2].CostNanoUSD)
+			require.Nil(t, out[4].CostNanoUSD)
+			v, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, usage.Totals{Tokens: 20, NanoUSD: 29_000, OverheadTokens: 7, OverheadNanoUSD: 7_000, ModelCalls: 2}, v.Actual)
+			require.EqualValues(t, 1, v.Revision, "costs do not show in the etag")
+			w, err = f.Task(f.ctx, ns, w.ID)
+			require.NoError(t, err)
+			require.Equal(t, usage.Totals{ToolCalls: 1}, w.Actual)
+			e, err = f.Epic(f.ctx, ns, e.ID)
+			require.NoError(t, err)
+			require.Equal(t, usage.Totals{
+				Tokens: 22, NanoUSD: 29_000, UnpricedCalls: 1, OverheadTokens: 7, OverheadNanoUSD: 7_000, ModelCalls: 3, ToolCalls: 1,
+			}, e.Spent)
+			total, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.Equal(t, usage.Totals{
+				Tokens: 24, NanoUSD: 31_000, UnpricedCalls: 1, OverheadTokens: 7, OverheadNanoUSD: 7_000, ModelCalls: 4, ToolCalls: 1,
+			}, total)
+		},
+		"Usage/RoundTrip": func(t *testing.T, f *fixture) {
+			in := usage.Entry{
+				Key:  usage.Key{RunID: "run", NodeID: "nöde#1/x", Visit: 3, Item: -1, Attempt: 2, Call: math.MaxInt32},
+				Kind: usage.Overhead, TaskID: "tk_gone", EpicID: "ep_gone", Provider: "p", Model: "m", InputTokens: 5, CachedInputTokens: 4,
+				OutputTokens: 3, ReasoningTokens: 2, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_789, time.UTC), Failed: true,
+			}
+			out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{in})
+			require.NoError(t, err)
+			in.Time, in.ID = in.Time.Truncate(time.Microsecond), out[0].ID
+			require.Equal(t, in, out[0])
+			rows, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, Limit: 5})
+			require.NoError(t, err)
+			require.Equal(t, out, rows)
+		},
+		"Usage/AKeyIsBookedOnceAndTheFirstStays": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			first, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 0)})
+			require.NoError(t, err)
+			other := entry("run", 0, "", 999, 999)
+			other.Model = "mystery"
+			again, err := f.RecordUsage(f.ctx, ns, []usage.Entry{other, entry("run", 1, v.ID, 1, 0), entry("run", 1, v.ID, 2, 0)})
+			require.NoError(t, err)
+			require.Equal(t, first[0], again[0])
+			require.Equal(t, again[1], again[2], "the first of one request stays too")
+			require.EqualValues(t, 1, again[1].InputTokens)
+			v, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.EqualValues(t, 11, v.Actual.Tokens)
+			require.EqualValues(t, 2, v.Actual.ModelCalls)
+		},
+		"Usage/PricedByTheTimeOfTheCall": func(t *testing.T, f *fixture) {
+			day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
+			for n, rate := range map[int]int64{10: 2_000_000, 20: 3_000_000} {
+				_, err := f.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Model: "fake-model", ValidFrom: day(n), Input: rate})
+				require.NoError(t, err)
+			}
+			for i, tc := range []struct {
+				at   time.Time
+				want int64
+			}{
+				{day(9), 1000}, // the price that comes with the registry
+				{day(10), 2},
+				{day(20).Add(-time.Microsecond), 2},
+				{day(20), 3},
+				{day(25), 3},
+			} {
+				u := entry("run", i, "", 1, 0)
+				u.Time = tc.at
+				out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{u})
+				require.NoError(t, err)
+				require.Equal(t, ptr(tc.want), out[0].CostNanoUSD, "%s", tc.at)
+			}
+			// A namespace without a price of its own does not see it.
+			u := entry("run", 0, "", 1, 0)
+			u.Time = day(25)
+			out, err := f.RecordUsage(f.ctx, "other", []usage.Entry{u})
+			require.NoError(t, err)
+			require.Equal(t, ptr(int64(1000)), out[0].CostNanoUSD)
+		},
+		"Usage/OverlappingBatchesAreExact": func(t *testing.T, f *fixture) {
+			e1, e2 := f.epic(t, epic.Epic{}), f.epic(t, epic.Epic{})
+			tasks := []epic.Task{f.task(t, e1.ID), f.task(t, e1.ID), f.task(t, e2.ID)}
+			const callers, size, keys = 12, 60, 200
+			results := together(callers, func(c int) error {
+				for round := range 3 {
+					var batch []usage.Entry
+					for i := range size {
+						k := (c*37 + round*53 + i*7) % keys
+						u := entry(fmt.Sprint("run", k%5), k, tasks[k%3].ID, int64(k), 1)
+						if k%11 == 0 {
+							u.Model = "mystery"
+						}
+						batch = append(batch, u)
+					}
+					if c%2 == 0 { // the other way round invites deadlocks
+						for i, j := 0, len(batch)-1; i < j; i, j = i+1, j-1 {
+							batch[i], batch[j] = batch[j], batch[i]
+						}
+					}
+					if _, err := f.RecordUsage(f.ctx, ns, batch); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			require.Equal(t, callers, count(results, succeeded), "%v", results)
+			f.recount(t, ns, e1.ID)
+			f.recount(t, ns, e2.ID)
+			total, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.Equal(t, f.sum(t, store.EntryQuery{Namespace: ns}), total)
+			require.EqualValues(t, keys, total.ModelCalls)
+		},
+		"Usage/BatchOfAThousand": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			batch := make([]usage.Entry, 1000)
+			for i := range batch {
+				batch[i] = entry("run", i, v.ID, 1, 0)
+			}
+			_, err := f.RecordUsage(f.ctx, ns, batch[:500])
+			require.NoError(t, err)
+			out, err := f.RecordUsage(f.ctx, ns, batch)
+			require.NoError(t, err)
+			require.Len(t, out, 1000)
+			f.recount(t, ns, e.ID)
+		},
+		"Usage/OverflowIsRefusedAndNothingBooked": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			big := entry("run", 0, v.ID, math.MaxInt64, 0)
+			big.Model = "mystery"
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{big})
+			require.NoError(t, err)
+			one := entry("run", 1, v.ID, 1, 0)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{one})
+			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
+			dear := entry("run", 2, "", math.MaxInt64, 0)
+			_, err = f.RecordUsage(f.ctx, "other", []usage.Entry{dear})
+			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
+			f.recount(t, ns, e.ID)
+			rows, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, Limit: 10})
+			require.NoError(t, err)
+			require.Len(t, rows, 1)
+		},
+		"List/EntriesNewestFirstAndFilters": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			var batch []usage.Entry
+			for i := range 9 {
+				u := entry(fmt.Sprint("run", i%2), i, "", 1, 0)
+				if i%3 == 0 {
+					u.TaskID = v.ID
+				}
+				u.Time = time.Unix(int64(i/2), 0).UTC() // two of each time
+				batch = append(batch, u)
+			}
+			_, err := f.RecordUsage(f.ctx, ns, batch)
+			require.NoError(t, err)
+			var got []usage.Entry
+			q := store.EntryQuery{Namespace: ns, Limit: 2}
+			for {
+				rows, err := f.Entries(f.ctx, q)
+				require.NoError(t, err)
+				got = append(got, rows...)
+				if len(rows) < q.Limit {
+					break
+				}
+				last := rows[len(rows)-1]
+				q.After = page.Cursor{CreateTime: last.Time, ID: last.ID}
+			}
+			require.Len(t, got, 9)
+			seen := map[usage.Key]bool{}
+			for i, u := range got {
+				require.False(t, seen[u.Key])
+				seen[u.Key] = true
+				require.True(t, i == 0 || !u.Time.After(got[i-1].Time))
+			}
+			for name, tc := range map[string]struct {
+				q    store.EntryQuery
+				want int
+			}{
+				"epic": {store.EntryQuery{EpicID: e.ID}, 3}, "task": {store.EntryQuery{TaskID: v.ID}, 3},
+				"run": {store.EntryQuery{RunID: "run1"}, 4}, "both": {store.EntryQuery{RunID: "run1", TaskID: v.ID}, 1},
+				"none": {store.EntryQuery{RunID: "run2"}, 0},
+			} {
+				tc.q.Namespace, tc.q.Limit = ns, 100
+				rows, err := f.Entries(f.ctx, tc.q)
+				require.NoError(t, err, name)
+				require.Len(t, rows, tc.want, name)
+			}
+		},
+	}
+}
