@@ -1,0 +1,342 @@
+package engine
+
+import (
+	"container/list"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Reasons of attempts that the engine itself ends.
+const (
+	// ReasonPayloadTooLarge is the reason when an argument or a result is over the hard limit.
+	ReasonPayloadTooLarge = "PAYLOAD_TOO_LARGE"
+	// ReasonActorUnknown is the reason when no actor of that name exists here (any more).
+	ReasonActorUnknown = "ACTOR_UNKNOWN"
+	// ReasonUnresponsive is the reason when an actor did not return after its context had ended.
+	ReasonUnresponsive = "ACTOR_UNRESPONSIVE"
+)
+
+// Causes with which the context of a call ends.
+var (
+	errCanceled = errors.New("the attempt was canceled")
+	errTimeout  = errors.New("the attempt took longer than its timeout")
+	errIdle     = errors.New("the attempt gave no sign of life for its idle timeout")
+	errStopping = errors.New("the executor is stopping")
+	errFenced   = errors.New("the executor no longer owns the run")
+)
+
+// attempt is one call of an actor, from the decision that it may start to its report.
+type attempt struct {
+	run    *run
+	start  workgraph.Start
+	queued time.Time
+	key    string
+	// reported is set by whoever reports the end; nobody else may after that.
+	reported atomic.Bool
+
+	// The scheduler's, under its lock.
+	place      *list.Element
+	lane       *list.List
+	holdsKey   bool
+	dispatched bool
+
+	mu      sync.Mutex
+	cancel  context.CancelCauseFunc
+	cause   error
+	started time.Time
+}
+
+// stop ends the context of the call, now or as soon as it begins. The first cause stays.
+func (a *attempt) stop(cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.cause == nil {
+		a.cause = cause
+	}
+	if a.cancel != nil {
+		a.cancel(a.cause)
+	}
+}
+
+// begin makes the context of the call.
+func (a *attempt) begin(parent context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cancel, a.started = cancel, dbkit.Now()
+	if a.cause != nil {
+		cancel(a.cause)
+	}
+	return ctx, cancel
+}
+
+func (a *attempt) startTime() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.started
+}
+
+// perform makes the call. It runs on a goroutine of its own.
+func (t *term) perform(a *attempt) {
+	defer t.sched.done(a)
+	t.e.meters.scheduled(time.Since(a.queued))
+	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
+	defer cancel(nil)
+	if !t.lease.Held() {
+		return // the successor of this term makes the call
+	}
+	if ctx.Err() != nil {
+		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+		return
+	}
+	doer, ok := t.e.actors.Actor(a.start.Actor)
+	if !ok {
+		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor), outbox.Trace{})
+		return
+	}
+	if n := t.e.oversize(a.start.Args, a.start.Named); n > 0 {
+		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload), outbox.Trace{})
+		return
+	}
+	if a.start.NeedsIntent() && !t.intend(ctx, a) {
+		return
+	}
+	report := reporter{t.e.hub, a}
+	report.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
+	ctx = actor.WithReporter(ctx, report)
+	ctx, span := t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
+		attribute.String("epigraph.run.id", a.run.id), attribute.String("epigraph.node.id", a.start.Node),
+		attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
+		attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
+	carried := carry(ctx)
+	var once sync.Once
+	end := func(out *workgraph.Outcome, err *workgraph.Error) {
+		once.Do(func() {
+			if err != nil {
+				span.SetStatus(codes.Error, err.Error())
+				span.SetAttributes(attribute.String("error.type", err.Reason))
+			}
+			span.End()
+			t.finish(a, out, err, carried)
+		})
+	}
+	call, give := t.bound(ctx, a)
+	defer give()
+	// An actor that ignores the end of its context is left behind, so that it cannot hold its run up.
+	undo := context.AfterFunc(call, func() {
+		time.AfterFunc(t.e.cfg.Grace, func() {
+			end(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace))
+			t.sched.done(a)
+		})
+	})
+	out, err := t.invoke(call, doer, a)
+	undo()
+	if err != nil {
+		end(nil, t.e.classify(a, call, err))
+		return
+	}
+	if n := outcomeSize(out); n > t.e.cfg.MaxPayload {
+		tooLarge := workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+		tooLarge.Usage = out.Usage
+		end(nil, tooLarge)
+		return
+	}
+	end(&out, nil)
+}
+
+// intend makes the intent of an UNSAFE call durable. It reports whether the call may be made.
+func (t *term) intend(ctx context.Context, a *attempt) bool {
+	durable := make(chan error, 1)
+	r := a.run
+	r.mu.Lock()
+	err := r.advance(workgraph.Attempt{Ref: a.start.Ref, Attempt: a.start.Attempt, Now: time.Now().UTC()},
+		extra{after: func(err error) { durable <- err }})
+	r.mu.Unlock()
+	if err == nil {
+		err = <-durable
+	}
+	switch {
+	case err == nil && !t.lease.Held():
+	case err == nil && ctx.Err() == nil:
+		return true
+	case err == nil:
+		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+	case errors.Is(err, workgraph.ErrStale) || errors.Is(err, workgraph.ErrState) || errors.Is(err, workgraph.ErrEnded):
+		t.finish(a, nil, notPerformed(errCanceled), outbox.Trace{})
+	}
+	return false
+}
+
+// bound puts the node's timeouts on the context of a call.
+func (t *term) bound(ctx context.Context, a *attempt) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var timers []*time.Timer
+	if d := a.start.Timeout; d > 0 {
+		timers = append(timers, time.AfterFunc(d, func() { cancel(errTimeout) }))
+	}
+	if d := a.start.IdleTimeout; d > 0 {
+		idle := time.AfterFunc(d, func() { cancel(errIdle) })
+		timers = append(timers, idle)
+		ctx = context.WithValue(ctx, idleKey{}, func() { idle.Reset(d) })
+	}
+	return ctx, func() {
+		for _, timer := range timers {
+			timer.Stop()
+		}
+		cancel(nil)
+	}
+}
+
+type idleKey struct{}
+
+func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.e.log.ErrorContext(ctx, "actor panicked", "actor", a.start.Actor, "panic", fmt.Sprint(p), "run_id", a.run.id,
+				"node", a.start.Node, "stack", string(debug.Stack()))
+			kind := workgraph.Permanent
+			if a.start.Effect == workgraph.Unsafe {
+				kind = workgraph.Unknown
+			}
+			err = workgraph.Errorf(kind, workgraph.ReasonPanic, "the actor panicked: %v", p)
+		}
+	}()
+	beat, _ := ctx.Value(idleKey{}).(func())
+	return doer.Call(ctx, workgraph.NewCall(a.start, beat))
+}
+
+// classify turns what a call returned into the machine's error. What ended the context names the reason, unless the actor
+// knows better. After a timeout or a cancel the effect may have happened all the same, so the next attempt keeps its key.
+func (e *Engine) classify(a *attempt, ctx context.Context, err error) *workgraph.Error {
+	if typed, ok := errors.AsType[*workgraph.Error](err); ok && typed != nil {
+		c := *typed
+		if c.Type == "" {
+			c.Type = unclear(a)
+		}
+		return &c
+	}
+	if ctx.Err() == nil {
+		return workgraph.Errorf(unclear(a), workgraph.ReasonActorError, "%v", err)
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errTimeout):
+		return workgraph.Errorf(workgraph.Unknown, workgraph.ReasonTimeout, "no end within %s", a.start.Timeout)
+	case errors.Is(cause, errIdle):
+		return workgraph.Errorf(workgraph.Unknown, workgraph.ReasonIdleTimeout, "no sign of life for %s", a.start.IdleTimeout)
+	default:
+		return workgraph.Errorf(workgraph.Unknown, workgraph.ReasonCanceled, "%v", cause)
+	}
+}
+
+// unclear is the type of an error of which nothing more is known.
+func unclear(a *attempt) workgraph.ErrorType {
+	if a.start.Effect == workgraph.Unsafe {
+		return workgraph.Unknown
+	}
+	return workgraph.Retryable
+}
+
+func notPerformed(cause error) *workgraph.Error {
+	return workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "%v", cause)
+}
+
+func outcomeSize(o workgraph.Outcome) int {
+	n := 0
+	for _, v := range o.Values {
+		n += len(v)
+	}
+	for k, v := range o.State {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// finish reports the end of an attempt to the machine, once. An attempt that was only interrupted by the end of this owner is
+// not reported: the next owner sees it as it is in the journal.
+func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
+	if !a.reported.CompareAndSwap(false, true) {
+		return
+	}
+	r := a.run
+	r.forget(a)
+	a.mu.Lock()
+	cause := a.cause
+	a.mu.Unlock()
+	if fail != nil && (errors.Is(cause, errStopping) || errors.Is(cause, errFenced) || errors.Is(cause, errDropped)) {
+		return
+	}
+	usage := usageOf(out, fail)
+	x := extra{startTime: a.startTime(), actor: a.start.Actor, trace: carried, progress: true, usage: usage}
+	now := time.Now().UTC()
+	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))
+	t.e.meters.ended(a, fail, usage)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cmd := workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}
+	err := r.advance(cmd, x)
+	switch {
+	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
+	case isTooLarge(err):
+		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: ReasonPayloadTooLarge,
+			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: usage}
+		t.reread(r, &remedy{cmd: cmd, extra: x})
+	default:
+		t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
+	}
+}
+
+func isTooLarge(err error) bool {
+	_, ok := errors.AsType[*tooLargeError](err)
+	return ok
+}
+
+func (r *run) forget(a *attempt) {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if r.attempts[a.start.Ref] == a {
+		delete(r.attempts, a.start.Ref)
+	}
+}
+
+func usageOf(out *workgraph.Outcome, fail *workgraph.Error) []workgraph.Usage {
+	if out != nil {
+		return out.Usage
+	}
+	if fail != nil {
+		return fail.Usage
+	}
+	return nil
+}
+
+// reporter passes on to watchers what an actor tells.
+type reporter struct {
+	hub *hub
+	a   *attempt
+}
+
+func (r reporter) tell(e Ephemeral) {
+	e.Ref, e.Attempt = r.a.start.Ref, r.a.start.Attempt
+	r.hub.publish(Event{RunID: r.a.run.id, RootID: r.a.run.root, Ephemeral: &e})
+}
+
+// Text implements actor.Reporter.
+func (r reporter) Text(piece string) { r.tell(Ephemeral{Text: piece, At: dbkit.Now()}) }
+
+// Progress implements actor.Reporter.
+func (r reporter) Progress(at json.RawMessage) { r.tell(Ephemeral{Progress: at, At: dbkit.Now()}) }

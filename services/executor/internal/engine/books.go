@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// summaryLength is how many characters of a result go to the task.
+const summaryLength = 500
+
+// count adds what an attempt used to the run's row. The caller holds r.mu.
+func (r *run) count(usage []workgraph.Usage) {
+	for _, u := range usage {
+		r.usage.InputTokens += u.InputTokens
+		r.usage.CachedInputTokens += u.CachedTokens
+		r.usage.OutputTokens += u.OutputTokens
+		r.usage.ReasoningTokens += u.ReasoningTokens
+		r.usage.Calls++
+	}
+}
+
+// entries are the lines for the registry's books, one per call of the attempt, numbered in their order.
+func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time.Time) []outbox.Entry {
+	if r.t.e.claims == nil {
+		return nil
+	}
+	var out []outbox.Entry
+	for i, u := range usage {
+		out = append(out, outbox.Entry{
+			RunID: r.id, Node: a.start.Node, Visit: a.start.Visit, Item: a.start.Item, Attempt: a.start.Attempt, Call: i,
+			TaskID: r.task, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
+			OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: now, Failed: failed,
+			Tool: u.Model == "",
+		})
+	}
+	return out
+}
+
+// books are the outbox items that leave with a decision.
+func (r *run) books(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Out, error) {
+	if r.t.e.claims == nil {
+		return nil, nil
+	}
+	var out []journal.Out
+	if len(x.entries) > 0 {
+		o, err := outbox.Usage{Entries: x.entries, Trace: x.trace}.Out()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	if end != nil && r.task != "" {
+		o, err := r.settle(end, now).Out()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func (r *run) settle(end *workgraph.RunEnd, now time.Time) outbox.Settle {
+	s := outbox.Settle{TaskID: r.task, RunID: r.id, Outcome: outbox.Failed, Summary: summary(end.Result), End: now, Trace: carryContext(r.trace)}
+	if !r.started.IsZero() {
+		s.Duration = max(now.Sub(r.started), 0)
+	}
+	switch end.Status {
+	case workgraph.StatusCompleted:
+		s.Outcome = outbox.Completed
+	case workgraph.StatusCanceled:
+		s.Outcome = outbox.Canceled
+	}
+	if e := runError(end); e != nil {
+		s.Error = e.Reason
+		if e.Message != "" {
+			s.Error += ": " + e.Message
+		}
+		s.Error = cut(s.Error, 4096)
+	}
+	return s
+}
+
+// summary is the beginning of a result: of the text if it is one, else of its JSON.
+func summary(result json.RawMessage) string {
+	if len(result) == 0 || string(result) == "null" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(result, &text) != nil {
+		text = string(result)
+	}
+	return cut(text, summaryLength)
+}
+
+func cut(s string, runes int) string {
+	if utf8.RuneCountInString(s) <= runes {
+		return s
+	}
+	n := 0
+	for i := range s {
+		if n == runes {
+			return s[:i]
+		}
+		n++
+	}
+	return s
+}
+
+// carry is the trace context of ctx in the form that is stored.
+func carry(ctx context.Context) outbox.Trace {
+	m := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, m)
+	return outbox.Trace{Parent: m["traceparent"], State: m["tracestate"]}
+}
+
+func carryContext(sc trace.SpanContext) outbox.Trace {
+	return carry(trace.ContextWithSpanContext(context.Background(), sc))
+}
+
+// stored is the span context that a run was stored with.
+func stored(run journal.Run) trace.SpanContext {
+	if run.TraceParent == "" {
+		return trace.SpanContext{}
+	}
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": run.TraceParent, "tracestate": run.TraceState})
+	return trace.SpanContextFromContext(ctx)
+}

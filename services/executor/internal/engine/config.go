@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Config bounds what an engine does. DefaultConfig is usable as it is.
+type Config struct {
+	// ID names this executor; a restart under the same id takes its runs back at once. Two live executors must not share one.
+	ID string
+	// Addr is where other replicas may reach it.
+	Addr string
+	// Lease is how old a heartbeat may get before others take over.
+	Lease time.Duration
+	// Parallel is how many attempts run at once.
+	Parallel int
+	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
+	MaxPayload int
+	// MaxNodes, MaxEdges and MaxGraphBytes bound one graph.
+	MaxNodes, MaxEdges, MaxGraphBytes int
+	// Drain is how long a stopping engine lets attempts in flight go on.
+	Drain time.Duration
+	// Grace is how long an actor may take to return once its context has ended; then it is given up.
+	Grace time.Duration
+	// ParkAfter is how long a run must have to wait before it leaves memory.
+	ParkAfter time.Duration
+	// SnapshotEvery is how many events lie at least between two snapshots of a busy run.
+	SnapshotEvery int
+	// ScanInterval is the pause between two looks for runs without an owner.
+	ScanInterval time.Duration
+	// RecoverParallel is how many runs are loaded at once.
+	RecoverParallel int
+	// MaxTakeovers is how many take-overs without progress quarantine a run.
+	MaxTakeovers int
+	// ProgressAfter is how long a run must go on after a take-over before it counts as harmless.
+	ProgressAfter time.Duration
+	// WatchPoll is how often a watcher looks for events of a run that another replica owns.
+	WatchPoll time.Duration
+	// KeepAlive is the longest silence of a watch.
+	KeepAlive time.Duration
+	// ClaimLease is how long a task stays claimed for a run that does not get recorded.
+	ClaimLease time.Duration
+}
+
+// DefaultConfig is what fits most installations; only ID must be set.
+func DefaultConfig() Config {
+	return Config{
+		Lease: journal.DefaultLease, Parallel: 256, MaxPayload: 4 << 20,
+		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 12 << 20,
+		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: time.Minute, SnapshotEvery: 256,
+		ScanInterval: 2 * time.Second, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
+		WatchPoll: 500 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
+	}
+}
+
+// Validate reports every field that cannot be used.
+func (c Config) Validate() error {
+	var faults []error
+	positive := func(name string, v int64) {
+		if v <= 0 {
+			faults = append(faults, fmt.Errorf("%s must be positive", name))
+		}
+	}
+	if c.ID == "" {
+		faults = append(faults, errors.New("id must be set"))
+	}
+	positive("lease", int64(c.Lease))
+	positive("parallel", int64(c.Parallel))
+	positive("max_payload", int64(c.MaxPayload))
+	positive("max_nodes", int64(c.MaxNodes))
+	positive("max_edges", int64(c.MaxEdges))
+	positive("max_graph_bytes", int64(c.MaxGraphBytes))
+	positive("drain", int64(c.Drain))
+	positive("grace", int64(c.Grace))
+	positive("park_after", int64(c.ParkAfter))
+	positive("snapshot_every", int64(c.SnapshotEvery))
+	positive("scan_interval", int64(c.ScanInterval))
+	positive("recover_parallel", int64(c.RecoverParallel))
+	positive("max_takeovers", int64(c.MaxTakeovers))
+	positive("progress_after", int64(c.ProgressAfter))
+	positive("watch_poll", int64(c.WatchPoll))
+	positive("keep_alive", int64(c.KeepAlive))
+	positive("claim_lease", int64(c.ClaimLease))
+	return errors.Join(faults...)
+}
+
+// Actors is what the engine asks about actors.
+type Actors interface {
+	workgraph.ActorSet
+	// Actor is the actor of that name.
+	Actor(name string) (workgraph.Actor, bool)
+	// Names lists all names in order.
+	Names() []string
+}
+
+// Claims reserves tasks of the registry for runs. Errors are *errs.Error values.
+type Claims interface {
+	// Claim reserves the task for the run until lease has passed or the claim is confirmed.
+	Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) error
+	// Release gives an unconfirmed claim back.
+	Release(ctx context.Context, namespace, taskID, runID string) error
+}
+
+// Deps are the engine's collaborators.
+type Deps struct {
+	Journal journal.Journal
+	Actors  Actors
+	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
+	Claims Claims
+	// WakeOutbox is called after something was put into the outbox; nil is fine.
+	WakeOutbox func()
+
+	Logger         *slog.Logger
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+}

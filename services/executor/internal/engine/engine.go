@@ -1,0 +1,137 @@
+// Package engine owns live runs: it starts them, calls actors, times back-offs, writes down what the machine decides and acts
+// on it only when that is durable, takes over what other executors left, and lets readers watch. It must not know gRPC, any
+// generated message, nor which database keeps the journal.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const scope = "github.com/epigraph-run/epigraph/services/executor/internal/engine"
+
+// ReasonNotReady is the reason of requests that come before the engine runs, or while it stops.
+const ReasonNotReady = "EXECUTOR_NOT_READY"
+
+// Engine runs graphs durably. It is safe for concurrent use.
+type Engine struct {
+	cfg      Config
+	journal  journal.Journal
+	actors   Actors
+	claims   Claims
+	wake     func()
+	log      *slog.Logger
+	tracer   trace.Tracer
+	meters   *meters
+	hub      *hub
+	programs *programs
+
+	mu    sync.Mutex
+	term  *term // nil while nothing is owned
+	ready chan struct{}
+}
+
+// New returns an engine that owns nothing until Run runs.
+func New(cfg Config, d Deps) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
+	}
+	e := &Engine{cfg: cfg, journal: d.Journal, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, log: d.Logger,
+		hub: newHub(), ready: make(chan struct{})}
+	if e.wake == nil {
+		e.wake = func() {}
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if d.TracerProvider == nil {
+		d.TracerProvider = noop.NewTracerProvider()
+	}
+	if d.MeterProvider == nil {
+		d.MeterProvider = metricnoop.NewMeterProvider()
+	}
+	e.tracer = d.TracerProvider.Tracer(scope)
+	e.programs = newPrograms(d.Actors)
+	var err error
+	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	return e, nil
+}
+
+// Run owns runs until ctx ends, then lets go of them in good order. If the ownership is lost on the way it is taken up anew.
+func (e *Engine) Run(ctx context.Context) error {
+	wait := 50 * time.Millisecond
+	for {
+		begin := time.Now()
+		err := e.serve(ctx)
+		if ctx.Err() != nil {
+			if err != nil {
+				e.log.WarnContext(ctx, "executor stopped untidily", "err", err)
+			}
+			return nil
+		}
+		if time.Since(begin) > e.cfg.Lease {
+			wait = 50 * time.Millisecond
+		}
+		e.log.WarnContext(ctx, "executor lost its ownership and begins anew", "err", err, "executor", e.cfg.ID)
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+		wait = min(2*wait, 5*time.Second)
+	}
+}
+
+// Ready is closed once runs were accepted for the first time.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Owner is who this engine is at the moment; zero while it owns nothing.
+func (e *Engine) Owner() journal.Owner {
+	if t := e.current(); t != nil {
+		return t.owner
+	}
+	return journal.Owner{}
+}
+
+// Cancel carries out a cancel that is in the journal already, if its run is here; else its owner is told by the journal.
+func (e *Engine) Cancel(string) {
+	if t := e.current(); t != nil {
+		t.pokeCancels()
+	}
+}
+
+func (e *Engine) current() *term {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.term
+}
+
+func (e *Engine) set(t *term) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = t
+	if t != nil {
+		select {
+		case <-e.ready:
+		default:
+			close(e.ready)
+		}
+	}
+}
+
+func notReady() error {
+	return errs.New(errs.Unavailable, ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
+}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// meters are the engine's metrics. No label ever carries an id.
+type meters struct {
+	wait      metric.Float64Histogram
+	attempts  metric.Int64Counter
+	tokens    metric.Int64Counter
+	runs      metric.Int64Counter
+	batch     metric.Int64Histogram
+	commit    metric.Float64Histogram
+	takeovers metric.Int64Counter
+}
+
+func newMeters(m metric.Meter, e *Engine) (*meters, error) {
+	var (
+		ms  meters
+		err error
+	)
+	keep := func(e error) {
+		if err == nil {
+			err = e
+		}
+	}
+	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60)
+	var e1 error
+	ms.wait, e1 = m.Float64Histogram("epigraph.attempt.schedule_to_start", metric.WithUnit("s"), seconds,
+		metric.WithDescription("Time from the durable decision that an attempt may start to its start."))
+	keep(e1)
+	ms.attempts, e1 = m.Int64Counter("epigraph.attempts", metric.WithDescription("Attempts that ended, by actor and outcome."))
+	keep(e1)
+	ms.tokens, e1 = m.Int64Counter("epigraph.tokens", metric.WithDescription("Tokens used, by model and class."))
+	keep(e1)
+	ms.runs, e1 = m.Int64Counter("epigraph.runs", metric.WithDescription("Runs that started or ended, by what happened."))
+	keep(e1)
+	ms.batch, e1 = m.Int64Histogram("epigraph.journal.batch", metric.WithUnit("{row}"), metric.WithDescription("Rows of one commit."),
+		metric.WithExplicitBucketBoundaries(1, 2, 5, 10, 25, 50, 100, 250, 500, 1000))
+	keep(e1)
+	ms.commit, e1 = m.Float64Histogram("epigraph.journal.commit", metric.WithUnit("s"), seconds, metric.WithDescription("Time of one commit, retries included."))
+	keep(e1)
+	ms.takeovers, e1 = m.Int64Counter("epigraph.takeovers", metric.WithDescription("Runs that were taken over, and those that were quarantined."))
+	keep(e1)
+	live, e1 := m.Int64ObservableGauge("epigraph.runs.live", metric.WithDescription("Runs in memory."))
+	keep(e1)
+	queue, e1 := m.Int64ObservableGauge("epigraph.attempts.waiting", metric.WithDescription("Attempts that wait for room or for a concurrency key."))
+	keep(e1)
+	box, e1 := m.Int64ObservableGauge("epigraph.outbox.backlog", metric.WithDescription("Outbox items that are not acknowledged yet."))
+	keep(e1)
+	if err != nil {
+		return nil, err
+	}
+	_, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		if t := e.current(); t != nil {
+			o.ObserveInt64(live, int64(t.live()))
+			o.ObserveInt64(queue, int64(t.sched.backlog()))
+		}
+		if n, err := e.journal.OutboxBacklog(ctx); err == nil {
+			o.ObserveInt64(box, n)
+		}
+		return nil
+	}, live, queue, box)
+	return &ms, err
+}
+
+func (m *meters) scheduled(d time.Duration) { m.wait.Record(context.Background(), d.Seconds()) }
+
+func (m *meters) ended(a *attempt, fail *workgraph.Error, usage []workgraph.Usage) {
+	ctx := context.Background()
+	outcome := "OK"
+	if fail != nil {
+		outcome = string(fail.Type)
+	}
+	m.attempts.Add(ctx, 1, metric.WithAttributes(attribute.String("actor", a.start.Actor), attribute.String("outcome", outcome)))
+	for _, u := range usage {
+		m.token(u.Model, "input", u.InputTokens)
+		m.token(u.Model, "cached_input", u.CachedTokens)
+		m.token(u.Model, "output", u.OutputTokens)
+		m.token(u.Model, "reasoning", u.ReasoningTokens)
+	}
+}
+
+func (m *meters) token(model, class string, n int64) {
+	if n > 0 {
+		m.tokens.Add(context.Background(), n, metric.WithAttributes(attribute.String("model", model), attribute.String("class", class)))
+	}
+}
+
+func (m *meters) run(what string) {
+	m.runs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("event", what)))
+}
+
+func (m *meters) observe(b journal.Batch) {
+	m.batch.Record(context.Background(), int64(b.Rows))
+	m.commit.Record(context.Background(), b.Duration.Seconds())
+}
+
+func (m *meters) takeover(what string, n int) {
+	if n > 0 {
+		m.takeovers.Add(context.Background(), int64(n), metric.WithAttributes(attribute.String("result", what)))
+	}
+}

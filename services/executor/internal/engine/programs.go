@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// program is a compiled graph with what is stored of it. It is immutable.
+type program struct {
+	p     *workgraph.Program
+	name  string
+	nodes int
+	// hash and body pin a run to exactly this graph, effects included.
+	hash string
+	body []byte
+}
+
+// programs remembers compiled graphs, so that many runs of one graph compile it once. It is safe for concurrent use.
+type programs struct {
+	actors Actors
+
+	mu    sync.Mutex
+	byKey map[string]*list.Element
+	order list.List // of *kept, the last used first
+	nodes int
+}
+
+type kept struct {
+	key string
+	p   *program
+}
+
+// maxKeptNodes bounds the memory of remembered programs.
+const maxKeptNodes = 300_000
+
+func newPrograms(actors Actors) *programs {
+	return &programs{actors: actors, byKey: map[string]*list.Element{}}
+}
+
+// compile checks a graph against the actors and makes it runnable. The error is a workgraph.Faults when the graph is at fault.
+func (s *programs) compile(g *workgraph.Graph) (*program, error) {
+	asked, err := g.Canonical()
+	if err != nil {
+		return nil, fmt.Errorf("canonical form: %w", err)
+	}
+	key := "asked/" + sum(asked)
+	if p := s.find(key); p != nil {
+		return p, nil
+	}
+	compiled, err := workgraph.Compile(g, s.actors)
+	if err != nil {
+		return nil, err
+	}
+	pinned := compiled.Graph()
+	body, err := pinned.Canonical()
+	if err != nil {
+		return nil, fmt.Errorf("canonical form: %w", err)
+	}
+	p := &program{p: compiled, name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	s.keep(key, p)
+	s.keep("pinned/"+p.hash, p)
+	return p, nil
+}
+
+// stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every effect.
+func (s *programs) stored(hash string, body []byte) (*program, error) {
+	key := "pinned/" + hash
+	if p := s.find(key); p != nil {
+		return p, nil
+	}
+	g, err := workgraph.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := workgraph.Compile(g, nil)
+	if err != nil {
+		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
+	}
+	p := &program{p: compiled, name: g.Name, nodes: len(g.Nodes), hash: hash, body: body}
+	s.keep(key, p)
+	return p, nil
+}
+
+func (s *programs) find(key string) *program {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byKey[key]
+	if e == nil {
+		return nil
+	}
+	s.order.MoveToFront(e)
+	return e.Value.(*kept).p
+}
+
+func (s *programs) keep(key string, p *program) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byKey[key] != nil {
+		return
+	}
+	s.byKey[key] = s.order.PushFront(&kept{key, p})
+	s.nodes += p.nodes + 16
+	for s.nodes > maxKeptNodes && s.order.Len() > 1 {
+		old := s.order.Remove(s.order.Back()).(*kept)
+		delete(s.byKey, old.key)
+		s.nodes -= old.p.nodes + 16
+	}
+}
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// Near lists up to three names that a reader may have meant.
+func Near(name string, names []string) []string {
+	type scored struct {
+		name string
+		d    int
+	}
+	var close []scored
+	for _, n := range names {
+		d := distance(strings.ToLower(name), strings.ToLower(n))
+		if d <= max(2, len(n)/3) || strings.HasPrefix(n, name) && name != "" {
+			close = append(close, scored{n, d})
+		}
+	}
+	slices.SortStableFunc(close, func(a, b scored) int { return a.d - b.d })
+	var out []string
+	for _, c := range close[:min(3, len(close))] {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diag := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			diag, row[j] = row[j], min(row[j]+1, row[j-1]+1, diag+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Event is one thing that happened in a run. Exactly one of Durable and Ephemeral is set.
+type Event struct {
+	RunID, RootID string
+	// Durable is an entry of the journal.
+	Durable *Durable
+	// Ephemeral tells of an attempt under way; it is not kept.
+	Ephemeral *Ephemeral
+}
+
+// Durable is an entry of a run's journal: what the machine recorded and what only the engine knows of it.
+type Durable struct {
+	workgraph.Event
+	// StartTime is when the attempt that ended was started; zero for other kinds.
+	StartTime time.Time
+	// Actor is the actor of that attempt.
+	Actor string
+}
+
+// Ephemeral is what an attempt tells while it is under way: its start, a piece of text, or how far it is.
+type Ephemeral struct {
+	workgraph.Ref
+	Attempt  int
+	At       time.Time
+	Started  bool
+	Actor    string
+	Text     string
+	Progress json.RawMessage
+}
+
+// rowKind is the number of a kind of event in the journal; 0 if there is none. The numbers are stored and never change.
+func rowKind(k workgraph.EventKind) int32 {
+	switch k {
+	case workgraph.RunStarted:
+		return 10
+	case workgraph.AttemptStarted:
+		return 11
+	case workgraph.AttemptEnded:
+		return 12
+	case workgraph.TimerFired:
+		return 13
+	case workgraph.RunPaused:
+		return 14
+	case workgraph.RunResumed:
+		return 15
+	case workgraph.CancelRequested:
+		return 16
+	case workgraph.RunEnded:
+		return 17
+	case workgraph.Reconciled:
+		return 20
+	}
+	return 0
+}
+
+// record is the stored form of an event.
+type record struct {
+	Event     json.RawMessage `json:"event"`
+	StartTime time.Time       `json:"start_time,omitzero"`
+	Actor     string          `json:"actor,omitempty"`
+}
+
+func encodeEvent(d *Durable) (journal.Event, error) {
+	ev := &d.Event
+	kind := rowKind(ev.Kind)
+	if kind == 0 {
+		return journal.Event{}, fmt.Errorf("encode event: unknown kind %q", ev.Kind)
+	}
+	// Written directly, since a RawMessage would be scanned once more.
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(struct {
+		Event     *workgraph.Event `json:"event"`
+		StartTime time.Time        `json:"start_time,omitzero"`
+		Actor     string           `json:"actor,omitempty"`
+	}{ev, d.StartTime, d.Actor})
+	if err != nil {
+		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
+	}
+	return journal.Event{
+		Time: dbkit.Micros(ev.At), Kind: kind, NodeID: ev.Node, Visit: int32(min(ev.Visit, 1<<31-1)), Data: bytes.TrimSuffix(b.Bytes(), []byte("\n")),
+	}, nil
+}
+
+func decodeEvent(row journal.Event) (*Durable, error) {
+	var rec record
+	if err := json.Unmarshal(row.Data, &rec); err != nil {
+		return nil, fmt.Errorf("decode event %d of run %s: %w", row.Seq, row.RunID, err)
+	}
+	ev, err := workgraph.DecodeEvent(rec.Event)
+	if err != nil {
+		return nil, fmt.Errorf("run %s, event %d: %w", row.RunID, row.Seq, err)
+	}
+	if ev.Seq != row.Seq {
+		return nil, fmt.Errorf("run %s: event %d stands at %d", row.RunID, ev.Seq, row.Seq)
+	}
+	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor}, nil
+}
+
+// nodeState is where the last visit of a node stands.
+type nodeState uint8
+
+const (
+	nodeRunning nodeState = iota + 1
+	nodeCompleted
+	nodeFailed
+	nodeSkipped
+)
+
+// tally counts how many nodes stand where. It follows the steps of events and nothing else.
+type tally struct {
+	Last   map[string]nodeState
+	counts journal.NodeCounts
+}
+
+func newTally(total int) *tally {
+	return &tally{Last: map[string]nodeState{}, counts: journal.NodeCounts{Total: int32(total)}}
+}
+
+func (t *tally) slot(s nodeState) *int32 {
+	switch s {
+	case nodeRunning:
+		return &t.counts.Running
+	case nodeCompleted:
+		return &t.counts.Completed
+	case nodeFailed:
+		return &t.counts.Failed
+	case nodeSkipped:
+		return &t.counts.Skipped
+	}
+	return nil
+}
+
+func (t *tally) set(node string, s nodeState) {
+	if p := t.slot(t.Last[node]); p != nil {
+		*p--
+	}
+	t.Last[node] = s
+	*t.slot(s)++
+}
+
+func (t *tally) apply(ev *workgraph.Event) {
+	for i := range ev.Steps {
+		s := &ev.Steps[i]
+		switch s.Op {
+		case workgraph.OpEnter:
+			t.set(s.Node, nodeRunning)
+		case workgraph.OpComplete:
+			t.set(s.Node, nodeCompleted)
+		case workgraph.OpFail:
+			t.set(s.Node, nodeFailed)
+		case workgraph.OpSkip:
+			t.set(s.Node, nodeSkipped)
+		case workgraph.OpDrop:
+			if s.Item == 0 {
+				t.set(s.Node, nodeSkipped)
+			}
+		}
+	}
+	if ev.Kind == workgraph.RunEnded {
+		// What has not been reached will not run any more.
+		c := &t.counts
+		c.Running = 0
+		c.Skipped = c.Total - c.Completed - c.Failed
+	}
+}
+
+// encodeSnapshot puts the tally in front of the machine's snapshot.
+func encodeSnapshot(t *tally, machine []byte) ([]byte, error) {
+	head, err := json.Marshal(t.Last)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, 4+len(head)+len(machine))
+	out = binary.BigEndian.AppendUint32(out, uint32(len(head)))
+	out = append(out, head...)
+	return append(out, machine...), nil
+}
+
+func decodeSnapshot(b []byte, total int) (*tally, []byte, error) {
+	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
+		return nil, nil, workgraph.ErrCorrupt
+	}
+	n := 4 + int(binary.BigEndian.Uint32(b))
+	t := newTally(total)
+	last := map[string]nodeState{}
+	if err := json.Unmarshal(b[4:n], &last); err != nil {
+		return nil, nil, fmt.Errorf("decode snapshot: %w", err)
+	}
+	for node, s := range last {
+		if s < nodeRunning || s > nodeSkipped {
+			return nil, nil, workgraph.ErrCorrupt
+		}
+		t.set(node, s)
+	}
+	return t, b[n:], nil
+}

@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// remedy is what a run is told first when it is read again.
+type remedy struct {
+	cmd   workgraph.Command
+	extra extra
+}
+
+// loading is a load that is under way; whoever wants the same run waits for it.
+type loading struct {
+	done chan struct{}
+	run  *run
+	err  error
+}
+
+// scan takes over runs that no live executor owns, for as long as the term lasts.
+func (t *term) scan(ctx context.Context) {
+	for {
+		more := t.takeOver(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if more {
+			continue
+		}
+		pause := time.NewTimer(t.e.cfg.ScanInterval)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// takeBatch is how many runs are claimed at a time. A small number spreads them over the replicas.
+const takeBatch = 128
+
+func (t *term) takeOver(ctx context.Context) (more bool) {
+	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
+		Lease: t.e.cfg.Lease, Limit: takeBatch, MaxTakeovers: t.e.cfg.MaxTakeovers, QuarantineEvent: quarantine,
+	})
+	if err != nil {
+		if ctx.Err() == nil && !journal.IsFenced(err) {
+			t.e.log.WarnContext(ctx, "take-over did not work", "err", err)
+		}
+		return false
+	}
+	for _, ref := range res.Quarantined {
+		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers)
+	}
+	t.e.meters.takeover("quarantined", len(res.Quarantined))
+	t.e.meters.takeover("claimed", len(res.Claimed))
+	if len(res.Claimed) > 0 {
+		t.e.log.InfoContext(ctx, "runs taken over", "count", len(res.Claimed))
+	}
+	var g errgroup.Group
+	g.SetLimit(t.e.cfg.RecoverParallel)
+	for _, ref := range res.Claimed {
+		g.Go(func() error {
+			t.bring(ref.RunID, nil)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return false
+	}
+	return res.More
+}
+
+// quarantine is the event that records the end of patience with a run.
+func quarantine(ref journal.RunRef) journal.Event {
+	ev, err := encodeEvent(&Durable{Event: workgraph.Event{
+		Version: workgraph.MachineVersion, Seq: ref.LastSeq + 1, Kind: workgraph.RunPaused, At: dbkit.Now(), Reason: journal.ReasonQuarantined,
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("engine: a constant event cannot be encoded: %v", err))
+	}
+	return ev
+}
+
+// bring makes a run live that this term owns, and tries again until it is or the term ends.
+func (t *term) bring(id string, rem *remedy) *run {
+	wait := 20 * time.Millisecond
+	for {
+		r, err := t.load(t.background, id, rem)
+		if err == nil {
+			return r
+		}
+		if t.background.Err() != nil || journal.IsFenced(err) {
+			return nil
+		}
+		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-t.background.Done():
+			pause.Stop()
+			return nil
+		}
+		wait = min(2*wait, time.Minute)
+	}
+}
+
+// load reads a run and sets it going. The run is nil if it has ended or is somebody else's.
+func (t *term) load(ctx context.Context, id string, rem *remedy) (*run, error) {
+	t.mu.Lock()
+	if r := t.runs[id]; r != nil || t.closed {
+		t.mu.Unlock()
+		return r, nil
+	}
+	if l := t.loading[id]; l != nil {
+		t.mu.Unlock()
+		<-l.done
+		return l.run, l.err
+	}
+	l := &loading{done: make(chan struct{})}
+	t.loading[id] = l
+	t.mu.Unlock()
+	l.run, l.err = t.read(ctx, id, rem)
+	t.mu.Lock()
+	delete(t.loading, id)
+	t.mu.Unlock()
+	close(l.done)
+	return l.run, l.err
+}
+
+func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
+	loaded, err := t.e.journal.Load(ctx, id)
+	if err != nil {
+		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+			return nil, nil
+		}
+		return nil, err
+	}
+	row := loaded.Run
+	if row.State.Ended() || row.Owner != t.owner {
+		return nil, nil
+	}
+	p, err := t.e.programs.stored(row.GraphHash, loaded.Graph)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{t: t, id: id, namespace: row.Namespace, root: row.RootID, task: row.TaskID, program: p, created: row.CreateTime,
+		usage: row.Usage, started: row.StartTime, attempts: map[workgraph.Ref]*attempt{}}
+	if err := r.rebuild(ctx, loaded); err != nil {
+		return nil, err
+	}
+	r.trace = t.resumed(ctx, row)
+	if !t.insert(r) {
+		return nil, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now().UTC()
+	if rem != nil {
+		if err := r.advance(rem.cmd, rem.extra); err != nil {
+			// What could not be written still cannot: the run is ended as tidily as can be.
+			if err := r.advance(workgraph.Cancel{Reason: ReasonPayloadTooLarge, Now: now}, extra{}); err != nil {
+				t.e.log.ErrorContext(ctx, "remedy refused", "err", err, "run_id", id)
+			}
+		}
+	}
+	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
+		t.remove(r)
+		return nil, fmt.Errorf("recover run %s: %w", id, err)
+	}
+	if row.Takeovers > 0 {
+		t.vouch(r)
+	}
+	return r, nil
+}
+
+// rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the beginning.
+func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
+	if len(l.Snapshot) > 0 {
+		err := r.replay(l.Snapshot, l.Events)
+		if err == nil && r.seq == l.Run.LastSeq {
+			r.snapSeq = l.SnapshotSeq
+			return nil
+		}
+		r.t.e.log.WarnContext(ctx, "snapshot is of no use, the journal is read from the beginning", "err", err, "run_id", r.id)
+		l.Events = nil
+		for after := int64(0); after < l.Run.LastSeq; {
+			page, err := r.t.e.journal.Events(ctx, r.namespace, r.id, after, 1000)
+			if err != nil {
+				return err
+			}
+			if len(page) == 0 {
+				break
+			}
+			l.Events = append(l.Events, page...)
+			after = page[len(page)-1].Seq
+		}
+	}
+	if err := r.replay(nil, l.Events); err != nil {
+		return err
+	}
+	if r.seq != l.Run.LastSeq {
+		return fmt.Errorf("journal of run %s ends at %d, its row says %d: %w", r.id, r.seq, l.Run.LastSeq, workgraph.ErrCorrupt)
+	}
+	return nil
+}
+
+func (r *run) replay(snapshot []byte, events []journal.Event) error {
+	r.state, r.tally = workgraph.New(r.program.p, r.id), newTally(r.program.nodes)
+	if snapshot != nil {
+		t, machine, err := decodeSnapshot(snapshot, r.program.nodes)
+		if err != nil {
+			return err
+		}
+		if r.state, err = workgraph.Restore(r.program.p, machine); err != nil {
+			return err
+		}
+		r.tally = t
+	}
+	for _, row := range events {
+		d, err := decodeEvent(row)
+		if err != nil {
+			return err
+		}
+		if _, err := r.state.Apply(d.Event); err != nil {
+			return fmt.Errorf("apply event %d of run %s: %w", d.Seq, r.id, err)
+		}
+		r.tally.apply(&d.Event)
+	}
+	r.seq = r.state.Seq()
+	return nil
+}
+
+// resumed begins a new trace for a run that goes on here, linked to the one it was started in.
+func (t *term) resumed(ctx context.Context, row journal.Run) trace.SpanContext {
+	origin := stored(row)
+	if !origin.IsValid() || !row.Sampled {
+		return origin
+	}
+	_, span := t.e.tracer.Start(ctx, "run.resume", trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: origin}),
+		trace.WithAttributes(attribute.String("epigraph.run.id", row.ID)))
+	defer span.End()
+	if !span.SpanContext().IsValid() {
+		return origin
+	}
+	return span.SpanContext()
+}
+
+// vouch tells the journal, after a while, that a run which was taken over does no harm.
+func (t *term) vouch(r *run) {
+	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.gone.Load() {
+			return
+		}
+		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: true})
+	})
+}
+
+// write queues a write that carries no decision. The caller holds r.mu.
+func (r *run) write(w *journal.Append) {
+	r.pending++
+	if err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, consequence{keep: true}, nil) }); err != nil {
+		r.pending--
+	}
+}
+
+// watchCancels carries out cancels, whoever asked for them and wherever.
+func (t *term) watchCancels(ctx context.Context) {
+	wakes, err := t.e.journal.CancelWakes(ctx, t.owner)
+	if err != nil {
+		t.e.log.WarnContext(ctx, "no notice of cancels, they are looked for instead", "err", err)
+	}
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-wakes:
+			if !ok {
+				wakes = nil
+			}
+		case <-t.cancels:
+		case <-poll.C:
+		}
+		t.carryOutCancels(ctx)
+	}
+}
+
+func (t *term) pokeCancels() {
+	select {
+	case t.cancels <- struct{}{}:
+	default:
+	}
+}
+
+func (t *term) carryOutCancels(ctx context.Context) {
+	asked, err := t.e.journal.PendingCancels(ctx, t.owner)
+	if err != nil {
+		if ctx.Err() == nil && !journal.IsFenced(err) {
+			t.e.log.WarnContext(ctx, "cancels cannot be read", "err", err)
+		}
+		return
+	}
+	for _, c := range asked {
+		r := t.get(c.RunID)
+		if r == nil {
+			if r, err = t.load(ctx, c.RunID, nil); err != nil || r == nil {
+				continue
+			}
+		}
+		r.cancel(c.Reason)
+	}
+}
+
+// cancel asks the machine to end the run.
+func (r *run) cancel(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.canceling || r.gone.Load() {
+		return
+	}
+	r.canceling = true
+	err := r.advance(workgraph.Cancel{Reason: reason, Now: time.Now().UTC()}, extra{cancelSeen: true})
+	if errors.Is(err, workgraph.ErrEnded) || errors.Is(err, workgraph.ErrState) {
+		// It is ending already.
+		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, CancelSeen: true})
+	}
+}

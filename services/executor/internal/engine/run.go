@@ -1,0 +1,374 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// run is one run in the memory of its owner. The machine advances ahead of the database: every decision is queued with the
+// writer at once, in order, and acted on when the writer says that it is durable.
+type run struct {
+	t         *term
+	id        string
+	namespace string
+	root      string
+	task      string
+	program   *program
+	created   time.Time
+	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
+	trace trace.SpanContext
+
+	// mu guards the machine and everything that follows it.
+	mu      sync.Mutex
+	state   *workgraph.State
+	tally   *tally
+	usage   journal.Usage
+	started time.Time
+	seq     int64 // of the last event given to the writer
+	snapSeq int64
+	pending int // writes that are not answered yet
+	// gone is set when this value no longer stands for the run: it was parked, lost or is to be read again.
+	gone atomic.Bool
+	// canceling is set while a cancel waits to become durable.
+	canceling bool
+
+	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
+	amu      sync.Mutex
+	attempts map[workgraph.Ref]*attempt
+	timer    *time.Timer
+	timerAt  time.Time
+	stopped  bool
+}
+
+// extra is what goes along with a command besides the machine's own decision.
+type extra struct {
+	startTime  time.Time
+	actor      string
+	usage      []workgraph.Usage
+	entries    []outbox.Entry
+	trace      outbox.Trace
+	progress   bool
+	cancelSeen bool
+	// recover starts what is outstanding instead of what the decision alone would start.
+	recover bool
+	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if advance
+	// returns an error.
+	after func(error)
+}
+
+var errDropped = errors.New("engine: the run is no longer held here")
+
+// advance gives cmd to the machine and queues what it decided. The caller holds r.mu. An error of the machine leaves all as it
+// was. If the decision cannot be written the run is given up and read again.
+func (r *run) advance(cmd workgraph.Command, x extra) error {
+	if r.gone.Load() {
+		return errDropped
+	}
+	evs, eff, err := r.state.Advance(cmd)
+	if err != nil {
+		if errors.Is(err, workgraph.ErrCorrupt) {
+			r.t.lose(r, err)
+		}
+		return err
+	}
+	if x.recover {
+		eff.Starts = r.state.Outstanding()
+	}
+	if len(evs) == 0 && !x.cancelSeen {
+		if x.recover {
+			r.t.release(r, r.consequence(nil, eff))
+		}
+		if x.after != nil {
+			x.after(nil)
+		}
+		return nil
+	}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: x.progress, CancelSeen: x.cancelSeen}
+	c, err := r.fill(w, evs, eff, x)
+	if err != nil {
+		r.t.lose(r, err)
+		return err
+	}
+	r.pending++
+	err = r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, c, x.after) })
+	if err != nil {
+		r.pending--
+		if errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
+			return &tooLargeError{err}
+		}
+		r.t.lose(r, err)
+		return err
+	}
+	return nil
+}
+
+// tooLargeError says that the decision was taken but is too large to be written; the run must be read again.
+type tooLargeError struct{ err error }
+
+func (e *tooLargeError) Error() string { return "decision too large: " + e.err.Error() }
+func (e *tooLargeError) Unwrap() error { return e.err }
+
+// fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller holds r.mu.
+func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
+	out := make([]Event, 0, len(evs))
+	for i := range evs {
+		d := &Durable{Event: evs[i]}
+		if d.Kind == workgraph.AttemptEnded {
+			d.StartTime, d.Actor = x.startTime, x.actor
+		}
+		row, err := encodeEvent(d)
+		if err != nil {
+			return consequence{}, err
+		}
+		r.tally.apply(&d.Event)
+		w.Events = append(w.Events, row)
+		out = append(out, Event{RunID: r.id, RootID: r.root, Durable: d})
+	}
+	r.count(x.usage)
+	r.seq += int64(len(evs))
+	now := dbkit.Now()
+	var err error
+	if w.Status, w.Outcome, err = r.status(now, eff.Ended); err != nil {
+		return consequence{}, err
+	}
+	if len(evs) > 0 {
+		if w.Outbox, err = r.books(x, eff.Ended, now); err != nil {
+			return consequence{}, err
+		}
+	}
+	if r.wantsSnapshot(eff.Ended != nil) {
+		if w.Snapshot, err = r.snapshot(); err != nil {
+			return consequence{}, err
+		}
+		r.snapSeq = r.seq
+	}
+	c := r.consequence(out, eff)
+	c.outbox = len(w.Outbox) > 0
+	return c, nil
+}
+
+// wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the journal.
+func (r *run) wantsSnapshot(ended bool) bool {
+	since := r.seq - r.snapSeq
+	if ended || since == 0 {
+		return false
+	}
+	if r.idle() {
+		return true
+	}
+	return since >= max(int64(r.t.e.cfg.SnapshotEvery), r.snapSeq/2)
+}
+
+// idle reports whether the run holds nothing but rows: paused, or waiting for a time far enough away. The caller holds r.mu.
+func (r *run) idle() bool {
+	if r.state.InFlight() > 0 {
+		return false
+	}
+	switch st, _ := r.state.Status(); st {
+	case workgraph.StatusPaused:
+		return true
+	case workgraph.StatusRunning:
+		at, ok := r.state.NextTimer()
+		return ok && time.Until(at) > r.t.e.cfg.ParkAfter
+	}
+	return false
+}
+
+func (r *run) snapshot() ([]byte, error) {
+	machine, err := r.state.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return encodeSnapshot(r.tally, machine)
+}
+
+// status is the run's row as it follows from the machine. The caller holds r.mu.
+func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *journal.Outcome, error) {
+	s := &journal.Status{State: journal.StateRunning, StartTime: r.started, UpdateTime: now, Usage: r.usage, Nodes: r.tally.counts}
+	st, reason := r.state.Status()
+	switch st {
+	case workgraph.StatusPaused:
+		s.State, s.Reason = journal.StatePaused, reason
+	case workgraph.StatusDraining:
+		s.Reason = reason
+	case workgraph.StatusRunning:
+		if at, ok := r.state.NextTimer(); ok && r.state.InFlight() == 0 {
+			s.State, s.WakeTime = journal.StateWaiting, dbkit.Micros(at)
+		}
+	}
+	if end == nil {
+		return s, nil, nil
+	}
+	s.State, s.Reason, s.EndTime = endState(end.Status), end.Reason, now
+	o := &journal.Outcome{Result: end.Result}
+	if len(end.Outputs) > 0 {
+		b, err := json.Marshal(end.Outputs)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Outputs = b
+	}
+	if e := runError(end); e != nil {
+		b, err := json.Marshal(e)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Error = b
+	}
+	return s, o, nil
+}
+
+func endState(s workgraph.Status) journal.State {
+	switch s {
+	case workgraph.StatusCompleted:
+		return journal.StateCompleted
+	case workgraph.StatusCanceled:
+		return journal.StateCanceled
+	}
+	return journal.StateFailed
+}
+
+// RunError is the stored form of why a run failed.
+type RunError struct {
+	Type    workgraph.ErrorType `json:"type,omitempty"`
+	Reason  string              `json:"reason,omitempty"`
+	Message string              `json:"message,omitempty"`
+	Node    string              `json:"node,omitempty"`
+	Visit   int                 `json:"visit,omitempty"`
+}
+
+// runError is what the row tells of a failed run; nil for any other.
+func runError(end *workgraph.RunEnd) *RunError {
+	if end.Status != workgraph.StatusFailed {
+		return nil
+	}
+	e := &RunError{Reason: end.Reason, Message: end.Message}
+	if end.Error != nil {
+		e.Type, e.Reason = end.Error.Type, end.Error.Reason
+		if end.Error.Message != "" {
+			e.Message = end.Error.Message
+		}
+	}
+	if end.Failed != nil {
+		e.Node, e.Visit = end.Failed.Node, end.Failed.Visit
+	}
+	return e
+}
+
+// consequence is what happens once a decision is durable.
+type consequence struct {
+	events  []Event
+	effects workgraph.Effects
+	timer   time.Time
+	ended   bool
+	idle    bool
+	outbox  bool
+	// keep says that nothing was decided: the timer stays as it is.
+	keep bool
+}
+
+func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
+	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
+	if !c.ended {
+		c.timer, _ = r.state.NextTimer()
+		c.idle = r.idle()
+	}
+	return c
+}
+
+// acked runs on the writer's goroutine when a write was answered.
+func (r *run) acked(res journal.Result, c consequence, after func(error)) {
+	if after != nil {
+		defer func() { after(res.Err) }()
+	}
+	r.mu.Lock()
+	r.pending--
+	r.mu.Unlock()
+	if r.gone.Load() {
+		if res.Err == nil {
+			r.t.e.hub.publish(c.events...) // it happened, even if nothing follows from it here
+		}
+		return
+	}
+	if res.Err != nil {
+		r.t.lose(r, res.Err)
+		return
+	}
+	r.t.release(r, c)
+}
+
+// retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is idempotent and
+// safe while r.mu is held.
+func (r *run) retire(cause error) {
+	r.amu.Lock()
+	r.stopped = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	attempts := r.attempts
+	r.attempts = nil
+	r.amu.Unlock()
+	for _, a := range attempts {
+		a.reported.Store(true)
+		a.stop(cause)
+		r.t.sched.remove(a)
+	}
+}
+
+// arm sets the run's one timer. A zero time takes it off.
+func (r *run) arm(at time.Time) {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if r.stopped || at.Equal(r.timerAt) {
+		return
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	r.timerAt = at
+	if !at.IsZero() {
+		r.timer = time.AfterFunc(time.Until(at), func() { r.due(at) })
+	}
+}
+
+// due lets the machine look at its timers. A wake-up that came too early for it is repeated.
+func (r *run) due(at time.Time) {
+	r.amu.Lock()
+	if r.stopped || !at.Equal(r.timerAt) {
+		r.amu.Unlock()
+		return
+	}
+	r.timerAt = time.Time{}
+	r.amu.Unlock()
+	if !r.t.lease.Held() {
+		return // the term is over in a moment, and its successor has timers of its own
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.seq
+	if err := r.advance(workgraph.TimerDue{Now: time.Now().UTC()}, extra{}); err != nil {
+		r.t.e.log.DebugContext(context.Background(), "timer refused", "err", err, "run_id", r.id)
+		return
+	}
+	if r.seq == before {
+		if next, ok := r.state.NextTimer(); ok {
+			if soon := time.Now().Add(time.Millisecond); next.Before(soon) {
+				next = soon
+			}
+			r.arm(next)
+		}
+	}
+}

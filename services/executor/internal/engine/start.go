@@ -1,0 +1,370 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// IDPrefix is the prefix of run ids.
+const IDPrefix = "run"
+
+// Reasons of refused starts.
+const (
+	// ReasonRegistryUnavailable is the reason when a task cannot be claimed because the registry does not answer.
+	ReasonRegistryUnavailable = "REGISTRY_UNAVAILABLE"
+	// ReasonNoRegistry is the reason when a task is named and no registry is configured.
+	ReasonNoRegistry = "REGISTRY_NOT_CONFIGURED"
+)
+
+// StartRequest says what is to run. Byte fields are kept as they are.
+type StartRequest struct {
+	Namespace string
+	Graph     *workgraph.Graph
+	Input     workgraph.Input
+	Context   json.RawMessage
+
+	TaskID, UserID, ChatID, ThreadID string
+	BusinessKey                      string
+	Conflict                         journal.ConflictPolicy
+	Labels                           map[string]string
+	Metadata, Attachments            []byte
+	Request                          journal.Request
+}
+
+// Start records a run and sets it going in the same commit. It returns the run's id once that is durable. created is false
+// when the id is that of an earlier run: the request came before, or the business key is taken and the policy returns its
+// holder. A faulty graph is a workgraph.Faults, everything else an *errs.Error.
+func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, created bool, err error) {
+	t := e.current()
+	if t == nil {
+		return "", false, notReady()
+	}
+	p, err := e.program(req.Graph)
+	if err != nil {
+		return "", false, err
+	}
+	if err := e.fits(req); err != nil {
+		return "", false, err
+	}
+	id = ids.New(IDPrefix)
+	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithAttributes(attribute.String("epigraph.run.id", id), attribute.Int("epigraph.run.nodes", p.nodes)))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, errs.ReasonOf(err))
+		}
+		span.End()
+	}()
+	if req.TaskID != "" {
+		earlier, err := e.claim(ctx, req, id)
+		if err != nil || earlier != "" {
+			return earlier, false, err
+		}
+	}
+	res, err := t.start(ctx, id, p, req)
+	if req.TaskID != "" && ctx.Err() == nil && (err != nil || !res.Created) {
+		e.unclaim(ctx, req, id)
+	}
+	if err != nil {
+		return "", false, err
+	}
+	if res.CancelRequestedOf != "" {
+		t.pokeCancels()
+	}
+	if res.Created {
+		e.meters.run("STARTED")
+	}
+	return res.RunID, res.Created, nil
+}
+
+// program compiles within the limits.
+func (e *Engine) program(g *workgraph.Graph) (*program, error) {
+	var faults workgraph.Faults
+	tooMany := func(what string, n, limit int) {
+		if n > limit {
+			faults = append(faults, workgraph.Fault{Code: workgraph.CodeTooLarge, Field: what,
+				Message: fmt.Sprintf("the graph has %d %s, the limit is %d", n, what, limit), Hint: "split the work into several runs"})
+		}
+	}
+	tooMany("nodes", len(g.Nodes), e.cfg.MaxNodes)
+	tooMany("edges", len(g.Edges), e.cfg.MaxEdges)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	p, err := e.programs.compile(g)
+	if err != nil {
+		if list, ok := errors.AsType[workgraph.Faults](err); ok {
+			return nil, e.hints(g, list)
+		}
+		return nil, err
+	}
+	if len(p.body) > e.cfg.MaxGraphBytes {
+		return nil, workgraph.Faults{{Code: workgraph.CodeTooLarge, Message: fmt.Sprintf("the graph has %d bytes, the limit is %d", len(p.body), e.cfg.MaxGraphBytes),
+			Hint: "keep large arguments outside and pass a reference"}}
+	}
+	return p, nil
+}
+
+// hints tells for every unknown actor which one may have been meant.
+func (e *Engine) hints(g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
+	names := e.actors.Names()
+	asked := make(map[string]string, len(g.Nodes))
+	for i := range g.Nodes {
+		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
+	}
+	for i := range faults {
+		if faults[i].Code != workgraph.CodeUnknownActor {
+			continue
+		}
+		if near := Near(asked[faults[i].Node], names); len(near) > 0 {
+			faults[i].Hint = "did you mean " + strings.Join(near, " or ") + "?"
+		} else if len(names) > 0 {
+			faults[i].Hint = "actors here: " + strings.Join(names[:min(len(names), 20)], ", ")
+		}
+	}
+	return faults
+}
+
+// oversize is the size of the first value that is over the limit, or 0.
+func (e *Engine) oversize(args []json.RawMessage, named map[string]json.RawMessage) int {
+	for _, v := range args {
+		if len(v) > e.cfg.MaxPayload {
+			return len(v)
+		}
+	}
+	for _, v := range named {
+		if len(v) > e.cfg.MaxPayload {
+			return len(v)
+		}
+	}
+	return 0
+}
+
+// fits checks the request's own values against the limit and names every one that is over it.
+func (e *Engine) fits(req StartRequest) error {
+	fault := errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value of the request is over the limit of %d bytes", e.cfg.MaxPayload).
+		Hint("keep large values outside and pass a reference")
+	n := 0
+	check := func(field string, size int) {
+		if size > e.cfg.MaxPayload {
+			n++
+			fault = fault.Violate(field, ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", size, e.cfg.MaxPayload))
+		}
+	}
+	for i, v := range req.Input.Args {
+		check(fmt.Sprintf("args[%d]", i), len(v))
+	}
+	for k, v := range req.Input.Named {
+		check("named."+k, len(v))
+	}
+	check("context", len(req.Context))
+	check("attachments", len(req.Attachments))
+	for i := range req.Graph.Nodes {
+		node := &req.Graph.Nodes[i]
+		for j, v := range node.Args {
+			check(fmt.Sprintf("graph.nodes[%s].args[%d]", node.ID, j), len(v))
+		}
+		for k, v := range node.Named {
+			check(fmt.Sprintf("graph.nodes[%s].named.%s", node.ID, k), len(v))
+		}
+	}
+	if n > 0 {
+		return fault
+	}
+	return nil
+}
+
+// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that it started.
+func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlier string, err error) {
+	if e.claims == nil {
+		return "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
+			Hint("leave task_id out, or configure the registry")
+	}
+	// A repeated request must find its run and not trip over the claim of that same run.
+	if earlier, err = e.repeated(ctx, req); err != nil || earlier != "" {
+		return earlier, err
+	}
+	err = e.claims.Claim(ctx, req.Namespace, req.TaskID, id, e.cfg.ClaimLease)
+	switch {
+	case err == nil:
+		return "", nil
+	case errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) && ctx.Err() == nil:
+		return "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
+			Hint("try again in a moment, or start the run without task_id").With(err)
+	case errs.Is(err, errs.FailedPrecondition):
+		// Somebody has it: perhaps the first try of this request, a moment ago.
+		if earlier, rerr := e.repeated(ctx, req); rerr != nil || earlier != "" {
+			return earlier, rerr
+		}
+	}
+	return "", err
+}
+
+// repeated looks among the runs of the task for the one that this request started.
+func (e *Engine) repeated(ctx context.Context, req StartRequest) (string, error) {
+	if req.Request.ID == "" {
+		return "", nil
+	}
+	rows, err := e.journal.List(ctx, req.Namespace, journal.Filter{TaskID: req.TaskID, CreatedAfter: time.Now().Add(-journal.RequestIDLife)}, page.Cursor{}, 100)
+	if err != nil {
+		return "", err
+	}
+	for _, row := range rows {
+		m, err := decodeMeta(row.Metadata)
+		if err != nil {
+			return "", err
+		}
+		if m.RequestID != req.Request.ID {
+			continue
+		}
+		if m.BodyHash != req.Request.BodyHash {
+			return "", errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
+				Hint("use a new request_id for a new request")
+		}
+		return row.ID, nil
+	}
+	return "", nil
+}
+
+// meta is what the run's row keeps in its metadata column.
+type meta struct {
+	User      json.RawMessage `json:"user,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
+	BodyHash  string          `json:"body_hash,omitempty"`
+}
+
+func decodeMeta(b []byte) (meta, error) {
+	var m meta
+	if len(b) == 0 {
+		return m, nil
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("decode metadata: %w", err)
+	}
+	return m, nil
+}
+
+// UserMetadata is the part of a row's metadata that the caller of Start gave.
+func UserMetadata(row []byte) (json.RawMessage, error) {
+	m, err := decodeMeta(row)
+	return m.User, err
+}
+
+// unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the claim.
+func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := e.claims.Release(ctx, req.Namespace, req.TaskID, id); err != nil {
+		e.log.WarnContext(ctx, "claim not released, its lease will end it", "err", err, "task_id", req.TaskID)
+	}
+}
+
+// start decides the beginning in memory and waits until it is durable.
+func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, error) {
+	now := dbkit.Now()
+	sc := trace.SpanContextFromContext(ctx)
+	r := &run{t: t, id: id, namespace: req.Namespace, root: id, task: req.TaskID, program: p, created: now, started: now, trace: sc,
+		state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{}}
+	answer := make(chan journal.Result, 1)
+	if err := r.begin(req, now, answer); err != nil {
+		return journal.Result{}, err
+	}
+	select {
+	case res := <-answer:
+		return res, res.Err
+	case <-ctx.Done():
+		return journal.Result{}, ctx.Err()
+	}
+}
+
+func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.Input, Context: req.Context, Now: now})
+	if err != nil {
+		return fmt.Errorf("begin run: %w", err)
+	}
+	var w journal.Append
+	c, err := r.fill(&w, evs, eff, extra{})
+	if err != nil {
+		return err
+	}
+	if r.task != "" {
+		o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: carryContext(r.trace)}.Out()
+		if err != nil {
+			return err
+		}
+		w.Outbox = append([]journal.Out{o}, w.Outbox...)
+		c.outbox = true
+	}
+	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Snapshot: w.Snapshot, Request: req.Request, Conflict: req.Conflict}
+	if s.Run, err = r.row(req, now); err != nil {
+		return err
+	}
+	s.Run.Status = *w.Status
+	if w.Outcome != nil {
+		s.Run.Outcome = *w.Outcome
+	}
+	if !r.t.insert(r) {
+		return notReady()
+	}
+	r.pending++
+	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
+		if res.Err != nil || !res.Created {
+			r.gone.Store(true)
+			r.retire(errDropped)
+			r.t.remove(r)
+		}
+		r.acked(res, c, nil)
+		answer <- res
+	})
+	if err != nil {
+		r.gone.Store(true)
+		r.t.remove(r)
+	}
+	return err
+}
+
+func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
+	sc := carryContext(r.trace)
+	row := journal.Run{
+		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.program.name, GraphHash: r.program.hash, MachineVersion: workgraph.MachineVersion,
+		TaskID: req.TaskID, UserID: req.UserID, ChatID: req.ChatID, ThreadID: req.ThreadID, BusinessKey: req.BusinessKey,
+		TraceParent: sc.Parent, TraceState: sc.State, Sampled: r.trace.IsSampled(), CreateTime: now, Labels: req.Labels,
+		Context: req.Context, Attachments: req.Attachments,
+	}
+	var err error
+	encode := func(v any) []byte {
+		if err != nil {
+			return nil
+		}
+		var b []byte
+		b, err = json.Marshal(v)
+		return b
+	}
+	if len(req.Input.Args) > 0 {
+		row.Args = encode(req.Input.Args)
+	}
+	if len(req.Input.Named) > 0 {
+		row.Named = encode(req.Input.Named)
+	}
+	if m := (meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash}); req.Metadata != nil || m.RequestID != "" {
+		row.Metadata = encode(m)
+	}
+	return row, err
+}

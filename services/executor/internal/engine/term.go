@@ -1,0 +1,349 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// term is one time of ownership: from a registration to its loss or return. Everything in it dies with it.
+type term struct {
+	e      *Engine
+	owner  journal.Owner
+	lease  *journal.Lease
+	writer *journal.Writer
+	sched  *scheduler
+	// calls is the context below which actors are called, background that of scans and loads.
+	calls      context.Context
+	background context.Context
+	cancels    chan struct{}
+	work       sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	runs    map[string]*run
+	loading map[string]*loading
+	parked  map[string]*time.Timer
+	losses  map[string]int
+}
+
+// serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the reason).
+func (e *Engine) serve(ctx context.Context) error {
+	registered := time.Now()
+	owner, err := e.journal.Register(ctx, e.cfg.ID, e.cfg.Addr)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	base := context.WithoutCancel(ctx)
+	calls, endCalls := context.WithCancelCause(base)
+	background, endBackground := context.WithCancel(base)
+	writing, endWriting := context.WithCancel(base)
+	beating, endBeating := context.WithCancel(base)
+	defer endCalls(nil)
+	defer endBackground()
+	defer endWriting()
+	defer endBeating()
+	t := &term{e: e, owner: owner, calls: calls, background: background, cancels: make(chan struct{}, 1),
+		runs: map[string]*run{}, loading: map[string]*loading{}, parked: map[string]*time.Timer{}, losses: map[string]int{}}
+	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
+	t.sched = newScheduler(e.cfg.Parallel, t.perform)
+	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
+	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe})
+
+	var wg sync.WaitGroup
+	beat, wrote := make(chan error, 1), make(chan error, 1)
+	wg.Go(func() { beat <- t.lease.Run(beating) })
+	wg.Go(func() { wrote <- t.writer.Run(writing) })
+	wg.Go(func() { t.scan(background) })
+	wg.Go(func() { t.watchCancels(background) })
+	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
+	e.set(t)
+
+	select {
+	case <-ctx.Done():
+		err = t.leave(base, endCalls, endBackground, endWriting)
+	case err = <-beat:
+		t.abandon(endCalls, endBackground, endWriting)
+	case err = <-wrote:
+		if err == nil {
+			err = errFenced
+		}
+		t.abandon(endCalls, endBackground, endWriting)
+	}
+	endBeating()
+	wg.Wait()
+	return err
+}
+
+// leave lets go in good order: what is in flight may end, what is known is written, and the runs are given back.
+func (t *term) leave(base context.Context, endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) error {
+	t.e.set(nil)
+	t.close()
+	endBackground()
+	idle := t.sched.stop()
+	drain := time.NewTimer(t.e.cfg.Drain)
+	select {
+	case <-idle:
+	case <-t.lease.Lost():
+	case <-drain.C:
+	}
+	drain.Stop()
+	for _, r := range t.all() {
+		for _, a := range r.inFlight() {
+			a.stop(errStopping)
+		}
+	}
+	endCalls(errStopping)
+	grace := time.NewTimer(t.e.cfg.Grace)
+	select {
+	case <-idle:
+	case <-grace.C:
+	}
+	grace.Stop()
+	t.work.Wait()
+	endWriting()
+	<-t.writer.Done()
+	for _, r := range t.all() {
+		r.gone.Store(true)
+		r.retire(errStopping)
+	}
+	ctx, cancel := context.WithTimeout(base, t.e.cfg.Grace)
+	defer cancel()
+	return errors.Join(t.writer.Err(), t.e.journal.Deregister(ctx, t.owner))
+}
+
+// abandon drops everything at once: somebody else owns the runs.
+func (t *term) abandon(endCalls context.CancelCauseFunc, endBackground, endWriting context.CancelFunc) {
+	t.e.set(nil)
+	t.close()
+	for _, r := range t.all() {
+		r.gone.Store(true)
+		r.retire(errFenced)
+	}
+	idle := t.sched.stop()
+	endCalls(errFenced)
+	endBackground()
+	endWriting()
+	<-t.writer.Done()
+	t.work.Wait()
+	grace := time.NewTimer(t.e.cfg.Grace)
+	defer grace.Stop()
+	select {
+	case <-idle:
+	case <-grace.C:
+	}
+}
+
+// close lets no run in any more.
+func (t *term) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for id, timer := range t.parked {
+		timer.Stop()
+		delete(t.parked, id)
+	}
+}
+
+func (t *term) all() []*run {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*run, 0, len(t.runs))
+	for _, r := range t.runs {
+		out = append(out, r)
+	}
+	return out
+}
+
+func (t *term) live() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.runs)
+}
+
+func (t *term) get(id string) *run {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.runs[id]
+}
+
+// insert makes r the run of its id. It reports false when the term is over.
+func (t *term) insert(r *run) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.runs[r.id] = r
+	if timer := t.parked[r.id]; timer != nil {
+		timer.Stop()
+		delete(t.parked, r.id)
+	}
+	return true
+}
+
+func (t *term) remove(r *run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.runs[r.id] == r {
+		delete(t.runs, r.id)
+	}
+}
+
+// spawn runs f beside everything else; the term does not end before it.
+func (t *term) spawn(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.work.Go(f)
+	}
+}
+
+// release acts on a durable decision. It must not block.
+func (t *term) release(r *run, c consequence) {
+	if c.keep {
+		t.spawn(func() { t.park(r) })
+		return
+	}
+	t.e.hub.publish(c.events...)
+	if c.outbox {
+		t.e.wake()
+	}
+	t.stopAttempts(r, c.effects.Cancels)
+	for i := range c.effects.Starts {
+		t.launch(r, &c.effects.Starts[i])
+	}
+	if c.ended {
+		r.gone.Store(true)
+		r.retire(errDropped)
+		t.remove(r)
+		t.e.meters.run(string(c.effects.Ended.Status))
+		return
+	}
+	r.arm(c.timer)
+	if c.idle {
+		t.spawn(func() { t.park(r) })
+	}
+}
+
+func (t *term) launch(r *run, s *workgraph.Start) {
+	a := &attempt{run: r, start: *s, queued: time.Now()}
+	if s.ConcurrencyKey != "" {
+		a.key = r.namespace + "\x00" + s.ConcurrencyKey
+	}
+	r.amu.Lock()
+	if r.stopped {
+		r.amu.Unlock()
+		return
+	}
+	r.attempts[s.Ref] = a
+	r.amu.Unlock()
+	if s.Canceled {
+		a.stop(errCanceled)
+	}
+	t.sched.add(a)
+}
+
+// stopAttempts asks attempts to stop. Those that have not begun are reported at once.
+func (t *term) stopAttempts(r *run, refs []workgraph.Ref) {
+	var waiting []*attempt
+	for _, ref := range refs {
+		r.amu.Lock()
+		a := r.attempts[ref]
+		r.amu.Unlock()
+		if a == nil {
+			continue
+		}
+		if t.sched.remove(a) {
+			waiting = append(waiting, a)
+		} else {
+			a.stop(errCanceled)
+		}
+	}
+	if len(waiting) > 0 {
+		t.spawn(func() {
+			for _, a := range waiting {
+				t.finish(a, nil, notPerformed(errCanceled), carryContext(r.trace))
+			}
+		})
+	}
+}
+
+func (r *run) inFlight() []*attempt {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	out := make([]*attempt, 0, len(r.attempts))
+	for _, a := range r.attempts {
+		out = append(out, a)
+	}
+	return out
+}
+
+// park takes a run out of memory that has nothing to do for a while. A timer in its place wakes it.
+func (t *term) park(r *run) {
+	r.mu.Lock()
+	if r.gone.Load() || r.pending > 0 || !r.idle() {
+		r.mu.Unlock()
+		return
+	}
+	at, timed := r.state.NextTimer()
+	st, _ := r.state.Status()
+	r.gone.Store(true)
+	r.mu.Unlock()
+	r.retire(errDropped)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.runs[r.id] == r {
+		delete(t.runs, r.id)
+	}
+	if timed && st == workgraph.StatusRunning && !t.closed {
+		id := r.id
+		t.parked[id] = time.AfterFunc(time.Until(at), func() { t.spawn(func() { t.bring(id, nil) }) })
+	}
+}
+
+// lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again from what is.
+// It may be called with r.mu held.
+func (t *term) lose(r *run, cause error) {
+	if r.gone.Swap(true) {
+		return
+	}
+	r.retire(errDropped)
+	t.remove(r)
+	switch errs.ReasonOf(cause) {
+	case journal.ReasonFenced, journal.ReasonWriterStopped:
+		return
+	case journal.ReasonNotOwner, journal.ReasonRunNotFound:
+		t.e.log.WarnContext(t.calls, "run belongs to another executor", "run_id", r.id)
+		return
+	}
+	t.mu.Lock()
+	t.losses[r.id]++
+	n := t.losses[r.id]
+	t.mu.Unlock()
+	t.e.log.ErrorContext(t.calls, "decision cannot be written; the run is read again", "err", cause, "run_id", r.id, "times", n)
+	var rem *remedy
+	if n >= maxLosses {
+		// Reading it again does not help. A paused run is seen, an endless loop is not.
+		rem = &remedy{cmd: workgraph.Pause{Reason: errs.ReasonOf(cause), Now: time.Now().UTC()}}
+	}
+	t.spawn(func() { t.bring(r.id, rem) })
+}
+
+const maxLosses = 3
+
+// reread is lose for a decision that was too large: once read again, the run is given the remedy first. r.mu is held.
+func (t *term) reread(r *run, rem *remedy) {
+	if r.gone.Swap(true) {
+		return
+	}
+	r.retire(errDropped)
+	t.remove(r)
+	t.spawn(func() { t.bring(r.id, rem) })
+}

@@ -1,0 +1,330 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Visit is the n-th time that a run reached a node, as its journal tells it.
+type Visit struct {
+	Node   string
+	Visit  int
+	Status workgraph.VisitStatus
+	Actor  string
+	Effect workgraph.Effect
+	// Attempts counts those that ended or are under way, of all items together.
+	Attempts int
+	Values   []json.RawMessage
+	Error    *workgraph.Error
+	Usage    []workgraph.Usage
+	Start    time.Time
+	End      time.Time
+	EndSeq   int64
+	// ItemsTotal is 0 when the visit is not mapped.
+	ItemsTotal, ItemsDone int
+	// Duration is how long its attempts took together.
+	Duration time.Duration
+
+	begin place
+	end   place
+	// waiting counts items in back-off, of a mapped visit.
+	waiting int
+}
+
+// place orders visits: by the event, then by the step in it.
+type place struct {
+	seq  int64
+	step int
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.seq, q.seq), cmp.Compare(p.step, q.step))
+}
+
+// VisitsRequest asks for one page of a run's visits.
+type VisitsRequest struct {
+	Namespace, RunID, Node string
+	Size                   int32
+	Token                  string
+}
+
+// Visits lists visits by the event that ended them, those under way last in the order of their beginning. It reads the
+// journal from its beginning, but keeps only what is open and what is on the page.
+func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
+	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
+	if err != nil {
+		return nil, "", err
+	}
+	from, err := parseCursor(pg.After.ID)
+	if err != nil {
+		return nil, "", err
+	}
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return nil, "", err
+	}
+	nodes, err := e.nodesOf(ctx, row)
+	if err != nil {
+		return nil, "", err
+	}
+	f := &folder{nodes: nodes, only: req.Node, open: map[workgraph.Ref]*Visit{}}
+	for after := int64(0); len(visits) <= pg.Limit; {
+		evs, err := e.Events(ctx, row, after, 500)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, ev := range evs {
+			for _, v := range f.apply(ev.Durable) {
+				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 {
+					visits = append(visits, *v)
+				}
+			}
+		}
+		if len(evs) < 500 {
+			break
+		}
+		after = evs[len(evs)-1].Durable.Seq
+	}
+	if len(visits) <= pg.Limit {
+		rest := make([]*Visit, 0, len(f.open))
+		for _, v := range f.open {
+			rest = append(rest, v)
+		}
+		slices.SortFunc(rest, func(a, b *Visit) int { return a.begin.compare(b.begin) })
+		for _, v := range rest {
+			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.place) > 0) {
+				e.overlay(req.RunID, v)
+				visits = append(visits, *v)
+			}
+		}
+	}
+	visits, next = page.Cut(pg, visits, func(v Visit) page.Cursor { return page.Cursor{ID: formatCursor(v)} })
+	return visits, next, nil
+}
+
+type visitCursor struct {
+	open bool
+	place
+}
+
+func formatCursor(v Visit) string {
+	if v.EndSeq == 0 {
+		return fmt.Sprintf("o.%d.%d", v.begin.seq, v.begin.step)
+	}
+	return fmt.Sprintf("e.%d.%d", v.end.seq, v.end.step)
+}
+
+func parseCursor(s string) (c visitCursor, err error) {
+	if s == "" {
+		return visitCursor{place: place{seq: -1}}, nil
+	}
+	part := strings.Split(s, ".")
+	bad := errs.New(errs.InvalidArgument, page.ReasonInvalid, "page_token is not valid")
+	if len(part) != 3 || part[0] != "o" && part[0] != "e" {
+		return c, bad
+	}
+	c.open = part[0] == "o"
+	if c.seq, err = strconv.ParseInt(part[1], 10, 64); err != nil {
+		return c, bad.With(err)
+	}
+	if c.step, err = strconv.Atoi(part[2]); err != nil {
+		return c, bad.With(err)
+	}
+	return c, nil
+}
+
+// nodesOf is the run's graph by node id.
+func (e *Engine) nodesOf(ctx context.Context, row journal.Run) (map[string]workgraph.Node, error) {
+	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	g, err := workgraph.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]workgraph.Node, len(g.Nodes))
+	for _, n := range g.Nodes {
+		out[n.ID] = n
+	}
+	return out, nil
+}
+
+// overlay adds what only the owner's memory knows of a visit under way.
+func (e *Engine) overlay(runID string, v *Visit) {
+	t := e.current()
+	if t == nil {
+		return
+	}
+	r := t.get(runID)
+	if r == nil {
+		return
+	}
+	for _, a := range r.inFlight() {
+		if a.start.Node != v.Node || a.start.Visit != v.Visit {
+			continue
+		}
+		if at := a.startTime(); !at.IsZero() {
+			v.Attempts++
+			if v.Start.IsZero() || at.Before(v.Start) {
+				v.Start = at
+			}
+		}
+	}
+}
+
+// folder follows a journal and keeps the visits that are open.
+type folder struct {
+	nodes map[string]workgraph.Node
+	only  string
+	open  map[workgraph.Ref]*Visit
+	done  []*Visit
+}
+
+// apply takes one event and returns the visits that it ended, in order. The result is valid until the next call.
+func (f *folder) apply(d *Durable) []*Visit {
+	f.done = f.done[:0]
+	if d.Kind == workgraph.AttemptEnded || d.Kind == workgraph.Reconciled {
+		f.attempt(d)
+	}
+	for i := range d.Steps {
+		f.step(d, i, &d.Steps[i])
+	}
+	if d.Kind == workgraph.RunEnded {
+		rest := make([]*Visit, 0, len(f.open))
+		for _, v := range f.open {
+			rest = append(rest, v)
+		}
+		slices.SortFunc(rest, func(a, b *Visit) int { return a.begin.compare(b.begin) })
+		for i, v := range rest {
+			f.finish(d, len(d.Steps)+i, v, workgraph.VisitCanceled)
+		}
+	}
+	return f.done
+}
+
+func (f *folder) attempt(d *Durable) {
+	v := f.open[workgraph.Ref{Node: d.Node, Visit: d.Visit}]
+	if v == nil {
+		return
+	}
+	if d.Kind == workgraph.AttemptEnded {
+		v.Attempts++
+	}
+	if !d.StartTime.IsZero() {
+		if v.Start.IsZero() || d.StartTime.Before(v.Start) {
+			v.Start = d.StartTime
+		}
+		v.Duration += max(d.At.Sub(d.StartTime), 0)
+	}
+	if d.Actor != "" {
+		v.Actor = d.Actor
+	}
+	switch {
+	case d.Outcome != nil:
+		v.Usage = append(v.Usage, d.Outcome.Usage...)
+	case d.Error != nil:
+		v.Usage = append(v.Usage, d.Error.Usage...)
+		v.Error = d.Error
+	}
+}
+
+func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
+	if f.only != "" && s.Node != f.only || s.Node == "" {
+		return
+	}
+	ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
+	v := f.open[ref]
+	det := s.Detail
+	if det == nil {
+		det = &workgraph.Detail{}
+	}
+	switch s.Op {
+	case workgraph.OpEnter:
+		v = f.enter(d, i, ref)
+		v.Status = workgraph.VisitRunning
+		if det.Mapped {
+			v.ItemsTotal = len(det.Items)
+		}
+		return
+	case workgraph.OpSkip:
+		f.finish(d, i, f.enter(d, i, ref), workgraph.VisitSkipped)
+		return
+	}
+	if v == nil {
+		return
+	}
+	switch s.Op {
+	case workgraph.OpComplete:
+		v.Values, v.Error = det.Values, nil
+		status := workgraph.VisitCompleted
+		if det.Stop == workgraph.AbstainResult {
+			status = workgraph.VisitAbstained
+		}
+		f.finish(d, i, v, status)
+	case workgraph.OpFail:
+		if det.Error != nil {
+			v.Error = det.Error
+		}
+		status := workgraph.VisitFailed
+		if s.Note == workgraph.ReasonCanceled {
+			status = workgraph.VisitCanceled
+		}
+		f.finish(d, i, v, status)
+	case workgraph.OpItem:
+		v.ItemsDone++
+	case workgraph.OpRetry:
+		v.waiting++
+		f.settle(v, s.Item, workgraph.VisitBackoff)
+	case workgraph.OpWait:
+		v.waiting++
+		f.settle(v, s.Item, workgraph.VisitWaiting)
+	case workgraph.OpStart:
+		v.waiting--
+		v.Status = workgraph.VisitRunning
+	case workgraph.OpReconcile:
+		v.Status = workgraph.VisitReconciliation
+	case workgraph.OpCancel:
+		if s.Item == 0 {
+			v.Status = workgraph.VisitCanceling
+		}
+	case workgraph.OpDrop:
+		if s.Item == 0 {
+			f.finish(d, i, v, workgraph.VisitCanceled)
+		}
+	}
+}
+
+// settle gives a visit the status of its items only when all that are left share it.
+func (f *folder) settle(v *Visit, item int, s workgraph.VisitStatus) {
+	if item == 0 || v.waiting >= v.ItemsTotal-v.ItemsDone {
+		v.Status = s
+	}
+}
+
+func (f *folder) enter(d *Durable, i int, ref workgraph.Ref) *Visit {
+	v := f.open[ref]
+	if v == nil {
+		n := f.nodes[ref.Node]
+		v = &Visit{Node: ref.Node, Visit: ref.Visit, Actor: n.Actor, Effect: n.Effect, begin: place{d.Seq, i}}
+		f.open[ref] = v
+	}
+	return v
+}
+
+func (f *folder) finish(d *Durable, i int, v *Visit, s workgraph.VisitStatus) {
+	v.Status, v.End, v.EndSeq, v.end = s, d.At, d.Seq, place{d.Seq, i}
+	delete(f.open, workgraph.Ref{Node: v.Node, Visit: v.Visit})
+	f.done = append(f.done, v)
+}

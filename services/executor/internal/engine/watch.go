@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// hub passes events of this process's runs to those who watch them. It is only the fast way: a watcher that misses something
+// reads it from the journal.
+type hub struct {
+	mu   sync.RWMutex
+	subs map[string]map[*subscription]struct{}
+}
+
+// subscription is one watcher's share of one run.
+type subscription struct {
+	wake chan<- struct{}
+
+	mu     sync.Mutex
+	events []Event
+	missed bool
+}
+
+// maxHeld bounds what a slow watcher keeps in memory.
+const maxHeld = 1024
+
+func newHub() *hub { return &hub{subs: map[string]map[*subscription]struct{}{}} }
+
+func (h *hub) publish(events ...Event) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if len(h.subs) == 0 {
+		return
+	}
+	for _, ev := range events {
+		for s := range h.subs[ev.RunID] {
+			s.put(ev)
+		}
+	}
+}
+
+func (s *subscription) put(ev Event) {
+	s.mu.Lock()
+	if len(s.events) < maxHeld {
+		s.events = append(s.events, ev)
+	} else if ev.Durable != nil {
+		s.missed = true
+	}
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *subscription) take() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	evs := s.events
+	s.events, s.missed = nil, false
+	return evs
+}
+
+func (h *hub) subscribe(runID string, wake chan<- struct{}) (*subscription, func()) {
+	s := &subscription{wake: wake}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subs[runID] == nil {
+		h.subs[runID] = map[*subscription]struct{}{}
+	}
+	h.subs[runID][s] = struct{}{}
+	return s, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subs[runID], s)
+		if len(h.subs[runID]) == 0 {
+			delete(h.subs, runID)
+		}
+	}
+}
+
+// WatchRequest says what to watch.
+type WatchRequest struct {
+	Namespace, RunID string
+	// After is the sequence of the last event that the watcher has; its descendants are always told from their beginning.
+	After       int64
+	Descendants bool
+	DurableOnly bool
+}
+
+// Watcher takes what a watch tells, one call at a time. An error ends the watch.
+type Watcher interface {
+	Event(Event) error
+	// KeepAlive tells, when nothing happened for a while, the last sequence of the watched run that was told.
+	KeepAlive(lastSeq int64) error
+}
+
+// source is one run of a watch.
+type source struct {
+	runID, rootID string
+	cursor        int64
+	sub           *subscription
+	over          bool
+}
+
+type watch struct {
+	e       *Engine
+	req     WatchRequest
+	to      Watcher
+	wake    chan struct{}
+	sources []*source
+	undo    []func()
+	told    bool
+}
+
+// Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns nil after the
+// end of the run (and of its descendants, if they are watched). Ephemeral events are told when they come by.
+func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return err
+	}
+	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1)}
+	defer func() {
+		for _, f := range w.undo {
+			f()
+		}
+	}()
+	first := w.add(req.RunID, row.RootID, req.After)
+	if row.State.Ended() && req.After >= row.LastSeq {
+		first.over = true
+	}
+	poll := time.NewTimer(e.cfg.WatchPoll)
+	defer poll.Stop()
+	quiet := time.NewTimer(e.cfg.KeepAlive)
+	defer quiet.Stop()
+	look := true
+	for {
+		w.told = false
+		over, err := w.round(ctx, look)
+		if err != nil || over {
+			return err
+		}
+		if w.told {
+			quiet.Reset(e.cfg.KeepAlive)
+		}
+		look = false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.wake:
+		case <-poll.C:
+			// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote.
+			look = true
+			poll.Reset(e.cfg.WatchPoll)
+		case <-quiet.C:
+			if err := to.KeepAlive(first.cursor); err != nil {
+				return err
+			}
+			quiet.Reset(e.cfg.KeepAlive)
+		}
+	}
+}
+
+func (w *watch) add(runID, rootID string, after int64) *source {
+	s := &source{runID: runID, rootID: rootID, cursor: after}
+	sub, undo := w.e.hub.subscribe(runID, w.wake)
+	s.sub = sub
+	w.undo = append(w.undo, undo)
+	w.sources = append(w.sources, s)
+	return s
+}
+
+// round tells what there is. look asks the journal too, not only the hub.
+func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
+	if w.req.Descendants && (look || w.sources[0].over) {
+		if err := w.findDescendants(ctx); err != nil {
+			return false, err
+		}
+	}
+	over = true
+	for _, s := range w.sources {
+		if s.over {
+			continue
+		}
+		gap, err := w.live(s)
+		if err != nil {
+			return false, err
+		}
+		if gap || look && !s.over && !w.e.holds(s.runID) || s.cursor == w.start(s) && !s.over {
+			if err := w.read(ctx, s); err != nil {
+				return false, err
+			}
+		}
+		over = over && s.over
+	}
+	if over && w.req.Descendants {
+		// The last child may have appeared while the others were told.
+		n := len(w.sources)
+		if err := w.findDescendants(ctx); err != nil {
+			return false, err
+		}
+		over = len(w.sources) == n
+	}
+	return over, nil
+}
+
+func (w *watch) start(s *source) int64 {
+	if s == w.sources[0] {
+		return w.req.After
+	}
+	return 0
+}
+
+// holds reports whether the run is in this process's memory, so that whatever happens to it comes by the hub.
+func (e *Engine) holds(runID string) bool {
+	t := e.current()
+	return t != nil && t.get(runID) != nil
+}
+
+// live tells what the hub brought. gap says that something is missing between the cursor and what it brought.
+func (w *watch) live(s *source) (gap bool, err error) {
+	s.sub.mu.Lock()
+	missed := s.sub.missed
+	s.sub.mu.Unlock()
+	for _, ev := range s.sub.take() {
+		switch {
+		case s.over:
+			return false, nil
+		case ev.Durable == nil:
+			if !w.req.DurableOnly && !gap {
+				err = w.tell(s, ev)
+			}
+		case ev.Durable.Seq == s.cursor+1:
+			err = w.tell(s, ev)
+		case ev.Durable.Seq > s.cursor+1:
+			gap = true
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return gap || missed, nil
+}
+
+// read tells what the journal has after the cursor.
+func (w *watch) read(ctx context.Context, s *source) error {
+	const size = 500
+	for {
+		rows, err := w.e.journal.Events(ctx, w.req.Namespace, s.runID, s.cursor, size)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			d, err := decodeEvent(row)
+			if err != nil {
+				return err
+			}
+			if err := w.tell(s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
+				return err
+			}
+		}
+		if len(rows) < size || s.over {
+			return nil
+		}
+	}
+}
+
+func (w *watch) tell(s *source, ev Event) error {
+	if err := w.to.Event(ev); err != nil {
+		return err
+	}
+	w.told = true
+	if d := ev.Durable; d != nil {
+		s.cursor = d.Seq
+		s.over = d.Kind == workgraph.RunEnded
+	}
+	return nil
+}
+
+func (w *watch) findDescendants(ctx context.Context) error {
+	below, err := w.e.journal.Descendants(ctx, w.req.Namespace, w.req.RunID)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(w.sources))
+	for _, s := range w.sources {
+		known[s.runID] = true
+	}
+	for _, d := range below {
+		if !known[d.RunID] {
+			w.add(d.RunID, w.sources[0].rootID, 0)
+		}
+	}
+	return nil
+}
+
+// Events returns a page of a run's journal. The run must exist in the namespace, else it has no events.
+func (e *Engine) Events(ctx context.Context, run journal.Run, after int64, limit int) ([]Event, error) {
+	rows, err := e.journal.Events(ctx, run.Namespace, run.ID, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Event, 0, len(rows))
+	for _, row := range rows {
+		d, err := decodeEvent(row)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Event{RunID: run.ID, RootID: run.RootID, Durable: d})
+	}
+	return out, nil
+}

@@ -1,0 +1,350 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Registry takes what is delivered. Every method is idempotent, and returns *errs.Error values.
+type Registry interface {
+	Confirm(ctx context.Context, namespace string, c Confirm) error
+	Settle(ctx context.Context, namespace string, s Settle) error
+	// RecordUsage returns what each entry cost in nano-USD, in their order; nil where no price is known.
+	RecordUsage(ctx context.Context, namespace string, entries []Entry) ([]*int64, error)
+}
+
+// Options tune a Deliverer; zero fields take the defaults named at each.
+type Options struct {
+	// Batch is how many items are claimed at once; default 500.
+	Batch int
+	// Hold is how long a claim hides its items from other deliverers; default one minute.
+	Hold time.Duration
+	// Poll is the pause after which an idle deliverer looks again, without being woken; default one second.
+	Poll time.Duration
+	// Parallel is how many runs are delivered for at the same time; default 8.
+	Parallel int
+	// CallTimeout bounds one call of the registry; default 15 seconds.
+	CallTimeout time.Duration
+	// MaxBackoff bounds the pause after failures; default 30 seconds.
+	MaxBackoff time.Duration
+
+	Logger         *slog.Logger
+	TracerProvider trace.TracerProvider
+}
+
+// Deliverer hands items over. Several may work on one outbox.
+type Deliverer struct {
+	box    journal.Outbox
+	reg    Registry
+	o      Options
+	tracer trace.Tracer
+	wake   chan struct{}
+}
+
+const scope = "github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+
+// New returns a deliverer that does nothing until Run runs.
+func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
+	def := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	span := func(p *time.Duration, v time.Duration) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	def(&o.Batch, 500)
+	def(&o.Parallel, 8)
+	span(&o.Hold, time.Minute)
+	span(&o.Poll, time.Second)
+	span(&o.CallTimeout, 15*time.Second)
+	span(&o.MaxBackoff, 30*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.TracerProvider == nil {
+		o.TracerProvider = noop.NewTracerProvider()
+	}
+	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1)}
+}
+
+// Wake tells that something may be due. It never blocks.
+func (d *Deliverer) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run delivers until ctx ends. It returns nil: whatever fails is tried again.
+func (d *Deliverer) Run(ctx context.Context) error {
+	fails := 0
+	for {
+		n, err := d.Once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		wait := d.o.Poll
+		if err != nil {
+			fails++
+			wait = d.backoff(fails)
+			d.o.Logger.WarnContext(ctx, "outbox is not readable", "err", err)
+		} else {
+			fails = 0
+			if n == d.o.Batch {
+				continue
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-d.wake:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// Once claims one batch, delivers it and returns how many items it held.
+func (d *Deliverer) Once(ctx context.Context) (int, error) {
+	items, err := d.box.ClaimOutbox(ctx, d.o.Batch, d.o.Hold)
+	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	// Work that outlives the hold could be done twice at the same time; the registry would bear it, but it is waste.
+	held, cancel := context.WithTimeout(ctx, d.o.Hold-d.o.Hold/4)
+	defer cancel()
+	var (
+		mu      sync.Mutex
+		acks    []journal.OutboxAck
+		retries []journal.OutboxRetry
+		down    atomic.Bool
+	)
+	var g errgroup.Group
+	g.SetLimit(d.o.Parallel)
+	for _, group := range byRun(items) {
+		g.Go(func() error {
+			a, r := d.group(held, group, &down)
+			mu.Lock()
+			defer mu.Unlock()
+			acks = append(acks, a...)
+			retries = append(retries, r...)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	// What was delivered is acknowledged even while stopping: else it would be delivered again.
+	final, stop := context.WithTimeout(context.WithoutCancel(ctx), d.o.CallTimeout)
+	defer stop()
+	var faults []error
+	if len(acks) > 0 {
+		faults = append(faults, d.box.AckOutbox(final, acks))
+	}
+	if len(retries) > 0 {
+		faults = append(faults, d.box.RetryOutbox(final, retries))
+	}
+	return len(items), errors.Join(faults...)
+}
+
+func byRun(items []journal.OutboxItem) [][]journal.OutboxItem {
+	index := map[string]int{}
+	var groups [][]journal.OutboxItem
+	for _, it := range items {
+		i, ok := index[it.RunID]
+		if !ok {
+			i = len(groups)
+			index[it.RunID] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], it)
+	}
+	return groups
+}
+
+// maxEntries is what one call of the registry takes.
+const maxEntries = 1000
+
+// group delivers the items of one run in order and stops at the first that fails.
+func (d *Deliverer) group(ctx context.Context, items []journal.OutboxItem, down *atomic.Bool) (acks []journal.OutboxAck, retries []journal.OutboxRetry) {
+	for i := 0; i < len(items); {
+		if down.Load() || ctx.Err() != nil {
+			return acks, d.retry(retries, items[i:], errs.New(errs.Unavailable, "REGISTRY_UNAVAILABLE", "the registry cannot be reached"))
+		}
+		var (
+			n    = 1
+			done []journal.OutboxAck
+			err  error
+		)
+		if items[i].Kind == KindUsage {
+			n, done, err = d.usage(ctx, items[i:])
+		} else {
+			done, err = d.single(ctx, items[i])
+		}
+		if err != nil {
+			if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) {
+				down.Store(true)
+			}
+			level := slog.LevelWarn
+			if !passing(err) {
+				level = slog.LevelError
+			}
+			d.o.Logger.Log(ctx, level, "outbox item not delivered", "err", err, "kind", items[i].Kind, "run_id", items[i].RunID, "attempt", items[i].Attempts)
+			return acks, d.retry(retries, items[i:], err)
+		}
+		acks = append(acks, done...)
+		i += n
+	}
+	return acks, retries
+}
+
+func (d *Deliverer) retry(to []journal.OutboxRetry, items []journal.OutboxItem, err error) []journal.OutboxRetry {
+	for _, it := range items {
+		to = append(to, journal.OutboxRetry{ID: it.ID, After: d.backoff(it.Attempts), Err: errs.ReasonOf(err)})
+	}
+	return to
+}
+
+func (d *Deliverer) backoff(attempts int) time.Duration {
+	wait := 250 * time.Millisecond
+	for range min(attempts-1, 20) {
+		wait *= 2
+		if wait >= d.o.MaxBackoff {
+			return d.o.MaxBackoff
+		}
+	}
+	return wait
+}
+
+// usage delivers as many leading usage items of a run as fit one call.
+func (d *Deliverer) usage(ctx context.Context, items []journal.OutboxItem) (n int, acks []journal.OutboxAck, err error) {
+	var (
+		entries []Entry
+		ends    []int
+		first   Trace
+	)
+	for _, it := range items {
+		if it.Kind != KindUsage {
+			break
+		}
+		u, err := decode[Usage](it)
+		if err != nil {
+			return 0, nil, err
+		}
+		if len(entries) > 0 && len(entries)+len(u.Entries) > maxEntries {
+			break
+		}
+		if len(ends) == 0 {
+			first = u.Trace
+		}
+		entries = append(entries, u.Entries...)
+		ends = append(ends, len(entries))
+	}
+	ctx, end := d.begin(ctx, "usage", first, items[0])
+	defer func() { end(err) }()
+	costs := make([]*int64, 0, len(entries))
+	for rest := entries; len(rest) > 0; {
+		part := rest[:min(len(rest), maxEntries)]
+		rest = rest[len(part):]
+		got, err := d.reg.RecordUsage(ctx, items[0].Namespace, part)
+		if err != nil {
+			return 0, nil, err
+		}
+		if len(got) != len(part) {
+			return 0, nil, errs.New(errs.Internal, errs.ReasonInternal, "the registry priced %d of %d entries", len(got), len(part))
+		}
+		costs = append(costs, got...)
+	}
+	from := 0
+	for i, to := range ends {
+		ack := journal.OutboxAck{ID: items[i].ID}
+		for _, c := range costs[from:to] {
+			if c == nil {
+				ack.UnpricedCalls++
+			} else {
+				ack.CostNanoUSD += *c
+			}
+		}
+		acks = append(acks, ack)
+		from = to
+	}
+	return len(ends), acks, nil
+}
+
+func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []journal.OutboxAck, err error) {
+	switch it.Kind {
+	case KindConfirm:
+		c, derr := decode[Confirm](it)
+		if derr != nil {
+			return nil, derr
+		}
+		ctx, end := d.begin(ctx, "confirm", c.Trace, it)
+		defer func() { end(err) }()
+		err = d.reg.Confirm(ctx, it.Namespace, c)
+	case KindSettle:
+		s, derr := decode[Settle](it)
+		if derr != nil {
+			return nil, derr
+		}
+		ctx, end := d.begin(ctx, "settle", s.Trace, it)
+		defer func() { end(err) }()
+		err = d.reg.Settle(ctx, it.Namespace, s)
+	default:
+		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
+	}
+	if err != nil && !passing(err) {
+		// The task went another way meanwhile (ended or deleted by somebody). Nothing that waits could change the answer.
+		d.o.Logger.WarnContext(ctx, "registry refused for good", "err", err, "kind", it.Kind, "run_id", it.RunID)
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []journal.OutboxAck{{ID: it.ID}}, nil
+}
+
+// passing reports whether the same call may succeed later.
+func passing(err error) bool {
+	switch errs.KindOf(err) {
+	case errs.FailedPrecondition, errs.NotFound, errs.InvalidArgument, errs.AlreadyExists:
+		return false
+	}
+	return true
+}
+
+// begin opens the delivery's span below the stored trace, so that one trace leads from the request to the registry.
+func (d *Deliverer) begin(ctx context.Context, what string, t Trace, it journal.OutboxItem) (context.Context, func(error)) {
+	if t.Parent != "" {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.o.CallTimeout)
+	ctx, span := d.tracer.Start(ctx, "outbox."+what, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attribute.String("epigraph.run.id", it.RunID), attribute.Int("epigraph.outbox.attempt", it.Attempts)))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, errs.ReasonOf(err))
+		}
+		span.End()
+		cancel()
+	}
+}

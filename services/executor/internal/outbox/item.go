@@ -1,0 +1,107 @@
+// Package outbox owns what has to leave the executor for the registry: the three kinds of items, their stored form, and the
+// deliverer that hands them over at least once, in the order of each run, for as long as it takes. It must not know how runs
+// go on, nor how the registry is reached.
+package outbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// The kinds of items.
+const (
+	KindConfirm = "CONFIRM"
+	KindUsage   = "USAGE"
+	KindSettle  = "SETTLE"
+)
+
+// Outcome is how the run of a task ended, in the words of the outbox.
+type Outcome string
+
+// The outcomes.
+const (
+	Completed Outcome = "COMPLETED"
+	Failed    Outcome = "FAILED"
+	Canceled  Outcome = "CANCELED"
+)
+
+// Trace is the trace context that an item continues, in W3C form.
+type Trace struct {
+	Parent string `json:"traceparent,omitempty"`
+	State  string `json:"tracestate,omitempty"`
+}
+
+// Confirm makes the claim of a task last.
+type Confirm struct {
+	TaskID string    `json:"task_id"`
+	RunID  string    `json:"run_id"`
+	Start  time.Time `json:"start"`
+	Trace  Trace     `json:"trace,omitzero"`
+}
+
+// Entry is one call in the books. Its key is run, node, visit, item, attempt and call.
+type Entry struct {
+	RunID           string    `json:"run_id"`
+	Node            string    `json:"node"`
+	Visit           int       `json:"visit"`
+	Item            int       `json:"item,omitempty"`
+	Attempt         int       `json:"attempt"`
+	Call            int       `json:"call"`
+	TaskID          string    `json:"task_id,omitempty"`
+	Provider        string    `json:"provider,omitempty"`
+	Model           string    `json:"model,omitempty"`
+	InputTokens     int64     `json:"input_tokens,omitempty"`
+	CachedTokens    int64     `json:"cached_tokens,omitempty"`
+	OutputTokens    int64     `json:"output_tokens,omitempty"`
+	ReasoningTokens int64     `json:"reasoning_tokens,omitempty"`
+	Time            time.Time `json:"time"`
+	Failed          bool      `json:"failed,omitempty"`
+	// Tool says that a tool was called, not a model.
+	Tool bool `json:"tool,omitempty"`
+}
+
+// Usage carries the calls of one attempt.
+type Usage struct {
+	Entries []Entry `json:"entries"`
+	Trace   Trace   `json:"trace,omitzero"`
+}
+
+// Settle ends the claim of a task with the outcome of its run.
+type Settle struct {
+	TaskID   string        `json:"task_id"`
+	RunID    string        `json:"run_id"`
+	Outcome  Outcome       `json:"outcome"`
+	Summary  string        `json:"summary,omitempty"`
+	Error    string        `json:"error,omitempty"`
+	Duration time.Duration `json:"duration"`
+	End      time.Time     `json:"end"`
+	Trace    Trace         `json:"trace,omitzero"`
+}
+
+// Out is the stored form of a confirm.
+func (c Confirm) Out() (journal.Out, error) { return encode(KindConfirm, c) }
+
+// Out is the stored form of a usage item.
+func (u Usage) Out() (journal.Out, error) { return encode(KindUsage, u) }
+
+// Out is the stored form of a settle.
+func (s Settle) Out() (journal.Out, error) { return encode(KindSettle, s) }
+
+func encode(kind string, v any) (journal.Out, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return journal.Out{}, fmt.Errorf("encode %s item: %w", kind, err)
+	}
+	return journal.Out{Kind: kind, Body: b}, nil
+}
+
+func decode[T any](it journal.OutboxItem) (T, error) {
+	var v T
+	if err := json.Unmarshal(it.Body, &v); err != nil {
+		return v, fmt.Errorf("decode %s item %d: %w", it.Kind, it.ID, err)
+	}
+	return v, nil
+}
