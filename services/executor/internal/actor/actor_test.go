@@ -1,0 +1,80 @@
+package actor_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+var nothing = workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+	return workgraph.Outcome{}, nil
+})
+
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	good := actor.Spec{Name: "b", Version: "2", Effect: workgraph.Pure, Schema: `{"type":"object"}`, Actor: nothing}
+	other := good
+	other.Name = "a"
+	t.Run("Find/ByName", func(t *testing.T) {
+		t.Parallel()
+		r, err := actor.NewRegistry(good, other)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b"}, r.Names())
+		info, ok := r.ActorInfo("b")
+		require.True(t, ok)
+		require.Equal(t, "2", info.Version)
+		_, ok = r.Actor("c")
+		require.False(t, ok)
+	})
+	t.Run("Make/RefusesTwoOfOneName", func(t *testing.T) {
+		t.Parallel()
+		_, err := actor.NewRegistry(good, good)
+		require.ErrorContains(t, err, `"b"`)
+	})
+	t.Run("Make/RefusesABadSchema", func(t *testing.T) {
+		t.Parallel()
+		bad := good
+		bad.Schema = `{"type": 5}`
+		_, err := actor.NewRegistry(bad)
+		require.ErrorContains(t, err, "schema")
+	})
+}
+
+func TestVars(t *testing.T) {
+	t.Parallel()
+	c := workgraph.NewCall(workgraph.Start{
+		Ref: workgraph.Ref{Node: "n", Visit: 2}, Attempt: 3,
+		Args: []json.RawMessage{json.RawMessage("9007199254740993")}, Named: map[string]json.RawMessage{"k": json.RawMessage(`"v"`)},
+		Upstream: []workgraph.Upstream{
+			{Node: "one", Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage("1")}},
+			{Node: "two", Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage("1"), json.RawMessage("2")}},
+			{Node: "none", Outcome: workgraph.VisitCompleted},
+			{Node: "failed", Outcome: workgraph.VisitFailed},
+		},
+	}, nil)
+	vars, err := actor.Vars(c)
+	require.NoError(t, err)
+	require.Equal(t, "[9007199254740993]", string(vars["args"]), "integers keep all their digits")
+	require.JSONEq(t, `{"one":{"result":1},"two":{"result":[1,2]},"none":{"result":null}}`, string(vars["nodes"]))
+	require.Equal(t, "2", string(vars["visit"]))
+}
+
+func TestReporterOf(t *testing.T) {
+	t.Parallel()
+	actor.ReporterOf(t.Context()).Text("nobody listens")
+	var got recorder
+	ctx := actor.WithReporter(t.Context(), &got)
+	actor.ReporterOf(ctx).Text("a")
+	actor.ReporterOf(ctx).Progress(json.RawMessage("1"))
+	require.Equal(t, recorder{"a", "1"}, got)
+}
+
+type recorder []string
+
+func (r *recorder) Text(s string)              { *r = append(*r, s) }
+func (r *recorder) Progress(s json.RawMessage) { *r = append(*r, string(s)) }

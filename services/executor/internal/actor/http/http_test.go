@@ -1,0 +1,231 @@
+package http_test
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/propagation"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
+	actorhttp "github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func spec(t *testing.T, cfg actorhttp.Config) actor.Spec {
+	t.Helper()
+	s, err := actorhttp.Spec(cfg, tracenoop.NewTracerProvider(), propagation.TraceContext{})
+	require.NoError(t, err)
+	return s
+}
+
+func server(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func args(t *testing.T, kv ...any) string {
+	t.Helper()
+	m := map[string]any{}
+	for i := 0; i < len(kv); i += 2 {
+		m[kv[i].(string)] = kv[i+1]
+	}
+	b, err := json.Marshal(m)
+	require.NoError(t, err)
+	return string(b)
+}
+
+var loopback = actorhttp.Config{AllowPrivate: []string{"127.0.0.0/8"}}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	echo := server(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_ = json.NewEncoder(w).Encode(map[string]string{
+			"method": r.Method, "query": r.URL.RawQuery, "body": string(body), "key": r.Header.Get("Idempotency-Key"),
+			"type": r.Header.Get("Content-Type"), "x": r.Header.Get("X-Test"),
+		})
+	})
+	type answer struct {
+		Status  int
+		Headers map[string]string
+		Body    map[string]string
+	}
+	do := func(t *testing.T, named string) answer {
+		t.Helper()
+		var a answer
+		require.NoError(t, json.Unmarshal([]byte(actortest.Value(t, spec(t, loopback), named)), &a))
+		return a
+	}
+	t.Run("Get/CarriesQueryAndHeaders", func(t *testing.T) {
+		t.Parallel()
+		a := do(t, args(t, "url", echo+"?a=1", "query", map[string]any{"n": 5, "s": "x y"}, "headers", map[string]string{"X-Test": "v"}))
+		require.Equal(t, 200, a.Status)
+		require.Equal(t, "a=1&n=5&s=x+y", a.Body["query"])
+		require.Equal(t, "v", a.Body["x"])
+		require.Empty(t, a.Body["key"], "a read needs no key")
+	})
+	t.Run("Post/CarriesJSONAndTheEffectKey", func(t *testing.T) {
+		t.Parallel()
+		a := do(t, args(t, "url", echo, "method", "POST", "json", map[string]int{"n": 1}))
+		require.JSONEq(t, `{"n": 1}`, a.Body["body"])
+		require.Equal(t, "application/json", a.Body["type"])
+		require.Equal(t, "run_1/n/1/0/1", a.Body["key"])
+	})
+	t.Run("Put/TextIsSentAsItIs", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "raw {", do(t, args(t, "url", echo, "method", "put", "body", "raw {")).Body["body"])
+	})
+}
+
+func TestEffect(t *testing.T) {
+	t.Parallel()
+	s := spec(t, loopback)
+	for method, want := range map[string]workgraph.Effect{
+		"": workgraph.Pure, "GET": workgraph.Pure, "HEAD": workgraph.Pure, "PUT": workgraph.Idempotent, "DELETE": workgraph.Idempotent,
+		"POST": workgraph.Unsafe, "PATCH": workgraph.Unsafe,
+	} {
+		named := map[string]json.RawMessage{}
+		if method != "" {
+			named["method"] = json.RawMessage(strconv.Quote(method))
+		}
+		require.Equal(t, want, s.EffectOf(&workgraph.Node{Named: named}), method)
+	}
+	t.Run("ATravellingMethodCannotBeStrongerThanTheNode", func(t *testing.T) {
+		t.Parallel()
+		called := false
+		url := server(t, func(http.ResponseWriter, *http.Request) { called = true })
+		e := actortest.Fails(t, s, args(t, "url", url, "method", "POST"), func(s *workgraph.Start) { s.Effect = workgraph.Pure })
+		require.Equal(t, actorhttp.ReasonEffectTooWeak, e.Reason)
+		require.False(t, called)
+	})
+}
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"http://127.0.0.1:1/", "http://localhost:1/", "http://[::1]:1/", "http://10.0.0.1/", "http://169.254.169.254/latest",
+		"http://192.168.1.1/", "http://0.0.0.0:1/", "http://[::ffff:127.0.0.1]:1/", "http://100.64.0.1/", "http://[fd00::1]/",
+		"http://2130706433/", "ftp://example.com/", "file:///etc/passwd", "gopher://127.0.0.1/",
+	} {
+		e := actortest.Fails(t, spec(t, actorhttp.Config{}), args(t, "url", url))
+		require.Contains(t, []string{actorhttp.ReasonAddress, "ARGUMENTS_INVALID", actorhttp.ReasonConnection}, e.Reason, url)
+		if !strings.Contains(url, "2130706433") { // some resolvers refuse this spelling themselves
+			require.NotEqual(t, actorhttp.ReasonConnection, e.Reason, url)
+		}
+	}
+	t.Run("ARedirectIsHeldToTheSameRule", func(t *testing.T) {
+		t.Parallel()
+		hidden := false
+		inner, err := net.Listen("tcp", "127.0.0.2:0")
+		require.NoError(t, err)
+		go func() { _ = http.Serve(inner, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hidden = true })) }()
+		t.Cleanup(func() { _ = inner.Close() })
+		url := server(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+inner.Addr().String()+"/", http.StatusFound)
+		})
+		e := actortest.Fails(t, spec(t, actorhttp.Config{AllowPrivate: []string{"127.0.0.1/32"}}), args(t, "url", url))
+		require.Equal(t, actorhttp.ReasonAddress, e.Reason)
+		require.False(t, hidden)
+	})
+	t.Run("RedirectsAreCounted", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) })
+		require.Equal(t, actorhttp.ReasonRedirects, actortest.Fails(t, spec(t, loopback), args(t, "url", url)).Reason)
+	})
+	t.Run("AMistypedNetworkIsRefused", func(t *testing.T) {
+		t.Parallel()
+		require.ErrorContains(t, actorhttp.Config{AllowPrivate: []string{"10.0.0.1"}}.Validate(), "10.0.0.1")
+	})
+}
+
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	status := func(code int, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, "sorry\n\tnot now")
+		}
+	}
+	for _, tt := range []struct {
+		code         int
+		read, unsafe workgraph.ErrorType
+	}{
+		{400, workgraph.Permanent, workgraph.Permanent}, {404, workgraph.Permanent, workgraph.Permanent},
+		{429, workgraph.Retryable, workgraph.NotPerformed}, {500, workgraph.Retryable, workgraph.Unknown}, {503, workgraph.Retryable, workgraph.Unknown},
+	} {
+		t.Run("Status/"+strconv.Itoa(tt.code), func(t *testing.T) {
+			t.Parallel()
+			url := server(t, status(tt.code, "Retry-After", "7"))
+			e := actortest.Fails(t, spec(t, loopback), args(t, "url", url))
+			require.Equal(t, tt.read, e.Type)
+			require.Contains(t, e.Message, "sorry not now")
+			require.Equal(t, workgraph.Duration(7*time.Second), e.RetryAfter)
+			require.Equal(t, tt.unsafe, actortest.Fails(t, spec(t, loopback), args(t, "url", url, "method", "POST")).Type)
+		})
+	}
+	t.Run("Status/MayBeExpected", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, status(404))
+		require.Contains(t, actortest.Value(t, spec(t, loopback), args(t, "url", url, "expect_status", []int{404})), `"status":404`)
+	})
+	t.Run("Connection/RefusedWasNotPerformed", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		e := actortest.Fails(t, spec(t, loopback), args(t, "url", "http://"+l.Addr().String(), "method", "POST"))
+		require.Equal(t, workgraph.NotPerformed, e.Type)
+		require.Equal(t, actorhttp.ReasonConnection, e.Reason)
+	})
+	t.Run("Connection/CutAfterSendingIsUnknown", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, func(w http.ResponseWriter, r *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = c.Close()
+			}
+		})
+		require.Equal(t, workgraph.Unknown, actortest.Fails(t, spec(t, loopback), args(t, "url", url, "method", "POST", "body", "x")).Type)
+		require.Equal(t, workgraph.Retryable, actortest.Fails(t, spec(t, loopback), args(t, "url", url)).Type)
+	})
+	t.Run("Size/ALongAnswerIsRefused", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 2000)) })
+		cfg := loopback
+		cfg.MaxResponseBytes = 1000
+		require.Equal(t, actorhttp.ReasonResponseSize, actortest.Fails(t, spec(t, cfg), args(t, "url", url)).Reason)
+	})
+	t.Run("Size/ALongRequestIsRefused", func(t *testing.T) {
+		t.Parallel()
+		cfg := loopback
+		cfg.MaxRequestBytes = 10
+		require.Equal(t, actorhttp.ReasonRequestSize, actortest.Fails(t, spec(t, cfg), args(t, "url", "http://127.0.0.1:1", "method", "POST", "body", "01234567890")).Reason)
+	})
+	t.Run("Time/ASlowServerIsLeft", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		cfg := loopback
+		cfg.Timeout = 50 * time.Millisecond
+		require.Equal(t, workgraph.Retryable, actortest.Fails(t, spec(t, cfg), args(t, "url", url)).Type)
+	})
+	t.Run("Header/ABrokenOneIsRefused", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "ARGUMENTS_INVALID", actortest.Fails(t, spec(t, loopback), args(t, "url", "http://127.0.0.1:1", "headers", map[string]string{"X": "a\r\nY: b"})).Reason)
+	})
+}
