@@ -91,7 +91,7 @@ func (s *State) decide(ns *nodeState, v verdict) {
 		n := s.node(ns)
 		edges, f := s.sources(ns)
 		s.losers(ns, edges, f)
-		s.failVisit(ns, Errorf(Permanent, ReasonQuorumUnreachable, "%d of %d inputs can no longer be had", n.Join.N, len(n.in)), false)
+		s.failVisit(ns, Errorf(Permanent, ReasonQuorumUnreachable, "a quorum of %d out of %d inputs can no longer be met", n.Join.N, len(n.in)), false)
 	}
 }
 
