@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -190,7 +191,7 @@ func retryAfter(e *errs.Error) string {
 
 // contextError says why a request ended before its answer.
 func contextError(ctx context.Context) *errs.Error {
-	if context.Cause(ctx) == errRequestTimeout || ctx.Err() == context.DeadlineExceeded {
+	if errors.Is(context.Cause(ctx), errRequestTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errs.New(errs.DeadlineExceeded, "REQUEST_TIMEOUT", "the request took longer than this server allows").
 			Hint("its outcome is unknown: repeat it with the same request_id")
 	}
