@@ -183,6 +183,11 @@ func readArrows(d *document) *reading {
 			text = stripMermaid(text, labels)
 		}
 		unbalancedText(d, r, text, l.off)
+		if isBrokenArrow(text) {
+			r.diag(d, Error, Malformed, l.off, clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
+			continue
+		}
+		before := len(r.graph.Edges)
 		arrowLine(d, r, text, l.off, func(id string) {
 			if !seen[id] {
 				seen[id] = true
@@ -190,6 +195,10 @@ func readArrows(d *document) *reading {
 			}
 		})
 		r.end = l.off + len(l.text)
+		r.last = ""
+		if n := len(r.graph.Edges); n > before {
+			r.last = r.graph.Edges[n-1].To
+		}
 	}
 	for i := range r.graph.Problems {
 		p := &r.graph.Problems[i]
@@ -256,12 +265,28 @@ func arrowBlock(d *document, i int) (n, arrows int) {
 		}
 		if isArrowLine(l.text) {
 			arrows++
+		} else if j > i && isBrokenArrow(l.text) {
+			// Its arrow has lost a sign; reading says so.
+			if n == 0 {
+				break
+			}
 		} else if !isSingleID(l.text) {
 			break
 		}
 		n = j - i + 1
 	}
 	return n, arrows
+}
+
+// isBrokenArrow reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
+func isBrokenArrow(s string) bool {
+	for _, sign := range [...]string{" - ", " > ", " = ", " -- "} {
+		a, b, ok := strings.Cut(s, sign)
+		if ok && a != "" && b != "" && isSingleID(strings.TrimSpace(a)) && isSingleID(strings.TrimSpace(b)) {
+			return true
+		}
+	}
+	return false
 }
 
 func isMermaidHead(s string) bool {

@@ -12,6 +12,9 @@ func readCallLog(d *document) *reading {
 	hasDeps := true
 	for _, l := range d.lines {
 		key, val, ok := strings.Cut(l.text, ":")
+		if cur >= 0 && (ok || l.text == "---") {
+			r.end = l.off + len(l.text)
+		}
 		if !ok {
 			continue
 		}

@@ -59,6 +59,9 @@ func readProgramLine(l line, assign bool) (programLine, bool) {
 		space()
 	}
 	p.callee = first
+	if !assign && i > 0 && s[i-1] == ' ' {
+		return p, false // "1. Foo (bar)" is prose
+	}
 	if i >= len(s) || s[i] != '(' {
 		if !assign {
 			return p, false
@@ -136,8 +139,8 @@ func callEnd(s string) (int, bool) {
 func readNumberedCalls(d *document) *reading {
 	r := &reading{edgesStated: true, start: -1}
 	var prog []programLine
-	bad := 0
-	for i, l := range d.lines {
+	bad, odd, thought := 0, 0, 0
+	for _, l := range d.lines {
 		if l.text == "" || l.fence {
 			continue
 		}
@@ -145,20 +148,22 @@ func readNumberedCalls(d *document) *reading {
 		if !ok {
 			if num, rest, isNum := cutNumber(l.text); isNum && rest != l.text[len(num):] {
 				bad++
-				if len(prog) > 0 && bad <= 3 {
+				if bad <= 20 {
 					r.diag(d, Error, Malformed, l.off, num, "this line is no call", "write tool(arguments)")
 				}
+			}
+			if len(prog) > 0 && hasFold(l.text, "thought:") {
+				thought = l.off + len(l.text)
 			}
 			continue
 		}
 		if rest := strings.TrimSpace(p.rest); !p.unclosed && rest != "" && !strings.HasPrefix(rest, "<") && !strings.HasPrefix(rest, "#") && !strings.HasPrefix(rest, "//") {
-			bad++ // "1. Foo (bar) does" is prose
-			_ = i
-			continue
+			odd++
+			r.diag(d, Warning, SkippedText, p.argsOff+len(p.args)+1, p.id, "text after the call in step "+p.id+" was left out: "+clip(rest), "end the line after the call")
 		}
 		prog = append(prog, p)
 	}
-	if len(prog) == 0 || bad >= len(prog) || len(prog) == 1 && bad > 0 {
+	if len(prog) == 0 || bad >= len(prog) && bad > 1 || odd > 1 && odd*2 > len(prog) || odd == len(prog) {
 		return nil
 	}
 	known := map[string]bool{}
@@ -213,6 +218,7 @@ func readNumberedCalls(d *document) *reading {
 		known[p.id] = true
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
+	r.end = max(r.end, thought)
 	r.openEnded = !joined && !ended
 	return r
 }

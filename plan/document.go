@@ -174,6 +174,8 @@ type reading struct {
 	start, end int
 	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the text.
 	openEnded bool
+	// last names what stands at the end of an open-ended plan, if that is not its last problem.
+	last string
 	// edgesStated is set when the text states its edges, even if there are none.
 	edgesStated bool
 	// noPlan is set when the text is of this dialect and says that there is no plan.

@@ -8,7 +8,7 @@ func readEvidence(d *document) *reading {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: -1, openEnded: true}
-	request, requestOff := "", 0
+	request, requestOff, pending := "", 0, -1
 	known := map[string]bool{}
 	type use struct {
 		ref Reference
@@ -26,7 +26,7 @@ func readEvidence(d *document) *reading {
 			if request != "" && requestOff >= 0 && len(r.graph.Problems) > 0 {
 				r.diag(d, Warning, SkippedText, requestOff, clip(request), "a plan line has no evidence", "write #E after it")
 			}
-			request, requestOff = rest, off
+			request, requestOff, pending = rest, off, off
 			off += len(text) - len(rest)
 			text = rest
 			if r.start < 0 {
@@ -35,7 +35,7 @@ func readEvidence(d *document) *reading {
 		}
 		at := evidenceDef(text)
 		if at < 0 {
-			if request != "" && requestOff >= 0 && !strings.HasPrefix(text, "#") && text != request {
+			if request != "" && requestOff > 0 && i > 0 && d.lines[i-1].text != "" && !strings.HasPrefix(text, "#") && text != request {
 				request += " " + text
 			}
 			continue
@@ -95,15 +95,14 @@ func readEvidence(d *document) *reading {
 		if r.start < 0 {
 			r.start = l.off
 		}
-		request, requestOff = "", -1
+		request, requestOff, pending = "", -1, -1
 	}
 	if len(r.graph.Problems) == 0 {
 		return nil
 	}
-	if request != "" && requestOff >= 0 {
-		if requestOff > r.end && strings.TrimSpace(d.text[min(len(d.text), requestOff+len(request)):]) == "" {
-			r.diag(d, Error, Truncated, requestOff, clip(request), "the last plan line has no evidence: the text may end too early", "ask for the rest of the plan")
-		}
+	if pending > r.end {
+		last := r.graph.Problems[len(r.graph.Problems)-1].ID
+		r.diag(d, Error, Truncated, pending, last, "a plan line after "+last+" has no evidence: the text may end too early", "ask for the rest of the plan")
 	}
 	seen := map[[2]string]bool{}
 	for _, u := range uses {

@@ -41,6 +41,9 @@ func readNodeEdge(d *document) *reading {
 			continue
 		}
 		id, text, ok := nodeLine(l.text)
+		if ok && len(r.graph.Problems) > 0 && isNumber(id) != isNumber(r.graph.Problems[0].ID) {
+			ok = false // a legend, not a node
+		}
 		if !ok {
 			if len(r.graph.Problems) == 0 && head < 0 {
 				continue
@@ -124,6 +127,8 @@ func readNodeEdge(d *document) *reading {
 	}
 	return r
 }
+
+func isNumber(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
 // isSectionWord reports whether a line is just the word and decoration, as in "**Node:**".
 func isSectionWord(s, word string) bool {

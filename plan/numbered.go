@@ -88,8 +88,8 @@ func itemLine(s string) (id, text string, ok bool) {
 			}
 			after := strings.TrimLeft(t[len(w):], " #")
 			num, rest, ok = cutNumber(asciiDigits(after))
-			if ok && rest == after[len(num):] && !bold && rest != "" {
-				ok = false
+			if ok && rest != "" && strings.TrimLeft(after[min(len(num), len(after)):], " ") == rest && strings.IndexByte("-*", rest[0]) < 0 && !strings.HasPrefix(rest, "–") && !strings.HasPrefix(rest, "—") {
+				ok = false // "Task 2 and 3 depend on it" is no item
 			}
 			break
 		}
@@ -317,13 +317,16 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 }
 
 func startsLow(id string) bool {
-	return id == "0" || id == "一" || strings.HasPrefix(id, "1")
+	return id == "0" || id == "1" || id == "一" || strings.HasPrefix(id, "1.") || strings.HasPrefix(id, "0.")
 }
 
 // assigned reports whether every item names who does it, as in "WebSearcher: find …".
 func assigned(items []numberedItem) bool {
-	for _, it := range items {
+	for k, it := range items {
 		i := strings.IndexByte(it.text, ':')
+		if i < 0 && k > 0 && k == len(items)-1 && isName(it.text) {
+			continue // the text may have been cut off inside a name
+		}
 		if i <= 0 || i > 40 || !isName(strings.Trim(it.text[:i], "*` ")) {
 			return false
 		}

@@ -106,9 +106,13 @@ func finish(d *document, name string, r *reading, o options) Result {
 	if d.cut {
 		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())
 	}
-	if !o.complete && r.openEnded && len(res.Graph.Problems) > 0 && strings.TrimSpace(d.text[min(max(r.end, 0), len(d.text)):]) == "" {
+	if !o.complete && r.openEnded && len(res.Graph.Problems) > 0 && d.mayGoOn(r.end) {
 		p := res.Graph.Problems[len(res.Graph.Problems)-1]
-		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Warning, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the text ends with this problem, and this way of writing plans has no end mark: if the text was cut off, this problem may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
+		last := p.ID
+		if r.last != "" {
+			last = r.last
+		}
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Warning, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and this way of writing plans has no end mark: if the text was cut off, it may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
 	}
 	d.surroundings(r, &res)
 	if x, ok := reusedTool(res.Graph); ok && name == "tool_graph" {
@@ -122,6 +126,21 @@ func finish(d *document, name string, r *reading, o options) Result {
 		return a.Column < b.Column
 	})
 	return res
+}
+
+// mayGoOn reports whether a plan that was read up to end may have been cut off: nothing, or only the beginning of a line,
+// follows it.
+func (d *document) mayGoOn(end int) bool {
+	line, _ := d.place(end)
+	for i := line; i < len(d.lines); i++ {
+		l := d.lines[i]
+		if l.text == "" {
+			continue
+		}
+		// The last line of the text, not ended like a sentence, may be the beginning of a problem.
+		return i == len(d.lines)-1 && !l.fence && strings.IndexByte(".!?:`>", l.text[len(l.text)-1]) < 0 && !strings.HasSuffix(l.text, "。")
+	}
+	return true
 }
 
 // surroundings records what was left out around the plan.

@@ -84,7 +84,7 @@ func (r *reading) adopt(d *document, t *tree, v *value) {
 	}
 	for _, f := range t.faults {
 		// Faults outside of v count when the brackets around v are in doubt.
-		if v != t.root && (f.off < v.off || f.off > end) && f.code != Unbalanced && f.code != Unclosed {
+		if v != t.root && (f.off < v.off || f.off > end) && f.sev != Error {
 			continue
 		}
 		element := f.element

@@ -30,6 +30,9 @@ func stepRelations(d *document, v *value) *reading {
 		id, text := "", ""
 		if s.kind == kindObject {
 			id, _ = itemID(s)
+			if id == "" && s.open && i > 0 {
+				continue // cut off before it has an id: it names nothing
+			}
 			text = itemText(s)
 		} else {
 			id, text = numberPrefix(s.str)

@@ -47,6 +47,9 @@ func stepTools(d *document, v *value) *reading {
 				id, stated = n, true
 			}
 		}
+		if !stated && it.open && i > 0 {
+			continue // cut off before it has an id: it names nothing
+		}
 		if !stated {
 			id = strconv.Itoa(i + 1)
 			r.diag(d, Warning, Ambiguous, it.off, id, "the step has no number; it was given its position", "number the steps")

@@ -67,6 +67,9 @@ func readTasks(d *document, r *reading, items []*value) {
 			}
 			id, stated := itemID(it)
 			text := itemText(it)
+			if !stated && it.open && i > 0 {
+				continue // cut off before it has an id: it names nothing
+			}
 			if !stated {
 				if n, _ := numberPrefix(text); n != "" {
 					id, stated = n, true

@@ -301,6 +301,16 @@ func (p *valueParser) readTop(bareKey bool) {
 			seq.items = append(seq.items, next)
 			continue
 		}
+		if p.pos < len(p.s) && seq != nil && comma && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) {
+			p.fault(Error, Unbalanced, p.pos, "{", "a key stands between objects: the opening { is missing", "write the { before this key")
+			p.stack = append(p.stack[:0], '{')
+			seq.items = append(seq.items, p.readFields(&value{kind: kindObject, off: p.pos}))
+			if p.fatal {
+				p.fatal = false
+				break
+			}
+			continue
+		}
 		// A key after the end of the object: a bracket closed it too early.
 		if p.pos < len(p.s) && (comma || closers > 0) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.kind == kindObject && seq == nil {
 			p.fault(Error, Unbalanced, p.pos, "{", "a key follows after the object was closed", "check the brackets before this place")
@@ -678,13 +688,28 @@ func (p *valueParser) readFields(v *value) *value {
 			p.pos++
 			continue
 		case '{':
-			if len(v.fields) == 0 && !p.t.anyKeys {
-				p.fatal = true
+			if len(v.fields) == 0 {
+				if !p.t.anyKeys {
+					p.fatal = true
+					return v
+				}
+				p.unclosed(v, "{")
 				return v
 			}
 			if len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '[' {
 				p.unclosed(v, "{")
 				return v
+			}
+			if last := &v.fields[len(v.fields)-1]; !needComma && last.val.kind == kindObject {
+				// "key": {…}, {…}: a list without its opening bracket.
+				p.fault(Error, Unbalanced, last.val.off, last.key, "the list of "+last.key+" has no opening [", "write the [ before its first object")
+				p.stack = append(p.stack, '[')
+				last.val = p.readItems(&value{kind: kindList, off: last.val.off, items: []*value{last.val}}, ']')
+				needComma = true
+				if p.fatal {
+					return v
+				}
+				continue
 			}
 			p.fault(Error, Malformed, p.pos, "{", "an object stands where a key is expected", "close the object before it")
 			p.unclosed(v, "{")

@@ -174,7 +174,18 @@ func sorted(g plan.Graph) (plan.Graph, error) {
 // plainText makes a request that cannot be mistaken for syntax.
 func plainText(i int) string { return "carry out part " + strconv.Itoa(i+1) + " of the work" }
 
+// flat returns g without its hierarchy, for the dialects that have none.
+func flat(g plan.Graph) plan.Graph {
+	out := plan.Graph{Edges: g.Edges}
+	for _, p := range g.Problems {
+		p.ParentID = ""
+		out.Problems = append(out.Problems, p)
+	}
+	return out
+}
+
 func xmlProblems(g plan.Graph) (Rendered, error) {
+	g = flat(g)
 	var b strings.Builder
 	b.WriteString("<StructuredResponse>\n  <Problems>\n")
 	for i, p := range g.Problems {
@@ -230,6 +241,7 @@ func xmlFunctions(g plan.Graph) (Rendered, error) {
 }
 
 func toolGraph(g plan.Graph, yaml bool) (Rendered, error) {
+	g = flat(g)
 	var b strings.Builder
 	if yaml {
 		b.WriteString("task_nodes:\n")
@@ -272,6 +284,7 @@ func comma(b *strings.Builder, i int) {
 }
 
 func stepRelations(g plan.Graph) (Rendered, error) {
+	g = flat(g)
 	text := map[string]string{}
 	unique := true
 	for i, p := range g.Problems {
