@@ -36,6 +36,7 @@ const (
 	UndefinedVariable Code = "UNDEFINED_VARIABLE"
 	Redefined         Code = "REDEFINED"
 	OpenEnd           Code = "OPEN_END"
+	Retracted         Code = "RETRACTED"
 )
 
 // Codes of repairs.

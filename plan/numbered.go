@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -32,12 +33,15 @@ func readNumbered(d *document) *reading {
 	if chosen < 0 {
 		return nil
 	}
-	r := &reading{}
 	n := runs[chosen]
+	if !mostlyInOrder(n.items) {
+		return nil
+	}
+	r := &reading{}
 	r.start = n.items[0].off
 	r.end = d.lines[n.last].off + len(d.lines[n.last].text)
 	if several >= 0 {
-		r.diag(d, Warning, SeveralPlans, runs[several].items[0].off, runs[several].items[0].text, "the text holds another numbered list that may be a plan; the one at line "+itoa(n.first+1)+" was read", "ask for one list")
+		r.diag(d, Warning, SeveralPlans, runs[several].items[0].off, runs[several].items[0].text, "the text holds another numbered list that may be a plan; the one at line "+strconv.Itoa(n.first+1)+" was read", "ask for one list")
 	}
 	r.buildHierarchy(d, n.items)
 	r.checkNumbers(d, n.items)
@@ -49,19 +53,6 @@ func readNumbered(d *document) *reading {
 	}
 	r.openEnded = chosen == len(runs)-1
 	return r
-}
-
-func itoa(n int) string {
-	var b [20]byte
-	i := len(b)
-	for {
-		i--
-		b[i] = byte('0' + n%10)
-		n /= 10
-		if n == 0 {
-			return string(b[i:])
-		}
-	}
 }
 
 // itemLine reads "1. text", "**1.** text", "- 1.2 text", "### Step 3: text", "第一步：text".
@@ -332,6 +323,34 @@ func assigned(items []numberedItem) bool {
 		}
 	}
 	return true
+}
+
+// mostlyInOrder reports whether the numbers count up; numbers that jump about are data, not a list.
+func mostlyInOrder(items []numberedItem) bool {
+	jumps := 0
+	for i := 1; i < len(items); i++ {
+		if items[i].indent == items[i-1].indent && !follows(items[i-1].id, items[i].id) {
+			jumps++
+		}
+	}
+	return jumps*3 <= len(items)
+}
+
+// follows reports whether the number b can come after a: it goes deeper, or on at some level by one or two.
+func follows(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range bs {
+		if i >= len(as) {
+			return true
+		}
+		if as[i] == bs[i] {
+			continue
+		}
+		x, err1 := strconv.Atoi(as[i])
+		y, err2 := strconv.Atoi(bs[i])
+		return err1 != nil || err2 != nil || y > x && y <= x+2
+	}
+	return false
 }
 
 // soundsLikeTalk reports whether the prose around a list asks or refuses rather than announces.

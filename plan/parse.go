@@ -61,6 +61,18 @@ func Parse(text string, opts ...Option) Result {
 	if !known {
 		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: UnknownDialect, Severity: Error, Element: o.dialect, Message: "there is no dialect of this name", Hint: "use one of " + strings.Join(Dialects(), ", ")})
 	}
+	for _, t := range d.findTrees() {
+		if t.cutOff && t.anyKeys {
+			x := Diagnostic{Code: Truncated, Severity: Warning, Element: t.lastKey(), Message: "the text ends inside a value; a plan in it may have been cut off", Hint: "ask for the rest"}
+			x.Line, x.Column = d.place(len(d.text))
+			res.Diagnostics = append(res.Diagnostics, x)
+		}
+	}
+	if d.thinkOpen {
+		x := Diagnostic{Code: Unclosed, Severity: Warning, Element: "think", Message: "a thought is not closed; a plan after it may have been cut off", Hint: "ask for the rest"}
+		x.Line, x.Column = d.place(len(d.text))
+		res.Diagnostics = append(res.Diagnostics, x)
+	}
 	if d.cut {
 		res.NoPlan = &NoPlan{Reason: TooLarge, Message: "no plan was found in the first " + strconv.Itoa(d.limits.MaxBytes) + " bytes of the text"}
 		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())

@@ -1,19 +1,139 @@
 package plan
 
-// Reader reads a plan that is still being written.
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// Reader reads a plan that is still being written. It is not safe for concurrent use. Its total time is bounded by a
+// constant times the length of the text: it reads again only after the text has grown by a fraction of itself.
 type Reader struct {
-	buf  []byte
-	opts []Option
+	buf   []byte
+	opts  []Option
+	limit int
+	seen  int // length of the text at the last reading
+	ready Graph
 }
 
-// NewReader returns an empty Reader.
-func NewReader(opts ...Option) *Reader { return &Reader{opts: opts} }
+// NewReader returns an empty Reader. The options are those of Parse.
+func NewReader(opts ...Option) *Reader {
+	var o options
+	for _, f := range opts {
+		f(&o)
+	}
+	return &Reader{opts: opts, limit: o.limits.withDefaults().MaxBytes}
+}
 
-// Write adds text. It never fails.
-func (r *Reader) Write(p []byte) (int, error) { r.buf = append(r.buf, p...); return len(p), nil }
+// Write adds text. It never fails; what is over the limit of bytes is not kept, as Parse would not read it.
+func (r *Reader) Write(p []byte) (int, error) {
+	if room := r.limit + 1 - len(r.buf); room > 0 {
+		r.buf = append(r.buf, p[:min(room, len(p))]...)
+	}
+	return len(p), nil
+}
 
-// Ready returns the problems and edges that are finished: no later text can change them.
-func (r *Reader) Ready() Graph { return Graph{} }
+// streaming names the dialects in which a problem is finished when the next one begins, because it states itself what it
+// waits for. In the others its edges stand further down, so that nothing is finished before the end.
+func streaming(dialect string) bool {
+	switch dialect {
+	case "task_list", "command_tasks", "nested_calls", "evidence", "numbered_calls", "assignments", "call_log", "xml_functions":
+		return true
+	}
+	return false
+}
+
+// smallText is the length up to which every new line is read at once.
+const smallText = 16 << 10
+
+// Ready returns the problems that are finished, with all edges that lead to them, in the order of the plan. What it has
+// returned once it returns again, and more. If later text takes something back, Close says so with RETRACTED.
+func (r *Reader) Ready() Graph {
+	fresh := r.buf[r.seen:]
+	if len(fresh) == 0 || len(r.buf) > smallText && len(fresh) < len(r.buf)/8 {
+		return r.ready
+	}
+	end := len(r.buf)
+	if i := bytes.LastIndexByte(fresh, '\n'); i >= 0 {
+		end = r.seen + i + 1
+	} else if len(fresh) < 256 {
+		return r.ready
+	}
+	for end > 0 && end < len(r.buf) && !utf8.RuneStart(r.buf[end]) {
+		end--
+	}
+	r.seen = len(r.buf)
+	res := Parse(string(r.buf[:end]), r.opts...)
+	if res.NoPlan != nil || !streaming(res.Dialect) {
+		return r.ready
+	}
+	for _, d := range res.Diagnostics {
+		switch d.Code {
+		case Truncated, Unclosed, UnknownReference:
+		default:
+			if d.Severity == Error {
+				return r.ready
+			}
+		}
+	}
+	n := len(res.Graph.Problems) - 1
+	if n <= len(r.ready.Problems) {
+		return r.ready
+	}
+	next := Graph{Problems: res.Graph.Problems[:n:n]}
+	done := make(map[string]bool, n)
+	for _, p := range next.Problems {
+		done[p.ID] = true
+	}
+	for _, e := range res.Graph.Edges {
+		if done[e.To] {
+			next.Edges = append(next.Edges, e)
+		}
+	}
+	if _, ok := next.extends(r.ready); ok {
+		r.ready = next
+	}
+	return r.ready
+}
+
+// extends reports whether g says all that old says; if not, it names what is missing.
+func (g Graph) extends(old Graph) (string, bool) {
+	for i, p := range old.Problems {
+		if i >= len(g.Problems) || g.Problems[i].ID != p.ID || g.Problems[i].Request != p.Request {
+			return p.ID, false
+		}
+	}
+	type key struct{ from, to string }
+	count := make(map[key]int, len(g.Edges))
+	for _, e := range g.Edges {
+		count[key{e.From, e.To}]++
+	}
+	in := make(map[string]int, len(old.Problems))
+	for _, e := range old.Edges {
+		if count[key{e.From, e.To}]--; count[key{e.From, e.To}] < 0 {
+			return e.From + " -> " + e.To, false
+		}
+		in[e.To]++
+	}
+	// A problem that was given away as finished must not get another edge.
+	given := make(map[string]bool, len(old.Problems))
+	for _, p := range old.Problems {
+		given[p.ID] = true
+	}
+	for _, e := range g.Edges {
+		if given[e.To] {
+			if in[e.To]--; in[e.To] < 0 {
+				return e.From + " -> " + e.To, false
+			}
+		}
+	}
+	return "", true
+}
 
 // Close returns the result of the whole text.
-func (r *Reader) Close() Result { return Parse(string(r.buf), r.opts...) }
+func (r *Reader) Close() Result {
+	res := Parse(string(r.buf), r.opts...)
+	if el, ok := res.Graph.extends(r.ready); !ok {
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: Retracted, Severity: Error, Element: el, Message: "the text took back what had been read as finished", Hint: "write one plan and do not correct it further down"})
+	}
+	return res
+}

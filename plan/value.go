@@ -57,6 +57,23 @@ type tree struct {
 	anyKeys bool
 }
 
+// lastKey returns the key at which the text of t ends.
+func (t *tree) lastKey() string {
+	key := ""
+	for v := t.root; v != nil; {
+		switch {
+		case len(v.fields) > 0:
+			key = v.fields[len(v.fields)-1].key
+			v = v.fields[len(v.fields)-1].val
+		case len(v.items) > 0:
+			v = v.items[len(v.items)-1]
+		default:
+			return key
+		}
+	}
+	return key
+}
+
 func (v *value) isScalar() bool { return v != nil && v.kind <= kindBare }
 
 // get returns the value of the first of the keys that is there; keys compare without case, spaces, dashes and underscores.
