@@ -65,10 +65,17 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 			self.ID, interval(o.Lease)); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, r.last_seq, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
-			WHERE r.state < 6 AND (r.state < 4 OR r.cancel_state = 1)
-			AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
-			ORDER BY r.run_id LIMIT $1 FOR UPDATE OF r SKIP LOCKED`, o.Limit)
+		// A row that another take-over has just claimed may slip through the first statement, since it
+		// waits for nothing and is checked again only in part. The second sees it as it is under our lock.
+		const orphaned = ` r.state < 6 AND (r.state < 4 OR r.cancel_state = 1)
+			AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`
+		rows, err := tx.Query(ctx, `SELECT r.run_id FROM runs r WHERE`+orphaned+` ORDER BY r.run_id LIMIT $1 FOR UPDATE OF r SKIP LOCKED`, o.Limit)
+		locked, err := collect(rows, err, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		rows, err = tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, r.last_seq, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
+			WHERE r.run_id = ANY ($1) AND`+orphaned+` ORDER BY r.run_id`, locked)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.RunRef, err error) {
 			err = row.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
 			return f, err
@@ -77,6 +84,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 			return err
 		}
 		res = journal.SortOut(found, o)
+		res.More = len(locked) >= o.Limit
 		var b pgx.Batch
 		for _, f := range res.Claimed {
 			b.Queue(`UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, f.RunID, self.ID, self.Incarnation, f.Takeovers)

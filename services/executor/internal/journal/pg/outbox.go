@@ -50,7 +50,7 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `WITH a AS (SELECT DISTINCT ON (id) * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (id, cost, unpriced)),
 			locked AS (SELECT o.id FROM outbox o JOIN a ON a.id = o.id ORDER BY o.id FOR UPDATE OF o),
-			gone AS (DELETE FROM outbox o USING a WHERE o.id = a.id AND o.id IN (SELECT id FROM locked) RETURNING o.run_id, o.namespace, a.cost, a.unpriced)
+			gone AS (DELETE FROM outbox o USING a WHERE o.id = a.id AND (o.id IN (SELECT id FROM locked)) IS TRUE RETURNING o.run_id, o.namespace, a.cost, a.unpriced)
 			INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls)
 			SELECT run_id, min(namespace), sum(cost), sum(unpriced) FROM gone GROUP BY run_id HAVING sum(cost) <> 0 OR sum(unpriced) <> 0 ORDER BY run_id
 			ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = k.cost_nano_usd + excluded.cost_nano_usd,

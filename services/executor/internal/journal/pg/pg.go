@@ -57,9 +57,7 @@ type Store struct {
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	hot, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: hotConns, IdleInTransactionTimeout: 5 * time.Second,
-	})
+	hot, err := openHot(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +77,25 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// openHot opens the engine's pool. Each of its statements finds a handful of rows by an index, whatever
+// the size of the tables; told so, the planner neither plans them anew each time nor falls for a scan
+// while a table is small or not analyzed yet.
+func openHot(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
+	plain, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
+		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: hotConns, IdleInTransactionTimeout: 5 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cfg := plain.Config()
+	plain.Close()
+	for _, off := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		cfg.ConnConfig.RuntimeParams[off] = "off"
+	}
+	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
 // Migrations brings the schema up or checks it.

@@ -90,7 +90,6 @@ func TestOneFlush(t *testing.T) {
 		url := template.New(t)
 		s, err := pg.Open(t.Context(), url, pg.Options{})
 		require.NoError(t, err)
-		defer func() { require.NoError(t, s.Close()) }()
 		me, err := s.Register(t.Context(), "a", "")
 		require.NoError(t, err)
 		id := ids.New("run")
@@ -107,6 +106,8 @@ func TestOneFlush(t *testing.T) {
 			}}})
 			require.NoError(t, err)
 		}
+		// A server process tells its figures at the latest when it ends.
+		require.NoError(t, s.Close())
 		pool, err := dbkit.OpenPostgres(t.Context(), url, pg.Schema, dbkit.PostgresOptions{})
 		require.NoError(t, err)
 		defer pool.Close()

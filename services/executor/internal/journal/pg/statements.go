@@ -242,6 +242,12 @@ func (b *builder) with(name, sql string, args ...any) {
 	b.args = append(b.args, args...)
 }
 
+// only keeps the rows whose run the part called done wrote. IS TRUE keeps the planner from making a join of
+// it, which it would do row by row for want of an estimate; as it is, it looks each up in a hash table.
+func only(column, done string) string {
+	return " WHERE (" + column + " IN (SELECT run_id FROM " + done + ")) IS TRUE"
+}
+
 // children adds what hangs on the runs that done wrote. Empty parts are left out; there are few
 // combinations, so each soon is a prepared statement.
 func (s *statements) children(b *builder, units []unit, done string) {
@@ -259,7 +265,7 @@ func (s *statements) children(b *builder, units []unit, done string) {
 			snaps = append(snaps, u)
 		}
 	}
-	mine := " WHERE run_id IN (SELECT run_id FROM " + done + ")"
+	mine := only("run_id", done)
 	if len(events) > 0 {
 		names := s.events.names("")
 		b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(b.next(), "e")+mine, s.events.args(events)...)
@@ -299,7 +305,7 @@ func (s *statements) appendRuns(batch *pgx.Batch, owner journal.Owner, units []u
 	}
 	if len(ended) > 0 {
 		b.with("oc", "UPDATE run_details d SET result = c.result, outputs = c.outputs, error = c.error FROM "+s.outcomes.from(b.next(), "c")+
-			" WHERE d.run_id = c.run_id AND c.run_id IN (SELECT run_id FROM upd)", s.outcomes.args(ended)...)
+			only("c.run_id", "upd")+" AND d.run_id = c.run_id", s.outcomes.args(ended)...)
 	}
 	s.children(&b, units, "upd")
 	batch.Queue(b.sql.String()+"\nSELECT run_id, revision FROM upd", b.args...)
@@ -311,7 +317,7 @@ func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []u
 	names, n := s.runs.names(""), len(s.runs)
 	b.with("ins", "INSERT INTO runs (owner_id, owner_incarnation, revision, takeovers, "+names+fmt.Sprintf(") SELECT $%d::text, $%d::bigint, 1, 0, ", n+1, n+2)+names+
 		" FROM "+s.runs.from(1, "u")+" ON CONFLICT DO NOTHING RETURNING run_id", append(s.runs.args(units), owner.ID, owner.Incarnation)...)
-	mine := " WHERE run_id IN (SELECT run_id FROM ins)"
+	mine := only("run_id", "ins")
 	names = s.details.names("")
 	b.with("det", "INSERT INTO run_details ("+names+") SELECT "+names+" FROM "+s.details.from(b.next(), "d")+mine, s.details.args(units)...)
 	var labels []labelRow

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,15 +15,20 @@ import (
 const (
 	fenceSQL = `SELECT 1 FROM executors WHERE id = ? AND incarnation = ?`
 
-	statusSet = `state = ?, state_reason = ?, start_time = ?, end_time = ?, update_time = ?, wake_time = ?,
+	// SQLite rewrites every index that names a column which is set, changed or not. So the columns that
+	// indexes name are set only when they change, which is seldom: the first statement fails if they would.
+	statusSet = `state_reason = ?, start_time = ?, end_time = ?, update_time = ?, wake_time = ?,
 		input_tokens = ?, cached_input_tokens = ?, output_tokens = ?, reasoning_tokens = ?, calls = ?,
 		nodes_total = ?, nodes_completed = ?, nodes_failed = ?, nodes_skipped = ?, nodes_running = ?, `
-	appendSet = `last_seq = ?, revision = revision + 1, holds_key = holds_key AND NOT ?, takeovers = CASE WHEN ? THEN 0 ELSE takeovers END,
-		cancel_state = CASE WHEN ? AND cancel_state = 1 THEN 2 ELSE cancel_state END
-		WHERE run_id = ? AND namespace = ? AND last_seq = ? AND owner_id = ? AND owner_incarnation = ? RETURNING revision`
-	appendSQL       = `UPDATE runs SET ` + appendSet
-	appendStatusSQL = `UPDATE runs SET ` + statusSet + appendSet
-	outcomeSQL      = `UPDATE run_details SET result = ?, outputs = ?, error = ? WHERE run_id = ?`
+	appendSet = `last_seq = ?, revision = revision + 1, takeovers = CASE WHEN ? THEN 0 ELSE takeovers END,
+		cancel_state = CASE WHEN ? AND cancel_state = 1 THEN 2 ELSE cancel_state END`
+	appendWhere = ` WHERE run_id = ? AND namespace = ? AND last_seq = ? AND owner_id = ? AND owner_incarnation = ?`
+	returning   = ` RETURNING revision`
+
+	appendSQL      = `UPDATE runs SET ` + appendSet + appendWhere + returning
+	appendSameSQL  = `UPDATE runs SET ` + statusSet + appendSet + appendWhere + ` AND state = ?` + returning
+	appendStateSQL = `UPDATE runs SET state = ?, holds_key = holds_key AND NOT ?, ` + statusSet + appendSet + appendWhere + returning
+	outcomeSQL     = `UPDATE run_details SET result = ?, outputs = ?, error = ? WHERE run_id = ?`
 
 	runColumnNames = `state, state_reason, start_time, end_time, update_time, wake_time,
 		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls,
@@ -56,7 +62,7 @@ func insertEvents(n int) string {
 func eventChunks() []int { return []int{64, 8, 1} }
 
 func hotStatements() []string {
-	qs := []string{fenceSQL, appendSQL, appendStatusSQL, outcomeSQL, insertRun(), insertDetails, insertLabel, insertGraph, insertSnapshot, insertOut}
+	qs := []string{fenceSQL, appendSQL, appendSameSQL, appendStateSQL, outcomeSQL, insertRun(), insertDetails, insertLabel, insertGraph, insertSnapshot, insertOut}
 	for _, n := range eventChunks() {
 		qs = append(qs, insertEvents(n))
 	}
@@ -185,23 +191,26 @@ func (t txn) lookUp(ctx context.Context, units []*journal.Unit) (journal.Ground,
 	return g, nil
 }
 
+// statusArgs are the values of statusSet.
 func statusArgs(s *journal.Status) []any {
 	return []any{
-		int32(s.State), s.Reason, micros(s.StartTime), micros(s.EndTime), micros(s.UpdateTime), micros(s.WakeTime),
+		s.Reason, micros(s.StartTime), micros(s.EndTime), micros(s.UpdateTime), micros(s.WakeTime),
 		s.Usage.InputTokens, s.Usage.CachedInputTokens, s.Usage.OutputTokens, s.Usage.ReasoningTokens, s.Usage.Calls,
 		s.Nodes.Total, s.Nodes.Completed, s.Nodes.Failed, s.Nodes.Skipped, s.Nodes.Running,
 	}
 }
 
 func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.Unit) (revision int64, ok bool, err error) {
-	query := appendSQL
-	var args []any
-	ended := false
-	if u.Status != nil {
-		query, args, ended = appendStatusSQL, statusArgs(u.Status), u.Status.State.Ended()
+	set := []any{u.LastSeq(), b2i(u.Progress), b2i(u.CancelSeen), u.RunID, u.Namespace, u.Expected, owner.ID, owner.Incarnation}
+	if u.Status == nil {
+		err = t.row(ctx, appendSQL, set...).Scan(&revision)
+	} else {
+		status, state := statusArgs(u.Status), int32(u.Status.State)
+		err = t.row(ctx, appendSameSQL, slices.Concat(status, set, []any{state})...).Scan(&revision)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = t.row(ctx, appendStateSQL, slices.Concat([]any{state, b2i(u.Status.State.Ended())}, status, set)...).Scan(&revision)
+		}
 	}
-	args = append(args, u.LastSeq(), b2i(ended), b2i(u.Progress), b2i(u.CancelSeen), u.RunID, u.Namespace, u.Expected, owner.ID, owner.Incarnation)
-	err = t.row(ctx, query, args...).Scan(&revision)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -217,9 +226,9 @@ func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *j
 	if root == "" {
 		root = u.RunID
 	}
-	args := append(statusArgs(u.Status), u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.LastSeq(), 1, micros(r.CreateTime),
+	args := slices.Concat([]any{int32(u.Status.State)}, statusArgs(u.Status), []any{u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.LastSeq(), 1, micros(r.CreateTime),
 		micros(u.CancelTime), b2i(!u.CancelTime.IsZero()), u.CancelReason, b2i(u.HoldsKey), 0, r.MachineVersion, b2i(r.Sampled), r.GraphName, r.GraphHash,
-		r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, root, r.TraceParent, r.TraceState)
+		r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, root, r.TraceParent, r.TraceState})
 	n, err := t.exec(ctx, insert, args...)
 	if err != nil || n == 0 {
 		return false, err
