@@ -351,7 +351,7 @@ func (m *model) record(t *rapid.T) {
 		u := usage.Entry{
 			Key: usage.Key{
 				RunID: run(t), NodeID: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "node"),
-				Visit: int32(rapid.IntRange(0, 2).Draw(t, "visit")), Item: -1, Call: int32(rapid.IntRange(0, 2).Draw(t, "call")),
+				Visit: int32(rapid.IntRange(0, 2).Draw(t, "visit")), Call: int32(rapid.IntRange(0, 2).Draw(t, "call")),
 			},
 			Kind:   rapid.SampledFrom([]usage.Kind{usage.Model, usage.Tool, usage.Overhead}).Draw(t, "kind"),
 			TaskID: m.anyTask(t), EpicID: m.anyEpic(t),

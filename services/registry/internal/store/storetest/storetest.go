@@ -167,7 +167,7 @@ func ptr[T any](v T) *T { return &v }
 // entry returns a model call whose key differs by call.
 func entry(run string, call int, taskID string, in, out int64) usage.Entry {
 	return usage.Entry{
-		Key:  usage.Key{RunID: run, NodeID: "node", Item: -1, Attempt: 1, Call: int32(call)},
+		Key:  usage.Key{RunID: run, NodeID: "node", Attempt: 1, Call: int32(call)},
 		Kind: usage.Model, TaskID: taskID, Provider: "openai", Model: "fake-model", InputTokens: in, OutputTokens: out,
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}

@@ -314,7 +314,7 @@ type Epic struct {
 	SpentTokens int64 `protobuf:"varint,10,opt,name=spent_tokens,json=spentTokens,proto3" json:"spent_tokens,omitempty"`
 	// Money of the calls whose price is known, in nano-USD. Output only.
 	SpentNanoUsd int64 `protobuf:"varint,11,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"`
-	// Calls without a known price. Output only.
+	// Calls without a known price; tools that used no tokens are not counted. Output only.
 	UnpricedCalls int64 `protobuf:"varint,12,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	// Tokens of agents' own reasoning, part of spent_tokens. Output only.
 	AgentOverheadTokens int64 `protobuf:"varint,13,opt,name=agent_overhead_tokens,json=agentOverheadTokens,proto3" json:"agent_overhead_tokens,omitempty"`
@@ -342,7 +342,7 @@ type Epic struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When it was completed, failed or cancelled. Output only.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Quoted revision.
+	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag          string `protobuf:"bytes,26,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,7 +643,7 @@ type Task struct {
 	State TaskState `protobuf:"varint,7,opt,name=state,proto3,enum=epigraph.registry.v1.TaskState" json:"state,omitempty"`
 	// How urgent it is.
 	Priority Priority `protobuf:"varint,8,opt,name=priority,proto3,enum=epigraph.registry.v1.Priority" json:"priority,omitempty"`
-	// Tasks of the same epic that come first.
+	// Tasks of the same epic that come first. Fixed while it is running and once it is completed or cancelled.
 	DependsOn []string `protobuf:"bytes,9,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	// What a workflow must offer to work on it.
 	Requirements *v1.Payload `protobuf:"bytes,10,opt,name=requirements,proto3" json:"requirements,omitempty"`
@@ -651,7 +651,7 @@ type Task struct {
 	WorkflowSlug string `protobuf:"bytes,11,opt,name=workflow_slug,json=workflowSlug,proto3" json:"workflow_slug,omitempty"`
 	// Where that workflow came from.
 	WorkflowSource WorkflowSource `protobuf:"varint,12,opt,name=workflow_source,json=workflowSource,proto3,enum=epigraph.registry.v1.WorkflowSource" json:"workflow_source,omitempty"`
-	// The run that works on it, or last did. Output only.
+	// The run that works on it, or last did, once its claim was confirmed. Output only.
 	RunId string `protobuf:"bytes,13,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// Tokens that it is expected to take.
 	EstimatedTokens int64 `protobuf:"varint,14,opt,name=estimated_tokens,json=estimatedTokens,proto3" json:"estimated_tokens,omitempty"`
@@ -659,7 +659,7 @@ type Task struct {
 	ActualTokens int64 `protobuf:"varint,15,opt,name=actual_tokens,json=actualTokens,proto3" json:"actual_tokens,omitempty"`
 	// Money of the calls whose price is known, in nano-USD. Output only.
 	ActualNanoUsd int64 `protobuf:"varint,16,opt,name=actual_nano_usd,json=actualNanoUsd,proto3" json:"actual_nano_usd,omitempty"`
-	// Calls without a known price. Output only.
+	// Calls without a known price; tools that used no tokens are not counted. Output only.
 	UnpricedCalls int64 `protobuf:"varint,17,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	// Calls of models. Output only.
 	LlmCalls int64 `protobuf:"varint,18,opt,name=llm_calls,json=llmCalls,proto3" json:"llm_calls,omitempty"`
@@ -689,7 +689,7 @@ type Task struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it was completed, failed or cancelled. Output only.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Quoted revision.
+	// Quoted revision. Roll-ups of costs and counts do not change it.
 	Etag          string `protobuf:"bytes,32,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -76,9 +76,11 @@ type RegistryServiceClient interface {
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease.
 	ClaimTask(ctx context.Context, in *ClaimTaskRequest, opts ...grpc.CallOption) (*ClaimTaskResponse, error)
-	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing.
+	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
+	// that has lost the task is refused with CLAIM_LOST and should stop.
 	ConfirmClaim(ctx context.Context, in *ConfirmClaimRequest, opts ...grpc.CallOption) (*Task, error)
-	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing.
+	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
+	// task to another.
 	SettleClaim(ctx context.Context, in *SettleClaimRequest, opts ...grpc.CallOption) (*Task, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
 	// in one transaction.
@@ -89,7 +91,8 @@ type RegistryServiceClient interface {
 	GetNamespaceUsage(ctx context.Context, in *GetNamespaceUsageRequest, opts ...grpc.CallOption) (*NamespaceUsage, error)
 	// CreatePrice adds a dated price to the price book. The price that it follows ends where it begins.
 	CreatePrice(ctx context.Context, in *CreatePriceRequest, opts ...grpc.CallOption) (*Price, error)
-	// ListPrices lists the price book, by provider, model and date.
+	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that come with the
+	// registry.
 	ListPrices(ctx context.Context, in *ListPricesRequest, opts ...grpc.CallOption) (*ListPricesResponse, error)
 }
 
@@ -333,9 +336,11 @@ type RegistryServiceServer interface {
 	DeleteTask(context.Context, *DeleteTaskRequest) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease.
 	ClaimTask(context.Context, *ClaimTaskRequest) (*ClaimTaskResponse, error)
-	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing.
+	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
+	// that has lost the task is refused with CLAIM_LOST and should stop.
 	ConfirmClaim(context.Context, *ConfirmClaimRequest) (*Task, error)
-	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing.
+	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
+	// task to another.
 	SettleClaim(context.Context, *SettleClaimRequest) (*Task, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
 	// in one transaction.
@@ -346,7 +351,8 @@ type RegistryServiceServer interface {
 	GetNamespaceUsage(context.Context, *GetNamespaceUsageRequest) (*NamespaceUsage, error)
 	// CreatePrice adds a dated price to the price book. The price that it follows ends where it begins.
 	CreatePrice(context.Context, *CreatePriceRequest) (*Price, error)
-	// ListPrices lists the price book, by provider, model and date.
+	// ListPrices lists the price book, by provider, model and date: the prices of the namespace and those that come with the
+	// registry.
 	ListPrices(context.Context, *ListPricesRequest) (*ListPricesResponse, error)
 	mustEmbedUnimplementedRegistryServiceServer()
 }

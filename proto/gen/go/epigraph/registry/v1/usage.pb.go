@@ -29,7 +29,7 @@ const (
 type UsageKind int32
 
 const (
-	// Not told.
+	// MODEL.
 	UsageKind_USAGE_KIND_UNSPECIFIED UsageKind = 0
 	// A model, for a node.
 	UsageKind_USAGE_KIND_MODEL UsageKind = 1
@@ -99,7 +99,7 @@ type UsageEntry struct {
 	Call int32 `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`
 	// What was called.
 	Kind UsageKind `protobuf:"varint,7,opt,name=kind,proto3,enum=epigraph.registry.v1.UsageKind" json:"kind,omitempty"`
-	// The task that pays; empty when none does.
+	// The task that pays; empty when none does. If it is not there (any more) the namespace alone pays.
 	TaskId string `protobuf:"bytes,8,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The epic that pays. Output only when a task is given.
 	EpicId string `protobuf:"bytes,9,opt,name=epic_id,json=epicId,proto3" json:"epic_id,omitempty"`
@@ -119,7 +119,7 @@ type UsageEntry struct {
 	CostNanoUsd *int64 `protobuf:"varint,16,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
 	// The price that was applied. Output only.
 	PriceId string `protobuf:"bytes,17,opt,name=price_id,json=priceId,proto3" json:"price_id,omitempty"`
-	// When the call was made.
+	// When the call was made; now when absent.
 	Time *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=time,proto3" json:"time,omitempty"`
 	// Whether the call failed; what it used still counts.
 	Failed        bool `protobuf:"varint,19,opt,name=failed,proto3" json:"failed,omitempty"`
@@ -299,7 +299,7 @@ type NamespaceUsage struct {
 	SpentTokens int64 `protobuf:"varint,2,opt,name=spent_tokens,json=spentTokens,proto3" json:"spent_tokens,omitempty"`
 	// Money of the calls whose price is known, in nano-USD.
 	SpentNanoUsd int64 `protobuf:"varint,3,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"`
-	// Calls without a known price.
+	// Calls without a known price; tools that used no tokens are not counted.
 	UnpricedCalls int64 `protobuf:"varint,4,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
 	// All calls.
 	Calls         int64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
@@ -372,7 +372,8 @@ func (x *NamespaceUsage) GetCalls() int64 {
 	return 0
 }
 
-// Price is what a model costs from some time on. Prices are nano-USD per million tokens.
+// Price is what a model costs from some time on. Prices are nano-USD per million tokens. One that the namespace has added
+// goes before those that come with the registry.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id, "pr_…". Output only.

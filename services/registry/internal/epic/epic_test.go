@@ -1,0 +1,176 @@
+package epic_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	t.Run("Epic/TableIsExactlyThis", func(t *testing.T) {
+		t.Parallel()
+		allowed := []string{
+			"PLANNING ACTIVE", "PLANNING CANCELLED",
+			"ACTIVE PAUSED", "ACTIVE COMPLETED", "ACTIVE FAILED", "ACTIVE CANCELLED",
+			"PAUSED ACTIVE", "PAUSED CANCELLED",
+		}
+		var got []string
+		for from := epic.Planning; from <= epic.Canceled; from++ {
+			for to := epic.State(0); to <= epic.Canceled+1; to++ {
+				e := epic.Epic{ID: "ep_1", State: from}
+				err := e.Move(to, now)
+				if err == nil {
+					got = append(got, from.String()+" "+to.String())
+					require.Equal(t, to.Ended(), !e.EndTime.IsZero())
+					continue
+				}
+				require.Equal(t, from, e.State)
+				require.Equal(t, epic.ReasonInvalidTransition, errs.ReasonOf(err))
+			}
+		}
+		require.ElementsMatch(t, allowed, got)
+	})
+	t.Run("Task/TableIsExactlyThis", func(t *testing.T) {
+		t.Parallel()
+		allowed := []string{
+			"PENDING BLOCKED", "PENDING RUNNING", "PENDING COMPLETED", "PENDING CANCELLED",
+			"BLOCKED PENDING", "BLOCKED CANCELLED",
+			"RUNNING COMPLETED", "RUNNING FAILED", "RUNNING CANCELLED",
+			"FAILED PENDING",
+		}
+		var got []string
+		for from := epic.TaskPending; from <= epic.TaskCanceled; from++ {
+			for to := epic.TaskState(0); to <= epic.TaskCanceled+1; to++ {
+				v := epic.Task{ID: "tk_1", State: from, MaxRetries: 1}
+				if v.Move(to, now) == nil {
+					got = append(got, from.String()+" "+to.String())
+					require.Equal(t, to.Ended(), !v.EndTime.IsZero())
+				}
+			}
+		}
+		require.ElementsMatch(t, allowed, got)
+	})
+	t.Run("Refusal/NamesFromToAndWhatIsAllowed", func(t *testing.T) {
+		t.Parallel()
+		e := epic.Epic{ID: "ep_1", State: epic.Paused}
+		err := e.Move(epic.Completed, now)
+		require.True(t, errs.Is(err, errs.FailedPrecondition))
+		require.EqualError(t, err, "epic ep_1 cannot go from PAUSED to COMPLETED; from PAUSED it may go to: ACTIVE, CANCELLED")
+		bad, ok := errors.AsType[*errs.Error](err)
+		require.True(t, ok)
+		require.Equal(t, map[string]string{
+			"from": "PAUSED", "to": "COMPLETED", "allowed": "ACTIVE, CANCELLED", "hint": "from PAUSED it may go to: ACTIVE, CANCELLED",
+		}, bad.Meta)
+		v := epic.Task{ID: "tk_1", State: epic.TaskCompleted}
+		require.ErrorContains(t, v.Move(epic.TaskRunning, now), "COMPLETED is an end")
+	})
+	t.Run("Task/WorkSetsItsTimes", func(t *testing.T) {
+		t.Parallel()
+		v := epic.Task{State: epic.TaskPending, MaxRetries: 1}
+		require.NoError(t, v.Move(epic.TaskRunning, now))
+		require.NoError(t, v.Move(epic.TaskFailed, now.Add(time.Second)))
+		require.Equal(t, now.Add(time.Second), v.EndTime)
+		require.NoError(t, v.Move(epic.TaskPending, now.Add(2*time.Second)))
+		require.True(t, v.EndTime.IsZero())
+		require.NoError(t, v.Move(epic.TaskRunning, now.Add(3*time.Second)))
+		require.Equal(t, now.Add(3*time.Second), v.StartTime)
+		require.NoError(t, v.Move(epic.TaskFailed, now))
+		require.Equal(t, epic.ReasonRetriesExhausted, errs.ReasonOf(v.Move(epic.TaskPending, now)))
+	})
+}
+
+func TestEpic(t *testing.T) {
+	t.Parallel()
+	t.Run("Count/FollowsAnyPath", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(rt *rapid.T) {
+			var e epic.Epic
+			states := make([]epic.TaskState, 4) // zero is a task that is not there
+			for _, step := range rapid.SliceOf(rapid.IntRange(0, 4*7-1)).Draw(rt, "steps") {
+				i, to := step/7, epic.TaskState(step%7)
+				e.Count(states[i], to)
+				states[i] = to
+			}
+			var total, completed, failed int32
+			for _, s := range states {
+				if s != 0 {
+					total++
+				}
+				if s == epic.TaskCompleted {
+					completed++
+				}
+				if s == epic.TaskFailed {
+					failed++
+				}
+			}
+			require.Equal(rt, []int32{total, completed, failed}, []int32{e.TotalTasks, e.CompletedTasks, e.FailedTasks})
+		})
+	})
+	t.Run("Etag/AnyOrThisOne", func(t *testing.T) {
+		t.Parallel()
+		e := epic.Epic{ID: "ep_1", Revision: 3}
+		for _, ok := range []string{"", "*", `"3"`} {
+			require.NoError(t, e.CheckEtag(ok))
+		}
+		for _, bad := range []string{"3", `"2"`, `W/"3"`} {
+			require.True(t, errs.Is(e.CheckEtag(bad), errs.Conflict), bad)
+		}
+	})
+	t.Run("Fields/AllCanBeTaken", func(t *testing.T) {
+		t.Parallel()
+		for _, f := range epic.Fields() {
+			require.True(t, new(epic.Epic).Take(f, epic.Epic{}), f)
+		}
+		for _, f := range epic.TaskFields() {
+			ok, err := new(epic.Task).Take(f, epic.Task{}, now)
+			require.NoError(t, err)
+			require.True(t, ok, f)
+		}
+		require.False(t, new(epic.Epic).Take("state", epic.Epic{}))
+		ok, err := new(epic.Task).Take("epic_id", epic.Task{}, now)
+		require.NoError(t, err)
+		require.False(t, ok)
+	})
+	t.Run("Duration/StopsAtItsLimit", func(t *testing.T) {
+		t.Parallel()
+		var v epic.Task
+		v.AddDuration(-time.Second)
+		require.Zero(t, v.Duration)
+		v.AddDuration(1<<63 - 1)
+		v.AddDuration(time.Hour)
+		require.Greater(t, v.Duration, time.Duration(1<<62))
+	})
+}
+
+// A slow search for any path back is the reference of the cycle check.
+func TestCycle(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 7).Draw(rt, "n")
+		edges := map[string][]string{}
+		for i := range n {
+			for j := range i {
+				if rapid.Bool().Draw(rt, "edge") {
+					edges[strconv.Itoa(i)] = append(edges[strconv.Itoa(i)], strconv.Itoa(j))
+				}
+			}
+		}
+		task := strconv.Itoa(rapid.IntRange(0, n-1).Draw(rt, "task"))
+		deps := rapid.SliceOfDistinct(rapid.Map(rapid.IntRange(0, n-1), strconv.Itoa), rapid.ID[string]).Draw(rt, "deps")
+		var back func(at string) bool
+		back = func(at string) bool { return at == task || slices.ContainsFunc(edges[at], back) }
+		err := epic.CheckCycle(task, deps, edges)
+		require.Equal(rt, slices.ContainsFunc(deps, back), err != nil, "%v", err)
+	})
+}
