@@ -340,7 +340,9 @@ func (s *State) checkLoop(t instTask) {
 	}
 	s.record(Step{Op: OpLoopEnd, Node: s.p.nodes[node].ID, Visit: int(inst.last), Detail: &Detail{Within: int(t.parent.serial)}})
 	for _, e := range s.applyLoopEnd(t.region, inst, t.parent) {
-		s.arrived(t.parent, &e)
+		if s.drain == "" { // what an earlier edge woke may have failed the run
+			s.arrived(t.parent, &e)
+		}
 	}
 	if t.parent.inst != nil {
 		s.instQ = append(s.instQ, instTask{t.parent.region, t.parent.parent})

@@ -125,8 +125,8 @@ type savedNode struct {
 }
 
 type savedMap struct {
-	List  []json.RawMessage `json:"list"`
-	Items []savedItem       `json:"items"` // those that were started
+	List  []json.RawMessage `json:"list,omitempty"`
+	Items []savedItem       `json:"items,omitempty"` // those that were started
 	Next  int               `json:"next,omitempty"`
 	Open  int               `json:"open,omitempty"`
 	Done  int               `json:"done,omitempty"`

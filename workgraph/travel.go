@@ -16,6 +16,8 @@ func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 	f := ns.f
 	r := &s.p.regions[f.region]
 	switch {
+	case r.token: // its one input is in the frame itself
+		return nil, f
 	case r.head != ns.n:
 		return s.p.nodes[ns.n].in, f
 	case f.prev != nil:

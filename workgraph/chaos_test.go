@@ -1,0 +1,179 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestMachineSurvivesEverything adds what the reference does not know: maps, UNSAFE attempts and lost owners, timers, pauses,
+// limits, losers, state and irreducible loops. Every run must end or stand still for a reason that it tells, and every journal
+// must replay.
+func TestMachineSurvivesEverything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &chaos{gen: gen{t: t, losers: true}}
+		spec := c.graph()
+		c.spice(spec.g)
+		p, err := Compile(spec.g, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, mustJSON(spec.g))
+		}
+		c.s, c.j, c.now = New(p, "run"), &journalOf{p: p, snaps: map[int64]string{}}, time.Unix(5000, 0)
+		c.do(Begin{Now: c.now})
+		for step := 0; c.s.End() == nil; step++ {
+			if step > 3000 {
+				c.do(Cancel{Now: c.now, Reason: "enough"})
+			}
+			c.step(spec.g)
+		}
+		require.NotEqual(t, ReasonStarved, c.s.End().Reason, "graph %s", mustJSON(spec.g))
+		require.Empty(t, c.s.flights)
+		if c.s.End().Status == StatusCompleted && c.s.End().Reason == "" {
+			c.s.Visits(func(v VisitInfo) bool {
+				require.Contains(t, []VisitStatus{VisitCompleted, VisitAbstained, VisitFailed, VisitSkipped, VisitCanceled}, v.Status, "%s", v.Ref)
+				return true
+			})
+		}
+		c.j.check(t, "run")
+	})
+}
+
+type chaos struct {
+	gen
+	s    *State
+	j    *journalOf
+	now  time.Time
+	open []Start
+}
+
+// spice adds what the common generator leaves out.
+func (c *chaos) spice(g *Graph) {
+	g.State = map[string]StateKey{"log": {Reducer: Append}, "sum": {Reducer: Add}, "set": {Reducer: AppendByID}, "last": {}}
+	if c.chance(20, "irreducible") {
+		for _, id := range []string{"t0", "t1", "t2"} {
+			g.Nodes = append(g.Nodes, Node{ID: id, Actor: "act", Effect: Idempotent, Join: Join{Mode: Any}})
+		}
+		g.Edges = append(g.Edges, Edge{From: "n0", To: "t0"}, Edge{From: "n0", To: "t1", When: "visit < 3"}, Edge{From: "t0", To: "t1"},
+			Edge{From: "t1", To: "t0", Kind: BackEdge, When: "visit < 3"}, Edge{From: "t1", To: "t2"})
+	}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		n.Effect = rapid.SampledFrom([]Effect{Pure, Idempotent, Unsafe}).Draw(c.t, "effect")
+		if c.chance(15, "limit") {
+			n.MaxVisits = c.num(1, 2, "max")
+		}
+		if c.chance(20, "map") {
+			n.Map = &Map{MaxParallel: c.num(1, 3, "window")}
+			n.Map.Over = rapid.SampledFrom([]string{"[]", "[1,2,3]", "[1,2,3,4,5,6,7]"}).Draw(c.t, "list")
+			switch c.num(0, 2, "item errors") {
+			case 1:
+				n.Map.OnItemError = ContinueItems
+			case 2:
+				n.Map.OnItemError, n.Map.Quorum = QuorumItems, c.num(1, 4, "item quorum")
+			}
+		}
+	}
+}
+
+func (c *chaos) do(cmd Command) error {
+	evs, fx, err := c.s.Advance(cmd)
+	if err == nil {
+		c.j.note(c.t, c.s, evs)
+		c.open = append(c.open, fx.Starts...)
+	}
+	return err
+}
+
+func (c *chaos) step(g *Graph) {
+	switch k := c.num(0, 99, "step"); {
+	case k < 2:
+		_ = c.do(Pause{Reason: "test", Now: c.now})
+	case k == 2:
+		_ = c.do(Cancel{Reason: "test", Now: c.now})
+	case k < 6: // the owner is lost: a new one restores the state and starts what is outstanding
+		require.NoError(c.t, c.do(Recover{Now: c.now}))
+		snap, err := c.s.Snapshot()
+		require.NoError(c.t, err)
+		c.s, err = Restore(c.j.p, snap)
+		require.NoError(c.t, err)
+		c.open = c.s.Outstanding()
+		return
+	}
+	if at, ok := c.s.NextTimer(); ok && (len(c.open) == 0 || c.chance(30, "timer")) {
+		c.now = at
+		require.NoError(c.t, c.do(TimerDue{Now: c.now}))
+		return
+	}
+	if len(c.open) > 0 {
+		c.finish(g)
+		return
+	}
+	if c.s.End() != nil {
+		return
+	}
+	// Nothing is in flight and no timer runs: the run must be paused and say why.
+	status, reason := c.s.Status()
+	require.Equal(c.t, StatusPaused, status, "graph %s", mustJSON(g))
+	require.NotEmpty(c.t, reason)
+	c.s.Visits(func(v VisitInfo) bool {
+		if v.Status == VisitReconciliation {
+			if c.chance(50, "reconciled") {
+				require.NoError(c.t, c.do(Reconcile{Ref: v.Ref, Outcome: &Outcome{}, Now: c.now}))
+			} else {
+				require.NoError(c.t, c.do(Reconcile{Ref: v.Ref, Err: Errorf(NotPerformed, "NO", ""), Now: c.now}))
+			}
+			return false
+		}
+		return true
+	})
+	if c.s.End() == nil && c.s.unknown == 0 {
+		if st, _ := c.s.Status(); st == StatusPaused {
+			require.NoError(c.t, c.do(Resume{Now: c.now}))
+		}
+	}
+}
+
+func (c *chaos) finish(g *Graph) {
+	i := c.num(0, len(c.open)-1, "pick")
+	st := c.open[i]
+	c.open = append(c.open[:i:i], c.open[i+1:]...)
+	if st.NeedsIntent() {
+		err := c.do(Attempt{Ref: st.Ref, Attempt: st.Attempt, Now: c.now})
+		if err != nil {
+			// No longer wanted, or already begun by the owner that was lost.
+			u, ok := c.s.find(st.Ref)
+			if !ok || u.try().pos < 0 || u.try().status != VisitCanceling {
+				return
+			}
+		}
+	}
+	out, ferr := c.outcome(g, &st)
+	if out != nil && st.Item > 0 {
+		out.Select = nil
+	}
+	if out != nil && c.chance(10, "wait") {
+		out.Wait = &Wait{Timer: &Timer{After: Duration(time.Second)}}
+	}
+	if out != nil && c.chance(30, "update") {
+		out.State = map[string]json.RawMessage{"log": json.RawMessage(`["a"]`), "sum": json.RawMessage("2"),
+			"set": json.RawMessage(`{"id":"` + st.Node + `"}`), "last": json.RawMessage(`"` + st.Node + `"`)}
+	}
+	require.NoError(c.t, c.do(Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: out, Err: ferr, Now: c.now}), "%v", st.Ref)
+	require.ErrorIs(c.t, c.s.refused(Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: &Outcome{}}), c.wantRefusal())
+}
+
+// refused reports a second end of the same attempt, which must change nothing.
+func (s *State) refused(cmd Command) error {
+	_, _, err := s.Advance(cmd)
+	return err
+}
+
+func (c *chaos) wantRefusal() error {
+	if c.s.End() != nil {
+		return ErrEnded
+	}
+	return ErrStale
+}
