@@ -92,6 +92,12 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 	return res.RunID, res.Created, nil
 }
 
+// Check returns what Start would say about the graph alone.
+func (e *Engine) Check(g *workgraph.Graph) error {
+	_, err := e.program(g)
+	return err
+}
+
 // program compiles within the limits.
 func (e *Engine) program(g *workgraph.Graph) (*program, error) {
 	var faults workgraph.Faults

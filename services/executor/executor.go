@@ -1,0 +1,297 @@
+// Package executor owns the executor service: it opens the journal that the configuration names, runs graphs from it, tells the
+// registry what they cost, and serves epigraph.executor.v1.ExecutorService. It must not know the other services' insides nor
+// how it is reached.
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Config says where the journal is kept and how much may run. DefaultConfig gives the defaults.
+type Config struct {
+	// Store is "sqlite" or "postgres".
+	Store string `help:"where the journal is kept: sqlite or postgres"`
+	// SQLitePath is the file to use; it is made if it is not there.
+	SQLitePath string `conf:"sqlite_path" help:"SQLite file"`
+	// PostgresURL names the database; the tables are in its schema "executor".
+	PostgresURL conf.Secret `conf:"postgres_url" help:"PostgreSQL URL"`
+	// MaxConns bounds the connections that answer the API on PostgreSQL; 0 leaves it to the URL.
+	MaxConns int32 `help:"connections to PostgreSQL for the API at most"`
+	// Migrate brings the schema up to date when the service opens; without it an old schema is an error.
+	Migrate bool `help:"bring the schema up to date at start"`
+
+	// ID names this executor among those of one database; empty means the host name. An executor that comes back under its
+	// old name goes on with its runs at once, else they wait for the lease to end.
+	ID string `conf:"id" help:"name of this executor; default host name"`
+	// Addr is where other replicas reach this one.
+	Addr string `help:"address for other replicas"`
+	// Lease is how old a heartbeat may get before other executors take over.
+	Lease time.Duration `help:"age of a heartbeat at which others take over"`
+	// Parallel is how many actors are called at once.
+	Parallel int `help:"attempts that run at once"`
+	// MaxPayload bounds one value.
+	MaxPayload conf.Bytes `help:"hard limit of one argument or result"`
+	// MaxNodes and MaxEdges bound one graph.
+	MaxNodes int `help:"nodes of one graph at most"`
+	MaxEdges int `help:"edges of one graph at most"`
+	// Drain is how long calls in flight may go on when the service stops.
+	Drain time.Duration `help:"time for calls in flight when stopping"`
+	// ScanInterval is the pause between two looks for runs without an owner.
+	ScanInterval time.Duration `help:"pause between two looks for runs of dead executors"`
+	// MaxTakeovers is how many take-overs without progress quarantine a run.
+	MaxTakeovers int `help:"take-overs without progress that quarantine a run"`
+	// KeepAlive is the longest silence on a watch.
+	KeepAlive time.Duration `help:"longest silence on a watch"`
+
+	// Actors configures the built-in actors.
+	Actors builtin.Config
+}
+
+// DefaultConfig keeps the journal in a SQLite file in the working directory and migrates it.
+func DefaultConfig() Config {
+	e := engine.DefaultConfig()
+	return Config{
+		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Lease: e.Lease, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
+		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
+		Actors: builtin.DefaultConfig(),
+	}
+}
+
+// Validate reports every field that cannot be used.
+func (c Config) Validate() error {
+	var faults []error
+	switch c.Store {
+	case "sqlite":
+		if c.SQLitePath == "" {
+			faults = append(faults, errors.New("sqlite_path must be set when store is sqlite"))
+		}
+	case "postgres":
+		if c.PostgresURL.IsZero() {
+			faults = append(faults, errors.New("postgres_url must be set when store is postgres"))
+		}
+	default:
+		faults = append(faults, fmt.Errorf("store must be sqlite or postgres, got %q", c.Store))
+	}
+	if c.MaxConns < 0 {
+		faults = append(faults, fmt.Errorf("max_conns must not be negative, got %d", c.MaxConns))
+	}
+	e := c.engine()
+	if e.ID == "" {
+		e.ID = "default"
+	}
+	if err := c.Actors.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("actors: %w", err))
+	}
+	return errors.Join(append(faults, e.Validate())...)
+}
+
+func (c Config) engine() engine.Config {
+	e := engine.DefaultConfig()
+	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.Lease, c.Parallel, int(c.MaxPayload)
+	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
+	e.MaxTakeovers, e.KeepAlive = c.MaxTakeovers, c.KeepAlive
+	return e
+}
+
+// Deps are the collaborators of the service.
+type Deps struct {
+	// Registry keeps the books; nil means that there is none: runs cannot work on tasks, and nothing is priced.
+	Registry registryv1.RegistryServiceClient
+	// Actors are called beside the built-in ones, and in place of those with the same name.
+	Actors workgraph.Actors
+	// Telemetry reports; nil means none.
+	Telemetry *obs.Telemetry
+}
+
+// Service is an executor with an open journal. It is safe for concurrent use.
+type Service struct {
+	engine  *engine.Engine
+	journal journal.Journal
+	outbox  *outbox.Deliverer // nil without a registry
+	server  *rpc.Server
+	log     *slog.Logger
+	close   func() error
+}
+
+// Open validates cfg and opens the journal. Runs go on, and new ones are taken, once Run runs.
+func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
+	if cfg.ID == "" {
+		if cfg.ID, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("executor: name of this host: %w", err)
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
+	}
+	if d.Telemetry == nil {
+		d.Telemetry = obs.Noop()
+	}
+	set, err := builtin.New(cfg.Actors, d.Telemetry)
+	if err != nil {
+		return nil, fmt.Errorf("make actors: %w", err)
+	}
+	j, err := open(ctx, cfg, d.Telemetry)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open journal of executor: %w", err), set.Close())
+	}
+	s := &Service{journal: j, log: d.Telemetry.Logger, close: sync.OnceValue(func() error { return errors.Join(j.Close(), set.Close()) })}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	actors := catalog{builtin: set.Registry, more: d.Actors}
+	deps := engine.Deps{Journal: j, Actors: actors, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	if d.Registry != nil {
+		reg := rpc.NewRegistry(d.Registry)
+		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
+		deps.Claims, deps.WakeOutbox = reg, s.outbox.Wake
+	}
+	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
+		return nil, err
+	}
+	s.server = rpc.NewServer(s.engine, j, actors.specs(), d.Registry != nil)
+	return s, nil
+}
+
+// Register adds the service to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	executorv1.RegisterExecutorServiceServer(r, s.server)
+}
+
+// Run takes runs and goes on with those that others left, until ctx ends. Then calls in flight may end within the drain
+// time, what they gave is written down, and the runs are given back.
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.engine.Run(ctx) })
+	g.Go(func() error { return s.sweep(ctx) })
+	if s.outbox != nil {
+		g.Go(func() error { return s.outbox.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// Close closes the journal. It may be called more than once, and without Run.
+func (s *Service) Close() error { return s.close() }
+
+// sweep forgets request ids that are older than their promised life.
+func (s *Service) sweep(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, err := s.journal.SweepRequestIDs(ctx, dbkit.Now().Add(-journal.RequestIDLife)); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "request ids not swept", "err", err)
+		}
+	}
+}
+
+func open(ctx context.Context, cfg Config, tel *obs.Telemetry) (journal.Journal, error) {
+	var (
+		j   journal.Journal
+		m   *dbkit.Migrations
+		err error
+	)
+	switch cfg.Store {
+	case "postgres":
+		var s *pg.Store
+		if s, err = pg.Open(ctx, cfg.PostgresURL.Reveal(), pg.Options{MaxReaders: cfg.MaxConns, TracerProvider: tel.TracerProvider}); err == nil {
+			j, m = s, s.Migrations()
+		}
+	default:
+		var s *sqlite.Store
+		if s, err = sqlite.Open(ctx, cfg.SQLitePath, sqlite.Options{TracerProvider: tel.TracerProvider}); err == nil {
+			j, m = s, s.Migrations()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Migrate {
+		n, err := m.Up(ctx)
+		if err != nil {
+			return nil, errors.Join(err, j.Close())
+		}
+		if n > 0 {
+			tel.Logger.InfoContext(ctx, "migrated", "migrations", n)
+		}
+	}
+	if err := m.Check(ctx); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+// catalog is the built-in actors with those that the host adds.
+type catalog struct {
+	builtin *actor.Registry
+	more    workgraph.Actors
+}
+
+func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
+	if info, ok := c.more.ActorInfo(name); ok {
+		return info, true
+	}
+	return c.builtin.ActorInfo(name)
+}
+
+func (c catalog) Actor(name string) (workgraph.Actor, bool) {
+	if a, ok := c.more[name]; ok {
+		return a, true
+	}
+	return c.builtin.Actor(name)
+}
+
+func (c catalog) Names() []string {
+	out := make([]string, 0, len(c.more))
+	for _, s := range c.specs() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+func (c catalog) specs() []actor.Spec {
+	var out []actor.Spec
+	for _, s := range c.builtin.Specs() {
+		if _, replaced := c.more[s.Name]; !replaced {
+			out = append(out, s)
+		}
+	}
+	for name, a := range c.more {
+		info, _ := c.more.ActorInfo(name)
+		out = append(out, actor.Spec{Name: name, Version: info.Version, Effect: info.Effect, EffectOf: info.EffectOf, Schema: string(info.Schema), Actor: a})
+	}
+	slices.SortFunc(out, func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

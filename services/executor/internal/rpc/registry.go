@@ -1,0 +1,96 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+)
+
+// Registry reaches the registry service for the engine and the outbox.
+type Registry struct {
+	client registryv1.RegistryServiceClient
+}
+
+var (
+	_ engine.Claims   = (*Registry)(nil)
+	_ outbox.Registry = (*Registry)(nil)
+)
+
+// NewRegistry returns a Registry that calls client.
+func NewRegistry(client registryv1.RegistryServiceClient) *Registry { return &Registry{client} }
+
+// shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.
+const shortestLease = time.Millisecond
+
+// Claim implements engine.Claims.
+func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) error {
+	_, err := r.client.ClaimTask(grpckit.WithNamespace(ctx, namespace), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease)})
+	return err
+}
+
+// Release implements engine.Claims: it lets the lease end at once.
+func (r *Registry) Release(ctx context.Context, namespace, taskID, runID string) error {
+	return r.Claim(ctx, namespace, taskID, runID, shortestLease)
+}
+
+// Confirm implements outbox.Registry.
+func (r *Registry) Confirm(ctx context.Context, namespace string, c outbox.Confirm) error {
+	_, err := r.client.ConfirmClaim(grpckit.WithNamespace(ctx, namespace), &registryv1.ConfirmClaimRequest{
+		TaskId: c.TaskID, RunId: c.RunID, StartTime: timestamppb.New(c.Start)})
+	return err
+}
+
+// Settle implements outbox.Registry.
+func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle) error {
+	req := &registryv1.SettleClaimRequest{
+		TaskId: s.TaskID, RunId: s.RunID, ResultSummary: s.Summary, ErrorMessage: s.Error,
+		Duration: durationpb.New(s.Duration), EndTime: timestamppb.New(s.End),
+	}
+	switch s.Outcome {
+	case outbox.Completed:
+		req.State = registryv1.TaskState_TASK_STATE_COMPLETED
+	case outbox.Canceled:
+		req.State = registryv1.TaskState_TASK_STATE_CANCELLED
+	default:
+		req.State = registryv1.TaskState_TASK_STATE_FAILED
+	}
+	_, err := r.client.SettleClaim(grpckit.WithNamespace(ctx, namespace), req)
+	return err
+}
+
+// RecordUsage implements outbox.Registry.
+func (r *Registry) RecordUsage(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
+	req := &registryv1.RecordUsageRequest{Entries: make([]*registryv1.UsageEntry, len(entries))}
+	for i, e := range entries {
+		kind := registryv1.UsageKind_USAGE_KIND_MODEL
+		if e.Tool {
+			kind = registryv1.UsageKind_USAGE_KIND_TOOL
+		}
+		req.Entries[i] = &registryv1.UsageEntry{
+			RunId: e.RunID, NodeId: e.Node, Visit: int32(e.Visit), Item: int32(e.Item), Attempt: int32(e.Attempt), Call: int32(e.Call),
+			Kind: kind, TaskId: e.TaskID, Provider: e.Provider, Model: e.Model,
+			InputTokens: e.InputTokens, CachedInputTokens: e.CachedTokens, OutputTokens: e.OutputTokens, ReasoningTokens: e.ReasoningTokens,
+			Time: timestamppb.New(e.Time), Failed: e.Failed,
+		}
+	}
+	resp, err := r.client.RecordUsage(grpckit.WithNamespace(ctx, namespace), req)
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.GetEntries()) != len(entries) {
+		return nil, errs.New(errs.Internal, errs.ReasonInternal, "the registry answered %d of %d entries", len(resp.GetEntries()), len(entries))
+	}
+	costs := make([]*int64, len(entries))
+	for i, e := range resp.GetEntries() {
+		costs[i] = e.CostNanoUsd
+	}
+	return costs, nil
+}

@@ -1,0 +1,343 @@
+// Package rpc owns the executor's wire form: it turns requests into calls of the engine and the journal, and what they return
+// into messages. It also speaks to the registry for the engine. It must not decide anything about runs.
+package rpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// ReasonEtagInvalid is the reason of an etag that no run ever had.
+const ReasonEtagInvalid = "ETAG_INVALID"
+
+// Server answers epigraph.executor.v1.ExecutorService.
+type Server struct {
+	executorv1.UnimplementedExecutorServiceServer
+	engine *engine.Engine
+	reader journal.Reader
+	actors []actor.Spec
+	// priced says that a registry prices what is used.
+	priced bool
+}
+
+// NewServer returns a server; actors are listed as they come.
+func NewServer(e *engine.Engine, r journal.Reader, actors []actor.Spec, priced bool) *Server {
+	return &Server{engine: e, reader: r, actors: actors, priced: priced}
+}
+
+// StartRun implements the service.
+func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
+	start, err := s.startRequest(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	id, _, err := s.engine.Start(ctx, start)
+	if err != nil {
+		return nil, graphFaults(err)
+	}
+	return s.run(ctx, id)
+}
+
+func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
+	out := engine.StartRequest{
+		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(),
+		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(),
+	}
+	var faults workgraph.Faults
+	collect := func(err error) error {
+		more, ok := errors.AsType[workgraph.Faults](err)
+		if !ok {
+			return err
+		}
+		faults = append(faults, more...)
+		return nil
+	}
+	var err error
+	if out.Graph, err = graphpb.FromProto(req.GetGraph()); err != nil {
+		// All faults at once: what the translation found, and what validation says about the rest.
+		if err := errors.Join(collect(err), collect(s.engine.Check(out.Graph))); err != nil {
+			return out, err
+		}
+		return out, graphpb.FaultError(faults)
+	}
+	if out.Input.Args, err = graphpb.RawList("args", req.GetArgs()); collect(err) != nil {
+		return out, err
+	}
+	if out.Input.Named, err = graphpb.RawMap("named", req.GetNamed()); collect(err) != nil {
+		return out, err
+	}
+	if out.Context, err = graphpb.Raw("context", req.GetContext()); collect(err) != nil {
+		return out, err
+	}
+	if out.Attachments, err = encodeAttachments(req.GetAttachments()); collect(err) != nil {
+		return out, err
+	}
+	if len(faults) > 0 {
+		return out, inputFaults(faults)
+	}
+	if out.Metadata, err = encodeMetadata(req.GetMetadata()); err != nil {
+		return out, err
+	}
+	switch req.GetConflictPolicy() {
+	case executorv1.ConflictPolicy_CONFLICT_POLICY_UNSPECIFIED, executorv1.ConflictPolicy_CONFLICT_POLICY_FAIL:
+		out.Conflict = journal.ConflictFail
+	case executorv1.ConflictPolicy_CONFLICT_POLICY_RETURN_EXISTING:
+		out.Conflict = journal.ConflictReturnExisting
+	case executorv1.ConflictPolicy_CONFLICT_POLICY_CANCEL_EXISTING:
+		out.Conflict = journal.ConflictCancelExisting
+	default:
+		return out, errs.New(errs.InvalidArgument, "CONFLICT_POLICY_UNKNOWN", "conflict_policy %d is not known", req.GetConflictPolicy()).
+			Violate("conflict_policy", "CONFLICT_POLICY_UNKNOWN", "not a policy")
+	}
+	if req.GetRequestId() != "" {
+		body := proto.CloneOf(req)
+		body.RequestId = ""
+		out.Request, err = request(req.GetRequestId(), body)
+	}
+	return out, err
+}
+
+// request is a repeatable request with the hash of its body.
+func request(id string, body proto.Message) (journal.Request, error) {
+	if id == "" {
+		return journal.Request{}, nil
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(body)
+	if err != nil {
+		return journal.Request{}, fmt.Errorf("hash request: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return journal.Request{ID: id, BodyHash: hex.EncodeToString(sum[:])}, nil
+}
+
+// graphFaults turns the faults of a graph into the one error that names them all.
+func graphFaults(err error) error {
+	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+		return graphpb.FaultError(faults)
+	}
+	return err
+}
+
+// inputFaults is the error of values beside the graph that are not JSON.
+func inputFaults(faults workgraph.Faults) error {
+	e := errs.New(errs.InvalidArgument, graphpb.CodePayload, "a value of the request is not JSON").Hint(faults[0].Hint)
+	for _, f := range faults {
+		e = e.Violate(f.Field, f.Code, f.Message)
+	}
+	return e
+}
+
+func (s *Server) run(ctx context.Context, id string) (*executorv1.Run, error) {
+	row, err := s.reader.Get(ctx, grpckit.Namespace(ctx), id)
+	if err != nil {
+		return nil, err
+	}
+	return s.runMessage(row, true)
+}
+
+// GetRun implements the service.
+func (s *Server) GetRun(ctx context.Context, req *executorv1.GetRunRequest) (*executorv1.Run, error) {
+	return s.run(ctx, req.GetRunId())
+}
+
+// GetRunGraph implements the service.
+func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphRequest) (*executorv1.GetRunGraphResponse, error) {
+	hash, body, err := s.reader.Graph(ctx, grpckit.Namespace(ctx), req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	g, err := workgraph.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	m, err := graphpb.ToProto(g)
+	if err != nil {
+		return nil, fmt.Errorf("graph of run %s: %w", req.GetRunId(), err)
+	}
+	return &executorv1.GetRunGraphResponse{Graph: m, GraphHash: hash}, nil
+}
+
+// ListRuns implements the service.
+func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error) {
+	ns := grpckit.Namespace(ctx)
+	filter := proto.CloneOf(req)
+	filter.PageSize, filter.PageToken = 0, ""
+	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(filter)
+	if err != nil {
+		return nil, fmt.Errorf("hash filter: %w", err)
+	}
+	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListRuns", Parent: ns, Filter: string(key)})
+	if err != nil {
+		return nil, err
+	}
+	f := journal.Filter{
+		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(), BusinessKey: req.GetBusinessKey(),
+		ParentID: req.GetParentRunId(), Labels: req.GetLabels(), CreatedAfter: instant(req.GetCreatedAfter()), CreatedBefore: instant(req.GetCreatedBefore()),
+	}
+	for _, st := range req.GetStates() {
+		if st < executorv1.RunState_RUN_STATE_PENDING || st > executorv1.RunState_RUN_STATE_CANCELLED {
+			return nil, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "states: %d is not a state to filter by", st).
+				Violate("states", "STATE_UNKNOWN", "not a state of a run")
+		}
+		f.States = append(f.States, journal.State(st))
+	}
+	rows, err := s.reader.List(ctx, ns, f, pg.After, pg.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	rows, next := page.Cut(pg, rows, func(r journal.Run) page.Cursor { return page.Cursor{CreateTime: r.CreateTime, ID: r.ID} })
+	out := &executorv1.ListRunsResponse{NextPageToken: next}
+	for _, row := range rows {
+		m, err := s.runMessage(row, false)
+		if err != nil {
+			return nil, err
+		}
+		out.Runs = append(out.Runs, m)
+	}
+	return out, nil
+}
+
+// ListVisits implements the service.
+func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsRequest) (*executorv1.ListVisitsResponse, error) {
+	visits, next, err := s.engine.Visits(ctx, engine.VisitsRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Node: req.GetNodeId(), Size: req.GetPageSize(), Token: req.GetPageToken()})
+	if err != nil {
+		return nil, err
+	}
+	out := &executorv1.ListVisitsResponse{NextPageToken: next}
+	for i := range visits {
+		out.Visits = append(out.Visits, visitMessage(req.GetRunId(), &visits[i]))
+	}
+	return out, nil
+}
+
+// WatchRun implements the service.
+func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStreamingServer[executorv1.RunEvent]) error {
+	ctx := stream.Context()
+	return s.engine.Watch(ctx, engine.WatchRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), After: req.GetAfterSeq(),
+		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
+	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
+}
+
+// watcher sends what a watch tells.
+type watcher struct {
+	s      *Server
+	stream grpc.ServerStreamingServer[executorv1.RunEvent]
+	runID  string
+	root   string
+}
+
+// Event implements engine.Watcher.
+func (w *watcher) Event(ev engine.Event) error {
+	w.root = ev.RootID
+	hash := ""
+	if ev.Durable != nil && ev.Durable.Kind == workgraph.RunStarted {
+		row, err := w.s.reader.Get(w.stream.Context(), grpckit.Namespace(w.stream.Context()), ev.RunID)
+		if err != nil {
+			return err
+		}
+		hash = row.GraphHash
+	}
+	m := eventMessage(ev, hash)
+	if m == nil {
+		return nil
+	}
+	return w.stream.Send(m)
+}
+
+// KeepAlive implements engine.Watcher.
+func (w *watcher) KeepAlive(last int64) error {
+	return w.stream.Send(&executorv1.RunEvent{
+		Time: timestamppb.New(dbkit.Now()), RunId: w.runID, RootRunId: w.root,
+		Event: &executorv1.RunEvent_KeepAlive{KeepAlive: &executorv1.KeepAlive{LastSeq: last}},
+	})
+}
+
+// CancelRun implements the service.
+func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest) (*executorv1.Run, error) {
+	revision, err := parseEtag(req.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	body := proto.CloneOf(req)
+	body.RequestId = ""
+	once, err := request(req.GetRequestId(), body)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.reader.RequestCancel(ctx, journal.CancelRun{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once, Now: dbkit.Now()})
+	if err != nil {
+		return nil, err
+	}
+	s.engine.Cancel(row.ID)
+	return s.runMessage(row, true)
+}
+
+// ListActors implements the service.
+func (s *Server) ListActors(context.Context, *executorv1.ListActorsRequest) (*executorv1.ListActorsResponse, error) {
+	out := &executorv1.ListActorsResponse{}
+	for _, a := range s.actors {
+		info := &executorv1.ActorInfo{Name: a.Name, Description: a.Description, Effect: graphpb.Effect(a.Effect), Version: a.Version}
+		if a.Schema != "" {
+			info.ArgsSchema = &graphv1.Payload{Json: []byte(a.Schema)}
+		}
+		out.Actors = append(out.Actors, info)
+	}
+	return out, nil
+}
+
+func etag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
+
+func parseEtag(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	bad := errs.New(errs.Conflict, journal.ReasonEtagMismatch, "etag %s is not one that the run can have", s).
+		Hint("read the run again and use its etag").Violate("etag", ReasonEtagInvalid, "not an etag of a run")
+	text, err := strconv.Unquote(s)
+	if err != nil {
+		return 0, bad.With(err)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, bad.With(err)
+	}
+	return n, nil
+}
+
+func instant(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
