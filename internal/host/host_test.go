@@ -37,6 +37,12 @@ func (j *journal) add(s string) {
 	j.lines = append(j.lines, s)
 }
 
+func (j *journal) read() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]string(nil), j.lines...)
+}
+
 func (j *journal) service(name string, stopping time.Duration, result error) host.Service {
 	return host.Func(func(ctx context.Context) error {
 		if result != nil {
@@ -58,7 +64,7 @@ func TestRun(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			require.NoError(t, host.Run(ctx, j.service("store", 0, nil), j.service("engine", time.Second, nil), j.service("server", time.Hour, nil)))
-			require.Equal(t, []string{"stop server", "close server", "stop engine", "close engine", "stop store", "close store"}, j.lines)
+			require.Equal(t, []string{"stop server", "close server", "stop engine", "close engine", "stop store", "close store"}, j.read())
 		})
 	})
 	t.Run("Fail/OneStopsTheRestAndIsReported", func(t *testing.T) {
@@ -67,7 +73,7 @@ func TestRun(t *testing.T) {
 		boom := errors.New("boom")
 		err := host.Run(t.Context(), j.service("a", 0, nil), j.service("b", 0, boom), j.service("c", 0, nil))
 		require.ErrorIs(t, err, boom)
-		require.Equal(t, []string{"stop c", "close c", "close b", "stop a", "close a"}, j.lines)
+		require.Equal(t, []string{"stop c", "close c", "close b", "stop a", "close a"}, j.read())
 	})
 	t.Run("Run/AServiceWithoutWorkStopsNobody", func(t *testing.T) {
 		t.Parallel()
@@ -93,9 +99,9 @@ func TestRun(t *testing.T) {
 			cancel()
 			time.Sleep(4 * time.Second)
 			require.ErrorContains(t, r.Check(ctx), "stopping")
-			require.Equal(t, []string{"drain"}, j.lines)
+			require.Equal(t, []string{"drain"}, j.read())
 			require.NoError(t, <-done)
-			require.Equal(t, []string{"drain", "stop server", "close server"}, j.lines)
+			require.Equal(t, []string{"drain", "stop server", "close server"}, j.read())
 		})
 	})
 	t.Run("Flush/HasALimit", func(t *testing.T) {

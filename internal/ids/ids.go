@@ -5,6 +5,7 @@ package ids
 
 import (
 	"crypto/rand"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -13,16 +14,20 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// New returns a fresh id with this prefix. It is safe for concurrent use; ids made by one process
-// within one millisecond sort in the order they were made.
-func New(prefix string) string {
-	return prefix + "_" + strings.ToLower(ulid.Make().String())
-}
+// process is the one piece of package state: ids of a process ascend only if all of them come from one
+// generator. ulid.Make does not do it, since it reads the clock outside of its lock, and a goroutine
+// that was late with an older millisecond makes the next ids of the newer one start at random again.
+var process = NewGenerator(nil)
 
-// Generator makes ids whose times the caller gives, which tests and synthetic clocks need. The zero
-// value is not usable; it is safe for concurrent use.
+// New returns a fresh id with this prefix. It is safe for concurrent use, and every id of a process
+// sorts after all that were returned before it, even if the clock steps back. It panics if the system
+// has no randomness, as crypto/rand itself does.
+func New(prefix string) string { return process.New(prefix) }
+
+// Generator makes ids in ascending order. The zero value is not usable; it is safe for concurrent use.
 type Generator struct {
 	mu      sync.Mutex
+	last    uint64
 	entropy *ulid.MonotonicEntropy
 }
 
@@ -34,11 +39,34 @@ func NewGenerator(r io.Reader) *Generator {
 	return &Generator{entropy: ulid.Monotonic(r, 0)}
 }
 
-// At returns an id stamped with t. Calls with the same millisecond give ids in ascending order.
+// New returns an id stamped with the present. It panics if the source of randomness fails.
+func (g *Generator) New(prefix string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// The clock is read under the lock, so that no caller brings an older millisecond later.
+	id, err := g.next(prefix, ulid.Now())
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+// At returns an id stamped with t, or with the newest time it was given if t is before that, so that
+// ids ascend whatever the order of the times.
 func (g *Generator) At(prefix string, t time.Time) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	id, err := ulid.New(ulid.Timestamp(t), g.entropy)
+	return g.next(prefix, ulid.Timestamp(t))
+}
+
+func (g *Generator) next(prefix string, ms uint64) (string, error) {
+	g.last = max(g.last, ms)
+	id, err := ulid.New(g.last, g.entropy)
+	if errors.Is(err, ulid.ErrMonotonicOverflow) {
+		// This millisecond is used up; borrow from the next one.
+		g.last++
+		id, err = ulid.New(g.last, g.entropy)
+	}
 	if err != nil {
 		return "", err
 	}

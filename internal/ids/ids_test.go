@@ -44,6 +44,27 @@ func TestNew(t *testing.T) {
 		wg.Wait()
 		require.Len(t, seen, 8*500)
 	})
+	t.Run("Generator/AscendsWhenTheClockStepsBack", func(t *testing.T) {
+		g := ids.NewGenerator(nil)
+		at := time.UnixMilli(1_700_000_000_000)
+		last := ""
+		for i := range 200 {
+			id, err := g.At("tk", at.Add(time.Duration(i%3-1)*time.Millisecond))
+			require.NoError(t, err)
+			require.Greater(t, id, last)
+			last = id
+		}
+	})
+	t.Run("Generator/BorrowsTheNextMillisecondWhenOneIsUsedUp", func(t *testing.T) {
+		// The highest entropy leaves no room for a second id in the same millisecond.
+		g := ids.NewGenerator(&full{})
+		at := time.UnixMilli(1_700_000_000_000)
+		first, err := g.At("tk", at)
+		require.NoError(t, err)
+		second, err := g.At("tk", at)
+		require.NoError(t, err)
+		require.Greater(t, second, first)
+	})
 	t.Run("Generator/SameMillisecondAscends", func(t *testing.T) {
 		g := ids.NewGenerator(nil)
 		at := time.UnixMilli(1_700_000_000_000)
@@ -55,6 +76,20 @@ func TestNew(t *testing.T) {
 			last = id
 		}
 	})
+}
+
+// full draws the highest entropy once, and small numbers from then on.
+type full struct{ drawn bool }
+
+func (f *full) Read(p []byte) (int, error) {
+	fill := byte(1)
+	if !f.drawn {
+		fill, f.drawn = 0xff, true
+	}
+	for i := range p {
+		p[i] = fill
+	}
+	return len(p), nil
 }
 
 func TestValid(t *testing.T) {
