@@ -26,7 +26,7 @@ type Attempt struct {
 }
 
 // Ended reports the end of an attempt: exactly one of Outcome and Err is set. Every Start is answered by one Ended, also when
-// it was canceled. A second or late report is refused with ErrStale and changes nothing.
+// it was canceled or never began; only a start whose Attempt was refused needs no answer. A second or late report is refused with ErrStale and changes nothing.
 type Ended struct {
 	Ref
 	Attempt int
@@ -92,7 +92,8 @@ var (
 
 // Effects is what the caller should do once the events it came with are durable, and not before.
 type Effects struct {
-	// Starts may run now, in any order. Limits on how many run at once are the caller's.
+	// Starts may run now, in any order. Limits on how many run at once are the caller's. A start that has not begun when the
+	// state is Draining must not begin.
 	Starts []Start
 	// Cancels are attempts in flight that should stop. Each still has to be reported by Ended.
 	Cancels []Ref

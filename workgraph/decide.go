@@ -336,7 +336,7 @@ func (s *State) giveUp(u unit, err *Error, canceling bool) {
 		return
 	}
 	status, note := VisitFailed, ""
-	if canceling {
+	if canceling || err.Type == NotPerformed {
 		status, note = VisitCanceled, ReasonCanceled
 	}
 	st := s.step(OpFail, u.ns, &Detail{Error: err})

@@ -132,7 +132,8 @@ func findCycle(n int, arcs []arc, out [][]int32, topo []int32) []int32 {
 		if k, ok := seen[at]; ok {
 			path = path[k:]
 			slices.Reverse(path)
-			return path
+			first := slices.Index(path, slices.Min(path))
+			return slices.Concat(path[first:], path[:first])
 		}
 		seen[at] = len(path)
 		path = append(path, at)

@@ -252,7 +252,9 @@ func (r *runner) work(ctx context.Context) {
 			r.queue, r.head = r.queue[:0], 0
 		}
 		end := Ended{Ref: call.Ref, Attempt: call.Attempt}
-		if r.intend(ctx, &call) {
+		if r.s.Draining() {
+			end.Err, end.Now = Errorf(NotPerformed, ReasonCanceled, "the run ended before the attempt began"), time.Now()
+		} else if r.intend(ctx, &call) {
 			end.Outcome, end.Err = r.perform(ctx, &call)
 			end.Now = time.Now()
 		}

@@ -224,6 +224,10 @@ func (s *State) Status() (Status, string) {
 	return s.status, ""
 }
 
+// Draining reports that nothing new may start: an attempt that was given out but has not begun must not begin, and is reported
+// by Ended with a NOT_PERFORMED error.
+func (s *State) Draining() bool { return s.drain != "" }
+
 // InFlight counts attempts that were started and have not ended.
 func (s *State) InFlight() int { return len(s.flights) }
 

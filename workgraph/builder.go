@@ -1,0 +1,139 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Builder makes a Graph in Go code. Its methods return the Builder; what is wrong with the graph is Validate's to say.
+// The zero value is ready to use.
+type Builder struct {
+	g Graph
+}
+
+// NewBuilder starts a graph with a name.
+func NewBuilder(name string) *Builder { return &Builder{g: Graph{Name: name}} }
+
+// Add declares nodes.
+func (b *Builder) Add(nodes ...Node) *Builder {
+	b.g.Nodes = append(b.g.Nodes, nodes...)
+	return b
+}
+
+// Node declares a node that calls actor, changed by opts.
+func (b *Builder) Node(id, actor string, opts ...func(*Node)) *Builder {
+	n := Node{ID: id, Actor: actor}
+	for _, o := range opts {
+		o(&n)
+	}
+	return b.Add(n)
+}
+
+// Edge declares an edge, changed by opts.
+func (b *Builder) Edge(from, to string, opts ...func(*Edge)) *Builder {
+	e := Edge{From: from, To: to}
+	for _, o := range opts {
+		o(&e)
+	}
+	b.g.Edges = append(b.g.Edges, e)
+	return b
+}
+
+// Chain declares an edge from each id to the next.
+func (b *Builder) Chain(ids ...string) *Builder {
+	for i := 1; i < len(ids); i++ {
+		b.Edge(ids[i-1], ids[i])
+	}
+	return b
+}
+
+// Back declares the edge that closes a loop: it is followed while when holds.
+func (b *Builder) Back(from, to, when string) *Builder {
+	return b.Edge(from, to, func(e *Edge) { e.Kind, e.When = BackEdge, when })
+}
+
+// State declares a key of the run's state.
+func (b *Builder) State(key string, r Reducer) *Builder {
+	if b.g.State == nil {
+		b.g.State = map[string]StateKey{}
+	}
+	b.g.State[key] = StateKey{Reducer: r}
+	return b
+}
+
+// Graph is a copy of what was declared so far.
+func (b *Builder) Graph() *Graph { return b.g.Clone() }
+
+// Pass sets how a node hands on its result.
+func Pass(p PassDown) func(*Node) { return func(n *Node) { n.PassDown = p } }
+
+// Arg binds one named argument of a node to raw JSON.
+func Arg(name string, value json.RawMessage) func(*Node) {
+	return func(n *Node) {
+		if n.Named == nil {
+			n.Named = map[string]json.RawMessage{}
+		}
+		n.Named[name] = value
+	}
+}
+
+// When sets an edge's condition.
+func When(cond string) func(*Edge) { return func(e *Edge) { e.When = cond } }
+
+// OnFailure makes an edge the way of its source's routed errors.
+func OnFailure() func(*Edge) { return func(e *Edge) { e.Kind = ErrorEdge } }
+
+// Paths makes a graph of paths: one node per distinct id over all paths, in the order of first appearance, and one edge per
+// distinct step. Empty paths are skipped. node makes each node. Cycles are not looked for here: Validate refuses them.
+func Paths(paths [][]string, node func(id string) Node) *Graph {
+	g := &Graph{}
+	seen := map[string]bool{}
+	edges := map[[2]string]bool{}
+	for _, p := range paths {
+		for i, id := range p {
+			if !seen[id] {
+				seen[id] = true
+				n := node(id)
+				n.ID = id
+				g.Nodes = append(g.Nodes, n)
+			}
+			if i == 0 {
+				continue
+			}
+			if step := [2]string{p[i-1], id}; !edges[step] {
+				edges[step] = true
+				g.Edges = append(g.Edges, Edge{From: step[0], To: step[1]})
+			}
+		}
+	}
+	return g
+}
+
+// FromText makes a graph of graph text: one line per group of paths, "->" between steps, "," between the ids of one step. Every
+// id of a step leads to every id of the next one. Ids are trimmed, blank lines skipped. An empty id, as after a trailing "->",
+// is kept for Validate to report.
+func FromText(text string, node func(id string) Node) *Graph {
+	var paths [][]string
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		var prev []string
+		for step := range strings.SplitSeq(line, "->") {
+			var ids []string
+			for id := range strings.SplitSeq(step, ",") {
+				ids = append(ids, strings.TrimSpace(id))
+			}
+			for _, id := range ids {
+				if len(prev) == 0 {
+					paths = append(paths, []string{id})
+				}
+				for _, from := range prev {
+					paths = append(paths, []string{from, id})
+				}
+			}
+			prev = ids
+		}
+	}
+	return Paths(paths, node)
+}
