@@ -10,6 +10,9 @@ var arrowSigns = [...]string{"-->", "->", "==>", "=>", "→", "⟶", "➔", "⇒
 
 // splitArrows splits a line at its arrows and trims the parts. Quoted parts are kept whole and lose their quotes later.
 func splitArrows(s string) (parts []string, arrows int) {
+	if !mayHoldArrow(s) {
+		return []string{strings.TrimSpace(s)}, 0
+	}
 	start := 0
 	quote := byte(0)
 	for i := 0; i < len(s); {
@@ -28,10 +31,12 @@ func splitArrows(s string) (parts []string, arrows int) {
 			continue
 		}
 		n := 0
-		for _, a := range arrowSigns {
-			if strings.HasPrefix(s[i:], a) {
-				n = len(a)
-				break
+		if s[i] == '-' || s[i] == '=' || s[i] == 0xe2 {
+			for _, a := range arrowSigns {
+				if strings.HasPrefix(s[i:], a) {
+					n = len(a)
+					break
+				}
 			}
 		}
 		if n == 0 {
@@ -56,6 +61,11 @@ func splitArrows(s string) (parts []string, arrows int) {
 		start = i
 	}
 	return append(parts, strings.TrimSpace(s[start:])), arrows
+}
+
+// mayHoldArrow is a quick test: every arrow sign has a > or begins with the byte 0xe2.
+func mayHoldArrow(s string) bool {
+	return strings.IndexByte(s, '>') >= 0 || strings.IndexByte(s, 0xe2) >= 0
 }
 
 // splitGroup splits "A, B" into its ids.
@@ -149,6 +159,9 @@ func arrowLine(d *document, r *reading, text string, off int, each func(id strin
 
 // readArrows reads lines such as "A -> B, C -> D" and single ids, and Mermaid flowcharts.
 func readArrows(d *document) *reading {
+	if !mayHoldArrow(d.text) {
+		return nil
+	}
 	best, bestLen := -1, 0
 	for i := 0; i < len(d.lines); {
 		n, arrows := arrowBlock(d, i)
@@ -182,7 +195,6 @@ func readArrows(d *document) *reading {
 		if mermaid {
 			text = stripMermaid(text, labels)
 		}
-		unbalancedText(d, r, text, l.off)
 		if isBrokenArrow(text) {
 			r.diag(d, Error, Malformed, l.off, clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
 			continue

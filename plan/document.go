@@ -13,6 +13,7 @@ type document struct {
 	limits Limits
 	lines  []line
 	starts []int // byte offset of each line
+	runes  []int // number of runes before every runeStride-th byte
 
 	trees     []*tree
 	treesDone bool
@@ -98,7 +99,38 @@ func (d *document) place(off int) (int, int) {
 		off = len(d.text)
 	}
 	i := sort.SearchInts(d.starts, off+1) - 1
-	return i + 1, utf8.RuneCountInString(d.text[d.starts[i]:off]) + 1
+	start := d.starts[i]
+	if off-start <= runeStride {
+		return i + 1, utf8.RuneCountInString(d.text[start:off]) + 1
+	}
+	return i + 1, d.runesBefore(off) - d.runesBefore(start) + 1
+}
+
+// runeStride is the distance of the places up to which runes are counted once, so that long lines cost no more than short ones.
+const runeStride = 256
+
+func (d *document) runesBefore(off int) int {
+	if d.runes == nil {
+		d.runes = make([]int, 0, len(d.text)/runeStride+1)
+		n := 0
+		for at := 0; at <= len(d.text); at += runeStride {
+			d.runes = append(d.runes, n)
+			n += runeStarts(d.text[at:min(at+runeStride, len(d.text))])
+		}
+	}
+	k := off / runeStride
+	return d.runes[k] + runeStarts(d.text[k*runeStride:off])
+}
+
+// runeStarts counts the bytes of s that begin a rune.
+func runeStarts(s string) int {
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if utf8.RuneStart(s[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 var thoughtTags = [...]string{"think", "thinking", "thought", "reasoning", "scratchpad"}

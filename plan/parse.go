@@ -115,6 +115,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 		res.Graph.Edges = res.Graph.Edges[:n:n]
 	}
 	res.Diagnostics = append(res.Diagnostics, Validate(res.Graph)...)
+	res.Diagnostics = append(res.Diagnostics, oddIDs(res.Graph)...)
 	if d.cut {
 		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())
 	}
@@ -138,6 +139,27 @@ func finish(d *document, name string, r *reading, o options) Result {
 		return a.Column < b.Column
 	})
 	return res
+}
+
+// oddIDs warns of ids in which a bracket has no partner: it may have been lost on the way, and the id with it.
+func oddIDs(g Graph) []Diagnostic {
+	var out []Diagnostic
+	told := map[string]bool{}
+	check := func(id string, line, col int) {
+		if !strings.ContainsAny(id, "()[]{}（）【】《》") || told[id] || unpaired(id) == 0 {
+			return
+		}
+		told[id] = true
+		out = append(out, Diagnostic{Code: Unbalanced, Severity: Warning, Line: line, Column: col, Element: id, Message: "the bracket " + string(unpaired(id)) + " in this id has no partner", Hint: "check the id"})
+	}
+	for _, p := range g.Problems {
+		check(p.ID, p.Line, p.Column)
+	}
+	for _, e := range g.Edges {
+		check(e.From, e.Line, e.Column)
+		check(e.To, e.Line, e.Column)
+	}
+	return out
 }
 
 // mayGoOn reports whether a plan that was read up to end may have been cut off: nothing, or only the beginning of a line,

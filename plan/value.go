@@ -841,6 +841,7 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 	p.depth++
 	defer func() { p.depth-- }()
 	name := string(p.stack[len(p.stack)-1])
+	commas := 0
 	for {
 		p.skip()
 		if p.pos >= len(p.s) || p.budget <= 0 {
@@ -855,6 +856,7 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 			p.pop()
 			return v
 		case ',', ';':
+			commas++
 			p.pos++
 			continue
 		case '}', ']', ')':
@@ -908,7 +910,7 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 		p.skip()
 		if item.isScalar() && p.pos < len(p.s) && p.s[p.pos] == ':' && (item.kind == kindString) && closing == ']' {
 			// A key inside a list: either the list's end or an object's start was forgotten.
-			if len(v.items) > 0 && v.items[len(v.items)-1].isScalar() && len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '{' {
+			if (len(v.items) == 0 && commas > 0 || len(v.items) > 0 && v.items[len(v.items)-1].isScalar()) && len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '{' {
 				p.pos = item.off
 				p.unclosed(v, name)
 				return v
