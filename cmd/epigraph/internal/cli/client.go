@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// DefaultAddr is where `epigraph dev` serves gRPC.
+const DefaultAddr = "127.0.0.1:7400"
+
+// ClientEnv are the variables that client commands read; they are not settings of servers.
+var ClientEnv = []string{
+	"EPIGRAPH_ADDR", "EPIGRAPH_PLANNER_ADDR", "EPIGRAPH_EXECUTOR_ADDR", "EPIGRAPH_REGISTRY_ADDR", "EPIGRAPH_API_KEY", "EPIGRAPH_NAMESPACE", "EPIGRAPH_TLS",
+}
+
+// client says how the services are reached.
+type client struct {
+	Addr         string        `help:"Address of the gRPC API." default:"${default_addr}" env:"EPIGRAPH_ADDR" placeholder:"HOST:PORT"`
+	PlannerAddr  string        `help:"Address of the planner, if it is served apart." env:"EPIGRAPH_PLANNER_ADDR" placeholder:"HOST:PORT" hidden:""`
+	ExecutorAddr string        `help:"Address of the executor, if it is served apart." env:"EPIGRAPH_EXECUTOR_ADDR" placeholder:"HOST:PORT" hidden:""`
+	RegistryAddr string        `help:"Address of the registry, if it is served apart." env:"EPIGRAPH_REGISTRY_ADDR" placeholder:"HOST:PORT" hidden:""`
+	APIKey       string        `help:"API key." name:"api-key" env:"EPIGRAPH_API_KEY" placeholder:"KEY"`
+	Namespace    string        `help:"Namespace, where the key does not decide it." env:"EPIGRAPH_NAMESPACE" short:"n"`
+	TLS          bool          `help:"Connect with TLS." name:"tls" env:"EPIGRAPH_TLS"`
+	Timeout      time.Duration `help:"Time that one request may take." default:"30s"`
+}
+
+func (c client) dial(addr string) (*grpc.ClientConn, error) {
+	if addr == "" {
+		addr = c.Addr
+	}
+	o := grpckit.DialOptions{Token: conf.NewSecret(c.APIKey), Namespace: c.Namespace}
+	if c.TLS {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	conn, err := grpckit.Dial(addr, o)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
+// services are clients of the three services, each on a connection that opens when it is first used.
+type services struct {
+	planner  plannerv1.PlannerServiceClient
+	executor executorv1.ExecutorServiceClient
+	registry registryv1.RegistryServiceClient
+	conns    []*grpc.ClientConn
+}
+
+func (e *env) connect() (*services, error) {
+	s := &services{}
+	byAddr := map[string]*grpc.ClientConn{}
+	open := func(addr string) (*grpc.ClientConn, error) {
+		if c, ok := byAddr[addr]; ok {
+			return c, nil
+		}
+		c, err := e.client.dial(addr)
+		if err == nil {
+			byAddr[addr] = c
+			s.conns = append(s.conns, c)
+		}
+		return c, err
+	}
+	p, err := open(e.client.PlannerAddr)
+	if err != nil {
+		return nil, err
+	}
+	x, err := open(e.client.ExecutorAddr)
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(e.client.RegistryAddr)
+	if err != nil {
+		return nil, err
+	}
+	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
+	return s, nil
+}
+
+func (s *services) close() {
+	for _, c := range s.conns {
+		_ = c.Close() // nothing is left to lose on a client connection
+	}
+}
+
+// with connects, bounds the time of one request, and closes again.
+func (e *env) with(f func(ctx context.Context, s *services) error) error {
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	return f(ctx, s)
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/examples"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/planpb"
+	"github.com/epigraph-run/epigraph/plan"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+type demoCmd struct {
+	Model string `help:"Model to ask when OPENAI_BASE_URL and OPENAI_API_KEY are set." default:"gpt-4o-mini"`
+}
+
+// Help tells what it needs.
+func (demoCmd) Help() string {
+	return `Needs nothing: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, that model is asked instead.`
+}
+
+// Run shows the main job from a model's text to the books.
+func (c *demoCmd) Run(e *env) (err error) {
+	ctx, cancel := context.WithTimeout(e.ctx, 10*time.Minute)
+	defer cancel()
+	style := e.io.style()
+	say := func(format string, args ...any) { fmt.Fprintf(e.io.Out, format, args...) }
+	step := func(n int, title string) { say("\n%s\n", style.Bold(fmt.Sprintf("%d. %s", n, title))) }
+
+	text, err := examples.Files.ReadFile("launch/plan.txt")
+	if err != nil {
+		return err
+	}
+	cfg := stack.DevConfig()
+	if err := stack.Load(&cfg, conf.Sources{IgnoreEnv: ignoredEnv()}); err != nil {
+		return err
+	}
+	asked := c.Model
+	if os.Getenv("OPENAI_BASE_URL") == "" || os.Getenv("OPENAI_API_KEY") == "" {
+		stop, base, err := scriptedModel()
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		asked = "scripted-1"
+		cfg.Executor.Actors.LLM.Server.BaseURL = base
+		cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("scripted")
+		cfg.Executor.Actors.LLM.Server.Provider = "scripted"
+	}
+	cfg.Executor.Actors.LLM.Model = asked
+
+	dir, err := os.MkdirTemp("", "epigraph-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d, err := stack.OpenDev(ctx, stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	sctx, stopServing := context.WithCancel(ctx)
+	go func() { served <- d.Run(sctx) }()
+	stopped := false
+	stop := func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		stopServing()
+		return <-served
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+
+	step(1, "What the model wrote")
+	say("%s", quote(style, string(text), 14))
+	step(2, "What it states")
+	say("%s", view.Plan(style, planpb.Response(plan.Parse(string(text)))))
+
+	step(3, "The run, asking "+asked)
+	remote := *e
+	remote.ctx, remote.json = ctx, false
+	remote.client.Addr, remote.client.PlannerAddr, remote.client.ExecutorAddr, remote.client.RegistryAddr = d.GRPCAddr(), "", "", ""
+	remote.client.APIKey, remote.client.Namespace, remote.client.TLS = d.APIKey(), "", false
+	s, err := remote.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	cmd := runCmd{Epic: "Launch the new release", Name: "launch", OnConflict: "fail"}
+	r, g, err := cmd.start(&remote, s, string(text))
+	if err != nil {
+		return err
+	}
+	say("%s  %d nodes\n", style.Bold(r.GetId()), len(g.GetNodes()))
+	if err := remote.watch(s, r.GetId(), g, 0, false); err != nil {
+		return err
+	}
+
+	step(4, "The books")
+	if err := books(ctx, &remote, s, r.GetTaskId()); err != nil {
+		return err
+	}
+
+	step(5, "The trace")
+	final, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.GetId()})
+	if err != nil {
+		return err
+	}
+	if err := stop(); err != nil { // the last spans end with the servers
+		return err
+	}
+	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), 120))
+	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
+	return nil
+}
+
+// scriptedModel serves the demo's model over HTTP on a free port.
+func scriptedModel() (stop func() error, base string, err error) {
+	raw, err := examples.Files.ReadFile("launch/model.yaml")
+	if err != nil {
+		return nil, "", err
+	}
+	script, err := fakellm.Parse(raw)
+	if err != nil {
+		return nil, "", err
+	}
+	model := fakellm.New(script)
+	if base, err = model.Listen("127.0.0.1:0"); err != nil {
+		return nil, "", err
+	}
+	return model.Close, base, nil
+}
+
+// books shows the task and its epic once the run's end has reached them.
+func books(ctx context.Context, e *env, s *services, taskID string) error {
+	deadline := time.Now().Add(settle)
+	for {
+		t, err := s.registry.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: taskID})
+		if err != nil {
+			return err
+		}
+		if t.GetState() == registryv1.TaskState_TASK_STATE_RUNNING || t.GetState() == registryv1.TaskState_TASK_STATE_PENDING {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the end of the run has not reached task %s", taskID)
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		x, err := s.registry.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: t.GetEpicId()})
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(e.io.Out, taskText(e, t))
+		fmt.Fprint(e.io.Out, epicText(e, x))
+		return nil
+	}
+}
+
+// quote shows the beginning of a text.
+func quote(s view.Style, text string, most int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	more := ""
+	if len(lines) > most {
+		more = fmt.Sprintf("  | … %d more lines\n", len(lines)-most)
+		lines = lines[:most]
+	}
+	return "  | " + strings.Join(lines, "\n  | ") + "\n" + more
+}

@@ -1,0 +1,487 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+func sortedList(words []string) string {
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// spent is money with the calls whose price nobody knows.
+func spent(nano, unpriced int64) string {
+	if unpriced > 0 {
+		return fmt.Sprintf("%s + %d unpriced", view.Money(nano), unpriced)
+	}
+	return view.Money(nano)
+}
+
+type epicsLsCmd struct {
+	page
+	State  []string          `help:"Epics in any of these states." placeholder:"STATE"`
+	Tags   []string          `help:"Epics with any of these tags." name:"tag" placeholder:"TAG"`
+	Query  string            `help:"Text in title or description." short:"q"`
+	Labels map[string]string `help:"Epics with all of these labels." name:"label" placeholder:"NAME=VALUE"`
+}
+
+// Run lists.
+func (c *epicsLsCmd) Run(e *env) error {
+	states, err := enums[registryv1.EpicState]("EPIC_STATE_", registryv1.EpicState_value, c.State)
+	if err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.ListEpics(ctx, &registryv1.ListEpicsRequest{PageSize: c.Limit, PageToken: c.Token, States: states, Tags: c.Tags, Query: c.Query, Labels: c.Labels})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetEpics()) == 0 {
+				return "no epics\n"
+			}
+			var rows [][]string
+			for _, x := range r.GetEpics() {
+				rows = append(rows, []string{
+					x.GetId(), view.Word(x.GetState().String(), "EPIC_STATE_"), view.OneLine(x.GetTitle(), 40),
+					fmt.Sprintf("%d/%d", x.GetCompletedTasks(), x.GetTotalTasks()), view.Count(x.GetSpentTokens()), spent(x.GetSpentNanoUsd(), x.GetUnpricedCalls()),
+					view.When(x.GetCreateTime()), strings.Join(x.GetTags(), ","),
+				})
+			}
+			return view.Table(e.io.style(), []string{"EPIC", "STATE", "TITLE", "TASKS", "TOKENS", "COST", "CREATED", "TAGS"}, rows)
+		})
+	})
+}
+
+type epicsGetCmd struct {
+	ID string `arg:"" help:"The epic."`
+}
+
+// Run shows an epic and its tasks.
+func (c *epicsGetCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.registry.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: c.ID})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return printJSON(e.io.Out, x)
+		}
+		t, err := s.registry.ListTasks(ctx, &registryv1.ListTasksRequest{EpicId: c.ID, PageSize: 200})
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(e.io.Out, epicText(e, x))
+		fmt.Fprint(e.io.Out, taskTable(e, t.GetTasks()))
+		return nil
+	})
+}
+
+func epicText(e *env, x *registryv1.Epic) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(x.GetId()), view.Word(x.GetState().String(), "EPIC_STATE_"), view.OneLine(x.GetTitle(), 0))
+	if x.GetDescription() != "" {
+		b.WriteString(indent(x.GetDescription()) + "\n")
+	}
+	fmt.Fprintf(&b, "tasks: %d of %d completed, %d failed\n", x.GetCompletedTasks(), x.GetTotalTasks(), x.GetFailedTasks())
+	fmt.Fprintf(&b, "spent: %s tokens, %s", view.Count(x.GetSpentTokens()), spent(x.GetSpentNanoUsd(), x.GetUnpricedCalls()))
+	if x.BudgetTokens != nil {
+		fmt.Fprintf(&b, " (budget %s tokens)", view.Count(x.GetBudgetTokens()))
+	}
+	if x.BudgetNanoUsd != nil {
+		fmt.Fprintf(&b, " (budget %s)", view.Money(x.GetBudgetNanoUsd()))
+	}
+	b.WriteString("\n")
+	if x.GetResultSummary() != "" {
+		b.WriteString("result: " + view.OneLine(x.GetResultSummary(), 0) + "\n")
+	}
+	return b.String()
+}
+
+func taskTable(e *env, tasks []*registryv1.Task) string {
+	if len(tasks) == 0 {
+		return "no tasks\n"
+	}
+	var rows [][]string
+	for _, x := range tasks {
+		rows = append(rows, []string{
+			x.GetId(), view.Word(x.GetState().String(), "TASK_STATE_"), view.OneLine(x.GetTitle(), 40), view.Count(x.GetActualTokens()),
+			spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), x.GetRunId(), strings.Join(x.GetDependsOn(), ","),
+		})
+	}
+	return view.Table(e.io.style(), []string{"TASK", "STATE", "TITLE", "TOKENS", "COST", "RUN", "DEPENDS ON"}, rows)
+}
+
+// epicFields are what can be said of an epic on the command line.
+type epicFields struct {
+	Description  *string           `help:"The goal, and how success is judged."`
+	Tags         []string          `help:"Words to find it by." name:"tag" placeholder:"TAG"`
+	Priority     *string           `help:"critical, high, medium or low." placeholder:"WORD"`
+	BudgetTokens *int64            `help:"How many tokens may be spent; 0 is nothing." placeholder:"N"`
+	BudgetUSD    *float64          `help:"How many dollars may be spent; 0 is nothing." name:"budget-usd" placeholder:"X"`
+	Labels       map[string]string `help:"Facts to filter by." name:"label" placeholder:"NAME=VALUE"`
+	User         *string           `help:"The user whose goal it is." placeholder:"ID"`
+}
+
+func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
+	set := func(name string) { mask = append(mask, name) }
+	if f.Description != nil {
+		x.Description = *f.Description
+		set("description")
+	}
+	if f.Tags != nil {
+		x.Tags = f.Tags
+		set("tags")
+	}
+	if f.Priority != nil {
+		p, err := enums[registryv1.Priority]("PRIORITY_", registryv1.Priority_value, []string{*f.Priority})
+		if err != nil {
+			return nil, err
+		}
+		x.Priority = p[0]
+		set("priority")
+	}
+	if f.BudgetTokens != nil {
+		x.BudgetTokens = f.BudgetTokens
+		set("budget_tokens")
+	}
+	if f.BudgetUSD != nil {
+		if *f.BudgetUSD < 0 || *f.BudgetUSD > 9e9 {
+			return nil, errs.New(errs.InvalidArgument, "VALUE_INVALID", "--budget-usd must be between 0 and 9,000,000,000")
+		}
+		nano := int64(*f.BudgetUSD*1e9 + 0.5)
+		x.BudgetNanoUsd = &nano
+		set("budget_nano_usd")
+	}
+	if f.Labels != nil {
+		x.Labels = f.Labels
+		set("labels")
+	}
+	if f.User != nil {
+		x.UserId = *f.User
+		set("user_id")
+	}
+	return mask, nil
+}
+
+type epicsCreateCmd struct {
+	Title string `arg:"" help:"Its short name."`
+	epicFields
+	RequestID string `help:"Makes the command repeatable." placeholder:"ID"`
+}
+
+// Run creates.
+func (c *epicsCreateCmd) Run(e *env) error {
+	x := &registryv1.Epic{Title: c.Title}
+	if _, err := c.apply(x); err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: x, RequestId: c.RequestID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return r.GetId() + "\n" })
+	})
+}
+
+type epicsUpdateCmd struct {
+	ID    string  `arg:"" help:"The epic."`
+	Title *string `help:"Its short name."`
+	epicFields
+	Etag string `help:"Change it only if it still has this etag."`
+}
+
+// Run changes what was given.
+func (c *epicsUpdateCmd) Run(e *env) error {
+	x := &registryv1.Epic{Id: c.ID, Etag: c.Etag}
+	mask, err := c.apply(x)
+	if err != nil {
+		return err
+	}
+	if c.Title != nil {
+		x.Title = *c.Title
+		mask = append(mask, "title")
+	}
+	if len(mask) == 0 {
+		return errs.New(errs.InvalidArgument, "NOTHING_TO_CHANGE", "say what is to change").Hint("see `epigraph epics update --help`")
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: x, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return epicText(e, r) })
+	})
+}
+
+type epicsTransitionCmd struct {
+	ID     string `arg:"" help:"The epic."`
+	State  string `arg:"" help:"Where it goes: active, paused, completed, failed or cancelled."`
+	Result string `help:"What came of it."`
+	Etag   string `help:"Move it only if it still has this etag."`
+}
+
+// Run moves.
+func (c *epicsTransitionCmd) Run(e *env) error {
+	state, err := enums[registryv1.EpicState]("EPIC_STATE_", registryv1.EpicState_value, []string{c.State})
+	if err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: c.ID, State: state[0], ResultSummary: c.Result, Etag: c.Etag})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return epicText(e, r) })
+	})
+}
+
+type epicsRmCmd struct {
+	ID   string `arg:"" help:"The epic."`
+	Etag string `help:"Delete it only if it still has this etag."`
+}
+
+// Run deletes.
+func (c *epicsRmCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		_, err := s.registry.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: c.ID, Etag: c.Etag})
+		return err
+	})
+}
+
+type tasksLsCmd struct {
+	page
+	Epic  string   `help:"Tasks of this epic." placeholder:"ID"`
+	State []string `help:"Tasks in any of these states." placeholder:"STATE"`
+	Tags  []string `help:"Tasks with any of these tags." name:"tag" placeholder:"TAG"`
+}
+
+// Run lists.
+func (c *tasksLsCmd) Run(e *env) error {
+	states, err := enums[registryv1.TaskState]("TASK_STATE_", registryv1.TaskState_value, c.State)
+	if err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.ListTasks(ctx, &registryv1.ListTasksRequest{PageSize: c.Limit, PageToken: c.Token, EpicId: c.Epic, States: states, Tags: c.Tags})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string { return taskTable(e, r.GetTasks()) })
+	})
+}
+
+type tasksGetCmd struct {
+	ID string `arg:"" help:"The task."`
+}
+
+// Run shows.
+func (c *tasksGetCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.registry.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: c.ID})
+		if err != nil {
+			return err
+		}
+		return e.print(x, func() string { return taskText(e, x) })
+	})
+}
+
+func taskText(e *env, x *registryv1.Task) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(x.GetId()), view.Word(x.GetState().String(), "TASK_STATE_"), view.OneLine(x.GetTitle(), 0))
+	if x.GetDescription() != "" {
+		b.WriteString(indent(x.GetDescription()) + "\n")
+	}
+	fmt.Fprintf(&b, "epic %s", x.GetEpicId())
+	if x.GetRunId() != "" {
+		fmt.Fprintf(&b, "  run %s", x.GetRunId())
+	}
+	if len(x.GetDependsOn()) > 0 {
+		fmt.Fprintf(&b, "  depends on %s", strings.Join(x.GetDependsOn(), ", "))
+	}
+	fmt.Fprintf(&b, "\nspent: %s tokens, %s, %d model calls\n", view.Count(x.GetActualTokens()), spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), x.GetLlmCalls())
+	for _, f := range [][2]string{{"result", x.GetResultSummary()}, {"error", x.GetErrorMessage()}} {
+		if f[1] != "" {
+			b.WriteString(f[0] + ": " + view.OneLine(f[1], 0) + "\n")
+		}
+	}
+	for _, n := range x.GetNotes() {
+		fmt.Fprintf(&b, "note %s: %s\n", view.When(n.GetTime()), view.OneLine(n.GetText(), 0))
+	}
+	return b.String()
+}
+
+type tasksCreateCmd struct {
+	Epic        string   `arg:"" help:"The epic that it belongs to."`
+	Title       string   `arg:"" help:"Its short name."`
+	Description string   `help:"What is to be done."`
+	DependsOn   []string `help:"Tasks of the same epic that come first." placeholder:"ID"`
+	Tags        []string `help:"Words to find it by." name:"tag" placeholder:"TAG"`
+	RequestID   string   `help:"Makes the command repeatable." placeholder:"ID"`
+}
+
+// Run creates.
+func (c *tasksCreateCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.CreateTask(ctx, &registryv1.CreateTaskRequest{RequestId: c.RequestID, Task: &registryv1.Task{
+			EpicId: c.Epic, Title: c.Title, Description: c.Description, DependsOn: c.DependsOn, Tags: c.Tags,
+		}})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return r.GetId() + "\n" })
+	})
+}
+
+type tasksTransitionCmd struct {
+	ID     string `arg:"" help:"The task."`
+	State  string `arg:"" help:"Where it goes: pending, blocked, running, completed, failed or cancelled."`
+	Result string `help:"What came of it."`
+	Note   string `help:"A note to add."`
+	Etag   string `help:"Move it only if it still has this etag."`
+}
+
+// Run moves.
+func (c *tasksTransitionCmd) Run(e *env) error {
+	state, err := enums[registryv1.TaskState]("TASK_STATE_", registryv1.TaskState_value, []string{c.State})
+	if err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.TransitionTask(ctx, &registryv1.TransitionTaskRequest{TaskId: c.ID, State: state[0], ResultSummary: c.Result, Note: c.Note, Etag: c.Etag})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return taskText(e, r) })
+	})
+}
+
+type tasksRmCmd struct {
+	ID   string `arg:"" help:"The task."`
+	Etag string `help:"Delete it only if it still has this etag."`
+}
+
+// Run deletes.
+func (c *tasksRmCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		_, err := s.registry.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: c.ID, Etag: c.Etag})
+		return err
+	})
+}
+
+type usageCmd struct {
+	page
+	Epic string `help:"Entries of this epic." placeholder:"ID"`
+	Task string `help:"Entries of this task." placeholder:"ID"`
+	RunX string `help:"Entries of this run." name:"run" placeholder:"ID"`
+}
+
+// Run lists entries, newest first, under the namespace's total.
+func (c *usageCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.ListUsage(ctx, &registryv1.ListUsageRequest{PageSize: c.Limit, PageToken: c.Token, EpicId: c.Epic, TaskId: c.Task, RunId: c.RunX})
+		if err != nil {
+			return err
+		}
+		total, err := s.registry.GetNamespaceUsage(ctx, &registryv1.GetNamespaceUsageRequest{})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			var rows [][]string
+			for _, u := range r.GetEntries() {
+				cost := "unknown"
+				if u.CostNanoUsd != nil {
+					cost = view.Money(u.GetCostNanoUsd())
+				}
+				rows = append(rows, []string{
+					view.When(u.GetTime()), u.GetRunId(), u.GetNodeId(), u.GetModel(), view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()), cost, u.GetTaskId(),
+				})
+			}
+			return view.Table(e.io.style(), []string{"TIME", "RUN", "NODE", "MODEL", "INPUT", "OUTPUT", "COST", "TASK"}, rows) +
+				fmt.Sprintf("namespace %s in all: %s tokens, %s\n", total.GetNamespace(), view.Count(total.GetSpentTokens()), spent(total.GetSpentNanoUsd(), total.GetUnpricedCalls()))
+		})
+	})
+}
+
+type pricesLsCmd struct {
+	page
+	Provider string `help:"Prices of this provider."`
+	Model    string `help:"Prices of this model."`
+}
+
+// Run lists.
+func (c *pricesLsCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.ListPrices(ctx, &registryv1.ListPricesRequest{PageSize: c.Limit, PageToken: c.Token, Provider: c.Provider, Model: c.Model})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			var rows [][]string
+			for _, p := range r.GetPrices() {
+				until := "now"
+				if p.GetValidUntil() != nil {
+					until = p.GetValidUntil().AsTime().Format(time.DateOnly)
+				}
+				rows = append(rows, []string{
+					p.GetProvider(), p.GetModel(), p.GetValidFrom().AsTime().Format(time.DateOnly), until, view.Money(p.GetInputPerMillion()),
+					optional(p.CachedInputPerMillion), view.Money(p.GetOutputPerMillion()), optional(p.ReasoningPerMillion),
+				})
+			}
+			return view.Table(e.io.style(), []string{"PROVIDER", "MODEL", "FROM", "UNTIL", "INPUT/M", "CACHED/M", "OUTPUT/M", "REASONING/M"}, rows)
+		})
+	})
+}
+
+func optional(nano *int64) string {
+	if nano == nil {
+		return "same"
+	}
+	return view.Money(*nano)
+}
+
+type pricesSetCmd struct {
+	Model    string    `arg:"" help:"The model; one that ends in * covers every model that begins so."`
+	Input    float64   `help:"Dollars per million input tokens." required:"" placeholder:"X"`
+	Output   float64   `help:"Dollars per million output tokens." required:"" placeholder:"X"`
+	Cached   *float64  `help:"Dollars per million cached input tokens; the same as input when not given." placeholder:"X"`
+	Provider string    `help:"Who is paid; whoever serves the model when not given."`
+	From     time.Time `help:"When it begins; now when not given." placeholder:"TIME"`
+}
+
+// Run adds a price.
+func (c *pricesSetCmd) Run(e *env) error {
+	if c.From.IsZero() {
+		c.From = time.Now()
+	}
+	nano := func(usd float64) int64 { return int64(usd*1e9 + 0.5) }
+	p := &registryv1.Price{Provider: c.Provider, Model: c.Model, ValidFrom: timestamppb.New(c.From), InputPerMillion: nano(c.Input), OutputPerMillion: nano(c.Output)}
+	if c.Cached != nil {
+		n := nano(*c.Cached)
+		p.CachedInputPerMillion = &n
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.registry.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: p})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return r.GetId() + "\n" })
+	})
+}

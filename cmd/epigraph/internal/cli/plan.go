@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/planpb"
+	"github.com/epigraph-run/epigraph/plan"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+)
+
+// maxFile bounds what is read from a file or standard input.
+const maxFile = 16 << 20
+
+// planCmd reads a plan here, without a server.
+type planCmd struct {
+	File    string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
+	Dialect string `help:"Read only this dialect." placeholder:"NAME"`
+	JSONL   bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
+	Mermaid bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`
+	Dot     bool   `help:"Print the plan for Graphviz." xor:"form"`
+}
+
+// Help says what the exit code means.
+func (planCmd) Help() string {
+	return `Works without a server. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer is in the output.`
+}
+
+// Run reads and shows.
+func (c *planCmd) Run(e *env) error {
+	var opts []plan.Option
+	if c.Dialect != "" {
+		known := false
+		for _, d := range plan.Dialects() {
+			known = known || d == c.Dialect
+		}
+		if !known {
+			return errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint(fmt.Sprintf("use one of %v", plan.Dialects()))
+		}
+		opts = append(opts, plan.WithDialect(c.Dialect))
+	}
+	if c.JSONL {
+		return c.lines(e, opts)
+	}
+	text, err := e.read(c.File)
+	if err != nil {
+		return err
+	}
+	r := planpb.Response(plan.Parse(text, opts...))
+	name := c.File
+	if name == "-" {
+		name = "stdin"
+	}
+	code := verdict(r)
+	switch {
+	case e.json:
+		return printJSON(e.io.Out, r)
+	case c.Mermaid:
+		fmt.Fprint(e.io.Out, diagram(r).Mermaid())
+	case c.Dot:
+		fmt.Fprint(e.io.Out, diagram(r).Dot())
+	default:
+		fmt.Fprint(e.io.Out, view.Plan(e.io.style(), r))
+	}
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.style(), name, text, r.GetDiagnostics()))
+	if code != exitOK {
+		return exit(code)
+	}
+	return nil
+}
+
+// lines answers a stream of texts, one per line; a line that is no JSON string ends it.
+func (c *planCmd) lines(e *env, opts []plan.Option) error {
+	in := e.io.In
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return fileError(err)
+		}
+		defer func() { _ = f.Close() }() // opened for reading
+		in = f
+	}
+	out := bufio.NewWriter(e.io.Out)
+	dec := json.NewDecoder(in)
+	for n := 1; ; n++ {
+		var text string
+		if err := dec.Decode(&text); errors.Is(err, io.EOF) {
+			return out.Flush()
+		} else if err != nil {
+			return errors.Join(out.Flush(), errs.New(errs.InvalidArgument, "INPUT_INVALID", "record %d is not a JSON string: %v", n, err).Hint("write each text as one JSON string per line"))
+		}
+		if err := printJSON(out, planpb.Response(plan.Parse(text, opts...))); err != nil {
+			return err
+		}
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func verdict(r *plannerv1.ParsePlanResponse) int {
+	if r.GetNoPlan() {
+		return exitNoPlan
+	}
+	for _, d := range r.GetDiagnostics() {
+		if d.GetSeverity() == 1 {
+			return exitFailed
+		}
+	}
+	return exitOK
+}
+
+func diagram(r *plannerv1.ParsePlanResponse) view.Diagram {
+	var d view.Diagram
+	for _, p := range r.GetGraph().GetProblems() {
+		label := p.GetId()
+		if p.GetRequest() != "" && p.GetRequest() != p.GetId() {
+			label += ": " + p.GetRequest()
+		}
+		d.Nodes = append(d.Nodes, view.DiagramNode{ID: p.GetId(), Label: label, Group: p.GetParentId()})
+	}
+	for _, x := range r.GetGraph().GetEdges() {
+		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: x.GetSource() == 4})
+	}
+	return d
+}
+
+// read is the text of a file, or of standard input for "-".
+func (e *env) read(name string) (string, error) {
+	in := e.io.In
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", fileError(err)
+		}
+		defer func() { _ = f.Close() }() // opened for reading
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(b) > maxFile {
+		return "", errs.New(errs.InvalidArgument, "INPUT_TOO_LARGE", "%s is larger than %d MiB", name, maxFile>>20)
+	}
+	return string(b), nil
+}
+
+func fileError(err error) error {
+	return errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%v", err)
+}

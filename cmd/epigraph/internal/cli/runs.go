@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+// page is what every list asks.
+type page struct {
+	Limit int32  `help:"How many to show." default:"50" short:"l"`
+	Token string `help:"Token of the page wanted, as the page before printed it." name:"page-token" placeholder:"TOKEN"`
+}
+
+// more tells how to get the next page.
+func (e *env) more(token string) {
+	if token != "" && !e.json {
+		fmt.Fprintf(e.io.Err, "more: --page-token=%s\n", token)
+	}
+}
+
+type runsLsCmd struct {
+	page
+	State  []string          `help:"Runs in any of these states." placeholder:"STATE"`
+	Task   string            `help:"Runs for this task." placeholder:"ID"`
+	User   string            `help:"Runs for this user." placeholder:"ID"`
+	Chat   string            `help:"Runs of this conversation." placeholder:"ID"`
+	Thread string            `help:"Runs on this thread." placeholder:"ID"`
+	Key    string            `help:"Runs with this business key." name:"business-key" placeholder:"KEY"`
+	Labels map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
+}
+
+// Run lists.
+func (c *runsLsCmd) Run(e *env) error {
+	states, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, c.State)
+	if err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{
+			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, UserId: c.User, ChatId: c.Chat, ThreadId: c.Thread,
+			BusinessKey: c.Key, Labels: c.Labels,
+		})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetRuns()) == 0 {
+				return "no runs\n"
+			}
+			var rows [][]string
+			for _, x := range r.GetRuns() {
+				took := ""
+				if x.GetEndTime() != nil && x.GetStartTime() != nil {
+					took = view.Took(x.GetEndTime().AsTime().Sub(x.GetStartTime().AsTime()))
+				}
+				state := view.Word(x.GetState().String(), "RUN_STATE_")
+				if x.GetStateReason() != "" {
+					state += " " + x.GetStateReason()
+				}
+				n := x.GetNodes()
+				rows = append(rows, []string{
+					x.GetId(), state, view.OneLine(x.GetGraphName(), 30), fmt.Sprintf("%d/%d", n.GetCompleted(), n.GetTotal()),
+					view.When(x.GetCreateTime()), took, view.Money(x.GetUsage().GetCostNanoUsd()), x.GetTaskId(), view.OneLine(pairs(x.GetLabels()), 40),
+				})
+			}
+			return view.Table(e.io.style(), []string{"RUN", "STATE", "GRAPH", "NODES", "CREATED", "TOOK", "COST", "TASK", "LABELS"}, rows)
+		})
+	})
+}
+
+type runsGetCmd struct {
+	ID string `arg:"" help:"The run."`
+}
+
+// Run shows a run and its visits.
+func (c *runsGetCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: c.ID})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return printJSON(e.io.Out, r)
+		}
+		fmt.Fprint(e.io.Out, summary(e, r))
+		fmt.Fprintf(e.io.Out, "graph %s (%.12s)  created %s", view.OneLine(r.GetGraphName(), 60), r.GetGraphHash(), view.When(r.GetCreateTime()))
+		for _, f := range [][2]string{{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())}} {
+			if f[1] != "" {
+				fmt.Fprintf(e.io.Out, "  %s %s", f[0], view.OneLine(f[1], 80))
+			}
+		}
+		fmt.Fprintln(e.io.Out)
+		v, err := s.executor.ListVisits(ctx, &executorv1.ListVisitsRequest{RunId: c.ID, PageSize: 200})
+		if err != nil {
+			return err
+		}
+		var rows [][]string
+		for _, x := range v.GetVisits() {
+			what := ""
+			switch {
+			case x.GetError() != nil:
+				what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
+			case len(x.GetValues()) > 0:
+				what = string(x.GetValues()[0].GetJson())
+			}
+			rows = append(rows, []string{
+				x.GetNodeId(), fmt.Sprint(x.GetVisit()), view.Word(x.GetState().String(), "VISIT_STATE_"), x.GetActor(), fmt.Sprint(x.GetAttempts()),
+				view.Took(x.GetDuration().AsDuration()), view.OneLine(what, 60),
+			})
+		}
+		fmt.Fprint(e.io.Out, view.Table(e.io.style(), []string{"NODE", "VISIT", "STATE", "ACTOR", "TRIES", "TOOK", "RESULT"}, rows))
+		if v.GetNextPageToken() != "" {
+			fmt.Fprintln(e.io.Err, "there are more visits: use --json, or the API, for all of them")
+		}
+		return nil
+	})
+}
+
+type runsWatchCmd struct {
+	ID          string `arg:"" help:"The run."`
+	After       int64  `help:"Show what happened after this sequence." default:"0"`
+	Descendants bool   `help:"Show the runs that it spawned, too."`
+}
+
+// Run watches.
+func (c *runsWatchCmd) Run(e *env) error {
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	g, err := s.executor.GetRunGraph(ctx, &executorv1.GetRunGraphRequest{RunId: c.ID})
+	if err != nil {
+		return err
+	}
+	return e.watch(s, c.ID, g.GetGraph(), c.After, c.Descendants)
+}
+
+type runsCancelCmd struct {
+	ID     string `arg:"" help:"The run."`
+	Reason string `help:"Why, for whoever reads the history." short:"r"`
+}
+
+// Run cancels.
+func (c *runsCancelCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: c.ID, Reason: c.Reason})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+		})
+	})
+}
+
+type runsGraphCmd struct {
+	ID      string `arg:"" help:"The run."`
+	Mermaid bool   `help:"As a Mermaid flowchart; this is the default." xor:"form"`
+	Dot     bool   `help:"For Graphviz." xor:"form"`
+}
+
+// Run shows the graph.
+func (c *runsGraphCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.GetRunGraph(ctx, &executorv1.GetRunGraphRequest{RunId: c.ID})
+		if err != nil {
+			return err
+		}
+		if e.json {
+			g, err := graphpb.FromProto(r.GetGraph())
+			if err != nil {
+				return err
+			}
+			b, err := g.Canonical()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(e.io.Out, string(b))
+			return err
+		}
+		var d view.Diagram
+		for _, n := range r.GetGraph().GetNodes() {
+			d.Nodes = append(d.Nodes, view.DiagramNode{ID: n.GetId(), Label: n.GetId() + " · " + n.GetActor()})
+		}
+		for _, x := range r.GetGraph().GetEdges() {
+			d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Label: x.GetWhen(), Dashed: x.GetKind() == graphv1.EdgeKind_EDGE_KIND_BACK})
+		}
+		text := d.Mermaid()
+		if c.Dot {
+			text = d.Dot()
+		}
+		_, err = fmt.Fprint(e.io.Out, text)
+		return err
+	})
+}
+
+type actorsCmd struct{}
+
+// Run lists actors.
+func (actorsCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ListActors(ctx, &executorv1.ListActorsRequest{})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			var rows [][]string
+			for _, a := range r.GetActors() {
+				rows = append(rows, []string{a.GetName(), view.Word(a.GetEffect().String(), "EFFECT_"), a.GetVersion(), a.GetDescription()})
+			}
+			return view.Table(e.io.style(), []string{"ACTOR", "EFFECT", "VERSION", "WHAT IT DOES"}, rows)
+		})
+	})
+}
+
+// enums reads words like "completed" as values of an enum.
+func enums[E ~int32](prefix string, known map[string]int32, words []string) ([]E, error) {
+	var out []E
+	for _, w := range words {
+		v, ok := known[prefix+strings.ToUpper(strings.ReplaceAll(w, "-", "_"))]
+		if !ok || v == 0 {
+			var all []string
+			for k, n := range known {
+				if n != 0 {
+					all = append(all, view.Word(k, prefix))
+				}
+			}
+			return nil, errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%q is none of %s", w, sortedList(all))
+		}
+		out = append(out, E(v))
+	}
+	return out, nil
+}

@@ -1,0 +1,388 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+// Tree is what a run's events say of its nodes. Events may be applied in any number of pieces; it is not safe for concurrent use.
+type Tree struct {
+	runID string
+	order []string
+	nodes map[string]*treeNode
+	depth map[string]int
+	from  map[string][]string
+	ended *executorv1.RunEnded
+	cost  map[string]nodeCost
+	total nodeCost
+	// paused is why the run stands still, empty while it does not.
+	paused string
+}
+
+type nodeCost struct {
+	nano     int64
+	known    bool
+	unpriced int64
+}
+
+type treeNode struct {
+	id, name, actor string
+	state           executorv1.VisitState
+	started, ended  time.Time
+	attempts        int32
+	visits          int32
+	items, failed   int
+	input, output   int64
+	err             *executorv1.RunError
+	retryAt         time.Time
+	text            string
+}
+
+// NewTree makes a tree of the run's graph; all nodes wait.
+func NewTree(runID string, g *graphv1.Graph) *Tree {
+	t := &Tree{runID: runID, nodes: map[string]*treeNode{}, depth: map[string]int{}, from: map[string][]string{}, cost: map[string]nodeCost{}}
+	next := map[string][]string{}
+	degree := map[string]int{}
+	for _, n := range g.GetNodes() {
+		t.nodes[n.GetId()] = &treeNode{id: n.GetId(), name: n.GetName(), actor: n.GetActor()}
+		degree[n.GetId()] += 0
+	}
+	for _, e := range g.GetEdges() {
+		if e.GetKind() == graphv1.EdgeKind_EDGE_KIND_BACK {
+			continue
+		}
+		next[e.GetFrom()] = append(next[e.GetFrom()], e.GetTo())
+		t.from[e.GetTo()] = append(t.from[e.GetTo()], e.GetFrom())
+		degree[e.GetTo()]++
+	}
+	// Depth is the length of the longest way from a start.
+	var ready []string
+	for _, n := range g.GetNodes() {
+		if degree[n.GetId()] == 0 {
+			ready = append(ready, n.GetId())
+		}
+	}
+	for len(ready) > 0 {
+		id := ready[0]
+		ready = ready[1:]
+		t.order = append(t.order, id)
+		for _, to := range next[id] {
+			t.depth[to] = max(t.depth[to], t.depth[id]+1)
+			if degree[to]--; degree[to] == 0 {
+				ready = append(ready, to)
+			}
+		}
+	}
+	slices.SortStableFunc(t.order, func(a, b string) int { return t.depth[a] - t.depth[b] })
+	return t
+}
+
+// Apply takes an event into account and returns a line that tells of it, or "" when it is not worth one.
+func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
+	if ev.GetRunId() != "" && ev.GetRunId() != t.runID {
+		return "" // a descendant's
+	}
+	at := ev.GetTime().AsTime()
+	switch e := ev.GetEvent().(type) {
+	case *executorv1.RunEvent_AttemptStarted:
+		n := t.node(e.AttemptStarted.GetVisit())
+		n.state, n.attempts, n.visits = executorv1.VisitState_VISIT_STATE_RUNNING, e.AttemptStarted.GetAttempt(), e.AttemptStarted.GetVisit().GetVisit()
+		if n.started.IsZero() {
+			n.started = at
+		}
+		return t.line(s, n, "")
+	case *executorv1.RunEvent_AttemptIntended:
+		n := t.node(e.AttemptIntended.GetVisit())
+		n.state = executorv1.VisitState_VISIT_STATE_RUNNING
+		return ""
+	case *executorv1.RunEvent_TokenDelta:
+		n := t.node(e.TokenDelta.GetVisit())
+		n.text = tail(n.text+e.TokenDelta.GetText(), 200)
+		return ""
+	case *executorv1.RunEvent_AttemptEnded:
+		return t.attemptEnded(s, at, e.AttemptEnded)
+	case *executorv1.RunEvent_VisitsSettled:
+		var lines []string
+		for _, v := range e.VisitsSettled.GetVisits() {
+			n := t.node(v.GetVisit())
+			n.state = v.GetState()
+			lines = append(lines, t.line(s, n, v.GetReason()))
+		}
+		return strings.Join(lines, "\n")
+	case *executorv1.RunEvent_TimerFired:
+		return ""
+	case *executorv1.RunEvent_ReconciliationNeeded:
+		n := t.node(e.ReconciliationNeeded.GetVisit())
+		n.state = executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION
+		return t.line(s, n, e.ReconciliationNeeded.GetReason())
+	case *executorv1.RunEvent_RunPaused:
+		t.paused = e.RunPaused.GetReason()
+		return s.yellow("⏸ paused: " + e.RunPaused.GetReason() + " " + OneLine(e.RunPaused.GetMessage(), 200))
+	case *executorv1.RunEvent_RunResumed:
+		t.paused = ""
+		return "▶ goes on"
+	case *executorv1.RunEvent_CancelRequested:
+		return s.yellow("✋ cancel requested: " + OneLine(e.CancelRequested.GetReason(), 200))
+	case *executorv1.RunEvent_RunEnded:
+		t.ended = e.RunEnded
+		return ""
+	}
+	return ""
+}
+
+func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) string {
+	n := t.node(e.GetVisit())
+	n.input += e.GetUsage().GetInputTokens()
+	n.output += e.GetUsage().GetOutputTokens()
+	n.attempts, n.visits = e.GetAttempt(), max(n.visits, e.GetVisit().GetVisit())
+	if st := e.GetStartTime(); st != nil && (n.started.IsZero() || st.AsTime().Before(n.started)) {
+		n.started = st.AsTime()
+	}
+	n.err, n.ended, n.retryAt = e.GetError(), at, time.Time{}
+	if r := e.GetRetryTime(); r != nil {
+		n.retryAt = r.AsTime()
+	}
+	if e.GetVisit().GetItem() > 0 {
+		n.items++
+		if e.GetError() != nil {
+			n.failed++
+		}
+	}
+	n.state = e.GetState()
+	for _, id := range e.GetSkippedNodes() {
+		if k, ok := t.nodes[id]; ok && k.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
+			k.state = executorv1.VisitState_VISIT_STATE_SKIPPED
+		}
+	}
+	note := ""
+	switch {
+	case e.GetTerminated():
+		note = "asks the run to stop"
+	case e.GetAbstained():
+		note = "abstains"
+	case e.GetVisit().GetItem() > 0:
+		note = fmt.Sprintf("item %d", e.GetVisit().GetItem())
+	}
+	return t.line(s, n, note)
+}
+
+func (t *Tree) node(v *executorv1.VisitRef) *treeNode {
+	n, ok := t.nodes[v.GetNodeId()]
+	if !ok {
+		n = &treeNode{id: v.GetNodeId()}
+		t.nodes[n.id] = n
+		t.order = append(t.order, n.id)
+	}
+	return n
+}
+
+// Book sets what single nodes cost, as the registry booked it.
+func (t *Tree) Book(node string, nano int64, known bool) {
+	c := t.cost[node]
+	if known {
+		c.nano += nano
+		c.known = true
+		t.total.nano += nano
+		t.total.known = true
+	} else {
+		c.unpriced++
+		t.total.unpriced++
+	}
+	t.cost[node] = c
+}
+
+// ResetCosts forgets what was booked, before it is read again.
+func (t *Tree) ResetCosts() {
+	clear(t.cost)
+	t.total = nodeCost{}
+}
+
+// Ended is how the run ended, or nil.
+func (t *Tree) Ended() *executorv1.RunEnded { return t.ended }
+
+// Paused is why the run stands still, or "".
+func (t *Tree) Paused() string { return t.paused }
+
+// marks are one sign per state.
+func (s Style) mark(st executorv1.VisitState, frame int) string {
+	switch st {
+	case executorv1.VisitState_VISIT_STATE_RUNNING:
+		return s.cyan(string([]rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10]))
+	case executorv1.VisitState_VISIT_STATE_COMPLETED:
+		return s.green("✓")
+	case executorv1.VisitState_VISIT_STATE_FAILED:
+		return s.red("✗")
+	case executorv1.VisitState_VISIT_STATE_BACKING_OFF:
+		return s.yellow("↻")
+	case executorv1.VisitState_VISIT_STATE_WAITING, executorv1.VisitState_VISIT_STATE_HELD:
+		return s.yellow("⏲")
+	case executorv1.VisitState_VISIT_STATE_SKIPPED, executorv1.VisitState_VISIT_STATE_ABSTAINED:
+		return s.dim("⊘")
+	case executorv1.VisitState_VISIT_STATE_CANCELLED, executorv1.VisitState_VISIT_STATE_CANCELLING:
+		return s.yellow("⊗")
+	case executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION:
+		return s.red("?")
+	}
+	return s.dim("·")
+}
+
+// line tells where one node stands, for output that only grows.
+func (t *Tree) line(s Style, n *treeNode, note string) string {
+	out := s.mark(n.state, 6) + " " + s.Bold(OneLine(n.id, 60)) + "  " + t.facts(s, n, time.Time{}, false)
+	if note != "" {
+		out += s.dim("  (" + OneLine(note, 100) + ")")
+	}
+	return strings.TrimRight(out, " ")
+}
+
+func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
+	var parts []string
+	state := Word(n.state.String(), "VISIT_STATE_")
+	if n.state != executorv1.VisitState_VISIT_STATE_UNSPECIFIED && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED {
+		parts = append(parts, strings.ReplaceAll(state, "_", " "))
+	}
+	if n.visits > 1 {
+		parts = append(parts, fmt.Sprintf("visit %d", n.visits))
+	}
+	if n.attempts > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %d", n.attempts))
+	}
+	if n.items > 0 {
+		parts = append(parts, fmt.Sprintf("%d items", n.items))
+		if n.failed > 0 {
+			parts = append(parts, s.red(fmt.Sprintf("%d failed", n.failed)))
+		}
+	}
+	switch {
+	case !n.ended.IsZero() && !n.started.IsZero():
+		parts = append(parts, Took(n.ended.Sub(n.started)))
+	case live && !n.started.IsZero() && n.state == executorv1.VisitState_VISIT_STATE_RUNNING:
+		parts = append(parts, Took(now.Sub(n.started)))
+	}
+	if n.input+n.output > 0 {
+		parts = append(parts, fmt.Sprintf("%s→%s tok", Count(n.input), Count(n.output)))
+	}
+	if c := t.cost[n.id]; c.known {
+		parts = append(parts, Money(c.nano))
+	} else if c.unpriced > 0 {
+		parts = append(parts, "price unknown")
+	}
+	if n.err != nil && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED {
+		parts = append(parts, s.red(n.err.GetReason()+": "+OneLine(n.err.GetMessage(), 100)))
+	}
+	if live && n.state == executorv1.VisitState_VISIT_STATE_RUNNING && n.text != "" {
+		parts = append(parts, s.dim(OneLine(tail(n.text, 40), 40)))
+	}
+	return strings.Join(parts, "  ")
+}
+
+// maxLines is how many nodes a live tree shows; of larger graphs it shows those where something happens.
+const maxLines = 40
+
+// Render draws the tree as of now: nodes by depth, each with what it waits for. frame turns the spinner.
+func (t *Tree) Render(s Style, width, frame int, now time.Time) string {
+	shown := t.order
+	hidden := 0
+	if len(shown) > maxLines {
+		shown = nil
+		for _, id := range t.order {
+			switch t.nodes[id].state {
+			case executorv1.VisitState_VISIT_STATE_UNSPECIFIED, executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_SKIPPED:
+			default:
+				if len(shown) < maxLines {
+					shown = append(shown, id)
+				}
+			}
+		}
+		hidden = len(t.order) - len(shown)
+	}
+	idWidth := 0
+	for _, id := range shown {
+		idWidth = max(idWidth, len([]rune(OneLine(id, 32)))+2*min(t.depth[id], 12))
+	}
+	var b strings.Builder
+	for _, id := range shown {
+		n := t.nodes[id]
+		indent := strings.Repeat("  ", min(t.depth[id], 12))
+		line := s.mark(n.state, frame) + " " + pad(indent+OneLine(id, 32), idWidth) + "  " + s.dim(pad(OneLine(n.actor, 12), 8)) + "  " + t.facts(s, n, now, true)
+		if from := t.from[id]; len(from) > 0 && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
+			line += s.dim("← " + OneLine(strings.Join(from, ", "), 60))
+		}
+		b.WriteString(clip(strings.TrimRight(line, " "), width) + "\n")
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&b, "%s\n", s.dim(fmt.Sprintf("… and %d more nodes", hidden)))
+	}
+	b.WriteString(clip(t.counts(s), width) + "\n")
+	return b.String()
+}
+
+func (t *Tree) counts(s Style) string {
+	count := map[string]int{}
+	var in, out int64
+	for _, n := range t.nodes {
+		in, out = in+n.input, out+n.output
+		count[Word(n.state.String(), "VISIT_STATE_")]++
+	}
+	waiting := count["unspecified"]
+	delete(count, "unspecified")
+	parts := []string{}
+	for _, w := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d %s", count[w], strings.ReplaceAll(w, "_", " ")))
+	}
+	if waiting > 0 {
+		parts = append(parts, fmt.Sprintf("%d to come", waiting))
+	}
+	if in+out > 0 {
+		parts = append(parts, fmt.Sprintf("%s→%s tokens", Count(in), Count(out)))
+	}
+	if t.total.known {
+		parts = append(parts, Money(t.total.nano))
+	}
+	return s.dim(strings.Join(parts, " · "))
+}
+
+// clip cuts a line with colors to width visible characters.
+func clip(line string, width int) string {
+	if width <= 0 {
+		return line
+	}
+	var b strings.Builder
+	seen, escape, cut := 0, false, false
+	for _, r := range line {
+		switch {
+		case escape:
+			b.WriteRune(r)
+			escape = r != 'm'
+			continue
+		case r == '\x1b':
+			b.WriteRune(r)
+			escape = true
+			continue
+		}
+		if seen == width {
+			cut = true
+			continue
+		}
+		seen++
+		b.WriteRune(r)
+	}
+	if cut && strings.Contains(line, "\x1b") {
+		return b.String() + "\x1b[0m"
+	}
+	return b.String()
+}
+
+func tail(s string, n int) string {
+	r := []rune(s)
+	if len(r) > n {
+		return string(r[len(r)-n:])
+	}
+	return s
+}
