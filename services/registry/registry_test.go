@@ -440,10 +440,12 @@ func TestService(t *testing.T) {
 			cfg.Migrate = false
 		}
 	})
-	t.Run("Run/FreesClaimsAndForgetsRequests", func(t *testing.T) {
+	t.Run("Run/ForgetsRequestsAfterTheirLife", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			s, err := registry.Open(t.Context(), sqliteConfig(t), registry.Deps{})
+			cfg := sqliteConfig(t)
+			cfg.SweepInterval = time.Hour
+			s, err := registry.Open(t.Context(), cfg, registry.Deps{})
 			require.NoError(t, err)
 			h := &local{}
 			s.Register(h)
@@ -455,9 +457,9 @@ func TestService(t *testing.T) {
 				return err
 			}
 			require.NoError(t, create("a"))
-			time.Sleep(71 * time.Hour)
+			time.Sleep(71 * time.Hour) //nolint:forbidigo // in a bubble
 			require.True(t, errs.Is(create("b"), errs.InvalidArgument))
-			time.Sleep(2 * time.Hour)
+			time.Sleep(2 * time.Hour) //nolint:forbidigo // in a bubble
 			require.NoError(t, create("b"))
 			cancel()
 			require.NoError(t, <-done)

@@ -13,8 +13,9 @@ import (
 // noteAuthor signs the remarks of the registry itself.
 const noteAuthor = "registry"
 
-// ClaimTask reserves a task for a run, or returns the claim that the run has. A claim of another run
-// whose lease ended unconfirmed is taken over.
+// ClaimTask reserves a task for a run. Repeating it renews the lease of a claim that is not confirmed
+// yet, so that a run may wait longer or, with the shortest lease, give the task back. A claim of another
+// run whose lease ended unconfirmed is taken over.
 func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (t epic.Task, until time.Time, err error) {
 	if lease, err = epic.CheckLease(lease); err != nil {
 		return epic.Task{}, time.Time{}, err
@@ -32,9 +33,13 @@ func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, 
 		if err != nil {
 			return err
 		}
+		ends := clock.Add(lease).Truncate(time.Microsecond)
 		if mine != nil && mine.Holds(clock) {
+			if mine.State == epic.Claimed {
+				mine.LeaseUntil = ends
+			}
 			t, until = w.task, mine.LeaseUntil
-			return nil
+			return tx.PutClaim(ctx, *mine)
 		}
 		if mine != nil && (mine.State == epic.Settled || mine.State == epic.Released) {
 			return errs.New(errs.FailedPrecondition, epic.ReasonNotClaimable, "run %s is done with task %s", runID, taskID).
@@ -47,15 +52,14 @@ func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, 
 		if err := epic.Claimable(w.epic, w.task, holder, clock); err != nil {
 			return err
 		}
-		until = clock.Add(lease).Truncate(time.Microsecond)
-		c := epic.Claim{Namespace: namespace, TaskID: taskID, RunID: runID, State: epic.Claimed, LeaseUntil: until}
+		c := epic.Claim{Namespace: namespace, TaskID: taskID, RunID: runID, State: epic.Claimed, LeaseUntil: ends}
 		if err := tx.PutClaim(ctx, c); err != nil {
 			return err
 		}
 		if err := w.warn(ctx); err != nil {
 			return err
 		}
-		t = w.task
+		t, until = w.task, ends
 		return nil
 	})
 	return t, until, err

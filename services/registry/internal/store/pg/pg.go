@@ -10,15 +10,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
-// Schema is the one that all tables are in.
-const Schema = "registry"
+const (
+	// Schema is the one that all tables are in.
+	Schema = "registry"
+
+	lockTimeout = "55P03"
+)
 
 //go:embed migrations/*.sql
 var files embed.FS
@@ -66,13 +72,24 @@ func (s *Store) Close() error {
 
 // Update implements store.Store.
 func (s *Store) Update(ctx context.Context, fn func(context.Context, store.Tx) error) error {
-	return dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) })
+	return passing(dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) }))
 }
 
 // View implements store.Store.
 func (s *Store) View(ctx context.Context, fn func(context.Context, store.Reader) error) error {
-	return dbkit.PostgresTxOptions(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly},
-		func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) })
+	return passing(dbkit.PostgresTxOptions(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly},
+		func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) }))
+}
+
+// passing tells faults of the server that go by themselves, or of its load, from faults of ours.
+func passing(err error) error {
+	if dbkit.ConnectionLost(err) {
+		return errs.New(errs.Unavailable, dbkit.ReasonUnreachable, "the database cannot be reached").With(err)
+	}
+	if p, ok := errors.AsType[*pgconn.PgError](err); ok && p.Code == lockTimeout {
+		return errs.New(errs.Unavailable, "DATABASE_BUSY", "others are changing the same, try again").With(err)
+	}
+	return err
 }
 
 // Sweep implements store.Store.

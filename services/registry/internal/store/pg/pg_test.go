@@ -3,19 +3,29 @@ package pg_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/pg"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	// Each check of the random case is some thirty transactions; the command line may ask for more.
+	if err := flag.Set("rapid.checks", "40"); err != nil {
+		panic(err)
+	}
+	testkit.Main(m)
+}
 
 var template = pgtest.NewTemplate(func(ctx context.Context, url string) error {
 	s, err := pg.Open(ctx, url, dbkit.PostgresOptions{})
@@ -34,5 +44,26 @@ func open(t testing.TB) store.Store {
 }
 
 func TestConformance(t *testing.T) { storetest.Run(t, open) }
+
+func TestBusyIsUnavailable(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, err := pg.Open(ctx, template.New(t), dbkit.PostgresOptions{MaxConns: 4, LockTimeout: 20 * time.Millisecond})
+	require.NoError(t, err)
+	e := epic.New("n", epic.Epic{}, dbkit.Now())
+	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error { return tx.InsertEpic(ctx, e) }))
+	lock := func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.LockEpics(ctx, "n", []string{e.ID})
+		return err
+	}
+	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		require.NoError(t, lock(ctx, tx))
+		err := s.Update(ctx, lock)
+		require.True(t, errs.Is(err, errs.Unavailable), "got %v", err)
+		return nil
+	}))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+}
 
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }

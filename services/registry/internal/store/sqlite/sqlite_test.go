@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"flag"
 	"path/filepath"
 	"testing"
 
@@ -13,7 +14,13 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	// Each check of the random case is some thirty transactions; the command line may ask for more.
+	if err := flag.Set("rapid.checks", "40"); err != nil {
+		panic(err)
+	}
+	testkit.Main(m)
+}
 
 func open(t testing.TB) store.Store {
 	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "registry.db"), dbkit.SQLiteOptions{})

@@ -42,10 +42,13 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Claim/OneRunClaimsAsOftenAsItLikes": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
-			_, first, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Hour)
+			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Hour)
 			require.NoError(t, err)
 			results := together(20, func(int) error { return claim(f, v.ID, "run") })
 			require.Equal(t, 20, count(results, succeeded), "%v", results)
+			_, first, err := f.ClaimTask(f.ctx, ns, v.ID, "run", 2*time.Hour)
+			require.NoError(t, err)
+			require.Greater(t, time.Until(first), 90*time.Minute, "the lease is renewed")
 			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
 			require.NoError(t, err)
 			got, again, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Minute)
@@ -117,6 +120,12 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			got, err = f.SettleClaim(f.ctx, ns, v.ID, "new", books.Settlement{State: epic.TaskCompleted})
 			require.NoError(t, err)
 			require.Equal(t, epic.TaskCompleted, got.State)
+		},
+		"Claim/RenewedForAMomentIsGivenBack": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			require.NoError(t, claim(f, v.ID, "run"))
+			lapse(t, f, v.ID, "run")
+			require.NoError(t, claim(f, v.ID, "other"))
 		},
 		"Claim/OfManyOnlyOneTakesOver": func(t *testing.T, f *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)

@@ -74,7 +74,8 @@ type RegistryServiceClient interface {
 	TransitionTask(ctx context.Context, in *TransitionTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease.
+	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
+	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(ctx context.Context, in *ClaimTaskRequest, opts ...grpc.CallOption) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
 	// that has lost the task is refused with CLAIM_LOST and should stop.
@@ -334,7 +335,8 @@ type RegistryServiceServer interface {
 	TransitionTask(context.Context, *TransitionTaskRequest) (*Task, error)
 	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*emptypb.Empty, error)
-	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease.
+	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
+	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(context.Context, *ClaimTaskRequest) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
 	// that has lost the task is refused with CLAIM_LOST and should stop.

@@ -1,0 +1,46 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+)
+
+// Migrate brings the schema that cfg names up to date and returns its version before and after.
+func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
+	if err := cfg.Validate(); err != nil {
+		return 0, 0, fmt.Errorf("registry: %w", err)
+	}
+	st, migrate, err := open(ctx, cfg, Deps{Telemetry: obs.Noop()})
+	if err != nil {
+		return 0, 0, fmt.Errorf("open store of registry: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	v, ok := st.(interface {
+		Version(context.Context) (have, want int64, err error)
+	})
+	if !ok {
+		return 0, 0, fmt.Errorf("store %T has no schema version", st)
+	}
+	if from, _, err = v.Version(ctx); err != nil {
+		return 0, 0, err
+	}
+	if _, err = migrate(ctx); err != nil {
+		return from, from, err
+	}
+	to, _, err = v.Version(ctx)
+	return from, to, err
+}
+
+// Ready returns nil while the store can be reached and has all that this binary needs. A schema that a later release has
+// migrated is fine: what it adds leaves the release before it working.
+func (s *Service) Ready(ctx context.Context) error {
+	if err := s.store.Ready(ctx); err != nil && errs.ReasonOf(err) != dbkit.ReasonSchemaNew {
+		return err
+	}
+	return nil
+}
