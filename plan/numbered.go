@@ -44,6 +44,7 @@ func readNumbered(d *document) *reading {
 		r.diag(d, Warning, SeveralPlans, runs[several].items[0].off, runs[several].items[0].text, "the text holds another numbered list that may be a plan; the one at line "+strconv.Itoa(n.first+1)+" was read", "ask for one list")
 	}
 	r.buildHierarchy(d, n.items)
+	r.readNotes(d, n.items)
 	r.checkNumbers(d, n.items)
 	for _, it := range n.items {
 		unbalancedText(d, r, it.text, it.off)
@@ -275,9 +276,10 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 		if !startsLow(n.items[0].id) {
 			continue
 		}
-		announced := n.heading >= 0 && saysPlan(d.lines[n.heading].text) || n.intro >= 0 && saysPlan(d.lines[n.intro].text)
-		if !announced || headings == 0 && code {
-			continue
+		underPlan := n.heading >= 0 && saysPlan(d.lines[n.heading].text)
+		announced := n.intro >= 0 && saysPlan(d.lines[n.intro].text)
+		if !underPlan && (!announced || code) {
+			continue // a sentence before code announces how the code works
 		}
 		if chosen < 0 {
 			chosen = i
@@ -291,20 +293,32 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 	if chosen >= 0 {
 		return chosen, several
 	}
-	if headings > 0 || code || len(runs) > 1 {
+	if headings > 1 || code || len(runs) > 1 {
 		return -1, -1
 	}
 	n := &runs[0]
+	if n.heading >= 0 && !neutralHeading(d.lines[n.heading].text) {
+		return -1, -1
+	}
 	if !startsLow(n.items[0].id) {
 		return -1, -1
 	}
 	if prose == 0 {
 		return 0, -1
 	}
-	if prose <= 4 && prose*2 <= len(n.items) && !soundsLikeTalk(d, n) {
+	if len(n.items) >= 2 && prose <= max(2, min(4, len(n.items)/2)) && !soundsLikeTalk(d, n) {
 		return 0, -1
 	}
 	return -1, -1
+}
+
+// neutralHeading reports whether a heading only says that something follows.
+func neutralHeading(s string) bool {
+	switch strings.ToLower(strings.Trim(s, "#*: ")) {
+	case "answer", "result", "output", "response", "solution", "reply", "final answer", "答案", "结果", "回答", "输出":
+		return true
+	}
+	return false
 }
 
 func startsLow(id string) bool {
