@@ -18,7 +18,7 @@ import (
 
 // exprCostLimit bounds one evaluation in CEL cost units; expressions may come from a model. It is enough to build a list of
 // ten thousand items and ends a runaway within a fraction of a second.
-const exprCostLimit = 2_000_000
+const exprCostLimit = 1_000_000
 
 // maxExprLen bounds the text of one expression.
 const maxExprLen = 16 << 10

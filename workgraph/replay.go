@@ -1,20 +1,25 @@
 package workgraph
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 // Apply replays one journaled event; Seq must follow the last one applied. Nothing is decided: the steps in the event are
 // carried out. The effects are those of the original decision; a recovering owner ignores them in favor of Outstanding.
 // After ErrCorrupt the state must be discarded.
-func (s *State) Apply(ev Event) (Effects, error) {
+func (s *State) Apply(ev Event) (fx Effects, err error) {
 	if ev.Version < 1 || ev.Version > MachineVersion {
 		return Effects{}, fmt.Errorf("%w: machine version %d", ErrCorrupt, ev.Version)
 	}
 	if s.end != nil || ev.Seq != s.seq+1 || (ev.Kind == RunStarted) != (s.root == nil) {
 		return Effects{}, fmt.Errorf("%w: event %d of kind %s does not follow event %d", ErrCorrupt, ev.Seq, ev.Kind, s.seq)
 	}
-	var fx Effects
 	s.fx = &fx
-	defer func() { s.fx = nil }()
+	defer func() {
+		s.fx = nil
+		err = corrupt(recover(), err)
+	}()
 	if err := s.applyEvent(&ev); err != nil {
 		return Effects{}, err
 	}
@@ -25,6 +30,18 @@ func (s *State) Apply(ev Event) (Effects, error) {
 	}
 	s.seq = ev.Seq
 	return fx, nil
+}
+
+// corrupt turns an index or nil fault, which only a journal or snapshot of another program can cause, into ErrCorrupt.
+func corrupt(fault any, err error) error {
+	switch f := fault.(type) {
+	case nil:
+		return err
+	case runtime.Error:
+		return fmt.Errorf("%w: %w", ErrCorrupt, f)
+	default:
+		panic(fault)
+	}
 }
 
 func (s *State) applyEvent(ev *Event) error {

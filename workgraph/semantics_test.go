@@ -445,7 +445,7 @@ func TestMaps(t *testing.T) {
 	})
 	t.Run("TenThousandItems", func(t *testing.T) {
 		list := make([]int, 10_000)
-		tr := newTrace(t).on("M", func([]any, map[string]any) any { return 1 })
+		tr := newTrace(t).raw("M", func(*Call) (Outcome, error) { return Outcome{Values: one("1")}, nil })
 		res := tr.run(mapped(Map{Over: "args[0]"}), list)
 		require.Equal(t, StatusCompleted, res.Status)
 		var got []map[string]int

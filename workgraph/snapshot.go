@@ -267,7 +267,8 @@ func (r *restorer) visit(ref *savedRef) *nodeState {
 }
 
 // Restore rebuilds a state from a snapshot made with the same program and machine version.
-func Restore(p *Program, snapshot []byte) (*State, error) {
+func Restore(p *Program, snapshot []byte) (st *State, err error) {
+	defer func() { err = corrupt(recover(), err) }()
 	var c savedState
 	if err := json.Unmarshal(snapshot, &c); err != nil {
 		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, err)
