@@ -26,7 +26,7 @@ func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journa
 }
 
 func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes) error {
-	conn, err := s.hot.Acquire(ctx)
+	conn, err := s.commit.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
 	}
@@ -70,18 +70,19 @@ func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units 
 	b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
 	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(requests, keys))
 	ns, names := split(requests)
-	b.Queue(`SELECT q.namespace, q.request_id, q.body_hash, q.run_id FROM request_ids q
-		JOIN unnest($1::text[], $2::text[]) AS w (namespace, request_id) ON q.namespace = w.namespace AND q.request_id = w.request_id
-		WHERE q.method = $3`, ns, names, methodStart).Query(func(rows pgx.Rows) error {
+	// OFFSET 0 keeps each of these a look-up by key per name.
+	b.Queue(`SELECT w.namespace, w.request_id, f.body_hash, f.run_id FROM unnest($1::text[], $2::text[]) AS w (namespace, request_id)
+		CROSS JOIN LATERAL (SELECT q.body_hash, q.run_id FROM request_ids q
+			WHERE q.namespace = w.namespace AND q.method = $3 AND q.request_id = w.request_id OFFSET 0) f`, ns, names, methodStart).Query(func(rows pgx.Rows) error {
 		var k journal.Key
 		var v journal.Seen
 		_, err := pgx.ForEachRow(rows, []any{&k.Namespace, &k.Name, &v.BodyHash, &v.RunID}, func() error { g.Requests[k] = v; return nil })
 		return err
 	})
 	ns, names = split(keys)
-	b.Queue(`SELECT r.namespace, r.business_key, r.run_id FROM runs r
-		JOIN unnest($1::text[], $2::text[]) AS w (namespace, business_key) ON r.namespace = w.namespace AND r.business_key = w.business_key
-		WHERE r.holds_key`, ns, names).Query(func(rows pgx.Rows) error {
+	b.Queue(`SELECT w.namespace, w.business_key, f.run_id FROM unnest($1::text[], $2::text[]) AS w (namespace, business_key)
+		CROSS JOIN LATERAL (SELECT r.run_id FROM runs r
+			WHERE r.namespace = w.namespace AND r.business_key = w.business_key AND r.holds_key OFFSET 0) f`, ns, names).Query(func(rows pgx.Rows) error {
 		var k journal.Key
 		var id string
 		_, err := pgx.ForEachRow(rows, []any{&k.Namespace, &k.Name, &id}, func() error { g.Holders[k] = id; return nil })

@@ -49,8 +49,9 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 	}
 	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `WITH a AS (SELECT DISTINCT ON (id) * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (id, cost, unpriced)),
-			locked AS (SELECT o.id FROM outbox o JOIN a ON a.id = o.id ORDER BY o.id FOR UPDATE OF o),
-			gone AS (DELETE FROM outbox o USING a WHERE o.id = a.id AND (o.id IN (SELECT id FROM locked)) IS TRUE RETURNING o.run_id, o.namespace, a.cost, a.unpriced)
+			locked AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY ($1) ORDER BY id FOR UPDATE),
+			deleted AS (DELETE FROM outbox WHERE id = ANY (ARRAY (SELECT id FROM locked)) RETURNING id, run_id, namespace),
+			gone AS (SELECT d.run_id, d.namespace, a.cost, a.unpriced FROM deleted d JOIN a ON a.id = d.id)
 			INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls)
 			SELECT run_id, min(namespace), sum(cost), sum(unpriced) FROM gone GROUP BY run_id HAVING sum(cost) <> 0 OR sum(unpriced) <> 0 ORDER BY run_id
 			ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = k.cost_nano_usd + excluded.cost_nano_usd,
@@ -70,7 +71,7 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 		ids[i], after[i], texts[i] = r.ID, interval(r.After), r.Err
 	}
 	if _, err := s.hot.Exec(ctx, `UPDATE outbox o SET next_at = now() + r.after, last_error = r.err
-		FROM unnest($1::bigint[], $2::interval[], $3::text[]) AS r (id, after, err) WHERE o.id = r.id`, ids, after, texts); err != nil {
+		FROM unnest($1::bigint[], $2::interval[], $3::text[]) AS r (id, after, err) WHERE o.id = r.id AND o.id = ANY ($1)`, ids, after, texts); err != nil {
 		return fmt.Errorf("put back outbox: %w", err)
 	}
 	return nil

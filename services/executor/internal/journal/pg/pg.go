@@ -24,7 +24,9 @@ const Schema = "executor"
 const (
 	// fencedCode is the SQLSTATE that executor_fence raises.
 	fencedCode = "EG001"
-	// hotConns are enough for the one commit, heartbeat, take-over, outbox and listener at a time.
+	// commitConns would do with one, but for commits that overlap when a writer gives up on one.
+	commitConns = 2
+	// hotConns are enough for heartbeat, take-over, loads and outbox.
 	hotConns = 6
 	// cancelChannel gets the owner's id as payload.
 	cancelChannel = "executor_cancel"
@@ -46,55 +48,63 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 }
 
-// Store is a journal.Journal. The engine's statements have a small pool of their own, so that no
-// crowd of readers can hold up a commit or a heartbeat.
+// Store is a journal.Journal. Commits and the engine's other statements have small pools of their own,
+// so that no crowd of readers can hold up a commit or a heartbeat.
 type Store struct {
-	hot  *pgxpool.Pool
-	read *pgxpool.Pool
-	m    *dbkit.Migrations
-	sql  statements
+	commit *pgxpool.Pool
+	hot    *pgxpool.Pool
+	read   *pgxpool.Pool
+	m      *dbkit.Migrations
+	sql    statements
 }
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
-func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	hot, err := openHot(ctx, url, o)
-	if err != nil {
+func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
+	s := &Store{sql: newStatements()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	// Without plain index scans as well there is one way left to join a batch with a table: look up each
+	// of its rows by key. A plan that was made while the table was empty could otherwise be a scan of the
+	// batch for each row of the table, and stay that way.
+	if s.commit, err = openEngine(ctx, url, o, commitConns, "enable_indexscan", "enable_indexonlyscan"); err != nil {
 		return nil, err
 	}
-	read, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
+	if s.hot, err = openEngine(ctx, url, o, hotConns); err != nil {
+		return nil, err
+	}
+	if s.read, err = dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
 		ApplicationName: "epigraph-executor-api", TracerProvider: o.TracerProvider, MaxConns: o.MaxReaders,
-	})
-	if err != nil {
-		hot.Close()
+	}); err != nil {
 		return nil, err
 	}
-	s := &Store{hot: hot, read: read, sql: newStatements()}
 	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		s.m, err = dbkit.PostgresMigrations(hot, Schema, files)
-	}
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, err
 	}
-	return s, nil
+	s.m, err = dbkit.PostgresMigrations(s.read, Schema, files)
+	return s, err
 }
 
-// openHot opens the engine's pool. Each of its statements finds a handful of rows by an index, whatever
-// the size of the tables; told so, the planner neither plans them anew each time nor falls for a scan
-// while a table is small or not analyzed yet.
-func openHot(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
+// openEngine opens a pool whose statements all find a handful of rows by an index, whatever the size of
+// the tables. Told so, the planner neither plans them anew each time nor falls for a scan while a table
+// is small or not analyzed yet.
+func openEngine(ctx context.Context, url string, o Options, conns int32, off ...string) (*pgxpool.Pool, error) {
 	plain, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: hotConns, IdleInTransactionTimeout: 5 * time.Second,
+		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: conns, IdleInTransactionTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		return nil, err
 	}
 	cfg := plain.Config()
 	plain.Close()
-	for _, off := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
-		cfg.ConnConfig.RuntimeParams[off] = "off"
+	params := cfg.ConnConfig.RuntimeParams
+	for _, name := range append(off, "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit") {
+		params[name] = "off"
 	}
-	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	params["plan_cache_mode"] = "force_generic_plan"
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
@@ -103,8 +113,11 @@ func (s *Store) Migrations() *dbkit.Migrations { return s.m }
 
 // Close implements journal.Journal.
 func (s *Store) Close() error {
-	s.hot.Close()
-	s.read.Close()
+	for _, p := range []*pgxpool.Pool{s.commit, s.hot, s.read} {
+		if p != nil {
+			p.Close()
+		}
+	}
 	return nil
 }
 

@@ -59,6 +59,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{db: db, wakes: map[chan struct{}]string{}}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
+		// A batch changes a page or two per run; the default of 2 MB would spill in the middle of it.
+		_, err = db.Write.ExecContext(ctx, `PRAGMA cache_size = -65536`)
+	}
+	if err == nil {
 		s.m, err = dbkit.SQLiteMigrations(db, files)
 	}
 	if err != nil {
@@ -100,6 +104,8 @@ func inRow(err error) bool {
 type txn struct {
 	tx    *sql.Tx
 	stmts map[string]*sql.Stmt
+	// bound are those of stmts that this transaction has used.
+	bound map[string]*sql.Stmt
 }
 
 // update runs fn in a write transaction with the given statements at hand. It does not end in the
@@ -113,7 +119,9 @@ func (s *Store) update(ctx context.Context, fn func(context.Context, txn) error)
 	if err != nil {
 		return fmt.Errorf("prepare statements: %w", err)
 	}
-	return s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, txn{tx, stmts}) })
+	return s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return fn(ctx, txn{tx, stmts, make(map[string]*sql.Stmt, len(stmts))})
+	})
 }
 
 // prepare compiles the hot statements on the one connection of the writer, at the first use, when
@@ -136,11 +144,24 @@ func (s *Store) prepare(ctx context.Context) (map[string]*sql.Stmt, error) {
 	return stmts, nil
 }
 
+// stmt returns the prepared statement for this transaction, or nil.
+func (t txn) stmt(ctx context.Context, query string) *sql.Stmt {
+	if st := t.bound[query]; st != nil {
+		return st
+	}
+	st := t.stmts[query]
+	if st != nil {
+		st = t.tx.StmtContext(ctx, st)
+		t.bound[query] = st
+	}
+	return st
+}
+
 func (t txn) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	var res sql.Result
 	var err error
-	if st := t.stmts[query]; st != nil {
-		res, err = t.tx.StmtContext(ctx, st).ExecContext(ctx, args...)
+	if st := t.stmt(ctx, query); st != nil {
+		res, err = st.ExecContext(ctx, args...)
 	} else {
 		res, err = t.tx.ExecContext(ctx, query, args...)
 	}
@@ -151,8 +172,8 @@ func (t txn) exec(ctx context.Context, query string, args ...any) (int64, error)
 }
 
 func (t txn) row(ctx context.Context, query string, args ...any) *sql.Row {
-	if st := t.stmts[query]; st != nil {
-		return t.tx.StmtContext(ctx, st).QueryRowContext(ctx, args...)
+	if st := t.stmt(ctx, query); st != nil {
+		return st.QueryRowContext(ctx, args...)
 	}
 	return t.tx.QueryRowContext(ctx, query, args...)
 }

@@ -113,7 +113,7 @@ CREATE TABLE events (
     visit     INTEGER NOT NULL CHECK (visit >= 0),
     data      BLOB,
     PRIMARY KEY (run_id, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE snapshots (
     run_id    TEXT NOT NULL UNIQUE,
