@@ -1,0 +1,168 @@
+package workgraph_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	. "github.com/epigraph-run/epigraph/workgraph"
+)
+
+var update = flag.Bool("update", false, "write the golden journals of this machine version anew")
+
+// goldenJournal is one run as an earlier binary has stored it. Files of released machine versions are never written again:
+// every later binary must replay them to the same position. The first line is this struct, each other line an event.
+type goldenJournal struct {
+	Machine int      `json:"machine"`
+	Graph   *Graph   `json:"graph"`
+	Visits  []string `json:"visits"`
+}
+
+func visitLines(s *State) []string {
+	var out []string
+	s.Visits(func(v VisitInfo) bool {
+		line := fmt.Sprintf("%s %s attempt=%d generation=%d", v.Ref, v.Status, v.Attempt, v.Generation)
+		for _, x := range v.Values {
+			line += " " + string(x)
+		}
+		if v.Error != nil {
+			line += " " + v.Error.Reason
+		}
+		if v.Note != "" {
+			line += " " + v.Note
+		}
+		out = append(out, line)
+		return true
+	})
+	return out
+}
+
+func TestGoldenJournals(t *testing.T) {
+	if *update {
+		for name, m := range goldenRuns(t) {
+			writeGolden(t, name, m)
+		}
+	}
+	files, err := filepath.Glob("testdata/golden/*.jsonl")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			require.NoError(t, err)
+			head, events, _ := strings.Cut(string(raw), "\n")
+			var g goldenJournal
+			require.NoError(t, json.Unmarshal([]byte(head), &g))
+			p, err := Compile(g.Graph, nil)
+			require.NoError(t, err)
+			s := New(p, "run")
+			for line := range strings.Lines(events) {
+				ev, err := DecodeEvent([]byte(line))
+				require.NoError(t, err)
+				_, err = s.Apply(ev)
+				require.NoError(t, err)
+			}
+			require.Equal(t, g.Visits, visitLines(s))
+		})
+	}
+}
+
+func writeGolden(t *testing.T, name string, m *goldenRun) {
+	g := goldenJournal{Machine: MachineVersion, Graph: m.p.Graph(), Visits: visitLines(m.s)}
+	text := string(js(g)) + "\n"
+	for _, ev := range m.events {
+		text += string(js(ev)) + "\n"
+	}
+	require.NoError(t, os.MkdirAll("testdata/golden", 0o755))
+	require.NoError(t, os.WriteFile(fmt.Sprintf("testdata/golden/v%d-%s.jsonl", MachineVersion, name), []byte(text), 0o644))
+}
+
+type goldenRun struct {
+	*machine
+	p *Program
+}
+
+// goldenRuns plays runs that between them take every step that the machine knows.
+func goldenRuns(t *testing.T) map[string]*goldenRun {
+	start := func(g *Graph, args ...string) *goldenRun {
+		p, err := Compile(g, nil)
+		require.NoError(t, err)
+		r := &goldenRun{newMachine(t, p), p}
+		r.begin(args...)
+		return r
+	}
+	runs := map[string]*goldenRun{}
+
+	g := nodesOf("x", nodes(Key("prev"), "A", "B", "C", "D", "rescue", "U").Edge("A", "B").Edge("A", "C").Edge("B", "D").Edge("C", "D").
+		Edge("C", "rescue", OnFailure()).Edge("A", "U").State("log", Append).Graph())
+	g.Nodes[2].OnError.Action, g.Nodes[2].Retry = Route, Retry{MaxAttempts: 2, Jitter: Unlimited}
+	g.Nodes[3].Join = Join{Mode: Any, Losers: CancelLosers}
+	g.Nodes[5].Effect = Unsafe
+	r := start(g, "1")
+	r.end("A", Outcome{Values: one(`"a"`), State: map[string]json.RawMessage{"log": js("a")},
+		Usage: []Usage{{Provider: "p", Model: "m", InputTokens: 10, OutputTokens: 2}}})
+	r.do(Attempt{Ref: r.ref("U"), Attempt: 1, Now: r.now})
+	r.fail("C", Errorf(Retryable, "SHAKY", "once"))
+	r.fail("U", Errorf(Unknown, ReasonTimeout, ""))
+	r.now = r.now.Add(time.Minute)
+	r.do(TimerDue{Now: r.now})
+	r.do(Reconcile{Ref: Ref{Node: "U", Visit: 1}, Outcome: &Outcome{Values: one(`"u"`)}, Now: r.now})
+	r.do(Resume{Now: r.now})
+	r.fail("C", Errorf(Permanent, "BROKEN", "for good"))
+	r.end("rescue", Outcome{})
+	r.end("B", Outcome{Values: one(`"b"`)})
+	r.end("D", Outcome{Values: one(`"d"`), Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}})
+	r.do(TimerDue{Now: r.now.Add(time.Hour)})
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["routes-and-effects"] = r
+
+	g = nodesOf("x", nodes(FirstArg(), "H", "W", "X", "skip").Chain("H", "W", "X").Edge("X", "skip", When("false")).Back("W", "H", "result[0].ok < 3").Graph())
+	g.Nodes[0].MaxVisits = 2
+	g.Nodes[1].Map = &Map{Over: "[args[0], 9]", MaxParallel: 1, OnItemError: ContinueItems}
+	r = start(g, "0")
+	for i := range 3 {
+		if i == 2 {
+			r.do(Resume{Now: r.now})
+		}
+		r.end("H", Outcome{Values: []json.RawMessage{js(i + 1)}})
+		r.endRef(Ref{Node: "W", Visit: i + 1, Item: 1}, &Outcome{Values: []json.RawMessage{js(i + 1)}}, nil)
+		r.endRef(Ref{Node: "W", Visit: i + 1, Item: 2}, nil, Errorf(Permanent, "NO", ""))
+	}
+	r.end("X", Outcome{Values: one(`"x"`)})
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["loop-limit-and-map"] = r
+
+	g = nodesOf("x", nodes(PassDown{}, "A", "B", "C", "D").Edge("A", "B").Edge("A", "C").Edge("B", "D").Edge("C", "D").Graph())
+	r = start(g)
+	r.do(Pause{Reason: "BUDGET", Now: r.now})
+	r.end("A", Outcome{})
+	r.do(Resume{Now: r.now})
+	r.end("B", Outcome{Stop: AbstainResult})
+	r.fail("C", Errorf(Retryable, "SHAKY", ""))
+	r.do(Cancel{Reason: "user", Now: r.now})
+	require.Equal(t, StatusCanceled, r.s.End().Status)
+	runs["pause-and-cancel"] = r
+
+	g = nodesOf("x", nodes(FirstArg(), "A", "L", "R", "X").Edge("A", "L").Edge("A", "R").Edge("L", "R").Back("R", "L", "visit < 3").Edge("R", "X").Graph())
+	g.Nodes[1].Join.Mode, g.Nodes[2].Join.Mode = Any, Any
+	r = start(g, "0")
+	for r.s.End() == nil {
+		for _, id := range []string{"A", "L", "R", "X"} {
+			for v := 1; v < 10; v++ {
+				if _, ok := r.open[Ref{Node: id, Visit: v}]; ok {
+					r.endRef(Ref{Node: id, Visit: v}, &Outcome{Values: []json.RawMessage{js(v)}}, nil)
+				}
+			}
+		}
+	}
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["irreducible"] = r
+	return runs
+}
