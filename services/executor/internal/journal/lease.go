@@ -54,9 +54,7 @@ func (l *Lease) Err() error {
 func (l *Lease) Run(ctx context.Context) error {
 	beat := l.life / 8
 	for {
-		l.mu.Lock()
-		left := l.life/2 - time.Since(l.renewed)
-		l.mu.Unlock()
+		left := l.left()
 		if left <= 0 {
 			return l.lose(errs.From(Fenced(l.owner)).With(context.DeadlineExceeded))
 		}
@@ -74,7 +72,7 @@ func (l *Lease) Run(ctx context.Context) error {
 		}
 		wait := beat
 		if err != nil {
-			wait = beat / 4
+			wait = min(beat/4, max(l.left(), 0))
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -84,6 +82,12 @@ func (l *Lease) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+func (l *Lease) left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.life/2 - time.Since(l.renewed)
 }
 
 func (l *Lease) heartbeat(ctx context.Context, limit time.Duration) error {
