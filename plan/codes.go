@@ -44,7 +44,6 @@ const (
 	FenceRemoved    Code = "FENCE_REMOVED"
 	ProseRemoved    Code = "PROSE_REMOVED"
 	ThinkRemoved    Code = "THINK_REMOVED"
-	BracketsClosed  Code = "BRACKETS_CLOSED"
 	SyntaxTolerated Code = "SYNTAX_TOLERATED"
 	PythonLiteral   Code = "PYTHON_LITERAL"
 	ReusedTool      Code = "REUSED_TOOL"

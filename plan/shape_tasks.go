@@ -26,7 +26,7 @@ func taskList(d *document, v *value) *reading {
 	if len(items) == 0 {
 		return nil
 	}
-	deps, objects := 0, 0
+	deps, objects, named := 0, 0, 0
 	for _, it := range items {
 		if it.kind != kindObject && it.kind != kindCall {
 			if it.isScalar() {
@@ -35,11 +35,14 @@ func taskList(d *document, v *value) *reading {
 			continue
 		}
 		objects++
+		if _, ok := itemID(it); ok || itemText(it) != "" {
+			named++
+		}
 		if it.get(depKeys...) != nil {
 			deps++
 		}
 	}
-	if deps == 0 || deps*2 < objects {
+	if deps == 0 || deps*2 < objects || named == 0 || named*2 < objects {
 		return nil
 	}
 	r := &reading{edgesStated: true}

@@ -184,11 +184,12 @@ type difference struct {
 // broke off.
 func named(ds []plan.Diagnostic, d difference) bool {
 	for _, x := range ds {
-		if d.lost && (x.Code == plan.Truncated || x.Code == plan.Unclosed || x.Code == plan.OpenEnd || x.Code == plan.Unbalanced && x.Severity == plan.Error || x.Code == plan.Malformed && x.Severity == plan.Error) {
+		broken := x.Severity == plan.Error && (x.Code == plan.Truncated || x.Code == plan.Unclosed || x.Code == plan.Unbalanced || x.Code == plan.Malformed)
+		if d.lost && broken {
 			return true
 		}
-		if x.Code == plan.AssumedOrder {
-			continue
+		if x.Code == plan.AssumedOrder || x.Code == plan.OpenEnd && d.lost {
+			continue // these are said of many texts, right ones too
 		}
 		for _, e := range append([]string{d.element}, d.ends...) {
 			if e != "" && x.Element == e {
