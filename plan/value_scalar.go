@@ -1,0 +1,290 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// skip passes white space and comments.
+func (p *valueParser) skip() {
+	for p.pos < len(p.s) {
+		switch c := p.s[p.pos]; {
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+			p.pos++
+		case c == '/' && p.pos+1 < len(p.s) && p.s[p.pos+1] == '/', c == '#' && len(p.stack) > 0:
+			p.t.quirks++
+			for p.pos < len(p.s) && p.s[p.pos] != '\n' {
+				p.pos++
+			}
+		case c == '/' && p.pos+1 < len(p.s) && p.s[p.pos+1] == '*':
+			p.t.quirks++
+			end := strings.Index(p.s[p.pos:], "*/")
+			if end < 0 {
+				p.pos = len(p.s)
+			} else {
+				p.pos += end + 2
+			}
+		case c == 0xc2 && strings.HasPrefix(p.s[p.pos:], "\u00a0"):
+			p.pos += 2
+		case c == 0xe3 && strings.HasPrefix(p.s[p.pos:], "\u3000"):
+			p.pos += 3
+		default:
+			return
+		}
+	}
+}
+
+func (p *valueParser) readValue() *value {
+	p.skip()
+	p.budget--
+	if p.pos >= len(p.s) || p.budget <= 0 {
+		p.t.cutOff = true
+		return nil
+	}
+	if p.depth >= p.max {
+		p.fatal = true
+		return nil
+	}
+	start := p.pos
+	switch c := p.s[p.pos]; {
+	case c == '{':
+		p.pos++
+		p.stack = append(p.stack, '{')
+		return p.readFields(&value{kind: kindObject, off: start})
+	case c == '[':
+		p.pos++
+		p.stack = append(p.stack, '[')
+		return p.readItems(&value{kind: kindList, off: start}, ']')
+	case c == '(':
+		p.pos++
+		p.t.quirks++
+		p.t.python = true
+		p.stack = append(p.stack, '(')
+		return p.readItems(&value{kind: kindList, off: start}, ')')
+	case c == '"' || c == '\'' || c == '`':
+		return p.readString(c)
+	case strings.HasPrefix(p.s[p.pos:], "“"):
+		p.t.quirks++
+		return p.readSmart("“", "”")
+	case strings.HasPrefix(p.s[p.pos:], "‘"):
+		p.t.quirks++
+		return p.readSmart("‘", "’")
+	default:
+		return p.readBare()
+	}
+}
+
+func (p *valueParser) readSmart(open, closing string) *value {
+	start := p.pos
+	p.pos += len(open)
+	end := strings.Index(p.s[p.pos:min(len(p.s), p.pos+10_000)], closing)
+	if end < 0 {
+		p.fatal = true
+		return nil
+	}
+	v := &value{kind: kindString, str: p.s[p.pos : p.pos+end], off: start}
+	p.pos += end + len(closing)
+	v.end = p.pos
+	return v
+}
+
+// readBare reads a number, a constant, a call, or a word without quotes.
+func (p *valueParser) readBare() *value {
+	start := p.pos
+	j := p.pos
+	for j < len(p.s) && (isWordByte(p.s[j]) || p.s[j] == '.' || p.s[j] == '+' || p.s[j] == '-' || p.s[j] == '$') {
+		j++
+	}
+	word := p.s[start:j]
+	if j < len(p.s) && len(word) <= 2 && len(word) > 0 && (p.s[j] == '"' || p.s[j] == '\'') && strings.Trim(strings.ToLower(word), "rbfu") == "" {
+		p.pos, p.t.python = j, true
+		return p.readString(p.s[j])
+	}
+	if word != "" && j < len(p.s) && p.s[j] == '(' && !('0' <= word[0] && word[0] <= '9') {
+		p.pos = j + 1
+		p.t.quirks++
+		p.t.python = true
+		p.stack = append(p.stack, '(')
+		return p.readItems(&value{kind: kindCall, str: word, off: start}, ')')
+	}
+	p.pos = j
+	v := &value{kind: kindBare, str: word, off: start, end: j}
+	switch word {
+	case "null":
+		v.kind = kindNull
+	case "None":
+		v.kind, p.t.python = kindNull, true
+	case "true", "false":
+		v.kind = kindBool
+	case "True", "False":
+		v.kind, v.str, p.t.python = kindBool, strings.ToLower(word), true
+	default:
+		if word != "" {
+			if _, err := strconv.ParseFloat(word, 64); err == nil {
+				v.kind = kindNumber
+			}
+		}
+	}
+	if v.kind != kindBare {
+		if p.pos >= len(p.s) || strings.IndexByte(" \t\r\n,]})/#:", p.s[p.pos]) >= 0 {
+			return v
+		}
+	}
+	// Words up to the next separator.
+	v.kind = kindBare
+	limit := start + 400
+	for p.pos < len(p.s) && p.pos < limit && strings.IndexByte(",]}[{\n:\"", p.s[p.pos]) < 0 {
+		p.pos++
+	}
+	for p.pos < len(p.s) && !utf8.RuneStart(p.s[p.pos]) {
+		p.pos++
+	}
+	v.str = strings.TrimSpace(p.s[start:p.pos])
+	v.end = p.pos
+	p.t.quirks++
+	if v.str == "" {
+		return nil
+	}
+	return v
+}
+
+// readString reads a quoted string. A quote ends it when what follows can follow a string; others are content, because
+// models forget to escape them.
+func (p *valueParser) readString(q byte) *value {
+	start := p.pos
+	if strings.HasPrefix(p.s[p.pos:], strings.Repeat(string(q), 3)) {
+		p.t.python = true
+		p.pos += 3
+		end := strings.Index(p.s[p.pos:], strings.Repeat(string(q), 3))
+		v := &value{kind: kindString, off: start}
+		if end < 0 {
+			v.str, p.pos, p.t.cutOff = p.s[p.pos:], len(p.s), true
+		} else {
+			v.str = p.s[p.pos : p.pos+end]
+			p.pos += end + 3
+		}
+		v.end = p.pos
+		return v
+	}
+	qi := strings.IndexByte("\"'`", q)
+	if q != '"' {
+		p.t.quirks++
+	}
+	firstQuote := -1
+	j := p.pos + 1
+	escaped := false
+	inner := false
+	for ; j < len(p.s); j++ {
+		c := p.s[j]
+		if c == '\\' {
+			escaped = true
+			j++
+			continue
+		}
+		if c != q {
+			continue
+		}
+		if firstQuote < 0 {
+			firstQuote = j
+		}
+		if p.noClose[qi] != 0 && j >= p.noClose[qi] || p.mayEnd(j+1, q) {
+			break
+		}
+		inner = true
+	}
+	if j >= len(p.s) && firstQuote >= 0 {
+		p.noClose[qi] = start
+		j, inner = firstQuote, false
+	}
+	v := &value{kind: kindString, off: start}
+	if j >= len(p.s) {
+		p.pos = len(p.s)
+		p.t.cutOff = true
+		v.open = true
+		v.str = unescape(p.s[start+1:], escaped)
+		v.end = p.pos
+		p.fault(Error, Unclosed, start, clip(v.str), "a string is not closed", "write the closing quote")
+		return v
+	}
+	if inner {
+		p.t.quirks++
+		p.fault(Warning, Malformed, start, clip(p.s[start+1:j]), "a quote inside a string is not escaped", "write a backslash before it")
+	}
+	v.str = unescape(p.s[start+1:j], escaped)
+	p.pos = j + 1
+	v.end = p.pos
+	return v
+}
+
+// mayEnd reports whether a string of quote q can end before position i.
+func (p *valueParser) mayEnd(i int, q byte) bool {
+	newline := false
+	for ; i < len(p.s); i++ {
+		switch c := p.s[i]; c {
+		case ' ', '\t', '\r':
+			continue
+		case '\n':
+			newline = true
+		case ',', ']', '}', ':', ')':
+			return true
+		case '#', '/':
+			return newline || c == '#' || i+1 < len(p.s) && p.s[i+1] == '/'
+		case q:
+			return newline
+		case '{', '[':
+			return true
+		default:
+			return newline
+		}
+	}
+	return true
+}
+
+func unescape(s string, escaped bool) string {
+	if !escaped {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c != '\\' || i+1 >= len(s) {
+			b.WriteByte(c)
+			continue
+		}
+		i++
+		switch s[i] {
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
+		case 'r':
+			b.WriteByte('\r')
+		case 'b':
+			b.WriteByte('\b')
+		case 'f':
+			b.WriteByte('\f')
+		case 'u':
+			if i+4 < len(s) {
+				if n, err := strconv.ParseUint(s[i+1:i+5], 16, 32); err == nil {
+					r := rune(n)
+					i += 4
+					if 0xd800 <= r && r < 0xdc00 && i+6 < len(s) && s[i+1] == '\\' && s[i+2] == 'u' {
+						if m, err := strconv.ParseUint(s[i+3:i+7], 16, 32); err == nil && 0xdc00 <= m && m < 0xe000 {
+							r = (r-0xd800)<<10 + rune(m) - 0xdc00 + 0x10000
+							i += 6
+						}
+					}
+					b.WriteRune(r)
+					continue
+				}
+			}
+			b.WriteString("\\u")
+		case '\n':
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
