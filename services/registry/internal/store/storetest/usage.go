@@ -151,6 +151,20 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, f.sum(t, store.EntryQuery{Namespace: ns}), total)
 			require.EqualValues(t, keys, total.ModelCalls)
 		},
+		"Usage/CallersWithNoEpicInCommonAddUpInTheNamespace": func(t *testing.T, f *fixture) {
+			results := together(16, func(c int) error {
+				for i := range 10 {
+					if _, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry(fmt.Sprint("run", c), i, "", 1, 0)}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			require.Equal(t, 16, count(results, succeeded), "%v", results)
+			total, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.Equal(t, usage.Totals{Tokens: 160, NanoUSD: 160_000, ModelCalls: 160}, total)
+		},
 		"Usage/BatchOfAThousand": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			v := f.task(t, e.ID)
