@@ -208,6 +208,18 @@ type RunEnd struct {
 	Error  *Error `json:"error,omitempty"`
 }
 
+// ValuesOf are the values with which a COMPLETE or ITEM step of this event ends its visit or item. A step without a Detail
+// leaves them out because they are the outcome's own.
+func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
+	switch {
+	case st.Detail != nil:
+		return st.Detail.Values
+	case ev.Outcome != nil:
+		return ev.Outcome.Values
+	}
+	return nil
+}
+
 // DecodeEvent reads one event from JSON. A version newer than MachineVersion is an error.
 func DecodeEvent(b []byte) (Event, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))

@@ -267,7 +267,7 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 	}
 	switch s.Op {
 	case workgraph.OpComplete:
-		v.Values, v.Error = det.Values, det.Error
+		v.Values, v.Error = d.ValuesOf(s), det.Error
 		status := workgraph.VisitCompleted
 		if det.Stop == workgraph.AbstainResult {
 			status = workgraph.VisitAbstained

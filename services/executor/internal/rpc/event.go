@@ -115,7 +115,7 @@ func decided(m *executorv1.AttemptEnded, d *engine.Durable, s *workgraph.Step) {
 		if d.Item > 0 {
 			return // the last item: the visit's own values are the list of all
 		}
-		m.State, m.Values = executorv1.VisitState_VISIT_STATE_COMPLETED, graphpb.Payloads(det.Values)
+		m.State, m.Values = executorv1.VisitState_VISIT_STATE_COMPLETED, graphpb.Payloads(d.ValuesOf(s))
 		if det.Stop == workgraph.AbstainResult {
 			m.State, m.Abstained = executorv1.VisitState_VISIT_STATE_ABSTAINED, true
 		}
