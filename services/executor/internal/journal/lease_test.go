@@ -36,14 +36,14 @@ func TestLease(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- l.Run(ctx) }()
 			for range 100 {
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) //nolint:forbidigo // fake time: inside a synctest bubble
 				require.True(t, l.Held())
 			}
 			require.InDelta(t, 50, b.n, 2)
 			cancel()
 			require.NoError(t, <-done)
 			require.NoError(t, l.Err())
-			time.Sleep(life)
+			time.Sleep(life) //nolint:forbidigo // fake time: inside a synctest bubble
 			require.False(t, l.Held(), "nobody renews it any more")
 		})
 	})

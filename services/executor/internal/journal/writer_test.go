@@ -33,7 +33,7 @@ func (s *scripted) Commit(ctx context.Context, _ journal.Owner, ws []journal.Wri
 	call := len(s.batches)
 	s.mu.Unlock()
 	if s.perCall > 0 {
-		time.Sleep(s.perCall)
+		time.Sleep(s.perCall) //nolint:forbidigo // fake time: inside a synctest bubble
 	}
 	if s.answer != nil {
 		if err := s.answer(ctx, call); err != nil {
@@ -88,7 +88,7 @@ func TestWriter(t *testing.T) {
 				}
 			}
 			require.Equal(t, 49, w.Waiting())
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time: inside a synctest bubble
 			synctest.Wait()
 			require.Len(t, c.batches, 2)
 			require.Len(t, c.batches[0], 1)

@@ -150,7 +150,7 @@ func check(t *testing.T, w *world, acked map[string]int64) {
 	for _, r := range rows {
 		have[r.ID] = r
 		es := w.events(r.ID)
-		require.EqualValues(t, r.LastSeq, len(es), "row and journal agree")
+		require.Len(t, es, int(r.LastSeq), "row and journal agree")
 		// Every commit of the child wrote two events and one item.
 		items += r.LastSeq / 2
 	}

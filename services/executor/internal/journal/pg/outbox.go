@@ -15,6 +15,11 @@ import (
 // each see the head of a run as free and give its items out in the wrong order. An item is hidden by
 // moving its time, so a claim that is never acknowledged comes back by itself.
 func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (items []journal.OutboxItem, err error) {
+	// Looking first is one message, and mostly there is nothing.
+	var due bool
+	if err := s.hot.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox WHERE next_at <= now())`).Scan(&due); err != nil || !due {
+		return nil, err
+	}
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		items = nil
 		var mine bool

@@ -134,8 +134,11 @@ func (s *Store) prepare(ctx context.Context) (map[string]*sql.Stmt, error) {
 	}
 	stmts := map[string]*sql.Stmt{}
 	for _, q := range hotStatements() {
-		st, err := s.db.Write.PrepareContext(ctx, q)
+		st, err := s.db.Write.PrepareContext(ctx, q) //nolint:sqlclosecheck // lives until Close
 		if err != nil {
+			for _, st := range stmts {
+				err = errors.Join(err, st.Close())
+			}
 			return nil, err
 		}
 		stmts[q] = st
@@ -160,7 +163,7 @@ func (t txn) stmt(ctx context.Context, query string) *sql.Stmt {
 func (t txn) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	var res sql.Result
 	var err error
-	if st := t.stmt(ctx, query); st != nil {
+	if st := t.stmt(ctx, query); st != nil { //nolint:sqlclosecheck // the transaction closes it
 		res, err = st.ExecContext(ctx, args...)
 	} else {
 		res, err = t.tx.ExecContext(ctx, query, args...)
@@ -172,7 +175,7 @@ func (t txn) exec(ctx context.Context, query string, args ...any) (int64, error)
 }
 
 func (t txn) row(ctx context.Context, query string, args ...any) *sql.Row {
-	if st := t.stmt(ctx, query); st != nil {
+	if st := t.stmt(ctx, query); st != nil { //nolint:sqlclosecheck // the transaction closes it
 		return st.QueryRowContext(ctx, args...)
 	}
 	return t.tx.QueryRowContext(ctx, query, args...)

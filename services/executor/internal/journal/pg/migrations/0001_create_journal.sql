@@ -162,3 +162,4 @@ CREATE TABLE outbox (
     body       bytea,
     UNIQUE (run_id, seq, ordinal)
 );
+CREATE INDEX outbox_due ON outbox (next_at);

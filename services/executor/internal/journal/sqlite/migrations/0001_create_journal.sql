@@ -146,3 +146,4 @@ CREATE TABLE outbox (
     body       BLOB,
     UNIQUE (run_id, seq, ordinal)
 ) STRICT;
+CREATE INDEX outbox_due ON outbox (next_at);
