@@ -203,7 +203,7 @@ func splitArgs(s string) []string {
 	var out []string
 	depth, start := 0, 0
 	quote := byte(0)
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		switch {
 		case quote != 0:

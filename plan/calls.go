@@ -233,7 +233,7 @@ func unquoted(s string) string {
 	}
 	var b strings.Builder
 	in := false
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] == '"' {
 			in = !in
 			continue

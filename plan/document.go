@@ -17,8 +17,6 @@ type document struct {
 
 	trees     []*tree
 	treesDone bool
-	yaml      *tree
-	yamlDone  bool
 	cut       bool // the limit on bytes cut the text
 	thinkOpen bool // a thought was never closed
 	repairs   []Repair
@@ -125,7 +123,7 @@ func (d *document) runesBefore(off int) int {
 // runeStarts counts the bytes of s that begin a rune.
 func runeStarts(s string) int {
 	n := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if utf8.RuneStart(s[i]) {
 			n++
 		}
@@ -260,12 +258,12 @@ func (r *reading) chain(d *document, source EdgeSource) {
 
 // clip shortens s for use as an element or in a message.
 func clip(s string) string {
-	const max = 80
+	const limit = 80
 	s = strings.Join(strings.Fields(s), " ")
-	if len(s) <= max {
+	if len(s) <= limit {
 		return s
 	}
-	end := max
+	end := limit
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}

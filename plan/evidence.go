@@ -42,7 +42,6 @@ func readEvidence(d *document) *reading {
 		}
 		if at > 0 {
 			request = strings.TrimSpace(text[:at])
-			requestOff = off
 		}
 		n := evidenceRef(text[at:])
 		id := text[at : at+n]
@@ -133,7 +132,7 @@ func planPrefix(s string) (string, bool) {
 
 // evidenceDef returns where in s a definition "#E1 =" starts, or -1.
 func evidenceDef(s string) int {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] != '#' {
 			continue
 		}
@@ -155,7 +154,7 @@ func evidenceDef(s string) int {
 // closedBracket reports whether the bracket at the start of s is closed in s.
 func closedBracket(s string) bool {
 	depth := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		switch s[i] {
 		case '[':
 			depth++

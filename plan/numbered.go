@@ -383,41 +383,30 @@ func soundsLikeTalk(d *document, n *run) bool {
 func (r *reading) buildHierarchy(d *document, items []numberedItem) {
 	type level struct {
 		indent int
-		id     string // full id of the last item at this level
-		prefix string
+		id     string // of the last item at this level
+		parent string // of the items at this level
 	}
 	var levels []level
 	for _, it := range items {
-		id, parent := it.id, ""
+		id := it.id
+		var parent string
 		if i := strings.LastIndexByte(id, '.'); i > 0 {
 			parent = id[:i]
-			levels = append(levels[:0], level{it.indent, id, parent})
+			levels = append(levels[:0], level{indent: it.indent, id: id})
 		} else {
 			for len(levels) > 0 && it.indent < levels[len(levels)-1].indent {
 				levels = levels[:len(levels)-1]
 			}
-			switch {
-			case len(levels) == 0 || it.indent == levels[len(levels)-1].indent:
-				if len(levels) == 0 {
-					levels = append(levels, level{indent: it.indent})
-				}
-				parent = levels[len(levels)-1].prefix
-				if strings.Contains(parent, ".") || len(levels) == 1 {
-					if len(levels) == 1 {
-						parent = ""
-						levels[0].prefix = ""
-					}
-				}
-			default:
-				parent = levels[len(levels)-1].id
-				if len(levels) < d.limits.MaxDepth {
-					levels = append(levels, level{indent: it.indent, prefix: parent})
-				}
+			if len(levels) == 0 {
+				levels = append(levels, level{indent: it.indent})
+			} else if top := levels[len(levels)-1]; it.indent > top.indent && len(levels) < d.limits.MaxDepth {
+				levels = append(levels, level{indent: it.indent, parent: top.id})
 			}
-			if parent != "" {
+			top := &levels[len(levels)-1]
+			if parent = top.parent; parent != "" {
 				id = parent + "." + id
 			}
-			levels[len(levels)-1].id = id
+			top.id = id
 		}
 		request := strings.ReplaceAll(it.text, "**", "")
 		if len(it.detail) > 0 {

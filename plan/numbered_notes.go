@@ -17,7 +17,7 @@ func (r *reading) readNotes(d *document, items []numberedItem) {
 		deps []string
 	}
 	notes := make([]note, len(items))
-	any := false
+	found := false
 	for i, it := range items {
 		for _, text := range append([]string{it.text}, it.detail...) {
 			if indexFold(text, "depend") < 0 && !strings.Contains(text, "依赖") {
@@ -28,9 +28,9 @@ func (r *reading) readNotes(d *document, items []numberedItem) {
 				notes[i].deps = append(notes[i].deps, noteNumber.FindAllString(m[1], 200)...)
 			}
 		}
-		any = any || len(notes[i].deps) > 0
+		found = found || len(notes[i].deps) > 0
 	}
-	if !any {
+	if !found {
 		return
 	}
 	r.edgesStated = true

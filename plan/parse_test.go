@@ -147,6 +147,7 @@ func TestDiagnostics(t *testing.T) {
 		{"UnknownParent", "1. a\n1.1 b\n2.1 c", "2", plan.UnknownParent, plan.Warning, 3},
 		{"OpenEnd", "1. a\n2. b", "2", plan.OpenEnd, plan.Warning, 2},
 		{"UseBeforeDefinition", "1. a = F(CTX, b) : x\n2. b = G(CTX) : y", "b", plan.UndefinedVariable, plan.Error, 1},
+		{"UnstatedUse", `[{"task":"a","id":0,"dep":[-1]},{"task":"b","id":1,"dep":[-1],"args":{"x":"<GENERATED>-0"}}]`, "1", plan.Contradiction, plan.Warning, 1},
 		{"VagueRelation", `{"steps":["a","b"],"dependencies":[{"step1":"a","relation":"is near","step2":"b"}]}`, "a -> b", plan.Ambiguous, plan.Warning, 1},
 		{"SecondPlan", "1. a\n\n[{\"id\":1,\"deps\":[]}]\n[{\"id\":1,\"deps\":[]},{\"id\":2,\"deps\":[1]}]", "", plan.SeveralPlans, plan.Warning, 4},
 	} {
@@ -165,7 +166,7 @@ func TestDiagnostics(t *testing.T) {
 func TestPlace(t *testing.T) {
 	t.Run("Columns/CountRunes", func(t *testing.T) {
 		r := plan.Parse("说明：\n\n  [{\"说\": 1, \"id\": \"é\", \"deps\": []}, {\"id\": \"b\", \"deps\": [\"é\"]}]")
-		require.Equal(t, 2, len(r.Graph.Problems))
+		require.Len(t, r.Graph.Problems, 2)
 		require.Equal(t, 3, r.Graph.Problems[0].Line)
 		require.Equal(t, 4, r.Graph.Problems[0].Column)
 		require.Equal(t, 37, r.Graph.Problems[1].Column)

@@ -83,7 +83,7 @@ func isName(s string) bool {
 	if s == "" {
 		return false
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if !isWordByte(s[i]) && s[i] != '-' {
 			return false
 		}
@@ -177,7 +177,7 @@ func evidenceRef(s string) int {
 
 // angleRef reads <node-1>, <GENERATED>-1 or <GENERATED-1> at the start of s.
 func angleRef(s string) (Reference, int) {
-	for _, p := range []string{"<node-", "<node_", "<GENERATED>-", "<GENERATED-"} {
+	for _, p := range []string{"<node-", "<node_", "<resource-", "<GENERATED>-", "<GENERATED-"} {
 		if !hasFold(s, p) {
 			continue
 		}

@@ -123,7 +123,6 @@ var (
 	textKeys = []string{"instruction", "description", "request", "nodestateinstruction", "step", "task", "title", "content", "action", "goal", "objective", "text", "name", "label", "summary", "details", "tool", "function"}
 	depKeys  = []string{"dependenttaskids", "dependson", "dependencies", "dependency", "deps", "dep", "dependents", "dependencyids", "prerequisites", "prerequisite", "predecessors", "predecessor", "needs", "requires", "blockedby", "waitsfor", "after", "parents", "dependentids", "dependenton", "previoussteps"}
 	subKeys  = []string{"subtasks", "substeps", "children", "subproblems", "steps", "tasks"}
-	toolKeys = []string{"tool", "tooltouse", "toolname", "action", "function", "agent", "assignee", "tasktype", "actor"}
 	argKeys  = []string{"args", "arguments", "param", "params", "parameters", "input", "inputs", "kwargs", "toolinput"}
 )
 

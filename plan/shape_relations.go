@@ -27,7 +27,7 @@ func stepRelations(d *document, v *value) *reading {
 	r := &reading{edgesStated: true}
 	names := newNameIndex()
 	for i, s := range steps.items {
-		id, text := "", ""
+		var id, text string
 		if s.kind == kindObject {
 			id, _ = itemID(s)
 			if id == "" && s.open && i > 0 {

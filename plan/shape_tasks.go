@@ -76,7 +76,7 @@ func readTasks(d *document, r *reading, items []*value) {
 			if !stated {
 				if n, _ := numberPrefix(text); n != "" {
 					id, stated = n, true
-				} else if name := it.get("name", "title", "task"); name.isScalar() && name.text() != "" && dependsByName(items, name.text()) {
+				} else if name := it.get("name", "title", "task"); name.isScalar() && name.text() != "" && dependsByName(items) {
 					id, stated = name.text(), true
 				} else {
 					id = strconv.Itoa(i + 1)
@@ -140,10 +140,59 @@ func readTasks(d *document, r *reading, items []*value) {
 			r.edge(d, names.resolve(d, r, name, x.off), t.id, Stated, x.off)
 		}
 	}
+	r.contradictions()
 }
 
-// dependsByName reports whether an item depends on a task by this name.
-func dependsByName(items []*value, name string) bool {
+// maxAncestors bounds how far back a used result is looked for.
+const maxAncestors = 1000
+
+// contradictions warns of tasks that use the result of a task which they do not wait for.
+func (r *reading) contradictions() {
+	in := make(map[string][]string, len(r.graph.Problems))
+	known := make(map[string]bool, len(r.graph.Problems))
+	for _, p := range r.graph.Problems {
+		known[p.ID] = true
+	}
+	for _, e := range r.graph.Edges {
+		in[e.To] = append(in[e.To], e.From)
+	}
+	for _, p := range r.graph.Problems {
+		var before map[string]bool
+		for _, ref := range p.Refs {
+			if !known[ref.To] || ref.To == p.ID {
+				continue
+			}
+			if before == nil {
+				before = ancestors(in, p.ID)
+			}
+			if before[ref.To] || len(before) >= maxAncestors {
+				continue
+			}
+			before[ref.To] = true
+			r.diags = append(r.diags, Diagnostic{Code: Contradiction, Severity: Warning, Line: ref.Line, Column: ref.Column, Element: p.ID, Message: p.ID + " uses the result of " + ref.To + " (" + ref.Text + ") and does not depend on it", Hint: "add " + ref.To + " to its dependencies"})
+		}
+	}
+}
+
+// ancestors returns up to maxAncestors problems that come before id.
+func ancestors(in map[string][]string, id string) map[string]bool {
+	seen := map[string]bool{}
+	queue := []string{id}
+	for len(queue) > 0 && len(seen) < maxAncestors {
+		next := queue[0]
+		queue = queue[1:]
+		for _, from := range in[next] {
+			if !seen[from] {
+				seen[from] = true
+				queue = append(queue, from)
+			}
+		}
+	}
+	return seen
+}
+
+// dependsByName reports whether the items name the tasks that they depend on, rather than number them.
+func dependsByName(items []*value) bool {
 	for i, it := range items {
 		if i > 2000 {
 			break
@@ -154,7 +203,6 @@ func dependsByName(items []*value, name string) bool {
 			}
 		}
 	}
-	_ = name
 	return false
 }
 
@@ -178,14 +226,14 @@ func depValues(v *value) []*value {
 
 // indexBase finds out whether numbers that point at positions count from 0 or from 1.
 func indexBase(d *document, r *reading, all []task) int {
-	can0, can1, any := true, true, false
+	can0, can1, found := true, true, false
 	for i, t := range all {
 		for _, x := range depValues(t.v.get(depKeys...)) {
 			n, err := strconv.Atoi(x.text())
 			if err != nil || n < 0 {
 				continue
 			}
-			any = true
+			found = true
 			if n >= i {
 				can0 = false
 			}
@@ -194,7 +242,7 @@ func indexBase(d *document, r *reading, all []task) int {
 			}
 		}
 	}
-	if any && can0 && can1 {
+	if found && can0 && can1 {
 		r.diag(d, Warning, Ambiguous, all[0].v.off, all[0].id, "the dependencies may count from 0 or from 1; taken from 1", "give the tasks ids")
 	}
 	if can0 && !can1 {

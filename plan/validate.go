@@ -194,7 +194,7 @@ func components(next [][]int32) []int32 {
 	type frame struct{ v, i int32 }
 	var frames []frame
 	var counter, comps int32
-	for s := 0; s < n; s++ {
+	for s := range n {
 		if index[s] != 0 {
 			continue
 		}

@@ -95,7 +95,7 @@ func (v *value) field(keys ...string) *field {
 // sameKey reports whether key is want, a key in lower case without separators, as "dependson" for "Depends-On".
 func sameKey(key, want string) bool {
 	j := 0
-	for i := 0; i < len(key); i++ {
+	for i := range len(key) {
 		c := key[i]
 		switch {
 		case c == '_' || c == '-' || c == ' ' || c == '.':

@@ -123,7 +123,7 @@ func readXMLProblems(d *document) *reading {
 			}
 			r.diag(d, Error, Unbalanced, t.off, el, "the tag "+t.name+" has lost an angle bracket", "write the tag in full")
 		}
-		content := ""
+		var content string
 		if i+1 < len(tags) {
 			content = d.text[t.end:max(t.end, tags[i+1].off)]
 		} else {

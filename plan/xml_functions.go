@@ -25,10 +25,10 @@ func readXMLFunctions(d *document) *reading {
 			continue
 		}
 		f := readFunctionTag(s, i)
-		id := f.attr("setContextVariable")
+		id := strings.TrimLeft(f.attr("setContextVariable"), "$")
 		name := f.name
 		if id == "" {
-			id = f.attr("appendToResult")
+			id = strings.TrimLeft(f.attr("appendToResult"), "$")
 			if id == "" {
 				id = name
 			}

@@ -42,7 +42,7 @@ func Mutants(text string) []Mutant {
 		out = append(out, Mutant{"truncated", text[:cut], false})
 	}
 	var brackets []int
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if strings.IndexByte("()[]{}<>", text[i]) >= 0 {
 			brackets = append(brackets, i)
 		}
