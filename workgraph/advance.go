@@ -11,13 +11,42 @@ func (s *State) Advance(cmd Command) ([]Event, Effects, error) {
 	if s.end != nil {
 		return nil, Effects{}, ErrEnded
 	}
-	var fx Effects
-	s.fx, s.evs = &fx, nil
-	err := s.dispatch(cmd)
-	evs := s.evs
-	s.fx, s.ev, s.evs = nil, nil, nil
+	s.open()
+	return s.close(s.dispatch(cmd))
+}
+
+// advanceEnded is Advance for the most frequent command, which need not be moved to the heap for it.
+func (s *State) advanceEnded(c *Ended) ([]Event, Effects, error) {
+	if s.end != nil {
+		return nil, Effects{}, ErrEnded
+	}
+	s.open()
+	return s.close(s.ended(c))
+}
+
+// open makes room for what a command brings about.
+func (s *State) open() {
+	if cap(s.starts)-len(s.starts) < 2 {
+		s.starts = make([]Start, 0, startChunk)
+	}
+	s.fxs = Effects{Starts: s.starts[len(s.starts):len(s.starts):cap(s.starts)]}
+	s.fx, s.evs = &s.fxs, nil
+}
+
+// close hands out what a command brought about. The starts are taken out of their common chunk, unless they outgrew it.
+func (s *State) close(err error) ([]Event, Effects, error) {
+	s.closeEvent()
+	evs, fx := s.evs, s.fxs
+	s.fx, s.evs, s.fxs = nil, nil, Effects{}
 	if err != nil {
 		return nil, Effects{}, err
+	}
+	n := len(fx.Starts)
+	if n == 0 {
+		fx.Starts = nil
+	} else if free := s.starts[len(s.starts):cap(s.starts)]; len(free) >= n && &free[0] == &fx.Starts[0] {
+		s.starts = s.starts[:len(s.starts)+n]
+		fx.Starts = fx.Starts[:n:n]
 	}
 	return evs, fx, nil
 }
@@ -32,7 +61,7 @@ func (s *State) dispatch(cmd Command) error {
 	case Attempt:
 		return s.attempt(c)
 	case Ended:
-		return s.ended(c)
+		return s.ended(&c)
 	case TimerDue:
 		return s.timerDue(c)
 	case Reconcile:
@@ -51,13 +80,37 @@ func (s *State) dispatch(cmd Command) error {
 
 // openEvent adds an event; steps are recorded into the newest one.
 func (s *State) openEvent(kind EventKind, now time.Time) *Event {
+	s.closeEvent()
 	s.seq++
-	if s.evs == nil {
-		s.evs = make([]Event, 0, 2)
-	}
 	s.evs = append(s.evs, Event{Version: MachineVersion, Seq: s.seq, Kind: kind, At: now})
 	s.ev = &s.evs[len(s.evs)-1]
+	if cap(s.steps)-len(s.steps) < 4 {
+		s.steps = make([]Step, 0, stepChunk)
+	}
+	s.ev.Steps = s.steps[len(s.steps):len(s.steps):cap(s.steps)]
 	return s.ev
+}
+
+// How many steps, starts and upstream entries are allocated at once.
+const (
+	stepChunk     = 32
+	startChunk    = 8
+	upstreamChunk = 16
+)
+
+// closeEvent takes the steps of the newest event out of the common chunk, unless they outgrew it.
+func (s *State) closeEvent() {
+	if s.ev == nil {
+		return
+	}
+	n := len(s.ev.Steps)
+	if n == 0 {
+		s.ev.Steps = nil
+	} else if free := s.steps[len(s.steps):cap(s.steps)]; len(free) >= n && &free[0] == &s.ev.Steps[0] {
+		s.steps = s.steps[:len(s.steps)+n]
+		s.ev.Steps = s.ev.Steps[:n:n]
+	}
+	s.ev = nil
 }
 
 func instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
@@ -83,7 +136,6 @@ func (s *State) begin(c Begin) error {
 	if err := s.applyBegin(ev.Input, ev.Context); err != nil {
 		return err
 	}
-	ev.Steps = make([]Step, 0, 2*len(s.p.starts))
 	for _, n := range s.p.starts {
 		s.startNode(n)
 		if s.drain != "" {
@@ -135,7 +187,7 @@ func (s *State) attempt(c Attempt) error {
 	return nil
 }
 
-func (s *State) ended(c Ended) error {
+func (s *State) ended(c *Ended) error {
 	u, ok := s.find(c.Ref)
 	if !ok || u.try().pos < 0 || u.try().no != int32(c.Attempt) {
 		return ErrStale
@@ -143,14 +195,15 @@ func (s *State) ended(c Ended) error {
 	if (c.Outcome == nil) == (c.Err == nil) {
 		return fmt.Errorf("%w: an attempt ends in an outcome or an error", ErrState)
 	}
-	if c.Outcome != nil {
+	out, ferr, now := c.Outcome, c.Err, instant(c.Now)
+	if out != nil {
 		// What is not JSON cannot be journaled, so the report as a whole becomes the failure.
-		if err := checkOutcome(c.Outcome); err != nil {
-			c.Err, c.Outcome = err, nil
+		if err := checkOutcome(out); err != nil {
+			out, ferr = nil, err
 		}
 	}
-	s.endAttempt(AttemptEnded, u, c.Attempt, c.Outcome, c.Err, instant(c.Now))
-	s.settle(instant(c.Now))
+	s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)
+	s.settle(now)
 	return nil
 }
 

@@ -143,9 +143,14 @@ type runner struct {
 // advance moves the state on and takes care of the effects. The lock is held.
 func (r *runner) advance(ctx context.Context, cmd Command) error {
 	evs, fx, err := r.s.Advance(cmd)
-	if err != nil {
-		return err
+	if err == nil {
+		r.effects(ctx, evs, &fx)
 	}
+	return err
+}
+
+// effects does what the command that has just been taken asks for. The lock is held.
+func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 	if r.cfg.progress != nil {
 		for i := range evs {
 			r.cfg.progress(evs[i])
@@ -166,7 +171,6 @@ func (r *runner) advance(ctx context.Context, cmd Command) error {
 		r.done = true
 		close(r.over)
 	}
-	return nil
 }
 
 func (r *runner) cancel(refs []Ref) {
@@ -261,7 +265,9 @@ func (r *runner) work(ctx context.Context) {
 		r.idle++
 		r.release(call.ConcurrencyKey)
 		if end.Outcome != nil || end.Err != nil {
-			_ = r.advance(ctx, end) // only a dropped attempt is refused, and nobody waits for that
+			if evs, fx, err := r.s.advanceEnded(&end); err == nil { // only a dropped attempt is refused, and nobody waits for that
+				r.effects(ctx, evs, &fx)
+			}
 		}
 	}
 	r.workers--

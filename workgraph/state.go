@@ -52,11 +52,15 @@ type State struct {
 	unknown int // visits and items in need of reconciliation
 
 	// Scratch of the command being worked on.
-	ev    *Event
-	evs   []Event
-	fx    *Effects
-	edgeQ []edgeTask
-	instQ []instTask
+	ev        *Event
+	evs       []Event
+	fxs       Effects
+	steps     []Step // chunks that steps, starts and sources are taken from
+	starts    []Start
+	upstreams []Upstream
+	fx        *Effects
+	edgeQ     []edgeTask
+	instQ     []instTask
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string
 }

@@ -227,23 +227,27 @@ func (s *State) upstream(ns *nodeState) []Upstream {
 		if ns.f.tokenEdge < 0 {
 			return nil
 		}
-		return []Upstream{s.source(&s.p.edges[ns.f.tokenEdge], ns.f.tokenSrc)}
+		return []Upstream{s.source(ns.f.tokenSrc)}
 	}
 	edges, f := s.sources(ns)
 	if len(edges) == 0 {
 		return nil
 	}
-	out := make([]Upstream, 0, len(edges))
+	if cap(s.upstreams)-len(s.upstreams) < len(edges) {
+		s.upstreams = make([]Upstream, 0, max(upstreamChunk, len(edges)))
+	}
+	out := s.upstreams[len(s.upstreams):len(s.upstreams)]
 	for _, e := range edges {
 		es := &f.edges[s.p.localEdge[e]]
 		if es.state == edgeUsed || es.state == edgeDead && es.src != nil && (es.src.status == VisitFailed || es.src.status == VisitAbstained) {
-			out = append(out, s.source(&s.p.edges[e], es.src))
+			out = append(out, s.source(es.src))
 		}
 	}
-	return out
+	s.upstreams = s.upstreams[:len(s.upstreams)+len(out)]
+	return out[:len(out):len(out)]
 }
 
-func (s *State) source(pe *pedge, src *nodeState) Upstream {
+func (s *State) source(src *nodeState) Upstream {
 	u := Upstream{Node: s.node(src).ID, Visit: int(src.f.serial), Outcome: src.status, Error: src.err}
 	if src.status == VisitCompleted {
 		u.Values = src.values
