@@ -35,6 +35,7 @@ func Run(t *testing.T, d Driver) {
 			cases(t, d)
 		})
 	}
+	t.Run("Model/RandomBatches", func(t *testing.T) { modelCase(t, d) })
 	t.Run("Crash/KilledWhileCommitting", func(t *testing.T) { crashCase(t, d) })
 }
 
