@@ -1,0 +1,272 @@
+// Package stack puts the suite together: it holds the one configuration of all services, opens each service with its server,
+// connections and telemetry, and stops them in good order; one service per process, or all in one for development. It must not
+// know the command line, nor what the services do.
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/services/gateway"
+	"github.com/epigraph-run/epigraph/services/planner"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+// EnvPrefix marks the environment variables that are settings.
+const EnvPrefix = "EPIGRAPH_"
+
+// The services of the suite.
+const (
+	Planner  = "planner"
+	Executor = "executor"
+	Registry = "registry"
+	Gateway  = "gateway"
+)
+
+// Services lists all services in the order in which they open.
+func Services() []string { return []string{Registry, Executor, Planner, Gateway} }
+
+// Config is the configuration of the whole suite. One file serves every process: each reads the sections that it needs and
+// checks only those, so that a service may lack the secrets of another.
+type Config struct {
+	Planner  planner.Config
+	Executor executor.Config
+	Registry registry.Config
+	Gateway  gateway.Config
+
+	GRPC     GRPC `conf:"grpc"`
+	Upstream Upstream
+	Auth     grpckit.AuthConfig
+	Admin    Admin
+
+	Telemetry obs.Config
+
+	// DrainDelay is the time between failing readiness and refusing calls when stopping; balancers need it to look away.
+	DrainDelay time.Duration `help:"pause between failing readiness and refusing calls when stopping"`
+	// StartTimeout bounds the wait for a database that is away or not migrated yet.
+	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet"`
+
+	// Version is what the binary calls itself.
+	Version string `conf:"-"`
+}
+
+// GRPC says where the services listen when they are served apart, and how.
+type GRPC struct {
+	PlannerAddr  string `help:"address on which the planner serves gRPC"`
+	ExecutorAddr string `help:"address on which the executor serves gRPC"`
+	RegistryAddr string `help:"address on which the registry serves gRPC"`
+
+	TLS TLS `conf:"tls"`
+
+	MaxRecvBytes     conf.Bytes    `help:"largest gRPC message"`
+	UnaryTimeout     time.Duration `help:"time in which a unary call is answered"`
+	MaxConnectionAge time.Duration `help:"age at which clients are made to connect again, for balance; 0 means never"`
+	Reflection       bool          `help:"serve gRPC reflection"`
+	// Grace is how long calls under way may last when stopping; streams without end are cut off after it.
+	Grace time.Duration `help:"time that calls under way have to end when stopping"`
+}
+
+// TLS secures the connections among the services. The files are read anew when they change, at the next handshake.
+type TLS struct {
+	CertFile string `help:"PEM certificate that this process shows; empty means plain text"`
+	KeyFile  string `help:"PEM key of that certificate"`
+	// CAFile makes clients speak TLS and trust only these authorities. A server with it demands client certificates of them.
+	CAFile     string `conf:"ca_file" help:"PEM authorities that both sides must be certified by"`
+	ServerName string `help:"name that servers' certificates must have; default the host dialed"`
+}
+
+// Upstream says where the other services are.
+type Upstream struct {
+	Planner  string `help:"where the gateway finds the planner, host:port or dns:///host:port"`
+	Executor string `help:"where the gateway finds the executor"`
+	Registry string `help:"where gateway and executor find the registry; empty runs an executor without books"`
+}
+
+// Admin says where probes and metrics are served.
+type Admin struct {
+	Addr  string `help:"address of /livez, /readyz and /metrics; empty serves none"`
+	Pprof bool   `help:"serve /debug/pprof/ beside them"`
+}
+
+// DefaultConfig serves every service on loopback addresses with SQLite files in the working directory.
+func DefaultConfig() Config {
+	return Config{
+		Planner: planner.DefaultConfig(), Executor: executor.DefaultConfig(), Registry: registry.DefaultConfig(), Gateway: gateway.DefaultConfig(),
+		GRPC: GRPC{
+			PlannerAddr: "127.0.0.1:7401", ExecutorAddr: "127.0.0.1:7402", RegistryAddr: "127.0.0.1:7403",
+			MaxRecvBytes: 16 << 20, UnaryTimeout: time.Minute, Reflection: true, Grace: host.DefaultGrace,
+		},
+		Upstream:     Upstream{Planner: "127.0.0.1:7401", Executor: "127.0.0.1:7402", Registry: "127.0.0.1:7403"},
+		Admin:        Admin{Addr: "127.0.0.1:9464"},
+		Telemetry:    obs.DefaultConfig(),
+		StartTimeout: time.Minute,
+		Version:      buildVersion(),
+	}
+}
+
+// DevConfig is DefaultConfig for a process that a person starts and stops: readable logs of what went wrong, no admin pages,
+// and a quick end.
+func DevConfig() Config {
+	c := DefaultConfig()
+	c.Telemetry.LogFormat, c.Telemetry.LogLevel = "text", "warn"
+	c.Admin.Addr = ""
+	c.Executor.Drain = 3 * time.Second
+	c.GRPC.Grace, c.Gateway.Grace = 2*time.Second, 3*time.Second
+	return c
+}
+
+// Load fills cfg, which holds the defaults, from flags, environment and file. OPENAI_BASE_URL and OPENAI_API_KEY stand in for
+// executor.actors.llm.server.base_url and api_key where neither says anything else. The prefix of src is set here.
+func Load(cfg *Config, src conf.Sources) error {
+	env := src.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	for _, kv := range env {
+		name, value, _ := cut(kv)
+		switch {
+		case value == "":
+		case name == "OPENAI_BASE_URL":
+			cfg.Executor.Actors.LLM.Server.BaseURL = value
+		case name == "OPENAI_API_KEY":
+			cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret(value)
+		}
+	}
+	src.EnvPrefix, src.Env = EnvPrefix, env
+	return conf.Load(cfg, src)
+}
+
+func cut(kv string) (name, value string, ok bool) {
+	for i := 1; i < len(kv); i++ { // on some systems a name may begin with =
+		if kv[i] == '=' {
+			return kv[:i], kv[i+1:], true
+		}
+	}
+	return kv, "", false
+}
+
+// Validate reports every fault in what all processes share. The section of a service is checked by ValidateFor, and when the
+// service opens.
+func (c Config) Validate() error {
+	var faults []error
+	add := func(section string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", section, err))
+		}
+	}
+	add("telemetry", c.Telemetry.Validate())
+	add("auth", c.Auth.Validate())
+	if (c.GRPC.TLS.CertFile == "") != (c.GRPC.TLS.KeyFile == "") {
+		add("grpc.tls", errors.New("cert_file and key_file must be set together"))
+	}
+	if c.GRPC.MaxRecvBytes <= 0 {
+		add("grpc", errors.New("max_recv_bytes must be positive"))
+	}
+	for name, d := range map[string]time.Duration{"unary_timeout": c.GRPC.UnaryTimeout, "grace": c.GRPC.Grace} {
+		if d <= 0 {
+			add("grpc", fmt.Errorf("%s must be positive, got %s", name, d))
+		}
+	}
+	if c.GRPC.MaxConnectionAge < 0 {
+		add("grpc", errors.New("max_connection_age must not be negative"))
+	}
+	if c.DrainDelay < 0 {
+		faults = append(faults, errors.New("drain_delay must not be negative"))
+	}
+	if c.StartTimeout < 0 {
+		faults = append(faults, errors.New("start_timeout must not be negative"))
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return invalid(errors.Join(faults...))
+}
+
+// ValidateFor is Validate with the sections that these services read.
+func (c Config) ValidateFor(services ...string) error {
+	faults := []error{c.Validate()}
+	for _, s := range services {
+		var err error
+		switch s {
+		case Planner:
+			err = c.Planner.Validate()
+		case Executor:
+			err = c.Executor.Validate()
+		case Registry:
+			err = c.Registry.Validate()
+		case Gateway:
+			err = c.Gateway.Validate()
+		default:
+			return unknownService(s)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", s, err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return invalid(err)
+	}
+	return nil
+}
+
+func invalid(err error) error {
+	return errs.New(errs.InvalidArgument, conf.ReasonInvalid, "the configuration is not valid: %v", err).
+		Hint("docs/configuration.md lists every setting")
+}
+
+func unknownService(name string) error {
+	return errs.New(errs.InvalidArgument, "SERVICE_UNKNOWN", "there is no service %q", name).
+		Hint("planner, executor, registry or gateway")
+}
+
+// gatewayConfig lets in at the gateway whoever is let in at the gRPC ports.
+func (c Config) gatewayConfig() gateway.Config {
+	g := c.Gateway
+	g.Keys = slices.Clone(g.Keys)
+	for _, k := range c.Auth.Keys {
+		same := func(o grpckit.APIKey) bool { return o.Namespace == k.Namespace && o.Secret.Equal(k.Secret.Reveal()) }
+		if !slices.ContainsFunc(g.Keys, same) {
+			g.Keys = append(g.Keys, k)
+		}
+	}
+	return g
+}
+
+// guard refuses to serve gRPC to everyone on an address that others can reach.
+func (c Config) guard(key, addr string) error {
+	if !c.Auth.Open() || loopback(addr) {
+		return nil
+	}
+	return errs.New(errs.InvalidArgument, "ADDRESS_NOT_LOOPBACK", "%s does not listen on %s without credentials: anyone who reaches it could do anything", key, addr).
+		Hint("set auth.service_token (" + conf.EnvName(EnvPrefix, "auth.service_token") + "), or listen on 127.0.0.1")
+}
+
+func loopback(addr string) bool {
+	h, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if h == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(h)
+	return ip != nil && ip.IsLoopback()
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}

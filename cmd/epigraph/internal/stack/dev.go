@@ -1,0 +1,303 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/gateway"
+)
+
+// Where development mode serves unless told otherwise.
+const (
+	DefaultHTTPAddr = "127.0.0.1:8080"
+	DefaultGRPCAddr = "127.0.0.1:7400"
+)
+
+// ringSize is how many spans are kept to be shown: those of the last few hundred runs.
+const ringSize = 50_000
+
+// DevOptions say how the suite runs in one process.
+type DevOptions struct {
+	// DataDir holds the stores, the API key and the lock; empty means DefaultDataDir.
+	DataDir string
+	// HTTPAddr is where REST is served; empty means Config.Gateway.Addr, which is 127.0.0.1:8080 by default.
+	HTTPAddr string
+	// GRPCAddr is where all gRPC APIs are served; empty means DefaultGRPCAddr.
+	GRPCAddr string
+	// Config is usually DevConfig with what the user set. Stores named by relative SQLite paths lie in DataDir.
+	Config Config
+}
+
+// DefaultDataDir is $XDG_DATA_HOME/epigraph, else ~/.local/share/epigraph.
+func DefaultDataDir() (string, error) {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "epigraph"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errs.New(errs.InvalidArgument, "DATA_DIR_UNKNOWN", "there is no home directory to keep data in").
+			Hint("name a directory with --data-dir").With(err)
+	}
+	return filepath.Join(home, ".local", "share", "epigraph"), nil
+}
+
+// Dev is the whole suite in one process. The services talk over in-memory connections, through the same interceptors and wire
+// format as over the network, and each reports under its own name.
+type Dev struct {
+	dataDir  string
+	httpAddr string
+	grpcAddr string
+	key      conf.Secret
+	ring     *obs.Ring
+	tel      *obs.Telemetry // of the gRPC port
+	executor ready
+	services []host.Service // in the order in which they open
+}
+
+// OpenDev opens everything: an address that is taken, a data directory in use and a store that cannot be opened are found here.
+func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
+	cfg := o.Config
+	if o.DataDir == "" {
+		if o.DataDir, err = DefaultDataDir(); err != nil {
+			return nil, err
+		}
+	}
+	if o.HTTPAddr != "" {
+		cfg.Gateway.Addr = o.HTTPAddr
+	}
+	if o.GRPCAddr == "" {
+		o.GRPCAddr = DefaultGRPCAddr
+	}
+	d := &Dev{dataDir: o.DataDir, ring: obs.NewRing(ringSize)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return nil, errs.New(errs.InvalidArgument, "DATA_DIR_UNUSABLE", "cannot make the data directory: %v", err).
+			Hint("name another directory with --data-dir").With(err)
+	}
+	unlock, err := lock(o.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	d.add(host.Func(nil, unlock))
+	if d.key, err = apiKey(filepath.Join(o.DataDir, "api_key")); err != nil {
+		return nil, err
+	}
+	web, err := devListen(ctx, cfg.Gateway.Addr, "--http-addr")
+	if err != nil {
+		return nil, err
+	}
+	d.httpAddr = web.Addr().String()
+	d.add(host.Func(nil, func() error { return closeQuietly(web) }))
+	rpc, err := devListen(ctx, o.GRPCAddr, "--grpc-addr")
+	if err != nil {
+		return nil, err
+	}
+	d.grpcAddr = rpc.Addr().String()
+	d.add(host.Func(nil, func() error { return closeQuietly(rpc) }))
+
+	cfg.Auth.Keys = append([]grpckit.APIKey{{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: d.key}}, cfg.Auth.Keys...)
+	cfg.Gateway.Anonymous = loopback(cfg.Gateway.Addr)
+	if cfg.Executor.ID == "" {
+		cfg.Executor.ID = "dev"
+	}
+	inside(o.DataDir, &cfg.Executor.SQLitePath)
+	inside(o.DataDir, &cfg.Registry.SQLitePath)
+	if err := cfg.ValidateFor(Services()...); err != nil {
+		return nil, err
+	}
+	if err := d.assemble(ctx, cfg, web, rpc); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// assemble opens the services in order, each behind a server of its own that only this process reaches.
+func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) error {
+	readiness := &host.Readiness{}
+	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
+	internal := grpckit.AuthConfig{ServiceToken: token}
+	plain := cfg
+	plain.GRPC.TLS = TLS{} // in-memory connections need none
+	plain.Upstream = Upstream{Planner: Planner, Executor: Executor, Registry: Registry}
+	buf := &grpckit.BufNet{}
+
+	open := map[string]api{}
+	tels := map[string]*obs.Telemetry{}
+	var all []*obs.Telemetry
+	for _, name := range append(Services(), "dev") {
+		t, err := telemetry(ctx, cfg, name, d.ring)
+		if err != nil {
+			return err
+		}
+		tels[name], all = t, append(all, t)
+		d.add(host.Flush(flushLimit, t.Shutdown))
+	}
+	d.tel = tels["dev"]
+	d.tel.Logger.InfoContext(ctx, "starting", "version", cfg.Version, "data_dir", d.dataDir, "http", d.httpAddr, "grpc", d.grpcAddr,
+		conf.Attr("config", cfg))
+	if cfg.Admin.Addr != "" {
+		lis, err := listen(ctx, "admin.addr", cfg.Admin.Addr)
+		if err != nil {
+			return err
+		}
+		d.add(admin(cfg, lis, readiness, all...))
+	}
+	for _, name := range []string{Registry, Executor, Planner} {
+		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token}
+		d.add(host.Func(nil, func() error { conns.close(); return nil }))
+		s, err := openAPI(ctx, name, plain, conns, tels[name])
+		if err != nil {
+			return err
+		}
+		d.add(s)
+		open[name] = s
+		if r, ok := s.(ready); ok {
+			readiness.Add(name, r.Ready)
+		}
+		server, err := newServer(plain, internal, tels[name])
+		if err != nil {
+			return err
+		}
+		s.Register(server)
+		lis, err := buf.Listen(name)
+		if err != nil {
+			return err
+		}
+		d.add(host.GRPC(server, lis, cfg.GRPC.Grace))
+	}
+	d.executor, _ = open[Executor].(ready)
+
+	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token}
+	d.add(host.Func(nil, func() error { conns.close(); return nil }))
+	deps := gateway.Deps{Telemetry: tels[Gateway], Version: cfg.Version, Ready: readiness, Listener: web}
+	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {
+		var err error
+		if *conn, err = conns.dial(name); err != nil {
+			return err
+		}
+	}
+	front, err := gateway.Open(ctx, cfg.gatewayConfig(), deps)
+	if err != nil {
+		return err
+	}
+	d.add(front)
+
+	auth := cfg.Auth
+	if loopback(rpc.Addr().String()) {
+		auth = grpckit.AuthConfig{} // whoever is on this machine may call without a key
+	}
+	public, err := newServer(cfg, auth, d.tel)
+	if err != nil {
+		return err
+	}
+	for _, s := range open {
+		s.Register(public)
+	}
+	d.add(host.GRPC(public, rpc, cfg.GRPC.Grace))
+	d.add(watchHealth(public, readiness))
+	d.add(host.Drainer(readiness, cfg.DrainDelay))
+	return nil
+}
+
+func (d *Dev) add(s host.Service) { d.services = append(d.services, s) }
+
+// Run serves until ctx ends and everything has stopped in good order. Runs that are under way go on at the next start.
+func (d *Dev) Run(ctx context.Context) error { return host.Run(ctx, d.services...) }
+
+// Ready returns when runs are taken, or when ctx ends. Call it while Run runs.
+func (d *Dev) Ready(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := d.executor.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Close frees everything. It is idempotent, and needed only if Run is not called.
+func (d *Dev) Close() error { return host.Close(d.services...) }
+
+// DataDir is where the stores are.
+func (d *Dev) DataDir() string { return d.dataDir }
+
+// HTTPAddr is where REST is served, host:port.
+func (d *Dev) HTTPAddr() string { return d.httpAddr }
+
+// GRPCAddr is where the gRPC APIs are served, host:port.
+func (d *Dev) GRPCAddr() string { return d.grpcAddr }
+
+// APIKey opens the default namespace. It was made at the first start and is kept in the file api_key of the data directory.
+func (d *Dev) APIKey() string { return d.key.Reveal() }
+
+// Ring holds the last spans of all services.
+func (d *Dev) Ring() *obs.Ring { return d.ring }
+
+func devListen(ctx context.Context, addr, flag string) (net.Listener, error) {
+	lis, err := host.Listen(ctx, addr)
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		return nil, e.Hint("choose another address with " + flag + ", such as " + flag + "=127.0.0.1:0 for any free port")
+	}
+	return lis, err
+}
+
+func inside(dir string, path *string) {
+	if !filepath.IsAbs(*path) {
+		*path = filepath.Join(dir, *path)
+	}
+}
+
+// apiKey reads the key of a file, or makes one.
+func apiKey(path string) (conf.Secret, error) {
+	text, err := os.ReadFile(path)
+	if key := strings.TrimSpace(string(text)); err == nil && key != "" {
+		return conf.NewSecret(key), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return conf.Secret{}, fmt.Errorf("read API key: %w", err)
+	}
+	key := "ek_" + strings.ToLower(rand.Text())
+	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
+		return conf.Secret{}, fmt.Errorf("keep API key: %w", err)
+	}
+	return conf.NewSecret(key), nil
+}
+
+// closeQuietly closes a listener that its server may have closed before.
+func closeQuietly(l net.Listener) error {
+	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// inUse is the error of a second process on one data directory.
+func inUse(dir, by string) error {
+	return errs.New(errs.AlreadyExists, "DATA_DIR_IN_USE", "another process%s works in the data directory %s", by, dir).
+		Hint("stop it, or name another directory with --data-dir")
+}

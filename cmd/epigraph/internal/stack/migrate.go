@@ -1,0 +1,51 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+// Migrate brings the schemas of the services that have stores up to date, or of those named, and writes one line for each to
+// out. What is up to date already stays as it is.
+func Migrate(ctx context.Context, cfg Config, out io.Writer, services ...string) error {
+	if len(services) == 0 {
+		services = []string{Registry, Executor}
+	}
+	// All are checked before any is changed.
+	if err := cfg.ValidateFor(services...); err != nil {
+		return err
+	}
+	for _, s := range services {
+		var from, to int64
+		var err error
+		where := ""
+		switch s {
+		case Registry:
+			where = cfg.Registry.Store
+			from, to, err = registry.Migrate(ctx, cfg.Registry)
+		case Executor:
+			where = cfg.Executor.Store
+			from, to, err = executor.Migrate(ctx, cfg.Executor)
+		default:
+			if _, err := fmt.Fprintf(out, "%-9s has no store\n", s); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("migrate %s: %w", s, err)
+		}
+		what := fmt.Sprintf("version %d, nothing to do", to)
+		if from != to {
+			what = fmt.Sprintf("version %d -> %d", from, to)
+		}
+		if _, err := fmt.Fprintf(out, "%-9s %s: %s\n", s, where, what); err != nil {
+			return err
+		}
+	}
+	return nil
+}

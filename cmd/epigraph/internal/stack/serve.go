@@ -1,0 +1,355 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/services/gateway"
+	"github.com/epigraph-run/epigraph/services/planner"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+const (
+	// flushLimit bounds the last export of telemetry.
+	flushLimit = 5 * time.Second
+	// healthInterval is the pause between two looks at whether a service may be called.
+	healthInterval = time.Second
+	// openRetry is the pause between two attempts to open a service whose database is away.
+	openRetry = 500 * time.Millisecond
+)
+
+// api is what every service with a gRPC API offers.
+type api interface {
+	host.Service
+	Register(r grpc.ServiceRegistrar)
+}
+
+// ready is a service that knows whether it may be called.
+type ready interface {
+	Ready(ctx context.Context) error
+}
+
+// Process is one service as a process: its listeners are taken, and Run serves.
+type Process struct {
+	name      string
+	cfg       Config
+	listener  net.Listener
+	admin     net.Listener // nil when none is served
+	tel       *obs.Telemetry
+	readiness *host.Readiness
+	opened    atomic.Bool
+}
+
+// Serve runs one service until ctx ends and it has stopped in good order.
+func Serve(ctx context.Context, service string, cfg Config) error {
+	p, err := Open(ctx, service, cfg)
+	if err != nil {
+		return err
+	}
+	obs.HandleErrors(p.tel.Logger)
+	return p.Run(ctx)
+}
+
+// Open checks the configuration of one service, takes its addresses and logs the effective configuration. The service itself
+// opens in Run, which waits for its database.
+func Open(ctx context.Context, service string, cfg Config) (_ *Process, err error) {
+	if err := cfg.ValidateFor(service); err != nil {
+		return nil, err
+	}
+	key, addr := cfg.addr(service)
+	if service != Gateway {
+		if err := cfg.guard(key, addr); err != nil {
+			return nil, err
+		}
+	}
+	p := &Process{name: service, cfg: cfg, readiness: &host.Readiness{}}
+	if p.tel, err = telemetry(ctx, cfg, service, nil); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.abandon())
+		}
+	}()
+	if p.listener, err = listen(ctx, key, addr); err != nil {
+		return nil, err
+	}
+	if cfg.Admin.Addr != "" {
+		if p.admin, err = listen(ctx, "admin.addr", cfg.Admin.Addr); err != nil {
+			return nil, err
+		}
+	}
+	p.readiness.Add(service, func(context.Context) error {
+		if !p.opened.Load() {
+			return errs.New(errs.Unavailable, "STARTING", "starting")
+		}
+		return nil
+	})
+	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()),
+		conf.Attr("config", cfg))
+	return p, nil
+}
+
+// Addr is where the service is served: HTTP for the gateway, gRPC for the others.
+func (p *Process) Addr() string { return p.listener.Addr().String() }
+
+// AdminAddr is where probes and metrics are served, or empty.
+func (p *Process) AdminAddr() string {
+	if p.admin == nil {
+		return ""
+	}
+	return p.admin.Addr().String()
+}
+
+// Close gives back what Open took, if Run is not to be called.
+func (p *Process) Close() error { return p.abandon() }
+
+// Run serves until ctx ends. Then readiness fails, after the drain delay calls are refused and those under way may end, the
+// service hands back its work, and telemetry is flushed last. It returns nil after a clean stop, and can run once.
+func (p *Process) Run(ctx context.Context) error {
+	list := []host.Service{host.Flush(flushLimit, p.tel.Shutdown)}
+	if p.admin != nil {
+		list = append(list, admin(p.cfg, p.admin, p.readiness, p.tel))
+	}
+	list = append(list, host.Func(p.serve, func() error { return closeQuietly(p.listener) }), host.Drainer(p.readiness, p.cfg.DrainDelay))
+	return host.Run(ctx, list...)
+}
+
+func (p *Process) abandon() error {
+	var faults []error
+	for _, l := range []net.Listener{p.listener, p.admin} {
+		if l != nil {
+			faults = append(faults, closeQuietly(l))
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
+	defer cancel()
+	return errors.Join(append(faults, p.tel.Shutdown(ctx))...)
+}
+
+// serve opens the service and its server and runs them. The connections close after what uses them.
+func (p *Process) serve(ctx context.Context) error {
+	conns := connections{cfg: p.cfg, tel: p.tel}
+	defer conns.close()
+	if p.name == Gateway {
+		s, err := p.openGateway(ctx, &conns)
+		if err != nil {
+			return err
+		}
+		p.opened.Store(true)
+		return host.Run(ctx, s)
+	}
+	s, err := p.await(ctx, func() (api, error) { return openAPI(ctx, p.name, p.cfg, &conns, p.tel) })
+	if err != nil || s == nil {
+		return err
+	}
+	server, err := newServer(p.cfg, p.cfg.Auth, p.tel)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.Register(server)
+	if r, ok := s.(ready); ok {
+		p.readiness.Add(p.name, r.Ready)
+	}
+	p.opened.Store(true)
+	return host.Run(ctx, s, host.GRPC(server, p.listener, p.cfg.GRPC.Grace), watchHealth(server, p.readiness))
+}
+
+// await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
+func (p *Process) await(ctx context.Context, open func() (api, error)) (api, error) {
+	deadline := time.Now().Add(p.cfg.StartTimeout)
+	for told := ""; ; {
+		s, err := open()
+		if err == nil {
+			return s, nil
+		}
+		reason := errs.ReasonOf(err)
+		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld
+		if !passing || time.Now().After(deadline) {
+			return nil, err
+		}
+		if reason != told {
+			told = reason
+			p.tel.Logger.WarnContext(ctx, "waiting for the database", "err", err, "at_most", p.cfg.StartTimeout)
+		}
+		pause := time.NewTimer(openRetry)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, nil
+		}
+	}
+}
+
+func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Service, error) {
+	d := gateway.Deps{Telemetry: p.tel, Version: p.cfg.Version, Ready: p.readiness, Listener: p.listener}
+	var err error
+	for _, c := range []struct {
+		target string
+		conn   **grpc.ClientConn
+	}{{p.cfg.Upstream.Planner, &d.Planner}, {p.cfg.Upstream.Executor, &d.Executor}, {p.cfg.Upstream.Registry, &d.Registry}} {
+		if *c.conn, err = conns.dial(c.target); err != nil {
+			return nil, err
+		}
+	}
+	return gateway.Open(ctx, p.cfg.gatewayConfig(), d)
+}
+
+// openAPI opens a service that serves gRPC.
+func openAPI(ctx context.Context, name string, cfg Config, conns *connections, tel *obs.Telemetry) (api, error) {
+	switch name {
+	case Planner:
+		return some(planner.Open(ctx, cfg.Planner, planner.Deps{}))
+	case Registry:
+		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
+	case Executor:
+		d := executor.Deps{Telemetry: tel}
+		if cfg.Upstream.Registry != "" {
+			conn, err := conns.dial(cfg.Upstream.Registry)
+			if err != nil {
+				return nil, err
+			}
+			d.Registry = registryv1.NewRegistryServiceClient(conn)
+		}
+		return some(executor.Open(ctx, cfg.Executor, d))
+	}
+	return nil, unknownService(name)
+}
+
+// some keeps a nil pointer from becoming an interface that is not nil.
+func some[S api](s S, err error) (api, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// connections are a process's connections to other services.
+type connections struct {
+	cfg   Config
+	tel   *obs.Telemetry
+	buf   *grpckit.BufNet // nil for real ones
+	token conf.Secret     // in place of the configured one
+	open  map[string]*grpc.ClientConn
+}
+
+func (c *connections) dial(target string) (*grpc.ClientConn, error) {
+	if conn := c.open[target]; conn != nil {
+		return conn, nil
+	}
+	o := grpckit.DialOptions{Token: c.cfg.Auth.ServiceToken, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
+	if !c.token.IsZero() {
+		o.Token = c.token
+	}
+	if c.buf == nil {
+		var err error
+		if o.TLS, err = c.cfg.GRPC.TLS.client(); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := grpckit.Dial(target, o)
+	if err != nil {
+		return nil, err
+	}
+	if c.open == nil {
+		c.open = map[string]*grpc.ClientConn{}
+	}
+	c.open[target] = conn
+	return conn, nil
+}
+
+func (c *connections) close() {
+	for _, conn := range c.open {
+		_ = conn.Close() // says only that it was closed before
+	}
+	c.open = nil
+}
+
+func newServer(cfg Config, auth grpckit.AuthConfig, tel *obs.Telemetry) (*grpckit.Server, error) {
+	secure, err := cfg.GRPC.TLS.server()
+	if err != nil {
+		return nil, err
+	}
+	return grpckit.NewServer(grpckit.Options{
+		Auth: auth, Telemetry: tel, TLS: secure, MaxRecvBytes: int(cfg.GRPC.MaxRecvBytes), UnaryTimeout: cfg.GRPC.UnaryTimeout,
+		MaxConnectionAge: cfg.GRPC.MaxConnectionAge, NoReflection: !cfg.GRPC.Reflection,
+	})
+}
+
+// watchHealth makes the health service say what readiness says, at once when draining begins.
+func watchHealth(server *grpckit.Server, r *host.Readiness) host.Service {
+	r.OnDrain(func() { server.SetServing(false) })
+	return host.Func(func(ctx context.Context) error {
+		// host.GRPC says that it serves when it begins to; whether it may be called is found out right after.
+		wait := healthInterval / 20
+		for {
+			timer := time.NewTimer(wait)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			case <-timer.C:
+			}
+			check, cancel := context.WithTimeout(ctx, 2*healthInterval)
+			err := r.Check(check)
+			cancel()
+			server.SetServing(err == nil)
+			if wait = healthInterval; err != nil {
+				wait = healthInterval / 10
+			}
+		}
+	}, nil)
+}
+
+func admin(cfg Config, lis net.Listener, r *host.Readiness, tels ...*obs.Telemetry) host.Service {
+	h := host.Admin(host.AdminOptions{Ready: r, Metrics: obs.MetricsHandler(tels...), Pprof: cfg.Admin.Pprof})
+	return host.HTTP(h, lis, host.HTTPOptions{Logger: tels[0].Logger, Grace: time.Second})
+}
+
+func telemetry(ctx context.Context, cfg Config, service string, ring *obs.Ring) (*obs.Telemetry, error) {
+	t := cfg.Telemetry
+	t.ServiceName, t.ServiceVersion, t.Ring = "epigraph-"+service, cfg.Version, ring
+	return obs.Setup(ctx, t)
+}
+
+// addr is the setting that says where a service listens, and its value.
+func (c Config) addr(service string) (key, addr string) {
+	switch service {
+	case Planner:
+		return "grpc.planner_addr", c.GRPC.PlannerAddr
+	case Executor:
+		return "grpc.executor_addr", c.GRPC.ExecutorAddr
+	case Registry:
+		return "grpc.registry_addr", c.GRPC.RegistryAddr
+	}
+	return "gateway.addr", c.Gateway.Addr
+}
+
+// listen takes an address; if that fails, the error names the setting.
+func listen(ctx context.Context, key, addr string) (net.Listener, error) {
+	lis, err := host.Listen(ctx, addr)
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		how := fmt.Sprintf("set %s (%s) to another address", key, conf.EnvName(EnvPrefix, key))
+		if e.Reason == "PORT_TAKEN" {
+			how = "stop the process that listens there, or " + how
+		}
+		return nil, e.Hint(how)
+	}
+	return lis, err
+}
