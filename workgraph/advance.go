@@ -196,6 +196,9 @@ func (s *State) ended(c *Ended) error {
 		return fmt.Errorf("%w: an attempt ends in an outcome or an error", ErrState)
 	}
 	out, ferr, now := c.Outcome, c.Err, instant(c.Now)
+	if ferr != nil {
+		ferr = typed(ferr)
+	}
 	if out != nil {
 		// What is not JSON cannot be journaled, so the report as a whole becomes the failure.
 		if err := checkOutcome(out); err != nil {
@@ -205,6 +208,17 @@ func (s *State) ended(c *Ended) error {
 	s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)
 	s.settle(now)
 	return nil
+}
+
+// typed makes sure of an error's type: one that is not known may have had its effect.
+func typed(e *Error) *Error {
+	switch e.Type {
+	case Retryable, Permanent, Unknown, NotPerformed:
+		return e
+	}
+	c := *e
+	c.Type = Unknown
+	return &c
 }
 
 // endAttempt journals the end of one attempt and works out what follows.
