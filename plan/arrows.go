@@ -130,6 +130,7 @@ const maxProduct = 100_000
 func arrowLine(d *document, r *reading, text string, off int, each func(id string)) {
 	parts, arrows := splitArrows(text)
 	groups := make([][]string, len(parts))
+	empty := false
 	for i, p := range parts {
 		groups[i] = splitGroup(p)
 		kept := groups[i][:0]
@@ -140,7 +141,8 @@ func arrowLine(d *document, r *reading, text string, off int, each func(id strin
 			}
 		}
 		groups[i] = kept
-		if len(kept) == 0 && arrows > 0 {
+		if len(kept) == 0 && arrows > 0 && !empty {
+			empty = true
 			r.diag(d, Error, EmptyID, off, clip(text), "an arrow has nothing on one side", "name a problem on both sides of the arrow")
 		}
 	}

@@ -224,7 +224,15 @@ func (r *reading) edge(d *document, from, to string, source EdgeSource, off int)
 	r.graph.Edges = append(r.graph.Edges, e)
 }
 
+// maxReadDiagnostics bounds what one reading says about its text; faults of the graph come on top.
+const maxReadDiagnostics = 5000
+
 func (r *reading) diag(d *document, s Severity, c Code, off int, element, message, hint string) {
+	if len(r.diags) == maxReadDiagnostics {
+		s, c, element, message, hint = Error, LimitReached, "diagnostics", "there are too many faults; the rest is not listed", "correct the first ones"
+	} else if len(r.diags) > maxReadDiagnostics {
+		return
+	}
 	x := Diagnostic{Code: c, Severity: s, Element: element, Message: message, Hint: hint}
 	x.Line, x.Column = d.place(off)
 	r.diags = append(r.diags, x)
@@ -259,7 +267,8 @@ func (r *reading) chain(d *document, source EdgeSource) {
 // clip shortens s for use as an element or in a message.
 func clip(s string) string {
 	const limit = 80
-	s = strings.Join(strings.Fields(s), " ")
+	s = s[:min(len(s), 8*limit)]
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
 	if len(s) <= limit {
 		return s
 	}

@@ -12,6 +12,12 @@ import (
 )
 
 func seeds(f *testing.F, dialects ...string) {
+	for _, s := range []string{
+		"1. 准备\n1.1 买票（价格\n（一）出发\n第三步：到达", "[{'步骤': '1.2 查询', 'id': '①', 'deps': ['é”', “ü”]}]", "{\"a\": é, \"b\": [ü ö, {\"ß\": 1]}", "Node：\n1：数\nEdge：（START，1）(1，2",
+		"<Problem><ProblemID>é<ProblemID></Problem>É -> Ü", "任务:\n  - id: 甲\n    depends_on: [乙, 丙\n", "#E1 = 查[é] 依赖：1、2", "1. 甲 = F(乙, \"丙) : 丁\n2. x = é(甲)",
+	} {
+		f.Add(s)
+	}
 	for _, name := range dialects {
 		if r, err := plantest.Render(layered(4), name); err == nil {
 			f.Add(r.Text)
@@ -36,12 +42,27 @@ func sane(t *testing.T, text string, res plan.Result) {
 			lines++
 		}
 	}
+	valid := func(s string) { require.True(t, utf8.ValidString(s) || !utf8.ValidString(text), "%q", s) }
+	for _, e := range res.Graph.Edges {
+		valid(e.From)
+		valid(e.To)
+	}
 	for _, d := range res.Diagnostics {
+		valid(d.Element)
+		valid(d.Message)
 		require.LessOrEqual(t, d.Line, lines)
 		require.NotEmpty(t, d.Code)
 		require.NotEmpty(t, d.Message)
 	}
 	for _, p := range res.Graph.Problems {
+		valid(p.ID)
+		valid(p.Request)
+		valid(p.ParentID)
+		for _, ref := range p.Refs {
+			valid(ref.Text)
+			valid(ref.To)
+			valid(ref.Path)
+		}
 		require.GreaterOrEqual(t, p.Line, 1)
 		require.GreaterOrEqual(t, p.Column, 1)
 		for _, a := range p.Args {

@@ -246,12 +246,19 @@ func TestHostileTexts(t *testing.T) {
 	for _, unit := range []string{
 		"[", "{", "(", "<", "{\"a\"b", "\"a\":", "{\"a\":", "[\"", "{“", "(1,", "$", "${", "->", "A,", "A->B,", "- ", "a: ", "- a:\n", "1. ", "1.\n", "1.1.", "#E1 = ",
 		"#E1 = X[\n", "<think>", "<Problem>", "<function.a ", "Node:\n", "Edge:(", "x=f(", "1. x=f(\n", "\"\"\"", "/*", "}", "],", "{a:[{", "Plan(a=", "\\", "`", "```\n", "\"a\" ", " ", "\n", "é", "|", "a->b\n", "一、",
-		"[1]\n", "{\"steps\":[", "[{\"id\":1,\"deps\":[1]},", "-\n", " -\n", "'", "'a", "$a$", "{{", "<node-", "Edge: (1,2)\n1: x\n", "idx: 1\ndependencies: [1]\n", "1. f($1)\n", "a -> b -> ", "\"x\", ",
+		"[1]\n", "{\"steps\":[", "[{\"id\":1,\"deps\":[1]},", "-\n", " -\n", "'", "'a", "$a$", "{{", "<node-", "Edge: (1,2)\n1: x\n", "idx: 1\ndependencies: [1]\n", "1. f($1)\n", "a -> b -> ", "\"x\", ", "{\"id\":1,\"deps\":[1,1,1,1,1,1],\"args\":{\"x\":\"$1\"}},", "depends on 1, ", "1. a depends on 1\n", "- id: a\n  deps: [a]\n", "<!--", "=", "a=f(a)\n", "#E1", "::", "**", "（", "\t", "\r\n",
 	} {
 		text := strings.Repeat(unit, (256<<10)/len(unit))
 		start := time.Now()
 		plan.Parse(text)
-		t.Logf("%8.1f ms  %q", float64(time.Since(start).Microseconds())/1000, unit)
 		require.Less(t, time.Since(start), 20*time.Second, "unit %q", unit)
+		for _, name := range plan.Dialects() {
+			start := time.Now()
+			plan.Parse(text[:len(text)/4], plan.WithDialect(name))
+			if s := time.Since(start); s > 150*time.Millisecond {
+				t.Logf("%s %s %q", s, name, unit)
+			}
+			require.Less(t, time.Since(start), 10*time.Second, "%s, unit %q", name, unit)
+		}
 	}
 }

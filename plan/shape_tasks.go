@@ -153,8 +153,12 @@ func (r *reading) contradictions() {
 	for _, p := range r.graph.Problems {
 		known[p.ID] = true
 	}
+	seen := make(map[[2]string]bool, len(r.graph.Edges))
 	for _, e := range r.graph.Edges {
-		in[e.To] = append(in[e.To], e.From)
+		if k := [2]string{e.From, e.To}; !seen[k] {
+			seen[k] = true
+			in[e.To] = append(in[e.To], e.From)
+		}
 	}
 	for _, p := range r.graph.Problems {
 		var before map[string]bool
