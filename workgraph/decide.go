@@ -185,7 +185,7 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 		d = &Detail{Values: values, Error: failure, Action: Fallback}
 	case stop != Proceed:
 		d = &Detail{Values: values, Stop: stop}
-	case o == nil || len(values) != len(o.Values) || len(values) > 0 && &values[0] != &o.Values[0]:
+	case o == nil || o != s.ev.Outcome || len(values) != len(o.Values) || len(values) > 0 && &values[0] != &o.Values[0]:
 		d = &Detail{Values: values}
 	}
 	s.record(s.step(OpComplete, ns, d))

@@ -9,9 +9,9 @@ func (s *State) itemEnded(u unit, o *Outcome, err *Error) {
 	d := &Detail{Error: err}
 	if o != nil {
 		values, stop = o.Values, o.Stop
-		d.Stop = stop
+		d.Stop, d.Values = stop, values
 	}
-	if err == nil && stop == Proceed || err != nil && err == s.ev.Error {
+	if o != nil && o == s.ev.Outcome && stop == Proceed || err != nil && err == s.ev.Error {
 		d = nil
 	}
 	st := s.step(OpItem, u.ns, d)

@@ -1,0 +1,122 @@
+package workgraph_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	. "github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestExpr(t *testing.T) {
+	vars := map[string]json.RawMessage{
+		"args":  json.RawMessage(`[1, 2.0, 18446744073709551615, -9223372036854775808, 1e3]`),
+		"named": json.RawMessage(`{"a": {"b": ["x", null, true]}, "n": 9007199254740993}`),
+	}
+	for _, c := range []struct{ src, want string }{
+		{`args[0]`, `1`},
+		{`args[1]`, `2.0`},
+		{`args[2]`, `18446744073709551615`},
+		{`args[3]`, `-9223372036854775808`},
+		{`type(args[4]) == double`, `true`},
+		{`named.n + 2`, `9007199254740995`},
+		{`named.a`, `{"b":["x",null,true]}`},
+		{`{"z": 1, "a": [1.5, "q\"", b"hi"]}`, `{"a":[1.5,"q\"","aGk="],"z":1}`},
+		{`{1: "one"}`, `{"1":"one"}`},
+		{`duration("90s")`, `"90s"`},
+		{`timestamp("2026-01-02T03:04:05Z")`, `"2026-01-02T03:04:05Z"`},
+		{`null`, `null`},
+		{`"<b>".upperAscii()`, `"\u003cB\u003e"`},
+		{`has(named.missing)`, `false`},
+		{`args.map(x, x == 1)`, `[true,false,false,false,false]`},
+	} {
+		t.Run(c.src, func(t *testing.T) {
+			e, err := CompileExpr(c.src)
+			require.NoError(t, err)
+			got, err := e.Eval(vars)
+			require.NoError(t, err)
+			require.Equal(t, c.want, string(got))
+		})
+	}
+	t.Run("Missing/IsToldApart", func(t *testing.T) {
+		for _, src := range []string{`named.zzz`, `args[9]`, `result`, `named["a"].c`} {
+			e, err := CompileExpr(src)
+			require.NoError(t, err)
+			_, err = e.Eval(vars)
+			require.True(t, Missing(err), "%s: %v", src, err)
+		}
+		e, err := CompileExpr(`named.n < "text"`)
+		require.NoError(t, err)
+		_, err = e.Eval(vars)
+		require.Error(t, err)
+		require.False(t, Missing(err))
+	})
+	t.Run("NoJSONForm/IsAnError", func(t *testing.T) {
+		for _, src := range []string{`type(1)`, `0.0 / 0.0`, `[1.0 / 0.0]`} {
+			e, err := CompileExpr(src)
+			require.NoError(t, err)
+			_, err = e.Eval(vars)
+			require.Error(t, err, src)
+		}
+	})
+	t.Run("Compile/ReportsOneLine", func(t *testing.T) {
+		for _, src := range []string{`1 +`, `nope`, `result.foo(`, string(make([]byte, 20<<10))} {
+			_, err := CompileExpr(src)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "\n")
+		}
+	})
+}
+
+func TestScope(t *testing.T) {
+	for _, cond := range []string{
+		`input.args[0] == 1 && input.named.k == "v"`,
+		`context.user == "u1"`,
+		`args == [1] && named.k == "v"`,
+		`result == [10, 20] && values == [10, 20]`,
+		`node == "A" && visit == 1 && attempt == 1`,
+		`nodes.S.result == "s" && nodes.S.values == ["s"] && nodes.S.visit == 1`,
+		`nodes["S"].result == "s" && !("A" in nodes) && size(nodes) == 1`,
+		`nodes.exists(n, n == "S")`,
+		`nodes == {"S": {"result": "s", "values": ["s"], "visit": 1}}`,
+		`state.count == 3`,
+		`!has(nodes.B)`,
+	} {
+		t.Run(cond, func(t *testing.T) {
+			g := nodes(PassDown{}, "S", "A", "B").Edge("A", "B", When(cond)).State("count", Add).Graph()
+			p := compile(t, g)
+			m := newMachine(t, p)
+			m.do(Begin{Input: Input{Args: one("1"), Named: map[string]json.RawMessage{"k": js("v")}}, Context: js(map[string]string{"user": "u1"}), Now: m.now})
+			m.end("S", Outcome{Values: one(`"s"`), State: map[string]json.RawMessage{"count": js(1)}})
+			m.end("A", Outcome{Values: []json.RawMessage{js(10), js(20)}, State: map[string]json.RawMessage{"count": js(2)}})
+			require.Contains(t, m.open, Ref{Node: "B", Visit: 1}, "%+v", m.s.End())
+		})
+	}
+}
+
+func TestTransform(t *testing.T) {
+	g := nodes(FirstArg(), "A", "B").Chain("A", "B").Graph()
+	g.Nodes[0].Transform = `{"sum": result[0] + result[1], "ratio": 1.0 / 2.0}`
+	m := newMachine(t, compile(t, g))
+	m.begin()
+	m.end("A", Outcome{Values: []json.RawMessage{js(1), js(2)}})
+	require.Equal(t, []string{`{"ratio":0.5,"sum":3}`}, m.args("B"))
+
+	m = newMachine(t, compile(t, g))
+	m.begin()
+	m.end("A", Outcome{Values: one("1")})
+	require.Equal(t, ReasonTransformFailed, m.s.End().Error.Reason)
+
+	g = nodes(PassDown{}, "M").Graph()
+	g.Nodes[0].Map = &Map{Over: "[3, 4]", As: "x"}
+	g.Nodes[0].Check = &Check{CEL: "result == item"}
+	g.Nodes[0].Transform = "result.map(r, r.ok)"
+	g.Nodes[0].ConcurrencyKey = `"key-" + node`
+	m = newMachine(t, compile(t, g))
+	m.begin()
+	require.Equal(t, "key-M", m.open[Ref{Node: "M", Visit: 1, Item: 1}].ConcurrencyKey)
+	m.endRef(Ref{Node: "M", Visit: 1, Item: 2}, &Outcome{Values: one("4")}, nil)
+	m.endRef(Ref{Node: "M", Visit: 1, Item: 1}, &Outcome{Values: one("3")}, nil)
+	require.JSONEq(t, "[3,4]", string(m.s.End().Result))
+}
