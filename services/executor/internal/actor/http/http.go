@@ -47,14 +47,14 @@ const schema = `{
 // Config bounds requests. The zero value of a field means its default.
 type Config struct {
 	// Timeout bounds one request, redirects and body included. Default 60s; a node's own timeout may be shorter.
-	Timeout time.Duration `conf:"timeout"`
+	Timeout time.Duration `conf:"timeout" help:"time for one request, redirects and body included; default 60s"`
 	// MaxRequestBytes and MaxResponseBytes bound the bodies. Default 1 MiB and 4 MiB.
-	MaxRequestBytes  int64 `conf:"max_request_bytes"`
-	MaxResponseBytes int64 `conf:"max_response_bytes"`
+	MaxRequestBytes  int64 `conf:"max_request_bytes" help:"largest body sent; default 1 MiB"`
+	MaxResponseBytes int64 `conf:"max_response_bytes" help:"largest body read; default 4 MiB"`
 	// MaxRedirects bounds redirects. Default 5.
-	MaxRedirects int `conf:"max_redirects"`
+	MaxRedirects int `conf:"max_redirects" help:"redirects at most; default 5"`
 	// AllowPrivate lists networks like 10.0.0.0/8 that may be reached although they are not public; "all" allows every address.
-	AllowPrivate []string `conf:"allow_private"`
+	AllowPrivate []string `conf:"allow_private" help:"networks such as 10.0.0.0/8 that may be reached although they are not public, or all"`
 }
 
 // Validate reports every network that cannot be read.

@@ -1,0 +1,444 @@
+package stack_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md anew")
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func quiet() stack.Config {
+	c := stack.DevConfig()
+	c.Telemetry.LogWriter = io.Discard
+	return c
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	write := func(t *testing.T, text string) string {
+		name := filepath.Join(t.TempDir(), "epigraph.yaml")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	load := func(t *testing.T, src conf.Sources) (stack.Config, error) {
+		if src.Env == nil {
+			src.Env = []string{}
+		}
+		cfg := stack.DefaultConfig()
+		err := stack.Load(&cfg, src)
+		return cfg, err
+	}
+	t.Run("Precedence/FlagEnvFileDefault", func(t *testing.T) {
+		t.Parallel()
+		cfg, err := load(t, conf.Sources{
+			File:  write(t, "gateway: {addr: \"127.0.0.1:1\", max_body_bytes: 1MiB}\nexecutor: {parallel: 3, drain: 1s}\n"),
+			Env:   []string{"EPIGRAPH_EXECUTOR_PARALLEL=4", "EPIGRAPH_EXECUTOR_DRAIN=2s", "OTHER=x"},
+			Flags: map[string]string{"executor.drain": "3s"},
+		})
+		require.NoError(t, err)
+		require.Equal(t, "127.0.0.1:1", cfg.Gateway.Addr)
+		require.EqualValues(t, 1<<20, cfg.Gateway.MaxBodyBytes)
+		require.Equal(t, 4, cfg.Executor.Parallel)
+		require.Equal(t, 3*time.Second, cfg.Executor.Drain)
+		require.Equal(t, "127.0.0.1:7402", cfg.GRPC.ExecutorAddr)
+	})
+	t.Run("UnknownKey/IsAnErrorThatNamesTheNearest", func(t *testing.T) {
+		t.Parallel()
+		_, err := load(t, conf.Sources{File: write(t, "executor:\n  paralel: 3\n"), Env: []string{"EPIGRAPH_GATEWAY_ADRR=x"}})
+		e := errs.From(err)
+		require.Equal(t, conf.ReasonInvalid, e.Reason)
+		require.Len(t, e.Violations, 2)
+		require.Contains(t, e.Violations[0].Message, "did you mean parallel?")
+		require.Contains(t, e.Violations[1].Message, "did you mean EPIGRAPH_GATEWAY_ADDR?")
+	})
+	t.Run("OpenAI/VariablesStandIn", func(t *testing.T) {
+		t.Parallel()
+		env := []string{"OPENAI_BASE_URL=http://models.test/v1", "OPENAI_API_KEY=sk-1"}
+		cfg, err := load(t, conf.Sources{Env: env})
+		require.NoError(t, err)
+		require.Equal(t, "http://models.test/v1", cfg.Executor.Actors.LLM.Server.BaseURL)
+		require.Equal(t, "sk-1", cfg.Executor.Actors.LLM.Server.APIKey.Reveal())
+		cfg, err = load(t, conf.Sources{Env: append(env, "EPIGRAPH_EXECUTOR_ACTORS_LLM_SERVER_API_KEY=sk-2"),
+			File: write(t, "executor: {actors: {llm: {server: {base_url: \"http://own.test/v1\"}}}}")})
+		require.NoError(t, err)
+		require.Equal(t, "http://own.test/v1", cfg.Executor.Actors.LLM.Server.BaseURL)
+		require.Equal(t, "sk-2", cfg.Executor.Actors.LLM.Server.APIKey.Reveal())
+	})
+	t.Run("Faults/AllAtOnce", func(t *testing.T) {
+		t.Parallel()
+		_, err := load(t, conf.Sources{Flags: map[string]string{
+			"grpc.tls.cert_file": "x", "telemetry.log_level": "loud", "drain_delay": "-1s", "auth.keys": "[{name: a, namespace: BAD, secret: s}]",
+		}})
+		require.Error(t, err)
+		for _, want := range []string{"cert_file and key_file", "log_level", "drain_delay", "namespace \"BAD\""} {
+			require.ErrorContains(t, err, want)
+		}
+	})
+	t.Run("Sections/OnlyWhatAServiceReads", func(t *testing.T) {
+		t.Parallel()
+		cfg := stack.DefaultConfig()
+		cfg.Executor.Store = "postgres" // without a URL
+		require.NoError(t, cfg.ValidateFor(stack.Registry, stack.Gateway, stack.Planner))
+		require.ErrorContains(t, cfg.ValidateFor(stack.Executor), "executor: postgres_url")
+	})
+}
+
+// TestDocumentation keeps the reference of settings equal to the settings.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	cfg := stack.DefaultConfig()
+	name := filepath.Join("..", "..", "..", "..", "docs", "configuration.md")
+	want := configurationHead + conf.Table(cfg, stack.EnvPrefix)
+	if *update {
+		require.NoError(t, os.WriteFile(name, []byte(want), 0o600))
+	}
+	got, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got), "run: go test ./cmd/epigraph/internal/stack -run TestDocumentation -update")
+	for _, s := range conf.Effective(cfg) {
+		require.NotEmpty(t, s.Help, "%s has no help text", s.Key)
+	}
+}
+
+// TestManifests keeps what is deployed equal to what can be set.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	base := filepath.Join("..", "..", "..", "..", "deploy", "k8s", "base")
+	cfg := stack.DefaultConfig()
+	require.NoError(t, stack.Load(&cfg, conf.Sources{File: filepath.Join(base, "epigraph.yaml"), Env: []string{
+		"EPIGRAPH_EXECUTOR_POSTGRES_URL=postgres://e@db/e", "EPIGRAPH_REGISTRY_POSTGRES_URL=postgres://e@db/e",
+	}}))
+	require.NoError(t, cfg.ValidateFor(stack.Services()...))
+	known := map[string]bool{}
+	for _, s := range conf.Effective(cfg) {
+		known[conf.EnvName(stack.EnvPrefix, s.Key)] = true
+	}
+	files, err := filepath.Glob(filepath.Join(base, "*.yaml"))
+	require.NoError(t, err)
+	variable := regexp.MustCompile(`- name: (EPIGRAPH_\w+)`)
+	n := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		for _, m := range variable.FindAllSubmatch(text, -1) {
+			n++
+			require.True(t, known[string(m[1])], "%s sets %s, which is no setting", f, m[1])
+		}
+	}
+	require.Positive(t, n)
+}
+
+const configurationHead = `# Configuration
+
+One file serves every process; each reads the sections that it needs and ignores the rest. A setting is taken from, in this order:
+a flag, the environment, the file that ` + "`--config`" + ` names, the default. An unknown key or variable with the prefix
+` + "`EPIGRAPH_`" + ` is an error that names the nearest one. Secrets show themselves nowhere: the effective configuration, which is
+logged once at start, masks them.
+
+` + "```yaml" + `
+executor:
+  store: postgres
+  actors:
+    llm:
+      model: gpt-4o-mini
+      server: {base_url: "http://127.0.0.1:11434/v1"}
+auth:
+  keys:
+    - {name: ci, namespace: team-a, secret: "…"}
+` + "```" + `
+
+In the environment, lists of plain values are written ` + "`a,b,c`" + `, and everything else as YAML:
+` + "`EPIGRAPH_AUTH_KEYS=[{name: ci, namespace: team-a, secret: …}]`" + `.
+
+` + "`OPENAI_BASE_URL`" + ` and ` + "`OPENAI_API_KEY`" + ` stand in for ` + "`executor.actors.llm.server.base_url`" + ` and ` + "`api_key`" + ` where
+those are not set. Telemetry honors the ` + "`OTEL_EXPORTER_OTLP_*`" + ` variables where ` + "`telemetry.otlp_endpoint`" + ` is not set.
+` + "`auth.keys`" + ` open both REST and gRPC; ` + "`gateway.keys`" + ` adds keys for REST alone. ` + "`epigraph dev`" + ` has other defaults for
+some settings: text logs from level warn on, no admin pages, short drain times, stores in its data directory
+(` + "`$XDG_DATA_HOME/epigraph`" + `, else ` + "`~/.local/share/epigraph`" + `).
+
+`
+
+func openDev(t *testing.T, o stack.DevOptions) *stack.Dev {
+	t.Helper()
+	if o.HTTPAddr == "" {
+		o.HTTPAddr = "127.0.0.1:0"
+	}
+	if o.GRPCAddr == "" {
+		o.GRPCAddr = "127.0.0.1:0"
+	}
+	if o.Config.Version == "" {
+		o.Config = quiet()
+	}
+	d, err := stack.OpenDev(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+func run(t *testing.T, r interface{ Run(context.Context) error }) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = func() {
+		cancel()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			done <- nil
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "still running 30 s after it was told to stop")
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func get(t *testing.T, url string, headers ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(b)
+}
+
+func TestDev(t *testing.T) {
+	t.Parallel()
+	t.Run("Suite/ServesAllOverRESTAndGRPC", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		d := openDev(t, stack.DevOptions{DataDir: dir})
+		stop := run(t, d)
+		require.NoError(t, d.Ready(testkit.Context(t, 20*time.Second)))
+		require.Eventually(t, func() bool { code, _ := get(t, "http://"+d.HTTPAddr()+"/readyz"); return code == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
+
+		conn, err := grpckit.Dial(d.GRPCAddr(), grpckit.DialOptions{})
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = plannerv1.NewPlannerServiceClient(conn).ParsePlan(t.Context(), &plannerv1.ParsePlanRequest{Text: "a -> b"})
+		require.NoError(t, err)
+		actors, err := executorv1.NewExecutorServiceClient(conn).ListActors(t.Context(), &executorv1.ListActorsRequest{})
+		require.NoError(t, err)
+		require.NotEmpty(t, actors.GetActors())
+		_, err = registryv1.NewRegistryServiceClient(conn).ListEpics(t.Context(), &registryv1.ListEpicsRequest{})
+		require.NoError(t, err)
+
+		code, body := get(t, "http://"+d.HTTPAddr()+"/v1/actors", "Authorization", "Bearer "+d.APIKey())
+		require.Equal(t, http.StatusOK, code, body)
+		code, body = get(t, "http://"+d.HTTPAddr()+"/v1/actors")
+		require.Equal(t, http.StatusOK, code, body)
+		code, body = get(t, "http://"+d.HTTPAddr()+"/v1/actors", "Authorization", "Bearer wrong")
+		require.Equal(t, http.StatusUnauthorized, code, body)
+
+		info, err := os.Stat(filepath.Join(dir, "api_key"))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		require.FileExists(t, filepath.Join(dir, "registry.db"))
+		require.FileExists(t, filepath.Join(dir, "executor.db"))
+		stop()
+		again := openDev(t, stack.DevOptions{DataDir: dir})
+		require.Equal(t, d.APIKey(), again.APIKey())
+	})
+	t.Run("Spans/OneNamePerService", func(t *testing.T) {
+		t.Parallel()
+		d := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
+		run(t, d)
+		const trace = "0af7651916cd43dd8448eb211c80319c"
+		require.Eventually(t, func() bool {
+			code, _ := get(t, "http://"+d.HTTPAddr()+"/v1/epics", "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+			return code == http.StatusOK
+		}, 20*time.Second, 20*time.Millisecond)
+		require.Eventually(t, func() bool {
+			found := map[string]bool{}
+			for _, s := range d.Ring().Trace(trace) {
+				found[s.Service] = true
+			}
+			return found["epigraph-gateway"] && found["epigraph-registry"]
+		}, 10*time.Second, 10*time.Millisecond)
+	})
+	t.Run("DataDir/OneProcessAtATime", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		openDev(t, stack.DevOptions{DataDir: dir})
+		_, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: quiet()})
+		e := errs.From(err)
+		require.Equal(t, "DATA_DIR_IN_USE", e.Reason)
+		require.Contains(t, e.Message, "pid ")
+		require.Contains(t, e.HintText(), "--data-dir")
+	})
+	t.Run("Port/TakenNamesItAndTheWayOut", func(t *testing.T) {
+		t.Parallel()
+		first := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
+		for flagName, o := range map[string]stack.DevOptions{
+			"--http-addr": {HTTPAddr: first.HTTPAddr(), GRPCAddr: "127.0.0.1:0"},
+			"--grpc-addr": {HTTPAddr: "127.0.0.1:0", GRPCAddr: first.HTTPAddr()},
+		} {
+			o.DataDir, o.Config = t.TempDir(), quiet()
+			_, err := stack.OpenDev(t.Context(), o)
+			e := errs.From(err)
+			require.Equal(t, "PORT_TAKEN", e.Reason)
+			require.Contains(t, e.Message, first.HTTPAddr())
+			require.Contains(t, e.HintText(), flagName)
+		}
+	})
+	t.Run("Close/WithoutRun", func(t *testing.T) {
+		t.Parallel()
+		d := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
+		require.NoError(t, d.Close())
+		require.NoError(t, d.Close())
+	})
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	base := func(t *testing.T) stack.Config {
+		c := quiet()
+		dir := t.TempDir()
+		c.Registry.SQLitePath, c.Executor.SQLitePath = filepath.Join(dir, "registry.db"), filepath.Join(dir, "executor.db")
+		c.GRPC.PlannerAddr, c.GRPC.ExecutorAddr, c.GRPC.RegistryAddr, c.Gateway.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+		c.Admin.Addr = "127.0.0.1:0"
+		return c
+	}
+	t.Run("Registry/WaitsForItsSchema", func(t *testing.T) {
+		t.Parallel()
+		c := base(t)
+		c.Registry.Migrate = false
+		p, err := stack.Open(t.Context(), stack.Registry, c)
+		require.NoError(t, err)
+		run(t, p)
+		admin := "http://" + p.AdminAddr()
+		require.Eventually(t, func() bool { code, _ := get(t, admin+"/livez"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+		code, body := get(t, admin+"/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, body, "starting")
+
+		var out bytes.Buffer
+		require.NoError(t, stack.Migrate(t.Context(), c, &out))
+		require.Regexp(t, `registry  sqlite: version 0 -> \d+\nexecutor  sqlite: version 0 -> \d+\n`, out.String())
+		out.Reset()
+		require.NoError(t, stack.Migrate(t.Context(), c, &out))
+		require.Equal(t, 2, strings.Count(out.String(), "nothing to do"))
+
+		require.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 10*time.Second, 20*time.Millisecond)
+		_, body = get(t, admin+"/metrics")
+		require.Contains(t, body, `service_name="epigraph-registry"`)
+	})
+	t.Run("Registry/GivesUpAfterTheStartTimeout", func(t *testing.T) {
+		t.Parallel()
+		c := base(t)
+		c.Registry.Migrate, c.StartTimeout = false, time.Millisecond
+		err := stack.Serve(t.Context(), stack.Registry, c)
+		require.Equal(t, "SCHEMA_TOO_OLD", errs.ReasonOf(err))
+	})
+	t.Run("Stop/ReadinessFailsBeforeCallsDo", func(t *testing.T) {
+		t.Parallel()
+		c := base(t)
+		c.DrainDelay = 700 * time.Millisecond
+		p, err := stack.Open(t.Context(), stack.Planner, c)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		conn, err := grpckit.Dial(p.Addr(), grpckit.DialOptions{})
+		require.NoError(t, err)
+		defer conn.Close()
+		healthy := func() bool {
+			r, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+		}
+		require.Eventually(t, healthy, 10*time.Second, 10*time.Millisecond)
+		cancel()
+		require.Eventually(t, func() bool { return !healthy() }, 10*time.Second, 5*time.Millisecond)
+		code, body := get(t, "http://"+p.AdminAddr()+"/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, body, "stopping")
+		_, err = plannerv1.NewPlannerServiceClient(conn).ParsePlan(t.Context(), &plannerv1.ParsePlanRequest{Text: "a -> b"})
+		require.NoError(t, err, "calls are answered during the drain delay")
+		require.NoError(t, <-done)
+	})
+	t.Run("Open/LogsTheEffectiveConfigurationWithoutSecrets", func(t *testing.T) {
+		t.Parallel()
+		c := base(t)
+		var log bytes.Buffer
+		c.Telemetry.LogWriter, c.Telemetry.LogLevel, c.Telemetry.LogFormat = &log, "info", "json"
+		c.Auth.ServiceToken = conf.NewSecret("hunter2")
+		c.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("sk-secret")
+		p, err := stack.Open(t.Context(), stack.Planner, c)
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		require.NotContains(t, log.String(), "hunter2")
+		require.NotContains(t, log.String(), "sk-secret")
+		var line struct {
+			Service string
+			Config  map[string]string
+		}
+		require.NoError(t, json.Unmarshal(log.Bytes(), &line))
+		require.Equal(t, "epigraph-planner", line.Service)
+		require.Equal(t, "[redacted]", line.Config["auth.service_token"])
+	})
+	for _, tc := range []struct {
+		name, service string
+		change        func(*stack.Config)
+		reason, hint  string
+	}{
+		{"Unknown", "scheduler", func(*stack.Config) {}, "SERVICE_UNKNOWN", "planner"},
+		{"OpenToTheWorld", stack.Executor, func(c *stack.Config) { c.GRPC.ExecutorAddr = "0.0.0.0:0" }, "ADDRESS_NOT_LOOPBACK", "EPIGRAPH_AUTH_SERVICE_TOKEN"},
+		{"CertificateMissing", stack.Planner, func(c *stack.Config) { c.GRPC.TLS.CertFile, c.GRPC.TLS.KeyFile = "none.pem", "none.key" }, "TLS_CERTIFICATE_UNREADABLE", "grpc.tls.cert_file"},
+	} {
+		t.Run("Refused/"+tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := base(t)
+			tc.change(&c)
+			err := stack.Serve(t.Context(), tc.service, c)
+			e := errs.From(err)
+			require.Equal(t, tc.reason, e.Reason)
+			require.Contains(t, e.HintText(), tc.hint)
+		})
+	}
+	t.Run("Refused/PortTaken", func(t *testing.T) {
+		t.Parallel()
+		p, err := stack.Open(t.Context(), stack.Planner, base(t))
+		require.NoError(t, err)
+		defer p.Close()
+		c := base(t)
+		c.GRPC.RegistryAddr = p.Addr()
+		e := errs.From(stack.Serve(t.Context(), stack.Registry, c))
+		require.Equal(t, "PORT_TAKEN", e.Reason)
+		require.Contains(t, e.Message, p.Addr())
+		require.Contains(t, e.HintText(), "EPIGRAPH_GRPC_REGISTRY_ADDR")
+	})
+}
