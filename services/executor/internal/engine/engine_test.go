@@ -143,7 +143,7 @@ func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
 	t.Helper()
 	cfg := engine.DefaultConfig()
 	cfg.ID, cfg.ScanInterval, cfg.WatchPoll = "exec", 20*time.Millisecond, 20*time.Millisecond
-	cfg.Drain, cfg.Grace = time.Second, time.Second
+	cfg.Drain, cfg.Grace = 100*time.Millisecond, time.Second
 	j := s.open(t)
 	d := engine.Deps{Journal: j, Actors: a, Logger: testkit.Logger(t)}
 	for _, o := range opts {

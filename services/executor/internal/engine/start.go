@@ -70,14 +70,16 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 		}
 		span.End()
 	}()
+	adopted := false
 	if req.TaskID != "" {
-		earlier, err := e.claim(ctx, req, id)
+		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
 			return earlier, false, err
 		}
+		id, adopted = own, own != id
 	}
 	res, err := t.start(ctx, id, p, req)
-	if req.TaskID != "" && ctx.Err() == nil && (err != nil || !res.Created) {
+	if req.TaskID != "" && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
 		e.unclaim(ctx, req, id)
 	}
 	if err != nil {
@@ -195,30 +197,54 @@ func (e *Engine) fits(req StartRequest) error {
 	return nil
 }
 
-// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that it started.
-func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlier string, err error) {
+// adoptAfter is how old a claim must be whose run was never recorded before another start may use it up.
+const adoptAfter = 2 * time.Second
+
+// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that it started. Else
+// own is the id under which the task is claimed: id, or that of a start which was cut off between its claim and its record.
+func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlier, own string, err error) {
 	if e.claims == nil {
-		return "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
+		return "", "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
 			Hint("leave task_id out, or configure the registry")
 	}
 	// A repeated request must find its run and not trip over the claim of that same run.
 	if earlier, err = e.repeated(ctx, req); err != nil || earlier != "" {
-		return earlier, err
+		return earlier, "", err
 	}
 	err = e.claims.Claim(ctx, req.Namespace, req.TaskID, id, e.cfg.ClaimLease)
 	switch {
 	case err == nil:
-		return "", nil
+		return "", id, nil
 	case errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) && ctx.Err() == nil:
-		return "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
+		return "", "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
 			Hint("try again in a moment, or start the run without task_id").With(err)
 	case errs.Is(err, errs.FailedPrecondition):
 		// Somebody has it: perhaps the first try of this request, a moment ago.
 		if earlier, rerr := e.repeated(ctx, req); rerr != nil || earlier != "" {
-			return earlier, rerr
+			return earlier, "", rerr
+		}
+		if holder := e.orphan(ctx, req, err); holder != "" {
+			if e.claims.Claim(ctx, req.Namespace, req.TaskID, holder, e.cfg.ClaimLease) == nil {
+				return "", holder, nil
+			}
 		}
 	}
-	return "", err
+	return "", "", err
+}
+
+// orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor went down in
+// between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose a race without notice.
+func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) string {
+	m := errs.From(refusal).Meta
+	holder := m["run_id"]
+	made, ok := ids.Time(IDPrefix, holder)
+	if !ok || m["lease_expire_time"] == "" || time.Since(made) < adoptAfter {
+		return ""
+	}
+	if _, err := e.journal.Get(ctx, req.Namespace, holder); errs.ReasonOf(err) != journal.ReasonRunNotFound {
+		return ""
+	}
+	return holder
 }
 
 // repeated looks among the runs of the task for the one that this request started.

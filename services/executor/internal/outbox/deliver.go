@@ -31,13 +31,13 @@ type Registry interface {
 type Options struct {
 	// Batch is how many items are claimed at once; default 500.
 	Batch int
-	// Hold is how long a claim hides its items from other deliverers; default one minute.
+	// Hold is how long a claim hides its items from other deliverers; default ten seconds, which is also how late costs are booked that a crash cut off.
 	Hold time.Duration
 	// Poll is the pause after which an idle deliverer looks again, without being woken; default one second.
 	Poll time.Duration
 	// Parallel is how many runs are delivered for at the same time; default 8.
 	Parallel int
-	// CallTimeout bounds one call of the registry; default 15 seconds.
+	// CallTimeout bounds one call of the registry; default five seconds.
 	CallTimeout time.Duration
 	// MaxBackoff bounds the pause after failures; default 30 seconds.
 	MaxBackoff time.Duration
@@ -71,9 +71,9 @@ func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
 	}
 	def(&o.Batch, 500)
 	def(&o.Parallel, 8)
-	span(&o.Hold, time.Minute)
+	span(&o.Hold, 10*time.Second)
 	span(&o.Poll, time.Second)
-	span(&o.CallTimeout, 15*time.Second)
+	span(&o.CallTimeout, 5*time.Second)
 	span(&o.MaxBackoff, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -1,0 +1,473 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		g := newGate()
+		l := run(t, s, actors{"gate": g, "unsafe": unsafeActor{g}})
+		cancel := func(t *testing.T, id string) {
+			_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Reason: "enough", Now: dbkit.Now()})
+			require.NoError(t, err)
+			l.Cancel(id)
+		}
+		t.Run("Cancel/ReachesTheCall", func(t *testing.T) {
+			id := l.start(t, chain(3, "gate"))
+			g.next(t)
+			cancel(t, id)
+			row := l.wait(t, id, journal.StateCanceled)
+			require.ErrorContains(t, <-g.causes, "canceled")
+			require.Equal(t, "enough", row.CancelReason)
+			evs := l.events(t, id)
+			require.Equal(t, workgraph.RunEnded, evs[len(evs)-1].Durable.Kind)
+		})
+		t.Run("Cancel/IsIdempotent", func(t *testing.T) {
+			id := l.start(t, chain(1, "gate"))
+			g.next(t)
+			cancel(t, id)
+			cancel(t, id)
+			before := l.wait(t, id, journal.StateCanceled)
+			cancel(t, id)
+			require.Equal(t, before.LastSeq, l.row(t, id).LastSeq)
+		})
+		t.Run("Cancel/AnUnsafeCallStaysUnclear", func(t *testing.T) {
+			id := l.start(t, chain(1, "unsafe"))
+			g.next(t)
+			cancel(t, id)
+			l.wait(t, id, journal.StateCanceled, journal.StatePaused)
+			ends := attemptsOf(l.events(t, id))
+			require.Len(t, ends, 1)
+			require.Equal(t, workgraph.Unknown, ends[0].Error.Type)
+		})
+		t.Run("Cancel/FromAnotherReplica", func(t *testing.T) {
+			id := l.start(t, chain(1, "gate"))
+			g.next(t)
+			other := s.open(t)
+			_, err := other.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: dbkit.Now()})
+			require.NoError(t, err)
+			l.wait(t, id, journal.StateCanceled)
+		})
+	})
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		t.Run("Stopped/FinishesElsewhereAndRepeatsNothing", func(t *testing.T) {
+			rec, g := &recorder{}, newGate()
+			first := run(t, s, actors{"ok": rec, "gate": g})
+			graph := &workgraph.Graph{
+				Nodes: []workgraph.Node{{ID: "a", Actor: "ok"}, {ID: "b", Actor: "gate"}, {ID: "c", Actor: "ok"}},
+				Edges: []workgraph.Edge{{From: "a", To: "b"}, {From: "b", To: "c"}}}
+			id := first.start(t, graph)
+			g.next(t)
+			first.stop()
+			require.ErrorContains(t, <-g.causes, "stopping")
+			rec2, g2 := &recorder{}, newGate()
+			close(g2.open)
+			second := run(t, s, actors{"ok": rec2, "gate": g2})
+			row := second.wait(t, id, journal.StateCompleted)
+			require.Zero(t, rec2.of("a"), "a finished visit ran again")
+			require.Equal(t, 1, rec2.of("c"))
+			require.Len(t, attemptsOf(second.events(t, id)), 3)
+			require.Zero(t, row.Takeovers)
+		})
+		t.Run("Drain/LetsCallsEnd", func(t *testing.T) {
+			g := newGate()
+			first := run(t, s, actors{"gate": g}, func(c *engine.Config, _ *engine.Deps) { c.Drain = 20 * time.Second })
+			id := first.start(t, chain(1, "gate"))
+			g.next(t)
+			go func() { close(g.open) }()
+			first.stop()
+			require.Equal(t, int64(1), g.ended.Load())
+			second := run(t, s, actors{"gate": newGate()})
+			second.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Unsafe/UnknownEndPausesTheRun", func(t *testing.T) {
+			g := newGate()
+			first := run(t, s, actors{"unsafe": unsafeActor{g}})
+			id := first.start(t, chain(2, "unsafe"))
+			g.next(t)
+			first.stop()
+			g2 := newGate()
+			second := run(t, s, actors{"unsafe": unsafeActor{g2}})
+			row := second.wait(t, id, journal.StatePaused)
+			require.Equal(t, workgraph.ReasonReconciliation, row.Reason)
+			require.Empty(t, g2.called, "an unsafe call was repeated blindly")
+			visits, _, err := second.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			require.NoError(t, err)
+			require.Equal(t, workgraph.VisitReconciliation, visits[0].Status)
+		})
+		t.Run("Fenced/GoesOnUnderANewIncarnation", func(t *testing.T) {
+			g := newGate()
+			l := run(t, s, actors{"gate": g})
+			before := l.Owner()
+			id := l.start(t, chain(1, "gate"))
+			g.next(t)
+			_, err := l.j.Register(t.Context(), "exec", "") // somebody takes the name
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 }, 20*time.Second, time.Millisecond)
+			g.next(t) // given out again
+			close(g.open)
+			l.wait(t, id, journal.StateCompleted)
+			l.events(t, id)
+		})
+	})
+}
+
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		// Each executor is fenced away while the run makes no progress, as if the run had killed it.
+		g := newGate()
+		l := run(t, s, actors{"gate": g}, func(c *engine.Config, _ *engine.Deps) { c.MaxTakeovers = 2 })
+		id := l.start(t, chain(1, "gate"))
+		for l.row(t, id).State != journal.StateQuarantined {
+			before := l.Owner()
+			_, err := l.j.Register(t.Context(), "exec", "")
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				return l.Owner().Incarnation > before.Incarnation+1 && l.row(t, id).Owner != before || l.row(t, id).State == journal.StateQuarantined
+			}, 20*time.Second, time.Millisecond)
+		}
+		row := l.row(t, id)
+		require.Equal(t, journal.ReasonQuarantined, row.Reason)
+		evs := l.events(t, id)
+		require.Equal(t, workgraph.RunPaused, evs[len(evs)-1].Durable.Kind)
+		t.Run("Cancel/StillWorks", func(t *testing.T) {
+			_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: dbkit.Now()})
+			require.NoError(t, err)
+			l.wait(t, id, journal.StateCanceled)
+			l.events(t, id)
+		})
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	var alive atomic.Int64
+	l := run(t, sqliteStore(t), actors{
+		"hangs": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			<-ctx.Done()
+			return workgraph.Outcome{}, ctx.Err()
+		}),
+		"deaf": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			select {} //nolint:staticcheck // an actor that never listens
+		}),
+		"beats": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			for range 10 {
+				select {
+				case <-ctx.Done():
+					return workgraph.Outcome{}, ctx.Err()
+				case <-time.After(10 * time.Millisecond):
+					c.Heartbeat()
+					alive.Add(1)
+				}
+			}
+			return text("alive"), nil
+		}),
+	}, func(c *engine.Config, _ *engine.Deps) { c.Grace = 20 * time.Millisecond })
+	one := func(actor string, change func(*workgraph.Node)) *workgraph.Graph {
+		g := chain(1, actor)
+		g.Nodes[0].Retry.MaxAttempts = 1
+		change(&g.Nodes[0])
+		return g
+	}
+	t.Run("Timeout/EndsTheCall", func(t *testing.T) {
+		row := l.wait(t, l.start(t, one("hangs", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
+		require.Contains(t, string(row.Error), workgraph.ReasonTimeout)
+	})
+	t.Run("IdleTimeout/EndsASilentCall", func(t *testing.T) {
+		row := l.wait(t, l.start(t, one("hangs", func(n *workgraph.Node) { n.IdleTimeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
+		require.Contains(t, string(row.Error), workgraph.ReasonIdleTimeout)
+	})
+	t.Run("IdleTimeout/HeartbeatsPutItOff", func(t *testing.T) {
+		l.wait(t, l.start(t, one("beats", func(n *workgraph.Node) { n.IdleTimeout = workgraph.Duration(5 * time.Second) })), journal.StateCompleted)
+		require.Equal(t, int64(10), alive.Load())
+	})
+}
+
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	t.Run("Key/CallsNeverOverlap", func(t *testing.T) {
+		t.Parallel()
+		var now, most, calls atomic.Int64
+		l := run(t, sqliteStore(t), actors{"once": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			calls.Add(1)
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer now.Add(-1)
+			time.Sleep(time.Millisecond) //nolint:forbidigo // the overlap that must not happen needs some time
+			return text("x"), nil
+		})})
+		g := &workgraph.Graph{}
+		for i := range 10 {
+			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "once", ConcurrencyKey: "'shared'"})
+		}
+		a, b := l.start(t, g), l.start(t, g)
+		l.wait(t, a, journal.StateCompleted)
+		l.wait(t, b, journal.StateCompleted)
+		require.Equal(t, int64(1), most.Load())
+		require.Equal(t, int64(20), calls.Load())
+	})
+	t.Run("Parallel/IsBoundedAndFair", func(t *testing.T) {
+		t.Parallel()
+		g := newGate()
+		l := run(t, sqliteStore(t), actors{"gate": g}, func(c *engine.Config, _ *engine.Deps) { c.Parallel = 2 })
+		wide := &workgraph.Graph{}
+		for i := range 50 {
+			wide.Nodes = append(wide.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "gate"})
+		}
+		big := l.start(t, wide)
+		g.next(t)
+		g.next(t)
+		small := l.start(t, chain(1, "gate"))
+		require.Empty(t, g.called)
+		close(g.open)
+		l.wait(t, small, journal.StateCompleted)
+		l.wait(t, big, journal.StateCompleted)
+		at := -1
+		for i := range 49 {
+			if s := g.next(t); s.RunID == small {
+				at = i
+				break
+			}
+		}
+		require.Less(t, at, 4, "the small run waited for the big one")
+		require.GreaterOrEqual(t, at, 0)
+	})
+}
+
+// TestTime runs on fake time: hours pass in milliseconds.
+func TestTime(t *testing.T) {
+	t.Run("Backoff/WaitsAndTriesAgain", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var tries atomic.Int64
+			l := run(t, sqliteStore(t), actors{"flaky": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+				if tries.Add(1) < 3 {
+					return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "BUSY", "later")
+				}
+				return text("at last"), nil
+			})})
+			g := chain(1, "flaky")
+			g.Nodes[0].Retry = workgraph.Retry{MaxAttempts: 5, InitialBackoff: workgraph.Duration(10 * time.Second), Jitter: -1}
+			begin := time.Now()
+			row := waitBubble(t, l, l.start(t, g), journal.StateCompleted)
+			require.GreaterOrEqual(t, row.EndTime.Sub(begin), 30*time.Second)
+			require.Less(t, row.EndTime.Sub(begin), 32*time.Second)
+			l.stop()
+		})
+	})
+	t.Run("Sleep/LeavesMemoryAndComesBack", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			rec := &recorder{}
+			a := actors{"ok": rec, "sleep": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+				o := text("slept")
+				o.Wait = &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(10 * time.Minute)}}
+				return o, nil
+			})}
+			s := sqliteStore(t)
+			slow := func(c *engine.Config, _ *engine.Deps) { c.ScanInterval, c.Lease = 10*time.Second, 80*time.Second }
+			l := run(t, s, a, slow)
+			g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "s", Actor: "sleep"}, {ID: "b", Actor: "ok"}}, Edges: []workgraph.Edge{{From: "s", To: "b"}}}
+			begin := time.Now()
+			id := l.start(t, g)
+			row := waitBubble(t, l, id, journal.StateWaiting)
+			require.Equal(t, 10*time.Minute, row.WakeTime.Sub(begin).Round(time.Minute))
+			time.Sleep(2 * time.Minute)
+			l.stop()
+			l = run(t, s, a, slow)
+			row = waitBubble(t, l, id, journal.StateCompleted)
+			require.Equal(t, 10*time.Minute, row.EndTime.Sub(begin).Round(time.Minute))
+			require.Equal(t, 1, rec.of("b"))
+			l.stop()
+		})
+	})
+}
+
+func waitBubble(t *testing.T, l *live, id string, want journal.State) journal.Run {
+	for range 10_000 {
+		if row := l.row(t, id); row.State == want {
+			return row
+		}
+		time.Sleep(time.Second)
+	}
+	t.Fatalf("run %s is %v", id, l.row(t, id).State)
+	return journal.Run{}
+}
+
+// notebook is an engine.Watcher that writes down.
+type notebook struct {
+	mu    sync.Mutex
+	seqs  []int64
+	eph   []engine.Ephemeral
+	alive int
+	stop  int64 // refuses events after this sequence
+}
+
+var errEnough = errors.New("enough")
+
+func (n *notebook) Event(ev engine.Event) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ev.Ephemeral != nil {
+		n.eph = append(n.eph, *ev.Ephemeral)
+		return nil
+	}
+	if n.stop > 0 && ev.Durable.Seq > n.stop {
+		return errEnough
+	}
+	n.seqs = append(n.seqs, ev.Durable.Seq)
+	return nil
+}
+
+func (n *notebook) KeepAlive(int64) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.alive++
+	return nil
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		g := newGate()
+		l := run(t, s, actors{"ok": &recorder{}, "gate": g, "talks": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			actor.ReporterOf(ctx).Text("hel")
+			actor.ReporterOf(ctx).Progress(json.RawMessage(`0.5`))
+			return text("hello"), nil
+		})}, func(c *engine.Config, _ *engine.Deps) { c.KeepAlive = 30 * time.Millisecond })
+		dense := func(t *testing.T, n *notebook, last int64) {
+			t.Helper()
+			for i, seq := range n.seqs {
+				require.Equal(t, n.seqs[0]+int64(i), seq)
+			}
+			require.Equal(t, last, n.seqs[len(n.seqs)-1])
+		}
+		t.Run("Live/NoGapNoRepeat", func(t *testing.T) {
+			graph := chain(50, "ok")
+			graph.Nodes[0].Actor, graph.Nodes[1].Actor = "gate", "talks"
+			id := l.start(t, graph)
+			g.next(t)
+			books := make([]*notebook, 8)
+			var wg sync.WaitGroup
+			for i := range books {
+				books[i] = &notebook{}
+				wg.Go(func() {
+					require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, Descendants: i%2 == 0, DurableOnly: i == 7}, books[i]))
+				})
+			}
+			require.Eventually(t, func() bool {
+				books[0].mu.Lock()
+				defer books[0].mu.Unlock()
+				return books[0].alive > 0
+			}, 20*time.Second, time.Millisecond)
+			close(g.open)
+			wg.Wait()
+			for _, b := range books {
+				require.Equal(t, int64(1), b.seqs[0])
+				dense(t, b, l.row(t, id).LastSeq)
+			}
+			require.NotEmpty(t, books[0].eph)
+			require.Empty(t, books[7].eph)
+			said := ""
+			for _, e := range books[0].eph {
+				said += e.Text
+			}
+			require.Equal(t, "hel", said)
+		})
+		t.Run("Broken/ResumesByTheCursor", func(t *testing.T) {
+			id := l.start(t, chain(30, "ok"))
+			part := &notebook{stop: 7}
+			require.ErrorIs(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, part), errEnough)
+			rest := &notebook{}
+			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, After: 7}, rest))
+			require.Equal(t, int64(8), rest.seqs[0])
+			dense(t, rest, l.row(t, id).LastSeq)
+			none := &notebook{}
+			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, After: l.row(t, id).LastSeq}, none))
+			require.Empty(t, none.seqs)
+		})
+		t.Run("OtherReplica/SeesTheRunToo", func(t *testing.T) {
+			other := run(t, s, actors{"ok": &recorder{}}, func(c *engine.Config, _ *engine.Deps) { c.ID = "other" })
+			id := l.start(t, chain(10, "ok"))
+			n := &notebook{}
+			require.NoError(t, other.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, n))
+			dense(t, n, l.row(t, id).LastSeq)
+			other.stop()
+		})
+		t.Run("Namespace/IsAWall", func(t *testing.T) {
+			id := l.start(t, chain(1, "ok"))
+			require.Error(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: "other", RunID: id}, &notebook{}))
+		})
+	})
+}
+
+func TestVisits(t *testing.T) {
+	t.Parallel()
+	l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "gate": newGate()})
+	t.Run("Pages/HaveAllOnceInOrder", func(t *testing.T) {
+		id := l.start(t, chain(23, "ok"))
+		l.wait(t, id, journal.StateCompleted)
+		var got []string
+		token := ""
+		for {
+			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 5, Token: token})
+			require.NoError(t, err)
+			for _, v := range visits {
+				require.Equal(t, workgraph.VisitCompleted, v.Status)
+				require.Equal(t, 1, v.Attempts)
+				require.False(t, v.Start.IsZero())
+				got = append(got, v.Node)
+			}
+			if next == "" {
+				break
+			}
+			token = next
+		}
+		require.Len(t, got, 23)
+		for i, n := range got {
+			require.Equal(t, fmt.Sprintf("n%d", i), n)
+		}
+	})
+	t.Run("Running/ComeLast", func(t *testing.T) {
+		g := diamond("ok")
+		g.Nodes[1].Actor = "gate"
+		id := l.start(t, g)
+		require.Eventually(t, func() bool {
+			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			require.NoError(t, err)
+			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
+		}, 20*time.Second, time.Millisecond)
+	})
+	t.Run("Map/CountsItems", func(t *testing.T) {
+		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "m", Actor: "ok", Map: &workgraph.Map{Over: "[1,2,3]"}}}}
+		id := l.start(t, g)
+		l.wait(t, id, journal.StateCompleted)
+		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "m"})
+		require.NoError(t, err)
+		require.Equal(t, 3, visits[0].ItemsTotal)
+		require.Equal(t, 3, visits[0].ItemsDone)
+		require.Equal(t, 3, visits[0].Attempts)
+	})
+}
