@@ -18,7 +18,7 @@ func TestAims(t *testing.T) {
 		t.Skipf("the recorded plans are not there: %v", err)
 	}
 	var out bytes.Buffer
-	ok, err := run(&out, data, "", "all", 20, 50)
+	ok, err := run(&out, data, "", "all", 20, 200)
 	require.NoError(t, err)
 	require.True(t, ok, out.String())
 }

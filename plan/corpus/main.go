@@ -18,7 +18,7 @@ func main() {
 	data := flag.String("data", "../shared/data/plans.jsonl.gz", "recorded plans, gzipped JSON Lines")
 	family := flag.String("family", "", "score this family only")
 	misses := flag.Int("misses", 0, "list this many misses with their differences")
-	mutants := flag.Int("mutants", 10, "damage what every n-th record says in every dialect; 0 leaves round trips and mutants out")
+	mutants := flag.Int("mutants", 10, "damage what every n-th record says in every dialect, and make round trips of ten times as many; 0 leaves both out")
 	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest)")
 	flag.Parse()
 	ok, err := run(os.Stdout, *data, *family, *part, *misses, *mutants)

@@ -85,7 +85,7 @@ func (t *tripper) miss(format string, args ...any) {
 // add writes what record i says in every dialect, reads it back, and damages it; it damages the record's own text, too,
 // when that was read exactly.
 func (t *tripper) add(i int, r *record, o outcome) error {
-	if r.Expected == nil {
+	if r.Expected == nil || i%max(1, t.every/10) != 0 {
 		return nil
 	}
 	g := r.Expected.graph()
