@@ -144,6 +144,12 @@ func Load(cfg *Config, src conf.Sources) error {
 		}
 	}
 	src.EnvPrefix, src.Env = EnvPrefix, env
+	// Whatever a caller leaves out because it means something else elsewhere, a setting is a setting here.
+	settings := map[string]bool{}
+	for _, s := range conf.Effective(cfg) {
+		settings[conf.EnvName(EnvPrefix, s.Key)] = true
+	}
+	src.IgnoreEnv = slices.DeleteFunc(slices.Clone(src.IgnoreEnv), func(name string) bool { return settings[name] })
 	return conf.Load(cfg, src)
 }
 

@@ -51,7 +51,7 @@ func DefaultDataDir() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return "", errs.New(errs.InvalidArgument, "DATA_DIR_UNKNOWN", "there is no home directory to keep data in").
-			Hint("name a directory with --data-dir").With(err)
+			Hint("name a directory with --data").With(err)
 	}
 	return filepath.Join(home, ".local", "share", "epigraph"), nil
 }
@@ -91,7 +91,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	}()
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "DATA_DIR_UNUSABLE", "cannot make the data directory: %v", err).
-			Hint("name another directory with --data-dir").With(err)
+			Hint("name another directory with --data").With(err)
 	}
 	unlock, err := lock(o.DataDir)
 	if err != nil {
@@ -101,13 +101,13 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if d.key, err = apiKey(filepath.Join(o.DataDir, "api_key")); err != nil {
 		return nil, err
 	}
-	web, err := devListen(ctx, cfg.Gateway.Addr, "--http-addr")
+	web, err := devListen(ctx, cfg.Gateway.Addr, "--http")
 	if err != nil {
 		return nil, err
 	}
 	d.httpAddr = web.Addr().String()
 	d.add(host.Func(nil, func() error { return closeQuietly(web) }))
-	rpc, err := devListen(ctx, o.GRPCAddr, "--grpc-addr")
+	rpc, err := devListen(ctx, o.GRPCAddr, "--grpc")
 	if err != nil {
 		return nil, err
 	}
@@ -299,5 +299,5 @@ func closeQuietly(l net.Listener) error {
 // inUse is the error of a second process on one data directory.
 func inUse(dir, by string) error {
 	return errs.New(errs.AlreadyExists, "DATA_DIR_IN_USE", "another process%s works in the data directory %s", by, dir).
-		Hint("stop it, or name another directory with --data-dir")
+		Hint("stop it, or name another directory with --data")
 }

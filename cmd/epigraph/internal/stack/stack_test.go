@@ -88,6 +88,13 @@ func TestLoad(t *testing.T) {
 		require.Equal(t, "http://own.test/v1", cfg.Executor.Actors.LLM.Server.BaseURL)
 		require.Equal(t, "sk-2", cfg.Executor.Actors.LLM.Server.APIKey.Reveal())
 	})
+	t.Run("IgnoreEnv/NeverHidesASetting", func(t *testing.T) {
+		t.Parallel()
+		cfg, err := load(t, conf.Sources{Env: []string{"EPIGRAPH_EXECUTOR_ADDR=10.0.0.1:7402", "EPIGRAPH_NAMESPACE=a"},
+			IgnoreEnv: []string{"EPIGRAPH_EXECUTOR_ADDR", "EPIGRAPH_NAMESPACE"}})
+		require.NoError(t, err)
+		require.Equal(t, "10.0.0.1:7402", cfg.Executor.Addr)
+	})
 	t.Run("Faults/AllAtOnce", func(t *testing.T) {
 		t.Parallel()
 		_, err := load(t, conf.Sources{Flags: map[string]string{
@@ -155,7 +162,7 @@ func TestManifests(t *testing.T) {
 const configurationHead = `# Configuration
 
 One file serves every process; each reads the sections that it needs and ignores the rest. A setting is taken from, in this order:
-a flag, the environment, the file that ` + "`--config`" + ` names, the default. An unknown key or variable with the prefix
+` + "`--set KEY=VALUE`" + `, the environment, the file that ` + "`--config`" + ` names, the default. An unknown key or variable with the prefix
 ` + "`EPIGRAPH_`" + ` is an error that names the nearest one. Secrets show themselves nowhere: the effective configuration, which is
 logged once at start, masks them.
 
@@ -297,14 +304,14 @@ func TestDev(t *testing.T) {
 		e := errs.From(err)
 		require.Equal(t, "DATA_DIR_IN_USE", e.Reason)
 		require.Contains(t, e.Message, "pid ")
-		require.Contains(t, e.HintText(), "--data-dir")
+		require.Contains(t, e.HintText(), "--data")
 	})
 	t.Run("Port/TakenNamesItAndTheWayOut", func(t *testing.T) {
 		t.Parallel()
 		first := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
 		for flagName, o := range map[string]stack.DevOptions{
-			"--http-addr": {HTTPAddr: first.HTTPAddr(), GRPCAddr: "127.0.0.1:0"},
-			"--grpc-addr": {HTTPAddr: "127.0.0.1:0", GRPCAddr: first.HTTPAddr()},
+			"--http": {HTTPAddr: first.HTTPAddr(), GRPCAddr: "127.0.0.1:0"},
+			"--grpc": {HTTPAddr: "127.0.0.1:0", GRPCAddr: first.HTTPAddr()},
 		} {
 			o.DataDir, o.Config = t.TempDir(), quiet()
 			_, err := stack.OpenDev(t.Context(), o)
