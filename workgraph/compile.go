@@ -296,6 +296,8 @@ func (c *checker) loopFault(f loopFault) {
 	case CodeNotALoop:
 		e := &c.g.Edges[f.edge]
 		c.edge(f.code, e, "kind", "make it a DATA edge", "%q does not lead to %q, so the edge closes no loop", e.To, e.From)
+	case CodeTooLarge:
+		c.edge(f.code, &c.g.Edges[f.edge], "kind", "use fewer loops", "the loops are nested more than %d deep, or too large together", maxLoopDepth)
 	default:
 		c.edge(f.code, &c.g.Edges[f.edge], "kind", "enter the loop through the BACK edge's target only, or give every join in it the mode ANY",
 			"the loop over %s can be entered at more than one node", strings.Join(ids, ", "))

@@ -79,8 +79,25 @@ func findShape(n int, arcs []arc, anyJoin []bool) (*shape, []loopFault) {
 		return nil, faults
 	}
 	s.nest(n, dropCovered(regions))
+	for _, r := range s.regions {
+		if r.depth > maxLoopDepth {
+			return nil, []loopFault{{code: CodeTooLarge, edge: s.anyBack(arcs, r.head)}}
+		}
+	}
 	s.place(arcs, forwardIn)
 	return s, nil
+}
+
+// Graphs may come from a model, so the work that their loops cause is bounded: the sizes of all loops together, and how deep
+// loops may lie in each other.
+const (
+	maxLoopWork  = 20_000_000
+	maxLoopDepth = 64
+)
+
+// anyBack finds a BACK edge to head.
+func (s *shape) anyBack(arcs []arc, head int32) int32 {
+	return int32(slices.IndexFunc(arcs, func(a arc) bool { return a.back && a.to == head }))
 }
 
 // topoOrder orders the nodes by all edges but BACK ones, smallest declared index first among equals of one level.
@@ -153,6 +170,7 @@ func loopBodies(n int, arcs []arc, in [][]int32, forwardIn []int32) ([]loopBody,
 	var bodies []loopBody
 	var faults []loopFault
 	byHead := map[int32]int{}
+	work := 0
 	mark := make([]int32, n) // mark[v] == stamp: v is in the body being built
 	for stamp, e := 0, 0; e < len(arcs); e++ {
 		if !arcs[e].back {
@@ -161,6 +179,9 @@ func loopBodies(n int, arcs []arc, in [][]int32, forwardIn []int32) ([]loopBody,
 		stamp++
 		head := arcs[e].to
 		body, reachesHead, multi := naturalLoop(arcs, in, forwardIn, mark, int32(stamp), arcs[e])
+		if work += len(body); work > maxLoopWork {
+			return nil, []loopFault{{code: CodeTooLarge, edge: int32(e)}}
+		}
 		if !reachesHead {
 			faults = append(faults, loopFault{code: CodeNotALoop, edge: int32(e)})
 			continue

@@ -2,6 +2,7 @@ package workgraph_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -87,6 +88,19 @@ func TestValidate(t *testing.T) {
 		}
 		require.Contains(t, text, `did you mean "a"?`)
 		require.GreaterOrEqual(t, len(faults), 4)
+	})
+	t.Run("Large/LoopsNestedTooDeepAreRefused", func(t *testing.T) {
+		b := NewBuilder("")
+		var ids []string
+		for i := range 70 {
+			ids = append(ids, fmt.Sprintf("n%d", i))
+			b.Node(ids[i], "x")
+		}
+		b.Chain(ids...)
+		for i := range 69 {
+			b.Back("n69", ids[i], "visit < 2")
+		}
+		require.Equal(t, CodeTooLarge, Validate(b.Graph(), known)[0].Code)
 	})
 	t.Run("Large/GraphIsRefusedByName", func(t *testing.T) {
 		require.Equal(t, CodeTooLarge, Validate(&Graph{Nodes: make([]Node, MaxNodes+1)}, nil)[0].Code)
