@@ -125,7 +125,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 		if r.last != "" {
 			last = r.last
 		}
-		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Warning, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and this way of writing plans has no end mark: if the text was cut off, it may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
+		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: OpenEnd, Severity: Info, Line: p.Line, Column: p.Column, Element: last, Message: "the text ends with this, and this way of writing plans has no end mark: if the text was cut off, it may be incomplete and what came after it is lost", Hint: "say that the text is complete, or look at why the model stopped"})
 	}
 	d.surroundings(r, &res)
 	if x, ok := reusedTool(res.Graph); ok && name == "tool_graph" {

@@ -145,7 +145,7 @@ func TestDiagnostics(t *testing.T) {
 		{"EmptyGraphText", "<Problems><Problem><ProblemID>a</ProblemID></Problem><Problem><ProblemID>b</ProblemID></Problem></Problems><ProblemGraph>\n</ProblemGraph>", "ProblemGraph", plan.NoEdgesStated, plan.Warning, 1},
 		{"NumberingGap", "1. a\n2. b\n4. c", "4", plan.NumberingGap, plan.Warning, 3},
 		{"UnknownParent", "1. a\n1.1 b\n2.1 c", "2", plan.UnknownParent, plan.Warning, 3},
-		{"OpenEnd", "1. a\n2. b", "2", plan.OpenEnd, plan.Warning, 2},
+		{"OpenEnd", "1. a\n2. b", "2", plan.OpenEnd, plan.Info, 2},
 		{"UseBeforeDefinition", "1. a = F(CTX, b) : x\n2. b = G(CTX) : y", "b", plan.UndefinedVariable, plan.Error, 1},
 		{"UnstatedUse", `[{"task":"a","id":0,"dep":[-1]},{"task":"b","id":1,"dep":[-1],"args":{"x":"<GENERATED>-0"}}]`, "1", plan.Contradiction, plan.Warning, 1},
 		{"VagueRelation", `{"steps":["a","b"],"dependencies":[{"step1":"a","relation":"is near","step2":"b"}]}`, "a -> b", plan.Ambiguous, plan.Warning, 1},

@@ -27,6 +27,8 @@ const (
 	Error Severity = "ERROR"
 	// Warning is recorded and does not stop compilation.
 	Warning Severity = "WARNING"
+	// Info is worth knowing and says nothing against the plan.
+	Info Severity = "INFO"
 )
 
 // Graph is what a plan says. Problems and edges are in the order of the text, duplicates are kept, and edges may name

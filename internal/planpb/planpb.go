@@ -35,8 +35,11 @@ func Diagnostics(ds []plan.Diagnostic) []*planv1.Diagnostic {
 	var out []*planv1.Diagnostic
 	for _, d := range ds {
 		sev := planv1.Severity_SEVERITY_ERROR
-		if d.Severity == plan.Warning {
+		switch d.Severity {
+		case plan.Warning:
 			sev = planv1.Severity_SEVERITY_WARNING
+		case plan.Info:
+			sev = planv1.Severity_SEVERITY_INFO
 		}
 		out = append(out, &planv1.Diagnostic{
 			Code: string(d.Code), Severity: sev, Line: clamp(d.Line), Column: clamp(d.Column),

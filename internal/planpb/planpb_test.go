@@ -63,11 +63,12 @@ func TestResponse(t *testing.T) {
 		t.Parallel()
 		r := planpb.Response(plan.Result{
 			Dialect:     "arrows",
-			Diagnostics: []plan.Diagnostic{{Code: plan.Cycle, Severity: plan.Error, Element: "A"}, {Code: plan.OpenEnd, Severity: plan.Warning}},
+			Diagnostics: []plan.Diagnostic{{Code: plan.Cycle, Severity: plan.Error, Element: "A"}, {Code: plan.AssumedOrder, Severity: plan.Warning}, {Code: plan.OpenEnd, Severity: plan.Info}},
 			Repairs:     []plan.Repair{{Code: plan.ReusedTool}, {Code: plan.FenceRemoved, Applied: true}},
 		})
 		require.Equal(t, planv1.Severity_SEVERITY_ERROR, r.GetDiagnostics()[0].GetSeverity())
 		require.Equal(t, planv1.Severity_SEVERITY_WARNING, r.GetDiagnostics()[1].GetSeverity())
+		require.Equal(t, planv1.Severity_SEVERITY_INFO, r.GetDiagnostics()[2].GetSeverity())
 		require.False(t, r.GetRepairs()[0].GetApplied())
 		require.True(t, r.GetRepairs()[1].GetApplied())
 		require.Len(t, r.GetHash(), 64)

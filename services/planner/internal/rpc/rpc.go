@@ -31,7 +31,7 @@ func New(limits plan.Limits) *Server { return &Server{limits: limits} }
 
 // ParsePlan finds the plan in a text.
 func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest) (*plannerv1.ParsePlanResponse, error) {
-	r, err := s.parse(ctx, req.GetText(), req.GetDialect())
+	r, err := s.parse(ctx, req.GetText(), req.GetDialect(), req.GetComplete())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 		result.Graph = read
 		result.Diagnostics = plan.Validate(read)
 	} else {
-		read, err := s.parse(ctx, req.GetText(), "")
+		read, err := s.parse(ctx, req.GetText(), "", req.GetComplete())
 		if err != nil {
 			return nil, err
 		}
@@ -116,10 +116,13 @@ func (s *Server) ValidateGraph(_ context.Context, req *plannerv1.ValidateGraphRe
 	return out, nil
 }
 
-func (s *Server) parse(ctx context.Context, text, dialect string) (plan.Result, error) {
+func (s *Server) parse(ctx context.Context, text, dialect string, complete bool) (plan.Result, error) {
 	opts := []plan.Option{plan.WithLimits(s.limits)}
 	if dialect != "" {
 		opts = append(opts, plan.WithDialect(dialect))
+	}
+	if complete {
+		opts = append(opts, plan.WithComplete())
 	}
 	r := plan.Parse(text, opts...)
 	for _, d := range r.Diagnostics {
@@ -153,7 +156,7 @@ func accept(r *plan.Result, codes []string) error {
 			}
 			p.Applied = true
 			r.Graph = g
-			r.Diagnostics = append(warnings(r.Diagnostics), plan.Validate(g)...)
+			r.Diagnostics = append(notErrors(r.Diagnostics), plan.Validate(g)...)
 		}
 		if !found {
 			return errs.New(errs.InvalidArgument, "REPAIR_NOT_OFFERED", "the repair %q is not on offer for this plan", code).
@@ -163,10 +166,11 @@ func accept(r *plan.Result, codes []string) error {
 	return nil
 }
 
-func warnings(ds []plan.Diagnostic) []plan.Diagnostic {
+// notErrors are the diagnostics that stay when a repair has made the errors void.
+func notErrors(ds []plan.Diagnostic) []plan.Diagnostic {
 	var out []plan.Diagnostic
 	for _, d := range ds {
-		if d.Severity == plan.Warning {
+		if d.Severity != plan.Error {
 			out = append(out, d)
 		}
 	}

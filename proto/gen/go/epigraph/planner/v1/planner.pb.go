@@ -33,7 +33,9 @@ type ParsePlanRequest struct {
 	// What the model wrote, whole: prose, fences and all.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// Reads only this dialect; empty finds it.
-	Dialect       string `protobuf:"bytes,2,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	Dialect string `protobuf:"bytes,2,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	// Whether the text is known to be whole, because the model reported that it stopped by itself.
+	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -80,6 +82,13 @@ func (x *ParsePlanRequest) GetDialect() string {
 		return x.Dialect
 	}
 	return ""
+}
+
+func (x *ParsePlanRequest) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
 }
 
 // ParsePlanResponse is what was found.
@@ -202,6 +211,8 @@ type CompilePlanRequest struct {
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	// Repairs that were offered and are accepted, by code, for example "REUSED_TOOL".
 	AcceptRepairs []string `protobuf:"bytes,7,rep,name=accept_repairs,json=acceptRepairs,proto3" json:"accept_repairs,omitempty"`
+	// Whether the text is known to be whole, because the model reported that it stopped by itself.
+	Complete      bool `protobuf:"varint,8,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -294,6 +305,13 @@ func (x *CompilePlanRequest) GetAcceptRepairs() []string {
 		return x.AcceptRepairs
 	}
 	return nil
+}
+
+func (x *CompilePlanRequest) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
 }
 
 type isCompilePlanRequest_Plan interface {
@@ -483,11 +501,12 @@ var File_epigraph_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\"U\n" +
+	"!epigraph/planner/v1/planner.proto\x12\x13epigraph.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1bepigraph/plan/v1/plan.proto\x1a\x1cgoogle/api/annotations.proto\"q\n" +
 	"\x10ParsePlanRequest\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\x04text\x12!\n" +
-	"\adialect\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\adialect\"\xaa\x02\n" +
+	"\adialect\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\adialect\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\xaa\x02\n" +
 	"\x11ParsePlanResponse\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x12\x17\n" +
 	"\ano_plan\x18\x02 \x01(\bR\x06noPlan\x12$\n" +
@@ -495,7 +514,7 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x05graph\x18\x04 \x01(\v2\x1e.epigraph.plan.v1.ProblemGraphR\x05graph\x12>\n" +
 	"\vdiagnostics\x18\x05 \x03(\v2\x1c.epigraph.plan.v1.DiagnosticR\vdiagnostics\x122\n" +
 	"\arepairs\x18\x06 \x03(\v2\x18.epigraph.plan.v1.RepairR\arepairs\x12\x12\n" +
-	"\x04hash\x18\a \x01(\tR\x04hash\"\x99\x04\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\"\xb5\x04\n" +
 	"\x12CompilePlanRequest\x12 \n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02H\x00R\x04text\x126\n" +
@@ -504,7 +523,8 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x06actors\x18\x04 \x03(\v23.epigraph.planner.v1.CompilePlanRequest.ActorsEntryR\x06actors\x12H\n" +
 	"\x05named\x18\x05 \x03(\v22.epigraph.planner.v1.CompilePlanRequest.NamedEntryR\x05named\x12\x1c\n" +
 	"\x04name\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x12%\n" +
-	"\x0eaccept_repairs\x18\a \x03(\tR\racceptRepairs\x1a9\n" +
+	"\x0eaccept_repairs\x18\a \x03(\tR\racceptRepairs\x12\x1a\n" +
+	"\bcomplete\x18\b \x01(\bR\bcomplete\x1a9\n" +
 	"\vActorsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aT\n" +
