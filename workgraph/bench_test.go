@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var one = []json.RawMessage{json.RawMessage("1")}
+var oneValue = []json.RawMessage{json.RawMessage("1")}
 
-var noop = ActorFunc(func(context.Context, *Call) (Outcome, error) { return Outcome{Values: one}, nil })
+var noop = ActorFunc(func(context.Context, *Call) (Outcome, error) { return Outcome{Values: oneValue}, nil })
 
 // chainGraph, fanGraph and layeredGraph have n nodes each.
 func chainGraph(n int) *Graph {
@@ -52,14 +52,14 @@ func layeredGraph(n int) *Graph {
 	return g
 }
 
-// drive runs a program on the bare machine, one attempt after the other.
+// drive runs a program on the bare machine, oneValue attempt after the other.
 func drive(tb testing.TB, p *Program) int {
 	s := New(p, "run")
 	now := time.Unix(0, 0)
 	_, fx, err := s.Advance(Begin{Now: now})
 	require.NoError(tb, err)
 	queue := fx.Starts
-	out := &Outcome{Values: one}
+	out := &Outcome{Values: oneValue}
 	visits := 0
 	for i := 0; i < len(queue); i++ {
 		_, fx, err := s.Advance(Ended{Ref: queue[i].Ref, Attempt: 1, Outcome: out, Now: now})
@@ -109,7 +109,7 @@ func BenchmarkMapItems(b *testing.B) {
 				require.NoError(b, err)
 				queue := fx.Starts
 				for i := 0; i < len(queue); i++ {
-					_, fx, _ := s.Advance(Ended{Ref: queue[i].Ref, Attempt: 1, Outcome: &Outcome{Values: one}})
+					_, fx, _ := s.Advance(Ended{Ref: queue[i].Ref, Attempt: 1, Outcome: &Outcome{Values: oneValue}})
 					queue = append(queue, fx.Starts...)
 					items++
 				}

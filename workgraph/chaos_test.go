@@ -22,10 +22,10 @@ func TestMachineSurvivesEverything(t *testing.T) {
 			t.Fatalf("%v\n%s", err, mustJSON(spec.g))
 		}
 		c.s, c.j, c.now = New(p, "run"), &journalOf{p: p, snaps: map[int64]string{}}, time.Unix(5000, 0)
-		c.do(Begin{Now: c.now})
+		require.NoError(t, c.do(Begin{Now: c.now}))
 		for step := 0; c.s.End() == nil; step++ {
 			if step > 3000 {
-				c.do(Cancel{Now: c.now, Reason: "enough"})
+				require.NoError(t, c.do(Cancel{Now: c.now, Reason: "enough"}))
 			}
 			c.step(spec.g)
 		}

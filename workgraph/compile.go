@@ -291,7 +291,7 @@ func (c *checker) loopFault(f loopFault) {
 	}
 	switch f.code {
 	case CodeCycle:
-		c.add(Fault{Code: f.code, Node: ids[0], Message: "the edges form a cycle: " + strings.Join(append(ids, ids[0]), " -> "),
+		c.add(Fault{Code: f.code, Node: ids[0], Message: "the edges form a cycle: " + strings.Join(ids, " -> ") + " -> " + ids[0],
 			Hint: "drop an edge, or declare the one that closes a loop with kind BACK and a condition"})
 	case CodeNotALoop:
 		e := &c.g.Edges[f.edge]

@@ -1,4 +1,4 @@
-package workgraph_test
+package workgraph
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 // The tests in this file take over the observed behavior of the system that the design was first built in. Where our design
@@ -287,7 +285,7 @@ func TestA2PassDownModes(t *testing.T) {
 		var named map[string]any
 		tr := newTrace(t).on("A", text("travels")).on("B", func(a []any, k map[string]any) any { named = k; return a })
 		result(t, []any{7, 5}, tr.run(g, 5))
-		require.Equal(t, map[string]any{"own": 1, "x": "travels"}, named, "travelling arguments overlay a node's own")
+		require.Equal(t, map[string]any{"own": 1, "x": "travels"}, named, "traveling arguments overlay a node's own")
 	})
 	t.Run("UnknownMode/IsAFault", func(t *testing.T) {
 		g := nodesOf("x", nodes(PassDown{Mode: "SIDEWAYS"}, "A").Graph())

@@ -1,12 +1,10 @@
-package workgraph_test
+package workgraph
 
 import (
 	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestExpr(t *testing.T) {

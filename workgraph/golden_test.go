@@ -1,4 +1,4 @@
-package workgraph_test
+package workgraph
 
 import (
 	"encoding/json"
@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 var update = flag.Bool("update", false, "write the golden journals of this machine version anew")

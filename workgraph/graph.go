@@ -29,7 +29,7 @@ type Node struct {
 	Kind  Kind   `json:"kind,omitempty"`
 	Actor string `json:"actor"`
 	// Args and Named are the node's own arguments, bound like a partial: an actor is called with Args followed by the
-	// travelling positionals, and with Named overlaid by the travelling named arguments.
+	// traveling positionals, and with Named overlaid by the traveling named arguments.
 	Args  []json.RawMessage          `json:"args,omitempty"`
 	Named map[string]json.RawMessage `json:"named,omitempty"`
 	// Transform is a CEL expression over the outcome; its value becomes the visit's single value.
@@ -137,10 +137,10 @@ func Key(name string) PassDown { return PassDown{Mode: KeyPassDown, Key: name} }
 // Merge passes on what expr, a CEL map {args, named}, evaluates to.
 func Merge(expr string) PassDown { return PassDown{Mode: MergePassDown, Expr: expr} }
 
-// FirstArg replaces the first travelling positional by the result.
+// FirstArg replaces the first traveling positional by the result.
 func FirstArg() PassDown { return PassDown{Mode: ResultAsFirstArg} }
 
-// LeadingArgs puts every element of the result before the travelling positionals.
+// LeadingArgs puts every element of the result before the traveling positionals.
 func LeadingArgs() PassDown { return PassDown{Mode: ResultAsLeadingArgs} }
 
 // JoinMode says when a node with several in-edges runs. The empty mode is All.
@@ -220,7 +220,7 @@ const (
 type Map struct {
 	// Over is the CEL expression of the list.
 	Over string `json:"over"`
-	// As names the named argument that carries the item; when empty the item is the first travelling positional.
+	// As names the named argument that carries the item; when empty the item is the first traveling positional.
 	As          string     `json:"as,omitempty"`
 	MaxParallel int        `json:"max_parallel,omitempty"`
 	OnItemError ItemErrors `json:"on_item_error,omitempty"`

@@ -1,12 +1,10 @@
-package workgraph_test
+package workgraph
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 // machine drives a bare State by hand, one attempt at a time and in any order.

@@ -18,7 +18,6 @@ type refRun struct {
 
 	frames  map[string][]*refFrame // by loop head, "" is the whole graph
 	started map[string]*refVisit
-	ended   bool
 	status  Status
 	stopped string // "", FAIL or TERMINATE
 	queue   []refDelivery
@@ -217,17 +216,17 @@ func (r *refRun) nextRound(f *refFrame) bool {
 	if f.loop == "" || f.carried {
 		return false
 	}
-	any := false
+	found := false
 	for i := range r.g.Edges {
 		if e := &r.g.Edges[i]; e.Kind == BackEdge && e.To == f.loop {
 			x, ok := f.edges[i]
 			if !ok {
 				return false
 			}
-			any = any || x.live
+			found = found || x.live
 		}
 	}
-	if !any {
+	if !found {
 		return false
 	}
 	f.carried = true
@@ -544,12 +543,12 @@ func (r *refRun) policy(v *refVisit, err *Error) {
 			return e.Kind != ErrorEdge && r.chosen(e, nil) && (e.When == "" || refCond(e.When, v))
 		})
 	case Route:
-		any := false
+		found := false
 		for i := range r.g.Edges {
 			e := &r.g.Edges[i]
-			any = any || e.From == v.node.ID && e.Kind == ErrorEdge && (e.When == "" || refCond(e.When, v))
+			found = found || e.From == v.node.ID && e.Kind == ErrorEdge && (e.When == "" || refCond(e.When, v))
 		}
-		if !any {
+		if !found {
 			r.stopped = "FAIL"
 			return
 		}

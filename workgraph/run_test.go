@@ -1,4 +1,4 @@
-package workgraph_test
+package workgraph
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,7 +46,7 @@ func TestRun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			alive := ActorFunc(func(ctx context.Context, c *Call) (Outcome, error) {
 				for range 5 {
-					time.Sleep(time.Minute)
+					time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble
 					c.Heartbeat()
 				}
 				return hang(ctx, c)
@@ -87,7 +85,7 @@ func TestRun(t *testing.T) {
 			var now, peak atomic.Int32
 			busy := ActorFunc(func(context.Context, *Call) (Outcome, error) {
 				peak.Store(max(peak.Load(), now.Add(1)))
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
 				now.Add(-1)
 				return Outcome{}, nil
 			})
@@ -103,7 +101,7 @@ func TestRun(t *testing.T) {
 	t.Run("ConcurrencyKey/EqualKeysNeverOverlap", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			busy := ActorFunc(func(context.Context, *Call) (Outcome, error) {
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
 				return Outcome{}, nil
 			})
 			b := NewBuilder("")

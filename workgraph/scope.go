@@ -117,7 +117,7 @@ func (v nodesVal) completed() []string {
 }
 
 func (v nodesVal) Iterator() traits.Iterator {
-	return types.NewStringList(types.DefaultTypeAdapter, v.completed()).(traits.Lister).Iterator()
+	return types.NewStringList(types.DefaultTypeAdapter, v.completed()).Iterator()
 }
 func (v nodesVal) Size() ref.Val { return types.Int(len(v.completed())) }
 

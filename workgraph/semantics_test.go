@@ -1,4 +1,4 @@
-package workgraph_test
+package workgraph
 
 import (
 	"encoding/json"
@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 func compile(t *testing.T, g *Graph) *Program {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestStarvedJoinFailsTheRun breaks the machine on purpose: no sequence of commands is known that leaves a join waiting, and if
-// one is ever found the run must say so instead of ending as if it were complete.
+// oneValue is ever found the run must say so instead of ending as if it were complete.
 func TestStarvedJoinFailsTheRun(t *testing.T) {
 	p, err := Compile(&Graph{Nodes: []Node{{ID: "A", Actor: "x", Effect: Pure}, {ID: "B", Actor: "x", Effect: Pure}},
 		Edges: []Edge{{From: "A", To: "B"}}}, nil)
@@ -16,7 +16,7 @@ func TestStarvedJoinFailsTheRun(t *testing.T) {
 	_, _, err = s.Advance(Begin{})
 	require.NoError(t, err)
 	s.root.nodes[1].join.seen = -1
-	_, fx, err := s.Advance(Ended{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &Outcome{Values: one}})
+	_, fx, err := s.Advance(Ended{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &Outcome{Values: oneValue}})
 	require.NoError(t, err)
 	require.Equal(t, StatusFailed, fx.Ended.Status)
 	require.Equal(t, ReasonStarved, fx.Ended.Reason)

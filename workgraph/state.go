@@ -143,7 +143,7 @@ type nodeState struct {
 	n      int32
 	moot   int32 // out-edges that nobody needs
 	join   joinCount
-	args   []json.RawMessage // travelling
+	args   []json.RawMessage // traveling
 	named  map[string]json.RawMessage
 	values []json.RawMessage
 	err    *Error

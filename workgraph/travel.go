@@ -51,7 +51,7 @@ func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMes
 }
 
 // merge joins the used edges: positionals concatenate and named merge in declared order. A value passed down under a key at
-// this very join stands above equally named travelling arguments; keys of two or more declared edges become lists.
+// this very join stands above equally named traveling arguments; keys of two or more declared edges become lists.
 func (s *State) merge(edges []int32, f *frame, multi map[string]bool) ([]json.RawMessage, map[string]json.RawMessage) {
 	var args []json.RawMessage
 	var named map[string]json.RawMessage

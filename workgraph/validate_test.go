@@ -1,4 +1,4 @@
-package workgraph_test
+package workgraph
 
 import (
 	"encoding/json"
@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	. "github.com/epigraph-run/epigraph/workgraph"
 )
 
 type actorSet map[string]ActorInfo
