@@ -41,8 +41,14 @@ const (
 )
 
 func TestKill(t *testing.T) {
-	t.Run("SQLite/NothingIsLostOrRepeated", func(t *testing.T) { torture(t, "sqlite", "") })
-	t.Run("Postgres/NothingIsLostOrRepeated", func(t *testing.T) { torture(t, "postgres", pgtest.New(t)) })
+	t.Run("SQLite/NothingIsLostOrRepeated", func(t *testing.T) {
+		t.Parallel()
+		torture(t, "sqlite", "")
+	})
+	t.Run("Postgres/NothingIsLostOrRepeated", func(t *testing.T) {
+		t.Parallel()
+		torture(t, "postgres", pgtest.New(t))
+	})
 }
 
 // plan is a graph with what must come of it.
