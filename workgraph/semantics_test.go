@@ -178,17 +178,40 @@ func TestLoops(t *testing.T) {
 		require.Equal(t, StatusPaused, res.Status)
 		require.Len(t, tr.calls, DefaultMaxVisits)
 	})
-	t.Run("Rounds/AreNotABarrier", func(t *testing.T) {
-		// The slow branch S of round 1 does not hold up round 2, and joins match by round.
+	t.Run("Rounds/StartWhenEveryBackEdgeIsDecided", func(t *testing.T) {
 		g := nodes(FirstArg(), "H", "F", "S", "J").Edge("H", "F").Edge("H", "S").Edge("F", "J").Edge("S", "J").
 			Back("F", "H", "visit < 2").Back("J", "H", "false").Graph()
 		m := newMachine(t, compile(t, g))
 		m.begin("0")
 		m.end("H", Outcome{Values: one("1")})
 		m.end("F", Outcome{Values: one(`"f1"`)})
-		require.NotContains(t, m.open, Ref{Node: "H", Visit: 2}, "round 2 waits for every BACK edge of round 1")
+		require.NotContains(t, m.open, Ref{Node: "H", Visit: 2}, "the BACK edge from J may still deliver")
 		m.end("S", Outcome{Values: one(`"s1"`)})
 		require.Equal(t, []string{`"f1"`, `"s1"`}, m.args("J"))
+		m.end("J", Outcome{})
+		require.Contains(t, m.open, Ref{Node: "H", Visit: 2})
+	})
+	t.Run("Rounds/OverlapAndJoinsMatchByVisit", func(t *testing.T) {
+		// There is no barrier between rounds: what is slow in round 1 goes on beside round 2, and delivers to its own round only.
+		g := nodes(FirstArg(), "H", "F", "S", "J", "X").Edge("H", "F").Edge("H", "S").Edge("F", "J").Edge("S", "J").
+			Back("J", "H", "visit < 2").Edge("J", "X").Graph()
+		g.Nodes[3].Join.Mode = Any
+		m := newMachine(t, compile(t, g))
+		m.begin("0")
+		m.end("H", Outcome{Values: one("1")})
+		m.end("F", Outcome{Values: one(`"f1"`)})
+		m.end("J", Outcome{Values: one(`"j1"`)})
+		m.end("H", Outcome{Values: one("2")})
+		require.Contains(t, m.open, Ref{Node: "S", Visit: 1})
+		require.Contains(t, m.open, Ref{Node: "S", Visit: 2})
+		m.endRef(Ref{Node: "S", Visit: 1}, &Outcome{Values: one(`"late"`)}, nil)
+		require.NotContains(t, m.open, Ref{Node: "J", Visit: 2}, "the late arrival belongs to round 1")
+		m.end("F", Outcome{Values: one(`"f2"`)})
+		require.Equal(t, []string{`"f2"`}, m.args("J"))
+		m.end("J", Outcome{Values: one(`"j2"`)})
+		require.NotContains(t, m.open, Ref{Node: "X", Visit: 1}, "exit edges resolve when the loop has ended")
+		m.end("S", Outcome{})
+		require.Equal(t, []string{`"j2"`}, m.args("X"))
 	})
 	t.Run("Nested/InnerLoopRunsAnewInEveryOuterRound", func(t *testing.T) {
 		g := nodes(PassDown{}, "O", "I", "E", "X").Chain("O", "I", "E", "X").Back("I", "I", "visit % 2 == 1").Back("E", "O", "visit < 3").Graph()
