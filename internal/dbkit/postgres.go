@@ -72,8 +72,7 @@ func OpenPostgres(ctx context.Context, url, schema string, opts PostgresOptions)
 		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	if opts.TracerProvider != nil {
-		cfg.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(opts.TracerProvider),
-			otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableAcquireTracer())
+		cfg.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(opts.TracerProvider), otelpgx.WithDisableAcquireTracer())
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

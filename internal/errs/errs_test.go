@@ -1,7 +1,6 @@
 package errs_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"testing"
@@ -45,7 +44,7 @@ func TestError(t *testing.T) {
 		require.Equal(t, "list plans first", e.HintText())
 		require.Equal(t, "p1", e.Meta["plan"])
 		require.Equal(t, []errs.Violation{{Field: "name", Reason: "UNKNOWN", Message: "no such plan"}}, e.Violations)
-		require.True(t, errors.Is(e, io.EOF))
+		require.ErrorIs(t, e, io.EOF)
 		require.Equal(t, `plan "p1" not found: name: no such plan: EOF`, e.Error())
 	})
 	t.Run("Kind/EveryKindHasAName", func(t *testing.T) {

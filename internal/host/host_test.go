@@ -49,7 +49,7 @@ func (j *journal) service(name string, stopping time.Duration, result error) hos
 			return result
 		}
 		<-ctx.Done()
-		time.Sleep(stopping)
+		time.Sleep(stopping) //nolint:forbidigo // inside a synctest bubble
 		j.add("stop " + name)
 		return nil
 	}, func() error { j.add("close " + name); return nil })
@@ -97,7 +97,7 @@ func TestRun(t *testing.T) {
 			synctest.Wait()
 			require.NoError(t, r.Check(ctx))
 			cancel()
-			time.Sleep(4 * time.Second)
+			time.Sleep(4 * time.Second) //nolint:forbidigo // inside a synctest bubble
 			require.ErrorContains(t, r.Check(ctx), "stopping")
 			require.Equal(t, []string{"drain"}, j.read())
 			require.NoError(t, <-done)

@@ -66,8 +66,7 @@ var errTooLarge = errors.New("response is larger than allowed")
 
 // classify turns whatever a call ended in into an *Error. res may be nil.
 func classify(ctx context.Context, err error, res *http.Response) *Error {
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
 	if errors.Is(err, errTooLarge) {

@@ -128,7 +128,7 @@ type compiler struct {
 	ids      []string // node id by problem
 }
 
-// unknownActors reports overrides for problems that are not there, so that a misspelt id is not lost.
+// unknownActors reports overrides for problems that are not there, so that a misspelled id is not lost.
 func (c *compiler) unknownActors() []plan.Diagnostic {
 	c.index = make(map[string]int, len(c.problems))
 	for i, p := range c.problems {

@@ -74,7 +74,7 @@ func (s *Server) Play(script Script) {
 // Listen serves on a loopback address such as 127.0.0.1:0 and returns the base URL for clients, which
 // ends in /v1.
 func (s *Server) Listen(addr string) (baseURL string, err error) {
-	lis, err := net.Listen("tcp", addr)
+	lis, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return "", err
 	}

@@ -123,7 +123,7 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("Start/GivenDirectoryIsKept", func(t *testing.T) {
 		t.Parallel()
-		base, err := os.MkdirTemp("", "epigraph-keep")
+		base, err := os.MkdirTemp("", "epigraph-keep") //nolint:usetesting // the server's user must be able to enter every folder above it
 		require.NoError(t, err)
 		defer os.RemoveAll(base)
 		require.NoError(t, os.Chmod(base, 0o755))

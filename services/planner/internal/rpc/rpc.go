@@ -98,8 +98,8 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 // ValidateGraph reports all faults of a graph.
 func (s *Server) ValidateGraph(_ context.Context, req *plannerv1.ValidateGraphRequest) (*plannerv1.ValidateGraphResponse, error) {
 	g, err := graphpb.FromProto(req.GetGraph())
-	var faults workgraph.Faults
-	if err != nil && !errors.As(err, &faults) {
+	faults, ok := errors.AsType[workgraph.Faults](err)
+	if err != nil && !ok {
 		return nil, err
 	}
 	faults = append(faults, workgraph.Validate(g, nil)...)

@@ -28,7 +28,7 @@ func TestFail(t *testing.T) {
 	})
 	t.Run("Error/OnlyAtFirst", func(t *testing.T) {
 		t.Parallel()
-		actortest.Fails(t, fail.Spec(), `{"attempts": 2}`, func(s *workgraph.Start) { s.Attempt = 2 })
+		require.NotNil(t, actortest.Fails(t, fail.Spec(), `{"attempts": 2}`, func(s *workgraph.Start) { s.Attempt = 2 }))
 		require.Equal(t, "7", actortest.Value(t, fail.Spec(), `{"attempts": 2, "value": 7}`, func(s *workgraph.Start) { s.Attempt = 3 }))
 	})
 	t.Run("Panic", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,11 +106,11 @@ func TestEffect(t *testing.T) {
 	}
 	t.Run("ATravellingMethodCannotBeStrongerThanTheNode", func(t *testing.T) {
 		t.Parallel()
-		called := false
-		url := server(t, func(http.ResponseWriter, *http.Request) { called = true })
+		var called atomic.Bool
+		url := server(t, func(http.ResponseWriter, *http.Request) { called.Store(true) })
 		e := actortest.Fails(t, s, args(t, "url", url, "method", "POST"), func(s *workgraph.Start) { s.Effect = workgraph.Pure })
 		require.Equal(t, actorhttp.ReasonEffectTooWeak, e.Reason)
-		require.False(t, called)
+		require.False(t, called.Load())
 	})
 }
 
@@ -128,17 +129,21 @@ func TestAddress(t *testing.T) {
 	}
 	t.Run("ARedirectIsHeldToTheSameRule", func(t *testing.T) {
 		t.Parallel()
-		hidden := false
+		var hidden atomic.Bool
 		inner, err := net.Listen("tcp", "127.0.0.2:0")
 		require.NoError(t, err)
-		go func() { _ = http.Serve(inner, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hidden = true })) }()
-		t.Cleanup(func() { _ = inner.Close() })
+		other := &httptest.Server{Listener: inner, Config: &http.Server{
+			ReadHeaderTimeout: time.Second,
+			Handler:           http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hidden.Store(true) }),
+		}}
+		other.Start()
+		t.Cleanup(other.Close)
 		url := server(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://"+inner.Addr().String()+"/", http.StatusFound)
 		})
 		e := actortest.Fails(t, spec(t, actorhttp.Config{AllowPrivate: []string{"127.0.0.1/32"}}), args(t, "url", url))
 		require.Equal(t, actorhttp.ReasonAddress, e.Reason)
-		require.False(t, hidden)
+		require.False(t, hidden.Load())
 	})
 	t.Run("RedirectsAreCounted", func(t *testing.T) {
 		t.Parallel()
