@@ -4,16 +4,16 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
-	"google.golang.org/protobuf/encoding/protojson"
+	"golang.org/x/term"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
@@ -23,49 +23,58 @@ import (
 
 // The exit codes; they are part of the interface.
 const (
-	exitOK        = 0
-	exitFailed    = 1 // the run failed, the plan has faults, or the command went wrong
-	exitUsage     = 2 // the command line is wrong
-	exitCancelled = 3 // the run was cancelled
-	exitPaused    = 4 // the run stands still with its work kept
-	exitNoPlan    = 5 // the text holds no plan
-	exitNoServer  = 6 // nothing answers at the address
+	exitOK          = 0
+	exitFailed      = 1   // the run failed, the plan has faults, or the command went wrong
+	exitUsage       = 2   // the command line is wrong
+	exitCancelled   = 3   // the run was cancelled
+	exitPaused      = 4   // the run stands still with its work kept
+	exitNoPlan      = 5   // the text holds no plan
+	exitNoServer    = 6   // nothing answers at the address
+	exitInterrupted = 130 // stopped by a signal, so that the outcome is not known
 )
 
 // IO is where a command reads and writes.
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Interactive tells that Out is a terminal; Color that it may be painted.
-	Interactive, Color bool
+	// Interactive tells that Out is a terminal on which a picture can move, Color that Out may be painted, and ColorErr that Err
+	// may. Typed tells that In is a terminal.
+	Interactive, Color, ColorErr, Typed bool
+	// Size is how many columns and lines the terminal has now; it is asked only if Interactive.
+	Size func() (columns, lines int)
 }
 
-func (o IO) style() view.Style { return view.Style{Color: o.Color} }
+func (o IO) style() view.Style    { return view.Style{Color: o.Color} }
+func (o IO) errStyle() view.Style { return view.Style{Color: o.ColorErr} }
 
 // StdIO is the process's own input and output.
 func StdIO() IO {
-	tty := isatty.IsTerminal(os.Stdout.Fd())
+	moves := os.Getenv("TERM") != "dumb"
+	colors := moves && os.Getenv("NO_COLOR") == ""
+	out, errs := isatty.IsTerminal(os.Stdout.Fd()), isatty.IsTerminal(os.Stderr.Fd())
 	return IO{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Interactive: tty,
-		Color: tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Interactive: out && moves, Color: out && colors, ColorErr: errs && colors, Typed: isatty.IsTerminal(os.Stdin.Fd()),
+		Size: func() (int, int) {
+			if w, h, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 && h > 0 {
+				return w, h
+			}
+			return 100, 50
+		},
 	}
 }
 
 // commands is the command line.
 type commands struct {
-	JSON   bool   `help:"Print answers as JSON." name:"json"`
-	Client client `embed:"" group:"Connection"`
-
-	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`
-	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`
-	Migrate migrateCmd `cmd:"" help:"Bring every database schema up to date." group:"server"`
-	Demo    demoCmd    `cmd:"" help:"Run an example plan against a scripted model and show everything that happened." group:"server"`
+	JSON   bool   `help:"Print answers, and errors, as JSON." name:"json"`
+	Client client `embed:"" group:"connection"`
 
 	Plan planCmd `cmd:"" help:"Read a plan and say what it states and what is wrong with it." group:"work"`
 	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
 		Ls     runsLsCmd     `cmd:"" help:"List runs, newest first."`
 		Get    runsGetCmd    `cmd:"" help:"Show a run with its visits."`
+		Visits runsVisitsCmd `cmd:"" help:"List a run's visits with what came of them, in order."`
 		Watch  runsWatchCmd  `cmd:"" help:"Watch a run to its end."`
 		Cancel runsCancelCmd `cmd:"" help:"Cancel a run."`
 		Graph  runsGraphCmd  `cmd:"" help:"Show the graph of a run."`
@@ -93,9 +102,14 @@ type commands struct {
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
 	} `cmd:"" help:"Keep the price book." group:"books"`
 
-	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`
+	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`
+	Migrate migrateCmd `cmd:"" help:"Bring every database schema up to date." group:"server"`
+	Demo    demoCmd    `cmd:"" help:"Run an example plan against a scripted model and show everything that happened." group:"server"`
+
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." group:"other"`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Version    versionCmd    `cmd:"" help:"Print the version." group:"other"`
 }
 
 // env is what every command is run with.
@@ -106,6 +120,8 @@ type env struct {
 	client  client
 	version string
 	model   *kong.Application
+	// passing tells that the server ends with the command, and its runs with it.
+	passing bool
 }
 
 // exit ends a command with a code and no further message.
@@ -122,6 +138,7 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		kong.Description("Epigraph takes the plan that a language model wrote, turns it into a checked graph of work, runs it durably and in parallel, and keeps the books."),
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "work", Title: "Plans and runs:"}, {Key: "books", Title: "The books:"}, {Key: "server", Title: "Servers:"},
+			{Key: "other", Title: "Other:"}, {Key: "connection", Title: "Connection:"},
 		}),
 		kong.Vars{"default_addr": DefaultAddr},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false, WrapUpperBound: 110}),
@@ -139,20 +156,23 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		return code
 	}
 	if err != nil {
-		fmt.Fprintf(stdio.Err, "epigraph: %v\n", err)
-		fmt.Fprintf(stdio.Err, "try: epigraph %s--help\n", helpPath(err))
+		e := &env{io: stdio, json: slices.Contains(args, "--json")}
+		e.fail(errs.New(errs.InvalidArgument, "USAGE", "%s", usageText(err)).Hint("see `epigraph " + helpPath(err) + "--help`"))
 		return exitUsage
 	}
 	ctx, stop := host.Signals(ctx)
 	defer stop()
 	e := &env{ctx: ctx, io: stdio, json: cmds.JSON, client: cmds.Client, version: version, model: parser.Model}
 	err = parsed.Run(e)
-	var x exit
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.As(err, &x):
+	}
+	if x, ok := errors.AsType[exit](err); ok {
 		return int(x)
+	}
+	if ctx.Err() != nil { // whatever failed, failed since we were told to stop
+		fmt.Fprintln(stdio.Err, "epigraph: interrupted")
+		return exitInterrupted
 	}
 	return e.fail(err)
 }
@@ -173,10 +193,21 @@ func parse(p *kong.Kong, args []string, code *int) (ctx *kong.Context, err error
 	return ctx, err
 }
 
+// usageText says what is wrong with a command line.
+func usageText(err error) string {
+	msg := err.Error()
+	word, unexpected := strings.CutPrefix(msg, "unexpected argument ")
+	if pe, ok := errors.AsType[*kong.ParseError](err); ok && unexpected {
+		if at := pe.Context.Selected(); at == nil || len(at.Children) > 0 {
+			return "there is no command " + word
+		}
+	}
+	return msg
+}
+
 // helpPath is the command whose help a wrong command line should point at.
 func helpPath(err error) string {
-	var pe *kong.ParseError
-	if errors.As(err, &pe) && pe.Context != nil && pe.Context.Command() != "" {
+	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil && pe.Context.Command() != "" {
 		words := []string{}
 		for _, w := range strings.Fields(pe.Context.Command()) {
 			if !strings.HasPrefix(w, "<") {
@@ -188,52 +219,57 @@ func helpPath(err error) string {
 	return ""
 }
 
-// fail shows an error with everything that helps: the reason, every place at fault, and what to do.
+// maxFaults is how many faults of one request people are shown.
+const maxFaults = 20
+
+// fail shows an error with everything that helps: the reason, every place at fault, and what to do. Messages may hold what a model
+// wrote.
 func (e *env) fail(err error) int {
 	code := exitFailed
-	ee, ok := errors.AsType[*errs.Error](err)
-	if ok && ee.Kind == errs.Unavailable {
+	x, ok := errors.AsType[*errs.Error](err)
+	if !ok {
+		// Only errors of this process get here without a type, so their text is the user's to see.
+		x = &errs.Error{Reason: "FAILED", Message: err.Error()}
+	}
+	if x.Message == "" {
+		x = errs.New(x.Kind, x.Reason, "%s", x.Kind)
+	}
+	if x.Kind == errs.Unavailable && x.Reason == "SERVICE_UNAVAILABLE" {
 		code = exitNoServer
+		x = errs.New(errs.Unavailable, x.Reason, "nothing answers at %s", e.client.addresses()).Hint("start a server with `epigraph dev`, or name one with --addr or EPIGRAPH_ADDR")
 	}
 	if e.json {
-		out := map[string]any{"message": err.Error()}
-		if ok {
-			out = map[string]any{"reason": ee.Reason, "message": ee.Message}
-			if h := ee.HintText(); h != "" {
-				out["hint"] = h
-			}
-			if len(ee.Violations) > 0 {
-				vs := make([]map[string]string, len(ee.Violations))
-				for i, v := range ee.Violations {
-					vs[i] = map[string]string{"field": v.Field, "reason": v.Reason, "description": v.Message}
-				}
-				out["violations"] = vs
-			}
+		out := map[string]any{"reason": x.Reason, "message": x.Message}
+		if h := x.HintText(); h != "" {
+			out["hint"] = h
 		}
-		b, _ := json.Marshal(map[string]any{"error": out}) // strings only
-		fmt.Fprintln(e.io.Err, string(b))
+		if len(x.Violations) > 0 {
+			vs := make([]map[string]string, len(x.Violations))
+			for i, v := range x.Violations {
+				vs[i] = map[string]string{"field": v.Field, "reason": v.Reason, "description": v.Message}
+			}
+			out["violations"] = vs
+		}
+		_ = printValue(e.io.Err, map[string]any{"error": out}) // there is nowhere left to tell
 		return code
 	}
-	if !ok {
-		fmt.Fprintln(e.io.Err, "epigraph:", view.OneLine(err.Error(), 0))
-		return code
-	}
-	msg := ee.Message
-	if msg == "" {
-		msg = ee.Kind.String()
-	}
-	fmt.Fprintf(e.io.Err, "epigraph: %s [%s]\n", msg, ee.Reason)
-	for _, v := range ee.Violations {
+	style := e.io.errStyle()
+	said := x.Message
+	fmt.Fprintf(e.io.Err, "epigraph: %s %s\n", view.OneLine(x.Message, 0), style.Dim("["+view.OneLine(x.Reason, 0)+"]"))
+	for i, v := range x.Violations {
+		if i == maxFaults {
+			fmt.Fprintf(e.io.Err, "  … and %s; --json names them all\n", view.Plural(len(x.Violations)-i, "more fault"))
+			break
+		}
 		place := v.Field
 		if v.Reason != "" {
 			place += " [" + v.Reason + "]"
 		}
-		fmt.Fprintf(e.io.Err, "  %s: %s\n", place, v.Message)
+		said += " " + v.Message
+		fmt.Fprintf(e.io.Err, "  %s: %s\n", style.Bold(view.OneLine(place, 0)), view.OneLine(v.Message, 0))
 	}
-	if h := ee.HintText(); h != "" {
-		fmt.Fprintf(e.io.Err, "help: %s\n", h)
-	} else if code == exitNoServer {
-		fmt.Fprintf(e.io.Err, "help: start a server with `epigraph dev`, or name one with --addr\n")
+	if h := x.HintText(); h != "" && !strings.Contains(said, h) {
+		fmt.Fprintf(e.io.Err, "help: %s\n", view.OneLine(h, 0))
 	}
 	return code
 }
@@ -247,24 +283,14 @@ func (e *env) print(m proto.Message, text func() string) error {
 	return err
 }
 
-// printJSON writes m on one line. Lists are there even when they are empty.
-func printJSON(w io.Writer, m proto.Message) error {
-	b, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	if b, err = compact(b); err != nil {
-		return err
-	}
-	_, err = w.Write(append(b, '\n'))
-	return err
-}
-
 // versionCmd prints the version.
 type versionCmd struct{}
 
 // Run prints.
 func (versionCmd) Run(e *env) error {
+	if e.json {
+		return printValue(e.io.Out, map[string]string{"version": e.version})
+	}
 	_, err := fmt.Fprintln(e.io.Out, "epigraph", e.version)
 	return err
 }

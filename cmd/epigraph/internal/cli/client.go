@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,6 +50,20 @@ func (c client) dial(addr string) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("connect to %s: %w", addr, err)
 	}
 	return conn, nil
+}
+
+// addresses are where the services are looked for, for messages.
+func (c client) addresses() string {
+	var out []string
+	for _, a := range []string{c.PlannerAddr, c.ExecutorAddr, c.RegistryAddr} {
+		if a == "" {
+			a = c.Addr
+		}
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // services are clients of the three services, each on a connection that opens when it is first used.

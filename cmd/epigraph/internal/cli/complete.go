@@ -9,14 +9,16 @@ import (
 
 // completionCmd prints what a shell needs in order to complete our commands.
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"${enum}."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Which one: bash, zsh or fish."`
 }
 
 // Help says how to use it.
 func (completionCmd) Help() string {
-	return `bash: source <(epigraph completion bash)
-zsh:  source <(epigraph completion zsh)
-fish: epigraph completion fish | source`
+	return `Put one of these into the start-up file of your shell:
+
+    source <(epigraph completion bash)
+    source <(epigraph completion zsh)
+    epigraph completion fish | source`
 }
 
 var scripts = map[string]string{
@@ -78,9 +80,9 @@ func candidates(node *kong.Node, words []string) []string {
 			pending = nil
 			continue
 		}
-		if name, ok := strings.CutPrefix(w, "--"); ok {
+		if strings.HasPrefix(w, "-") {
 			for _, f := range flags {
-				if f.Name == name && !f.IsBool() {
+				if (w == "--"+f.Name || f.Short != 0 && w == "-"+string(f.Short)) && !f.IsBool() {
 					pending = f
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ type demoCmd struct {
 
 // Help tells what it needs.
 func (demoCmd) Help() string {
-	return `Needs nothing: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, that model is asked instead.`
+	return `Needs nothing: the suite runs in this process on databases in a temporary folder, and a scripted model answers over HTTP. With OPENAI_BASE_URL and OPENAI_API_KEY set, that model is asked instead. With --json only the run's events, the run, its task and its epic are printed, one per line.`
 }
 
 // Run shows the main job from a model's text to the books.
@@ -33,7 +34,11 @@ func (c *demoCmd) Run(e *env) (err error) {
 	ctx, cancel := context.WithTimeout(e.ctx, 10*time.Minute)
 	defer cancel()
 	style := e.io.style()
-	say := func(format string, args ...any) { fmt.Fprintf(e.io.Out, format, args...) }
+	story := e.io.Out
+	if e.json {
+		story = io.Discard
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(story, format, args...) }
 	step := func(n int, title string) { say("\n%s\n", style.Bold(fmt.Sprintf("%d. %s", n, title))) }
 
 	text, err := examples.Files.ReadFile("launch/plan.txt")
@@ -81,6 +86,10 @@ func (c *demoCmd) Run(e *env) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
+	if err := d.Ready(ctx); err != nil {
+		return err
+	}
+
 	step(1, "What the model wrote")
 	say("%s", quote(style, string(text), 14))
 	step(2, "What it states")
@@ -88,7 +97,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 
 	step(3, "The run, asking "+asked)
 	remote := *e
-	remote.ctx, remote.json = ctx, false
+	remote.ctx, remote.passing = ctx, true
 	remote.client.Addr, remote.client.PlannerAddr, remote.client.ExecutorAddr, remote.client.RegistryAddr = d.GRPCAddr(), "", "", ""
 	remote.client.APIKey, remote.client.Namespace, remote.client.TLS = d.APIKey(), "", false
 	s, err := remote.connect()
@@ -101,7 +110,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err != nil {
 		return err
 	}
-	say("%s  %d nodes\n", style.Bold(r.GetId()), len(g.GetNodes()))
+	say("task %s\n%s  %s\n", r.GetTaskId(), style.Bold(r.GetId()), view.Plural(len(g.GetNodes()), "node"))
 	if err := remote.watch(s, r.GetId(), g, 0, false); err != nil {
 		return err
 	}
@@ -164,9 +173,7 @@ func books(ctx context.Context, e *env, s *services, taskID string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(e.io.Out, taskText(e, t))
-		fmt.Fprint(e.io.Out, epicText(e, x))
-		return nil
+		return errors.Join(e.print(t, func() string { return taskText(e, t) + "\n" }), e.print(x, func() string { return epicText(e, x) }))
 	}
 }
 

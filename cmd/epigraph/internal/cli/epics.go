@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -83,15 +85,17 @@ func (c *epicsGetCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(e.io.Out, epicText(e, x))
-		fmt.Fprint(e.io.Out, taskTable(e, t.GetTasks()))
-		return nil
+		_, err = fmt.Fprint(e.io.Out, epicText(e, x), "\n", taskTable(e, t.GetTasks()))
+		if t.GetNextPageToken() != "" {
+			fmt.Fprintf(e.io.Err, "there are more tasks: epigraph tasks ls --epic %s\n", c.ID)
+		}
+		return err
 	})
 }
 
 func epicText(e *env, x *registryv1.Epic) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(x.GetId()), view.Word(x.GetState().String(), "EPIC_STATE_"), view.OneLine(x.GetTitle(), 0))
+	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(x.GetId()), e.io.style().State(view.Word(x.GetState().String(), "EPIC_STATE_")), view.OneLine(x.GetTitle(), 0))
 	if x.GetDescription() != "" {
 		b.WriteString(indent(x.GetDescription()) + "\n")
 	}
@@ -105,7 +109,7 @@ func epicText(e *env, x *registryv1.Epic) string {
 	}
 	b.WriteString("\n")
 	if x.GetResultSummary() != "" {
-		b.WriteString("result: " + view.OneLine(x.GetResultSummary(), 0) + "\n")
+		b.WriteString("result:\n" + indent(x.GetResultSummary()) + "\n")
 	}
 	return b.String()
 }
@@ -158,10 +162,10 @@ func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
 		set("budget_tokens")
 	}
 	if f.BudgetUSD != nil {
-		if *f.BudgetUSD < 0 || *f.BudgetUSD > 9e9 {
-			return nil, errs.New(errs.InvalidArgument, "VALUE_INVALID", "--budget-usd must be between 0 and 9,000,000,000")
+		nano, err := nanoUSD("--budget-usd", *f.BudgetUSD)
+		if err != nil {
+			return nil, err
 		}
-		nano := int64(*f.BudgetUSD*1e9 + 0.5)
 		x.BudgetNanoUsd = &nano
 		set("budget_nano_usd")
 	}
@@ -174,6 +178,14 @@ func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
 		set("user_id")
 	}
 	return mask, nil
+}
+
+// nanoUSD is what a flag says in dollars.
+func nanoUSD(flag string, usd float64) (int64, error) {
+	if !(usd >= 0 && usd <= 9e9) { // not even a number is neither
+		return 0, errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be between 0 and 9,000,000,000 dollars", flag)
+	}
+	return int64(math.Round(usd * 1e9)), nil
 }
 
 type epicsCreateCmd struct {
@@ -257,8 +269,11 @@ type epicsRmCmd struct {
 // Run deletes.
 func (c *epicsRmCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		_, err := s.registry.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: c.ID, Etag: c.Etag})
-		return err
+		r, err := s.registry.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: c.ID, Etag: c.Etag})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "deleted " + c.ID + "\n" })
 	})
 }
 
@@ -302,7 +317,7 @@ func (c *tasksGetCmd) Run(e *env) error {
 
 func taskText(e *env, x *registryv1.Task) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(x.GetId()), view.Word(x.GetState().String(), "TASK_STATE_"), view.OneLine(x.GetTitle(), 0))
+	fmt.Fprintf(&b, "%s  %s  %s\n", e.io.style().Bold(x.GetId()), e.io.style().State(view.Word(x.GetState().String(), "TASK_STATE_")), view.OneLine(x.GetTitle(), 0))
 	if x.GetDescription() != "" {
 		b.WriteString(indent(x.GetDescription()) + "\n")
 	}
@@ -313,10 +328,10 @@ func taskText(e *env, x *registryv1.Task) string {
 	if len(x.GetDependsOn()) > 0 {
 		fmt.Fprintf(&b, "  depends on %s", strings.Join(x.GetDependsOn(), ", "))
 	}
-	fmt.Fprintf(&b, "\nspent: %s tokens, %s, %d model calls\n", view.Count(x.GetActualTokens()), spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), x.GetLlmCalls())
+	fmt.Fprintf(&b, "\nspent: %s tokens, %s, %s\n", view.Count(x.GetActualTokens()), spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), view.Plural(int(x.GetLlmCalls()), "model call"))
 	for _, f := range [][2]string{{"result", x.GetResultSummary()}, {"error", x.GetErrorMessage()}} {
 		if f[1] != "" {
-			b.WriteString(f[0] + ": " + view.OneLine(f[1], 0) + "\n")
+			b.WriteString(f[0] + ":\n" + indent(f[1]) + "\n")
 		}
 	}
 	for _, n := range x.GetNotes() {
@@ -378,8 +393,11 @@ type tasksRmCmd struct {
 // Run deletes.
 func (c *tasksRmCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		_, err := s.registry.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: c.ID, Etag: c.Etag})
-		return err
+		r, err := s.registry.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: c.ID, Etag: c.Etag})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "deleted " + c.ID + "\n" })
 	})
 }
 
@@ -403,6 +421,10 @@ func (c *usageCmd) Run(e *env) error {
 		}
 		defer e.more(r.GetNextPageToken())
 		return e.print(r, func() string {
+			all := fmt.Sprintf("namespace %s in all: %s tokens, %s\n", view.OneLine(total.GetNamespace(), 0), view.Count(total.GetSpentTokens()), spent(total.GetSpentNanoUsd(), total.GetUnpricedCalls()))
+			if len(r.GetEntries()) == 0 {
+				return "nothing was booked\n" + all
+			}
 			var rows [][]string
 			for _, u := range r.GetEntries() {
 				cost := "unknown"
@@ -413,8 +435,7 @@ func (c *usageCmd) Run(e *env) error {
 					view.When(u.GetTime()), u.GetRunId(), u.GetNodeId(), u.GetModel(), view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()), cost, u.GetTaskId(),
 				})
 			}
-			return view.Table(e.io.style(), []string{"TIME", "RUN", "NODE", "MODEL", "INPUT", "OUTPUT", "COST", "TASK"}, rows) +
-				fmt.Sprintf("namespace %s in all: %s tokens, %s\n", total.GetNamespace(), view.Count(total.GetSpentTokens()), spent(total.GetSpentNanoUsd(), total.GetUnpricedCalls()))
+			return view.Table(e.io.style(), []string{"TIME", "RUN", "NODE", "MODEL", "INPUT", "OUTPUT", "COST", "TASK"}, rows) + all
 		})
 	})
 }
@@ -434,6 +455,9 @@ func (c *pricesLsCmd) Run(e *env) error {
 		}
 		defer e.more(r.GetNextPageToken())
 		return e.print(r, func() string {
+			if len(r.GetPrices()) == 0 {
+				return "no prices\n"
+			}
 			var rows [][]string
 			for _, p := range r.GetPrices() {
 				until := "now"
@@ -441,7 +465,7 @@ func (c *pricesLsCmd) Run(e *env) error {
 					until = p.GetValidUntil().AsTime().Format(time.DateOnly)
 				}
 				rows = append(rows, []string{
-					p.GetProvider(), p.GetModel(), p.GetValidFrom().AsTime().Format(time.DateOnly), until, view.Money(p.GetInputPerMillion()),
+					cmp.Or(p.GetProvider(), "any"), p.GetModel(), p.GetValidFrom().AsTime().Format(time.DateOnly), until, view.Money(p.GetInputPerMillion()),
 					optional(p.CachedInputPerMillion), view.Money(p.GetOutputPerMillion()), optional(p.ReasoningPerMillion),
 				})
 			}
@@ -463,7 +487,7 @@ type pricesSetCmd struct {
 	Output   float64   `help:"Dollars per million output tokens." required:"" placeholder:"X"`
 	Cached   *float64  `help:"Dollars per million cached input tokens; the same as input when not given." placeholder:"X"`
 	Provider string    `help:"Who is paid; whoever serves the model when not given."`
-	From     time.Time `help:"When it begins; now when not given." placeholder:"TIME"`
+	From     time.Time `help:"When it begins, like 2026-01-31T00:00:00Z; now when not given." placeholder:"TIME"`
 }
 
 // Run adds a price.
@@ -471,11 +495,20 @@ func (c *pricesSetCmd) Run(e *env) error {
 	if c.From.IsZero() {
 		c.From = time.Now()
 	}
-	nano := func(usd float64) int64 { return int64(usd*1e9 + 0.5) }
-	p := &registryv1.Price{Provider: c.Provider, Model: c.Model, ValidFrom: timestamppb.New(c.From), InputPerMillion: nano(c.Input), OutputPerMillion: nano(c.Output)}
+	p := &registryv1.Price{Provider: c.Provider, Model: c.Model, ValidFrom: timestamppb.New(c.From)}
+	var err error
+	if p.InputPerMillion, err = nanoUSD("--input", c.Input); err != nil {
+		return err
+	}
+	if p.OutputPerMillion, err = nanoUSD("--output", c.Output); err != nil {
+		return err
+	}
 	if c.Cached != nil {
-		n := nano(*c.Cached)
-		p.CachedInputPerMillion = &n
+		cached, err := nanoUSD("--cached", *c.Cached)
+		if err != nil {
+			return err
+		}
+		p.CachedInputPerMillion = &cached
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.registry.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: p})

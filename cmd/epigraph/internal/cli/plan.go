@@ -2,16 +2,19 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/planpb"
 	"github.com/epigraph-run/epigraph/plan"
+	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
 
@@ -29,19 +32,19 @@ type planCmd struct {
 
 // Help says what the exit code means.
 func (planCmd) Help() string {
-	return `Works without a server. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer is in the output.`
+	return `Works without a server. The exit code is 0 when the plan can run, 1 when it has errors, 5 when the text holds no plan. With --json and --jsonl it is 0 whatever the plan is like: the answer, a ParsePlanResponse, is in the output.
+
+    epigraph plan answer.txt
+    epigraph plan answer.txt --dot | dot -Tsvg > plan.svg
+    jq -r '.text | @json' answers.jsonl | epigraph plan --jsonl -`
 }
 
 // Run reads and shows.
 func (c *planCmd) Run(e *env) error {
 	var opts []plan.Option
 	if c.Dialect != "" {
-		known := false
-		for _, d := range plan.Dialects() {
-			known = known || d == c.Dialect
-		}
-		if !known {
-			return errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint(fmt.Sprintf("use one of %v", plan.Dialects()))
+		if !slices.Contains(plan.Dialects(), c.Dialect) {
+			return errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint("use one of " + sortedList(plan.Dialects()))
 		}
 		opts = append(opts, plan.WithDialect(c.Dialect))
 	}
@@ -53,14 +56,9 @@ func (c *planCmd) Run(e *env) error {
 		return err
 	}
 	r := planpb.Response(plan.Parse(text, opts...))
-	name := c.File
-	if name == "-" {
-		name = "stdin"
-	}
-	code := verdict(r)
 	switch {
 	case e.json:
-		return printJSON(e.io.Out, r)
+		return printProtoJSON(e.io.Out, r)
 	case c.Mermaid:
 		fmt.Fprint(e.io.Out, diagram(r).Mermaid())
 	case c.Dot:
@@ -68,8 +66,8 @@ func (c *planCmd) Run(e *env) error {
 	default:
 		fmt.Fprint(e.io.Out, view.Plan(e.io.style(), r))
 	}
-	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.style(), name, text, r.GetDiagnostics()))
-	if code != exitOK {
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetDiagnostics()))
+	if code := verdict(r); code != exitOK {
 		return exit(code)
 	}
 	return nil
@@ -77,15 +75,11 @@ func (c *planCmd) Run(e *env) error {
 
 // lines answers a stream of texts, one per line; a line that is no JSON string ends it.
 func (c *planCmd) lines(e *env, opts []plan.Option) error {
-	in := e.io.In
-	if c.File != "-" {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return fileError(err)
-		}
-		defer func() { _ = f.Close() }() // opened for reading
-		in = f
+	in, done, err := e.open(c.File)
+	if err != nil {
+		return err
 	}
+	defer done()
 	out := bufio.NewWriter(e.io.Out)
 	dec := json.NewDecoder(in)
 	for n := 1; ; n++ {
@@ -95,7 +89,7 @@ func (c *planCmd) lines(e *env, opts []plan.Option) error {
 		} else if err != nil {
 			return errors.Join(out.Flush(), errs.New(errs.InvalidArgument, "INPUT_INVALID", "record %d is not a JSON string: %v", n, err).Hint("write each text as one JSON string per line"))
 		}
-		if err := printJSON(out, planpb.Response(plan.Parse(text, opts...))); err != nil {
+		if err := printProtoJSON(out, planpb.Response(plan.Parse(text, opts...))); err != nil {
 			return err
 		}
 		if err := e.ctx.Err(); err != nil {
@@ -109,7 +103,7 @@ func verdict(r *plannerv1.ParsePlanResponse) int {
 		return exitNoPlan
 	}
 	for _, d := range r.GetDiagnostics() {
-		if d.GetSeverity() == 1 {
+		if d.GetSeverity() == planv1.Severity_SEVERITY_ERROR {
 			return exitFailed
 		}
 	}
@@ -126,32 +120,71 @@ func diagram(r *plannerv1.ParsePlanResponse) view.Diagram {
 		d.Nodes = append(d.Nodes, view.DiagramNode{ID: p.GetId(), Label: label, Group: p.GetParentId()})
 	}
 	for _, x := range r.GetGraph().GetEdges() {
-		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: x.GetSource() == 4})
+		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER})
 	}
 	return d
 }
 
 // read is the text of a file, or of standard input for "-".
 func (e *env) read(name string) (string, error) {
-	in := e.io.In
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return "", fileError(err)
-		}
-		defer func() { _ = f.Close() }() // opened for reading
-		in = f
+	in, done, err := e.open(name)
+	if err != nil {
+		return "", err
 	}
+	defer done()
 	b, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
+		return "", errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%s: %v", sourceName(name), err)
 	}
 	if len(b) > maxFile {
-		return "", errs.New(errs.InvalidArgument, "INPUT_TOO_LARGE", "%s is larger than %d MiB", name, maxFile>>20)
+		return "", errs.New(errs.InvalidArgument, "INPUT_TOO_LARGE", "%s is larger than %d MiB", sourceName(name), maxFile>>20)
 	}
 	return string(b), nil
 }
 
-func fileError(err error) error {
-	return errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%v", err)
+// open opens a file, or standard input for "-". Reading it ends when the command is told to stop.
+func (e *env) open(name string) (in io.Reader, done func(), err error) {
+	if name == "-" {
+		if e.io.Typed {
+			fmt.Fprintln(e.io.Err, "Reading from the terminal; Ctrl-D on an empty line ends it.")
+		}
+		return interruptible{e.ctx, e.io.In}, func() {}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%v", err)
+	}
+	return f, func() { _ = f.Close() }, nil // opened for reading
+}
+
+// interruptible gives up waiting for input when its context ends; what arrives later is lost, so the command must end, too.
+type interruptible struct {
+	ctx context.Context //nolint:containedctx // a Reader has no other way to be told
+	in  io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	type answer struct {
+		b   []byte
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		b := make([]byte, len(p))
+		n, err := r.in.Read(b)
+		got <- answer{b[:n], err}
+	}()
+	select {
+	case a := <-got:
+		return copy(p, a.b), a.err
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	}
+}
+
+func sourceName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
 }

@@ -1,19 +1,22 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -26,14 +29,14 @@ type runCmd struct {
 	Actors map[string]string `help:"Actor of single problems." name:"set-actor" placeholder:"ID=NAME"`
 	Common map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Accept []string          `help:"Repairs on offer to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
-	Name   string            `help:"Name of the graph."`
+	Name   string            `help:"Name of the graph." placeholder:"NAME"`
 
 	Args        []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
 	Named       map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
 	Context     string            `help:"Facts for conditions, as JSON." placeholder:"JSON"`
 	Attachments []string          `help:"Document for the run, read as text." name:"attach" placeholder:"FILE" type:"existingfile"`
 
-	Task        string            `help:"Task that the run works on." placeholder:"ID"`
+	Task        string            `help:"Task that the run works on." placeholder:"ID" xor:"task"`
 	Epic        string            `help:"Epic in which a task is made for the run: an id, or the title of a new epic." placeholder:"ID|TITLE" xor:"task"`
 	User        string            `help:"User for whom it runs." placeholder:"ID"`
 	Chat        string            `help:"Conversation from which it is started." placeholder:"ID"`
@@ -48,7 +51,11 @@ type runCmd struct {
 
 // Help says what the exit code means.
 func (runCmd) Help() string {
-	return `The exit code is 0 when the run completed, 1 when it failed, 3 when it was cancelled, 4 when it is paused, 5 when the text holds no plan. Ctrl-C stops watching; the run goes on.`
+	return `The exit code is 0 when the run completed, 1 when it failed, 3 when it was cancelled, 4 when it is paused, 5 when the text holds no plan, 6 when no server answers. Ctrl-C stops watching (130); the run goes on. With --json every event is one line, and the last line is the run.
+
+    epigraph run plan.txt --epic "Launch"
+    printf 'A -> B, C' | epigraph run --actor template --with text='did {{ node }}'
+    epigraph run plan.txt --set-actor REVIEW=human --request-id nightly-42`
 }
 
 // Run compiles, starts and watches.
@@ -64,7 +71,7 @@ func (c *runCmd) Run(e *env) error {
 	defer s.close()
 	r, g, err := c.start(e, s, text)
 	if err != nil {
-		if errs.ReasonOf(err) == "NO_PLAN" {
+		if errs.ReasonOf(err) == "NO_PLAN" && e.ctx.Err() == nil {
 			e.fail(err)
 			return exit(exitNoPlan)
 		}
@@ -74,7 +81,10 @@ func (c *runCmd) Run(e *env) error {
 		return e.print(r, func() string { return r.GetId() + "\n" })
 	}
 	if !e.json {
-		fmt.Fprintf(e.io.Out, "%s  %s  %d nodes\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), len(g.GetNodes()))
+		if r.GetTaskId() != "" {
+			fmt.Fprintf(e.io.Out, "task %s\n", r.GetTaskId())
+		}
+		fmt.Fprintf(e.io.Out, "%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(g.GetNodes()), "node"))
 	}
 	return e.watch(s, r.GetId(), g, 0, false)
 }
@@ -115,12 +125,20 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 		}
 		req.Attachments = append(req.Attachments, &executorv1.Attachment{Id: name, MediaType: "text/plain", Content: &graphv1.Payload{Json: raw}})
 	}
+	undo := func(context.Context) {}
 	if c.Epic != "" {
-		if req.TaskId, err = c.task(ctx, e, s, g.GetName()); err != nil {
+		if req.TaskId, undo, err = c.task(ctx, e, s, g.GetName()); err != nil {
 			return nil, nil, err
 		}
 	}
 	r, err := s.executor.StartRun(ctx, req)
+	if err != nil {
+		switch errs.KindOf(err) {
+		case errs.Internal, errs.Unavailable, errs.DeadlineExceeded, errs.Canceled: // it may have started all the same
+		default:
+			undo(ctx)
+		}
+	}
 	return r, g, err
 }
 
@@ -141,10 +159,32 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 		Name: c.Name, AcceptRepairs: c.Accept,
 	})
 	if err != nil {
-		return nil, err
+		return nil, c.refused(e, text, err)
 	}
-	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.style(), c.File, text, r.GetPlan().GetDiagnostics()))
+	if !e.json {
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetPlan().GetDiagnostics()))
+	}
 	return r.GetGraph(), nil
+}
+
+// refused shows what the planner refused with carets under the places, and leaves the rest of the error to be shown as usual.
+func (c *runCmd) refused(e *env, text string, err error) error {
+	x, ok := errors.AsType[*errs.Error](err)
+	if !ok || x.Reason != "PLAN_INVALID" || e.json {
+		return err
+	}
+	var ds []*planv1.Diagnostic
+	for _, v := range x.Violations {
+		d := &planv1.Diagnostic{Code: v.Reason, Severity: planv1.Severity_SEVERITY_ERROR, Message: v.Message}
+		if _, err := fmt.Sscanf(v.Field, "%d:%d", &d.Line, &d.Column); err != nil {
+			d.Message = v.Field + ": " + v.Message
+		}
+		ds = append(ds, d)
+	}
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, ds))
+	short := *x
+	short.Violations = nil
+	return &short
 }
 
 // isGraph tells a WorkGraph from a plan: only its nodes name actors.
@@ -165,24 +205,35 @@ func isGraph(text string) bool {
 	return false
 }
 
-// task makes a task for the run, in a new epic when a title was given.
-func (c *runCmd) task(ctx context.Context, e *env, s *services, title string) (string, error) {
-	epic := c.Epic
-	if !strings.HasPrefix(epic, "ep_") {
+// task makes a task for the run, in a new epic when a title was given. undo takes both back, for a run that was refused; a command
+// that is meant to be repeated leaves them for the next time.
+func (c *runCmd) task(ctx context.Context, e *env, s *services, title string) (id string, undo func(context.Context), err error) {
+	undo = func(context.Context) {}
+	if c.Name == "" && c.File != "-" {
+		base := filepath.Base(c.File)
+		title = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	epic, isNew := c.Epic, !strings.HasPrefix(c.Epic, "ep_")
+	if isNew {
 		made, err := s.registry.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: epic}, RequestId: suffixed(c.RequestID, "-epic")})
 		if err != nil {
-			return "", err
+			return "", undo, err
 		}
 		epic = made.GetId()
 	}
 	made, err := s.registry.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: epic, Title: title}, RequestId: suffixed(c.RequestID, "-task")})
 	if err != nil {
-		return "", err
+		return "", undo, err
 	}
-	if !e.json {
-		fmt.Fprintf(e.io.Out, "task %s of epic %s\n", made.GetId(), epic)
+	if c.RequestID == "" {
+		undo = func(ctx context.Context) { // what cannot be taken back is only an empty task
+			_, _ = s.registry.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: made.GetId()})
+			if isNew {
+				_, _ = s.registry.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: epic})
+			}
+		}
 	}
-	return made.GetId(), nil
+	return made.GetId(), undo, nil
 }
 
 func suffixed(id, suffix string) string {
@@ -214,32 +265,52 @@ func summary(e *env, r *executorv1.Run) string {
 	}
 	reason := ""
 	if r.GetStateReason() != "" {
-		reason = " (" + r.GetStateReason() + ")"
+		reason = " (" + view.OneLine(r.GetStateReason(), 0) + ")"
 	}
-	fmt.Fprintf(&b, "%s %s%s%s\n", r.GetId(), s.Bold(state), took, reason)
+	fmt.Fprintf(&b, "%s %s%s%s\n", r.GetId(), s.State(state), took, reason)
 	if x := r.GetError(); x != nil {
 		where := ""
 		if x.GetNodeId() != "" {
-			where = " at " + x.GetNodeId()
+			where = " at " + view.OneLine(x.GetNodeId(), 60)
 		}
-		fmt.Fprintf(&b, "error%s: %s: %s\n", where, x.GetReason(), view.OneLine(x.GetMessage(), 0))
+		fmt.Fprintf(&b, "error%s: %s\n", where, view.OneLine(x.GetReason()+": "+x.GetMessage(), 0))
 	}
 	if p := r.GetResult(); len(p.GetJson()) > 0 && string(p.GetJson()) != "null" {
-		b.WriteString("result:\n" + indent(pretty(p.GetJson())) + "\n")
+		title := "result:\n"
+		if r.GetState() != executorv1.RunState_RUN_STATE_COMPLETED {
+			title = "result so far:\n"
+		}
+		b.WriteString(title + indent(pretty(p.GetJson())) + "\n")
 	}
 	if u := r.GetUsage(); u.GetCalls() > 0 {
-		fmt.Fprintf(&b, "used: %s input and %s output tokens in %s calls", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()), view.Count(u.GetCalls()))
-		switch {
-		case u.GetUnpricedCalls() == 0:
-			fmt.Fprintf(&b, ", %s", view.Money(u.GetCostNanoUsd()))
-		case u.GetUnpricedCalls() < u.GetCalls():
-			fmt.Fprintf(&b, ", %s and %s calls without a known price", view.Money(u.GetCostNanoUsd()), view.Count(u.GetUnpricedCalls()))
-		default:
-			b.WriteString(", price unknown")
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "used: %s input and %s output tokens in %s, %s\n", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
+			view.Plural(int(u.GetCalls()), "call"), cost(u))
 	}
 	return b.String()
+}
+
+// cost is what a run's calls cost, as far as it is known; empty without calls.
+func cost(u *executorv1.Usage) string {
+	switch {
+	case u.GetCalls() == 0:
+		return ""
+	case u.GetUnpricedCalls() == 0:
+		return view.Money(u.GetCostNanoUsd())
+	case u.GetUnpricedCalls() < u.GetCalls():
+		return view.Money(u.GetCostNanoUsd()) + " + " + view.Count(u.GetUnpricedCalls()) + " unpriced"
+	}
+	return "price unknown"
+}
+
+// advice is what can be done about a run that did not complete, where that is not plain.
+func advice(r *executorv1.Run) string {
+	switch {
+	case standsStill(r):
+		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it, `epigraph runs cancel %s` ends the run", r.GetId(), r.GetId())
+	case r.GetError().GetReason() == "MODEL_CALL_FAILED":
+		return "the server asks the model at OPENAI_BASE_URL with OPENAI_API_KEY, as they were set when it started; `epigraph demo` and `--actor template` need no model"
+	}
+	return ""
 }
 
 // pretty is a JSON text as itself when it is a string, and indented otherwise.
@@ -248,22 +319,16 @@ func pretty(raw []byte) string {
 	if json.Unmarshal(raw, &text) == nil && len(raw) > 0 && raw[0] == '"' {
 		return text
 	}
-	b, err := json.MarshalIndent(json.RawMessage(raw), "", "  ")
-	if err != nil {
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
 		return string(raw)
 	}
-	return string(b)
+	return b.String()
 }
 
+// indent is text from anywhere, fit to be printed below a heading.
 func indent(text string) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	for i, l := range lines {
-		lines[i] = "  " + view.OneLine(l, 0)
-		if lead := len(l) - len(strings.TrimLeft(l, " ")); lead > 0 {
-			lines[i] = "  " + strings.Repeat(" ", lead) + view.OneLine(strings.TrimLeft(l, " "), 0)
-		}
-	}
-	return strings.Join(lines, "\n")
+	return "  " + strings.Join(view.Lines(text), "\n  ")
 }
 
 // pairs is a map as "k=v" in order, for tables.
@@ -274,6 +339,3 @@ func pairs(m map[string]string) string {
 	}
 	return strings.Join(out, ",")
 }
-
-// settle is how long a finished run's costs may take to reach the books before it is shown without them.
-const settle = 5 * time.Second

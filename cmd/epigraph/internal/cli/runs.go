@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -68,7 +69,7 @@ func (c *runsLsCmd) Run(e *env) error {
 				n := x.GetNodes()
 				rows = append(rows, []string{
 					x.GetId(), state, view.OneLine(x.GetGraphName(), 30), fmt.Sprintf("%d/%d", n.GetCompleted(), n.GetTotal()),
-					view.When(x.GetCreateTime()), took, view.Money(x.GetUsage().GetCostNanoUsd()), x.GetTaskId(), view.OneLine(pairs(x.GetLabels()), 40),
+					view.When(x.GetCreateTime()), took, cost(x.GetUsage()), x.GetTaskId(), view.OneLine(pairs(x.GetLabels()), 40),
 				})
 			}
 			return view.Table(e.io.style(), []string{"RUN", "STATE", "GRAPH", "NODES", "CREATED", "TOOK", "COST", "TASK", "LABELS"}, rows)
@@ -80,6 +81,14 @@ type runsGetCmd struct {
 	ID string `arg:"" help:"The run."`
 }
 
+// Help tells what --json leaves out.
+func (runsGetCmd) Help() string {
+	return `With --json it is the run alone; its visits are what "epigraph runs visits" lists.`
+}
+
+// firstVisits is how many visits are shown with a run.
+const firstVisits = 200
+
 // Run shows a run and its visits.
 func (c *runsGetCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
@@ -90,44 +99,79 @@ func (c *runsGetCmd) Run(e *env) error {
 		if e.json {
 			return printJSON(e.io.Out, r)
 		}
-		fmt.Fprint(e.io.Out, summary(e, r))
-		fmt.Fprintf(e.io.Out, "graph %s (%.12s)  created %s", view.OneLine(r.GetGraphName(), 60), r.GetGraphHash(), view.When(r.GetCreateTime()))
-		for _, f := range [][2]string{{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())}} {
-			if f[1] != "" {
-				fmt.Fprintf(e.io.Out, "  %s %s", f[0], view.OneLine(f[1], 80))
-			}
-		}
-		fmt.Fprintln(e.io.Out)
-		v, err := s.executor.ListVisits(ctx, &executorv1.ListVisitsRequest{RunId: c.ID, PageSize: 200})
+		v, err := s.executor.ListVisits(ctx, &executorv1.ListVisitsRequest{RunId: c.ID, PageSize: firstVisits})
 		if err != nil {
 			return err
 		}
-		var rows [][]string
-		for _, x := range v.GetVisits() {
-			what := ""
-			switch {
-			case x.GetError() != nil:
-				what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
-			case len(x.GetValues()) > 0:
-				what = string(x.GetValues()[0].GetJson())
+		facts := []string{fmt.Sprintf("graph %s (%.12s)", view.OneLine(r.GetGraphName(), 60), r.GetGraphHash()), "created " + view.When(r.GetCreateTime())}
+		for _, f := range [][2]string{
+			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()}, {"trace", r.GetTraceId()},
+			{"labels", pairs(r.GetLabels())},
+		} {
+			if f[1] != "" {
+				facts = append(facts, f[0]+" "+view.OneLine(f[1], 80))
 			}
-			rows = append(rows, []string{
-				x.GetNodeId(), fmt.Sprint(x.GetVisit()), view.Word(x.GetState().String(), "VISIT_STATE_"), x.GetActor(), fmt.Sprint(x.GetAttempts()),
-				view.Took(x.GetDuration().AsDuration()), view.OneLine(what, 60),
-			})
 		}
-		fmt.Fprint(e.io.Out, view.Table(e.io.style(), []string{"NODE", "VISIT", "STATE", "ACTOR", "TRIES", "TOOK", "RESULT"}, rows))
+		_, err = fmt.Fprint(e.io.Out, summary(e, r), strings.Join(facts, "  "), "\n\n", visitTable(e, v.GetVisits()))
 		if v.GetNextPageToken() != "" {
-			fmt.Fprintln(e.io.Err, "there are more visits: use --json, or the API, for all of them")
+			fmt.Fprintf(e.io.Err, "there are more visits: epigraph runs visits %s\n", c.ID)
 		}
-		return nil
+		return err
+	})
+}
+
+func visitTable(e *env, visits []*executorv1.Visit) string {
+	if len(visits) == 0 {
+		return "no visits yet\n"
+	}
+	var rows [][]string
+	for _, x := range visits {
+		what := ""
+		switch {
+		case x.GetError() != nil:
+			what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
+		case len(x.GetValues()) > 0:
+			what = pretty(x.GetValues()[0].GetJson())
+		}
+		took := ""
+		if x.GetDuration() != nil {
+			took = view.Took(x.GetDuration().AsDuration())
+		}
+		rows = append(rows, []string{
+			view.OneLine(x.GetNodeId(), 32), fmt.Sprint(x.GetVisit()), strings.ReplaceAll(view.Word(x.GetState().String(), "VISIT_STATE_"), "_", " "),
+			view.OneLine(x.GetActor(), 16), fmt.Sprint(x.GetAttempts()), took, cost(x.GetUsage()), view.OneLine(what, 60),
+		})
+	}
+	return view.Table(e.io.style(), []string{"NODE", "VISIT", "STATE", "ACTOR", "TRIES", "TOOK", "COST", "RESULT"}, rows)
+}
+
+type runsVisitsCmd struct {
+	page
+	ID   string `arg:"" help:"The run."`
+	Node string `help:"Visits of this node." placeholder:"ID"`
+}
+
+// Run lists.
+func (c *runsVisitsCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ListVisits(ctx, &executorv1.ListVisitsRequest{RunId: c.ID, PageSize: c.Limit, PageToken: c.Token, NodeId: c.Node})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string { return visitTable(e, r.GetVisits()) })
 	})
 }
 
 type runsWatchCmd struct {
 	ID          string `arg:"" help:"The run."`
-	After       int64  `help:"Show what happened after this sequence." default:"0"`
+	After       int64  `help:"Show what happened after this sequence." default:"0" placeholder:"SEQ"`
 	Descendants bool   `help:"Show the runs that it spawned, too."`
+}
+
+// Help says what the exit code means.
+func (runsWatchCmd) Help() string {
+	return `The exit code says how the run ended, as that of "epigraph run" does. Ctrl-C stops watching (130); the run goes on.`
 }
 
 // Run watches.
@@ -186,12 +230,11 @@ func (c *runsGraphCmd) Run(e *env) error {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(e.io.Out, string(b))
-			return err
+			return printValue(e.io.Out, json.RawMessage(b))
 		}
 		var d view.Diagram
 		for _, n := range r.GetGraph().GetNodes() {
-			d.Nodes = append(d.Nodes, view.DiagramNode{ID: n.GetId(), Label: n.GetId() + " · " + n.GetActor()})
+			d.Nodes = append(d.Nodes, view.DiagramNode{ID: n.GetId(), Label: n.GetId() + ": " + n.GetActor()})
 		}
 		for _, x := range r.GetGraph().GetEdges() {
 			d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Label: x.GetWhen(), Dashed: x.GetKind() == graphv1.EdgeKind_EDGE_KIND_BACK})
@@ -236,7 +279,7 @@ func enums[E ~int32](prefix string, known map[string]int32, words []string) ([]E
 					all = append(all, view.Word(k, prefix))
 				}
 			}
-			return nil, errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%q is none of %s", w, sortedList(all))
+			return nil, errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%q is not one of %s", w, sortedList(all))
 		}
 		out = append(out, E(v))
 	}

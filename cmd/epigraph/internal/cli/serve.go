@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -33,9 +34,9 @@ func ignoredEnv() []string { return append([]string{"EPIGRAPH_CONFIG"}, ClientEn
 
 type devCmd struct {
 	settings
-	Data string `help:"Folder for the databases; one in your data folder when not given." placeholder:"DIR" type:"path"`
-	HTTP string `help:"Address of the REST API." name:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	GRPC string `help:"Address of the gRPC API." name:"grpc" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
+	Data string `help:"Folder for the databases; one in your data folder when not given." name:"data-dir" aliases:"data" placeholder:"DIR" type:"path"`
+	HTTP string `help:"Address of the REST API." name:"http-addr" aliases:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	GRPC string `help:"Address of the gRPC API." name:"grpc-addr" aliases:"grpc" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
 }
 
 // Help tells what it is for.
@@ -53,19 +54,36 @@ func (c *devCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	s := e.io.style()
-	fmt.Fprintf(e.io.Out, "%s\n", s.Bold("Epigraph is ready."))
-	fmt.Fprintf(e.io.Out, "  REST     http://%s   (API: http://%s/openapi.json)\n", d.HTTPAddr(), d.HTTPAddr())
-	fmt.Fprintf(e.io.Out, "  gRPC     %s\n", d.GRPCAddr())
-	fmt.Fprintf(e.io.Out, "  data     %s\n", d.DataDir())
-	fmt.Fprintf(e.io.Out, "  API key  %s   (not needed from this machine)\n", d.APIKey())
-	fmt.Fprintf(e.io.Out, "Try: printf 'A -> B, C\\nB, C -> D\\n' | epigraph run - --actor template --with text='did {{ node }}'\n")
+	if err := c.announce(e, d); err != nil {
+		return errors.Join(err, d.Close())
+	}
 	return d.Run(e.ctx)
+}
+
+// announce says where everything is, before the first call is answered.
+func (c *devCmd) announce(e *env, d *stack.Dev) error {
+	if e.json {
+		return printValue(e.io.Out, map[string]string{"httpAddr": d.HTTPAddr(), "grpcAddr": d.GRPCAddr(), "dataDir": d.DataDir(), "apiKey": d.APIKey()})
+	}
+	addr := ""
+	if d.GRPCAddr() != DefaultAddr {
+		addr = " --addr " + d.GRPCAddr()
+	}
+	_, err := fmt.Fprintf(e.io.Out, `%s
+  REST     http://%s   (API: http://%s/openapi.json)
+  gRPC     %s
+  data     %s
+  API key  %s   (not needed from this machine)
+Try, in another terminal:
+  printf 'A -> B, C\nB, C -> D\n' | epigraph run%s --actor template --with text='did {{ node }}'
+Ctrl-C stops it. Runs that are under way go on at the next start.
+`, e.io.style().Bold("Epigraph is ready."), d.HTTPAddr(), d.HTTPAddr(), d.GRPCAddr(), d.DataDir(), d.APIKey(), addr)
+	return err
 }
 
 type serveCmd struct {
 	settings
-	Service string `arg:"" enum:"planner,executor,registry,gateway" help:"${enum}."`
+	Service string `arg:"" enum:"planner,executor,registry,gateway" help:"Which one: planner, executor, registry or gateway."`
 }
 
 // Run serves until it is told to stop.
@@ -79,11 +97,27 @@ func (c *serveCmd) Run(e *env) error {
 
 type migrateCmd struct{ settings }
 
+// Help tells how the schemas are found.
+func (migrateCmd) Help() string {
+	return `Reads the same file and environment as "epigraph serve". With --json every store is one line.`
+}
+
 // Run migrates.
 func (c *migrateCmd) Run(e *env) error {
 	cfg := stack.DefaultConfig()
 	if err := c.load(&cfg); err != nil {
 		return err
 	}
-	return stack.Migrate(e.ctx, cfg, e.io.Out)
+	if !e.json {
+		return stack.Migrate(e.ctx, cfg, e.io.Out)
+	}
+	var text strings.Builder
+	err := stack.Migrate(e.ctx, cfg, &text)
+	for line := range strings.Lines(text.String()) {
+		service, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if perr := printValue(e.io.Out, map[string]string{"service": service, "result": strings.TrimSpace(what)}); perr != nil {
+			return errors.Join(err, perr)
+		}
+	}
+	return err
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -18,53 +15,43 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
-// watch shows a run until it ends or stands still and returns the exit that says how. Ending ctx stops the watching, not the run.
+// settle is how long a finished run's costs may take to reach the books before it is shown without them.
+const settle = 5 * time.Second
+
+// display is what a watched run is shown on.
+type display interface {
+	// event shows what happened.
+	event(ev *executorv1.RunEvent) error
+	// progress shows how the run stands, about once a second.
+	progress(r *executorv1.Run)
+	// tick is called ten times a second.
+	tick()
+	// end shows the run as it ended or stands still, with what was booked for it.
+	end(r *executorv1.Run, booked []*registryv1.UsageEntry) error
+}
+
+// watch shows a run until it ends or stands still and returns the exit that says how. Ending e's context stops the watching, not
+// the run.
 func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, descendants bool) error {
-	ctx, cancel := context.WithCancel(e.ctx)
-	defer cancel()
-	events := make(chan *executorv1.RunEvent)
-	failed := make(chan error, 1)
-	go func() {
-		defer close(events)
-		failed <- follow(ctx, s, runID, after, descendants, events)
-	}()
-	if e.json {
-		for ev := range events {
-			if err := printJSON(e.io.Out, ev); err != nil {
-				return err
-			}
-			if ev.GetRunPaused() != nil {
-				cancel()
-			}
-		}
-	} else {
-		screen := newScreen(e, view.NewTree(runID, g))
-		screen.show(ctx, s, runID, events, cancel)
+	var show display = jsonLines{e.io.Out}
+	if !e.json {
+		show = &screen{e: e, tree: view.NewTree(runID, g)}
 	}
-	if err := <-failed; err != nil && !errors.Is(err, context.Canceled) && ctx.Err() == nil {
+	if err := e.observe(s, runID, after, descendants, show); err != nil && e.ctx.Err() == nil {
 		return err
 	}
 	if e.ctx.Err() != nil {
-		fmt.Fprintf(e.io.Err, "\nthe run goes on: watch it with `epigraph runs watch %s`, stop it with `epigraph runs cancel %s`\n", runID, runID)
-		return nil
+		return e.leave(runID)
 	}
-	return e.conclude(s, runID)
-}
-
-// conclude shows how a run stands once its costs are booked, and says it by the exit code.
-func (e *env) conclude(s *services, runID string) error {
-	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
-	defer cancel()
-	r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
-	if err != nil {
+	r, booked, err := e.settled(s, runID)
+	switch {
+	case e.ctx.Err() != nil:
+		return e.leave(runID)
+	case err != nil:
 		return err
 	}
-	if e.json {
-		if err := printJSON(e.io.Out, r); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprint(e.io.Out, summary(e, r))
+	if err := show.end(r, booked); err != nil {
+		return err
 	}
 	switch r.GetState() {
 	case executorv1.RunState_RUN_STATE_COMPLETED:
@@ -75,6 +62,91 @@ func (e *env) conclude(s *services, runID string) error {
 		return exit(exitPaused)
 	}
 	return exit(exitFailed)
+}
+
+// leave tells somebody who stops watching that the run does not stop.
+func (e *env) leave(runID string) error {
+	if !e.passing {
+		fmt.Fprintf(e.io.Err, "\nThe run goes on.\n  see it:   epigraph runs watch %s\n  stop it:  epigraph runs cancel %s\n", runID, runID)
+	}
+	return exit(exitInterrupted)
+}
+
+// observe shows a run's events until there will be no more of them, or the run stands still.
+func (e *env) observe(s *services, runID string, after int64, descendants bool, show display) error {
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	events := make(chan *executorv1.RunEvent)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(events)
+		failed <- follow(ctx, s, runID, after, descendants, events)
+	}()
+	states := make(chan *executorv1.Run)
+	go poll(ctx, s, runID, states)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case ev, open := <-events:
+			if !open {
+				return <-failed
+			}
+			if err := show.event(ev); err != nil {
+				return err
+			}
+			if ev.GetRunPaused() == nil || ev.GetRunId() != runID {
+				continue
+			}
+			// A pause of long ago may be over.
+			if r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID}); err == nil && standsStill(r) {
+				return nil
+			}
+		case r := <-states:
+			if standsStill(r) {
+				return nil
+			}
+			show.progress(r)
+		case <-tick.C:
+			show.tick()
+		}
+	}
+}
+
+// standsStill tells that nothing will happen in a run until somebody does something.
+func standsStill(r *executorv1.Run) bool {
+	return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED || r.GetState() == executorv1.RunState_RUN_STATE_QUARANTINED
+}
+
+// over tells that a run has ended.
+func over(r *executorv1.Run) bool {
+	switch r.GetState() {
+	case executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED, executorv1.RunState_RUN_STATE_CANCELLED:
+		return true
+	}
+	return false
+}
+
+// poll sends how a run stands once a second. A server that does not answer is follow's to report.
+func poll(ctx context.Context, s *services, runID string, out chan<- *executorv1.Run) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
+		if err != nil {
+			continue
+		}
+		select {
+		case out <- r:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // follow sends a run's events until it has ended. A stream that breaks is taken up again after its last event.
@@ -97,7 +169,13 @@ func follow(ctx context.Context, s *services, runID string, after int64, descend
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return nil
+			var r *executorv1.Run
+			if r, err = s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID}); err == nil && (over(r) || standsStill(r)) {
+				return nil
+			}
+			if err == nil { // the server that showed it stopped; another one goes on
+				err = errs.New(errs.Unavailable, "STREAM_ENDED", "the events of %s ended before the run did", runID)
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -113,109 +191,119 @@ func follow(ctx context.Context, s *services, runID string, after int64, descend
 	}
 }
 
+// jsonLines shows a run as one JSON value per line: its events, and at last the run.
+type jsonLines struct{ out io.Writer }
+
+func (j jsonLines) event(ev *executorv1.RunEvent) error { return printJSON(j.out, ev) }
+func (jsonLines) progress(*executorv1.Run)              {}
+func (jsonLines) tick()                                 {}
+func (j jsonLines) end(r *executorv1.Run, _ []*registryv1.UsageEntry) error {
+	return printJSON(j.out, r)
+}
+
 // screen shows a tree: on a terminal as a picture that moves, elsewhere as lines that only grow.
 type screen struct {
 	e     *env
 	tree  *view.Tree
-	drawn int
-	frame int
+	drawn []int // columns of the lines of the picture that is there
+	turn  int
 }
 
-func newScreen(e *env, tree *view.Tree) *screen { return &screen{e: e, tree: tree} }
+func (v *screen) event(ev *executorv1.RunEvent) error {
+	line := v.tree.Apply(v.e.io.style(), ev)
+	if line == "" || v.e.io.Interactive {
+		return nil
+	}
+	_, err := fmt.Fprintln(v.e.io.Out, line)
+	return err
+}
 
-func (v *screen) show(ctx context.Context, s *services, runID string, events <-chan *executorv1.RunEvent, cancel func()) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	style := v.e.io.style()
-	for {
-		select {
-		case ev, open := <-events:
-			if !open {
-				if v.tree.Ended() != nil || v.tree.Paused() != "" {
-					v.book(ctx, s, runID)
-				}
-				v.draw(true)
-				return
-			}
-			line := v.tree.Apply(style, ev)
-			if line != "" && !v.e.io.Interactive {
-				fmt.Fprintln(v.e.io.Out, line)
-			}
-			if v.tree.Paused() != "" {
-				cancel() // nothing will happen until somebody does something
-			}
-		case <-tick.C:
-			v.frame++
-			v.draw(false)
-		}
+func (v *screen) progress(r *executorv1.Run) { v.tree.Spend(r.GetUsage().GetCostNanoUsd()) }
+
+func (v *screen) tick() {
+	v.turn++
+	if v.e.io.Interactive {
+		v.draw(false)
 	}
 }
 
-// draw replaces the picture that is there.
+func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
+	for _, u := range booked {
+		v.tree.Book(u.GetNodeId(), u.GetCostNanoUsd(), u.CostNanoUsd != nil)
+	}
+	if v.e.io.Interactive {
+		v.draw(true)
+	} else {
+		fmt.Fprint(v.e.io.Out, "\n"+v.tree.Render(v.e.io.style(), view.Frame{Turn: -1, Now: time.Now()}))
+	}
+	_, err := fmt.Fprint(v.e.io.Out, summary(v.e, r))
+	if h := advice(r); h != "" {
+		fmt.Fprintf(v.e.io.Err, "help: %s\n", h)
+	}
+	return err
+}
+
+// draw replaces the picture that is there. The last one may be taller than the terminal, since nothing is drawn over it.
 func (v *screen) draw(last bool) {
-	if !v.e.io.Interactive {
-		if last {
-			fmt.Fprint(v.e.io.Out, v.tree.Render(v.e.io.style(), 0, 0, time.Now()))
-		}
-		return
-	}
-	width, height := 100, 50
-	if w, h, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 {
-		width, height = w, h
-	}
-	text := v.tree.Render(v.e.io.style(), width-1, v.frame, time.Now())
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	if !last && len(lines) > height-1 {
-		lines = lines[:height-1]
+	columns, lines := v.e.io.Size()
+	f := view.Frame{Width: columns - 1, Turn: v.turn, Now: time.Now()}
+	if !last {
+		f.Height = lines - 1
 	}
 	var b strings.Builder
-	if v.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
+	// A terminal that became narrower has broken the lines.
+	up := 0
+	for _, n := range v.drawn {
+		up += max(1, (n+columns-1)/columns)
 	}
-	for _, l := range lines {
-		b.WriteString("\x1b[2K" + l + "\n")
+	if up = min(up, lines-1); up > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", up)
+	}
+	b.WriteString("\r")
+	v.drawn = v.drawn[:0]
+	for l := range strings.Lines(v.tree.Render(v.e.io.style(), f)) {
+		// Line by line, since some terminals keep what a cleared screen showed.
+		b.WriteString("\x1b[2K" + l)
+		v.drawn = append(v.drawn, view.Columns(view.Plain(strings.TrimSuffix(l, "\n"))))
 	}
 	b.WriteString("\x1b[0J")
-	v.drawn = len(lines)
 	fmt.Fprint(v.e.io.Out, b.String())
 }
 
-// book waits a moment for the costs of all calls to reach the registry and puts them into the tree. Without a registry there are
-// none.
-func (v *screen) book(ctx context.Context, s *services, runID string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+// settled is a run that ended or stands still, once its calls are in the books, and what was booked for it. Without books it is
+// the run alone.
+func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1.UsageEntry, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
 	defer cancel()
+	begun := time.Now()
 	for {
 		r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
 		if err != nil || r.GetUsage().GetCalls() == 0 {
-			return
+			return r, nil, err
 		}
-		entries, err := usageOf(ctx, s, runID)
-		if err != nil {
-			return
-		}
-		v.tree.ResetCosts()
-		for _, u := range entries {
-			v.tree.Book(u.GetNodeId(), u.GetCostNanoUsd(), u.CostNanoUsd != nil)
-		}
-		if int64(len(entries)) >= r.GetUsage().GetCalls() && (r.GetUsage().GetCostNanoUsd() > 0 || r.GetUsage().GetUnpricedCalls() >= 0 && allUnpriced(entries)) {
-			return
+		booked, err := usageOf(ctx, s, runID)
+		late := time.Since(begun) > settle || r.GetEndTime() != nil && time.Since(r.GetEndTime().AsTime()) > settle
+		if err != nil || late || accounted(r.GetUsage(), booked) {
+			return r, booked, nil // the books may be away; the run is shown without them
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return
+			return nil, nil, ctx.Err()
 		}
 	}
 }
 
-func allUnpriced(entries []*registryv1.UsageEntry) bool {
-	for _, u := range entries {
-		if u.CostNanoUsd != nil && u.GetCostNanoUsd() > 0 {
-			return false
+// accounted tells that every call has its entry, and that the run has been told what each cost.
+func accounted(u *executorv1.Usage, booked []*registryv1.UsageEntry) bool {
+	var cost, unpriced int64
+	for _, b := range booked {
+		cost += b.GetCostNanoUsd()
+		if b.CostNanoUsd == nil {
+			unpriced++
 		}
 	}
-	return true
+	return int64(len(booked)) >= u.GetCalls() && cost == u.GetCostNanoUsd() && unpriced == u.GetUnpricedCalls()
 }
 
 // usageOf is everything that is booked for a run.

@@ -8,104 +8,102 @@ import (
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 )
 
-// Diagnostics shows every finding with its line of the text and a caret under the place.
+// Diagnostics shows every finding with its line of the text and a caret under the place. What is only worth knowing takes one
+// dim line.
 func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
-	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	lines := strings.Split(text, "\n")
 	var b strings.Builder
 	for _, d := range ds {
-		word, paint := "warning", s.yellow
-		switch d.GetSeverity() {
-		case planv1.Severity_SEVERITY_ERROR:
-			word, paint = "error", s.red
-		case planv1.Severity_SEVERITY_INFO:
-			word, paint = "note", s.cyan
-		}
-		place := name
+		place := OneLine(name, 0)
 		if d.GetLine() > 0 {
-			place = fmt.Sprintf("%s:%d:%d", name, d.GetLine(), d.GetColumn())
+			place = fmt.Sprintf("%s:%d:%d", place, d.GetLine(), d.GetColumn())
 		}
-		fmt.Fprintf(&b, "%s: %s %s\n", s.Bold(place), paint(word+"["+d.GetCode()+"]:"), OneLine(d.GetMessage(), 0))
+		code, message, hint := OneLine(d.GetCode(), 0), OneLine(d.GetMessage(), 0), OneLine(d.GetHint(), 0)
+		if d.GetSeverity() == planv1.Severity_SEVERITY_INFO {
+			b.WriteString(s.dim(fmt.Sprintf("%s: note[%s]: %s", place, code, message)) + "\n")
+			continue
+		}
+		word, paint := "warning", s.yellow
+		if d.GetSeverity() == planv1.Severity_SEVERITY_ERROR {
+			word, paint = "error", s.red
+		}
+		fmt.Fprintf(&b, "%s: %s %s\n", s.Bold(place), paint(word+"["+code+"]:"), message)
 		if n := int(d.GetLine()); n > 0 && n <= len(lines) {
 			excerpt(&b, s, lines[n-1], n, int(d.GetColumn()), d.GetElement(), paint)
 		}
-		if d.GetHint() != "" {
-			fmt.Fprintf(&b, "  %s %s\n", s.cyan("help:"), OneLine(d.GetHint(), 0))
+		if hint != "" {
+			fmt.Fprintf(&b, "  %s %s\n", s.cyan("help:"), hint)
 		}
 	}
 	return b.String()
 }
 
-// maxExcerpt is how many characters of a line are shown around the place.
+// maxExcerpt is how many columns of a line are shown around the place.
 const maxExcerpt = 100
 
+// excerpt shows the part of a line around a place. Column and element count characters, as the reader of plans does; every one of
+// them keeps its place, so that harmful ones and tabs become a space.
 func excerpt(b *strings.Builder, s Style, line string, number, column int, element string, paint func(string) string) {
 	runes := []rune(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !harmless(r) {
 			return ' '
 		}
 		return r
-	}, line))
+	}, strings.TrimRight(line, "\r\n")))
 	at := min(max(column-1, 0), len(runes))
-	from := 0
-	if at > maxExcerpt*2/3 {
-		from = at - maxExcerpt/2
+	marked := 1
+	if n := len([]rune(element)); n > 0 && strings.HasPrefix(string(runes[at:]), element) {
+		marked = n
 	}
-	to := min(len(runes), from+maxExcerpt)
-	shown := string(runes[from:to])
+	// What is to be seen first is the place, then what stands before it, then what follows.
+	from, room := at, maxExcerpt*2/3
+	for from > 0 && room-columns(runes[from-1]) >= 0 {
+		from--
+		room -= columns(runes[from])
+	}
+	lead := string(runes[from:at])
 	if from > 0 {
-		shown = "…" + shown
-		at++
+		lead = "…" + lead
 	}
-	if to < len(runes) {
+	rest := string(runes[at:])
+	shown := cut(rest, max(maxExcerpt-Columns(lead), maxExcerpt/3))
+	under := Columns(cut(shown, Columns(string(runes[at:min(at+marked, len(runes))]))))
+	if len(shown) < len(rest) {
 		shown += "…"
 	}
-	width := 1
-	if n := len([]rune(element)); n > 0 && strings.HasPrefix(string(runes[min(max(column-1, 0), len(runes)):]), element) {
-		width = min(n, maxExcerpt)
-	}
 	gutter := fmt.Sprintf("%5d | ", number)
-	fmt.Fprintf(b, "%s%s\n", s.dim(gutter), shown)
-	fmt.Fprintf(b, "%s%s%s\n", s.dim(strings.Repeat(" ", len(gutter)-2)+"| "), blanks(shown, at-from), paint("^"+strings.Repeat("~", width-1)))
+	fmt.Fprintf(b, "%s%s\n", s.dim(gutter), strings.TrimRight(lead+shown, " "))
+	fmt.Fprintf(b, "%s%s%s\n", s.dim(strings.Repeat(" ", len(gutter)-2)+"| "), strings.Repeat(" ", Columns(lead)), paint("^"+strings.Repeat("~", max(under-1, 0))))
 }
 
-// blanks is as wide as the first n characters of text; East Asian wide characters take two columns.
-func blanks(text string, n int) string {
-	var b strings.Builder
-	for i, r := range []rune(text) {
-		if i == n {
-			break
-		}
-		b.WriteByte(' ')
-		if wide(r) {
-			b.WriteByte(' ')
-		}
-	}
-	return b.String()
-}
-
-func wide(r rune) bool {
-	return r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
-		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000)
-}
-
-// Plan shows what a text says: a summary, the problems in layers of what can run together, and the repairs.
+// Plan shows what a text says: a summary, the problems with what each waits for, parts below their wholes, and the repairs.
 func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 	if r.GetNoPlan() {
-		return s.yellow("There is no plan in this text") + " (" + r.GetNoPlanReason() + ").\n"
+		return s.yellow("There is no plan in this text") + " (" + OneLine(r.GetNoPlanReason(), 0) + ").\n"
 	}
 	g := r.GetGraph()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s, dialect %s, hash %.12s\n", plural(len(g.GetProblems()), "problem"), plural(len(g.GetEdges()), "dependency"), r.GetDialect(), r.GetHash())
+	fmt.Fprintf(&b, "%s, %s, dialect %s, hash %.12s\n", Plural(len(g.GetProblems()), "problem"), Plural(len(g.GetEdges()), "dependency"), OneLine(r.GetDialect(), 0), r.GetHash())
 	needs := map[string][]string{}
 	for _, e := range g.GetEdges() {
 		needs[e.GetTo()] = append(needs[e.GetTo()], e.GetFrom())
 	}
+	level := map[string]int{}
+	name := func(p *planv1.Problem) string {
+		return strings.Repeat("  ", min(level[p.GetId()], 8)) + OneLine(p.GetId(), 32)
+	}
 	idWidth := 0
 	for _, p := range g.GetProblems() {
-		idWidth = max(idWidth, len([]rune(OneLine(p.GetId(), 32))))
+		if up := p.GetParentId(); up != "" {
+			level[p.GetId()] = level[up] + 1
+		}
+		idWidth = max(idWidth, Columns(name(p)))
 	}
 	for _, p := range g.GetProblems() {
-		line := "  " + s.Bold(pad(OneLine(p.GetId(), 32), idWidth)) + "  " + pad(OneLine(p.GetRequest(), 60), 0)
+		line := "  " + s.Bold(pad(name(p), idWidth))
+		if p.GetRequest() != p.GetId() {
+			line += "  " + OneLine(p.GetRequest(), 60)
+		}
 		if from := needs[p.GetId()]; len(from) > 0 {
 			line += s.dim("  ← " + OneLine(strings.Join(from, ", "), 80))
 		}
@@ -116,17 +114,19 @@ func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 		if p.GetApplied() {
 			word = "repaired"
 		}
-		fmt.Fprintf(&b, "  %s %s: %s\n", s.cyan(word), p.GetCode(), OneLine(p.GetMessage(), 0))
+		fmt.Fprintf(&b, "  %s %s: %s\n", s.cyan(word), OneLine(p.GetCode(), 0), OneLine(p.GetMessage(), 0))
 	}
 	return b.String()
 }
 
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
+// Plural is a number with its word, which takes an s, or -ies for -y, unless the number is one.
+func Plural(n int, word string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(word, "y"):
+		word = word[:len(word)-1] + "ies"
+	default:
+		word += "s"
 	}
-	if strings.HasSuffix(word, "y") {
-		return fmt.Sprintf("%d %sies", n, word[:len(word)-1])
-	}
-	return fmt.Sprintf("%d %ss", n, word)
+	return Count(int64(n)) + " " + word
 }

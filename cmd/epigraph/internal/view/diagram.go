@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ func (d Diagram) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	ids, groups := d.index()
-	escape := strings.NewReplacer(`"`, "#quot;", "#", "#35;", "<", "&lt;", ">", "&gt;", "\n", " ", "\r", " ", "`", "'")
+	escape := strings.NewReplacer(`"`, "#quot;", "#", "#35;", "&", "#amp;", "<", "#lt;", ">", "#gt;", "`", "'")
 	var draw func(group, indent string)
 	draw = func(group, indent string) {
 		for _, n := range d.Nodes {
@@ -98,7 +99,8 @@ func (d Diagram) Dot() string {
 	return b.String()
 }
 
-// index gives every id a name that both languages take, ends of edges that are no nodes included, and says which nodes hold others.
+// index gives every id a name that both languages take, ends of edges that are no nodes included, and says which nodes hold
+// others. A group that is unknown, or that would hold itself, is left out.
 func (d *Diagram) index() (ids map[string]string, groups map[string]bool) {
 	ids, groups = map[string]string{}, map[string]bool{}
 	name := func(id string) {
@@ -106,22 +108,34 @@ func (d *Diagram) index() (ids map[string]string, groups map[string]bool) {
 			ids[id] = fmt.Sprintf("n%d", len(ids)+1)
 		}
 	}
-	known := map[string]bool{}
-	for _, n := range d.Nodes {
-		known[n.ID] = true
-	}
+	d.Nodes = slices.Clone(d.Nodes)
+	group := make(map[string]*string, len(d.Nodes))
 	for i, n := range d.Nodes {
 		name(n.ID)
-		if n.Group == n.ID || !known[n.Group] {
+		group[n.ID] = &d.Nodes[i].Group
+	}
+	for i, n := range d.Nodes {
+		if group[n.Group] == nil {
+			d.Nodes[i].Group = ""
+			continue
+		}
+		up := n.Group
+		for steps := 0; up != "" && up != n.ID && group[up] != nil && steps < len(d.Nodes); steps++ {
+			up = *group[up]
+		}
+		if up == n.ID {
 			d.Nodes[i].Group = ""
 		}
-		groups[d.Nodes[i].Group] = true
 	}
-	delete(groups, "")
+	for _, n := range d.Nodes {
+		if n.Group != "" {
+			groups[n.Group] = true
+		}
+	}
 	for _, e := range d.Edges {
 		for _, id := range []string{e.From, e.To} {
-			if !known[id] {
-				known[id] = true
+			if group[id] == nil {
+				group[id] = new(string)
 				d.Nodes = append(d.Nodes, DiagramNode{ID: id, Label: id + " (unknown)"})
 				name(id)
 			}

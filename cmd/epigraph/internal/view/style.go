@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
@@ -28,42 +27,39 @@ func (s Style) yellow(t string) string { return s.paint("33", t) }
 func (s Style) cyan(t string) string   { return s.paint("36", t) }
 func (s Style) dim(t string) string    { return s.paint("2", t) }
 
+// State paints the word for how a run stands.
+func (s Style) State(word string) string {
+	switch word {
+	case "completed":
+		return s.paint("1;32", word)
+	case "failed", "quarantined":
+		return s.paint("1;31", word)
+	case "cancelled", "paused":
+		return s.paint("1;33", word)
+	}
+	return s.Bold(word)
+}
+
+// Dim is for what can be passed over.
+func (s Style) Dim(t string) string { return s.dim(t) }
+
 // Bold is for headings.
 func (s Style) Bold(t string) string { return s.paint("1", t) }
 
-// OneLine is text on one line of at most width characters, without control characters that could move a terminal's cursor.
-func OneLine(text string, width int) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == ' ' }), " ")
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	runes := []rune(text)
-	return string(runes[:width-1]) + "…"
-}
-
-// pad fills text with spaces up to width characters.
-func pad(text string, width int) string {
-	if n := width - utf8.RuneCountInString(text); n > 0 {
-		return text + strings.Repeat(" ", n)
-	}
-	return text
-}
-
 // Money is nano-USD as dollars, with as many digits as small amounts need.
 func Money(nano int64) string {
-	sign := ""
+	sign, n := "", uint64(nano)
 	if nano < 0 {
-		sign, nano = "-", -nano
+		sign, n = "-", -n
 	}
-	whole, frac := nano/1e9, fmt.Sprintf("%09d", nano%1e9)
-	frac = strings.TrimRight(frac, "0")
+	frac := strings.TrimRight(fmt.Sprintf("%09d", n%1e9), "0")
 	for len(frac) < 2 {
 		frac += "0"
 	}
-	return fmt.Sprintf("%s$%d.%s", sign, whole, frac)
+	return sign + "$" + thousands(fmt.Sprint(n/1e9)) + "." + frac
 }
 
-// Took is a duration with three digits or so.
+// Took is a duration with three digits or so; empty for one that cannot be, as clocks that disagree give.
 func Took(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -73,24 +69,28 @@ func Took(d time.Duration) string {
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Seconds())
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
 	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 	}
-	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
 // Count is a number with thousands apart.
 func Count(n int64) string {
-	s := fmt.Sprint(n)
-	start := 0
-	if n < 0 {
-		start = 1
+	if digits, negative := strings.CutPrefix(fmt.Sprint(n), "-"); negative {
+		return "-" + thousands(digits)
 	}
-	for i := len(s) - 3; i > start; i -= 3 {
-		s = s[:i] + "," + s[i:]
+	return thousands(fmt.Sprint(n))
+}
+
+func thousands(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
 	}
-	return s
+	return digits
 }
 
 // When is a time for a list; empty for none.
@@ -98,7 +98,7 @@ func When(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
-	return t.AsTime().Local().Format("2006-01-02 15:04:05")
+	return t.AsTime().Local().Format(time.DateTime)
 }
 
 // Word is an enum value's name without its type's prefix, in lower case: RUN_STATE_COMPLETED is "completed".
@@ -106,30 +106,39 @@ func Word(value, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value, prefix))
 }
 
-// Table lines up rows under headings.
+// Table lines up rows under headings. Cells may be any text.
 func Table(s Style, headings []string, rows [][]string) string {
-	width := make([]int, len(headings))
+	safe := make([][]string, len(rows))
+	wide := make([]int, len(headings))
 	for i, h := range headings {
-		width[i] = utf8.RuneCountInString(h)
+		wide[i] = Columns(h)
 	}
-	for _, r := range rows {
-		for i, c := range r {
-			width[i] = max(width[i], utf8.RuneCountInString(c))
+	for i, r := range rows {
+		safe[i] = make([]string, len(r))
+		for j, c := range r {
+			safe[i][j] = OneLine(c, 0)
+			wide[j] = max(wide[j], Columns(safe[i][j]))
+		}
+	}
+	// A column that is empty in every row says nothing.
+	shown := make([]bool, len(headings))
+	for _, r := range safe {
+		for j, c := range r {
+			shown[j] = shown[j] || c != ""
 		}
 	}
 	var b strings.Builder
 	line := func(cells []string, paint func(string) string) {
 		var parts []string
-		for i, c := range cells {
-			if i < len(cells)-1 {
-				c = pad(c, width[i])
+		for j, c := range cells {
+			if shown[j] {
+				parts = append(parts, pad(c, wide[j]))
 			}
-			parts = append(parts, paint(c))
 		}
-		b.WriteString(strings.TrimRight(strings.Join(parts, "  "), " ") + "\n")
+		b.WriteString(paint(strings.TrimRight(strings.Join(parts, "  "), " ")) + "\n")
 	}
 	line(headings, s.dim)
-	for _, r := range rows {
+	for _, r := range safe {
 		line(r, func(t string) string { return t })
 	}
 	return b.String()

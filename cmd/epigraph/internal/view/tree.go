@@ -23,6 +23,8 @@ type Tree struct {
 	total nodeCost
 	// paused is why the run stands still, empty while it does not.
 	paused string
+	// spent is what the whole run has cost so far, before single nodes' costs are known.
+	spent int64
 }
 
 type nodeCost struct {
@@ -32,16 +34,16 @@ type nodeCost struct {
 }
 
 type treeNode struct {
-	id, name, actor string
-	state           executorv1.VisitState
-	started, ended  time.Time
-	attempts        int32
-	visits          int32
-	items, failed   int
-	input, output   int64
-	err             *executorv1.RunError
-	retryAt         time.Time
-	text            string
+	id, actor      string
+	state          executorv1.VisitState
+	started, ended time.Time
+	attempts       int32
+	visits         int32
+	items, failed  int
+	input, output  int64
+	err            *executorv1.RunError
+	retryAt        time.Time
+	text           string
 }
 
 // NewTree makes a tree of the run's graph; all nodes wait.
@@ -50,11 +52,11 @@ func NewTree(runID string, g *graphv1.Graph) *Tree {
 	next := map[string][]string{}
 	degree := map[string]int{}
 	for _, n := range g.GetNodes() {
-		t.nodes[n.GetId()] = &treeNode{id: n.GetId(), name: n.GetName(), actor: n.GetActor()}
+		t.nodes[n.GetId()] = &treeNode{id: n.GetId(), actor: n.GetActor()}
 		degree[n.GetId()] += 0
 	}
 	for _, e := range g.GetEdges() {
-		if e.GetKind() == graphv1.EdgeKind_EDGE_KIND_BACK {
+		if e.GetKind() == graphv1.EdgeKind_EDGE_KIND_BACK || t.nodes[e.GetFrom()] == nil || t.nodes[e.GetTo()] == nil {
 			continue
 		}
 		next[e.GetFrom()] = append(next[e.GetFrom()], e.GetTo())
@@ -79,6 +81,12 @@ func NewTree(runID string, g *graphv1.Graph) *Tree {
 			}
 		}
 	}
+	// Loops without a declared way back leave nodes over.
+	for _, n := range g.GetNodes() {
+		if degree[n.GetId()] > 0 {
+			t.order = append(t.order, n.GetId())
+		}
+	}
 	slices.SortStableFunc(t.order, func(a, b string) int { return t.depth[a] - t.depth[b] })
 	return t
 }
@@ -91,10 +99,15 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	at := ev.GetTime().AsTime()
 	switch e := ev.GetEvent().(type) {
 	case *executorv1.RunEvent_AttemptStarted:
-		n := t.node(e.AttemptStarted.GetVisit())
-		n.state, n.attempts, n.visits = executorv1.VisitState_VISIT_STATE_RUNNING, e.AttemptStarted.GetAttempt(), e.AttemptStarted.GetVisit().GetVisit()
-		if n.started.IsZero() {
-			n.started = at
+		ref := e.AttemptStarted.GetVisit()
+		n := t.node(ref)
+		if ref.GetVisit() > n.visits || n.started.IsZero() {
+			n.started = at // every visit has its own time, all attempts of a visit share one
+		}
+		n.state, n.attempts, n.visits = executorv1.VisitState_VISIT_STATE_RUNNING, e.AttemptStarted.GetAttempt(), max(n.visits, ref.GetVisit())
+		n.ended, n.err, n.text = time.Time{}, nil, ""
+		if ref.GetItem() > 0 {
+			return "" // a line for each item of a map would drown the rest
 		}
 		return t.line(s, n, "")
 	case *executorv1.RunEvent_AttemptIntended:
@@ -116,22 +129,34 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		}
 		return strings.Join(lines, "\n")
 	case *executorv1.RunEvent_TimerFired:
-		return ""
+		n := t.node(e.TimerFired.GetVisit())
+		if n.state != executorv1.VisitState_VISIT_STATE_WAITING {
+			return "" // another attempt follows
+		}
+		n.state, n.ended = executorv1.VisitState_VISIT_STATE_COMPLETED, at
+		return t.line(s, n, "")
 	case *executorv1.RunEvent_ReconciliationNeeded:
 		n := t.node(e.ReconciliationNeeded.GetVisit())
 		n.state = executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION
 		return t.line(s, n, e.ReconciliationNeeded.GetReason())
 	case *executorv1.RunEvent_RunPaused:
 		t.paused = e.RunPaused.GetReason()
-		return s.yellow("⏸ paused: " + e.RunPaused.GetReason() + " " + OneLine(e.RunPaused.GetMessage(), 200))
+		return s.yellow("⏸ paused: " + OneLine(e.RunPaused.GetReason()+", "+e.RunPaused.GetMessage(), 200))
 	case *executorv1.RunEvent_RunResumed:
 		t.paused = ""
 		return "▶ goes on"
 	case *executorv1.RunEvent_CancelRequested:
-		return s.yellow("✋ cancel requested: " + OneLine(e.CancelRequested.GetReason(), 200))
+		return s.yellow(OneLine("⊗ cancel requested: "+e.CancelRequested.GetReason(), 200))
 	case *executorv1.RunEvent_RunEnded:
 		t.ended = e.RunEnded
-		return ""
+		var lines []string
+		for _, id := range t.order {
+			if n := t.nodes[id]; n.items > 0 && n.state == executorv1.VisitState_VISIT_STATE_RUNNING && e.RunEnded.GetState() == executorv1.RunState_RUN_STATE_COMPLETED {
+				n.state = executorv1.VisitState_VISIT_STATE_COMPLETED
+				lines = append(lines, t.line(s, n, ""))
+			}
+		}
+		return strings.Join(lines, "\n")
 	}
 	return ""
 }
@@ -145,16 +170,23 @@ func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) s
 		n.started = st.AsTime()
 	}
 	n.err, n.ended, n.retryAt = e.GetError(), at, time.Time{}
+	if e.GetState() == executorv1.VisitState_VISIT_STATE_WAITING || e.GetState() == executorv1.VisitState_VISIT_STATE_BACKING_OFF {
+		n.ended = time.Time{} // the attempt is over, the visit is not
+	}
 	if r := e.GetRetryTime(); r != nil {
 		n.retryAt = r.AsTime()
 	}
-	if e.GetVisit().GetItem() > 0 {
+	if e.GetVisit().GetItem() > 0 && e.GetState() != executorv1.VisitState_VISIT_STATE_BACKING_OFF {
 		n.items++
 		if e.GetError() != nil {
 			n.failed++
 		}
 	}
 	n.state = e.GetState()
+	item, failed := e.GetVisit().GetItem(), e.GetError() != nil
+	if item > 0 && n.state == executorv1.VisitState_VISIT_STATE_COMPLETED && len(e.GetReadyNodes()) == 0 {
+		n.state = executorv1.VisitState_VISIT_STATE_RUNNING // no event says how many items there are; the end of the run settles it
+	}
 	for _, id := range e.GetSkippedNodes() {
 		if k, ok := t.nodes[id]; ok && k.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
 			k.state = executorv1.VisitState_VISIT_STATE_SKIPPED
@@ -166,8 +198,10 @@ func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) s
 		note = "asks the run to stop"
 	case e.GetAbstained():
 		note = "abstains"
-	case e.GetVisit().GetItem() > 0:
-		note = fmt.Sprintf("item %d", e.GetVisit().GetItem())
+	case item > 0 && failed:
+		note = fmt.Sprintf("item %d", item)
+	case item > 0 && n.state == executorv1.VisitState_VISIT_STATE_RUNNING:
+		return "" // a line for each item of a map would drown the rest
 	}
 	return t.line(s, n, note)
 }
@@ -203,16 +237,25 @@ func (t *Tree) ResetCosts() {
 	t.total = nodeCost{}
 }
 
+// Spend sets what the whole run has cost so far; it is shown until the costs of nodes are known.
+func (t *Tree) Spend(nano int64) { t.spent = nano }
+
 // Ended is how the run ended, or nil.
 func (t *Tree) Ended() *executorv1.RunEnded { return t.ended }
 
 // Paused is why the run stands still, or "".
 func (t *Tree) Paused() string { return t.paused }
 
-// marks are one sign per state.
+// still is the frame of a picture that does not move.
+const still = -1
+
+// mark is one sign per state.
 func (s Style) mark(st executorv1.VisitState, frame int) string {
 	switch st {
 	case executorv1.VisitState_VISIT_STATE_RUNNING:
+		if frame == still {
+			return s.cyan("▶")
+		}
 		return s.cyan(string([]rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10]))
 	case executorv1.VisitState_VISIT_STATE_COMPLETED:
 		return s.green("✓")
@@ -221,7 +264,7 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 	case executorv1.VisitState_VISIT_STATE_BACKING_OFF:
 		return s.yellow("↻")
 	case executorv1.VisitState_VISIT_STATE_WAITING, executorv1.VisitState_VISIT_STATE_HELD:
-		return s.yellow("⏲")
+		return s.yellow("…")
 	case executorv1.VisitState_VISIT_STATE_SKIPPED, executorv1.VisitState_VISIT_STATE_ABSTAINED:
 		return s.dim("⊘")
 	case executorv1.VisitState_VISIT_STATE_CANCELLED, executorv1.VisitState_VISIT_STATE_CANCELLING:
@@ -234,7 +277,7 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 
 // line tells where one node stands, for output that only grows.
 func (t *Tree) line(s Style, n *treeNode, note string) string {
-	out := s.mark(n.state, 6) + " " + s.Bold(OneLine(n.id, 60)) + "  " + t.facts(s, n, time.Time{}, false)
+	out := s.mark(n.state, still) + " " + s.Bold(OneLine(n.id, 60)) + "  " + t.facts(s, n, time.Time{}, false)
 	if note != "" {
 		out += s.dim("  (" + OneLine(note, 100) + ")")
 	}
@@ -247,6 +290,9 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	if n.state != executorv1.VisitState_VISIT_STATE_UNSPECIFIED && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED {
 		parts = append(parts, strings.ReplaceAll(state, "_", " "))
 	}
+	if n.state == executorv1.VisitState_VISIT_STATE_BACKING_OFF && live && n.retryAt.After(now) {
+		parts = append(parts, "again in "+Took(n.retryAt.Sub(now)))
+	}
 	if n.visits > 1 {
 		parts = append(parts, fmt.Sprintf("visit %d", n.visits))
 	}
@@ -254,7 +300,7 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 		parts = append(parts, fmt.Sprintf("attempt %d", n.attempts))
 	}
 	if n.items > 0 {
-		parts = append(parts, fmt.Sprintf("%d items", n.items))
+		parts = append(parts, Plural(n.items, "item"))
 		if n.failed > 0 {
 			parts = append(parts, s.red(fmt.Sprintf("%d failed", n.failed)))
 		}
@@ -262,7 +308,7 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	switch {
 	case !n.ended.IsZero() && !n.started.IsZero():
 		parts = append(parts, Took(n.ended.Sub(n.started)))
-	case live && !n.started.IsZero() && n.state == executorv1.VisitState_VISIT_STATE_RUNNING:
+	case live && !n.started.IsZero() && (n.state == executorv1.VisitState_VISIT_STATE_RUNNING || n.state == executorv1.VisitState_VISIT_STATE_WAITING):
 		parts = append(parts, Took(now.Sub(n.started)))
 	}
 	if n.input+n.output > 0 {
@@ -274,7 +320,7 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 		parts = append(parts, "price unknown")
 	}
 	if n.err != nil && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED {
-		parts = append(parts, s.red(n.err.GetReason()+": "+OneLine(n.err.GetMessage(), 100)))
+		parts = append(parts, s.red(OneLine(n.err.GetReason()+": "+n.err.GetMessage(), 120)))
 	}
 	if live && n.state == executorv1.VisitState_VISIT_STATE_RUNNING && n.text != "" {
 		parts = append(parts, s.dim(OneLine(tail(n.text, 40), 40)))
@@ -282,45 +328,80 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	return strings.Join(parts, "  ")
 }
 
-// maxLines is how many nodes a live tree shows; of larger graphs it shows those where something happens.
+// maxLines is how many nodes a tree shows at most; of larger graphs it shows those where something happens.
 const maxLines = 40
 
-// Render draws the tree as of now: nodes by depth, each with what it waits for. frame turns the spinner.
-func (t *Tree) Render(s Style, width, frame int, now time.Time) string {
-	shown := t.order
-	hidden := 0
-	if len(shown) > maxLines {
-		shown = nil
-		for _, id := range t.order {
-			switch t.nodes[id].state {
-			case executorv1.VisitState_VISIT_STATE_UNSPECIFIED, executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_SKIPPED:
-			default:
-				if len(shown) < maxLines {
-					shown = append(shown, id)
-				}
-			}
-		}
-		hidden = len(t.order) - len(shown)
+// Frame says how a tree is drawn.
+type Frame struct {
+	// Width is how many columns there are, and Height how many lines; 0 is no limit.
+	Width, Height int
+	// Turn moves the sign of what runs from picture to picture; negative is a picture that does not move.
+	Turn int
+	// Now is the time that running nodes are measured against.
+	Now time.Time
+}
+
+// Render draws the tree: nodes by depth, each with what it waits for, and how many are in which state. Of more nodes than there is
+// room for it shows those where something happens, then the last that ended, then the next to come.
+func (t *Tree) Render(s Style, f Frame) string {
+	room := maxLines
+	if f.Height > 0 {
+		room = max(min(room, f.Height-2), 1)
 	}
-	idWidth := 0
+	shown := t.pick(room)
+	idWidth, actorWidth := 0, 0
 	for _, id := range shown {
-		idWidth = max(idWidth, len([]rune(OneLine(id, 32)))+2*min(t.depth[id], 12))
+		idWidth = max(idWidth, Columns(t.label(id)))
+		actorWidth = max(actorWidth, Columns(OneLine(t.nodes[id].actor, 16)))
 	}
+	turn := max(f.Turn, still)
 	var b strings.Builder
 	for _, id := range shown {
 		n := t.nodes[id]
-		indent := strings.Repeat("  ", min(t.depth[id], 12))
-		line := s.mark(n.state, frame) + " " + pad(indent+OneLine(id, 32), idWidth) + "  " + s.dim(pad(OneLine(n.actor, 12), 8)) + "  " + t.facts(s, n, now, true)
+		line := s.mark(n.state, turn) + " " + pad(t.label(id), idWidth) + "  " + s.dim(pad(OneLine(n.actor, 16), actorWidth)) + "  " + t.facts(s, n, f.Now, true)
 		if from := t.from[id]; len(from) > 0 && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
 			line += s.dim("← " + OneLine(strings.Join(from, ", "), 60))
 		}
-		b.WriteString(clip(strings.TrimRight(line, " "), width) + "\n")
+		b.WriteString(clip(strings.TrimRight(line, " "), f.Width) + "\n")
 	}
-	if hidden > 0 {
-		fmt.Fprintf(&b, "%s\n", s.dim(fmt.Sprintf("… and %d more nodes", hidden)))
+	counts := t.counts(s)
+	if hidden := len(t.order) - len(shown); hidden > 0 {
+		counts = s.dim(fmt.Sprintf("… and %s · ", Plural(hidden, "more node"))) + counts
 	}
-	b.WriteString(clip(t.counts(s), width) + "\n")
+	b.WriteString(clip(counts, f.Width) + "\n")
 	return b.String()
+}
+
+// label is a node's id, indented by how deep it stands.
+func (t *Tree) label(id string) string {
+	return strings.Repeat("  ", min(t.depth[id], 12)) + OneLine(id, 32)
+}
+
+// pick chooses which nodes are shown where not all can be; they stay in order.
+func (t *Tree) pick(room int) []string {
+	if len(t.order) <= room {
+		return t.order
+	}
+	var active, ended, waiting []int
+	for i, id := range t.order {
+		switch t.nodes[id].state {
+		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
+			waiting = append(waiting, i)
+		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_SKIPPED:
+			ended = append(ended, i)
+		default:
+			active = append(active, i)
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b int) int { return t.nodes[t.order[b]].ended.Compare(t.nodes[t.order[a]].ended) })
+	chosen := slices.Concat(active, ended[:min(len(ended), max(room/2, room-len(active)-len(waiting)))], waiting)
+	chosen = chosen[:min(room, len(chosen))]
+	slices.Sort(chosen)
+	out := make([]string, len(chosen))
+	for i, at := range chosen {
+		out[i] = t.order[at]
+	}
+	return out
 }
 
 func (t *Tree) counts(s Style) string {
@@ -342,47 +423,11 @@ func (t *Tree) counts(s Style) string {
 	if in+out > 0 {
 		parts = append(parts, fmt.Sprintf("%s→%s tokens", Count(in), Count(out)))
 	}
-	if t.total.known {
+	switch {
+	case t.total.known:
 		parts = append(parts, Money(t.total.nano))
+	case t.spent > 0:
+		parts = append(parts, Money(t.spent)+" so far")
 	}
 	return s.dim(strings.Join(parts, " · "))
-}
-
-// clip cuts a line with colors to width visible characters.
-func clip(line string, width int) string {
-	if width <= 0 {
-		return line
-	}
-	var b strings.Builder
-	seen, escape, cut := 0, false, false
-	for _, r := range line {
-		switch {
-		case escape:
-			b.WriteRune(r)
-			escape = r != 'm'
-			continue
-		case r == '\x1b':
-			b.WriteRune(r)
-			escape = true
-			continue
-		}
-		if seen == width {
-			cut = true
-			continue
-		}
-		seen++
-		b.WriteRune(r)
-	}
-	if cut && strings.Contains(line, "\x1b") {
-		return b.String() + "\x1b[0m"
-	}
-	return b.String()
-}
-
-func tail(s string, n int) string {
-	r := []rune(s)
-	if len(r) > n {
-		return string(r[len(r)-n:])
-	}
-	return s
 }

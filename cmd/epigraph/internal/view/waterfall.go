@@ -41,7 +41,7 @@ func Waterfall(s Style, spans []obs.Span, width int) string {
 	total := max(end.Sub(begin), time.Microsecond)
 	column := func(t time.Time) int { return int(int64(bar-1) * int64(t.Sub(begin)) / int64(total)) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", s.dim(fmt.Sprintf("trace %s, %d spans, %s", spans[0].TraceID, len(spans), Took(total))))
+	fmt.Fprintf(&b, "%s\n", s.dim(fmt.Sprintf("trace %s, %s, %s", OneLine(spans[0].TraceID, 0), Plural(len(spans), "span"), Took(total))))
 	lines := 0
 	var draw func(parent string, depth int)
 	draw = func(parent string, depth int) {
