@@ -99,12 +99,6 @@ func (b *books) RecordUsage(ctx context.Context, r *registryv1.RecordUsageReques
 	})
 }
 
-func (b *books) said() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return append([]string(nil), b.log...)
-}
-
 // fixture is an executor behind real gRPC, with a registry beside it.
 type fixture struct {
 	executorv1.ExecutorServiceClient

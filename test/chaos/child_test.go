@@ -40,7 +40,7 @@ const (
 func TestMain(m *testing.M) {
 	if os.Getenv(envDir) != "" {
 		if err := child(os.Getenv(envDir)); err != nil {
-			slog.Error("child failed", "err", err)
+			fmt.Fprintln(os.Stderr, "child failed:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -172,7 +172,9 @@ func result(node string, parents []string) string {
 	return fmt.Sprintf(`"%s-%016x"`, node, h.Sum64())
 }
 
-func workTime(node string) time.Duration { return time.Duration(5+2*(tokens(node)%10)) * time.Millisecond }
+func workTime(node string) time.Duration {
+	return time.Duration(5+2*(tokens(node)%10)) * time.Millisecond
+}
 
 func tokens(node string) int64 {
 	h := fnv.New32a()

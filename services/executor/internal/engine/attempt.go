@@ -148,7 +148,7 @@ func (t *term) perform(a *attempt) {
 	out, err := t.invoke(call, doer, a)
 	undo()
 	if err != nil {
-		end(nil, t.e.classify(a, call, err))
+		end(nil, t.e.classify(call, a, err))
 		return
 	}
 	if n := outcomeSize(out); n > t.e.cfg.MaxPayload {
@@ -223,7 +223,7 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 
 // classify turns what a call returned into the machine's error. What ended the context names the reason, unless the actor
 // knows better. After a timeout or a cancel the effect may have happened all the same, so the next attempt keeps its key.
-func (e *Engine) classify(a *attempt, ctx context.Context, err error) *workgraph.Error {
+func (e *Engine) classify(ctx context.Context, a *attempt, err error) *workgraph.Error {
 	if typed, ok := errors.AsType[*workgraph.Error](err); ok && typed != nil {
 		c := *typed
 		if c.Type == "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,8 +50,6 @@ func (a actors) Names() []string {
 	slices.Sort(out)
 	return out
 }
-
-type fn func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error)
 
 // unsafeActor is an actor whose calls must not be repeated.
 type unsafeActor struct{ workgraph.Actor }
@@ -276,7 +275,7 @@ func TestRun(t *testing.T) {
 			return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO", "it does not work")
 		}), "panics": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { panic("ouch") }),
 			"huge": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
-				return workgraph.Outcome{Values: []json.RawMessage{append(append([]byte(`"`), make([]byte, 0)...), append(bytesOf('x', 5<<20), '"')...)}}, nil
+				return workgraph.Outcome{Values: []json.RawMessage{quoted(5 << 20)}}, nil
 			})})
 		t.Run("Chain/Completes", func(t *testing.T) {
 			t.Parallel()
@@ -347,12 +346,9 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func bytesOf(c byte, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = c
-	}
-	return b
+// quoted is a JSON text of n characters.
+func quoted(n int) json.RawMessage {
+	return json.RawMessage(`"` + strings.Repeat("x", n) + `"`)
 }
 
 func attemptsOf(evs []engine.Event) []*engine.Durable {
@@ -377,7 +373,7 @@ func TestStart(t *testing.T) {
 		require.Contains(t, faults[0].Hint, "template")
 	})
 	t.Run("Payload/OverTheLimitIsNamed", func(t *testing.T) {
-		big := append(append([]byte{'"'}, bytesOf('x', 5<<20)...), '"')
+		big := quoted(5 << 20)
 		_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "template"), Input: workgraph.Input{Args: []json.RawMessage{big}}})
 		require.Equal(t, engine.ReasonPayloadTooLarge, errs.ReasonOf(err))
 		require.True(t, errs.Is(err, errs.InvalidArgument))

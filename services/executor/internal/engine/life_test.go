@@ -165,13 +165,16 @@ func TestQuarantine(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	var alive atomic.Int64
+	deaf := make(chan struct{})
+	t.Cleanup(func() { close(deaf) })
 	l := run(t, sqliteStore(t), actors{
 		"hangs": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
 			<-ctx.Done()
 			return workgraph.Outcome{}, ctx.Err()
 		}),
 		"deaf": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
-			select {} //nolint:staticcheck // an actor that never listens
+			<-deaf
+			return workgraph.Outcome{}, nil
 		}),
 		"beats": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			for range 10 {
@@ -195,6 +198,10 @@ func TestTimeouts(t *testing.T) {
 	t.Run("Timeout/EndsTheCall", func(t *testing.T) {
 		row := l.wait(t, l.start(t, one("hangs", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
 		require.Contains(t, string(row.Error), workgraph.ReasonTimeout)
+	})
+	t.Run("Timeout/GivesUpAnActorThatDoesNotListen", func(t *testing.T) {
+		row := l.wait(t, l.start(t, one("deaf", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
+		require.Contains(t, string(row.Error), engine.ReasonUnresponsive)
 	})
 	t.Run("IdleTimeout/EndsASilentCall", func(t *testing.T) {
 		row := l.wait(t, l.start(t, one("hangs", func(n *workgraph.Node) { n.IdleTimeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
@@ -294,7 +301,7 @@ func TestTime(t *testing.T) {
 			id := l.start(t, g)
 			row := waitBubble(t, l, id, journal.StateWaiting)
 			require.Equal(t, 10*time.Minute, row.WakeTime.Sub(begin).Round(time.Minute))
-			time.Sleep(2 * time.Minute)
+			time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
 			l.stop()
 			l = run(t, s, a, slow)
 			row = waitBubble(t, l, id, journal.StateCompleted)
@@ -310,7 +317,7 @@ func waitBubble(t *testing.T, l *live, id string, want journal.State) journal.Ru
 		if row := l.row(t, id); row.State == want {
 			return row
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // fake time
 	}
 	t.Fatalf("run %s is %v", id, l.row(t, id).State)
 	return journal.Run{}
@@ -469,5 +476,43 @@ func TestVisits(t *testing.T) {
 		require.Equal(t, 3, visits[0].ItemsTotal)
 		require.Equal(t, 3, visits[0].ItemsDone)
 		require.Equal(t, 3, visits[0].Attempts)
+	})
+}
+
+// TestLarge covers what only shows with many visits.
+func TestLarge(t *testing.T) {
+	t.Parallel()
+	t.Run("Snapshot/SpeedsUpARestartInTheMiddle", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		graph := chain(1200, "ok")
+		graph.Nodes[1000].Actor = "gate"
+		g, rec := newGate(), &recorder{}
+		first := run(t, s, actors{"ok": rec, "gate": g})
+		id := first.start(t, graph)
+		g.next(t)
+		loaded, err := first.j.Load(t.Context(), id)
+		require.NoError(t, err)
+		require.NotEmpty(t, loaded.Snapshot)
+		require.Less(t, len(loaded.Events), 800)
+		first.stop()
+		g2, rec2 := newGate(), &recorder{}
+		close(g2.open)
+		second := run(t, s, actors{"ok": rec2, "gate": g2})
+		row := second.wait(t, id, journal.StateCompleted)
+		require.Equal(t, journal.NodeCounts{Total: 1200, Completed: 1200}, row.Nodes)
+		require.Zero(t, rec2.of("n999"))
+		require.Equal(t, 1, rec2.of("n1001"))
+		second.events(t, id)
+	})
+	t.Run("Map/ListThatCannotBeWrittenFailsTheVisit", func(t *testing.T) {
+		t.Parallel()
+		l := run(t, sqliteStore(t), actors{"big": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Values: []json.RawMessage{quoted(900)}}, nil
+		})}, func(c *engine.Config, _ *engine.Deps) { c.MaxPayload, c.MaxGraphBytes = 1000, 5000 })
+		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "m", Actor: "big", Map: &workgraph.Map{Over: "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]"}}}}
+		row := l.wait(t, l.start(t, g), journal.StateFailed, journal.StateCanceled)
+		require.Equal(t, journal.StateFailed, row.State)
+		require.Contains(t, string(row.Error), engine.ReasonPayloadTooLarge)
 	})
 }

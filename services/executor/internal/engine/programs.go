@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,9 +47,10 @@ func newPrograms(actors Actors) *programs {
 
 // compile checks a graph against the actors and makes it runnable. The error is a workgraph.Faults when the graph is at fault.
 func (s *programs) compile(g *workgraph.Graph) (*program, error) {
-	asked, err := g.Canonical()
+	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
+	asked, err := json.Marshal(g)
 	if err != nil {
-		return nil, fmt.Errorf("canonical form: %w", err)
+		return nil, fmt.Errorf("key of graph: %w", err)
 	}
 	key := "asked/" + sum(asked)
 	if p := s.find(key); p != nil {
@@ -125,16 +127,16 @@ func Near(name string, names []string) []string {
 		name string
 		d    int
 	}
-	var close []scored
+	var near []scored
 	for _, n := range names {
 		d := distance(strings.ToLower(name), strings.ToLower(n))
 		if d <= max(2, len(n)/3) || strings.HasPrefix(n, name) && name != "" {
-			close = append(close, scored{n, d})
+			near = append(near, scored{n, d})
 		}
 	}
-	slices.SortStableFunc(close, func(a, b scored) int { return a.d - b.d })
+	slices.SortStableFunc(near, func(a, b scored) int { return a.d - b.d })
 	var out []string
-	for _, c := range close[:min(3, len(close))] {
+	for _, c := range near[:min(3, len(near))] {
 		out = append(out, c.name)
 	}
 	return out

@@ -20,8 +20,8 @@ type term struct {
 	writer *journal.Writer
 	sched  *scheduler
 	// calls is the context below which actors are called, background that of scans and loads.
-	calls      context.Context
-	background context.Context
+	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
+	background context.Context //nolint:containedctx // as above
 	cancels    chan struct{}
 	work       sync.WaitGroup
 

@@ -148,7 +148,7 @@ func visitState(s workgraph.VisitStatus) executorv1.VisitState {
 	case workgraph.VisitRunning, workgraph.VisitPending:
 		return executorv1.VisitState_VISIT_STATE_RUNNING
 	case workgraph.VisitCanceling:
-		return executorv1.VisitState_VISIT_STATE_CANCELLING
+		return executorv1.VisitState_VISIT_STATE_CANCELLING //nolint:misspell // the API spells it so
 	case workgraph.VisitBackoff:
 		return executorv1.VisitState_VISIT_STATE_BACKING_OFF
 	case workgraph.VisitWaiting:

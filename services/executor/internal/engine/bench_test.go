@@ -1,0 +1,159 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// instant is an actor that costs nothing, so that what is measured is the engine and its journal.
+func instant() actors {
+	return actors{"ok": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+		return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`"ok"`)}}, nil
+	})}
+}
+
+func quiet(_ *engine.Config, d *engine.Deps) { d.Logger = nil }
+
+// ended is an engine.Watcher that waits for the end of a run.
+type ended struct{}
+
+func (ended) Event(engine.Event) error { return nil }
+func (ended) KeepAlive(int64) error    { return nil }
+
+func eachBench(b *testing.B, f func(b *testing.B, s store)) {
+	for _, open := range []func(testing.TB) store{sqliteStore, pgStore} {
+		s := open(b)
+		b.Run(s.name, func(b *testing.B) { f(b, s) })
+	}
+}
+
+// floor is what one commit of one small row takes on this database, one after the other.
+func floor(b *testing.B, s store) time.Duration {
+	b.Helper()
+	const n = 200
+	ctx := b.Context()
+	var commit func() error
+	if s.name == "SQLite" {
+		db, err := dbkit.OpenSQLite(ctx, filepath.Join(b.TempDir(), "floor.db"))
+		require.NoError(b, err)
+		defer func() { require.NoError(b, db.Close()) }()
+		_, err = db.Write.ExecContext(ctx, `CREATE TABLE floor (id INTEGER PRIMARY KEY, data BLOB)`)
+		require.NoError(b, err)
+		commit = func() error {
+			_, err := db.Write.ExecContext(ctx, `INSERT INTO floor (data) VALUES (?)`, make([]byte, 400))
+			return err
+		}
+	} else {
+		pool, err := dbkit.OpenPostgres(ctx, pgtest.New(b), "public", dbkit.PostgresOptions{})
+		require.NoError(b, err)
+		defer pool.Close()
+		_, err = pool.Exec(ctx, `CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, data bytea)`)
+		require.NoError(b, err)
+		commit = func() error {
+			_, err := pool.Exec(ctx, `INSERT INTO floor (data) VALUES ($1)`, make([]byte, 400))
+			return err
+		}
+	}
+	begin := time.Now()
+	for range n {
+		require.NoError(b, commit())
+	}
+	return time.Since(begin) / n
+}
+
+// BenchmarkChain100 is the latency of one run of 100 steps in a row: each step must be durable before the next begins.
+func BenchmarkChain100(b *testing.B) {
+	eachBench(b, func(b *testing.B, s store) {
+		bare := floor(b, s)
+		l := run(b, s, instant(), quiet)
+		g := chain(100, "ok")
+		b.ResetTimer()
+		for range b.N {
+			id := l.start(b, g)
+			require.NoError(b, l.Watch(b.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, ended{}))
+		}
+		b.StopTimer()
+		step := b.Elapsed() / time.Duration(100*b.N)
+		b.ReportMetric(float64(step.Microseconds()), "µs/step")
+		b.ReportMetric(float64(bare.Microseconds()), "µs/bare-commit")
+		b.ReportMetric(float64(step)/float64(bare), "x-floor")
+		l.stop()
+	})
+}
+
+// BenchmarkRuns is the throughput of many runs of ten nodes, 64 of them at a time.
+func BenchmarkRuns(b *testing.B) {
+	eachBench(b, func(b *testing.B, s store) {
+		l := run(b, s, instant(), quiet)
+		g := &workgraph.Graph{}
+		for i := range 10 {
+			g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "ok"})
+			if i > 0 {
+				g.Edges = append(g.Edges, workgraph.Edge{From: fmt.Sprintf("n%d", (i-1)/2), To: fmt.Sprintf("n%d", i)})
+			}
+		}
+		b.ResetTimer()
+		gate := make(chan struct{}, 64)
+		var wg sync.WaitGroup
+		for range b.N {
+			gate <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-gate }()
+				id, _, err := l.Start(b.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if err := l.Watch(b.Context(), engine.WatchRequest{Namespace: ns, RunID: id}, ended{}); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		b.StopTimer()
+		b.ReportMetric(float64(10*b.N)/b.Elapsed().Seconds(), "nodes/s")
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+		b.ReportMetric(rawRate(b, l.j, l.Owner()), "raw-events/s")
+		l.stop()
+	})
+}
+
+// rawRate is how many events a second the same journal takes in full batches, with no engine above it.
+func rawRate(b *testing.B, j journal.Journal, _ journal.Owner) float64 {
+	b.Helper()
+	owner, err := j.Register(b.Context(), "raw", "")
+	require.NoError(b, err)
+	now := dbkit.Now()
+	data := make([]byte, 400)
+	const batches, runs, events = 4, 90, 11
+	begin := time.Now()
+	for range batches {
+		var ws []journal.Write
+		for range runs {
+			id := ids.New("run")
+			evs := make([]journal.Event, events)
+			for k := range evs {
+				evs[k] = journal.Event{Time: now, Kind: 12, NodeID: "n", Visit: 1, Data: data}
+			}
+			ws = append(ws, journal.Write{Start: &journal.Start{Graph: []byte("{}"), Events: evs, Run: journal.Run{ID: id, Namespace: ns, GraphHash: "h",
+				CreateTime: now, Status: journal.Status{State: journal.StateCompleted, UpdateTime: now}}}})
+		}
+		_, err := j.Commit(b.Context(), owner, ws)
+		require.NoError(b, err)
+	}
+	return float64(batches*runs*events) / time.Since(begin).Seconds()
+}
