@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -182,7 +181,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		if err != nil {
 			return err
 		}
-		d.add(host.GRPC(server, lis, cfg.GRPC.Grace))
+		d.add(whenReady(s, host.GRPC(server, lis, cfg.GRPC.Grace)))
 	}
 	d.executor, _ = open[Executor].(ready)
 
@@ -212,7 +211,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 	for _, s := range open {
 		s.Register(public)
 	}
-	d.add(host.GRPC(public, rpc, cfg.GRPC.Grace))
+	d.add(whenReady(open[Executor], host.GRPC(public, rpc, cfg.GRPC.Grace)))
 	d.add(watchHealth(public, readiness))
 	d.add(host.Drainer(readiness, cfg.DrainDelay))
 	return nil
@@ -225,19 +224,7 @@ func (d *Dev) Run(ctx context.Context) error { return host.Run(ctx, d.services..
 
 // Ready returns when runs are taken, or when ctx ends. Call it while Run runs.
 func (d *Dev) Ready(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := d.executor.Ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-tick.C:
-		}
-	}
+	return awaitReady(ctx, d.executor)
 }
 
 // Close frees everything. It is idempotent, and needed only if Run is not called.

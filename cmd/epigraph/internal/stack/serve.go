@@ -167,7 +167,7 @@ func (p *Process) serve(ctx context.Context) error {
 		p.readiness.Add(p.name, r.Ready)
 	}
 	p.opened.Store(true)
-	return host.Run(ctx, s, host.GRPC(server, p.listener, p.cfg.GRPC.Grace), watchHealth(server, p.readiness))
+	return host.Run(ctx, s, whenReady(s, host.GRPC(server, p.listener, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
 }
 
 // await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
@@ -292,12 +292,43 @@ func newServer(cfg Config, auth grpckit.AuthConfig, tel *obs.Telemetry) (*grpcki
 	})
 }
 
+// whenReady starts a server only when the service behind it may be called for the first time: until then connections wait in
+// line, instead of being told that the service serves and then refused.
+func whenReady(s api, server host.Service) host.Service {
+	r, ok := s.(ready)
+	if !ok {
+		return server
+	}
+	return host.Func(func(ctx context.Context) error {
+		if err := awaitReady(ctx, r); err != nil {
+			return nil // told to stop before that
+		}
+		return server.Run(ctx)
+	}, server.Close)
+}
+
+// awaitReady returns when r may be called, or when ctx ends.
+func awaitReady(ctx context.Context, r ready) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := r.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
 // watchHealth makes the health service say what readiness says, at once when draining begins.
 func watchHealth(server *grpckit.Server, r *host.Readiness) host.Service {
 	r.OnDrain(func() { server.SetServing(false) })
 	return host.Func(func(ctx context.Context) error {
-		// host.GRPC says that it serves when it begins to; whether it may be called is found out right after.
-		wait := healthInterval / 20
+		wait := healthInterval
 		for {
 			timer := time.NewTimer(wait)
 			select {

@@ -1,0 +1,328 @@
+// Package e2e_test runs the built binary as it is run in earnest: four processes on real ports, over SQLite and over PostgreSQL,
+// called over REST. It owns what only shows when everything stands together; it must not know any package of the services.
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/otlptest"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+)
+
+// binaryVariable names a binary to test in place of building one.
+const binaryVariable = "E2E_BINARY"
+
+// patience bounds every wait for something that takes far less.
+const patience = 30 * time.Second
+
+const (
+	keyA, namespaceA = "key-of-team-a", "team-a"
+	keyB, namespaceB = "key-of-team-b", "team-b"
+)
+
+// stores are what every test of the whole suite runs on.
+var stores = []string{"sqlite", "postgres"}
+
+var workDir string
+
+func TestMain(m *testing.M) {
+	var err error
+	if workDir, err = os.MkdirTemp("", "epigraph-e2e-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(workDir)
+	os.Exit(code)
+}
+
+// binary builds the command once per test process, with the race detector if the tests have it.
+var binary = sync.OnceValues(func() (string, error) {
+	if b := os.Getenv(binaryVariable); b != "" {
+		return b, nil
+	}
+	out := filepath.Join(workDir, "epigraph")
+	args := append([]string{"build"}, buildFlags...)
+	text, err := exec.Command("go", append(args, "-o", out, "github.com/epigraph-run/epigraph/cmd/epigraph")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the command: %w\n%s", err, text)
+	}
+	return out, nil
+})
+
+// suite is four running processes, and a model server that they ask.
+type suite struct {
+	bin, config string
+	env         []string
+	url         string // of the gateway
+	model       *fakellm.Server
+	otlp        *otlptest.Receiver
+	procs       map[string]*process
+}
+
+// options change a suite before it starts.
+type options struct {
+	store  string // sqlite or postgres
+	script fakellm.Script
+}
+
+// start migrates fresh databases and starts the services.
+func start(t *testing.T, o options) *suite {
+	t.Helper()
+	bin, err := binary()
+	require.NoError(t, err)
+	s := &suite{bin: bin, model: fakellm.New(o.script), otlp: otlptest.New(t), procs: map[string]*process{}}
+	modelURL, err := s.model.Listen("127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.model.Close()) })
+
+	dir := t.TempDir()
+	url := ""
+	if o.store == "postgres" {
+		url = pgtest.New(t)
+	}
+	s.config = filepath.Join(dir, "epigraph.yaml")
+	quote := func(v string) string { b, _ := json.Marshal(v); return string(b) } // a string always marshals
+	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, `
+telemetry: {log_level: info, log_format: json, otlp_endpoint: %s}
+admin: {addr: ""}
+auth: {service_token: shared-by-the-services}
+gateway:
+  addr: 127.0.0.1:0
+  retry: 50ms
+  max_body_bytes: 256KiB
+  keys:
+    - {name: a, namespace: %s, secret: %s}
+    - {name: b, namespace: %s, secret: %s}
+grpc: {planner_addr: "127.0.0.1:0", executor_addr: "127.0.0.1:0", registry_addr: "127.0.0.1:0", grace: 300ms}
+registry: {store: %s, sqlite_path: %s, postgres_url: %s, migrate: false}
+executor:
+  store: %[6]s
+  sqlite_path: %[9]s
+  postgres_url: %[8]s
+  migrate: false
+  id: e2e
+  drain: 5s
+  max_payload: 64KiB
+  actors: {llm: {model: gpt-4o-mini, server: {base_url: %[10]s, api_key: unused}}}
+`, quote("http://"+s.otlp.Endpoint()), namespaceA, keyA, namespaceB, keyB, o.store,
+		quote(filepath.Join(dir, "registry.db")), quote(url), quote(filepath.Join(dir, "executor.db")), quote(modelURL)), 0o600))
+	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "OTEL_BSP_SCHEDULE_DELAY=100"}
+
+	t.Cleanup(func() {
+		for _, name := range []string{"gateway", "planner", "executor", "registry"} {
+			p := s.procs[name]
+			if p == nil {
+				continue
+			}
+			defer p.kill()
+			if c := p.complaints(); c != "" && t.Failed() {
+				t.Log(c)
+			}
+			if !p.ended() {
+				p.stop(t)
+			}
+		}
+	})
+
+	text, err := s.command("migrate").CombinedOutput()
+	require.NoError(t, err, string(text))
+	s.serve(t, "registry", "")
+	s.serve(t, "planner", "")
+	s.serve(t, "executor", "")
+	s.serve(t, "gateway", "")
+	s.awaitReady(t)
+	return s
+}
+
+func (s *suite) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(s.bin, append(args, "--config="+s.config)...)
+	cmd.Env = s.env
+	return cmd
+}
+
+// serve starts a service, at addr if that is given, and returns when it has taken its port.
+func (s *suite) serve(t *testing.T, service, addr string) {
+	t.Helper()
+	cmd := s.command("serve", service)
+	for _, name := range []string{"registry", "planner", "executor"} {
+		if p := s.procs[name]; p != nil {
+			cmd.Env = append(cmd.Env, "EPIGRAPH_UPSTREAM_"+strings.ToUpper(name)+"="+p.addr)
+		}
+	}
+	if addr != "" {
+		cmd.Env = append(cmd.Env, "EPIGRAPH_GRPC_"+strings.ToUpper(service)+"_ADDR="+addr)
+	}
+	p := launch(t, cmd)
+	s.procs[service] = p
+	p.await(t, "starting", func(line logLine) bool { p.addr = line.Addr; return line.Msg == "starting" })
+	if service == "gateway" {
+		s.url = "http://" + p.addr
+	}
+}
+
+// restart starts a service that has ended again, where it was.
+func (s *suite) restart(t *testing.T, service string) {
+	t.Helper()
+	s.serve(t, service, s.procs[service].addr)
+	s.awaitReady(t)
+}
+
+func (s *suite) awaitReady(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		status, _ := s.do(t, request{path: "/readyz"})
+		return status == http.StatusOK
+	}, patience, 20*time.Millisecond)
+}
+
+// process is a started command whose log is read.
+type process struct {
+	cmd  *exec.Cmd
+	addr string
+	done chan struct{}
+
+	mu    sync.Mutex
+	text  bytes.Buffer
+	lines []logLine
+	err   error
+}
+
+type logLine struct {
+	Msg, Addr string
+}
+
+func launch(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	require.NoError(t, cmd.Start())
+	go func() {
+		sc := bufio.NewScanner(r)
+		sc.Buffer(nil, 1<<20)
+		for sc.Scan() {
+			var l logLine
+			_ = json.Unmarshal(sc.Bytes(), &l) // what is no JSON is only kept as text
+			p.mu.Lock()
+			p.text.Write(append(sc.Bytes(), '\n'))
+			p.lines = append(p.lines, l)
+			p.mu.Unlock()
+		}
+		_, _ = io.Copy(io.Discard, r)
+	}()
+	go func() {
+		err := cmd.Wait()
+		_ = w.Close()
+		p.mu.Lock()
+		p.err = err
+		p.mu.Unlock()
+		close(p.done)
+	}()
+	return p
+}
+
+// kill ends a process that has not ended by itself.
+func (p *process) kill() {
+	if !p.ended() {
+		_ = p.cmd.Process.Kill() // fails only if it has ended meanwhile
+	}
+	<-p.done
+}
+
+// await returns when a log line satisfies cond.
+func (p *process) await(t *testing.T, what string, cond func(logLine) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, l := range p.lines {
+			if cond(l) {
+				return true
+			}
+		}
+		return false
+	}, patience, 5*time.Millisecond, "no log line %q of %v", what, p)
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop sends SIGTERM and requires the exit code 0 in time.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	begin := time.Now()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		require.FailNow(t, "still running after SIGTERM", "%v", p)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.NoError(t, p.err, "%s", p.text.String())
+	t.Logf("%s stopped after %s", p.cmd.Args[2], time.Since(begin).Round(time.Millisecond))
+}
+
+// exitCode waits for the end.
+func (p *process) exitCode(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		require.FailNow(t, "still running", "%v", p)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok := errors.AsType[*exec.ExitError](p.err); ok {
+		return e.ExitCode()
+	}
+	require.NoError(t, p.err)
+	return 0
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// complaints are the lines of its log that are more than information; that it is not ready yet is none.
+func (p *process) complaints() string {
+	var b strings.Builder
+	for line := range strings.Lines(p.output()) {
+		if !strings.Contains(line, `"level":"INFO"`) && !strings.Contains(line, "GET /readyz") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// String is for messages of failed tests.
+func (p *process) String() string { return strings.Join(p.cmd.Args, " ") + "\n" + p.complaints() }
+
+func within(t *testing.T) context.Context { return testkit.Context(t, patience) }
