@@ -69,8 +69,6 @@ func child(dir string) error {
 	rcfg.SQLitePath = filepath.Join(dir, "registry.db")
 	ecfg := executor.DefaultConfig()
 	ecfg.SQLitePath, ecfg.ID, ecfg.Parallel = filepath.Join(dir, "executor.db"), "chaos", parallel
-	// The kills come from outside and far more often than a run can make progress in between, which is not what quarantine is for.
-	ecfg.MaxTakeovers = 1000
 	if os.Getenv(envStore) == "postgres" {
 		rcfg.Store, rcfg.PostgresURL = "postgres", conf.NewSecret(os.Getenv(envURL))
 		ecfg.Store, ecfg.PostgresURL = "postgres", conf.NewSecret(os.Getenv(envURL))

@@ -275,6 +275,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	}
 	r := a.run
 	r.forget(a)
+	r.suspect.Store(false)
 	a.mu.Lock()
 	cause := a.cause
 	a.mu.Unlock()

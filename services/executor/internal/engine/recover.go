@@ -32,14 +32,21 @@ type loading struct {
 // scan takes over runs that no live executor owns, for as long as the term lasts.
 func (t *term) scan(ctx context.Context) {
 	for {
-		more := t.takeOver(ctx)
+		wait := t.e.cfg.ScanInterval
+		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
+		// started by another: no more are claimed than can be worked on soon.
+		if room := t.e.cfg.Parallel - t.sched.backlog(); room <= 0 {
+			wait = min(wait, crowdedPause)
+		} else if t.takeOver(ctx, min(room, takeBatch)) {
+			wait = 0
+		}
 		if ctx.Err() != nil {
 			return
 		}
-		if more {
+		if wait == 0 {
 			continue
 		}
-		pause := time.NewTimer(t.e.cfg.ScanInterval)
+		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -49,12 +56,16 @@ func (t *term) scan(ctx context.Context) {
 	}
 }
 
-// takeBatch is how many runs are claimed at a time. A small number spreads them over the replicas.
-const takeBatch = 128
+const (
+	// takeBatch is how many runs are claimed at a time. A small number spreads them over the replicas.
+	takeBatch = 128
+	// crowdedPause is the pause between two looks at a full line.
+	crowdedPause = 20 * time.Millisecond
+)
 
-func (t *term) takeOver(ctx context.Context) (more bool) {
+func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
-		Lease: t.e.cfg.Lease, Limit: takeBatch, MaxTakeovers: t.e.cfg.MaxTakeovers, QuarantineEvent: quarantine,
+		Lease: t.e.cfg.Lease, Limit: limit, MaxTakeovers: t.e.cfg.MaxTakeovers, QuarantineEvent: quarantine,
 	})
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -163,6 +174,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 		return nil, err
 	}
 	r.trace = t.resumed(ctx, row)
+	r.suspect.Store(row.Takeovers > 1)
 	if !t.insert(r) {
 		return nil, nil
 	}

@@ -41,6 +41,9 @@ type run struct {
 	pending int // writes that are not answered yet
 	// gone is set when this value no longer stands for the run: it was parked, lost or is to be read again.
 	gone atomic.Bool
+	// suspect is set while the run was taken over more than once without progress: it gets its turn first, so that it soon
+	// shows whether it is to blame.
+	suspect atomic.Bool
 	// canceling is set while a cancel waits to become durable.
 	canceling bool
 

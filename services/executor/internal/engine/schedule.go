@@ -56,7 +56,11 @@ func (s *scheduler) push(a *attempt, front bool) {
 		a.place = l.items.PushBack(a)
 	}
 	a.lane = &l.items
-	if l.place == nil {
+	switch {
+	case l.place != nil:
+	case a.run.suspect.Load():
+		l.place = s.ring.PushFront(l)
+	default:
 		l.place = s.ring.PushBack(l)
 	}
 	s.queued++
