@@ -106,8 +106,8 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// Cancel carries out a cancel that is in the journal already, if its run is here; else its owner is told by the journal.
-func (e *Engine) Cancel(string) {
+// CarryOutCancels looks at once for cancels that the journal has for runs of this executor. Other owners are told by the journal.
+func (e *Engine) CarryOutCancels() {
 	if t := e.current(); t != nil {
 		t.pokeCancels()
 	}

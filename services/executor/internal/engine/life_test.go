@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ func TestCancel(t *testing.T) {
 		cancel := func(t *testing.T, id string) {
 			_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Reason: "enough", Now: dbkit.Now()})
 			require.NoError(t, err)
-			l.Cancel(id)
+			l.CarryOutCancels()
 		}
 		t.Run("Cancel/ReachesTheCall", func(t *testing.T) {
 			id := l.start(t, chain(3, "gate"))
@@ -466,6 +467,47 @@ func TestVisits(t *testing.T) {
 			require.NoError(t, err)
 			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
 		}, 20*time.Second, time.Millisecond)
+	})
+	t.Run("States/AreToldApart", func(t *testing.T) {
+		a := actors{"ok": &recorder{}, "gate": newGate(), "fails": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "BUSY", "later")
+		}), "abstains": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Stop: workgraph.AbstainResult}, nil
+		}), "sleeps": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(time.Hour)}}}, nil
+		})}
+		l := run(t, sqliteStore(t), a)
+		once := workgraph.Retry{MaxAttempts: 1}
+		slow := workgraph.Retry{MaxAttempts: 2, InitialBackoff: workgraph.Duration(time.Hour), MaxBackoff: workgraph.Duration(time.Hour)}
+		g := &workgraph.Graph{
+			Nodes: []workgraph.Node{{ID: "ok", Actor: "ok"}, {ID: "skipped", Actor: "ok", When: "false"},
+				{ID: "failed", Actor: "fails", Retry: once, OnError: workgraph.OnError{Action: workgraph.Continue}},
+				{ID: "fallback", Actor: "fails", Retry: once, OnError: workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage(`7`)}},
+				{ID: "backoff", Actor: "fails", Retry: slow}, {ID: "abstained", Actor: "abstains"}, {ID: "running", Actor: "gate"}, {ID: "waiting", Actor: "sleeps"},
+				{ID: "dead", Actor: "ok"}},
+			Edges: []workgraph.Edge{{From: "failed", To: "dead"}},
+		}
+		id := l.start(t, g)
+		states := func() map[string]workgraph.VisitStatus {
+			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+			require.NoError(t, err)
+			out := map[string]workgraph.VisitStatus{}
+			for _, v := range visits {
+				out[v.Node] = v.Status
+			}
+			return out
+		}
+		want := map[string]workgraph.VisitStatus{"ok": workgraph.VisitCompleted, "skipped": workgraph.VisitSkipped, "failed": workgraph.VisitFailed,
+			"fallback": workgraph.VisitCompleted, "backoff": workgraph.VisitBackoff, "abstained": workgraph.VisitAbstained, "running": workgraph.VisitRunning,
+			"waiting": workgraph.VisitWaiting, "dead": workgraph.VisitSkipped}
+		require.Eventually(t, func() bool { return maps.Equal(want, states()) }, 20*time.Second, 2*time.Millisecond, "got %v", states())
+		require.Equal(t, journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}, l.row(t, id).Nodes)
+		_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: dbkit.Now()})
+		require.NoError(t, err)
+		l.wait(t, id, journal.StateCanceled)
+		for _, n := range []string{"backoff", "running", "waiting"} {
+			require.Equal(t, workgraph.VisitCanceled, states()[n], n)
+		}
 	})
 	t.Run("Map/CountsItems", func(t *testing.T) {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "m", Actor: "ok", Map: &workgraph.Map{Over: "[1,2,3]"}}}}

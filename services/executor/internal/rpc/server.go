@@ -292,7 +292,7 @@ func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest
 	if err != nil {
 		return nil, err
 	}
-	s.engine.Cancel(row.ID)
+	s.engine.CarryOutCancels()
 	return s.runMessage(row, true)
 }
 
