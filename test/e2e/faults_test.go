@@ -25,7 +25,7 @@ func faults(t *testing.T, s *suite) {
 	s.ask(t, request{path: "/v1/tasks", body: map[string]any{"epicId": epic.ID, "title": "x"}}, &task)
 	s.ask(t, request{path: "/v1/tasks/" + task.ID + ":transition", body: map[string]any{"state": "TASK_STATE_COMPLETED"}}, nil)
 	s.ask(t, request{path: "/v1/epics", body: map[string]any{"title": "y"}}, nil)
-	s.ask(t, request{path: "/v1/runs", body: oneNode("template", `{"template":"x"}`, `"requestId":"used",`)}, nil)
+	s.ask(t, request{path: "/v1/runs", body: oneNode("template", `{"text":"x"}`, `"requestId":"used",`)}, nil)
 	var page struct{ NextPageToken string }
 	s.ask(t, request{path: "/v1/epics?page_size=1"}, &page)
 	require.NotEmpty(t, page.NextPageToken)
@@ -70,7 +70,7 @@ func faults(t *testing.T, s *suite) {
 			http.StatusConflict, `{
 			"code": 409, "status": "ABORTED", "reason": "ETAG_MISMATCH", "message": "epic <epic> has changed: its etag is <etag>, not \"99\"",
 			"hint": "read it again and repeat the change with the present etag", "violations": [], "metadata": {"etag": "<etag>"}}`},
-		{"RequestID/UsedWithAnotherBody", request{path: "/v1/runs", body: oneNode("template", `{"template":"y"}`, `"requestId":"used",`)},
+		{"RequestID/UsedWithAnotherBody", request{path: "/v1/runs", body: oneNode("template", `{"text":"y"}`, `"requestId":"used",`)},
 			http.StatusBadRequest, `{
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "REQUEST_ID_REUSED", "message": "request_id \"used\" was used with another body",
 			"hint": "use a new request_id for a new request", "metadata": {},
@@ -116,14 +116,14 @@ func TestCommandFaults(t *testing.T) {
 	dir := t.TempDir()
 	s := &suite{bin: bin, config: filepath.Join(dir, "epigraph.yaml"), env: []string{"HOME=" + dir}}
 	t.Run("Config/UnknownKeyAndVariable", func(t *testing.T) {
-		require.NoError(t, os.WriteFile(s.config, []byte("admin: {addr: \"\"}\nexecutor:\n  paralel: 4\n"), 0o600))
+		require.NoError(t, os.WriteFile(s.config, []byte("admin: {addr: \"\"}\nexecutor:\n  leas: 4s\n"), 0o600))
 		cmd := s.command("serve", "planner")
 		cmd.Env = append(cmd.Env, "EPIGRAPH_GATEWAY_ADRR=127.0.0.1:1")
 		p := launch(t, cmd)
 		t.Cleanup(p.kill)
 		require.Equal(t, 1, p.exitCode(t))
 		require.Equal(t, "epigraph: the configuration is not valid [CONFIG_INVALID]\n"+
-			"  executor.paralel [CONFIG_KEY_UNKNOWN]: "+s.config+":3: unknown key, did you mean parallel?\n"+
+			"  executor.leas [CONFIG_KEY_UNKNOWN]: "+s.config+":3: unknown key, did you mean lease?\n"+
 			"  EPIGRAPH_GATEWAY_ADRR [CONFIG_KEY_UNKNOWN]: unknown environment variable, did you mean EPIGRAPH_GATEWAY_ADDR?\n", p.output())
 	})
 	t.Run("Port/Taken", func(t *testing.T) {

@@ -60,7 +60,7 @@ func isolation(t *testing.T, s *suite) {
 		require.Zero(t, u)
 	})
 	t.Run("BusinessKey/IsFreeElsewhere", func(t *testing.T) {
-		graph := `{"graph":{"name":"g","nodes":[{"id":"n","actor":"template","named":{"template":"hi"}}]},"businessKey":"the-trip"}`
+		graph := `{"graph":{"name":"g","nodes":[{"id":"n","actor":"template","named":{"text":"hi"}}]},"businessKey":"the-trip"}`
 		var other run
 		s.ask(t, request{path: "/v1/runs", body: graph, key: keyB}, &other)
 		require.Equal(t, namespaceB, other.Namespace)

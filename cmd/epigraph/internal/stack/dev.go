@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -151,8 +152,8 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		d.add(host.Flush(flushLimit, t.Shutdown))
 	}
 	d.tel = tels["dev"]
-	d.tel.Logger.InfoContext(ctx, "starting", "version", cfg.Version, "data_dir", d.dataDir, "http", d.httpAddr, "grpc", d.grpcAddr,
-		conf.Attr("config", cfg))
+	d.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("data_dir", d.dataDir),
+		slog.String("http", d.httpAddr), slog.String("grpc", d.grpcAddr), conf.Attr("config", cfg))
 	if cfg.Admin.Addr != "" {
 		lis, err := listen(ctx, "admin.addr", cfg.Admin.Addr)
 		if err != nil {

@@ -22,7 +22,7 @@ func Migrate(ctx context.Context, cfg Config, out io.Writer, services ...string)
 	for _, s := range services {
 		var from, to int64
 		var err error
-		where := ""
+		var where string
 		switch s {
 		case Registry:
 			where = cfg.Registry.Store

@@ -71,6 +71,10 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 	if err := cfg.ValidateFor(service); err != nil {
 		return nil, err
 	}
+	if len(cfg.Auth.Keys) > 0 && cfg.Auth.ServiceToken.IsZero() {
+		return nil, errs.New(errs.InvalidArgument, conf.ReasonInvalid, "auth.keys without auth.service_token would keep the services from each other").
+			Hint("set auth.service_token to the same secret everywhere, or use gateway.keys, which guard REST alone")
+	}
 	key, addr := cfg.addr(service)
 	if service != Gateway {
 		if err := cfg.guard(key, addr); err != nil {

@@ -3,9 +3,16 @@ package stack_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"flag"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -68,11 +75,11 @@ func TestLoad(t *testing.T) {
 	})
 	t.Run("UnknownKey/IsAnErrorThatNamesTheNearest", func(t *testing.T) {
 		t.Parallel()
-		_, err := load(t, conf.Sources{File: write(t, "executor:\n  paralel: 3\n"), Env: []string{"EPIGRAPH_GATEWAY_ADRR=x"}})
+		_, err := load(t, conf.Sources{File: write(t, "executor:\n  leas: 3s\n"), Env: []string{"EPIGRAPH_GATEWAY_ADRR=x"}})
 		e := errs.From(err)
 		require.Equal(t, conf.ReasonInvalid, e.Reason)
 		require.Len(t, e.Violations, 2)
-		require.Contains(t, e.Violations[0].Message, "did you mean parallel?")
+		require.Contains(t, e.Violations[0].Message, "did you mean lease?")
 		require.Contains(t, e.Violations[1].Message, "did you mean EPIGRAPH_GATEWAY_ADDR?")
 	})
 	t.Run("OpenAI/VariablesStandIn", func(t *testing.T) {
@@ -417,6 +424,37 @@ func TestServe(t *testing.T) {
 		require.Equal(t, "epigraph-planner", line.Service)
 		require.Equal(t, "[redacted]", line.Config["auth.service_token"])
 	})
+	t.Run("TLS/BothSidesAreCertified", func(t *testing.T) {
+		t.Parallel()
+		ca, cert, key := certificates(t)
+		secure := func() stack.Config {
+			c := base(t)
+			c.Admin.Addr = ""
+			c.GRPC.TLS = stack.TLS{CertFile: cert, KeyFile: key, CAFile: ca}
+			return c
+		}
+		registry, err := stack.Open(t.Context(), stack.Registry, secure())
+		require.NoError(t, err)
+		run(t, registry)
+		c := secure()
+		c.Upstream = stack.Upstream{Planner: registry.Addr(), Executor: registry.Addr(), Registry: registry.Addr()}
+		gateway, err := stack.Open(t.Context(), stack.Gateway, c)
+		require.NoError(t, err)
+		run(t, gateway)
+		require.Eventually(t, func() bool {
+			code, _ := get(t, "http://"+gateway.Addr()+"/v1/epics")
+			return code == http.StatusOK
+		}, 20*time.Second, 20*time.Millisecond)
+
+		c.GRPC.TLS.CertFile, c.GRPC.TLS.KeyFile = "", "" // trusts the registry, but shows nothing
+		stranger, err := stack.Open(t.Context(), stack.Gateway, c)
+		require.NoError(t, err)
+		run(t, stranger)
+		require.Eventually(t, func() bool {
+			code, body := get(t, "http://"+stranger.Addr()+"/v1/epics")
+			return code == http.StatusServiceUnavailable && strings.Contains(body, "SERVICE_UNAVAILABLE")
+		}, 20*time.Second, 20*time.Millisecond)
+	})
 	for _, tc := range []struct {
 		name, service string
 		change        func(*stack.Config)
@@ -424,6 +462,9 @@ func TestServe(t *testing.T) {
 	}{
 		{"Unknown", "scheduler", func(*stack.Config) {}, "SERVICE_UNKNOWN", "planner"},
 		{"OpenToTheWorld", stack.Executor, func(c *stack.Config) { c.GRPC.ExecutorAddr = "0.0.0.0:0" }, "ADDRESS_NOT_LOOPBACK", "EPIGRAPH_AUTH_SERVICE_TOKEN"},
+		{"KeysWithoutToken", stack.Gateway, func(c *stack.Config) {
+			c.Auth.Keys = []grpckit.APIKey{{Name: "a", Namespace: "a", Secret: conf.NewSecret("s")}}
+		}, conf.ReasonInvalid, "auth.service_token"},
 		{"CertificateMissing", stack.Planner, func(c *stack.Config) { c.GRPC.TLS.CertFile, c.GRPC.TLS.KeyFile = "none.pem", "none.key" }, "TLS_CERTIFICATE_UNREADABLE", "grpc.tls.cert_file"},
 	} {
 		t.Run("Refused/"+tc.name, func(t *testing.T) {
@@ -448,4 +489,37 @@ func TestServe(t *testing.T) {
 		require.Contains(t, e.Message, p.Addr())
 		require.Contains(t, e.HintText(), "EPIGRAPH_GRPC_REGISTRY_ADDR")
 	})
+}
+
+// certificates writes an authority, and a certificate of it for 127.0.0.1.
+func certificates(t *testing.T) (ca, cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	newKey := func() *ecdsa.PrivateKey {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		return k
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	rootKey := newKey()
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, rootKey.Public(), rootKey)
+	require.NoError(t, err)
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: root.NotBefore, NotAfter: root.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	leafKey := newKey()
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, leafKey.Public(), rootKey)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	require.NoError(t, err)
+	return write("ca.pem", "CERTIFICATE", rootDER), write("cert.pem", "CERTIFICATE", leafDER), write("key.pem", "PRIVATE KEY", keyDER)
 }

@@ -1,0 +1,74 @@
+package e2e_test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDev starts the whole suite as one process, as a person does.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	begin := func() *process {
+		cmd := exec.Command(bin, "dev", "--data="+filepath.Join(dir, "data"), "--http=127.0.0.1:0", "--grpc=127.0.0.1:0")
+		cmd.Env = []string{"HOME=" + dir, "EPIGRAPH_EXECUTOR_DRAIN=1s"}
+		p := launch(t, cmd)
+		t.Cleanup(p.kill)
+		return p
+	}
+	address := regexp.MustCompile(`http://(127\.0\.0\.1:\d+)`)
+	key := regexp.MustCompile(`ek_\w+`)
+	ready := func(p *process) *suite {
+		s := &suite{}
+		require.Eventually(t, func() bool {
+			m := address.FindStringSubmatch(p.output())
+			if m == nil {
+				return false
+			}
+			s.url = m[0]
+			status, _ := s.do(t, request{path: "/readyz"})
+			return status == http.StatusOK
+		}, patience, 20*time.Millisecond, "%v", p)
+		return s
+	}
+
+	p := begin()
+	s := ready(p)
+	printed := key.FindString(p.output())
+	require.NotEmpty(t, printed)
+	status, body := s.do(t, request{path: "/v1/runs", key: printed})
+	require.Equal(t, http.StatusOK, status, string(body))
+	status, body = s.do(t, request{path: "/v1/runs", header: map[string]string{"Authorization": ""}})
+	require.Equal(t, http.StatusOK, status, string(body))
+
+	second := begin()
+	require.NotZero(t, second.exitCode(t))
+	require.Contains(t, second.output(), "DATA_DIR_IN_USE")
+	require.Contains(t, second.output(), "--data")
+
+	// A run that is under way when the process ends goes on when it starts again.
+	var r run
+	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"name":"g",
+		"nodes":[{"id":"wait","actor":"sleep","named":{"duration":"1s"}},{"id":"say","actor":"template","named":{"text":"done"}}],
+		"edges":[{"from":"wait","to":"say"}]}}`}, &r)
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.Zero(t, p.exitCode(t))
+	p = begin()
+	s = ready(p)
+	require.Equal(t, printed, key.FindString(p.output()))
+	require.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
+		return r.ended()
+	}, patience, 20*time.Millisecond)
+	require.Equal(t, "RUN_STATE_COMPLETED", r.State, "%+v", r.Error)
+	require.JSONEq(t, `"done"`, string(r.Result))
+}
