@@ -114,7 +114,7 @@ type commands struct {
 
 // env is what every command is run with.
 type env struct {
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // kong hands a command one value, which lives as long as the command
 	io      IO
 	json    bool
 	client  client
@@ -196,6 +196,9 @@ func parse(p *kong.Kong, args []string, code *int) (ctx *kong.Context, err error
 // usageText says what is wrong with a command line.
 func usageText(err error) string {
 	msg := err.Error()
+	if args, ok := strings.CutPrefix(msg, `expected "<`); ok {
+		return "this needs <" + strings.TrimSuffix(args, `"`)
+	}
 	word, unexpected := strings.CutPrefix(msg, "unexpected argument ")
 	if pe, ok := errors.AsType[*kong.ParseError](err); ok && unexpected {
 		if at := pe.Context.Selected(); at == nil || len(at.Children) > 0 {

@@ -120,7 +120,8 @@ func diagram(r *plannerv1.ParsePlanResponse) view.Diagram {
 		d.Nodes = append(d.Nodes, view.DiagramNode{ID: p.GetId(), Label: label, Group: p.GetParentId()})
 	}
 	for _, x := range r.GetGraph().GetEdges() {
-		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER})
+		assumed := x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_NUMBERING || x.GetSource() == planv1.EdgeSource_EDGE_SOURCE_LISTED_ORDER
+		d.Edges = append(d.Edges, view.DiagramEdge{From: x.GetFrom(), To: x.GetTo(), Dashed: assumed})
 	}
 	return d
 }

@@ -203,7 +203,11 @@ func (c *runsCancelCmd) Run(e *env) error {
 			return err
 		}
 		return e.print(r, func() string {
-			return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+			state := view.Word(r.GetState().String(), "RUN_STATE_")
+			if !over(r) {
+				return fmt.Sprintf("%s will stop; it is %s still\n", r.GetId(), state)
+			}
+			return fmt.Sprintf("%s is %s\n", r.GetId(), state)
 		})
 	})
 }

@@ -267,7 +267,7 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 		return s.yellow("…")
 	case executorv1.VisitState_VISIT_STATE_SKIPPED, executorv1.VisitState_VISIT_STATE_ABSTAINED:
 		return s.dim("⊘")
-	case executorv1.VisitState_VISIT_STATE_CANCELLED, executorv1.VisitState_VISIT_STATE_CANCELLING:
+	case executorv1.VisitState_VISIT_STATE_CANCELLED, executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
 		return s.yellow("⊗")
 	case executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION:
 		return s.red("?")
@@ -346,7 +346,7 @@ type Frame struct {
 func (t *Tree) Render(s Style, f Frame) string {
 	room := maxLines
 	if f.Height > 0 {
-		room = max(min(room, f.Height-2), 1)
+		room = max(min(room, f.Height-1), 1)
 	}
 	shown := t.pick(room)
 	idWidth, actorWidth := 0, 0
@@ -424,8 +424,12 @@ func (t *Tree) counts(s Style) string {
 		parts = append(parts, fmt.Sprintf("%s→%s tokens", Count(in), Count(out)))
 	}
 	switch {
+	case t.total.known && t.total.unpriced > 0:
+		parts = append(parts, fmt.Sprintf("%s + %s unpriced", Money(t.total.nano), Count(t.total.unpriced)))
 	case t.total.known:
 		parts = append(parts, Money(t.total.nano))
+	case t.total.unpriced > 0:
+		parts = append(parts, "price unknown")
 	case t.spent > 0:
 		parts = append(parts, Money(t.spent)+" so far")
 	}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"epigraph": main})
+}
+
+// What works without a server.
+func TestOffline(t *testing.T) {
+	testscript.Run(t, params("testdata/script", func(env *testscript.Env) error {
+		env.Setenv("EPIGRAPH_ADDR", "127.0.0.1:1") // nothing answers there
+		return nil
+	}))
+}
+
+// What is asked of a server: all scripts share one, each in a namespace of its own.
+func TestServer(t *testing.T) {
+	d := serve(t, fakellm.Script{
+		Models: []string{"fake-1"},
+		Rules: []fakellm.Rule{
+			{Match: "give up", Reply: fakellm.Reply{Fault: fakellm.Unauthorized}},
+			{Match: "attack", Reply: fakellm.Reply{Text: "\x1b[31mred\x1b]0;title\a\u009b2J\u202etxt\nsecond line\r\n\tthird"}},
+		},
+	})
+	testscript.Run(t, params("testdata/server", func(env *testscript.Env) error {
+		env.Setenv("EPIGRAPH_ADDR", d.GRPCAddr())
+		env.Setenv("EPIGRAPH_NAMESPACE", strings.ReplaceAll(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"), "_", "-"))
+		return nil
+	}))
+}
+
+func TestWatch(t *testing.T) {
+	d := serve(t, fakellm.Script{})
+	start := func(t *testing.T, plan string, args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		code := cli.Main(t.Context(), "test", append([]string{"--addr", d.GRPCAddr(), "run", "--detach"}, args...),
+			cli.IO{In: strings.NewReader(plan), Out: &out, Err: &errs})
+		require.Equal(t, 0, code, "%s", errs.String())
+		return strings.TrimSpace(out.String())
+	}
+
+	t.Run("Watch/InterruptedSaysThatTheRunGoesOn", func(t *testing.T) {
+		id := start(t, "A -> B", "--actor", "sleep", "--with", "duration=1m")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var errs bytes.Buffer
+		out := &seen{want: "A  waiting", then: cancel}
+		require.Equal(t, 130, cli.Main(ctx, "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: out, Err: &errs}))
+		require.Contains(t, errs.String(), "The run goes on.")
+		require.Contains(t, errs.String(), "epigraph runs cancel "+id)
+		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
+	})
+
+	t.Run("Watch/PictureMovesInPlaceAndFollowsTheSize", func(t *testing.T) {
+		id := start(t, "ALPHA -> BETA", "--actor", "sleep", "--with", "duration=700ms")
+		var out, errs bytes.Buffer
+		asked := 0
+		size := func() (int, int) {
+			if asked++; asked > 3 {
+				return 12, 4 // so narrow that every line of the picture before is broken in two
+			}
+			return 80, 24
+		}
+		code := cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: &out, Err: &errs, Interactive: true, Size: size})
+		require.Equal(t, 0, code, "%s", errs.String())
+		text := out.String()
+		require.Contains(t, text, "\x1b[3A\r\x1b[2K", "the second picture is drawn over the first, of three lines")
+		require.NotContains(t, text, "\x1b[4A", "never further up than the terminal is high")
+		require.NotContains(t, text, "\x1b[2J")
+		require.NotRegexp(t, `\x1b\[[0-9;]*m`, text, "no colors were asked for")
+		require.Contains(t, text, "2 completed")
+		require.Contains(t, text, id+" completed in ")
+	})
+
+	t.Run("Watch/LogGrowsLineByLine", func(t *testing.T) {
+		id := start(t, "A -> B", "--actor", "template", "--with", "text=x")
+		var out, errs bytes.Buffer
+		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id}, cli.IO{Out: &out, Err: &errs, Color: true}))
+		require.Contains(t, out.String(), "\x1b[32m✓\x1b[0m")
+		require.NotRegexp(t, `\x1b\[[^m]*[A-KM-Za-ln-z]`, out.String(), "colors only, no moves")
+	})
+}
+
+func TestInput(t *testing.T) {
+	t.Run("Input/WaitingForItCanBeInterrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		defer r.Close()
+		defer w.Close()
+		errs := &seen{want: "Ctrl-D", then: cancel}
+		require.Equal(t, 130, cli.Main(ctx, "test", []string{"plan"}, cli.IO{In: r, Out: errs, Err: errs, Typed: true}))
+		require.Contains(t, errs.String(), "interrupted")
+	})
+
+	t.Run("Input/ReaderThatGoesAwayEndsThePipeQuietly", func(t *testing.T) {
+		lines := strings.Repeat(`"A -> B, C"`+"\n", 20_000)
+		cmd := exec.CommandContext(t.Context(), "epigraph", "plan", "--jsonl", "-")
+		cmd.Stdin = strings.NewReader(lines)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		require.NoError(t, cmd.Start())
+		_, err = out.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.NoError(t, out.Close())
+		require.Error(t, cmd.Wait())
+		require.Empty(t, errs.String())
+	})
+}
+
+func params(dir string, setup func(*testscript.Env) error) testscript.Params {
+	return testscript.Params{
+		Dir: dir, Setup: setup, RequireExplicitExec: true, RequireUniqueNames: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "json": jsonIs, "lines": lines},
+	}
+}
+
+// exits runs a command that must end with a code: exits CODE PROGRAM ARGS...
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if x, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = x.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d\nstdout:\n%sstderr:\n%s", got, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+// let keeps a part of the last output: let NAME REGEXP, of which the first group counts if there is one.
+func let(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if m == nil {
+		ts.Fatalf("no %s in:\n%s", args[1], ts.ReadFile("stdout"))
+	}
+	ts.Setenv(args[0], m[len(m)-1])
+}
+
+// jsonIs compares a value in the last line of the output: json [FILE] PATH VALUE, with a path like runs.0.state or runs.length.
+func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
+	file := "stdout"
+	if len(args) == 3 {
+		file, args = args[0], args[1:]
+	}
+	all := strings.Split(strings.TrimSpace(ts.ReadFile(file)), "\n")
+	dec := json.NewDecoder(strings.NewReader(all[len(all)-1]))
+	dec.UseNumber()
+	var at any
+	ts.Check(dec.Decode(&at))
+	for step := range strings.SplitSeq(args[0], ".") {
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if step == "length" {
+				at = len(v)
+				continue
+			}
+			ts.Check(err)
+			if i >= len(v) {
+				ts.Fatalf("%s has %d elements only", args[0], len(v))
+			}
+			at = v[i]
+		default:
+			at = nil
+		}
+	}
+	if got := fmt.Sprint(at); (got == args[1]) == neg {
+		ts.Fatalf("%s is %q, want %q (not: %v)\n%s", args[0], got, args[1], neg, ts.ReadFile(file))
+	}
+}
+
+// lines counts the lines of the last output.
+func lines(ts *testscript.TestScript, _ bool, args []string) {
+	if got := strings.Count(ts.ReadFile("stdout"), "\n"); strconv.Itoa(got) != args[0] {
+		ts.Fatalf("%d lines, want %s", got, args[0])
+	}
+}
+
+// serve runs the suite in this process, with a model that follows a script, until the test and its subtests end.
+func serve(t *testing.T, script fakellm.Script) *stack.Dev {
+	t.Helper()
+	model := fakellm.New(script)
+	base, err := model.Listen("127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = model.Close() })
+	cfg := stack.DevConfig()
+	cfg.Telemetry.LogLevel = "error"
+	cfg.Executor.Actors.LLM.Model = "fake-1"
+	cfg.Executor.Actors.LLM.Server.BaseURL = base
+	cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("test")
+	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-served)
+	})
+	wait, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	require.NoError(t, d.Ready(wait))
+	return d
+}
+
+// seen collects output and calls a function once it holds a text.
+type seen struct {
+	want string
+	then func()
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *seen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Write(p)
+	if strings.Contains(s.text.String(), s.want) {
+		s.then()
+	}
+	return len(p), nil
+}
+
+func (s *seen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
