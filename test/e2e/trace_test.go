@@ -87,6 +87,8 @@ func traceTrip(t *testing.T, s *suite, store string) {
 		require.False(t, p.Failed, "%s/%s", p.Service, p.Name)
 	}
 
+	t.Logf("%d spans arrived:\n%s", len(spans), otlptest.Tree(spans))
+
 	// The model server was told the trace as well, by the span that called it.
 	told := false
 	for _, r := range s.model.Requests() {
