@@ -1,0 +1,96 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+var errCut = errors.New("the line is cut")
+
+// line is a journal whose line to the database can be cut.
+type line struct {
+	journal.Journal
+	cut atomic.Bool
+}
+
+func (l *line) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
+	if l.cut.Load() {
+		return journal.Owner{}, errCut
+	}
+	return l.Journal.Register(ctx, id, addr)
+}
+
+func (l *line) Heartbeat(ctx context.Context, o journal.Owner) error {
+	if l.cut.Load() {
+		return errCut
+	}
+	return l.Journal.Heartbeat(ctx, o)
+}
+
+func (l *line) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	if l.cut.Load() {
+		return nil, errCut
+	}
+	return l.Journal.Commit(ctx, o, ws)
+}
+
+func (l *line) TakeOver(ctx context.Context, o journal.Owner, opts journal.TakeOverOptions) (journal.TakeOverResult, error) {
+	if l.cut.Load() {
+		return journal.TakeOverResult{}, errCut
+	}
+	return l.Journal.TakeOver(ctx, o, opts)
+}
+
+func (l *line) Deregister(ctx context.Context, o journal.Owner) error {
+	if l.cut.Load() {
+		return errCut
+	}
+	return l.Journal.Deregister(ctx, o)
+}
+
+func TestZombie(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		short := func(id string) option {
+			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, time.Second }
+		}
+		wire := &line{}
+		// The first owner's actor does not listen to the end of its context: a call that outlives its owner.
+		deaf := newGate()
+		a := run(t, s, actors{"ok": &recorder{}, "work": workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			return deaf.Call(context.WithoutCancel(t.Context()), c)
+		})}, short("a"), func(_ *engine.Config, d *engine.Deps) {
+			wire.Journal = d.Journal
+			d.Journal = wire
+		})
+		g := chain(3, "ok")
+		g.Nodes[1].Actor = "work"
+		id := a.start(t, g)
+		deaf.next(t)
+		wire.cut.Store(true)
+
+		second := &recorder{}
+		b := run(t, s, actors{"ok": second, "work": second}, short("b"))
+		row := b.wait(t, id, journal.StateCompleted)
+		require.Equal(t, "b", row.Owner.ID)
+		require.Zero(t, second.of("n0"), "a finished visit ran again")
+		require.Equal(t, 1, second.of("n1"))
+
+		// The first owner comes back to life, and its call returns at last.
+		close(deaf.open)
+		wire.cut.Store(false)
+		require.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation }, 20*time.Second, time.Millisecond)
+		require.Len(t, attemptsOf(b.events(t, id)), 3, "the zombie's outcome was written")
+		other := a.start(t, chain(2, "ok"))
+		a.wait(t, other, journal.StateCompleted)
+	})
+}
