@@ -51,6 +51,8 @@ type chain struct {
 	validator protovalidate.Validator
 	duration  metric.Float64Histogram
 	panics    metric.Int64Counter
+	// drain is closed when the server begins to stop.
+	drain chan struct{}
 }
 
 func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout time.Duration) (*chain, error) {
@@ -69,7 +71,7 @@ func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout
 	if err != nil {
 		return nil, err
 	}
-	return &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics}, nil
+	return &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics, drain: make(chan struct{})}, nil
 }
 
 func (k *chain) links() []link {
@@ -113,7 +115,7 @@ func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 
 func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := &call{method: info.FullMethod, stream: true, header: ss.SetHeader}
-	return k.run(ss.Context(), c, func(ctx context.Context) error {
+	return k.run(context.WithValue(ss.Context(), drainKey{}, k.drain), c, func(ctx context.Context) error {
 		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, check: c.check})
 	})
 }

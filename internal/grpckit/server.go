@@ -3,6 +3,7 @@ package grpckit
 import (
 	"crypto/tls"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -42,7 +43,9 @@ type Options struct {
 // before Serve. It starts as not serving: call SetServing.
 type Server struct {
 	*grpc.Server
-	health *health.Server
+	health  *health.Server
+	drain   chan struct{}
+	drained sync.Once
 }
 
 // NewServer returns a server that has the interceptor chain of the suite.
@@ -87,7 +90,7 @@ func NewServer(o Options) (*Server, error) {
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	s := &Server{Server: grpc.NewServer(opts...), health: health.NewServer()}
+	s := &Server{Server: grpc.NewServer(opts...), health: health.NewServer(), drain: c.drain}
 	healthpb.RegisterHealthServer(s.Server, s.health)
 	if !o.NoReflection {
 		reflection.Register(s.Server)
@@ -95,6 +98,9 @@ func NewServer(o Options) (*Server, error) {
 	s.SetServing(false)
 	return s, nil
 }
+
+// Drain tells streams without end that the server is about to stop; see Draining. It is idempotent.
+func (s *Server) Drain() { s.drained.Do(func() { close(s.drain) }) }
 
 // SetServing sets the answer of the health service, for the whole server and each registered service.
 func (s *Server) SetServing(ok bool) {

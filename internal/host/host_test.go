@@ -142,6 +142,7 @@ func TestGRPC(t *testing.T) {
 		r, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{})
 		return err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING
 	}, 5*time.Second, time.Millisecond)
+	require.Nil(t, grpckit.Draining(t.Context()))
 	// An endless stream must not hold up the stop for longer than the grace.
 	w, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)

@@ -102,8 +102,9 @@ func (b *books) RecordUsage(ctx context.Context, r *registryv1.RecordUsageReques
 // fixture is an executor behind real gRPC, with a registry beside it.
 type fixture struct {
 	executorv1.ExecutorServiceClient
-	books *books
-	spans *tracetest.InMemoryExporter
+	books  *books
+	spans  *tracetest.InMemoryExporter
+	server *grpckit.Server
 }
 
 func value(s string) *graphv1.Payload { return &graphv1.Payload{Json: []byte(s)} }
@@ -129,6 +130,7 @@ func serve(t *testing.T, actors workgraph.Actors) *fixture {
 	server, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})
 	require.NoError(t, err)
 	svc.Register(server)
+	f.server = server
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for name, s := range map[string]*grpckit.Server{"registry": regServer, "executor": server} {
@@ -465,6 +467,22 @@ func TestTrace(t *testing.T) {
 	} {
 		require.Equal(t, parent, parents[child], "parent of %s", child)
 	}
+}
+
+func TestWatchRunEndsWhenTheServerBeginsToStop(t *testing.T) {
+	f := serve(t, nil)
+	run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "nap", Actor: "sleep", Named: map[string]*graphv1.Payload{"duration": value(`"1h"`)}})})
+	require.NoError(t, err)
+	stream, err := f.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: run.GetId()})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	f.server.Drain()
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	require.Equal(t, "SERVER_STOPPING", errs.ReasonOf(err))
+	require.True(t, errs.Is(err, errs.Unavailable))
 }
 
 func TestConfig(t *testing.T) {

@@ -234,12 +234,30 @@ func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsReque
 
 // WatchRun implements the service.
 func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStreamingServer[executorv1.RunEvent]) error {
-	ctx := stream.Context()
-	return s.engine.Watch(ctx, engine.WatchRequest{
+	// A watch has no end of its own while its run goes on, and must not hold up the stop of this replica.
+	ctx, stop := context.WithCancelCause(stream.Context())
+	defer stop(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-grpckit.Draining(ctx):
+			stop(errStopping)
+		case <-done:
+		}
+	}()
+	err := s.engine.Watch(ctx, engine.WatchRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), After: req.GetAfterSeq(),
 		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
 	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
+	if err != nil && stream.Context().Err() == nil && context.Cause(ctx) == error(errStopping) {
+		return errStopping
+	}
+	return err
 }
+
+// errStopping ends a watch that another replica, or this one when it is back, can go on with.
+var errStopping = errs.New(errs.Unavailable, "SERVER_STOPPING", "this replica is stopping").Hint("watch again from the last sequence seen")
 
 // watcher sends what a watch tells.
 type watcher struct {
