@@ -39,6 +39,7 @@ var (
 	errIdle     = errors.New("the attempt gave no sign of life for its idle timeout")
 	errStopping = errors.New("the executor is stopping")
 	errFenced   = errors.New("the executor no longer owns the run")
+	errDraining = errors.New("the run is ending, nothing new begins")
 )
 
 // attempt is one call of an actor, from the decision that it may start to its report.
@@ -103,6 +104,10 @@ func (t *term) perform(a *attempt) {
 	}
 	if ctx.Err() != nil {
 		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+		return
+	}
+	if a.run.draining() {
+		t.finish(a, nil, notPerformed(errDraining), outbox.Trace{})
 		return
 	}
 	doer, ok := t.e.actors.Actor(a.start.Actor)

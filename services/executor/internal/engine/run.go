@@ -189,6 +189,13 @@ func (r *run) idle() bool {
 	return false
 }
 
+// draining reports whether the run only waits for what is under way: an attempt that has not begun must not.
+func (r *run) draining() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Draining()
+}
+
 func (r *run) snapshot() ([]byte, error) {
 	machine, err := r.state.Snapshot()
 	if err != nil {

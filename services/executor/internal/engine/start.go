@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -45,6 +46,22 @@ type StartRequest struct {
 	Labels                           map[string]string
 	Metadata, Attachments            []byte
 	Request                          journal.Request
+}
+
+// argAttachments is the named argument under which the run's documents travel to its nodes.
+const argAttachments = "attachments"
+
+// travels is the input that start nodes receive: the caller's, and the documents unless the caller gave that name a meaning.
+func (req *StartRequest) travels() workgraph.Input {
+	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {
+		return req.Input
+	}
+	in := workgraph.Input{Args: req.Input.Args, Named: maps.Clone(req.Input.Named)}
+	if in.Named == nil {
+		in.Named = make(map[string]json.RawMessage, 1)
+	}
+	in.Named[argAttachments] = req.Attachments
+	return in
 }
 
 // Start records a run and sets it going in the same commit. It returns the run's id once that is durable. created is false
@@ -327,7 +344,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.Input, Context: req.Context, Now: now})
+	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Now: now})
 	if err != nil {
 		return fmt.Errorf("begin run: %w", err)
 	}

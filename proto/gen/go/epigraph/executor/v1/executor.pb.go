@@ -103,7 +103,7 @@ type StartRunRequest struct {
 	ThreadId string `protobuf:"bytes,7,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Facts for every node, seen by conditions as `context`.
 	Context *v1.Payload `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
-	// Documents for the run.
+	// Documents for the run. They travel to its nodes as the named argument `attachments`, unless `named` has one.
 	Attachments []*Attachment `protobuf:"bytes,9,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	// Facts for the caller's own use, returned as they are.
 	Metadata map[string]string `protobuf:"bytes,10,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
