@@ -46,8 +46,11 @@ func TestServer(t *testing.T) {
 			{Match: "attack", Reply: fakellm.Reply{Text: "\x1b[31mred\x1b]0;title\a\u009b2J\u202etxt\nsecond line\r\n\tthird"}},
 		},
 	})
+	examples, err := filepath.Abs("../../examples")
+	require.NoError(t, err)
 	testscript.Run(t, params("testdata/server", func(env *testscript.Env) error {
 		env.Setenv("EPIGRAPH_ADDR", d.GRPCAddr())
+		env.Setenv("EXAMPLES", examples)
 		env.Setenv("EPIGRAPH_NAMESPACE", strings.ReplaceAll(strings.TrimPrefix(filepath.Base(env.WorkDir), "script-"), "_", "-"))
 		return nil
 	}))
@@ -119,7 +122,7 @@ func TestInput(t *testing.T) {
 	})
 
 	t.Run("Input/ReaderThatGoesAwayEndsThePipeQuietly", func(t *testing.T) {
-		lines := strings.Repeat(`"A -> B, C"`+"\n", 20_000)
+		lines := strings.Repeat(`"A -> B, C"`+"\n", 5_000)
 		cmd := exec.CommandContext(t.Context(), "epigraph", "plan", "--jsonl", "-")
 		cmd.Stdin = strings.NewReader(lines)
 		out, err := cmd.StdoutPipe()
@@ -137,7 +140,11 @@ func TestInput(t *testing.T) {
 
 func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 	return testscript.Params{
-		Dir: dir, Setup: setup, RequireExplicitExec: true, RequireUniqueNames: true,
+		Dir: dir, Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every command takes a second to end under the race detector
+			return setup(env)
+		},
+		RequireExplicitExec: true, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "json": jsonIs, "lines": lines},
 	}
 }

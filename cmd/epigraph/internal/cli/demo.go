@@ -128,7 +128,12 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if err := stop(); err != nil { // the last spans end with the servers
 		return err
 	}
-	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), 120))
+	columns := 120
+	if e.io.Interactive {
+		w, _ := e.io.Size()
+		columns = min(w-1, columns)
+	}
+	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), columns))
 	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
 	return nil
 }

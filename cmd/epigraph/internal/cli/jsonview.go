@@ -78,12 +78,15 @@ func marshal(m proto.Message) ([]byte, error) {
 
 // printValue writes a value of ours on one line.
 func printValue(w io.Writer, v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		b, err = compact(b)
-	}
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
+	}
+	b, err := compact(text.Bytes())
+	if err != nil {
+		return err
 	}
 	_, err = w.Write(append(b, '\n'))
 	return err

@@ -131,7 +131,13 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		case x.GetError() != nil:
 			what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
 		case len(x.GetValues()) > 0:
-			what = pretty(x.GetValues()[0].GetJson())
+			if what = string(x.GetValues()[0].GetJson()); strings.HasPrefix(what, `"`) {
+				what = pretty([]byte(what))
+			}
+		}
+		tokens := ""
+		if u := x.GetUsage(); u.GetCalls() > 0 {
+			tokens = view.Count(u.GetInputTokens()) + "→" + view.Count(u.GetOutputTokens())
 		}
 		took := ""
 		if x.GetDuration() != nil {
@@ -139,10 +145,10 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		}
 		rows = append(rows, []string{
 			view.OneLine(x.GetNodeId(), 32), fmt.Sprint(x.GetVisit()), strings.ReplaceAll(view.Word(x.GetState().String(), "VISIT_STATE_"), "_", " "),
-			view.OneLine(x.GetActor(), 16), fmt.Sprint(x.GetAttempts()), took, cost(x.GetUsage()), view.OneLine(what, 60),
+			view.OneLine(x.GetActor(), 16), fmt.Sprint(x.GetAttempts()), took, tokens, view.OneLine(what, 60),
 		})
 	}
-	return view.Table(e.io.style(), []string{"NODE", "VISIT", "STATE", "ACTOR", "TRIES", "TOOK", "COST", "RESULT"}, rows)
+	return view.Table(e.io.style(), []string{"NODE", "VISIT", "STATE", "ACTOR", "TRIES", "TOOK", "TOKENS", "RESULT"}, rows)
 }
 
 type runsVisitsCmd struct {

@@ -34,9 +34,9 @@ func ignoredEnv() []string { return append([]string{"EPIGRAPH_CONFIG"}, ClientEn
 
 type devCmd struct {
 	settings
-	Data string `help:"Folder for the databases; one in your data folder when not given." name:"data-dir" aliases:"data" placeholder:"DIR" type:"path"`
-	HTTP string `help:"Address of the REST API." name:"http-addr" aliases:"http" default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	GRPC string `help:"Address of the gRPC API." name:"grpc-addr" aliases:"grpc" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
+	Data string `help:"Folder for the databases; one in your data folder when not given." aliases:"data-dir" placeholder:"DIR" type:"path"`
+	HTTP string `help:"Address of the REST API." name:"http" aliases:"http-addr" default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	GRPC string `help:"Address of the gRPC API." name:"grpc" aliases:"grpc-addr" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
 }
 
 // Help tells what it is for.

@@ -66,8 +66,9 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 
 // leave tells somebody who stops watching that the run does not stop.
 func (e *env) leave(runID string) error {
+	fmt.Fprintln(e.io.Err) // after ^C
 	if !e.passing {
-		fmt.Fprintf(e.io.Err, "\nThe run goes on.\n  see it:   epigraph runs watch %s\n  stop it:  epigraph runs cancel %s\n", runID, runID)
+		fmt.Fprintf(e.io.Err, "The run goes on.\n  see it:   epigraph runs watch %s\n  stop it:  epigraph runs cancel %s\n", runID, runID)
 	}
 	return exit(exitInterrupted)
 }
