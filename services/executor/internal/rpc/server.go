@@ -250,7 +250,7 @@ func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStr
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), After: req.GetAfterSeq(),
 		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
 	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
-	if err != nil && stream.Context().Err() == nil && context.Cause(ctx) == error(errStopping) {
+	if err != nil && stream.Context().Err() == nil && errors.Is(context.Cause(ctx), errStopping) {
 		return errStopping
 	}
 	return err
