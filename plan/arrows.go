@@ -1,121 +1,97 @@
 package plan
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-var arrowSigns = [...]string{"-->", "->", "==>", "=>", "→", "⟶", "➔", "⇒"}
-
-// splitArrows splits a line at its arrows and trims the parts. Quoted parts are kept whole and lose their quotes later.
-func splitArrows(s string) (parts []string, arrows int) {
-	if !mayHoldArrow(s) {
-		return []string{strings.TrimSpace(s)}, 0
-	}
-	start := 0
-	quote := byte(0)
-	for i := 0; i < len(s); {
-		if quote != 0 {
-			if s[i] == '\\' {
-				i++
-			} else if s[i] == quote {
-				quote = 0
-			}
-			i++
-			continue
-		}
-		if s[i] == '"' && strings.TrimSpace(s[start:i]) == "" {
-			quote = '"'
-			i++
-			continue
-		}
-		n := 0
-		if s[i] == '-' || s[i] == '=' || s[i] == 0xe2 {
-			for _, a := range arrowSigns {
-				if strings.HasPrefix(s[i:], a) {
-					n = len(a)
-					break
-				}
-			}
-		}
-		if n == 0 {
-			if s[i] == ',' {
-				// A quote may open after a comma as well.
-				j := i + 1
-				for j < len(s) && s[j] == ' ' {
-					j++
-				}
-				if j < len(s) && s[j] == '"' {
-					quote = '"'
-					i = j + 1
-					continue
-				}
-			}
-			i++
-			continue
-		}
-		parts = append(parts, strings.TrimSpace(s[start:i]))
-		arrows++
-		i += n
-		start = i
-	}
-	return append(parts, strings.TrimSpace(s[start:])), arrows
+// arrowNames decides what an id between arrows is called. known tells ids that are certain; a nil one knows none.
+type arrowNames struct {
+	known func(id string) bool
 }
 
-// mayHoldArrow is a quick test: every arrow sign has a > or begins with the byte 0xe2.
-func mayHoldArrow(s string) bool {
-	return strings.IndexByte(s, '>') >= 0 || strings.IndexByte(s, 0xe2) >= 0
-}
+func (n arrowNames) is(id string) bool { return n.known != nil && n.known(id) }
 
-// splitGroup splits "A, B" into its ids.
-func splitGroup(s string) []string {
-	if !strings.Contains(s, `"`) {
-		parts := strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == '，' || c == '、' })
-		for i := range parts {
-			parts[i] = strings.TrimSpace(parts[i])
-		}
-		return parts
+// name returns the known id that s is a decorated form of, such as "[A]", "- A", "1. A" or "A.", or s itself.
+func (n arrowNames) name(s string) string {
+	if n.known == nil || n.is(s) {
+		return s
 	}
-	var out []string
-	for s = strings.TrimSpace(s); s != ""; {
-		if s[0] == '"' {
-			j := 1
-			for j < len(s) && s[j] != '"' {
-				if s[j] == '\\' {
-					j++
-				}
-				j++
-			}
-			end := min(j, len(s))
-			out = append(out, unescape(s[1:end], true))
-			s = strings.TrimSpace(s[min(end+1, len(s)):])
-			s = strings.TrimSpace(strings.TrimPrefix(s, ","))
-			continue
+	t := s
+	for range 3 {
+		u := t
+		if l := len(u); l > 2 && bracketOf(u[0]) != 0 && u[l-1] == bracketOf(u[0]) {
+			u = bareID(strings.TrimSpace(u[1 : l-1]))
 		}
-		j := strings.IndexByte(s, ',')
-		if j < 0 {
-			out = append(out, s)
+		u = strings.TrimRight(u, ".;")
+		u = strings.TrimLeft(u, "-*•+ ")
+		if m, ok := itemLine(u); ok && m.text != "" && len(m.id) < len(u) && strings.IndexByte(".)", u[len(m.id)]) >= 0 && n.is(bareID(m.text)) {
+			return bareID(m.text)
+		}
+		if n.is(u) {
+			return u
+		}
+		if u == t {
 			break
 		}
-		out = append(out, strings.TrimSpace(s[:j]))
-		s = strings.TrimSpace(s[j+1:])
+		t = u
+	}
+	return s
+}
+
+// group returns the ids of one side of an arrow. "A & B" is a group of two where A and B are known.
+func (n arrowNames) group(s string) []string {
+	if n.is(strings.TrimSpace(s)) {
+		return []string{strings.TrimSpace(s)}
+	}
+	var out []string
+	for _, piece := range splitPieces(s) {
+		id := bareID(piece)
+		if piece != "" && piece[0] == '"' && id != piece {
+			out = append(out, id) // what is quoted is meant as it stands
+			continue
+		}
+		id = n.name(id)
+		for _, sep := range [...]string{" & ", " + ", " and ", " | ", " 和 "} {
+			if n.is(id) || !strings.Contains(id, sep) {
+				continue
+			}
+			parts := strings.Split(id, sep)
+			all := true
+			for i := range parts {
+				parts[i] = n.name(bareID(strings.TrimSpace(parts[i])))
+				all = all && n.is(parts[i])
+			}
+			if all {
+				out = append(out, parts...)
+				id = ""
+				break
+			}
+		}
+		if id != "" {
+			out = append(out, id)
+		}
 	}
 	return out
 }
 
 // arrowEdges returns the edges of a line such as "A, B -> C".
-func arrowEdges(s string) [][2]string {
-	parts, arrows := splitArrows(s)
-	if arrows == 0 {
-		return nil
-	}
+func arrowEdges(s string, names arrowNames) [][2]string {
 	var out [][2]string
-	for i := 0; i+1 < len(parts); i++ {
-		for _, a := range splitGroup(parts[i]) {
-			for _, b := range splitGroup(parts[i+1]) {
-				if a != "" && b != "" {
-					out = append(out, [2]string{a, b})
+	for _, st := range splitStatements(s) {
+		parts, back := splitArrows(st)
+		for i := range back {
+			for _, a := range names.group(parts[i]) {
+				for _, b := range names.group(parts[i+1]) {
+					switch {
+					case a == "" || b == "" || len(out) >= maxProduct:
+					case back[i]:
+						out = append(out, [2]string{b, a})
+					default:
+						out = append(out, [2]string{a, b})
+					}
 				}
 			}
 		}
@@ -127,85 +103,119 @@ func arrowEdges(s string) [][2]string {
 const maxProduct = 100_000
 
 // arrowLine adds the edges of one line to r and calls each with every id in it, in order.
-func arrowLine(d *document, r *reading, text string, off int, each func(id string)) {
-	parts, arrows := splitArrows(text)
-	groups := make([][]string, len(parts))
-	empty := false
-	for i, p := range parts {
-		groups[i] = splitGroup(p)
-		kept := groups[i][:0]
-		for _, id := range groups[i] {
-			if id != "" {
-				kept = append(kept, id)
-				each(id)
+func arrowLine(d *document, r *reading, text string, off int, names arrowNames, each func(id string)) {
+	if kept, comment := cutLineComment(text); comment != "" && !names.is(bareID(text)) {
+		r.diag(d, Warning, SkippedText, off+len(kept), clip(comment), "a comment was left out", "")
+		text = kept
+	}
+	statements := splitStatements(text)
+	if names.is(bareID(strings.TrimSpace(text))) {
+		statements = []string{text}
+	}
+	for k, st := range statements {
+		parts, back := splitArrows(st)
+		if k > 0 && len(back) == 0 {
+			// "A -> B; C" may mean that C follows A as well.
+			r.diag(d, Warning, Ambiguous, off, clip(parts[0]), "a semicolon ends a statement, so "+clip(parts[0])+" stands by itself", "write a comma where two problems follow")
+		}
+		groups := make([][]string, len(parts))
+		empty := false
+		for i, p := range parts {
+			groups[i] = names.group(p)
+			kept := groups[i][:0]
+			for _, id := range groups[i] {
+				if id != "" {
+					kept = append(kept, id)
+					each(id)
+				}
+			}
+			groups[i] = kept
+			if len(kept) == 0 && len(back) > 0 && !empty {
+				empty = true
+				r.diag(d, Error, EmptyID, off, clip(text), "an arrow has nothing on one side", "name a problem on both sides of the arrow")
 			}
 		}
-		groups[i] = kept
-		if len(kept) == 0 && arrows > 0 && !empty {
-			empty = true
-			r.diag(d, Error, EmptyID, off, clip(text), "an arrow has nothing on one side", "name a problem on both sides of the arrow")
-		}
-	}
-	for i := 0; i+1 < len(groups); i++ {
-		if len(groups[i])*len(groups[i+1]) > maxProduct {
-			r.diag(d, Error, LimitReached, off, clip(text), "the groups on this line stand for too many edges", "split the line")
-			continue
-		}
-		for _, a := range groups[i] {
-			for _, b := range groups[i+1] {
-				r.edge(d, a, b, Stated, off)
+		for i := range back {
+			if len(groups[i])*len(groups[i+1]) > maxProduct {
+				r.diag(d, Error, LimitReached, off, clip(text), "the groups on this line stand for too many edges", "split the line")
+				continue
+			}
+			for _, a := range groups[i] {
+				for _, b := range groups[i+1] {
+					if back[i] {
+						a, b := b, a
+						r.edge(d, a, b, Stated, off)
+						continue
+					}
+					r.edge(d, a, b, Stated, off)
+				}
 			}
 		}
 	}
 }
 
-// readArrows reads lines such as "A -> B, C -> D" and single ids, and Mermaid flowcharts.
+// readArrows reads lines such as "A -> B, C -> D" and single ids.
 func readArrows(d *document) *reading {
 	if !mayHoldArrow(d.text) {
 		return nil
 	}
-	best, bestLen := -1, 0
+	if r := readDiagram(d); r != nil {
+		return r
+	}
+	type block struct{ first, n int }
+	var blocks []block
+	best := -1
 	for i := 0; i < len(d.lines); {
 		n, arrows := arrowBlock(d, i)
-		if arrows > 0 && n > bestLen {
-			best, bestLen = i, n
+		if arrows > 0 {
+			blocks = append(blocks, block{i, n})
+			if best < 0 || n > blocks[best].n {
+				best = len(blocks) - 1
+			}
 		}
 		i += max(n, 1)
 	}
-	if best < 0 || !arrowsStandOut(d, best, bestLen) {
+	if best < 0 || !arrowsStandOut(d, blocks[best].first, blocks[best].n) {
 		return nil
 	}
-	r := &reading{edgesStated: true, start: d.lines[best].off}
-	seen := map[string]bool{}
-	mermaid := false
-	block := d.lines[best : best+bestLen]
-	for _, l := range block {
-		if isMermaidHead(l.text) {
-			mermaid = true
-		}
+	r := readArrowBlock(d, blocks[best].first, blocks[best].n)
+	if r == nil {
+		return nil
 	}
-	labels := map[string]string{}
-	for _, l := range block {
-		text := l.text
-		if text == "" || isMermaidHead(text) || l.fence {
+	for i, b := range blocks {
+		if i == best || i > best+8 || i < best-8 {
 			continue
 		}
-		text = strings.TrimRight(text, ";")
-		if i := strings.IndexAny(text, "-*•"); i == 0 {
-			text = strings.TrimLeft(strings.TrimLeft(text, "-*•"), " ")
+		if other := readArrowBlock(d, b.first, b.n); other != nil && other.start < r.start {
+			r = pick(d, other, r)
+		} else if other != nil {
+			r = pick(d, r, other)
 		}
-		if mermaid {
-			text = stripMermaid(text, labels)
+	}
+	return r
+}
+
+// readArrowBlock reads n lines from first on.
+func readArrowBlock(d *document, first, n int) *reading {
+	r := &reading{edgesStated: true, start: d.lines[first].off, openEnded: true}
+	seen := map[string]bool{}
+	lines := logicalArrows(d.lines[first : first+n])
+	stripArrowNumbers(lines)
+	stripArrowPrefix(lines)
+	names := arrowNames{known: plainArrowIDs(lines)}
+	for _, l := range lines {
+		if l.text == "" || l.fence || isCommentLine(l.text) {
+			continue
 		}
-		if isBrokenArrow(text) {
-			r.diag(d, Error, Malformed, l.off, clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
+		if isBrokenArrow(l.text) {
+			r.diag(d, Error, Malformed, l.off, clip(l.text), "this looks like an edge whose arrow is broken", "write A -> B")
 			continue
 		}
 		before := len(r.graph.Edges)
-		arrowLine(d, r, text, l.off, func(id string) {
+		arrowLine(d, r, l.text, l.off, names, func(id string) {
 			if !seen[id] {
 				seen[id] = true
-				r.graph.Problems = append(r.graph.Problems, d.problem(id, "", l.off))
+				r.graph.Problems = append(r.graph.Problems, d.problem(id, id, l.off))
 			}
 		})
 		r.end = l.off + len(l.text)
@@ -214,17 +224,161 @@ func readArrows(d *document) *reading {
 			r.last = r.graph.Edges[n-1].To
 		}
 	}
-	for i := range r.graph.Problems {
-		p := &r.graph.Problems[i]
-		if p.Request = labels[p.ID]; p.Request == "" {
-			p.Request = p.ID
-		}
-	}
 	if len(r.graph.Edges) == 0 && len(r.graph.Problems) < 2 {
 		return nil
 	}
-	r.openEnded = true
+	for _, p := range r.graph.Problems {
+		for _, part := range compound(p.ID) {
+			r.diags = append(r.diags, Diagnostic{Code: Ambiguous, Severity: Warning, Line: p.Line, Column: p.Column, Element: part, Message: strconv.Quote(p.ID) + " was taken for one id", Hint: "separate problems with commas and write no labels"})
+		}
+	}
 	return r
+}
+
+// compound returns an id that may stand for several, or for an id and a label, and what it may stand for.
+func compound(id string) []string {
+	for _, sep := range [...]string{" & ", " + ", " and ", ". "} {
+		if parts := strings.Split(id, sep); len(parts) > 1 {
+			return append(parts, id)
+		}
+	}
+	for _, mark := range [...]string{": ", " ("} {
+		if head, _, ok := strings.Cut(id, mark); ok {
+			return []string{head, id}
+		}
+	}
+	return nil
+}
+
+// logicalArrows joins lines that only begin or end with an arrow to the lines that they belong to, and drops bullets.
+func logicalArrows(lines []line) []line {
+	out := make([]line, 0, len(lines))
+	open := false // the line before ends with an arrow
+	for _, l := range lines {
+		if l.text == "" || l.fence {
+			continue
+		}
+		t := strings.TrimRight(l.text, "; ")
+		if i := strings.IndexAny(t, "-*•+"); i == 0 {
+			if u := strings.TrimLeft(t[1:], " "); len(u) < len(t)-1 || strings.HasPrefix(t, "•") {
+				t = strings.TrimLeft(strings.TrimPrefix(t, "•"), " -*+")
+				t = strings.TrimPrefix(t, "> ")
+			}
+		}
+		if down := strings.Trim(t, "↓⬇\ufe0f|vV "); down == "" && len(out) > 0 && strings.ContainsAny(t, "↓⬇") {
+			if !open && len(out[len(out)-1].text) < 4096 {
+				out[len(out)-1].text += " ->"
+			}
+			open = true
+			continue
+		}
+		parts, back := splitArrows(t)
+		starts := len(back) > 0 && parts[0] == "" && !back[0]
+		ends := len(back) > 0 && parts[len(parts)-1] == ""
+		inner := len(back)
+		if starts {
+			inner--
+		}
+		if ends {
+			inner--
+		}
+		switch {
+		case len(out) > 0 && len(out[len(out)-1].text) < 4096 && inner <= 0 && (open && !starts || starts && !open) && (len(back) > 0 || l.indent > 0 || strings.HasSuffix(out[len(out)-1].text, " ->")):
+			out[len(out)-1].text += " " + t
+		default:
+			l.text = t
+			out = append(out, l)
+		}
+		open = ends
+	}
+	return out
+}
+
+// stripArrowNumbers drops the numbers of lines when every line with an arrow has one.
+func stripArrowNumbers(lines []line) {
+	for _, l := range lines {
+		m, ok := itemLine(l.text)
+		if !ok || !isDecimal(m.id) || strings.HasPrefix(l.text, m.id+" ") || startsWithArrow(m.text) {
+			return
+		}
+	}
+	for i := range lines {
+		m, _ := itemLine(lines[i].text)
+		lines[i].text = m.text
+	}
+}
+
+func startsWithArrow(s string) bool {
+	if s == "" {
+		return true
+	}
+	n, _ := arrowAt(s, 0)
+	return n > 0
+}
+
+// stripArrowPrefix drops "Plan:" or "Dependency graph:" before the first edge.
+func stripArrowPrefix(lines []line) {
+	if len(lines) == 0 {
+		return
+	}
+	head, rest, ok := strings.Cut(lines[0].text, ":")
+	if ok && len(head) < 40 && rest != "" && !mayHoldArrow(head) && announcesGraph(head) {
+		lines[0].text = strings.TrimSpace(rest)
+	}
+}
+
+func announcesGraph(s string) bool {
+	t := strings.ToLower(s)
+	for _, w := range [...]string{"graph", "depend", "order", "edges", "flow", "sequence", "execution"} {
+		if strings.Contains(t, w) {
+			return true
+		}
+	}
+	return saysPlan(t)
+}
+
+// plainArrowIDs returns a test for the ids that stand by themselves somewhere in the lines. If every id is in brackets,
+// the brackets are decoration.
+func plainArrowIDs(lines []line) func(string) bool {
+	ids := map[string]bool{}
+	bracketed, all := 0, 0
+	for _, l := range lines {
+		text, _ := cutLineComment(l.text)
+		for _, st := range splitStatements(text) {
+			parts, _ := splitArrows(st)
+			for _, p := range parts {
+				set := stripSet(p) != p
+				for _, id := range splitGroup(p) {
+					if id == "" {
+						continue
+					}
+					all++
+					if set {
+						bracketed++
+					}
+					if n := len(id); n > 2 && bracketOf(id[0]) != 0 && id[n-1] == bracketOf(id[0]) {
+						bracketed++
+						ids[bareID(id[1:n-1])] = true
+						continue
+					}
+					if !strings.ContainsAny(id, ":([&+|") && !strings.Contains(id, " and ") && !strings.HasSuffix(id, ".") {
+						ids[id] = true
+					}
+				}
+			}
+		}
+	}
+	if bracketed > 0 && bracketed < all {
+		for _, l := range lines {
+			parts, _ := splitArrows(l.text)
+			for _, p := range parts {
+				for _, id := range splitGroup(p) {
+					ids[id] = true // brackets on some ids only are part of them
+				}
+			}
+		}
+	}
+	return func(id string) bool { return ids[id] }
 }
 
 // arrowsStandOut reports whether a block of arrow lines is what the text is about: most of it, fenced, or announced.
@@ -234,13 +388,14 @@ func arrowsStandOut(d *document, first, n int) bool {
 	if l.inCode {
 		return true
 	}
-	for i := first - 1; i >= 0 && i >= first-3; i-- {
+	if head, _, ok := strings.Cut(l.text, ":"); ok && len(head) < 40 && announcesGraph(head) {
+		return true
+	}
+	for i, seen := first-1, 0; i >= 0 && i >= first-4 && seen < 2; i-- {
 		if t := d.lines[i].text; t != "" {
-			t = strings.ToLower(t)
-			if saysPlan(t) || strings.Contains(t, "graph") || strings.Contains(t, "depend") || strings.Contains(t, "order") {
+			if seen++; announcesGraph(t) && !isDecline(strings.ToLower(t)) {
 				return true
 			}
-			break
 		}
 	}
 	others := 0
@@ -249,13 +404,13 @@ func arrowsStandOut(d *document, first, n int) bool {
 			others++
 		}
 	}
-	return others <= 3 || others <= 2*n
+	return others <= n && others <= 1 || n > 1 && others <= 2*n
 }
 
 // arrowBlock returns how many lines from i on belong together as arrow lines, and how many of them have arrows.
 func arrowBlock(d *document, i int) (n, arrows int) {
 	code := d.lines[i].inCode
-	if code && isCodeLang(d.lines[i].lang) && (d.lines[i].lang != "mermaid" || !isMermaidHead(d.lines[i].text)) {
+	if code && isCodeLang(d.lines[i].lang) {
 		return 0, 0
 	}
 	for j := i; j < len(d.lines); j++ {
@@ -270,22 +425,15 @@ func arrowBlock(d *document, i int) (n, arrows int) {
 			}
 			break
 		}
-		if isMermaidHead(l.text) {
-			if j != i {
-				break
-			}
-			n = j - i + 1
-			continue
-		}
-		if isArrowLine(l.text) {
+		switch {
+		case isArrowLine(l.text):
 			arrows++
-		} else if j > i && isBrokenArrow(l.text) {
+		case isCommentLine(l.text) && (code || l.text[0] != '#'):
+			continue
+		case j > i && n > 0 && isBrokenArrow(l.text):
 			// Its arrow has lost a sign; reading says so.
-			if n == 0 {
-				break
-			}
-		} else if !isSingleID(l.text) {
-			break
+		case !isSingleID(l.text):
+			return n, arrows
 		}
 		n = j - i + 1
 	}
@@ -303,32 +451,38 @@ func isBrokenArrow(s string) bool {
 	return false
 }
 
-func isMermaidHead(s string) bool {
-	for _, h := range []string{"graph TD", "graph LR", "graph TB", "graph BT", "graph RL", "flowchart ", "graph;", "digraph"} {
-		if hasFold(s, h) {
-			return true
-		}
-	}
-	return false
-}
-
 // isArrowLine reports whether s consists of short ids between arrows and commas.
 func isArrowLine(s string) bool {
-	if len(s) > 100_000 || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "{") {
+	if len(s) > 100_000 || !mayHoldArrow(s) && !strings.ContainsAny(s, "↓⬇") || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "{") {
 		return false
 	}
-	parts, arrows := splitArrows(strings.TrimRight(s, ";"))
-	if arrows == 0 {
-		return false
+	if t := strings.Trim(s, "↓⬇\ufe0f |"); t == "" && strings.ContainsAny(s, "↓⬇") {
+		return true
 	}
-	for _, p := range parts {
-		for _, id := range splitGroup(p) {
-			if !isLooseID(id) {
-				return false
+	s, _ = cutLineComment(s)
+	arrows := 0
+	for k, st := range splitStatements(cutBullet(s)) {
+		parts, back := splitArrows(st)
+		arrows += len(back)
+		for i, p := range parts {
+			for _, id := range splitGroup(p) {
+				if head, rest, ok := strings.Cut(id, ": "); ok && len(back) > 0 {
+					// A label at the end, or "Plan:" at the start.
+					if i == len(parts)-1 {
+						id = head
+					} else if k == 0 && i == 0 && len(head) < 40 && announcesGraph(head) {
+						id = rest
+					} else {
+						return false
+					}
+				}
+				if id != "" && !isLooseID(id) {
+					return false
+				}
 			}
 		}
 	}
-	return true
+	return arrows > 0
 }
 
 // isLooseID accepts names of a few words, without the punctuation of sentences.
@@ -336,16 +490,20 @@ func isLooseID(id string) bool {
 	if len(id) > 120 || strings.Count(id, " ") > 7 {
 		return false
 	}
+	word := false
 	for _, c := range id {
-		if c == '.' || c == ':' || c == '(' || c == ')' || c == '[' || c == ']' || c == '{' || c == '}' || c == '#' || c == '$' || c == '"' || c == '/' || c == '\'' || c == '&' || c == '|' || c == '?' || c == '!' || c == '+' || c == '<' || c == '>' {
-			continue
+		switch {
+		case unicode.IsLetter(c) || unicode.IsDigit(c):
+			word = true
+		case unicode.IsMark(c) || strings.ContainsRune("_- .:()[]{}#$\"/'&?!+<>@（）【】", c):
+		default:
+			return false
 		}
-		if unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.IsMark(c) || c == '_' || c == '-' || c == ' ' {
-			continue
-		}
-		return false
 	}
-	return !strings.HasSuffix(id, ".") || utf8.RuneCountInString(id) < 4
+	if i := strings.IndexByte(id, ':'); i > 0 && i < 3 && strings.Trim(id[:i], "0123456789") == "" {
+		return false // a time of day
+	}
+	return word && (!strings.HasSuffix(id, ".") || utf8.RuneCountInString(id) < 4)
 }
 
 // isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
@@ -354,29 +512,11 @@ func isSingleID(s string) bool {
 	if strings.HasPrefix(s, `"`) && strings.HasSuffix(s, `"`) && len(s) > 2 {
 		return true
 	}
-	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t") || strings.ContainsAny(s[len(s)-1:], ".:!?;") {
+	s = strings.TrimRight(bareID(s), ";")
+	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t") || strings.ContainsAny(s[len(s)-1:], ".:!?;") || strings.Contains(s, "://") {
 		return false
 	}
 	return isLooseID(s)
-}
-
-// stripMermaid takes the labels out of "A[Label] --> B(Other)" and keeps them.
-func stripMermaid(s string, labels map[string]string) string {
-	parts, _ := splitArrows(s)
-	for i, p := range parts {
-		if strings.HasPrefix(p, "|") {
-			if j := strings.IndexByte(p[1:], '|'); j >= 0 {
-				p = strings.TrimSpace(p[j+2:])
-			}
-		}
-		if j := strings.IndexAny(p, "[({"); j > 0 {
-			label := strings.Trim(p[j:], "[](){}\"' ")
-			p = strings.TrimSpace(p[:j])
-			labels[p] = label
-		}
-		parts[i] = p
-	}
-	return strings.Join(parts, " -> ")
 }
 
 // unbalancedText warns of brackets that do not pair up in a text of one line.

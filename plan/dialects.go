@@ -5,6 +5,8 @@ package plan
 type dialect struct {
 	name string
 	read func(*document) *reading
+	// data is set for dialects that read a value, in JSON or the like, rather than lines of text.
+	data bool
 }
 
 // looseFrom is the first of the dialects that accept what is merely formatted like a plan. They are not tried on a text
@@ -14,24 +16,24 @@ const looseFrom = "arrows"
 // dialects is the table of all dialects, most specific first. To add one, write its reader in a file of its own and
 // name it here.
 var dialects = [...]dialect{
-	{"xml_problems", readXMLProblems},
-	{"xml_functions", readXMLFunctions},
-	{"tool_graph", readShape(toolGraph)},
-	{"step_relations", readShape(stepRelations)},
-	{"command_tasks", readShape(commandTasks)},
-	{"single_action", readShape(singleAction)},
-	{"nested_calls", readShape(nestedCalls)},
-	{"task_list", readShape(taskList)},
-	{"step_tools", readShape(stepTools)},
-	{"task_names", readShape(taskNames)},
-	{"node_edge", readNodeEdge},
-	{"evidence", readEvidence},
-	{"call_log", readCallLog},
-	{"numbered_calls", readNumberedCalls},
-	{"assignments", readAssignments},
-	{"arrows", readArrows},
-	{"yaml", readYAML},
-	{"numbered", readNumbered},
+	{"xml_problems", readXMLProblems, false},
+	{"xml_functions", readXMLFunctions, false},
+	{"tool_graph", readShape(toolGraph), true},
+	{"step_relations", readShape(stepRelations), true},
+	{"command_tasks", readShape(commandTasks), true},
+	{"single_action", readShape(singleAction), true},
+	{"nested_calls", readShape(nestedCalls), true},
+	{"task_list", readScattered(taskList), true},
+	{"step_tools", readScattered(stepTools), true},
+	{"task_names", readShape(taskNames), true},
+	{"node_edge", readNodeEdge, false},
+	{"evidence", readEvidence, false},
+	{"call_log", readCallLog, false},
+	{"numbered_calls", readNumberedCalls, false},
+	{"assignments", readAssignments, false},
+	{"arrows", readArrows, false},
+	{"yaml", readYAML, false},
+	{"numbered", readNumbered, false},
 }
 
 // Dialects returns the names of all dialects in the order in which they are tried.

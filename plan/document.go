@@ -20,6 +20,10 @@ type document struct {
 	cut       bool // the limit on bytes cut the text
 	thinkOpen bool // a thought was never closed
 	repairs   []Repair
+
+	// outer and back are set for a text that was taken out of another one: back has, for each byte, its place in outer.
+	outer *document
+	back  []int32
 }
 
 // line is one line without its line end.
@@ -40,6 +44,9 @@ func newDocument(text string, limits Limits) *document {
 			end--
 		}
 		text, d.cut = text[:end], true
+	}
+	if strings.IndexByte(text, '\r') >= 0 && strings.IndexByte(text, '\n') < 0 {
+		text = strings.ReplaceAll(text, "\r", "\n")
 	}
 	d.text = d.maskThoughts(text)
 	d.splitLines()
@@ -67,9 +74,9 @@ func (d *document) splitLines() {
 			i++
 		}
 		l.off += i
-		trimmed := strings.TrimLeft(raw[i:], "\u3000\u00a0\ufeff")
+		trimmed := strings.TrimLeft(raw[i:], "\u3000\u00a0\ufeff\u200b")
 		l.off += len(raw) - i - len(trimmed)
-		l.text = strings.TrimRight(trimmed, " \t\r\u3000\u00a0")
+		l.text = strings.TrimRight(trimmed, " \t\r\u3000\u00a0\u200b")
 		if strings.HasPrefix(l.text, "```") || strings.HasPrefix(l.text, "~~~") {
 			l.fence = true
 			if inCode {
@@ -88,15 +95,18 @@ func (d *document) splitLines() {
 	}
 }
 
-// place turns a byte offset into a line and a column that counts runes, both 1-based.
+// lineAt returns the number of the line, from 0, that holds the byte at off.
+func (d *document) lineAt(off int) int {
+	return sort.SearchInts(d.starts, max(0, min(off, len(d.text)))+1) - 1
+}
+
+// place turns a byte offset into a line and a column that counts runes, both 1-based, of the caller's text.
 func (d *document) place(off int) (int, int) {
-	if off < 0 {
-		off = 0
+	off = max(0, min(off, len(d.text)))
+	if d.outer != nil {
+		return d.outer.place(int(d.back[off]))
 	}
-	if off > len(d.text) {
-		off = len(d.text)
-	}
-	i := sort.SearchInts(d.starts, off+1) - 1
+	i := d.lineAt(off)
 	start := d.starts[i]
 	if off-start <= runeStride {
 		return i + 1, utf8.RuneCountInString(d.text[start:off]) + 1
@@ -131,56 +141,6 @@ func runeStarts(s string) int {
 	return n
 }
 
-var thoughtTags = [...]string{"think", "thinking", "thought", "reasoning", "scratchpad"}
-
-// maskThoughts blanks out what a model thought aloud before it answered, so that no dialect takes a draft for the plan.
-// Blanks keep the length in bytes, and with it every offset.
-func (d *document) maskThoughts(text string) string {
-	if !strings.Contains(text, "<") {
-		return text
-	}
-	var out []byte
-	for i := 0; i < len(text); {
-		j := strings.IndexByte(text[i:], '<')
-		if j < 0 {
-			break
-		}
-		i += j
-		tag := ""
-		for _, t := range thoughtTags {
-			if hasFold(text[i+1:], t) && i+1+len(t) < len(text) && text[i+1+len(t)] == '>' {
-				tag = t
-				break
-			}
-		}
-		if tag == "" {
-			i++
-			continue
-		}
-		end := indexFold(text[i:], "</"+tag+">")
-		if end < 0 {
-			d.thinkOpen = true
-			end = len(text)
-		} else {
-			end += i + len(tag) + 3
-		}
-		if out == nil {
-			out = []byte(text)
-		}
-		for k := i; k < end; k++ {
-			if out[k] != '\n' && out[k] != '\r' {
-				out[k] = ' '
-			}
-		}
-		d.repairs = append(d.repairs, Repair{Code: ThinkRemoved, Message: "left out the thoughts in <" + tag + ">", Applied: true, Line: i, Column: -1})
-		i = end
-	}
-	if out == nil {
-		return text
-	}
-	return string(out)
-}
-
 func hasFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
@@ -204,6 +164,8 @@ type reading struct {
 	start, end int
 	// openEnded is set when the dialect has no mark for the end of a plan and the plan runs to the end of the text.
 	openEnded bool
+	// again is where another plan of the same dialect begins, if the dialect can tell; 0 if not.
+	again int
 	// last names what stands at the end of an open-ended plan, if that is not its last problem.
 	last string
 	// edgesStated is set when the text states its edges, even if there are none.

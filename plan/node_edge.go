@@ -72,7 +72,14 @@ func readNodeEdge(d *document) *reading {
 	if head < 0 {
 		r.diag(d, Warning, MissingField, r.start, "Node", `there is no line "Node:"`, `write "Node:" before the nodes`)
 	}
-	pairs := readPairs(d, max(last+1, 0), edgeAt)
+	stop := len(d.lines)
+	for i := max(edgeAt, last) + 1; i < len(d.lines); i++ {
+		if isSectionWord(d.lines[i].text, "node") || isSectionWord(d.lines[i].text, "nodes") {
+			stop, r.again = i, d.starts[i]
+			break
+		}
+	}
+	pairs := readPairs(d, max(last+1, 0), edgeAt, stop)
 	if edgeAt < 0 && len(pairs) == 0 {
 		if head < 0 {
 			return nil
@@ -179,14 +186,14 @@ type pair struct {
 }
 
 // readPairs reads the pairs from the edge marker on, up to the prose that explains them.
-func readPairs(d *document, from, edgeAt int) []pair {
+func readPairs(d *document, from, edgeAt, stop int) []pair {
 	var out []pair
 	i := from
 	if edgeAt >= 0 {
 		i = edgeAt
 	}
 	started, blank := false, false
-	for ; i < len(d.lines); i++ {
+	for ; i < stop; i++ {
 		l := d.lines[i]
 		if l.text == "" {
 			blank = true
@@ -303,7 +310,7 @@ func pairStart(seg string) int {
 func splitPair(s string) (a, b string, ok bool) {
 	i := strings.IndexAny(s, ",，")
 	if i < 0 {
-		if parts, n := splitArrows(s); n == 1 {
+		if parts, back := splitArrows(s); len(back) == 1 && !back[0] {
 			return parts[0], parts[1], isName(parts[0]) && isName(parts[1])
 		}
 		return "", "", false

@@ -12,6 +12,9 @@ type numberedItem struct {
 	line     int
 	off      int
 	indent   int
+	heading  int
+	weak     bool
+	lazy     bool // its number was 1, like all others
 }
 
 // run is a numbered list: items with nothing between them but blank lines, details and continuations.
@@ -38,10 +41,23 @@ func readNumbered(d *document) *reading {
 		return nil
 	}
 	r := &reading{}
+	n.items = r.splitItems(d, n.items)
 	r.start = n.items[0].off
 	r.end = d.lines[n.last].off + len(d.lines[n.last].text)
 	if several >= 0 {
-		r.diag(d, Warning, SeveralPlans, runs[several].items[0].off, runs[several].items[0].text, "the text holds another numbered list that may be a plan; the one at line "+strconv.Itoa(n.first+1)+" was read", "ask for one list")
+		other := &reading{start: runs[several].items[0].off}
+		other.buildHierarchy(d, runs[several].items)
+		this := &reading{}
+		this.buildHierarchy(d, n.items)
+		if !sameGraph(this.graph, other.graph) {
+			this.severalPlans(d, other)
+			r.diags = append(r.diags, this.diags...)
+		}
+	}
+	for _, it := range n.items {
+		if it.lazy {
+			r.diag(d, Warning, Ambiguous, it.off, it.id, "all steps have the number 1; they were numbered by their places", "number the steps")
+		}
 	}
 	r.buildHierarchy(d, n.items)
 	r.readNotes(d, n.items)
@@ -56,114 +72,6 @@ func readNumbered(d *document) *reading {
 	return r
 }
 
-// itemLine reads "1. text", "**1.** text", "- 1.2 text", "### Step 3: text", "第一步：text".
-func itemLine(s string) (id, text string, ok bool) {
-	t := s
-	if strings.HasPrefix(t, "#") {
-		t = strings.TrimLeft(t, "# ")
-	}
-	if len(t) > 1 && (t[0] == '-' || t[0] == '*' || t[0] == '+') && t[1] == ' ' {
-		t = strings.TrimLeft(t[2:], " ")
-	}
-	bold := strings.HasPrefix(t, "**")
-	if bold {
-		t = t[2:]
-	}
-	if n, rest, ok := wideNumber(t); ok {
-		return n, strings.TrimSpace(rest), true
-	}
-	num, rest, ok := cutNumber(asciiDigits(t))
-	if !ok {
-		for _, w := range [...]string{"Step", "Task", "Subtask", "Phase", "Étape", "Schritt", "Paso", "Шаг", "步骤", "任务", "ステップ"} {
-			if !hasFold(t, w) {
-				continue
-			}
-			after := strings.TrimLeft(t[len(w):], " #")
-			num, rest, ok = cutNumber(asciiDigits(after))
-			if ok && rest != "" && strings.TrimLeft(after[min(len(num), len(after)):], " ") == rest && strings.IndexByte("-*", rest[0]) < 0 && !strings.HasPrefix(rest, "–") && !strings.HasPrefix(rest, "—") {
-				ok = false // "Task 2 and 3 depend on it" is no item
-			}
-			break
-		}
-	}
-	if !ok {
-		return "", "", false
-	}
-	if bold {
-		rest = strings.Replace(rest, "**", "", 1)
-	}
-	return num, strings.TrimSpace(strings.TrimLeft(rest, " :：-–—")), true
-}
-
-// asciiDigits turns full-width and Arabic digits at the start of s into ASCII ones.
-func asciiDigits(s string) string {
-	if s == "" || s[0] < 0x80 {
-		return s
-	}
-	var b strings.Builder
-	for i, c := range s {
-		switch {
-		case '０' <= c && c <= '９':
-			b.WriteRune(c - '０' + '0')
-		case '٠' <= c && c <= '٩':
-			b.WriteRune(c - '٠' + '0')
-		case '۰' <= c && c <= '۹':
-			b.WriteRune(c - '۰' + '0')
-		case c == '．' && b.Len() > 0:
-			b.WriteByte('.')
-		case '0' <= c && c <= '9' || c == '.':
-			b.WriteRune(c)
-		default:
-			if b.Len() == 0 {
-				return s
-			}
-			return b.String() + s[i:]
-		}
-	}
-	return b.String()
-}
-
-const wideDigits = "一二三四五六七八九十"
-
-// wideNumber reads "一、text", "（二）text", "第三步：text" and "①text"; the id is what stands there.
-func wideNumber(s string) (id, rest string, ok bool) {
-	if s == "" || s[0] < 0x80 && s[0] != '(' {
-		return "", s, false
-	}
-	t := s
-	paren := ""
-	if strings.HasPrefix(t, "（") {
-		paren, t = "）", t[len("（"):]
-	} else if strings.HasPrefix(t, "第") {
-		paren, t = "步", t[len("第"):]
-	} else if t[0] == '(' {
-		paren, t = ")", t[1:]
-	}
-	n := 0
-	for _, c := range t {
-		if !strings.ContainsRune(wideDigits, c) {
-			break
-		}
-		n += len(string(c))
-	}
-	if n == 0 || n > 9 {
-		return "", s, false
-	}
-	id, rest = t[:n], t[n:]
-	if paren != "" {
-		if !strings.HasPrefix(rest, paren) {
-			return "", s, false
-		}
-		return id, strings.TrimLeft(rest[len(paren):], " ：:、，"), true
-	}
-	for _, m := range []string{"、", "．", ".", "："} {
-		if strings.HasPrefix(rest, m) {
-			return id, rest[len(m):], true
-		}
-	}
-	return "", s, false
-}
-
 // findRuns returns the numbered lists of the text, how many lines of prose and headings it has, and whether it holds code.
 func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 	var cur *run
@@ -174,6 +82,7 @@ func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 		}
 		cur = nil
 	}
+	lettered := d.letteredItems()
 	gap := 0
 	for i, l := range d.lines {
 		if l.fence {
@@ -189,26 +98,57 @@ func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 			gap++
 			continue
 		}
-		id, text, ok := itemLine(l.text)
-		isHead := strings.HasPrefix(l.text, "#")
-		if ok && isHead && cur == nil && !strings.Contains(l.text, ".") && !strings.Contains(l.text, ":") {
+		m, ok := itemLine(l.text)
+		if !ok {
+			m, ok = lettered[i]
+		}
+		if !ok && cur != nil {
+			if m.id, m.text, ok = dashNumber(l.text, cur.items[len(cur.items)-1].id); !ok {
+				m = marker{}
+			}
+		}
+		if !ok && i == 0 || !ok && intro < 0 && cur == nil {
+			// "Plan: 1. first 2. second"
+			if head, rest, found := strings.Cut(l.text, ":"); found && len(head) < 40 && saysPlan(head) {
+				if m, ok = itemLine(strings.TrimSpace(rest)); ok && len(splitInline(m, "")) < 2 {
+					ok = false
+				}
+			}
+		}
+		isHead := strings.HasPrefix(l.text, "#") && (!ok || m.heading > 0)
+		if ok && isHead && cur == nil && !strings.Contains(l.text, ".") && !strings.ContainsAny(l.text, ":：、") {
 			ok = false // "# 3 things"
 		}
+		if ok && cur != nil && m.heading > 0 && cur.items[0].heading == 0 {
+			flush() // headings are not items of a plain list
+			headings++
+			heading, intro = i, i
+		}
 		if ok {
+			indent := l.indent
+			if cur != nil && cur.items[0].heading > 0 && m.heading == 0 {
+				indent += headingIndent // a list below a heading that is an item itself
+			}
 			// A list that starts again is another list, unless it is nested.
-			if cur != nil && (id == "1" || id == "一") && l.indent <= cur.items[0].indent && len(cur.items) > 0 && cur.items[0].id == id {
+			if cur != nil && indent <= cur.items[0].indent && isFirst(m.id) && cur.items[0].id == m.id && m.heading == cur.items[0].heading {
 				flush()
 			}
 			if cur == nil {
 				cur = &run{first: i, intro: intro, heading: heading}
 			}
-			cur.items = append(cur.items, numberedItem{id: id, text: text, line: i, off: l.off, indent: l.indent})
+			cur.items = append(cur.items, numberedItem{id: m.id, text: m.text, line: i, off: l.off, indent: indent, heading: m.heading, weak: m.weak})
 			cur.last = i
 			gap = 0
 			continue
 		}
 		detail := l.indent > 0 || strings.HasPrefix(l.text, "- ") || strings.HasPrefix(l.text, "* ") || strings.HasPrefix(l.text, "• ") || strings.HasPrefix(l.text, "+ ")
+		below := cur != nil && cur.items[0].heading > 0
 		switch {
+		case below && (!isHead && !isBoldHeading(l.text) || isHead && headingLevel(l.text) > cur.items[0].heading):
+			// What stands below a heading belongs to it.
+			it := &cur.items[len(cur.items)-1]
+			cur.last = i
+			it.detail = append(it.detail, l.text)
 		case isHead || isBoldHeading(l.text):
 			flush()
 			headings++
@@ -231,7 +171,158 @@ func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 		gap = 0
 	}
 	flush()
-	return runs, prose, headings, code
+	return joinLazy(runs), prose, headings, code
+}
+
+// headingIndent is more than any heading: what stands below a heading is nested in it.
+const headingIndent = 1000
+
+func headingLevel(s string) int { return len(s) - len(strings.TrimLeft(s, "#")) }
+
+func isFirst(id string) bool {
+	switch id {
+	case "1", "一", "①", "I", "i", "A", "a":
+		return true
+	}
+	return false
+}
+
+// joinLazy makes one list of lists of one item each that all have the number 1, as Markdown allows.
+func joinLazy(runs []run) []run {
+	if len(runs) < 2 {
+		return runs
+	}
+	for _, n := range runs {
+		if len(n.items) != 1 || n.items[0].id != "1" {
+			return runs
+		}
+	}
+	for i, n := range runs[1:] {
+		n.items[0].id = strconv.Itoa(i + 2)
+		n.items[0].lazy = true
+		runs[0].items = append(runs[0].items, n.items[0])
+		runs[0].last = n.last
+	}
+	return runs[:1]
+}
+
+// splitInline splits the text of an item at the markers in it that go on counting: "a 2. b 3. c". After the last one,
+// next must follow, if it is not empty.
+func splitInline(m marker, next string) []marker {
+	out := []marker{{id: m.id, text: m.text}}
+	for len(out) < 1000 {
+		last := &out[len(out)-1]
+		at, n, id := nextInline(last.id, last.text)
+		if at < 0 {
+			break
+		}
+		rest := strings.TrimLeft(last.text[at+n:], " ")
+		last.text = strings.TrimRight(last.text[:at], " ;；,，")
+		out = append(out, marker{id: id, text: rest})
+	}
+	if next != "" {
+		for len(out) > 1 && !isSuccessor(out[len(out)-1].id, next) {
+			last := out[len(out)-1]
+			out = out[:len(out)-1]
+			out[len(out)-1].text += " " + last.id + ". " + last.text
+		}
+	}
+	return out
+}
+
+// nextInline finds in text the first marker that may follow id, and returns where it starts and how long it is.
+func nextInline(id, text string) (at, length int, next string) {
+	at = -1
+	for _, s := range successors(id) {
+		for from := 0; ; {
+			i := strings.Index(text[from:], s)
+			if i < 0 {
+				break
+			}
+			i += from
+			from = i + len(s)
+			if i == 0 || text[i-1] != ' ' || from >= len(text) {
+				continue
+			}
+			n := 0
+			for _, mark := range [...]string{". ", ") ", "、", ": ", "："} {
+				if strings.HasPrefix(text[from:], mark) {
+					n = len(mark)
+				}
+			}
+			if n == 0 && strings.Contains(s, ".") && text[from] == ' ' {
+				n = 1
+			}
+			if n > 0 && (at < 0 || i < at) {
+				at, length, next = i, len(s)+n, s
+			}
+			break
+		}
+	}
+	return at, length, next
+}
+
+// successors returns the numbers that may come after id: its first child, and one more at each of its levels.
+func successors(id string) []string {
+	out := []string{id + ".1"}
+	for p := id; p != ""; {
+		parent, own := "", p
+		if i := strings.LastIndexByte(p, '.'); i >= 0 {
+			parent, own = p[:i], p[i+1:]
+		}
+		n, err := strconv.Atoi(own)
+		if err != nil {
+			break
+		}
+		next := strconv.Itoa(n + 1)
+		if parent != "" {
+			next = parent + "." + next
+		}
+		out = append(out, next)
+		p = parent
+	}
+	return out
+}
+
+func isSuccessor(id, next string) bool {
+	for _, s := range successors(id) {
+		if s == next {
+			return true
+		}
+	}
+	return false
+}
+
+// splitItems finds items that stand on the line of the one before them. Where the numbers leave it open, it only says so.
+func (r *reading) splitItems(d *document, items []numberedItem) []numberedItem {
+	out := make([]numberedItem, 0, len(items))
+	for i, it := range items {
+		next := ""
+		if i+1 < len(items) {
+			next = items[i+1].id
+			if isSuccessor(it.id, next) || items[i+1].indent > it.indent {
+				out = append(out, it)
+				continue
+			}
+		}
+		if at, _, id := nextInline(it.id, it.text); at < 0 {
+			out = append(out, it)
+			continue
+		} else if next == "" && len(items) > 1 {
+			r.diag(d, Warning, Ambiguous, it.off, id, "step "+it.id+" holds a number "+id+": it may be a step of its own, and was not taken as one", "write each step on a line of its own")
+			out = append(out, it)
+			continue
+		}
+		for _, m := range splitInline(marker{id: it.id, text: it.text}, next) {
+			part := it
+			part.id, part.text = m.id, m.text
+			if m.id != it.id {
+				part.detail = nil
+			}
+			out = append(out, part)
+		}
+	}
+	return out
 }
 
 func isBoldHeading(s string) bool {
@@ -276,6 +367,9 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 		if !startsLow(n.items[0].id) {
 			continue
 		}
+		if isOtherList(d, n) {
+			continue
+		}
 		underPlan := n.heading >= 0 && saysPlan(d.lines[n.heading].text)
 		announced := n.intro >= 0 && saysPlan(d.lines[n.intro].text)
 		if !underPlan && (!announced || code) {
@@ -291,25 +385,54 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 		}
 	}
 	if chosen >= 0 {
+		if several > chosen && !assigned(runs[chosen].items) && d.revised(runs[chosen].items[0].off, runs[several].items[0].off) {
+			chosen, several = several, chosen
+		}
 		return chosen, several
 	}
-	if headings > 1 || code || len(runs) > 1 {
+	n := &runs[0]
+	plain := n.heading >= 0 && neutralHeading(d.lines[n.heading].text)
+	if headings > 1 && !plain || code {
 		return -1, -1
 	}
-	n := &runs[0]
-	if n.heading >= 0 && !neutralHeading(d.lines[n.heading].text) {
+	if len(runs) > 1 {
+		for i := range runs[1:] {
+			if !sameItems(n.items, runs[i+1].items) {
+				return -1, -1
+			}
+		}
+	}
+	if n.heading >= 0 && !plain {
+		return -1, -1
+	}
+	if n.items[0].weak && prose > 0 {
 		return -1, -1
 	}
 	if !startsLow(n.items[0].id) {
 		return -1, -1
 	}
+	if isOtherList(d, n) || soundsLikeTalk(d, n) {
+		return -1, -1
+	}
 	if prose == 0 {
 		return 0, -1
 	}
-	if len(n.items) >= 2 && prose <= max(2, min(4, len(n.items)/2)) && !soundsLikeTalk(d, n) {
+	if len(n.items) >= 2 && prose <= max(2, min(4, len(n.items)/2)) {
 		return 0, -1
 	}
 	return -1, -1
+}
+
+func sameItems(a, b []numberedItem) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].id != b[i].id || squeeze(a[i].text) != squeeze(b[i].text) {
+			return false
+		}
+	}
+	return true
 }
 
 // neutralHeading reports whether a heading only says that something follows.
@@ -322,7 +445,7 @@ func neutralHeading(s string) bool {
 }
 
 func startsLow(id string) bool {
-	return id == "0" || id == "1" || id == "一" || strings.HasPrefix(id, "1.") || strings.HasPrefix(id, "0.")
+	return isFirst(id) || id == "0" || id == "00" || id == "01" || strings.HasPrefix(id, "1.") || strings.HasPrefix(id, "0.") || id == "❶" || id == "⑴" || id == "⒈"
 }
 
 // assigned reports whether every item names who does it, as in "WebSearcher: find …".
@@ -343,12 +466,14 @@ func assigned(items []numberedItem) bool {
 func mostlyInOrder(items []numberedItem) bool {
 	jumps := 0
 	for i := 1; i < len(items); i++ {
-		if items[i].indent == items[i-1].indent && !follows(items[i-1].id, items[i].id) {
+		if items[i].indent == items[i-1].indent && isDecimal(items[i].id) && isDecimal(items[i-1].id) && !follows(items[i-1].id, items[i].id) {
 			jumps++
 		}
 	}
 	return jumps*3 <= len(items)
 }
+
+func isDecimal(id string) bool { return strings.Trim(id, "0123456789.") == "" }
 
 // follows reports whether the number b can come after a: it goes deeper, or on at some level by one or two.
 func follows(a, b string) bool {
@@ -367,17 +492,6 @@ func follows(a, b string) bool {
 	return false
 }
 
-// soundsLikeTalk reports whether the prose around a list asks or refuses rather than announces.
-func soundsLikeTalk(d *document, n *run) bool {
-	questions := 0
-	for _, it := range n.items {
-		if strings.HasSuffix(it.text, "?") || strings.HasSuffix(it.text, "？") {
-			questions++
-		}
-	}
-	return questions*2 > len(n.items) || isRefusal(d.text)
-}
-
 // buildHierarchy makes problems of items. Numbers such as 1.2 say their parents; an indented list that starts again at
 // 1 belongs to the item above it.
 func (r *reading) buildHierarchy(d *document, items []numberedItem) {
@@ -390,8 +504,11 @@ func (r *reading) buildHierarchy(d *document, items []numberedItem) {
 	for _, it := range items {
 		id := it.id
 		var parent string
-		if i := strings.LastIndexByte(id, '.'); i > 0 {
+		if i := strings.LastIndexAny(id, ".-"); i > 0 {
 			parent = id[:i]
+			if j := strings.IndexByte(id, '-'); j > 0 {
+				parent = id[:j]
+			}
 			levels = append(levels[:0], level{indent: it.indent, id: id})
 		} else {
 			for len(levels) > 0 && it.indent < levels[len(levels)-1].indent {

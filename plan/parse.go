@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -31,28 +32,14 @@ func Parse(text string, opts ...Option) Result {
 		f(&o)
 	}
 	d := newDocument(text, o.limits.withDefaults())
-	known := o.dialect == ""
+	known := o.dialect == "" || slices.Contains(Dialects(), o.dialect)
 	var noPlan *NoPlan
-	for _, dl := range dialects {
-		if dl.name == looseFrom && noPlan != nil {
-			break
+	if strings.TrimSpace(d.text) != "" {
+		f := find(d, o, 0)
+		if f.r != nil {
+			return finish(f.d, f.dialect, f.r, o)
 		}
-		if o.dialect != "" && o.dialect != dl.name {
-			continue
-		}
-		known = true
-		if strings.TrimSpace(d.text) == "" {
-			break
-		}
-		r := dl.read(d)
-		if r != nil && r.noPlan != nil {
-			noPlan = r.noPlan
-			continue
-		}
-		if r == nil {
-			continue
-		}
-		return finish(d, dl.name, r, o)
+		noPlan = f.noPlan
 	}
 	if noPlan == nil {
 		noPlan = explainNoPlan(d)
@@ -165,8 +152,7 @@ func oddIDs(g Graph) []Diagnostic {
 // mayGoOn reports whether a plan that was read up to end may have been cut off: nothing, or only the beginning of a line,
 // follows it.
 func (d *document) mayGoOn(end int) bool {
-	line, _ := d.place(end)
-	for i := line; i < len(d.lines); i++ {
+	for i := d.lineAt(end) + 1; i < len(d.lines); i++ {
 		l := d.lines[i]
 		if l.text == "" {
 			continue
@@ -179,8 +165,7 @@ func (d *document) mayGoOn(end int) bool {
 
 // surroundings records what was left out around the plan.
 func (d *document) surroundings(r *reading, res *Result) {
-	from, _ := d.place(r.start)
-	to, _ := d.place(r.end)
+	from, to := d.lineAt(r.start), d.lineAt(r.end)
 	fence, prose := -1, -1
 	for i, l := range d.lines {
 		if l.text == "" {
@@ -192,15 +177,17 @@ func (d *document) surroundings(r *reading, res *Result) {
 			}
 			continue
 		}
-		if (i+1 < from || i+1 > to) && prose < 0 {
+		if (i < from || i > to) && prose < 0 {
 			prose = i
 		}
 	}
 	if fence >= 0 {
-		res.Repairs = append(res.Repairs, Repair{Code: FenceRemoved, Message: "left out the code fence", Line: fence + 1, Column: 1, Applied: true})
+		line, col := d.place(d.lines[fence].off)
+		res.Repairs = append(res.Repairs, Repair{Code: FenceRemoved, Message: "left out the code fence", Line: line, Column: col, Applied: true})
 	}
 	if prose >= 0 {
-		res.Repairs = append(res.Repairs, Repair{Code: ProseRemoved, Message: "left out the text around the plan", Line: prose + 1, Column: 1, Applied: true})
+		line, col := d.place(d.lines[prose].off)
+		res.Repairs = append(res.Repairs, Repair{Code: ProseRemoved, Message: "left out the text around the plan", Line: line, Column: col, Applied: true})
 	}
 }
 

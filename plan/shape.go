@@ -12,24 +12,72 @@ const maxUnwrap = 4
 
 // readShape makes a dialect of a shape: it looks at every value of the text and, within wrappers, at their parts.
 func readShape(shape shapeReader) func(*document) *reading {
+	return func(d *document) *reading { return readTrees(d, d.findTrees(), shape) }
+}
+
+// readScattered is readShape for lists whose items may also stand one by one in the text, each in a fence or under a
+// heading of its own.
+func readScattered(shape shapeReader) func(*document) *reading {
 	return func(d *document) *reading {
-		var found *reading
-		for _, t := range d.findTrees() {
-			r := matchTree(d, t, shape)
-			if r == nil {
-				continue
-			}
-			if found == nil || found.noPlan != nil {
-				found = r
-				continue
-			}
-			if r.noPlan == nil {
-				found.diag(d, Warning, SeveralPlans, r.start, "", "the text holds another plan; the first one was read", "ask for one plan")
-				break
+		r := readTrees(d, d.findTrees(), shape)
+		if r != nil && len(r.graph.Problems) > 1 {
+			return r
+		}
+		if t := gather(d.findTrees()); t != nil {
+			if all := matchTree(d, t, shape); all != nil && len(all.graph.Problems) == len(t.root.items) {
+				return all
 			}
 		}
-		return found
+		return r
 	}
+}
+
+// gather makes one list of the objects that stand one by one in the text, if they have the same keys.
+func gather(trees []*tree) *tree {
+	if len(trees) < 2 || len(trees) > 1000 {
+		return nil
+	}
+	out := &tree{root: &value{kind: kindList, off: trees[0].root.off}}
+	for _, t := range trees {
+		if t.root.kind != kindObject || len(t.root.fields) == 0 || t.root.fields[0].key != trees[0].root.fields[0].key {
+			return nil
+		}
+		out.root.items = append(out.root.items, t.root)
+		out.root.end = t.root.end
+		out.faults = append(out.faults, t.faults...)
+		out.quirks += t.quirks
+		out.python = out.python || t.python
+		out.cutOff = out.cutOff || t.cutOff
+	}
+	return out
+}
+
+func readTrees(d *document, trees []*tree, shape shapeReader) *reading {
+	var found *reading
+	plans := 0
+	for _, t := range trees {
+		var rs []*reading
+		if r := matchTree(d, t, shape); r != nil {
+			rs = append(rs, r)
+		} else if t.sequence {
+			for _, p := range t.parts() {
+				if r := matchTree(d, p, shape); r != nil {
+					rs = append(rs, r)
+				}
+			}
+		}
+		for _, r := range rs {
+			switch {
+			case found == nil || found.noPlan != nil:
+				found = r
+			case r.noPlan != nil:
+			case plans < 8:
+				found = pick(d, found, r)
+			}
+			plans++
+		}
+	}
+	return found
 }
 
 // matchTree looks for the shape in t, outermost values first, and adds the faults of the text around what it finds.

@@ -23,6 +23,9 @@ func nestedCalls(d *document, v *value) *reading {
 			it = f
 		}
 		name, args := it.get("name", "function", "tool", "toolname"), it.get("arguments", "parameters", "args", "input", "kwargs")
+		if args != nil && args.kind == kindObject && args.get("properties") != nil && args.get("type") != nil {
+			return nil // the schema of a tool, not a call
+		}
 		if name.isScalar() && name.text() != "" && args != nil {
 			good++
 		} else if it.get("step", "description", "instruction", "nodeid") != nil {

@@ -49,9 +49,10 @@ func stepRelations(d *document, v *value) *reading {
 	}
 	if rels.kind == kindString {
 		// The graph as arrow lines in a string.
+		known := arrowNames{known: func(id string) bool { return names.ids[id] > 0 }}
 		for _, l := range strings.Split(rels.str, "\n") {
-			for _, e := range arrowEdges(l) {
-				r.edge(d, e[0], e[1], Stated, rels.off)
+			for _, e := range arrowEdges(strings.TrimSpace(l), known) {
+				r.edge(d, names.resolve(d, r, e[0], rels.off), names.resolve(d, r, e[1], rels.off), Stated, rels.off)
 			}
 		}
 		return r
@@ -161,6 +162,7 @@ func (n *nameIndex) add(id, text string) {
 
 // normalizeText drops case, punctuation at the ends and the width of white space.
 func normalizeText(s string) string {
+	s = strings.NewReplacer("“", `"`, "”", `"`, "‘", "'", "’", "'").Replace(s)
 	return strings.ToLower(strings.Trim(strings.Join(strings.Fields(s), " "), " .,;:!?。，；：！？\"'`*"))
 }
 

@@ -63,15 +63,15 @@ func stepTools(d *document, v *value) *reading {
 
 // announced reports whether the text just before off, outside of other values, calls what follows a plan.
 func announced(d *document, off int) bool {
-	n, _ := d.place(off)
-	for i := n - 1; i >= 0 && i > n-6; i-- {
+	n := d.lineAt(off)
+	for i := n; i >= 0 && i > n-5; i-- {
 		l := d.lines[i]
 		if l.fence || l.text == "" || l.off >= off {
 			continue
 		}
 		return saysPlan(l.text)
 	}
-	return n <= 1
+	return n == 0
 }
 
 // taskNames reads lists of plain texts under a key that says what they are: {"Task list": ["a.py", "b.py"]},

@@ -104,8 +104,8 @@ func linkEnds(l *value) (from, to string) {
 			return endText(l.items[0]), endText(l.items[1])
 		}
 	case kindString, kindBare:
-		if parts, _ := splitArrows(l.str); len(parts) == 2 {
-			return parts[0], parts[1]
+		if es := arrowEdges(l.str, arrowNames{}); len(es) == 1 {
+			return es[0][0], es[0][1]
 		}
 	}
 	return "", ""

@@ -21,7 +21,8 @@ type value struct {
 	items    []*value
 	fields   []field // of objects and calls; positional arguments of calls are items
 	off, end int
-	open     bool // its closing bracket was never found
+	in, out  int32 // where the text of a quoted string stands
+	open     bool  // its closing bracket was never found
 }
 
 type field struct {
@@ -49,6 +50,23 @@ type tree struct {
 	yaml    bool
 	cutOff  bool // the text ended inside
 	anyKeys bool
+	// sequence is set when the root is a list of values that merely follow each other.
+	sequence bool
+}
+
+// parts returns the values of a sequence, each with the faults inside it.
+func (t *tree) parts() []*tree {
+	out := make([]*tree, 0, min(len(t.root.items), 8))
+	for i, v := range t.root.items[:min(len(t.root.items), 8)] {
+		p := &tree{root: v, quirks: t.quirks, python: t.python, yaml: t.yaml, anyKeys: t.anyKeys, cutOff: t.cutOff && i == len(t.root.items)-1}
+		for _, f := range t.faults {
+			if v.off <= f.off && f.off < v.end {
+				p.faults = append(p.faults, f)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // lastKey returns the key at which the text of t ends.

@@ -220,6 +220,6 @@ func (p *valueParser) readTop(bareKey bool) {
 	}
 	if seq != nil {
 		seq.end = p.pos
-		p.t.root = seq
+		p.t.root, p.t.sequence = seq, true
 	}
 }

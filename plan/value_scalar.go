@@ -83,7 +83,7 @@ func (p *valueParser) readSmart(open, closing string) *value {
 		p.fatal = true
 		return nil
 	}
-	v := &value{kind: kindString, str: p.s[p.pos : p.pos+end], off: start}
+	v := &value{kind: kindString, str: p.s[p.pos : p.pos+end], off: start, in: int32(p.pos), out: int32(p.pos + end)}
 	p.pos += end + len(closing)
 	v.end = p.pos
 	return v
@@ -157,10 +157,11 @@ func (p *valueParser) readString(q byte) *value {
 		p.t.python = true
 		p.pos += 3
 		end := strings.Index(p.s[p.pos:], strings.Repeat(string(q), 3))
-		v := &value{kind: kindString, off: start}
+		v := &value{kind: kindString, off: start, in: int32(p.pos), out: int32(len(p.s))}
 		if end < 0 {
-			v.str, p.pos, p.t.cutOff = p.s[p.pos:], len(p.s), true
+			v.str, p.pos, p.t.cutOff, v.open = p.s[p.pos:], len(p.s), true, true
 		} else {
+			v.out = int32(p.pos + end)
 			v.str = p.s[p.pos : p.pos+end]
 			p.pos += end + 3
 		}
@@ -197,7 +198,7 @@ func (p *valueParser) readString(q byte) *value {
 		p.noClose[qi] = start
 		j, inner = firstQuote, false
 	}
-	v := &value{kind: kindString, off: start}
+	v := &value{kind: kindString, off: start, in: int32(start + 1), out: int32(min(j, len(p.s)))}
 	if j >= len(p.s) {
 		p.pos = len(p.s)
 		p.t.cutOff = true
@@ -241,50 +242,75 @@ func (p *valueParser) mayEnd(i int, q byte) bool {
 	return true
 }
 
+// unescape resolves the escapes of a JSON or Python string.
 func unescape(s string, escaped bool) string {
 	if !escaped {
 		return s
 	}
 	var b strings.Builder
 	b.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c != '\\' || i+1 >= len(s) {
-			b.WriteByte(c)
+	for i := 0; i < len(s); {
+		if s[i] != '\\' || i+1 >= len(s) {
+			b.WriteByte(s[i])
+			i++
 			continue
 		}
-		i++
-		switch s[i] {
-		case 'n':
-			b.WriteByte('\n')
-		case 't':
-			b.WriteByte('\t')
-		case 'r':
-			b.WriteByte('\r')
-		case 'b':
-			b.WriteByte('\b')
-		case 'f':
-			b.WriteByte('\f')
-		case 'u':
-			if i+4 < len(s) {
-				if n, err := strconv.ParseUint(s[i+1:i+5], 16, 32); err == nil {
-					r := rune(n)
-					i += 4
-					if 0xd800 <= r && r < 0xdc00 && i+6 < len(s) && s[i+1] == '\\' && s[i+2] == 'u' {
-						if m, err := strconv.ParseUint(s[i+3:i+7], 16, 32); err == nil && 0xdc00 <= m && m < 0xe000 {
-							r = (r-0xd800)<<10 + rune(m) - 0xdc00 + 0x10000
-							i += 6
-						}
-					}
-					b.WriteRune(r)
-					continue
-				}
-			}
-			b.WriteString("\\u")
-		case '\n':
-		default:
-			b.WriteByte(s[i])
+		n := escapeAt(s, i, func(r rune) { b.WriteRune(r) })
+		if n == 0 {
+			b.WriteByte(s[i+1])
+			n = 2
 		}
+		i += n
 	}
 	return b.String()
+}
+
+// escapeAt passes what the escape at s[i] stands for to put and returns its length, or 0 if it stands for the byte after
+// the backslash.
+func escapeAt(s string, i int, put func(rune)) int {
+	switch s[i+1] {
+	case 'n':
+		put('\n')
+	case 't':
+		put('\t')
+	case 'r':
+		put('\r')
+	case 'b':
+		put('\b')
+	case 'f':
+		put('\f')
+	case '\n':
+	case 'x':
+		if r, ok := hexAt(s, i+2, 2); ok {
+			put(r)
+			return 4
+		}
+		return 0
+	case 'u':
+		r, ok := hexAt(s, i+2, 4)
+		if !ok {
+			put('\\')
+			put('u')
+			return 2
+		}
+		if 0xd800 <= r && r < 0xdc00 && strings.HasPrefix(s[i+6:], "\\u") {
+			if low, ok := hexAt(s, i+8, 4); ok && 0xdc00 <= low && low < 0xe000 {
+				put((r-0xd800)<<10 + low - 0xdc00 + 0x10000)
+				return 12
+			}
+		}
+		put(r)
+		return 6
+	default:
+		return 0
+	}
+	return 2
+}
+
+func hexAt(s string, i, n int) (rune, bool) {
+	if i+n > len(s) {
+		return 0, false
+	}
+	x, err := strconv.ParseUint(s[i:i+n], 16, 32)
+	return rune(x), err == nil
 }

@@ -12,6 +12,71 @@ type xmlTag struct {
 	closing  bool
 	off, end int
 	broken   bool // its < or > is missing
+	empty    bool // <name/>
+}
+
+// tagName drops what names of tags may be written with: case, separators, a name space.
+func tagName(s string) string {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		s = s[i+1:]
+	}
+	if strings.IndexByte(s, '_') >= 0 || strings.IndexByte(s, '-') >= 0 {
+		s = strings.NewReplacer("_", "", "-", "").Replace(s)
+	}
+	return strings.ToLower(s)
+}
+
+func isTagByte(c byte) bool { return isWordByte(c) || c == ':' || c == '-' }
+
+// maskMarkup blanks out what is no markup of the plan's: comments, and what CDATA sections hold.
+func maskMarkup(s string) string {
+	if !strings.Contains(s, "<!") {
+		return s
+	}
+	out := []byte(s)
+	for i := 0; i < len(s); {
+		j := strings.Index(s[i:], "<!")
+		if j < 0 {
+			break
+		}
+		i += j
+		closing := ""
+		switch {
+		case strings.HasPrefix(s[i:], "<!--"):
+			closing = "-->"
+		case strings.HasPrefix(s[i:], "<![CDATA["):
+			closing = "]]>"
+		default:
+			i += 2
+			continue
+		}
+		end := strings.Index(s[i:], closing)
+		if end < 0 {
+			break // cut off or damaged: what follows is read as it stands
+		}
+		for k := i; k < i+end+3; k++ {
+			if out[k] != '\n' {
+				out[k] = ' '
+			}
+		}
+		i += end + 3
+	}
+	return string(out)
+}
+
+// dropComments removes comments from what stands in an element.
+func dropComments(s string) string {
+	for {
+		i := strings.Index(s, "<!--")
+		if i < 0 {
+			return s
+		}
+		end := strings.Index(s[i:], "-->")
+		if end < 0 {
+			return s
+		}
+		s = s[:i] + strings.Repeat(" ", end+3) + s[i+end+3:]
+	}
 }
 
 // scanTags finds the tags of the given names, also with one of their angle brackets lost.
@@ -26,10 +91,10 @@ func scanTags(s string, names map[string]bool) []xmlTag {
 		if s[i] == '>' {
 			// name> without its <
 			k := i
-			for k > 0 && isWordByte(s[k-1]) && i-k < 40 {
+			for k > 0 && isTagByte(s[k-1]) && i-k < 40 {
 				k--
 			}
-			name := strings.ToLower(s[k:i])
+			name := tagName(s[k:i])
 			if names[name] && (k == 0 || s[k-1] != '<') {
 				closing := k > 0 && s[k-1] == '/'
 				off := k
@@ -49,10 +114,10 @@ func scanTags(s string, names map[string]bool) []xmlTag {
 			k++
 		}
 		start := k
-		for k < len(s) && isWordByte(s[k]) && k-start < 40 {
+		for k < len(s) && isTagByte(s[k]) && k-start < 40 {
 			k++
 		}
-		name := strings.ToLower(s[start:k])
+		name := tagName(s[start:k])
 		if !names[name] {
 			i++
 			continue
@@ -64,6 +129,7 @@ func scanTags(s string, names map[string]bool) []xmlTag {
 		}
 		if e < len(s) && s[e] == '>' {
 			t.end = e + 1
+			t.empty = s[e-1] == '/'
 		} else {
 			t.end, t.broken = k, true
 		}
@@ -77,10 +143,11 @@ var problemTags = map[string]bool{"structuredresponse": true, "problems": true, 
 
 // readXMLProblems reads <StructuredResponse> with <Problems> and a <ProblemGraph> of arrow lines.
 func readXMLProblems(d *document) *reading {
-	if indexFold(d.text, "problem") < 0 || indexFold(d.text, "<problem") < 0 && indexFold(d.text, "problemid>") < 0 {
+	if indexFold(d.text, "problem") < 0 || strings.IndexByte(d.text, '<') < 0 && strings.IndexByte(d.text, '>') < 0 {
 		return nil
 	}
-	tags := scanTags(d.text, problemTags)
+	tags := scanTags(maskMarkup(d.text), problemTags)
+	tags = closeEmpty(tags)
 	ids, graphs := 0, 0
 	for _, t := range tags {
 		if t.name == "problemid" || t.name == "problem" {
@@ -98,6 +165,7 @@ func readXMLProblems(d *document) *reading {
 	var open []int // problems that are being read, innermost last
 	graph, graphOff, hasGraph := "", 0, false
 	hasID := map[int]bool{}
+	problems := 0
 	near := func() string {
 		if n := len(r.graph.Problems); n > 0 {
 			if p := r.graph.Problems[n-1]; p.ID != "" {
@@ -157,11 +225,18 @@ func readXMLProblems(d *document) *reading {
 			r.diag(d, Error, LimitReached, t.off, near(), "elements are nested too deeply", "")
 			break
 		}
+		if r.again == 0 && len(r.graph.Problems) > 0 && (t.name == "problems" && problems > 0 || t.name == "structuredresponse") {
+			r.again = t.off
+		}
+		if t.name == "problems" {
+			problems++
+		}
 		stack = append(stack, t)
-		text := strings.TrimSpace(html.UnescapeString(stripCDATA(content)))
+		text := strings.TrimSpace(html.UnescapeString(stripCDATA(dropComments(content))))
 		switch t.name {
 		case "problem":
 			begin(t.off)
+			r.graph.Problems[open[len(open)-1]].ID = idAttribute(d.text[t.off:t.end])
 		case "problemid":
 			if len(open) == 0 {
 				begin(t.off)
@@ -185,7 +260,7 @@ func readXMLProblems(d *document) *reading {
 				r.diag(d, Error, Contradiction, t.off, "ProblemGraph", "there are two problem graphs", "write one")
 				continue
 			}
-			graph, graphOff, hasGraph = html.UnescapeString(stripCDATA(content)), t.end, true
+			graph, graphOff, hasGraph = html.UnescapeString(stripCDATA(dropComments(content))), t.end, true
 		}
 	}
 	for _, t := range stack {
@@ -210,12 +285,48 @@ func readXMLProblems(d *document) *reading {
 	return r
 }
 
+// closeEmpty adds a closing tag to each <name/>.
+func closeEmpty(tags []xmlTag) []xmlTag {
+	out := make([]xmlTag, 0, len(tags))
+	for _, t := range tags {
+		out = append(out, t)
+		if t.empty && !t.closing {
+			out = append(out, xmlTag{name: t.name, closing: true, off: t.end, end: t.end})
+		}
+	}
+	return out
+}
+
+// idAttribute returns the id that a tag such as <Problem id="A"> states.
+func idAttribute(tag string) string {
+	for _, key := range [...]string{" id=", " ProblemID=", " problem_id=", " name="} {
+		i := indexFold(tag, key)
+		if i < 0 || i+len(key) >= len(tag) {
+			continue
+		}
+		q := tag[i+len(key)]
+		if end := strings.IndexByte(tag[i+len(key)+1:], q); (q == '"' || q == '\'') && end >= 0 {
+			return html.UnescapeString(strings.TrimSpace(tag[i+len(key)+1 : i+len(key)+1+end]))
+		}
+	}
+	return ""
+}
+
 func stripCDATA(s string) string {
 	t := strings.TrimSpace(s)
 	if strings.HasPrefix(t, "<![CDATA[") {
 		return strings.TrimSuffix(t[len("<![CDATA["):], "]]>")
 	}
 	return s
+}
+
+// saysNothing reports whether a graph text says in words that there are no edges.
+func saysNothing(s string) bool {
+	switch strings.ToLower(strings.Trim(s, "()[]<>.*_ ")) {
+	case "none", "n/a", "empty", "no dependencies", "no edges", "null", "nil", "无":
+		return true
+	}
+	return false
 }
 
 // readGraphText adds the edges of a graph text. Without one the problems are a chain; problems that it does not name are
@@ -234,13 +345,21 @@ func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 		ids[p.ID] = true
 	}
 	named := map[string]bool{}
+	names := arrowNames{known: func(id string) bool { return ids[id] }}
 	at := off
 	for _, l := range strings.Split(graph, "\n") {
 		text := strings.TrimSpace(l)
 		lead := len(l) - len(strings.TrimLeft(l, " \t\r"))
-		if text != "" && !strings.HasPrefix(text, "```") {
-			arrowLine(d, r, text, at+lead, func(id string) {
-				if !ids[id] && !named[id] && !strings.Contains(text, "->") {
+		if text != "" && !strings.HasPrefix(text, "```") && (!isCommentLine(text) || ids[text]) && !saysNothing(text) {
+			if isBrokenArrow(text) && !ids[text] {
+				r.diag(d, Error, Malformed, at+lead, clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
+				at += len(l) + 1
+				continue
+			}
+			_, back := splitArrows(text)
+			single := len(back) == 0
+			arrowLine(d, r, text, at+lead, names, func(id string) {
+				if !ids[id] && !named[id] && single {
 					r.diag(d, Error, UnknownReference, at+lead, id, "the graph names "+id+", which is no problem", "write a problem with this id or take it out of the graph")
 				}
 				named[id] = true

@@ -17,6 +17,11 @@ func readXMLFunctions(d *document) *reading {
 	if i := indexFold(s, "<plan"); i >= 0 {
 		r.start = i
 	}
+	if i := indexFold(s, "</plan"); i > r.start {
+		if j := indexFold(s[i:], "<plan"); j >= 0 && indexFold(s[i+j:], "function.") >= 0 {
+			r.again = i + j
+		}
+	}
 	defined := map[string]bool{}
 	for i := first; i >= 0 && i < len(s); {
 		open := i > 0 && s[i-1] == '<'

@@ -6,6 +6,8 @@ import (
 
 // readYAML reads a plan written as YAML in one of the shapes that plans in JSON have.
 func readYAML(d *document) *reading {
+	var found *reading
+	plans := 0
 	for i := 0; i < len(d.lines); {
 		l := d.lines[i]
 		if l.text == "" || l.fence || !yamlStart(d, i) {
@@ -29,12 +31,17 @@ func readYAML(d *document) *reading {
 				r.start = l.off
 				// Nothing in YAML marks the end of a document but a fence.
 				r.openEnded = p.i >= len(d.lines)
-				return r
+				if plans++; found == nil {
+					found = r
+				} else if plans < 8 {
+					found = pick(d, found, r)
+				}
+				break
 			}
 		}
 		i = max(p.i, i+1)
 	}
-	return nil
+	return found
 }
 
 // yamlStart reports whether a block may start at line i: "key:" or "- key: value".

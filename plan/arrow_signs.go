@@ -1,0 +1,235 @@
+package plan
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// arrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that point back.
+func arrowAt(s string, i int) (n int, left bool) {
+	switch s[i] {
+	case '-', '=', '~':
+		j := i
+		for j < len(s) && s[j] == s[i] {
+			j++
+		}
+		k := j
+		for k < len(s) && s[k] == '>' && k-j < 2 {
+			k++
+		}
+		if k == j {
+			return 0, false
+		}
+		return k - i, false
+	case '<':
+		j := i + 1
+		for j < len(s) && s[j] == '-' {
+			j++
+		}
+		if j == i+1 || j < len(s) && s[j] == '>' {
+			return 0, false
+		}
+		return j - i, true
+	case 0xe2:
+		c, n := utf8.DecodeRuneInString(s[i:])
+		switch c {
+		case '→', '⟶', '➔', '⇒', '➜', '➡', '➝', '⟹', '➞', '➙', '↦', '⟼', '⇾', '➤', '⭢':
+			if strings.HasPrefix(s[i+n:], "\ufe0f") {
+				n += 3
+			}
+			return n, false
+		case '←', '⟵', '⇐':
+			return n, true
+		case '—', '–', '─', '―', '━':
+			j := i
+			for j < len(s) && strings.HasPrefix(s[j:], string(c)) {
+				j += n
+			}
+			if j < len(s) && s[j] == '>' {
+				return j + 1 - i, false
+			}
+		}
+	}
+	return 0, false
+}
+
+// mayHoldArrow is a quick test: every arrow sign has a > or < or begins with the byte 0xe2.
+func mayHoldArrow(s string) bool {
+	return strings.IndexByte(s, '>') >= 0 || strings.IndexByte(s, 0xe2) >= 0 || strings.Contains(s, "<-")
+}
+
+// splitArrows splits a line at its arrows and trims the parts; back tells for each arrow whether it points back. Quoted
+// parts are kept whole and lose their quotes later.
+func splitArrows(s string) (parts []string, back []bool) {
+	if !mayHoldArrow(s) {
+		return []string{strings.TrimSpace(s)}, nil
+	}
+	start := 0
+	for i := 0; i < len(s); {
+		if c := s[i]; (c == '"' || c == '`') && opensQuote(s[start:i]) {
+			if n := quotedLength(s[i:]); n > 0 {
+				i += n
+				continue
+			}
+		}
+		n, left := arrowAt(s, i)
+		if n == 0 {
+			i++
+			continue
+		}
+		parts = append(parts, strings.TrimSpace(s[start:i]))
+		back = append(back, left)
+		i += n
+		start = i
+	}
+	return append(parts, strings.TrimSpace(s[start:])), back
+}
+
+// opensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
+func opensQuote(before string) bool {
+	t := strings.TrimRight(before, " \t")
+	return t == "" || strings.IndexByte(",;[({&", t[len(t)-1]) >= 0
+}
+
+// quotedLength returns the length of the quoted text that s starts with, or 0 if it does not end.
+func quotedLength(s string) int {
+	for j := 1; j < len(s); j++ {
+		switch s[j] {
+		case '\\':
+			j++
+		case s[0]:
+			return j + 1
+		case '\n':
+			return 0
+		}
+	}
+	return 0
+}
+
+// splitGroup splits "A, B" into its ids and drops their quotes.
+func splitGroup(s string) []string {
+	out := splitPieces(s)
+	for i := range out {
+		out[i] = bareID(out[i])
+	}
+	return out
+}
+
+func splitPieces(s string) []string {
+	s = stripSet(strings.TrimSpace(s))
+	var out []string
+	start := 0
+	for i := 0; i <= len(s); {
+		n := 0
+		switch {
+		case i == len(s):
+			n = 1
+		case (s[i] == '"' || s[i] == '`') && opensQuote(s[start:i]):
+			if q := quotedLength(s[i:]); q > 0 {
+				i += q
+				continue
+			}
+		case s[i] == ',':
+			n = 1
+		case s[i] == 0xef && strings.HasPrefix(s[i:], "，"), s[i] == 0xe3 && strings.HasPrefix(s[i:], "、"):
+			n = 3
+		}
+		if n == 0 {
+			i++
+			continue
+		}
+		if id := strings.TrimSpace(s[start:i]); id != "" || i < len(s) || len(out) > 0 {
+			out = append(out, id)
+		}
+		i += n
+		start = i
+	}
+	return out
+}
+
+// stripSet drops the brackets around a set of ids such as "{A, B}".
+func stripSet(s string) string {
+	if len(s) < 2 || strings.IndexByte(s, ',') < 0 && strings.IndexByte(s, ' ') < 0 {
+		return s
+	}
+	closing := bracketOf(s[0])
+	if closing == 0 || s[len(s)-1] != closing {
+		return s
+	}
+	inner := s[1 : len(s)-1]
+	if strings.ContainsAny(inner, "()[]{}") || strings.IndexByte(inner, ',') < 0 {
+		return s
+	}
+	return inner
+}
+
+func bracketOf(c byte) byte {
+	switch c {
+	case '(':
+		return ')'
+	case '[':
+		return ']'
+	case '{':
+		return '}'
+	}
+	return 0
+}
+
+// bareID drops quotes and decoration around an id.
+func bareID(s string) string {
+	for {
+		n := len(s)
+		switch {
+		case n > 2 && s[0] == '"' && s[n-1] == '"' && quotedLength(s) == n:
+			return unescape(s[1:n-1], true)
+		case n > 2 && (s[0] == '`' || s[0] == '\'') && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0:
+			s = strings.TrimSpace(s[1 : n-1])
+		case n > 4 && strings.HasPrefix(s, "**") && strings.HasSuffix(s, "**"):
+			s = strings.TrimSpace(s[2 : n-2])
+		default:
+			return s
+		}
+	}
+}
+
+// splitStatements splits a line at the semicolons outside quotes. A line without any is one statement.
+func splitStatements(s string) []string {
+	if strings.IndexByte(s, ';') < 0 {
+		return []string{s}
+	}
+	var out []string
+	start := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '"', '`':
+			if opensQuote(s[start:i]) || strings.HasSuffix(strings.TrimSpace(s[start:i]), ">") {
+				if n := quotedLength(s[i:]); n > 0 {
+					i += n - 1
+				}
+			}
+		case ';':
+			if t := strings.TrimSpace(s[start:i]); t != "" {
+				out = append(out, t)
+			}
+			start = i + 1
+		}
+	}
+	if t := strings.TrimSpace(s[start:]); t != "" {
+		out = append(out, t)
+	}
+	return out
+}
+
+// cutLineComment drops " # …", " // …" and " %% …" from the end of a line.
+func cutLineComment(s string) (kept, comment string) {
+	for _, mark := range [...]string{" # ", " // ", " %% "} {
+		if i := strings.Index(s, mark); i > 0 && strings.Count(s[:i], `"`)%2 == 0 {
+			return strings.TrimSpace(s[:i]), s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+func isCommentLine(s string) bool {
+	return strings.HasPrefix(s, "# ") || strings.HasPrefix(s, "// ") || strings.HasPrefix(s, "%%") || strings.HasPrefix(s, "<!--") && strings.HasSuffix(s, "-->")
+}

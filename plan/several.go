@@ -1,0 +1,218 @@
+package plan
+
+import (
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxSplits bounds how many plans after each other are told apart.
+const maxSplits = 4
+
+// readOnce reads d in dialect dl. A text may hold a plan twice, or a plan and its revision: then the one that counts is
+// returned, and what the other one says otherwise is reported.
+func readOnce(d *document, dl *dialect, depth int) *reading {
+	r := dl.read(d)
+	if r == nil || r.noPlan != nil || depth >= maxSplits || len(r.graph.Problems) > d.limits.MaxProblems {
+		return r
+	}
+	at := r.again
+	if at == 0 && restarts(dl.name) {
+		at = r.restart(d)
+	}
+	if at == 0 {
+		return r
+	}
+	a := readOnce(d.only(0, at), dl, maxSplits)
+	b := readOnce(d.only(at, len(d.text)), dl, depth+1)
+	if a == nil || b == nil || a.noPlan != nil || b.noPlan != nil || len(b.graph.Problems) == 0 || len(a.graph.Problems) == 0 {
+		return r
+	}
+	if !sameGraph(a.graph, b.graph) && r.again == 0 && !d.proseBetween(a.graph, b.graph) {
+		return r // ids that are used twice, not another plan
+	}
+	return pick(d, a, b)
+}
+
+// restarts reports whether a dialect gives its problems ids in sequence, so that the first id again means another plan.
+func restarts(dialect string) bool {
+	switch dialect {
+	case "evidence", "call_log", "numbered_calls", "assignments":
+		return true
+	}
+	return false
+}
+
+// pick returns the one of two readings, a before b, that counts, and says in it how the other one differs.
+func pick(d *document, a, b *reading) *reading {
+	chosen, other := a, b
+	if d.revised(a.end, b.start) {
+		chosen, other = b, a
+	}
+	if sameGraph(a.graph, b.graph) {
+		if a.start < b.start {
+			chosen.end, chosen.openEnded = b.end, b.openEnded
+		}
+		return chosen
+	}
+	chosen.severalPlans(d, other)
+	if chosen == a {
+		chosen.openEnded = false // what follows is another plan, not its rest
+	}
+	return chosen
+}
+
+// restart returns where in the text the first id comes again after others, or 0.
+func (r *reading) restart(d *document) int {
+	ps := r.graph.Problems
+	for i := 2; i < len(ps); i++ {
+		if ps[i].ID != ps[0].ID {
+			continue
+		}
+		last, first := d.lineAt(d.offset(ps[i-1].Line, ps[i-1].Column)), d.lineAt(d.offset(ps[i].Line, ps[i].Column))
+		for k := first; k > last; k-- {
+			if d.lines[k].text == "" {
+				return d.starts[k]
+			}
+		}
+		if last+1 < len(d.starts) {
+			return d.starts[last+1]
+		}
+		return 0
+	}
+	return 0
+}
+
+// offset is the inverse of place.
+func (d *document) offset(lineNo, col int) int {
+	if d.outer != nil {
+		at := d.outer.offset(lineNo, col)
+		return sort.Search(len(d.back), func(i int) bool { return int(d.back[i]) >= at })
+	}
+	if lineNo < 1 || lineNo > len(d.starts) {
+		return 0
+	}
+	off := d.starts[lineNo-1]
+	for ; col > 1 && off < len(d.text); col-- {
+		_, n := utf8.DecodeRuneInString(d.text[off:])
+		off += n
+	}
+	return off
+}
+
+// only returns d with everything outside of from and to blanked out, so that all places stay what they are.
+func (d *document) only(from, to int) *document {
+	out := []byte(d.text)
+	for i := range out {
+		if (i < from || i >= to) && out[i] != '\n' {
+			out[i] = ' '
+		}
+	}
+	part := &document{text: string(out), limits: d.limits, cut: d.cut, outer: d.outer, back: d.back}
+	part.splitLines()
+	return part
+}
+
+// proseBetween reports whether a line that belongs to neither stands between the problems of two plans.
+func (d *document) proseBetween(a, b Graph) bool {
+	last := a.Problems[len(a.Problems)-1]
+	from, to := d.lineAt(d.offset(last.Line, last.Column)), d.lineAt(d.offset(b.Problems[0].Line, b.Problems[0].Column))
+	for i := from + 1; i < to; i++ {
+		l := d.lines[i]
+		if l.fence {
+			return true
+		}
+		if _, ok := planPrefix(l.text); ok || l.text == "" || l.indent > 0 || hasFold(l.text, "thought") || strings.Contains(l.text, "#E") || !strings.ContainsFunc(l.text, unicode.IsLetter) {
+			continue
+		}
+		if key, rest, ok := yamlKey(l.text); ok && rest != "" && isName(key) {
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+var revisions = [...]string{"revis", "correct", "updat", "improve", "better", "instead", "final", "actually", "fixed", "amend", "refine", "second attempt", "new plan", "scratch that", "修改", "修正", "更新", "改进", "改為", "改为", "最终", "调整后", "修订"}
+
+// revised reports whether the text between two plans says that the second one replaces the first.
+func (d *document) revised(from, to int) bool {
+	from = max(0, min(from, len(d.text)))
+	to = max(from, min(to, len(d.text)))
+	t := strings.ToLower(d.text[max(from, to-400):to])
+	for _, w := range revisions {
+		if strings.Contains(t, w) {
+			return true
+		}
+	}
+	return false
+}
+
+type pairKey struct{ from, to string }
+
+func sameGraph(a, b Graph) bool {
+	if len(a.Problems) != len(b.Problems) || len(a.Edges) != len(b.Edges) {
+		return false
+	}
+	for i := range a.Problems {
+		if a.Problems[i].ID != b.Problems[i].ID || a.Problems[i].ParentID != b.Problems[i].ParentID || squeeze(a.Problems[i].Request) != squeeze(b.Problems[i].Request) {
+			return false
+		}
+	}
+	for i := range a.Edges {
+		if a.Edges[i].From != b.Edges[i].From || a.Edges[i].To != b.Edges[i].To {
+			return false
+		}
+	}
+	return true
+}
+
+func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// maxOtherPlan bounds how many differences of another plan are listed.
+const maxOtherPlan = 200
+
+// severalPlans says that the text holds another plan, and names everything in which it differs.
+func (r *reading) severalPlans(d *document, other *reading) {
+	const hint = "ask for one plan"
+	n := 0
+	say := func(element, message string) {
+		if n++; n <= maxOtherPlan {
+			r.diag(d, Warning, SeveralPlans, other.start, element, message, hint)
+		}
+	}
+	problems := map[string]int{}
+	for _, p := range r.graph.Problems {
+		problems[p.ID]++
+	}
+	for _, p := range other.graph.Problems {
+		if problems[p.ID]--; problems[p.ID] < 0 {
+			say(p.ID, "the text holds another plan, which was not read; this problem is only there")
+		}
+	}
+	for _, p := range r.graph.Problems {
+		if problems[p.ID] > 0 {
+			problems[p.ID]--
+			say(p.ID, "the text holds another plan, which was not read; this problem is not there")
+		}
+	}
+	edges := map[pairKey]int{}
+	for _, e := range r.graph.Edges {
+		edges[pairKey{e.From, e.To}]++
+	}
+	for _, e := range other.graph.Edges {
+		if edges[pairKey{e.From, e.To}]--; edges[pairKey{e.From, e.To}] < 0 {
+			say(e.From+" -> "+e.To, "the text holds another plan, which was not read; this edge is only there")
+		}
+	}
+	for _, e := range r.graph.Edges {
+		if edges[pairKey{e.From, e.To}] > 0 {
+			edges[pairKey{e.From, e.To}]--
+			say(e.From+" -> "+e.To, "the text holds another plan, which was not read; this edge is not there")
+		}
+	}
+	if n == 0 && len(other.graph.Problems) > 0 {
+		say(other.graph.Problems[0].ID, "the text holds another plan, which was not read; it has other texts")
+	}
+}

@@ -1,0 +1,349 @@
+package plan
+
+import (
+	"html"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxViews bounds how deep texts are taken out of texts: a plan in a string in a string.
+const maxViews = 4
+
+// found is what was read and from which view of the text.
+type found struct {
+	d       *document
+	dialect string
+	r       *reading
+	noPlan  *NoPlan
+}
+
+// find reads the plan in d, or in a text that d is merely the packing of: a string of JSON, a quotation, escaped markup.
+func find(d *document, o options, depth int) found {
+	if depth < maxViews {
+		if f := findPacked(d, o, depth); f.r != nil {
+			return f
+		}
+	}
+	f := findDirect(d, o, false)
+	if f.r != nil || depth >= maxViews {
+		return f
+	}
+	for _, t := range d.findTrees() {
+		if g := findInStrings(d, t, o, depth); g.r != nil {
+			return g
+		}
+	}
+	if v := d.lineEscapesView(); v != nil {
+		if g := find(v, o, depth+1); g.r != nil {
+			return g
+		}
+	}
+	if v := d.wideView(); v != nil {
+		if g := findDirect(v, o, true); g.r != nil {
+			return g
+		}
+	}
+	return f
+}
+
+// findDirect tries the dialects, or only those that read data, on d itself.
+func findDirect(d *document, o options, dataOnly bool) found {
+	var noPlan *NoPlan
+	for i := range dialects {
+		dl := &dialects[i]
+		if dl.name == looseFrom && noPlan != nil {
+			break
+		}
+		if o.dialect != "" && o.dialect != dl.name || dataOnly && !dl.data {
+			continue
+		}
+		r := readOnce(d, dl, 0)
+		switch {
+		case r == nil:
+		case r.noPlan != nil:
+			noPlan = r.noPlan
+		default:
+			return found{d: d, dialect: dl.name, r: r}
+		}
+	}
+	return found{noPlan: noPlan}
+}
+
+// findPacked reads a text that is all packing: every line quoted, markup escaped, or one string or value of JSON.
+func findPacked(d *document, o options, depth int) found {
+	for _, v := range [...]*document{d.quotedView(), d.markupView(), d.escapedView(), d.stringView()} {
+		if v == nil {
+			continue
+		}
+		if f := find(v, o, depth+1); f.r != nil {
+			return f
+		}
+	}
+	first, last := d.bounds()
+	if first >= len(d.text) || strings.IndexByte("{[", d.text[first]) < 0 {
+		return found{}
+	}
+	ts := d.findTrees()
+	if len(ts) == 0 || ts[0].root.off != first || ts[0].root.end < last && !ts[0].cutOff {
+		return found{}
+	}
+	if f := findDirect(d, o, true); f.r != nil || f.noPlan != nil {
+		return f
+	}
+	return findInStrings(d, ts[0], o, depth)
+}
+
+// bounds returns where the text without the fences around it starts and ends.
+func (d *document) bounds() (first, last int) {
+	first, last = len(d.text), 0
+	for _, l := range d.lines {
+		if l.text != "" && !l.fence {
+			first = min(first, l.off)
+			last = max(last, l.off+len(l.text))
+		}
+	}
+	return first, last
+}
+
+// isPacking reports whether a text or value under key stands for the whole answer.
+func isPacking(key string) bool {
+	for _, k := range [...]string{"plan", "output", "outputs", "response", "result", "answer", "finalanswer", "content", "text", "message", "graph", "problemgraph", "choices", "arguments", "function", "functioncall", "toolcalls", "toolinput", "input", "actioninput", "completion", "generatedtext", "data", "body", "value", "reply", "steps", "tasks", "workflow", "structuredresponse", "parts", "candidates", "generations", "payload", "parameters", "args", "xml", "markdown"} {
+		if sameKey(key, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// findInStrings looks for a plan in the strings of t that stand for a whole answer.
+func findInStrings(d *document, t *tree, o options, depth int) found {
+	var out found
+	var walk func(v *value, level int)
+	walk = func(v *value, level int) {
+		if out.r != nil || level > 8 {
+			return
+		}
+		switch v.kind {
+		case kindString:
+			if len(v.str) < 8 || v.out <= v.in {
+				return
+			}
+			in := d.unescapedView(int(v.in), int(v.out))
+			if f := find(in, o, depth+1); f.r != nil {
+				if v.open && len(f.r.graph.Problems) > 0 {
+					last := f.r.graph.Problems[len(f.r.graph.Problems)-1].ID
+					f.r.diag(in, Error, Truncated, len(in.text), last, "the string that holds the plan is not closed: what came after "+last+" may be lost", "ask for the rest of the plan")
+				}
+				out = f
+			}
+		case kindList:
+			if len(v.items) > 8 {
+				return
+			}
+			for _, x := range v.items {
+				if x.kind == kindObject {
+					walk(x, level+1)
+				}
+			}
+		case kindObject:
+			if role := v.get("role"); role != nil && role.text() != "assistant" && role.text() != "model" {
+				return
+			}
+			for i := range v.fields {
+				if isPacking(v.fields[i].key) {
+					walk(v.fields[i].val, level+1)
+				}
+			}
+		}
+	}
+	walk(t.root, 0)
+	return out
+}
+
+// viewBuilder makes a text from another one and keeps where each byte is from.
+type viewBuilder struct {
+	b    strings.Builder
+	back []int32
+}
+
+func (v *viewBuilder) add(s string, from int) {
+	v.b.WriteString(s)
+	for range len(s) {
+		v.back = append(v.back, int32(from))
+	}
+}
+
+func (v *viewBuilder) copy(s string, from int) {
+	v.b.WriteString(s)
+	for i := range len(s) {
+		v.back = append(v.back, int32(from+i))
+	}
+}
+
+func (v *viewBuilder) document(d *document, end int) *document {
+	in := &document{limits: d.limits, outer: d, cut: d.cut, repairs: nil}
+	in.back = append(v.back, int32(end))
+	in.text = in.maskThoughts(v.b.String())
+	in.splitLines()
+	return in
+}
+
+// unescapedView is the string of JSON or Python whose text stands from from to to.
+func (d *document) unescapedView(from, to int) *document {
+	s := d.text[from:to]
+	var v viewBuilder
+	v.b.Grow(len(s))
+	v.back = make([]int32, 0, len(s)+1)
+	for i := 0; i < len(s); {
+		j := strings.IndexByte(s[i:], '\\')
+		if j < 0 || i+j+1 >= len(s) {
+			v.copy(s[i:], from+i)
+			break
+		}
+		v.copy(s[i:i+j], from+i)
+		i += j
+		n := escapeAt(s, i, func(r rune) { v.add(string(r), from+i) })
+		if n == 0 {
+			_, size := utf8.DecodeRuneInString(s[i+1:])
+			v.copy(s[i+1:i+1+size], from+i+1)
+			n = 1 + size
+		}
+		i += n
+	}
+	return v.document(d, to)
+}
+
+// stringView is the text without the quotes and escapes of the one string that it is.
+func (d *document) stringView() *document {
+	first, last := d.bounds()
+	if last-first < 4 {
+		return nil
+	}
+	s := d.text[first:last]
+	q := s[0]
+	if q != '"' && q != '\'' || !strings.Contains(s, `\n`) && !strings.Contains(s, `\"`) && s[len(s)-1] != q {
+		return nil
+	}
+	if three := s[:3]; s[1] == q && s[2] == q {
+		if end := strings.Index(s[3:], three); end >= 0 && 3+end+3 == len(s) {
+			return d.unescapedView(first+3, last-3)
+		}
+		return nil
+	}
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case q:
+			if i == len(s)-1 {
+				return d.unescapedView(first+1, last-1)
+			}
+			return nil
+		}
+	}
+	return d.unescapedView(first+1, last) // the string is not closed
+}
+
+// escapedView is the text of a string that has lost its quotes: every quote in it is escaped.
+func (d *document) escapedView() *document {
+	n := strings.Count(d.text, `\"`)
+	if n < 4 || n != strings.Count(d.text, `"`) {
+		return nil
+	}
+	return d.unescapedView(0, len(d.text))
+}
+
+// lineEscapesView is a text of one line in which line ends are written as \n.
+func (d *document) lineEscapesView() *document {
+	if strings.Count(d.text, `\n`) < 2 || len(d.lines) > 3 || strings.IndexByte(d.text, '{') >= 0 {
+		return nil
+	}
+	return d.unescapedView(0, len(d.text))
+}
+
+// quotedView is a text of which most lines start with >, without those signs.
+func (d *document) quotedView() *document {
+	quoted, all := 0, 0
+	for _, l := range d.lines {
+		if l.text != "" {
+			all++
+			if l.text[0] == '>' {
+				quoted++
+			}
+		}
+	}
+	if quoted < 2 || quoted*3 < all*2 {
+		return nil
+	}
+	var v viewBuilder
+	for i, l := range d.lines {
+		end := len(d.text)
+		if i+1 < len(d.lines) {
+			end = d.starts[i+1]
+		}
+		from := d.starts[i]
+		if l.text != "" && l.text[0] == '>' {
+			from = l.off + 1
+			if from < end && d.text[from] == ' ' {
+				from++
+			}
+		}
+		v.copy(d.text[from:end], from)
+	}
+	return v.document(d, len(d.text))
+}
+
+// markupView is a text whose tags, quotes or arrows are written as entities.
+func (d *document) markupView() *document {
+	s := d.text
+	if strings.IndexByte(s, '&') < 0 {
+		return nil
+	}
+	tags := indexFold(s, "&lt;problem") >= 0 || indexFold(s, "&lt;function.") >= 0
+	quotes := strings.Contains(s, "&quot;") && strings.IndexByte(s, '"') < 0
+	arrows := strings.Contains(s, "-&gt;") && strings.IndexByte(s, '<') < 0 && !strings.Contains(s, "->")
+	if !tags && !quotes && !arrows {
+		return nil
+	}
+	var v viewBuilder
+	for i := 0; i < len(s); {
+		j := strings.IndexByte(s[i:], '&')
+		if j < 0 {
+			v.copy(s[i:], i)
+			break
+		}
+		v.copy(s[i:i+j], i)
+		i += j
+		end := strings.IndexByte(s[i:min(len(s), i+12)], ';')
+		if end < 0 {
+			end = 0
+		}
+		v.add(html.UnescapeString(s[i:i+end+1]), i)
+		i += end + 1
+	}
+	return v.document(d, len(s))
+}
+
+// wideView is the text with ASCII for the full-width brackets, quotes and separators of East Asian keyboards.
+func (d *document) wideView() *document {
+	r := strings.NewReplacer("［", "[", "］", "]", "｛", "{", "｝", "}", "：", ":", "，", ",", "＂", `"`, "“", `"`, "”", `"`, "„", `"`, "\u200b", "", "\u2060", "")
+	if r.Replace(d.text) == d.text {
+		return nil
+	}
+	var v viewBuilder
+	for i := 0; i < len(d.text); {
+		if d.text[i] < utf8.RuneSelf {
+			j := i + 1
+			for j < len(d.text) && d.text[j] < utf8.RuneSelf {
+				j++
+			}
+			v.copy(d.text[i:j], i)
+			i = j
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(d.text[i:])
+		v.add(r.Replace(d.text[i:i+n]), i)
+		i += n
+	}
+	return v.document(d, len(d.text))
+}
