@@ -23,6 +23,8 @@ type Program struct {
 	index   map[string]int32
 	// fineCancel tells that a run may cancel some attempts and not others.
 	fineCancel bool
+	// outcomes is what runs in memory reuse; nil when no node has a cache.
+	outcomes *OutcomeCache
 	// edgeIndex finds an edge by its ends and kind.
 	edgeIndex map[edgeKey]int32
 	// local is the place of every node and edge in the frames of its region.
@@ -131,6 +133,9 @@ func (p *Program) compileNode(c *checker, i int) {
 	}
 	if n.Map != nil || n.Join.Losers == CancelLosers || n.Effect == Unsafe {
 		p.fineCancel = true
+	}
+	if n.Cache != nil && p.outcomes == nil {
+		p.outcomes = NewOutcomeCache(maxKeptOutcomes)
 	}
 	pn.maxAttempts = n.Retry.MaxAttempts
 	if pn.maxAttempts == 0 {

@@ -227,7 +227,8 @@ type Map struct {
 	Quorum      int        `json:"quorum,omitempty"`
 }
 
-// Cache allows whoever starts attempts of a PURE node to reuse the outcome of an equal call for TTL.
+// Cache allows whoever starts attempts of a PURE node to answer a first attempt with the outcome of an equal call, up to TTL old,
+// of this or another run. It is a wish: outcomes are kept in memory and may be forgotten.
 type Cache struct {
 	TTL Duration `json:"ttl"`
 }

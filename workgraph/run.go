@@ -294,11 +294,27 @@ func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
 	}
 	actor := r.actors[c.Actor]
 	r.mu.Unlock()
-	out, err := call(ctx, actor, c)
+	out, err := r.s.p.reuse(ctx, actor, c)
 	r.mu.Lock()
 	if stop != nil {
 		delete(r.cancels, c.Ref)
 		stop(nil)
+	}
+	return out, err
+}
+
+// reuse answers a call from an equal earlier one of this program if its node allows it, and calls the actor otherwise.
+func (p *Program) reuse(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
+	key := c.CacheKey()
+	if key == "" || p.outcomes == nil {
+		return call(ctx, actor, c)
+	}
+	if out, ok := p.outcomes.Get(key, time.Now()); ok {
+		return &out, nil
+	}
+	out, err := call(ctx, actor, c)
+	if err == nil {
+		p.outcomes.Put(key, *out, time.Now().Add(c.CacheTTL))
 	}
 	return out, err
 }

@@ -150,7 +150,7 @@ func (t *term) perform(a *attempt) {
 			t.sched.done(a)
 		})
 	})
-	out, err := t.invoke(call, doer, a)
+	out, err := t.reuse(call, doer, a)
 	undo()
 	if err != nil {
 		end(nil, t.e.classify(call, a, err))
@@ -209,6 +209,28 @@ func (t *term) bound(ctx context.Context, a *attempt) (context.Context, func()) 
 }
 
 type idleKey struct{}
+
+// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
+const maxKeptOutcomes = 64 << 20
+
+// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
+func (t *term) reuse(ctx context.Context, doer workgraph.Actor, a *attempt) (workgraph.Outcome, error) {
+	info, _ := t.e.actors.ActorInfo(a.start.Actor)
+	key := a.start.CacheKey(a.run.namespace, info.Version)
+	if key == "" {
+		return t.invoke(ctx, doer, a)
+	}
+	out, ok := t.e.outcomes.Get(key, time.Now())
+	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
+	if ok {
+		return out, nil
+	}
+	out, err := t.invoke(ctx, doer, a)
+	if err == nil && outcomeSize(out) <= t.e.cfg.MaxPayload {
+		t.e.outcomes.Put(key, out, time.Now().Add(a.start.CacheTTL))
+	}
+	return out, err
+}
 
 func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
 	defer func() {

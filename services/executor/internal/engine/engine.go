@@ -16,6 +16,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/engine"
@@ -35,6 +36,7 @@ type Engine struct {
 	meters   *meters
 	hub      *hub
 	programs *programs
+	outcomes *workgraph.OutcomeCache
 
 	mu    sync.Mutex
 	term  *term // nil while nothing is owned
@@ -62,6 +64,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
 	e.programs = newPrograms(d.Actors)
+	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)

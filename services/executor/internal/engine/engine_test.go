@@ -330,6 +330,17 @@ func TestRun(t *testing.T) {
 			require.NoError(t, json.Unmarshal(row.Result, &items))
 			require.Len(t, items, 5)
 		})
+		t.Run("Cache/ServesOtherRunsOfTheNamespaceOnly", func(t *testing.T) {
+			t.Parallel()
+			g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "kept", Actor: "ok", Effect: workgraph.Pure,
+				Cache: &workgraph.Cache{TTL: workgraph.Duration(time.Hour)}}}}
+			for range 3 {
+				require.JSONEq(t, `"done kept"`, string(l.wait(t, l.start(t, g), journal.StateCompleted).Result))
+			}
+			require.Equal(t, 1, rec.of("kept"))
+			id := l.start(t, g, func(r *engine.StartRequest) { r.Namespace = "elsewhere" })
+			require.Eventually(t, func() bool { return rec.of("kept") == 2 }, 20*time.Second, time.Millisecond, id)
+		})
 		t.Run("Large/TenThousandNodes", func(t *testing.T) {
 			t.Parallel()
 			g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "src", Actor: "ok"}, {ID: "sink", Actor: "ok"}}}
