@@ -23,11 +23,12 @@ const maxFile = 16 << 20
 
 // planCmd reads a plan here, without a server.
 type planCmd struct {
-	File    string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
-	Dialect string `help:"Read only this dialect." placeholder:"NAME"`
-	JSONL   bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
-	Mermaid bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`
-	Dot     bool   `help:"Print the plan for Graphviz." xor:"form"`
+	File     string `arg:"" help:"The text with the plan; - reads standard input." default:"-"`
+	Dialect  string `help:"Read only this dialect." placeholder:"NAME"`
+	Complete bool   `help:"The text is whole, since the model stopped by itself: no note that it may be cut off."`
+	JSONL    bool   `help:"Read one JSON string per line and print one answer per line, as JSON." name:"jsonl" xor:"form"`
+	Mermaid  bool   `help:"Print the plan as a Mermaid flowchart." xor:"form"`
+	Dot      bool   `help:"Print the plan for Graphviz." xor:"form"`
 }
 
 // Help says what the exit code means.
@@ -47,6 +48,9 @@ func (c *planCmd) Run(e *env) error {
 			return errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint("use one of " + sortedList(plan.Dialects()))
 		}
 		opts = append(opts, plan.WithDialect(c.Dialect))
+	}
+	if c.Complete {
+		opts = append(opts, plan.WithComplete())
 	}
 	if c.JSONL {
 		return c.lines(e, opts)

@@ -13,23 +13,22 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
-	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // runCmd starts a run and watches it.
 type runCmd struct {
-	File   string            `arg:"" help:"A text with a plan, or a graph as JSON; - reads standard input." default:"-"`
-	Actor  string            `help:"Actor of every problem that has none of its own; llm when not given." placeholder:"NAME"`
-	Actors map[string]string `help:"Actor of single problems." name:"set-actor" placeholder:"ID=NAME"`
-	Common map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
-	Accept []string          `help:"Repairs on offer to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
-	Name   string            `help:"Name of the graph." placeholder:"NAME"`
+	File     string            `arg:"" help:"A text with a plan, or a graph as JSON; - reads standard input." default:"-"`
+	Actor    string            `help:"Actor of every problem that has none of its own; llm when not given." placeholder:"NAME"`
+	Actors   map[string]string `help:"Actor of single problems." name:"set-actor" placeholder:"ID=NAME"`
+	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
+	Accept   []string          `help:"Repairs on offer to accept, for example REUSED_TOOL." name:"accept-repair" placeholder:"CODE"`
+	Complete bool              `help:"The text of the plan is whole, since the model stopped by itself."`
+	Name     string            `help:"Name of the graph." placeholder:"NAME"`
 
 	Args        []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
 	Named       map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
@@ -144,19 +143,24 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 
 // graph reads a graph as it is, or has a plan compiled.
 func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*graphv1.Graph, error) {
-	if isGraph(text) {
-		g, err := workgraph.Decode([]byte(text))
-		if err != nil {
-			return nil, errs.New(errs.InvalidArgument, "GRAPH_INVALID", "%v", err)
+	raw, err := findGraph(text)
+	if err != nil {
+		return nil, err
+	}
+	if raw != nil {
+		if c.Actor != "" || len(c.Actors) > 0 || len(c.Common) > 0 || len(c.Accept) > 0 {
+			return nil, errs.New(errs.InvalidArgument, "FLAG_FOR_PLANS", "--actor, --set-actor, --with and --accept-repair are for plans; a graph says itself what its nodes call").
+				Hint("change the graph, or give the run an input with --arg and --input")
 		}
-		if c.Name != "" {
+		g, err := readGraph(raw)
+		if err == nil && c.Name != "" {
 			g.Name = c.Name
 		}
-		return graphpb.ToProto(g)
+		return g, err
 	}
 	r, err := s.planner.CompilePlan(ctx, &plannerv1.CompilePlanRequest{
 		Plan: &plannerv1.CompilePlanRequest_Text{Text: text}, DefaultActor: c.Actor, Actors: c.Actors, Named: payloads(c.Common),
-		Name: c.Name, AcceptRepairs: c.Accept,
+		Name: c.Name, AcceptRepairs: c.Accept, Complete: c.Complete,
 	})
 	if err != nil {
 		return nil, c.refused(e, text, err)
@@ -185,24 +189,6 @@ func (c *runCmd) refused(e *env, text string, err error) error {
 	short := *x
 	short.Violations = nil
 	return &short
-}
-
-// isGraph tells a WorkGraph from a plan: only its nodes name actors.
-func isGraph(text string) bool {
-	var g struct {
-		Nodes []struct {
-			Actor *string `json:"actor"`
-		} `json:"nodes"`
-	}
-	if json.Unmarshal([]byte(text), &g) != nil || len(g.Nodes) == 0 {
-		return false
-	}
-	for _, n := range g.Nodes {
-		if n.Actor != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // task makes a task for the run, in a new epic when a title was given. undo takes both back, for a run that was refused; a command

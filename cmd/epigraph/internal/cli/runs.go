@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -128,11 +126,14 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 	for _, x := range visits {
 		what := ""
 		switch {
-		case x.GetError() != nil:
+		case x.GetError() != nil && x.GetState() != executorv1.VisitState_VISIT_STATE_COMPLETED:
 			what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
 		case len(x.GetValues()) > 0:
 			if what = string(x.GetValues()[0].GetJson()); strings.HasPrefix(what, `"`) {
 				what = pretty([]byte(what))
+			}
+			if x.GetError() != nil {
+				what += " (instead of " + x.GetError().GetReason() + ")"
 			}
 		}
 		tokens := ""
@@ -224,6 +225,11 @@ type runsGraphCmd struct {
 	Dot     bool   `help:"For Graphviz." xor:"form"`
 }
 
+// Help tells what --json is good for.
+func (runsGraphCmd) Help() string {
+	return `With --json it is the graph that the run is pinned to, with every default filled in, as the REST API writes it; "epigraph run" takes it.`
+}
+
 // Run shows the graph.
 func (c *runsGraphCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
@@ -232,15 +238,7 @@ func (c *runsGraphCmd) Run(e *env) error {
 			return err
 		}
 		if e.json {
-			g, err := graphpb.FromProto(r.GetGraph())
-			if err != nil {
-				return err
-			}
-			b, err := g.Canonical()
-			if err != nil {
-				return err
-			}
-			return printValue(e.io.Out, json.RawMessage(b))
+			return printJSON(e.io.Out, r.GetGraph())
 		}
 		var d view.Diagram
 		for _, n := range r.GetGraph().GetNodes() {
