@@ -241,6 +241,9 @@ func (e *env) fail(err error) int {
 		code = exitNoServer
 		x = errs.New(errs.Unavailable, x.Reason, "nothing answers at %s", e.client.addresses()).Hint("start a server with `epigraph dev`, or name one with --addr or EPIGRAPH_ADDR")
 	}
+	if x.Reason == "CREDENTIALS_MISSING" {
+		x = x.Hint("give the key with --api-key or EPIGRAPH_API_KEY")
+	}
 	if e.json {
 		out := map[string]any{"reason": x.Reason, "message": x.Message}
 		if h := x.HintText(); h != "" {

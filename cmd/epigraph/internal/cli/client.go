@@ -27,7 +27,7 @@ var ClientEnv = []string{
 
 // client says how the services are reached.
 type client struct {
-	Addr         string        `help:"Address of the gRPC API." default:"${default_addr}" env:"EPIGRAPH_ADDR" placeholder:"HOST:PORT"`
+	Addr         string        `help:"Address of the gRPC API; ${default_addr} when not given." default:"${default_addr}" env:"EPIGRAPH_ADDR" placeholder:"HOST:PORT"`
 	PlannerAddr  string        `help:"Address of the planner, if it is served apart." env:"EPIGRAPH_PLANNER_ADDR" placeholder:"HOST:PORT" hidden:""`
 	ExecutorAddr string        `help:"Address of the executor, if it is served apart." env:"EPIGRAPH_EXECUTOR_ADDR" placeholder:"HOST:PORT" hidden:""`
 	RegistryAddr string        `help:"Address of the registry, if it is served apart." env:"EPIGRAPH_REGISTRY_ADDR" placeholder:"HOST:PORT" hidden:""`

@@ -133,8 +133,8 @@ type epicFields struct {
 	Description  *string           `help:"The goal, and how success is judged."`
 	Tags         []string          `help:"Words to find it by." name:"tag" placeholder:"TAG"`
 	Priority     *string           `help:"critical, high, medium or low." placeholder:"WORD"`
-	BudgetTokens *int64            `help:"How many tokens may be spent; 0 is nothing." placeholder:"N"`
-	BudgetUSD    *float64          `help:"How many dollars may be spent; 0 is nothing." name:"budget-usd" placeholder:"X"`
+	BudgetTokens *int64            `help:"Tokens after which no more runs start; 0 is none at all." placeholder:"N"`
+	BudgetUSD    *float64          `help:"Dollars after which no more runs start; 0 is none at all." name:"budget-usd" placeholder:"X"`
 	Labels       map[string]string `help:"Facts to filter by." name:"label" placeholder:"NAME=VALUE"`
 	User         *string           `help:"The user whose goal it is." placeholder:"ID"`
 }
@@ -213,7 +213,8 @@ type epicsUpdateCmd struct {
 	ID    string  `arg:"" help:"The epic."`
 	Title *string `help:"Its short name."`
 	epicFields
-	Etag string `help:"Change it only if it still has this etag."`
+	NoBudget bool   `help:"Take both budgets away, but for one that is given."`
+	Etag     string `help:"Change it only if it still has this etag."`
 }
 
 // Run changes what was given.
@@ -226,6 +227,13 @@ func (c *epicsUpdateCmd) Run(e *env) error {
 	if c.Title != nil {
 		x.Title = *c.Title
 		mask = append(mask, "title")
+	}
+	if c.NoBudget { // a field that the mask names and the epic does not have is cleared
+		for _, f := range []string{"budget_tokens", "budget_nano_usd"} {
+			if !slices.Contains(mask, f) {
+				mask = append(mask, f)
+			}
+		}
 	}
 	if len(mask) == 0 {
 		return errs.New(errs.InvalidArgument, "NOTHING_TO_CHANGE", "say what is to change").Hint("see `epigraph epics update --help`")

@@ -41,7 +41,7 @@ type devCmd struct {
 
 // Help tells what it is for.
 func (devCmd) Help() string {
-	return `Planner, executor, registry and gateway in one process, each on a SQLite file of its own. On this machine no key is needed. OPENAI_API_KEY and OPENAI_BASE_URL say which model is asked.`
+	return `Planner, executor, registry and gateway in one process; executor and registry each on a SQLite file. REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400 when not said otherwise. On this machine no key is needed. OPENAI_API_KEY and OPENAI_BASE_URL say which model is asked.`
 }
 
 // Run serves until it is told to stop.
