@@ -4,6 +4,7 @@
 package epic
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,18 +111,24 @@ func (e *Epic) Count(from, to TaskState) {
 
 // CheckBudget refuses when a cap is set and nothing is left under it.
 func (e *Epic) CheckBudget() error {
-	over := func(what string, spent, limit int64) error {
-		return errs.New(errs.FailedPrecondition, ReasonBudgetExhausted, "epic %s has spent %d of %d %s", e.ID, spent, limit, what).
+	over := func(spent, limit int64, said string) error {
+		return errs.New(errs.FailedPrecondition, ReasonBudgetExhausted, "epic %s has spent %s", e.ID, said).
 			Set("epic_id", e.ID).Set("spent", strconv.FormatInt(spent, 10)).Set("budget", strconv.FormatInt(limit, 10)).
 			Hint("raise or clear the budget of the epic")
 	}
 	if e.BudgetTokens != nil && e.Spent.Tokens >= *e.BudgetTokens {
-		return over("tokens", e.Spent.Tokens, *e.BudgetTokens)
+		return over(e.Spent.Tokens, *e.BudgetTokens, fmt.Sprintf("%d of %d tokens", e.Spent.Tokens, *e.BudgetTokens))
 	}
 	if e.BudgetNanoUSD != nil && e.Spent.NanoUSD >= *e.BudgetNanoUSD {
-		return over("nano-USD", e.Spent.NanoUSD, *e.BudgetNanoUSD)
+		return over(e.Spent.NanoUSD, *e.BudgetNanoUSD, dollars(e.Spent.NanoUSD)+" of "+dollars(*e.BudgetNanoUSD))
 	}
 	return nil
+}
+
+// dollars writes nano-USD for people, to the last digit.
+func dollars(nano int64) string {
+	cents, rest := nano/1e7, strings.TrimRight(fmt.Sprintf("%07d", nano%1e7), "0")
+	return fmt.Sprintf("$%d.%02d%s", cents/100, cents%100, rest)
 }
 
 // BudgetNote says why the money cap cannot be trusted, and is empty when it can.

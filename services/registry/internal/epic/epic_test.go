@@ -174,3 +174,14 @@ func TestCycle(t *testing.T) {
 		require.Equal(rt, slices.ContainsFunc(deps, back), err != nil, "%v", err)
 	})
 }
+
+func TestBudgetSaysDollars(t *testing.T) {
+	t.Parallel()
+	for nano, want := range map[int64]string{
+		0: "$0.00", 1: "$0.000000001", 800_000: "$0.0008", 10_000_000: "$0.01", 1_500_000_000: "$1.50", 12_345_678_900: "$12.3456789",
+	} {
+		e := &epic.Epic{ID: "ep_1", BudgetNanoUSD: &nano}
+		e.Spent.NanoUSD = nano
+		require.ErrorContains(t, e.CheckBudget(), "epic ep_1 has spent "+want+" of "+want)
+	}
+}
