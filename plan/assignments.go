@@ -10,14 +10,14 @@ func readAssignments(d *document) *reading {
 	var prog []programLine
 	numbered, plain, other := 0, 0, 0
 	var strange []line
-	for _, l := range d.lines {
-		if l.text == "" || l.fence {
-			continue
-		}
+	for _, l := range programLines(d, true) {
 		p, ok := readProgramLine(l, true)
 		switch {
 		case !ok:
 			other++
+			if isCommentLine(l.text) {
+				other--
+			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
 				strange = append(strange, l)
 			}
@@ -50,6 +50,19 @@ func readAssignments(d *document) *reading {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: prog[0].off, openEnded: true}
+	// Numbers before the program that it uses again, such as a list of the actions it may call, are not part of it.
+	for len(strange) > 0 && useNumbers && strange[0].off < prog[0].off {
+		num, _, _ := cutNumber(strange[0].text)
+		again := false
+		for _, p := range prog {
+			again = again || p.id == num
+		}
+		if !again {
+			break
+		}
+		r.diag(d, Warning, SkippedText, strange[0].off, num, "this line is no assignment, and its number is used again by one; it was left out", "write only the program")
+		strange = strange[1:]
+	}
 	// A numbered line that is no assignment is part of the program too.
 	if useNumbers {
 		kept := prog[:0]
@@ -181,8 +194,11 @@ func identifiers(s string) []identifier {
 			continue
 		}
 		switch {
-		case c == '"', c == '\'' && (i == 0 || strings.IndexByte("(,[ =", s[i-1]) >= 0):
+		case c == '"', c == '\'' && (i == 0 || strings.IndexByte("(,[ =f", s[i-1]) >= 0):
 			quote = c
+			if i > 0 && (s[i-1] == 'f' || s[i-1] == 'F') && (i == 1 || !isWordByte(s[i-2])) {
+				out = append(out[:max(0, len(out)-1)], embedded(s, i)...)
+			}
 			i++
 		case isWordByte(c):
 			j := i
@@ -193,6 +209,31 @@ func identifiers(s string) []identifier {
 			i = j
 		default:
 			i++
+		}
+	}
+	return out
+}
+
+// embedded returns the names in the braces of the f-string whose quote stands at i.
+func embedded(s string, i int) []identifier {
+	var out []identifier
+	q := s[i]
+	for j := i + 1; j < len(s) && s[j] != q; j++ {
+		switch s[j] {
+		case '\\':
+			j++
+		case '{':
+			if j+1 < len(s) && s[j+1] == '{' {
+				j++
+				continue
+			}
+			k := j + 1
+			for k < len(s) && isWordByte(s[k]) {
+				k++
+			}
+			if k > j+1 && k < len(s) && strings.IndexByte("}.[:!", s[k]) >= 0 {
+				out = append(out, identifier{s[j+1 : k], j + 1})
+			}
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -18,12 +19,117 @@ type programLine struct {
 	lostOpen bool
 }
 
+// programLines returns the lines of d with calls that go on over several lines joined, and lines that hold several
+// numbered calls split.
+func programLines(d *document, assign bool) []line {
+	out := make([]line, 0, len(d.lines))
+	for i := 0; i < len(d.lines); i++ {
+		l := d.lines[i]
+		if l.text == "" || l.fence {
+			continue
+		}
+		if j := callGoesOn(d, i); j > i {
+			end := d.lines[j].off + len(d.lines[j].text)
+			l.text = d.text[l.off:end]
+			i = j
+		}
+		for k := 0; k < 1000; k++ {
+			at := nextCall(l.text, assign)
+			if at < 0 {
+				break
+			}
+			first := l
+			first.text = strings.TrimRight(l.text[:at], " ;,")
+			out = append(out, first)
+			l.off += at
+			l.text = l.text[at:]
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// maxCallLines bounds over how many lines a call may go on.
+const maxCallLines = 60
+
+// callGoesOn returns the line on which the call that starts on line i is closed; i itself if it is closed there, or never.
+func callGoesOn(d *document, i int) int {
+	text := d.lines[i].text
+	open := strings.IndexByte(text, '(')
+	if open <= 0 || !isWordByte(text[open-1]) && text[open-1] != ' ' || strings.IndexByte("([{,\"'", text[len(text)-1]) < 0 && strings.Count(text, "(") <= strings.Count(text, ")") {
+		return i
+	}
+	if _, closed := callEnd(text[open+1:]); closed {
+		return i
+	}
+	from := d.lines[i].off
+	for j := i + 1; j < len(d.lines) && j < i+maxCallLines; j++ {
+		l := d.lines[j]
+		if l.text == "" || l.fence {
+			return i
+		}
+		if _, ok := itemLine(l.text); ok && l.indent <= d.lines[i].indent || hasFold(l.text, "thought") {
+			return i
+		}
+		if l.text[0] != ')' && strings.IndexByte(l.text, ')') < 0 {
+			continue
+		}
+		if _, closed := callEnd(d.text[from+open+1 : l.off+len(l.text)]); closed {
+			return j
+		}
+	}
+	return i
+}
+
+// nextCall returns where in a line the numbered call after the first one starts, or -1.
+func nextCall(s string, assign bool) int {
+	num, rest, ok := cutNumber(strings.TrimLeft(s, "*-`_ "))
+	n, err := strconv.Atoi(num)
+	if !ok || err != nil {
+		return -1
+	}
+	want := " " + strconv.Itoa(n+1)
+	for from := len(s) - len(rest); from < len(s); {
+		i := strings.Index(s[from:], want)
+		if i < 0 {
+			return -1
+		}
+		i += from
+		from = i + len(want)
+		if from+1 >= len(s) || s[from] != '.' && s[from] != ')' || s[from+1] != ' ' || strings.Count(s[:i], `"`)%2 == 1 {
+			continue
+		}
+		t := strings.TrimLeft(s[from+1:], " ")
+		j := 0
+		for j < len(t) && (isWordByte(t[j]) || t[j] == '.') {
+			j++
+		}
+		if after := strings.TrimLeft(t[j:], " "); j > 0 && (assign && strings.HasPrefix(after, "=") || !assign && strings.HasPrefix(t[j:], "(")) {
+			return i + 1
+		}
+	}
+	return -1
+}
+
+// cutProgramNumber splits the number of a line, with whatever it is decorated, from its call. rest ends where s ends.
+func cutProgramNumber(s string) (num, rest string, ok bool) {
+	num, rest, ok = cutNumber(strings.TrimLeft(s, "*-` _"))
+	if !ok {
+		m, item := itemLine(s)
+		if !item || !isDecimal(m.id) || !strings.HasSuffix(s, m.text) {
+			return "", s, false
+		}
+		num, rest, ok = m.id, m.text, true
+	}
+	return num, strings.TrimLeft(rest, "*` _"), ok
+}
+
 // readProgramLine reads one line; ok is false when it is no call. assign asks for a variable before the call.
 func readProgramLine(l line, assign bool) (programLine, bool) {
 	p := programLine{off: l.off}
-	num, rest, ok := cutNumber(strings.TrimLeft(l.text, "*- "))
+	num, rest, ok := cutProgramNumber(l.text)
 	if !ok && assign {
-		rest = l.text
+		rest = strings.TrimLeft(l.text, "` ")
 	} else if !ok || rest == l.text {
 		return p, false
 	}
@@ -55,12 +161,20 @@ func readProgramLine(l line, assign bool) (programLine, bool) {
 		p.variable = first
 		i++
 		space()
+		if strings.HasPrefix(s[i:], "await ") {
+			i += len("await ")
+			space()
+		}
 		first = word()
 		space()
 	}
 	p.callee = first
-	if !assign && i > 0 && s[i-1] == ' ' {
+	if !assign && i > 0 && s[i-1] == ' ' && !(i+1 < len(s) && s[i] == '(' && (strings.IndexByte("\"'$", s[i+1]) >= 0 || strings.HasPrefix(s[i:], "()"))) {
 		return p, false // "1. Foo (bar)" is prose
+	}
+	if !assign && i == len(s) && isJoin(first) {
+		p.argsOff = base + i
+		return p, true
 	}
 	if i >= len(s) || s[i] != '(' {
 		if !assign {
@@ -85,6 +199,10 @@ func readProgramLine(l line, assign bool) (programLine, bool) {
 		p.rest = s[i+end:]
 	}
 	return p, true
+}
+
+func isJoin(callee string) bool {
+	return strings.EqualFold(callee, "join") || strings.EqualFold(callee, "finish")
 }
 
 // callEnd returns where the arguments that start s end. An apostrophe inside a word is no quote.
@@ -140,10 +258,7 @@ func readNumberedCalls(d *document) *reading {
 	r := &reading{edgesStated: true, start: -1}
 	var prog []programLine
 	bad, odd, thought := 0, 0, 0
-	for _, l := range d.lines {
-		if l.text == "" || l.fence {
-			continue
-		}
+	for _, l := range programLines(d, false) {
 		p, ok := readProgramLine(l, false)
 		if !ok {
 			if num, rest, isNum := cutNumber(l.text); isNum && rest != l.text[len(num):] {
@@ -157,7 +272,7 @@ func readNumberedCalls(d *document) *reading {
 			}
 			continue
 		}
-		if rest := strings.TrimSpace(p.rest); !p.unclosed && rest != "" && !strings.HasPrefix(rest, "<") && !strings.HasPrefix(rest, "#") && !strings.HasPrefix(rest, "//") {
+		if rest := strings.Trim(p.rest, " `*;"); !p.unclosed && rest != "" && !strings.HasPrefix(rest, "<") && !strings.HasPrefix(rest, "#") && !strings.HasPrefix(rest, "//") {
 			odd++
 			r.diag(d, Warning, SkippedText, p.argsOff+len(p.args)+1, p.id, "text after the call in step "+p.id+" was left out: "+clip(rest), "end the line after the call")
 		}
@@ -203,7 +318,7 @@ func readNumberedCalls(d *document) *reading {
 		if p.args != "" {
 			x.Args = append(x.Args, arg)
 		}
-		if strings.EqualFold(p.callee, "join") || strings.EqualFold(p.callee, "finish") {
+		if isJoin(p.callee) {
 			joined = true
 			for _, q := range r.graph.Problems {
 				if !seen[q.ID] {

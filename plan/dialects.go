@@ -36,6 +36,16 @@ var dialects = [...]dialect{
 	{"numbered", readNumbered, false},
 }
 
+// isData reports whether the named dialect reads values rather than lines of text.
+func isData(name string) bool {
+	for i := range dialects {
+		if dialects[i].name == name {
+			return dialects[i].data
+		}
+	}
+	return false
+}
+
 // Dialects returns the names of all dialects in the order in which they are tried.
 func Dialects() []string {
 	names := make([]string, len(dialects))

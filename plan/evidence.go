@@ -4,7 +4,7 @@ import "strings"
 
 // readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of evidence.
 func readEvidence(d *document) *reading {
-	if !strings.Contains(d.text, "#E") {
+	if !strings.Contains(d.text, "#E") && !strings.Contains(d.text, "#e") {
 		return nil
 	}
 	r := &reading{edgesStated: true, start: -1, openEnded: true}
@@ -13,6 +13,7 @@ func readEvidence(d *document) *reading {
 	type use struct {
 		ref Reference
 		to  string
+		at  int
 		off int
 	}
 	var uses []use
@@ -45,27 +46,23 @@ func readEvidence(d *document) *reading {
 		}
 		n := evidenceRef(text[at:])
 		id := text[at : at+n]
-		body := strings.TrimSpace(strings.TrimLeft(text[at+n:], " =:"))
+		body := strings.TrimSpace(strings.TrimLeft(text[at+n:], " =:＝"))
 		bodyOff := off + strings.Index(text[at:], body) + at
 		// The input may go on over the next lines until its bracket closes.
 		open := strings.IndexByte(body, '[')
-		for open >= 0 && !closedBracket(body[open:]) && i+1 < len(d.lines) && len(body) < 20_000 {
-			next := d.lines[i+1].text
-			if next == "" || evidenceDef(next) >= 0 || d.lines[i+1].fence {
-				break
-			}
-			if _, ok := planPrefix(next); ok {
-				break
-			}
-			body += "\n" + next
-			i++
+		if paren := strings.IndexByte(body, '('); paren > 0 && isName(strings.TrimSpace(body[:paren])) && (open < 0 || paren < open) {
+			open = paren
+		}
+		if j := inputEnd(d, i, bodyOff+max(open, 0)); open >= 0 && j > i {
+			body = d.text[bodyOff : d.lines[j].off+len(d.lines[j].text)]
+			i = j
 		}
 		tool, input := body, ""
 		if open >= 0 {
 			tool = strings.TrimSpace(body[:open])
 			input = body[open+1:]
 			if closedBracket(body[open:]) {
-				input = input[:strings.LastIndexByte(input, ']')]
+				input = input[:max(0, strings.LastIndexByte(input, bracketOf(body[open])))]
 			} else {
 				r.diag(d, Error, Unclosed, bodyOff, id, "the input of "+id+" is not closed", "write the closing ]")
 			}
@@ -79,13 +76,13 @@ func readEvidence(d *document) *reading {
 		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: toJSON(&value{kind: kindString, str: tool})}}
 		arg := Arg{Name: "input", Kind: Literal, Value: toJSON(&value{kind: kindString, str: input})}
 		for _, ref := range scanRefs(body) {
-			if !strings.HasPrefix(ref.Text, "#E") {
+			if !hasFold(ref.Text, "#E") {
 				continue
 			}
 			ref.Arg, ref.Line, ref.Column = "input", p.Line, p.Column
 			arg.Kind = Referring
 			p.Refs = append(p.Refs, ref)
-			uses = append(uses, use{ref, id, bodyOff})
+			uses = append(uses, use{ref, id, len(r.graph.Problems), bodyOff})
 		}
 		p.Args = append(p.Args, arg)
 		known[id] = true
@@ -103,9 +100,13 @@ func readEvidence(d *document) *reading {
 		last := r.graph.Problems[len(r.graph.Problems)-1].ID
 		r.diag(d, Error, Truncated, pending, last, "a plan line after "+last+" has no evidence: the text may end too early", "ask for the rest of the plan")
 	}
-	seen := map[[2]string]bool{}
+	type key struct {
+		from string
+		at   int
+	}
+	seen := map[key]bool{}
 	for _, u := range uses {
-		key := [2]string{u.ref.To, u.to}
+		key := key{u.ref.To, u.at}
 		if seen[key] {
 			continue
 		}
@@ -144,11 +145,55 @@ func evidenceDef(s string) int {
 		for j < len(s) && s[j] == ' ' {
 			j++
 		}
-		if j < len(s) && s[j] == '=' {
+		if j < len(s) && (s[j] == '=' || strings.HasPrefix(s[j:], "＝")) {
 			return i
+		}
+		if j < len(s) && s[j] == ':' {
+			// "#E1: Tool[input]"
+			t := strings.TrimLeft(s[j+1:], " =")
+			k := 0
+			for k < len(t) && isWordByte(t[k]) {
+				k++
+			}
+			if k > 0 && k < len(t) && t[k] == '[' {
+				return i
+			}
 		}
 	}
 	return -1
+}
+
+// inputEnd returns the line on which the bracket at open, on line i, is closed, or i.
+func inputEnd(d *document, i, open int) int {
+	if open >= len(d.text) || bracketOf(d.text[open]) == 0 || closedBracket(d.text[open:d.lines[i].off+len(d.lines[i].text)]) {
+		return i
+	}
+	depth := 0
+	for j := i; j < len(d.lines) && j < i+100; j++ {
+		l := d.lines[j]
+		from := l.off
+		if j == i {
+			from = open
+		} else {
+			if l.fence || evidenceDef(l.text) >= 0 {
+				return i
+			}
+			if _, ok := planPrefix(l.text); ok {
+				return i
+			}
+		}
+		for k := from; k < l.off+len(l.text); k++ {
+			switch d.text[k] {
+			case d.text[open]:
+				depth++
+			case bracketOf(d.text[open]):
+				if depth--; depth == 0 {
+					return j
+				}
+			}
+		}
+	}
+	return i
 }
 
 // closedBracket reports whether the bracket at the start of s is closed in s.
@@ -156,9 +201,9 @@ func closedBracket(s string) bool {
 	depth := 0
 	for i := range len(s) {
 		switch s[i] {
-		case '[':
+		case s[0]:
 			depth++
-		case ']':
+		case bracketOf(s[0]):
 			depth--
 			if depth == 0 {
 				return true

@@ -81,7 +81,7 @@ func finish(d *document, name string, r *reading, o options) Result {
 		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: LimitReached, Severity: Error, Line: p.Line, Column: p.Column, Element: p.ID, Message: "the plan has more than " + strconv.Itoa(n) + " problems; the rest was not read", Hint: "split the plan"})
 		res.Graph.Problems = res.Graph.Problems[:n:n]
 	}
-	if !r.edgesStated && len(res.Graph.Edges) == 0 && len(res.Graph.Problems) > 1 {
+	if !r.edgesStated && len(res.Graph.Edges) == 0 && len(res.Graph.Problems) > 1 && !(isData(name) && r.damaged()) {
 		source := ListedOrder
 		if name == "numbered" {
 			source = Numbering
@@ -126,6 +126,17 @@ func finish(d *document, name string, r *reading, o options) Result {
 		return a.Column < b.Column
 	})
 	return res
+}
+
+// damaged reports whether the text lost some of its structure. What was read of it is no ground to assume an order on:
+// the dependencies may be what is lost.
+func (r *reading) damaged() bool {
+	for _, x := range r.diags {
+		if x.Severity == Error && (x.Code == Truncated || x.Code == Unclosed || x.Code == Unbalanced || x.Code == Malformed) {
+			return true
+		}
+	}
+	return false
 }
 
 // oddIDs warns of ids in which a bracket has no partner: it may have been lost on the way, and the id with it.

@@ -162,7 +162,7 @@ func trailingPath(s string) (string, int) {
 
 // evidenceRef returns the length of #E1 at the start of s.
 func evidenceRef(s string) int {
-	if len(s) < 3 || s[1] != 'E' {
+	if len(s) < 3 || s[1] != 'E' && s[1] != 'e' {
 		return 0
 	}
 	j := 2

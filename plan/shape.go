@@ -169,7 +169,8 @@ func (r *reading) nearest(d *document, off int) string {
 var (
 	idKeys   = []string{"id", "stepid", "taskid", "nodeid", "problemid", "stepnumber", "tasknumber", "stepno", "number", "idx", "index", "num", "no"}
 	textKeys = []string{"instruction", "description", "request", "nodestateinstruction", "step", "task", "title", "content", "action", "goal", "objective", "text", "name", "label", "summary", "details", "tool", "function"}
-	depKeys  = []string{"dependenttaskids", "dependson", "dependencies", "dependency", "deps", "dep", "dependents", "dependencyids", "prerequisites", "prerequisite", "predecessors", "predecessor", "needs", "requires", "blockedby", "waitsfor", "after", "parents", "dependentids", "dependenton", "previoussteps"}
+	depKeys  = []string{"dependenttaskids", "dependson", "dependencies", "dependency", "deps", "dep", "dependents", "dependencyids", "prerequisites", "prerequisite", "predecessors", "predecessor", "needs", "requires", "blockedby", "waitsfor", "after", "parents", "dependentids", "dependenton", "previoussteps", "parentids", "dependencytaskids", "dependsontasks", "dependenttasks", "depends", "prereqs", "prereq", "upstream", "upstreamtasks", "runafter", "waitfor", "requiredsteps", "requirestasks", "previoustasks", "previous", "inputsfrom"}
+	nextKeys = []string{"next", "nextsteps", "nexttasks", "successors", "successor", "unlocks", "blocks", "leadsto", "downstream"}
 	subKeys  = []string{"subtasks", "substeps", "children", "subproblems", "steps", "tasks"}
 	argKeys  = []string{"args", "arguments", "param", "params", "parameters", "input", "inputs", "kwargs", "toolinput"}
 )

@@ -14,6 +14,11 @@ func nestedCalls(d *document, v *value) *reading {
 	if v == nil || v.kind != kindList || len(v.items) == 0 {
 		return nil
 	}
+	if len(v.items) == 1 {
+		if a := v.items[0].get("function").get("arguments"); a != nil && a.kind == kindString && strings.HasPrefix(strings.TrimSpace(a.str), "{") {
+			return nil // the plan may be what this one call hands over
+		}
+	}
 	good := 0
 	for _, it := range v.items {
 		if it.kind != kindObject || it.get(depKeys...) != nil {

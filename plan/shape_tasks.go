@@ -10,7 +10,14 @@ import (
 func taskList(d *document, v *value) *reading {
 	items := v.items
 	if v.kind == kindObject || v.kind == kindCall {
-		inner := v.get("steps", "tasks", "plan", "subtasks", "tasklist", "todo", "todos", "problems", "nodes", "actions")
+		inner := v.get("steps", "tasks", "plan", "subtasks", "tasklist", "todo", "todos", "problems", "nodes", "actions", "jobs", "workflow")
+		if inner != nil && inner.kind == kindObject {
+			if list := keyedTasks(inner, true); list != nil {
+				inner = list
+			}
+		} else if inner == nil {
+			inner = keyedTasks(v, false)
+		}
 		if inner == nil || inner.kind != kindList {
 			if v.get(depKeys...) == nil || itemText(v) == "" {
 				return nil
@@ -38,7 +45,7 @@ func taskList(d *document, v *value) *reading {
 		if _, ok := itemID(it); ok || itemText(it) != "" {
 			named++
 		}
-		if it.get(depKeys...) != nil {
+		if it.get(depKeys...) != nil || it.get(nextKeys...) != nil {
 			deps++
 		}
 	}
@@ -48,6 +55,43 @@ func taskList(d *document, v *value) *reading {
 	r := &reading{edgesStated: true}
 	readTasks(d, r, items)
 	return r
+}
+
+// keyedTasks makes a list of {"a": {…}, "b": {"depends_on": ["a"]}}: tasks under their ids. Where nothing around it says
+// that these are tasks, the keys or the fields must: an object of objects is common.
+func keyedTasks(v *value, named bool) *value {
+	deps, asks, numbers := 0, 0, 0
+	for i := range v.fields {
+		x := v.fields[i].val
+		if x.kind != kindObject {
+			return nil
+		}
+		if _, ok := itemID(x); ok {
+			return nil
+		}
+		if x.get(depKeys...) != nil {
+			deps++
+		}
+		if x.get("instruction", "description", "request", "task", "step", "action", "goal") != nil {
+			asks++
+		}
+		if bareNumber(v.fields[i].key) != "" {
+			numbers++
+		}
+	}
+	n := len(v.fields)
+	if n == 0 || deps == 0 || deps*2 < n || !named && numbers < n && (asks < n || deps < n) {
+		return nil
+	}
+	list := &value{kind: kindList, off: v.off, end: v.end, open: v.open}
+	for i := range v.fields {
+		f := v.fields[i]
+		item := *f.val
+		item.off = f.off
+		item.fields = append([]field{{key: "id", off: f.off, val: &value{kind: kindString, str: f.key, off: f.off, end: f.off}}}, f.val.fields...)
+		list.items = append(list.items, &item)
+	}
+	return list
 }
 
 // task is an item of a task list with the problem it became.
@@ -109,8 +153,14 @@ func readTasks(d *document, r *reading, items []*value) {
 	}
 	for _, t := range all {
 		f := t.v.field(depKeys...)
+		next := t.v.get(nextKeys...)
+		for _, x := range depValues(next) {
+			if name := endText(x); !isNoDependency(name) {
+				r.edge(d, t.id, names.resolve(d, r, name, x.off), Stated, x.off)
+			}
+		}
 		if f == nil {
-			if t.stated {
+			if t.stated && next == nil {
 				r.diag(d, Warning, MissingField, t.v.off, t.id, "the task does not say what it depends on; taken as nothing", "write an empty list")
 			}
 			continue

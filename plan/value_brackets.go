@@ -129,6 +129,9 @@ func (p *valueParser) readFields(v *value) *value {
 		case strings.HasPrefix(p.s[p.pos:], "："):
 			p.pos += len("：")
 			p.t.quirks++
+		case k.kind == kindString && isName(strings.ReplaceAll(k.str, " ", "_")) && p.startsValue():
+			p.t.anyKeys = true
+			p.fault(Error, Malformed, f.off, f.key, "the colon after this key is missing", "write a colon")
 		default:
 			if !p.resync() {
 				return v
@@ -166,6 +169,12 @@ func (p *valueParser) readFields(v *value) *value {
 		v.fields = append(v.fields, f)
 		needComma = true
 	}
+}
+
+// startsValue reports whether a value in quotes or brackets, or a number, stands here.
+func (p *valueParser) startsValue() bool {
+	c := p.s[p.pos]
+	return c == '"' || c == '\'' || c == '[' || c == '{' || c == '-' || '0' <= c && c <= '9'
 }
 
 // resync skips to where reading can go on after something that is no value. It gives the candidate up when nothing in

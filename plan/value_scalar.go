@@ -67,6 +67,12 @@ func (p *valueParser) readValue() *value {
 	case strings.HasPrefix(p.s[p.pos:], "“"):
 		p.t.quirks++
 		return p.readSmart("“", "”")
+	case strings.HasPrefix(p.s[p.pos:], "„"):
+		p.t.quirks++
+		if end := strings.Index(p.s[p.pos:min(len(p.s), p.pos+1000)], "“"); end >= 0 {
+			return p.readSmart("„", "“")
+		}
+		return p.readSmart("„", "”")
 	case strings.HasPrefix(p.s[p.pos:], "‘"):
 		p.t.quirks++
 		return p.readSmart("‘", "’")

@@ -145,6 +145,9 @@ func (p *yamlParser) block(indent, depth int) *value {
 					x := &value{kind: kindObject, off: off}
 					p.i++
 					p.entry(x, key, after, off, inner, depth+1)
+					if n, ok := p.next(); ok && n.indent > indent && n.indent != inner && !strings.HasPrefix(n.text, "- ") {
+						inner = n.indent // indented by tabs, or by more than the dash
+					}
 					p.fields(x, inner, depth+1)
 					v.items = append(v.items, x)
 				} else {
