@@ -117,15 +117,22 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 		MaxIdleConns: 100, MaxIdleConnsPerHost: 10, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
-	a := &client{cfg: cfg, http: &http.Client{
-		Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(tp), otelhttp.WithPropagators(prop)),
-		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if len(via) > cfg.MaxRedirects {
-				return workgraph.Errorf(workgraph.Permanent, ReasonRedirects, "more than %d redirects", cfg.MaxRedirects)
-			}
-			return schemeFault(req.URL)
-		},
-	}}
+	// A transport sends a request again by itself when a connection that it used before breaks, and takes an Idempotency-Key as
+	// leave to do so with a POST. On a fresh connection it never does.
+	once := transport.Clone()
+	once.DisableKeepAlives = true
+	through := func(t *http.Transport) *http.Client {
+		return &http.Client{
+			Transport: otelhttp.NewTransport(t, otelhttp.WithTracerProvider(tp), otelhttp.WithPropagators(prop)),
+			CheckRedirect: func(req *http.Request, via []*http.Request) error {
+				if len(via) > cfg.MaxRedirects {
+					return workgraph.Errorf(workgraph.Permanent, ReasonRedirects, "more than %d redirects", cfg.MaxRedirects)
+				}
+				return schemeFault(req.URL)
+			},
+		}
+	}
+	a := &client{cfg: cfg, http: through(transport), once: through(once)}
 	return actor.Spec{
 		Name: "http", Version: "1", Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Actor: a,
 		Description: "Makes one HTTP request; private addresses are refused unless the operator allows them.",
@@ -159,6 +166,7 @@ func methodEffect(method string) workgraph.Effect {
 type client struct {
 	cfg  Config
 	http *http.Client
+	once *http.Client // for UNSAFE calls
 }
 
 type arguments struct {
@@ -194,7 +202,11 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		WroteHeaders: func() { wrote.Store(true) },
 	}))
-	resp, err := a.http.Do(req)
+	through := a.http
+	if c.Effect == workgraph.Unsafe {
+		through = a.once
+	}
+	resp, err := through.Do(req)
 	if err != nil {
 		return workgraph.Outcome{}, connectionError(err, wrote.Load(), c.Effect)
 	}

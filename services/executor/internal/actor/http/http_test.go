@@ -209,6 +209,25 @@ func TestFailure(t *testing.T) {
 		require.Equal(t, workgraph.Unknown, actortest.Fails(t, spec(t, loopback), args(t, "url", url, "method", "POST", "body", "x")).Type)
 		require.Equal(t, workgraph.Retryable, actortest.Fails(t, spec(t, loopback), args(t, "url", url)).Type)
 	})
+	t.Run("Connection/AnUnsafeRequestIsSentOnce", func(t *testing.T) {
+		t.Parallel()
+		var posts atomic.Int32
+		url := server(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if r.URL.Path == "/" || posts.Add(1) > 1 {
+				return
+			}
+			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+				_ = c.Close()
+			}
+		})
+		s := spec(t, loopback) // one transport, so that the second call could find the connection of the first
+		for range 3 {
+			actortest.Value(t, s, args(t, "url", url, "method", "POST", "body", "x"))
+		}
+		require.Equal(t, workgraph.Unknown, actortest.Fails(t, s, args(t, "url", url+"/act", "method", "POST", "body", "x")).Type)
+		require.EqualValues(t, 1, posts.Load())
+	})
 	t.Run("Size/ALongAnswerIsRefused", func(t *testing.T) {
 		t.Parallel()
 		url := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 2000)) })
