@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -22,6 +23,13 @@ const exprCostLimit = 1_000_000
 
 // maxExprLen bounds the text of one expression.
 const maxExprLen = 16 << 10
+
+// maxExprResult bounds the JSON that one expression gives. Values share what they hold, so a small one in memory may be
+// endless when it is written. maxExprValues bounds the values in it.
+const (
+	maxExprResult = 16 << 20
+	maxExprValues = 2 << 20
+)
 
 // exprNames are the variables an expression may use. Which of them have a value depends on where the expression stands.
 var exprNames = [...]string{
@@ -57,7 +65,7 @@ func CompileExpr(src string) (*Expr, error) {
 	if iss.Err() != nil {
 		return nil, errors.New(firstLine(iss.Err().Error()))
 	}
-	prg, err := env.Program(checked, cel.CostLimit(exprCostLimit), cel.EvalOptions(cel.OptOptimize))
+	prg, err := env.Program(checked, cel.CostLimit(exprCostLimit), cel.CostTracking(dynCosts{}), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +91,15 @@ var errMissing = errors.New("missing")
 // Eval evaluates the expression over raw JSON variables. A variable that is not in vars counts as missing. The result is raw
 // JSON: CEL ints stay integers, doubles keep a fraction.
 func (e *Expr) Eval(vars map[string]json.RawMessage) (json.RawMessage, error) {
+	return e.EvalLazy(func(name string) (json.RawMessage, bool) {
+		raw, ok := vars[name]
+		return raw, ok
+	})
+}
+
+// EvalLazy is Eval for variables that cost something to write down: only those that the expression uses are asked for, each
+// possibly more than once.
+func (e *Expr) EvalLazy(vars func(name string) (json.RawMessage, bool)) (json.RawMessage, error) {
 	v, err := e.eval(rawVars(vars))
 	if err != nil {
 		return nil, err
@@ -94,7 +111,7 @@ func (e *Expr) Eval(vars map[string]json.RawMessage) (json.RawMessage, error) {
 func Missing(err error) bool { return errors.Is(err, errMissing) }
 
 func (e *Expr) eval(a cel.Activation) (ref.Val, error) {
-	v, _, err := e.prg.Eval(a)
+	v, _, err := e.prg.Eval(&resolved{of: a})
 	if err != nil {
 		msg := err.Error()
 		for _, p := range []string{"no such key", "index out of bounds", "no such attribute"} {
@@ -126,11 +143,34 @@ func (e *Expr) cond(a cel.Activation) (ok bool, note string, err error) {
 	return true, "", nil
 }
 
+// resolved keeps each variable for one evaluation: a comprehension asks for it in every round, and to decode it is not counted
+// in the cost.
+type resolved struct {
+	of   cel.Activation
+	vars map[string]any
+}
+
+func (r *resolved) ResolveName(name string) (any, bool) {
+	if v, ok := r.vars[name]; ok {
+		return v, true
+	}
+	v, ok := r.of.ResolveName(name)
+	if ok {
+		if r.vars == nil {
+			r.vars = make(map[string]any, 2)
+		}
+		r.vars[name] = v
+	}
+	return v, ok
+}
+
+func (r *resolved) Parent() cel.Activation { return nil }
+
 // rawVars resolves variables from raw JSON, decoding only what is used.
-type rawVars map[string]json.RawMessage
+type rawVars func(name string) (json.RawMessage, bool)
 
 func (r rawVars) ResolveName(name string) (any, bool) {
-	raw, ok := r[name]
+	raw, ok := r(name)
 	if !ok {
 		return nil, false
 	}
@@ -168,81 +208,119 @@ func celMap(m map[string]json.RawMessage) any {
 }
 
 // celJSON writes a CEL value as JSON.
-func celJSON(v ref.Val) (json.RawMessage, error) { return appendCEL(nil, v, 0) }
+func celJSON(v ref.Val) (json.RawMessage, error) {
+	w := celWriter{left: maxExprValues}
+	if err := w.value(v, 0); err != nil {
+		return nil, err
+	}
+	return w.b, nil
+}
 
-func appendCEL(b []byte, v ref.Val, depth int) ([]byte, error) {
+// celWriter writes JSON within the limits.
+type celWriter struct {
+	b    []byte
+	left int // values that may still come
+}
+
+func (w *celWriter) value(v ref.Val, depth int) (err error) {
 	if depth > 1000 {
-		return nil, errors.New("value is nested too deeply")
+		return errors.New("value is nested too deeply")
+	}
+	if w.left--; w.left < 0 {
+		return fmt.Errorf("the result has more than %d values", maxExprValues)
 	}
 	switch x := v.(type) {
 	case types.Null:
-		return append(b, "null"...), nil
+		w.b = append(w.b, "null"...)
 	case types.Bool:
-		if x {
-			return append(b, "true"...), nil
-		}
-		return append(b, "false"...), nil
+		w.b = strconv.AppendBool(w.b, bool(x))
 	case types.Int:
-		return appendInt(b, int64(x)), nil
+		w.b = appendInt(w.b, int64(x))
 	case types.Uint:
-		return appendUint(b, uint64(x)), nil
+		w.b = appendUint(w.b, uint64(x))
 	case types.Double:
-		return appendFloat(b, float64(x))
+		w.b, err = appendFloat(w.b, float64(x))
 	case types.String:
-		return appendString(b, string(x))
+		err = w.text(string(x))
 	case types.Bytes:
-		return appendString(b, base64.StdEncoding.EncodeToString(x))
-	case traits.Lister:
-		b = append(b, '[')
-		n := int(x.Size().(types.Int))
-		var err error
-		for i := range n {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendCEL(b, x.Get(types.Int(i)), depth+1); err != nil {
-				return nil, err
-			}
+		if err = w.room(len(x)); err == nil {
+			err = w.text(base64.StdEncoding.EncodeToString(x))
 		}
-		return append(b, ']'), nil
+	case traits.Lister:
+		return w.list(x, depth)
 	case traits.Mapper:
-		return appendCELMap(b, x, depth)
+		return w.object(x, depth)
 	case *types.Err:
-		return nil, x
+		return x
 	case types.Timestamp, types.Duration:
 		s, ok := v.ConvertToType(types.StringType).(types.String)
 		if !ok {
-			return nil, fmt.Errorf("a %s has no JSON form", v.Type().TypeName())
+			return fmt.Errorf("a %s has no JSON form", v.Type().TypeName())
 		}
-		return appendString(b, string(s))
+		err = w.text(string(s))
 	default:
-		return nil, fmt.Errorf("a %s has no JSON form", v.Type().TypeName())
+		return fmt.Errorf("a %s has no JSON form", v.Type().TypeName())
 	}
+	return err
 }
 
-func appendCELMap(b []byte, m traits.Mapper, depth int) ([]byte, error) {
+// room reports whether n more bytes are too many.
+func (w *celWriter) room(n int) error {
+	if len(w.b)+n > maxExprResult {
+		return fmt.Errorf("the result is longer than %d bytes", maxExprResult)
+	}
+	return nil
+}
+
+func (w *celWriter) text(s string) (err error) {
+	if err = w.room(len(s)); err != nil {
+		return err
+	}
+	w.b, err = appendString(w.b, s)
+	return err
+}
+
+func (w *celWriter) list(l traits.Lister, depth int) error {
+	n := int(l.Size().(types.Int))
+	if n > w.left {
+		return fmt.Errorf("the result has more than %d values", maxExprValues)
+	}
+	w.b = append(w.b, '[')
+	for i := range n {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		if err := w.value(l.Get(types.Int(i)), depth+1); err != nil {
+			return err
+		}
+	}
+	w.b = append(w.b, ']')
+	return nil
+}
+
+func (w *celWriter) object(m traits.Mapper, depth int) error {
 	fields := map[string]ref.Val{}
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		k := it.Next()
 		ks, ok := k.ConvertToType(types.StringType).(types.String)
 		if !ok {
-			return nil, fmt.Errorf("a map key of type %s has no JSON form", k.Type().TypeName())
+			return fmt.Errorf("a map key of type %s has no JSON form", k.Type().TypeName())
 		}
 		fields[string(ks)] = m.Get(k)
 	}
-	b = append(b, '{')
+	w.b = append(w.b, '{')
 	for i, k := range sortedKeys(fields) {
 		if i > 0 {
-			b = append(b, ',')
+			w.b = append(w.b, ',')
 		}
-		var err error
-		if b, err = appendString(b, k); err != nil {
-			return nil, err
+		if err := w.text(k); err != nil {
+			return err
 		}
-		b = append(b, ':')
-		if b, err = appendCEL(b, fields[k], depth+1); err != nil {
-			return nil, err
+		w.b = append(w.b, ':')
+		if err := w.value(fields[k], depth+1); err != nil {
+			return err
 		}
 	}
-	return append(b, '}'), nil
+	w.b = append(w.b, '}')
+	return nil
 }

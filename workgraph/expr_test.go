@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,56 @@ func TestExpr(t *testing.T) {
 		_, err = e.Eval(vars)
 		require.Error(t, err)
 		require.False(t, Missing(err))
+	})
+	t.Run("Bombs/EndBeforeTheyGrow", func(t *testing.T) {
+		many := json.RawMessage("[" + strings.TrimSuffix(strings.Repeat("1,", 100_000), ",") + "]")
+		long, err := json.Marshal(strings.Repeat("y", 100_000))
+		require.NoError(t, err)
+		vars := map[string]json.RawMessage{"args": json.RawMessage(`["yyyyyyyyyy"]`), "input": many, "item": long}
+		for _, src := range []string{
+			"args.map(a, a + a)" + strings.Repeat(".map(a, a + a)", 60), // 2^60 letters
+			"[input]" + strings.Repeat(".map(a, a + a)", 40),            // 2^40 elements that share what they hold
+			"input.map(x, item)",          // ten billion letters once it is written
+			"input.all(x, !(5 in input))", // ten billion comparisons
+			"[[1]]" + strings.Repeat(".map(a, [a, a, a, a, a, a, a, a, a, a])", 12), // 10^12 leaves
+		} {
+			e, err := CompileExpr(src)
+			require.NoError(t, err)
+			_, err = e.Eval(vars)
+			require.Error(t, err, src)
+			require.False(t, Missing(err), err)
+		}
+	})
+	t.Run("LargeTexts/CanBeJoined", func(t *testing.T) {
+		long, err := json.Marshal(strings.Repeat("y", 1_000_000))
+		require.NoError(t, err)
+		e, err := CompileExpr(`"before " + item + " between " + item + " after"`)
+		require.NoError(t, err)
+		out, err := e.Eval(map[string]json.RawMessage{"item": long})
+		require.NoError(t, err)
+		require.Len(t, out, 2_000_024)
+	})
+	t.Run("Lazy/AsksForWhatIsUsed", func(t *testing.T) {
+		e, err := CompileExpr(`named.n + 1`)
+		require.NoError(t, err)
+		var asked []string
+		_, err = e.EvalLazy(func(name string) (json.RawMessage, bool) {
+			asked = append(asked, name)
+			return json.RawMessage(`{"n": 1}`), true
+		})
+		require.NoError(t, err)
+		require.Equal(t, []string{"named"}, asked)
+	})
+	t.Run("Variables/AreDecodedOnce", func(t *testing.T) {
+		e, err := CompileExpr(`args.map(x, args.size())`)
+		require.NoError(t, err)
+		n := 0
+		_, err = e.EvalLazy(func(string) (json.RawMessage, bool) {
+			n++
+			return json.RawMessage(`[1, 2, 3]`), true
+		})
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
 	})
 	t.Run("NoJSONForm/IsAnError", func(t *testing.T) {
 		for _, src := range []string{`type(1)`, `0.0 / 0.0`, `[1.0 / 0.0]`} {

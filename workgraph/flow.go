@@ -113,6 +113,14 @@ func (s *State) enter(ns *nodeState) {
 		refs = s.liveInputs(edges, f)
 	}
 	s.markInputs(ns, refs)
+	if err := s.tooMuch(edges, f); err != nil {
+		s.unmarkInputs(ns)
+		if n.quorum > 0 {
+			s.losers(ns, edges, f)
+		}
+		s.failVisit(ns, err, false)
+		return
+	}
 	args, named := s.travel(ns)
 	if n.quorum > 0 {
 		s.losers(ns, edges, f)

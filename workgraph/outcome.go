@@ -101,6 +101,8 @@ const (
 	ReasonPassDownFailed    = "PASS_DOWN_FAILED"
 	ReasonMapFailed         = "MAP_FAILED"
 	ReasonKeyFailed         = "CONCURRENCY_KEY_FAILED"
+	ReasonTooManyArguments  = "TOO_MANY_ARGUMENTS"
+	ReasonArgumentsTooLarge = "ARGUMENTS_TOO_LARGE"
 	ReasonUnknownSelection  = "UNKNOWN_SELECTION"
 	ReasonBadOutcome        = "BAD_OUTCOME"
 	ReasonUnsupported       = "NOT_SUPPORTED"

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -511,4 +512,47 @@ func TestState(t *testing.T) {
 	require.JSONEq(t, `{"log":["a","b"],"sum":9007199254740995,"rows":[{"id":"r","v":2}],"last":"B"}`, string(js(m.s.StateValues())))
 	m.end("C", Outcome{State: map[string]json.RawMessage{"unknown": js(1)}})
 	require.Equal(t, ReasonStateRefused, m.s.End().Error.Reason)
+}
+
+func TestTravelLimits(t *testing.T) {
+	echo := Actors{"x": ActorFunc(func(_ context.Context, c *Call) (Outcome, error) { return Outcome{Values: one("1")}, nil })}
+	// lattice is n diamonds in a row.
+	lattice := func(n int) *Graph {
+		b := NewBuilder("").Node("j0", "x")
+		for i := range n {
+			from, l, r, to := fmt.Sprintf("j%d", i), fmt.Sprintf("l%d", i), fmt.Sprintf("r%d", i), fmt.Sprintf("j%d", i+1)
+			b.Node(l, "x").Node(r, "x").Node(to, "x").Edge(from, l).Edge(from, r).Edge(l, to).Edge(r, to)
+		}
+		return b.Graph()
+	}
+	t.Run("Positionals/DoNotDoubleWithoutEnd", func(t *testing.T) {
+		res, err := Run(t.Context(), lattice(60), echo, Input{Args: one(`"a"`)})
+		require.NoError(t, err)
+		require.Equal(t, StatusFailed, res.Status)
+		require.Equal(t, ReasonTooManyArguments, res.Error.Reason)
+		require.Equal(t, "j16", res.Failed.Node)
+	})
+	t.Run("Positionals/ALatticeWithoutArgumentsRuns", func(t *testing.T) {
+		res, err := Run(t.Context(), lattice(60), echo, Input{})
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, res.Status)
+	})
+	t.Run("Positionals/AWideJoinRuns", func(t *testing.T) {
+		g := star(maxTravelArgs+1, Join{})
+		res, err := Run(t.Context(), g, echo, Input{Args: one("1")})
+		require.NoError(t, err)
+		require.Equal(t, StatusCompleted, res.Status, "one for each edge is no growth")
+	})
+	t.Run("Key/WhatComesTogetherIsBounded", func(t *testing.T) {
+		large, err := json.Marshal(strings.Repeat("y", maxTravelBytes/8))
+		require.NoError(t, err)
+		big := Actors{"x": ActorFunc(func(context.Context, *Call) (Outcome, error) { return Outcome{Values: []json.RawMessage{large}}, nil })}
+		g := star(9, Join{})
+		for i := range g.Edges {
+			g.Edges[i].PassDown = PassDown{Mode: KeyPassDown, Key: "k"}
+		}
+		res, err := Run(t.Context(), g, big, Input{})
+		require.NoError(t, err)
+		require.Equal(t, ReasonArgumentsTooLarge, res.Error.Reason)
+	})
 }

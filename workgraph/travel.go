@@ -50,6 +50,47 @@ func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMes
 	return s.merge(edges, f, multi)
 }
 
+// What may travel into one visit. Positionals concatenate at joins, so that every join of two branches doubles them, and a
+// key of several edges is one list.
+const (
+	maxTravelArgs  = 50_000
+	maxTravelBytes = 64 << 20
+)
+
+// tooMuch reports used edges that bring more together than a visit may receive, before any of it is put together.
+func (s *State) tooMuch(edges []int32, f *frame) *Error {
+	count, size := 0, 0
+	for _, e := range edges {
+		es := &f.edges[s.p.localEdge[e]]
+		if es.state != edgeUsed {
+			continue
+		}
+		pe := &s.p.edges[e]
+		switch {
+		case pe.mode == MergePassDown && es.travel != nil:
+			count += len(es.travel.Args)
+		case pe.mode == ResultAsLeadingArgs:
+			count += len(es.src.args) + len(es.src.values)
+		default:
+			count += max(1, len(es.src.args))
+		}
+		if pe.mode == KeyPassDown && len(edges) > 1 {
+			for _, v := range es.src.values {
+				size += len(v)
+			}
+		}
+	}
+	switch {
+	case count > maxTravelArgs && count > len(edges):
+		return Errorf(Permanent, ReasonTooManyArguments, "%d positional arguments come together here, the limit is %d: every join of branches adds up what "+
+			"travels down each of them; pass results down by KEY, or choose with MERGE what goes on", count, maxTravelArgs)
+	case size > maxTravelBytes:
+		return Errorf(Permanent, ReasonArgumentsTooLarge, "%d bytes of results come together here, the limit is %d: keep large results outside and pass "+
+			"references", size, maxTravelBytes)
+	}
+	return nil
+}
+
 // merge joins the used edges: positionals concatenate and named merge in declared order. A value passed down under a key at
 // this very join stands above equally named traveling arguments; keys of two or more declared edges become lists.
 func (s *State) merge(edges []int32, f *frame, multi map[string]bool) ([]json.RawMessage, map[string]json.RawMessage) {

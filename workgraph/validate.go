@@ -3,7 +3,9 @@ package workgraph
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -236,7 +238,7 @@ func oneOf[T ~string](c *checker, id, field string, v T, list ...T) {
 	c.node(CodeBadValue, id, field, "one of "+strings.Join(names, ", "), "unknown value %q", string(v))
 }
 
-func (c *checker) notNegative(id, field string, v float64) {
+func notNegative[T int | time.Duration](c *checker, id, field string, v T) {
 	if v < 0 {
 		c.node(CodeBadValue, id, field, "use zero for the default", "%v is negative", v)
 	}
@@ -247,15 +249,18 @@ func (c *checker) checkPolicies(n *Node) {
 	oneOf(c, n.ID, "join.mode", n.Join.Mode, All, Any, Quorum)
 	oneOf(c, n.ID, "join.losers", n.Join.Losers, CancelLosers, FinishLosers)
 	oneOf(c, n.ID, "on_error.action", n.OnError.Action, Fail, Continue, Fallback, Route)
-	c.notNegative(n.ID, "retry.max_attempts", float64(n.Retry.MaxAttempts))
-	c.notNegative(n.ID, "retry.initial_backoff", float64(n.Retry.InitialBackoff))
-	c.notNegative(n.ID, "retry.max_backoff", float64(n.Retry.MaxBackoff))
-	c.notNegative(n.ID, "timeout", float64(n.Timeout))
-	c.notNegative(n.ID, "idle_timeout", float64(n.IdleTimeout))
-	if m := n.Retry.Multiplier; m != 0 && m < 1 {
+	notNegative(c, n.ID, "retry.max_attempts", n.Retry.MaxAttempts)
+	notNegative(c, n.ID, "retry.initial_backoff", time.Duration(n.Retry.InitialBackoff))
+	notNegative(c, n.ID, "retry.max_backoff", time.Duration(n.Retry.MaxBackoff))
+	notNegative(c, n.ID, "timeout", time.Duration(n.Timeout))
+	notNegative(c, n.ID, "idle_timeout", time.Duration(n.IdleTimeout))
+	switch m := n.Retry.Multiplier; {
+	case math.IsNaN(m) || math.IsInf(m, 0):
+		c.node(CodeBadValue, n.ID, "retry.multiplier", "use 1 or more", "%v is not a number to multiply by", m)
+	case m != 0 && m < 1:
 		c.node(CodeBadValue, n.ID, "retry.multiplier", "use 1 or more", "%v would shrink the back-off", m)
 	}
-	if j := n.Retry.Jitter; j > 1 || j < 0 && j != Unlimited {
+	if j := n.Retry.Jitter; !(j >= 0 && j <= 1) && j != Unlimited {
 		c.node(CodeBadValue, n.ID, "retry.jitter", "use 0 to 1, or -1 for none", "%v is out of range", j)
 	}
 	if n.MaxVisits < Unlimited {
@@ -280,7 +285,7 @@ func (c *checker) checkPolicies(n *Node) {
 	}
 	if m := n.Map; m != nil {
 		oneOf(c, n.ID, "map.on_item_error", m.OnItemError, FailFast, ContinueItems, QuorumItems)
-		c.notNegative(n.ID, "map.max_parallel", float64(m.MaxParallel))
+		notNegative(c, n.ID, "map.max_parallel", m.MaxParallel)
 		if (m.OnItemError == QuorumItems) != (m.Quorum > 0) || m.Quorum < 0 {
 			c.node(CodeBadQuorum, n.ID, "map.quorum", "QUORUM needs a quorum of at least 1", "on_item_error and quorum do not fit")
 		}

@@ -3,8 +3,10 @@ package workgraph
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -191,5 +193,23 @@ func FuzzDecodeEvent(f *testing.F) {
 				return // corrupt journals are refused, never a panic
 			}
 		}
+	})
+}
+
+func TestValidateNumbers(t *testing.T) {
+	for name, r := range map[string]Retry{
+		"infinite factor": {Multiplier: math.Inf(1)}, "no factor": {Multiplier: math.NaN()}, "no jitter": {Jitter: math.NaN()},
+		"wide jitter": {Jitter: math.Inf(-1)}, "shrinking": {Multiplier: 0.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := Validate(NewBuilder("").Add(Node{ID: "a", Actor: "x", Retry: r}).Graph(), nil)
+			require.Len(t, faults, 1)
+			require.Equal(t, CodeBadValue, faults[0].Code)
+		})
+	}
+	t.Run("Durations/AreWrittenAsSuch", func(t *testing.T) {
+		faults := Validate(NewBuilder("").Add(Node{ID: "a", Actor: "x", Timeout: Duration(-time.Second)}).Graph(), nil)
+		require.Len(t, faults, 1)
+		require.Equal(t, "-1s is negative", faults[0].Message)
 	})
 }

@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -100,11 +103,15 @@ func BadArguments(format string, args ...any) *workgraph.Error {
 // Decode reads the named arguments that dst, a pointer to a struct, has fields for, each by its json tag; the rest is left alone.
 // Numbers keep all their digits where dst asks for json.Number or json.RawMessage.
 func Decode(named map[string]json.RawMessage, dst any) error {
-	raw, err := json.Marshal(named)
-	if err != nil {
-		return BadArguments("the arguments are not JSON: %v", err)
+	// Only what is asked for is read: what travels along may be large.
+	asked := map[string]json.RawMessage{}
+	for f := range reflect.TypeOf(dst).Elem().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if v, ok := named[name]; ok {
+			asked[name] = v
+		}
 	}
-	if err := json.Unmarshal(raw, dst); err != nil {
+	if err := json.Unmarshal(object(asked), dst); err != nil {
 		return BadArguments("%v", err)
 	}
 	return nil
@@ -120,53 +127,95 @@ func Value(v any) (workgraph.Outcome, error) {
 }
 
 // Vars are the variables of expressions in actors: args, named, node, visit, attempt, and nodes.ID.result for every source of the
-// visit that delivered. A tuple's result is the list of its values.
-func Vars(c *workgraph.Call) (map[string]json.RawMessage, error) {
-	type source struct {
-		Result json.RawMessage `json:"result"`
-	}
-	nodes := make(map[string]source, len(c.Upstream))
-	for _, u := range c.Upstream {
-		if u.Outcome != workgraph.VisitCompleted {
-			continue
+// visit that delivered. A tuple's result is the list of its values. Each is put together when an expression asks for it: what
+// travels may be large, and most expressions look at little of it. ok is false for a name that is none of them.
+func Vars(c *workgraph.Call) func(name string) (json.RawMessage, bool) {
+	made := map[string]json.RawMessage{}
+	return func(name string) (json.RawMessage, bool) {
+		if raw, ok := made[name]; ok {
+			return raw, true
 		}
-		r, err := Result(u.Values)
-		if err != nil {
-			return nil, err
+		raw, ok := variable(c, name)
+		if ok {
+			made[name] = raw
 		}
-		nodes[u.Node] = source{r}
+		return raw, ok
 	}
-	vars := make(map[string]json.RawMessage, 6)
-	for name, v := range map[string]any{
-		"args": nonNil(c.Args), "named": c.Named, "nodes": nodes, "node": c.Node, "visit": c.Visit, "attempt": c.Attempt,
-	} {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return nil, BadArguments("the arguments are not JSON: %v", err)
+}
+
+func variable(c *workgraph.Call, name string) (json.RawMessage, bool) {
+	switch name {
+	case "args":
+		return list(c.Args), true
+	case "named":
+		return object(c.Named), true
+	case "nodes":
+		nodes := make(map[string]json.RawMessage, len(c.Upstream))
+		for _, u := range c.Upstream {
+			if u.Outcome == workgraph.VisitCompleted {
+				nodes[u.Node] = object(map[string]json.RawMessage{"result": Result(u.Values)})
+			}
 		}
-		vars[name] = raw
+		return object(nodes), true
+	case "node":
+		return text(c.Node), true
+	case "visit":
+		return strconv.AppendInt(nil, int64(c.Visit), 10), true
+	case "attempt":
+		return strconv.AppendInt(nil, int64(c.Attempt), 10), true
 	}
-	return vars, nil
+	return nil, false
+}
+
+// list, object and text write JSON around raw values without reading those again.
+func list(vals []json.RawMessage) json.RawMessage {
+	n := 2 + len(vals)
+	for _, v := range vals {
+		n += len(v)
+	}
+	b := append(make([]byte, 0, n), '[')
+	for i, v := range vals {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, v...)
+	}
+	return append(b, ']')
+}
+
+func object(m map[string]json.RawMessage) json.RawMessage {
+	n := 2
+	for k, v := range m {
+		n += len(k) + len(v) + 8
+	}
+	b := append(make([]byte, 0, n), '{')
+	first := true
+	for k, v := range m {
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(append(b, text(k)...), ':')
+		b = append(b, v...)
+	}
+	return append(b, '}')
+}
+
+func text(s string) json.RawMessage {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return json.RawMessage(`""`) // texts always marshal
+	}
+	return raw
 }
 
 // Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.
-func Result(values []json.RawMessage) (json.RawMessage, error) {
+func Result(values []json.RawMessage) json.RawMessage {
 	switch len(values) {
 	case 0:
-		return json.RawMessage("null"), nil
+		return json.RawMessage("null")
 	case 1:
-		return values[0], nil
+		return values[0]
 	}
-	raw, err := json.Marshal(values)
-	if err != nil {
-		return nil, BadArguments("a result is not JSON: %v", err)
-	}
-	return raw, nil
-}
-
-func nonNil(v []json.RawMessage) []json.RawMessage {
-	if v == nil {
-		return []json.RawMessage{}
-	}
-	return v
+	return list(values)
 }

@@ -57,11 +57,45 @@ func TestVars(t *testing.T) {
 			{Node: "failed", Outcome: workgraph.VisitFailed},
 		},
 	}, nil)
-	vars, err := actor.Vars(c)
-	require.NoError(t, err)
-	require.Equal(t, "[9007199254740993]", string(vars["args"]), "integers keep all their digits")
-	require.JSONEq(t, `{"one":{"result":1},"two":{"result":[1,2]},"none":{"result":null}}`, string(vars["nodes"]))
-	require.Equal(t, "2", string(vars["visit"]))
+	vars := actor.Vars(c)
+	for name, want := range map[string]string{
+		"args":    "[9007199254740993]", // all digits
+		"named":   `{"k":"v"}`,
+		"nodes":   `{"one":{"result":1},"two":{"result":[1,2]},"none":{"result":null}}`,
+		"node":    `"n"`,
+		"visit":   "2",
+		"attempt": "3",
+	} {
+		got, ok := vars(name)
+		require.True(t, ok, name)
+		if name == "args" {
+			require.Equal(t, want, string(got))
+		}
+		require.JSONEq(t, want, string(got), name)
+	}
+	_, ok := vars("context")
+	require.False(t, ok)
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	t.Run("Others/AreNotRead", func(t *testing.T) {
+		t.Parallel()
+		var a struct {
+			Text string `json:"text,omitempty"`
+		}
+		named := map[string]json.RawMessage{"text": json.RawMessage(`"hi"`), "large": json.RawMessage(`[1, `), "Text": json.RawMessage(`"other"`)}
+		require.NoError(t, actor.Decode(named, &a))
+		require.Equal(t, "hi", a.Text)
+	})
+	t.Run("WrongType/IsNamed", func(t *testing.T) {
+		t.Parallel()
+		var a struct {
+			Text string `json:"text"`
+		}
+		err := actor.Decode(map[string]json.RawMessage{"text": json.RawMessage(`1`)}, &a)
+		require.ErrorContains(t, err, "text")
+	})
 }
 
 func TestReporterOf(t *testing.T) {

@@ -47,11 +47,7 @@ func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if err != nil {
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonExpression, "%v", err)
 	}
-	vars, err := actor.Vars(c)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
-	v, err := e.Eval(vars)
+	v, err := e.EvalLazy(actor.Vars(c))
 	if err != nil {
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonExpression, "%v", err)
 	}

@@ -3,6 +3,7 @@
 package llm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,6 +73,9 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+// maxPrompt bounds what one call tells the model of earlier results, far beyond what any model reads.
+const maxPrompt = 16 << 20
 
 // Reasons of failed calls.
 const (
@@ -211,7 +215,7 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 	if len(a.Arguments) > 0 {
 		b.WriteString("\n\nArguments:")
 		for _, arg := range a.Arguments {
-			b.WriteString("\n" + string(arg))
+			b.WriteString("\n" + text(arg))
 		}
 	}
 	for _, d := range a.Attachments {
@@ -225,15 +229,14 @@ func (m *model) conversation(a *arguments, c *workgraph.Call) ([]llm.Message, er
 	for _, u := range c.Upstream {
 		switch u.Outcome {
 		case workgraph.VisitCompleted:
-			r, err := actor.Result(u.Values)
-			if err != nil {
-				return nil, err
-			}
 			if len(u.Values) == 0 {
 				continue
 			}
+			if b.Len() > maxPrompt {
+				return nil, actor.BadArguments("the results of the nodes before this one are longer than %d bytes together: keep large ones outside and pass references", maxPrompt)
+			}
 			told = true
-			section(&b, "result", u.Node, "", text(r))
+			section(&b, "result", u.Node, "", text(actor.Result(u.Values)))
 		case workgraph.VisitFailed:
 			if u.Error != nil {
 				section(&b, "failure", u.Node, "", u.Error.Error())
@@ -263,7 +266,11 @@ func text(raw json.RawMessage) string {
 	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	return string(raw)
+	var b bytes.Buffer // without the spaces, which cost tokens
+	if json.Compact(&b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
 }
 
 // usage books the call even if the server told no counts: then it is one call of unknown size, not none.

@@ -50,18 +50,14 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if a.Text == nil {
 		return workgraph.Outcome{}, actor.BadArguments("text is missing")
 	}
-	vars, err := actor.Vars(c)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
-	out, err := fill(ctx, *a.Text, vars)
+	out, err := fill(ctx, *a.Text, actor.Vars(c))
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
 	return actor.Value(out)
 }
 
-func fill(ctx context.Context, text string, vars map[string]json.RawMessage) (string, error) {
+func fill(ctx context.Context, text string, vars func(string) (json.RawMessage, bool)) (string, error) {
 	var b strings.Builder
 	rest := text
 	for holes := 0; ; {
@@ -98,12 +94,12 @@ func fill(ctx context.Context, text string, vars map[string]json.RawMessage) (st
 	}
 }
 
-func eval(src string, vars map[string]json.RawMessage) (string, error) {
+func eval(src string, vars func(string) (json.RawMessage, bool)) (string, error) {
 	e, err := workgraph.CompileExpr(src)
 	if err != nil {
 		return "", err
 	}
-	raw, err := e.Eval(vars)
+	raw, err := e.EvalLazy(vars)
 	if err != nil {
 		return "", err
 	}
