@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -81,8 +82,8 @@ func ConnectionLost(err error) bool {
 		return false
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Class 08 is connection trouble, 57P01-57P03 a server that shuts down or starts.
-		return pg.Code[:2] == "08" || pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "57P03"
+		// Class 08 is connection trouble, 57P01-57P03 a server that shuts down or starts, 53300 one without a place left.
+		return strings.HasPrefix(pg.Code, "08") || pg.Code == "57P01" || pg.Code == "57P02" || pg.Code == "57P03" || pg.Code == "53300"
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true

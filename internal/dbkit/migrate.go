@@ -95,7 +95,7 @@ func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrati
 func (m *Migrations) Up(ctx context.Context) (int, error) {
 	n, err := m.up(ctx)
 	if err != nil {
-		return n, fmt.Errorf("migrate %s: %w", m.name, err)
+		return n, lost(fmt.Errorf("migrate %s: %w", m.name, err))
 	}
 	return n, nil
 }
@@ -104,9 +104,17 @@ func (m *Migrations) Up(ctx context.Context) (int, error) {
 func (m *Migrations) Version(ctx context.Context) (have, want int64, err error) {
 	have, err = m.version(ctx)
 	if err != nil {
-		return 0, m.target, fmt.Errorf("read schema version of %s: %w", m.name, err)
+		return 0, m.target, lost(fmt.Errorf("read schema version of %s: %w", m.name, err))
 	}
 	return have, m.target, nil
+}
+
+// lost makes a fault of the connection Unavailable: whoever starts may wait and try again.
+func lost(err error) error {
+	if ConnectionLost(err) {
+		return errs.New(errs.Unavailable, ReasonUnreachable, "the connection to the database broke").With(err)
+	}
+	return err
 }
 
 // Check returns nil if the database is exactly at the wanted version, and FailedPrecondition with

@@ -277,7 +277,7 @@ func (s *Store) RequestCancel(ctx context.Context, c journal.CancelRun) (journal
 		run, err = get(ctx, tx, c.Namespace, c.RunID)
 		return err
 	})
-	if err != nil {
+	if err = away(err); err != nil {
 		if errs.Is(err, errs.Internal) {
 			return journal.Run{}, fmt.Errorf("request cancel: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -143,6 +144,14 @@ func inRow(err error) bool {
 	}
 	// 22 data exception, 23 integrity, 54 program limit.
 	return c[:2] == "22" || c[:2] == "23" || c[:2] == "54"
+}
+
+// away tells callers of the API that the database is gone for the moment, which is no fault of ours nor theirs.
+func away(err error) error {
+	if dbkit.ConnectionLost(err) {
+		return errs.New(errs.Unavailable, dbkit.ReasonUnreachable, "the journal's database cannot be reached").With(err)
+	}
+	return err
 }
 
 func null(t time.Time) *time.Time {

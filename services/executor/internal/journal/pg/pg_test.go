@@ -3,13 +3,21 @@ package pg_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -81,6 +89,64 @@ func TestLostConnections(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, es, 60)
 	})
+	t.Run("Reader/ADatabaseThatIsAwayIsUnavailable", func(t *testing.T) {
+		t.Parallel()
+		url, cut := wire(t, template.New(t))
+		s, err := pg.Open(t.Context(), url, pg.Options{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		require.NoError(t, s.Migrations().Check(t.Context()))
+		cut()
+		_, _, graph := s.Graph(t.Context(), "n", "run_x")
+		_, get := s.Get(t.Context(), "n", "run_x")
+		_, list := s.List(t.Context(), "n", journal.Filter{}, page.Cursor{}, 1)
+		_, events := s.Events(t.Context(), "n", "run_x", 0, 1)
+		_, below := s.Descendants(t.Context(), "n", "run_x")
+		_, cancel := s.RequestCancel(t.Context(), journal.CancelRun{Namespace: "n", RunID: "run_x", Now: time.Now()})
+		_, up := s.Migrations().Up(t.Context())
+		for name, err := range map[string]error{"get": get, "graph": graph, "list": list, "events": events, "descendants": below, "cancel": cancel,
+			"check": s.Migrations().Check(t.Context()), "up": up} {
+			require.True(t, errs.Is(err, errs.Unavailable), "%s: %v", name, err)
+			require.Equal(t, dbkit.ReasonUnreachable, errs.ReasonOf(err), name)
+		}
+	})
+}
+
+// wire is a way to the database that can be cut.
+func wire(t *testing.T, url string) (through string, cut func()) {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	cut = func() {
+		end()
+		_ = l.Close()
+		wg.Wait()
+	}
+	t.Cleanup(cut)
+	wg.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial(network, address)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
+			wg.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
+			wg.Go(func() { _, _ = io.Copy(near, far); _ = near.Close() })
+		}
+	})
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return fmt.Sprintf("host=%s port=%s user=%s password='%s' dbname=%s sslmode=disable", host, port, cfg.User, cfg.Password, cfg.Database), cut
 }
 
 func TestOneFlush(t *testing.T) {

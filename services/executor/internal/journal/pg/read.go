@@ -74,7 +74,8 @@ func get(ctx context.Context, q querier, namespace, runID string) (journal.Run, 
 
 // Get implements journal.Reader.
 func (s *Store) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
-	return get(ctx, s.read, namespace, runID)
+	r, err := get(ctx, s.read, namespace, runID)
+	return r, away(err)
 }
 
 // Graph implements journal.Reader.
@@ -84,7 +85,7 @@ func (s *Store) Graph(ctx context.Context, namespace, runID string) (hash string
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, journal.RunNotFound(runID)
 	}
-	return hash, body, err
+	return hash, body, away(err)
 }
 
 // List implements journal.Reader.
@@ -140,13 +141,15 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 	args = append(args, limit)
 	rows, err := s.read.Query(ctx, `SELECT `+runColumns+` FROM `+from+` WHERE r.namespace = $1`+where.String()+
 		fmt.Sprintf(` ORDER BY %[1]s.create_time DESC, %[1]s.run_id DESC LIMIT $%[2]d`, order, len(args)), args...)
-	return collect(rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
+	runs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
+	return runs, away(err)
 }
 
 // Events implements journal.Reader.
 func (s *Store) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]journal.Event, error) {
 	rows, err := s.read.Query(ctx, selectEvents+` WHERE namespace = $1 AND run_id = $2 AND seq > $3 ORDER BY seq LIMIT $4`, namespace, runID, afterSeq, limit)
-	return collect(rows, err, scanEvent)
+	events, err := collect(rows, err, scanEvent)
+	return events, away(err)
 }
 
 // Descendants implements journal.Reader.
@@ -157,10 +160,11 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 			SELECT r.run_id, r.parent_run_id, r.state, r.last_seq, r.create_time FROM below b
 			JOIN runs r ON r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
 		SELECT run_id, parent_run_id, state, last_seq FROM below ORDER BY create_time, run_id`, namespace, runID)
-	return collect(rows, err, func(row pgx.CollectableRow) (d journal.Descendant, err error) {
+	below, err := collect(rows, err, func(row pgx.CollectableRow) (d journal.Descendant, err error) {
 		err = row.Scan(&d.RunID, &d.ParentRunID, &d.State, &d.LastSeq)
 		return d, err
 	})
+	return below, away(err)
 }
 
 // Load implements journal.Log.
