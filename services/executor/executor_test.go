@@ -463,6 +463,7 @@ func TestTrace(t *testing.T) {
 		"epigraph.registry.v1.RegistryService/RecordUsage client": "outbox.usage producer",
 		"epigraph.registry.v1.RegistryService/RecordUsage server": "epigraph.registry.v1.RegistryService/RecordUsage client",
 		"outbox.confirm producer":                                 "run.start internal",
+		"journal.commit client":                                   "run.start internal",
 		"outbox.settle producer":                                  "run.start internal",
 	} {
 		require.Equal(t, parent, parents[child], "parent of %s", child)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -105,8 +107,13 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		return err
 	}
 	r.pending++
-	err = r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, c, x.after) })
+	committed := r.commitSpan(len(w.Events))
+	err = r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) {
+		committed(res.Err)
+		r.acked(res, c, x.after)
+	})
 	if err != nil {
+		committed(err)
 		r.pending--
 		if errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
 			return &tooLargeError{err}
@@ -115,6 +122,20 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		return err
 	}
 	return nil
+}
+
+// commitSpan begins the span of a wait for durability: from handing a decision to the writer, over the flush that it shares with
+// others, to the answer. The returned function ends it.
+func (r *run) commitSpan(events int) func(error) {
+	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "journal.commit",
+		trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("epigraph.run.id", r.id), attribute.Int("epigraph.journal.events", events)))
+	return func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, errs.ReasonOf(err))
+		}
+		span.End()
+	}
 }
 
 // tooLargeError says that the decision was taken but is too large to be written; the run must be read again.

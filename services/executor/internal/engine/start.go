@@ -373,7 +373,9 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return notReady()
 	}
 	r.pending++
+	committed := r.commitSpan(len(s.Events))
 	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
+		committed(res.Err)
 		if res.Err != nil || !res.Created {
 			r.gone.Store(true)
 			r.retire(errDropped)
@@ -383,6 +385,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		answer <- res
 	})
 	if err != nil {
+		committed(err)
 		r.gone.Store(true)
 		r.t.remove(r)
 	}
