@@ -111,6 +111,8 @@ type Start struct {
 	Generation int
 	Args       []json.RawMessage
 	Named      map[string]json.RawMessage
+	// Own are the node's own named arguments, before what travels overlays them in Named.
+	Own map[string]json.RawMessage
 	// Upstream lists the sources of the visit in declared edge order, also those that failed or abstained.
 	Upstream       []Upstream
 	Effect         Effect

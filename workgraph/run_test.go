@@ -181,3 +181,16 @@ func TestRun(t *testing.T) {
 		require.Equal(t, CodeEmptyGraph, faults[0].Code)
 	})
 }
+
+func TestCallTellsOwnArgumentsFromTravelingOnes(t *testing.T) {
+	t.Parallel()
+	g := &Graph{Nodes: []Node{{ID: "a", Actor: "spy", Named: map[string]json.RawMessage{"method": json.RawMessage(`"GET"`)}}}}
+	var own, named string
+	_, err := Run(t.Context(), g, Actors{"spy": ActorFunc(func(_ context.Context, c *Call) (Outcome, error) {
+		own, named = string(c.Own["method"]), string(c.Named["method"])
+		return Outcome{}, nil
+	})}, Input{Named: map[string]json.RawMessage{"method": json.RawMessage(`"POST"`)}})
+	require.NoError(t, err)
+	require.Equal(t, `"GET"`, own)
+	require.Equal(t, `"POST"`, named)
+}

@@ -249,6 +249,7 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 	if len(n.Args) > 0 {
 		st.Args = slices.Concat(n.Args, st.Args)
 	}
+	st.Own = n.Named
 	switch {
 	case len(n.Named) == 0:
 	case len(st.Named) == 0:

@@ -16,7 +16,7 @@ func Call(t *testing.T, s actor.Spec, named string, change ...func(*workgraph.St
 	t.Helper()
 	start := workgraph.Start{RunID: "run_1", Ref: workgraph.Ref{Node: "n", Visit: 1}, Attempt: 1, Generation: 1, Actor: s.Name}
 	require.NoError(t, json.Unmarshal([]byte(named), &start.Named))
-	start.Effect = s.Effect
+	start.Own, start.Effect = start.Named, s.Effect
 	if s.EffectOf != nil {
 		start.Effect = s.EffectOf(&workgraph.Node{Named: start.Named})
 	}

@@ -233,9 +233,11 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 	if method == "" {
 		method = http.MethodGet
 	}
-	if rank(methodEffect(method)) > rank(c.Effect) {
+	// The effect was judged by the node's own method, or declared for it by whoever knows the server. A method that traveled in
+	// was never judged.
+	if method != ownMethod(c) && rank(methodEffect(method)) > rank(c.Effect) {
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonEffectTooWeak,
-			"%s is %s, but the node was declared %s: set the method, or the effect, on the node itself", method, methodEffect(method), c.Effect)
+			"the method %s, which came in with the arguments, is %s, but the node counts as %s: set the method on the node itself", method, methodEffect(method), c.Effect)
 	}
 	u, err := url.Parse(args.URL)
 	if err != nil || u.Host == "" {
@@ -283,6 +285,15 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 		req.Header.Set("Idempotency-Key", c.EffectKey())
 	}
 	return req, nil
+}
+
+// ownMethod is the method that the node itself names.
+func ownMethod(c *workgraph.Call) string {
+	var m string
+	if json.Unmarshal(c.Own["method"], &m) != nil || m == "" {
+		return http.MethodGet
+	}
+	return strings.ToUpper(m)
 }
 
 func rank(e workgraph.Effect) int {

@@ -108,9 +108,19 @@ func TestEffect(t *testing.T) {
 		t.Parallel()
 		var called atomic.Bool
 		url := server(t, func(http.ResponseWriter, *http.Request) { called.Store(true) })
-		e := actortest.Fails(t, s, args(t, "url", url, "method", "POST"), func(s *workgraph.Start) { s.Effect = workgraph.Pure })
+		e := actortest.Fails(t, s, args(t, "url", url, "method", "POST"), func(s *workgraph.Start) { s.Effect, s.Own = workgraph.Pure, nil })
 		require.Equal(t, actorhttp.ReasonEffectTooWeak, e.Reason)
 		require.False(t, called.Load())
+	})
+	t.Run("ADeclaredEffectOfTheNodesOwnMethodHolds", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost || r.Header.Get("Idempotency-Key") == "" {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})
+		declared := func(s *workgraph.Start) { s.Effect = workgraph.Idempotent }
+		require.Contains(t, actortest.Value(t, s, args(t, "url", url, "method", "POST"), declared), `"status":200`)
 	})
 }
 
