@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
@@ -105,6 +110,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 		return err
 	}
 	defer s.close()
+	s.executor = overREST{ExecutorServiceClient: s.executor, api: "http://" + d.HTTPAddr() + "/v1", key: d.APIKey()}
 	cmd := runCmd{Epic: "Launch the new release", Name: "launch", OnConflict: "fail"}
 	r, g, err := cmd.start(&remote, s, string(text))
 	if err != nil {
@@ -136,6 +142,39 @@ func (c *demoCmd) Run(e *env) (err error) {
 	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), columns))
 	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))
 	return nil
+}
+
+// overREST starts runs through the gateway, as most clients do, so that the trace shows the whole way.
+type overREST struct {
+	executorv1.ExecutorServiceClient
+	api, key string
+}
+
+// StartRun posts the request and reads the run that it started.
+func (o overREST) StartRun(ctx context.Context, in *executorv1.StartRunRequest, opts ...grpc.CallOption) (*executorv1.Run, error) {
+	var body bytes.Buffer
+	if err := printJSON(&body, in); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.api+"/runs", &body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+o.key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("start the run: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }() // read to its end below
+	var answer struct{ ID, Reason, Message string }
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxFile)).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("start the run: HTTP %s: %w", res.Status, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("start the run: %s: %s", answer.Reason, answer.Message)
+	}
+	return o.GetRun(ctx, &executorv1.GetRunRequest{RunId: answer.ID}, opts...)
 }
 
 // scriptedModel serves the demo's model over HTTP on a free port.

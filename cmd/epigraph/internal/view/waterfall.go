@@ -9,7 +9,7 @@ import (
 )
 
 // maxSpans is how many spans a waterfall shows.
-const maxSpans = 80
+const maxSpans = 120
 
 // Waterfall draws the spans of a trace below each other, each as a bar on one time line. Spans whose parent is not there stand at
 // the top.
