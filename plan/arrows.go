@@ -464,6 +464,9 @@ func isArrowLine(s string) bool {
 	for k, st := range splitStatements(cutBullet(s)) {
 		parts, back := splitArrows(st)
 		arrows += len(back)
+		if m, ok := itemLine(st); ok && isDecimal(m.id) && len(back) == 1 && back[0] && strings.Trim(parts[1], "0123456789., ") == "" {
+			return false // "2. rent <- 1" is a step with its dependencies
+		}
 		for i, p := range parts {
 			for _, id := range splitGroup(p) {
 				if head, rest, ok := strings.Cut(id, ": "); ok && len(back) > 0 {

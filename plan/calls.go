@@ -23,12 +23,13 @@ type programLine struct {
 // numbered calls split.
 func programLines(d *document, assign bool) []line {
 	out := make([]line, 0, len(d.lines))
+	budget := 20_000 // lines that are looked at for the ends of calls
 	for i := 0; i < len(d.lines); i++ {
 		l := d.lines[i]
 		if l.text == "" || l.fence {
 			continue
 		}
-		if j := callGoesOn(d, i); j > i {
+		if j := callGoesOn(d, i, &budget); j > i {
 			end := d.lines[j].off + len(d.lines[j].text)
 			l.text = d.text[l.off:end]
 			i = j
@@ -53,7 +54,7 @@ func programLines(d *document, assign bool) []line {
 const maxCallLines = 60
 
 // callGoesOn returns the line on which the call that starts on line i is closed; i itself if it is closed there, or never.
-func callGoesOn(d *document, i int) int {
+func callGoesOn(d *document, i int, budget *int) int {
 	text := d.lines[i].text
 	open := strings.IndexByte(text, '(')
 	if open <= 0 || !isWordByte(text[open-1]) && text[open-1] != ' ' || strings.IndexByte("([{,\"'", text[len(text)-1]) < 0 && strings.Count(text, "(") <= strings.Count(text, ")") {
@@ -63,7 +64,8 @@ func callGoesOn(d *document, i int) int {
 		return i
 	}
 	from := d.lines[i].off
-	for j := i + 1; j < len(d.lines) && j < i+maxCallLines; j++ {
+	for j := i + 1; j < len(d.lines) && j < i+maxCallLines && *budget > 0; j++ {
+		*budget--
 		l := d.lines[j]
 		if l.text == "" || l.fence {
 			return i
@@ -89,6 +91,7 @@ func nextCall(s string, assign bool) int {
 		return -1
 	}
 	want := " " + strconv.Itoa(n+1)
+	quotes, counted := 0, 0
 	for from := len(s) - len(rest); from < len(s); {
 		i := strings.Index(s[from:], want)
 		if i < 0 {
@@ -96,7 +99,9 @@ func nextCall(s string, assign bool) int {
 		}
 		i += from
 		from = i + len(want)
-		if from+1 >= len(s) || s[from] != '.' && s[from] != ')' || s[from+1] != ' ' || strings.Count(s[:i], `"`)%2 == 1 {
+		quotes += strings.Count(s[counted:i], `"`)
+		counted = i
+		if from+1 >= len(s) || s[from] != '.' && s[from] != ')' || s[from+1] != ' ' || quotes%2 == 1 {
 			continue
 		}
 		t := strings.TrimLeft(s[from+1:], " ")

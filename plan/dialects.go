@@ -33,6 +33,7 @@ var dialects = [...]dialect{
 	{"assignments", readAssignments, false},
 	{"arrows", readArrows, false},
 	{"yaml", readYAML, false},
+	{"table", readTable, false},
 	{"numbered", readNumbered, false},
 }
 

@@ -166,6 +166,11 @@ func edgeMarker(s string) (string, bool) {
 // nodeLine reads "1: text", also with decoration and other marks after the id.
 func nodeLine(s string) (id, text string, ok bool) {
 	t := strings.TrimLeft(s, " *-•`")
+	if hasFold(t, "node ") || hasFold(t, "node#") {
+		if n := strings.TrimLeft(t[len("node"):], " #"); n != "" && '0' <= n[0] && n[0] <= '9' {
+			t = n
+		}
+	}
 	if num, rest, ok := cutNumber(t); ok && rest != "" && rest != t[len(num):] {
 		return num, strings.TrimSpace(strings.Trim(rest, "*")), true
 	}
@@ -207,11 +212,22 @@ func readPairs(d *document, from, edgeAt, stop int) []pair {
 		if marker {
 			off += len(text) - len(rest)
 			text = rest
+			if isArrowPairs(text) {
+				out = append(out, arrowPairs(text, off)...)
+				started = true
+				continue
+			}
 		} else {
 			t := strings.TrimLeft(text, " *-•`")
 			off += len(text) - len(t)
 			text = t
 			// A pair at the start of the line, or one that has lost its bracket there.
+			if edgeAt >= 0 && isArrowPairs(text) {
+				out = append(out, arrowPairs(text, off)...)
+				started = true
+				continue
+			}
+			text = plainPairs(text)
 			if !strings.HasPrefix(text, "(") && !startsPair(text) {
 				if started && blank || edgeAt < 0 {
 					continue
@@ -225,12 +241,68 @@ func readPairs(d *document, from, edgeAt, stop int) []pair {
 				continue
 			}
 		}
-		ps := linePairs(text, off)
+		ps := linePairs(plainPairs(text), off)
 		if len(ps) > 0 {
 			started = true
 		}
 		out = append(out, ps...)
 		blank = false
+	}
+	return out
+}
+
+// plainPairs writes pairs in other brackets or with other separators as (a,b), in as many bytes.
+func plainPairs(s string) string {
+	if strings.IndexByte(s, '(') < 0 {
+		s = strings.NewReplacer("（", "(  ", "）", ")  ", "，", ",  ", "；", ",  ", "[", "(", "]", ")", "<", "(", ">", ")").Replace(s)
+	}
+	if strings.IndexByte(s, ';') < 0 {
+		return s
+	}
+	// Inside brackets a semicolon separates the two ends.
+	out := []byte(s)
+	open, comma := -1, false
+	for i, c := range out {
+		switch c {
+		case '(':
+			open, comma = i, false
+		case ')':
+			open = -1
+		case ',':
+			comma = true
+		case ';':
+			if open >= 0 && !comma {
+				out[i] = ','
+			}
+		}
+	}
+	return string(out)
+}
+
+// isArrowPairs reports whether the edges of a line are written with arrows and without brackets.
+func isArrowPairs(s string) bool {
+	return strings.IndexByte(s, '(') < 0 && isArrowLine(s)
+}
+
+// arrowPairs reads "START -> 1 -> 2, 2 -> 3": here a comma ends an edge.
+func arrowPairs(s string, off int) []pair {
+	var out []pair
+	for _, part := range strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
+		parts, back := splitArrows(part)
+		for i := range back {
+			a, b := bareID(parts[i]), bareID(parts[i+1])
+			if back[i] {
+				a, b = b, a
+			}
+			p := pair{from: a, to: b, off: off}
+			if !isPairEnd(a) || !isPairEnd(b) {
+				p = pair{off: off, bad: clip(part)}
+			}
+			out = append(out, p)
+		}
+		if len(back) == 0 {
+			out = append(out, pair{off: off, bad: clip(part)})
+		}
 	}
 	return out
 }
@@ -319,7 +391,7 @@ func splitPair(s string) (a, b string, ok bool) {
 	if s[i] >= 0x80 {
 		width = len("，")
 	}
-	a, b = strings.TrimSpace(s[:i]), strings.TrimSpace(s[i+width:])
+	a, b = strings.Trim(s[:i], "\"'` \t"), strings.Trim(s[i+width:], "\"'` \t")
 	return a, b, isPairEnd(a) && isPairEnd(b)
 }
 

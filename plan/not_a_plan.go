@@ -30,6 +30,9 @@ func isOtherList(d *document, n *run) bool {
 	}
 	links, data := 0, 0
 	for _, it := range n.items {
+		if len(it.detail) > 0 && strings.HasPrefix(it.detail[0], "--->") {
+			return true // the log of a build
+		}
 		t := strings.TrimLeft(it.text, "*[ ")
 		if strings.HasPrefix(t, "http") || strings.HasPrefix(t, "www.") {
 			links++

@@ -162,7 +162,9 @@ func (d *document) findRuns() (runs []run, prose, headings int, code bool) {
 			cur.last = i
 			it := &cur.items[len(cur.items)-1]
 			it.detail = append(it.detail, l.text)
-			prose++
+			if it.text != "" && len(it.detail) > 1 {
+				prose++ // one line below an item is its text; more is talk
+			}
 		default:
 			flush()
 			prose++

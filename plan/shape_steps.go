@@ -22,8 +22,8 @@ func stepTools(d *document, v *value) *reading {
 		}
 	}
 	planned := wrapped
-	for _, it := range list.items {
-		if itemText(it) == "" {
+	for i, it := range list.items {
+		if itemText(it) == "" && (!it.open || i == 0) {
 			return nil
 		}
 		// What makes objects steps: they say so, or they have a number and an instruction.
@@ -77,6 +77,9 @@ func announced(d *document, off int) bool {
 // taskNames reads lists of plain texts under a key that says what they are: {"Task list": ["a.py", "b.py"]},
 // Plan(steps=['…', '…']), {"plan": ["…"]}. One-word texts are ids themselves, sentences are numbered by position.
 func taskNames(d *document, v *value) *reading {
+	if v.kind == kindList && len(v.items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].root == v && isNumberedTexts(v) {
+		v = &value{kind: kindObject, fields: []field{{key: "steps", val: v}}, off: v.off, end: v.end}
+	}
 	if v.kind != kindObject && v.kind != kindCall {
 		return nil
 	}
@@ -105,6 +108,19 @@ func taskNames(d *document, v *value) *reading {
 		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, it.off))
 	}
 	return r
+}
+
+// isNumberedTexts reports whether v is a list of texts that count from 1: ["1. look", "2. act"].
+func isNumberedTexts(v *value) bool {
+	for i, it := range v.items {
+		if it.kind != kindString {
+			return false
+		}
+		if n, _ := numberPrefix(it.str); n != strconv.Itoa(i+1) {
+			return false
+		}
+	}
+	return true
 }
 
 // wideText reports whether s is written in a script that does not separate words.

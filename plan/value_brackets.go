@@ -114,6 +114,14 @@ func (p *valueParser) readFields(v *value) *value {
 			continue
 		}
 		f.key = k.str
+		if a, b, ok := strings.Cut(k.str, `" "`); ok && k.kind == kindString && isName(a) {
+			// "key" "value": what looks like one text with quotes in it has lost its colon.
+			p.t.anyKeys = true
+			p.fault(Error, Malformed, f.off, a, "the colon after this key is missing", "write a colon")
+			v.fields = append(v.fields, field{a, f.off, &value{kind: kindString, str: b, off: f.off, end: k.end}})
+			needComma = true
+			continue
+		}
 		p.skip()
 		if p.pos >= len(p.s) {
 			p.t.cutOff = true

@@ -61,6 +61,7 @@ var writers = map[string]func(plan.Graph) (Rendered, error){
 	"assignments":    assignments,
 	"arrows":         arrows,
 	"numbered":       numbered,
+	"table":          table,
 }
 
 func quote(s string) string {
@@ -467,6 +468,24 @@ func callLog(g plan.Graph) (Rendered, error) {
 		fmt.Fprintf(&b, "---\nidx: %s\ntool: tool_%d\nargs: {'q': 'part %d'}\ndependencies: [%s]\nthought: None\n", p.ID, i+1, i+1, strings.Join(in[i], ", "))
 	}
 	b.WriteString("---\n")
+	return Rendered{b.String(), g, true}, nil
+}
+
+func table(g plan.Graph) (Rendered, error) {
+	g, _ = renumber(g, "%d")
+	in, err := into(g)
+	if err != nil {
+		return Rendered{}, err
+	}
+	var b strings.Builder
+	b.WriteString("| # | Task | Depends on |\n|---|---|---|\n")
+	for i, p := range g.Problems {
+		deps := strings.Join(in[i], ", ")
+		if deps == "" {
+			deps = "-"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.ID, plainText(i), deps)
+	}
 	return Rendered{b.String(), g, true}, nil
 }
 
