@@ -229,11 +229,11 @@ func TestWaterfall(t *testing.T) {
 		{TraceID: "t", SpanID: "1", Service: "epigraph-gateway", Name: "epigraph.executor.v1.ExecutorService/StartRun", Start: at(0), End: at(10)},
 		{TraceID: "t", SpanID: "2", ParentID: "1", Service: "epigraph-executor", Name: "invoke llm", Start: at(2), End: at(90), Failed: true},
 		{TraceID: "t", SpanID: "3", ParentID: "2", Service: "epigraph-executor", Name: hostile, Start: at(50), End: at(50)},
-		{TraceID: "t", SpanID: "4", ParentID: "elsewhere", Service: "epigraph-registry", Name: strings.Repeat("long ", 20), Start: at(80), End: at(140)},
+		{TraceID: "t", SpanID: "4", ParentID: "elsewhere", Service: "epigraph-registry", Name: strings.Repeat("long ", 20), Start: at(80), End: at(100)},
 		{TraceID: "t", SpanID: "5", ParentID: "5", Service: "x", Name: "its own parent", Start: at(0), End: at(1)},
 	}
 	golden(t, "waterfall.txt", Waterfall(Style{}, spans, 110))
-	require.Equal(t, "no spans\n", Waterfall(Style{}, nil, 140))
+	require.Equal(t, "no spans\n", Waterfall(Style{}, nil, 100))
 	t.Run("Waterfall/Many", func(t *testing.T) {
 		var many []obs.Span
 		for i := range 140 {

@@ -23,7 +23,7 @@ type Config struct {
 }
 
 // DefaultConfig is usable once the model server's key is set.
-func DefaultConfig() Config { return Config{LLM: actorllm.DefaultConfig()} }
+func DefaultConfig() Config { return Config{LLM: actorllm.DefaultConfig(), HTTP: http.DefaultConfig()} }
 
 // Validate reports every field that cannot be used.
 func (c Config) Validate() error {

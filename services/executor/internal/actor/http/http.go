@@ -4,6 +4,7 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -47,19 +49,31 @@ const schema = `{
 // Config bounds requests. The zero value of a field means its default.
 type Config struct {
 	// Timeout bounds one request, redirects and body included. Default 60s; a node's own timeout may be shorter.
-	Timeout time.Duration `conf:"timeout" help:"time for one request, redirects and body included; default 60s"`
+	Timeout time.Duration `conf:"timeout" help:"time for one request, redirects and body included"`
 	// MaxRequestBytes and MaxResponseBytes bound the bodies. Default 1 MiB and 4 MiB.
-	MaxRequestBytes  int64 `conf:"max_request_bytes" help:"largest body sent; default 1 MiB"`
-	MaxResponseBytes int64 `conf:"max_response_bytes" help:"largest body read; default 4 MiB"`
+	MaxRequestBytes  conf.Bytes `conf:"max_request_bytes" help:"largest body sent"`
+	MaxResponseBytes conf.Bytes `conf:"max_response_bytes" help:"largest body read"`
 	// MaxRedirects bounds redirects. Default 5.
-	MaxRedirects int `conf:"max_redirects" help:"redirects at most; default 5"`
+	MaxRedirects int `conf:"max_redirects" help:"redirects at most"`
 	// AllowPrivate lists networks like 10.0.0.0/8 that may be reached although they are not public; "all" allows every address.
 	AllowPrivate []string `conf:"allow_private" help:"networks such as 10.0.0.0/8 that may be reached although they are not public, or all"`
 }
 
-// Validate reports every network that cannot be read.
+// DefaultConfig reaches public addresses only.
+func DefaultConfig() Config {
+	return Config{Timeout: time.Minute, MaxRequestBytes: 1 << 20, MaxResponseBytes: 4 << 20, MaxRedirects: 5}
+}
+
+// Validate reports every bound that is negative and every network that cannot be read.
 func (c Config) Validate() error {
 	_, _, err := c.networks()
+	for name, v := range map[string]int64{
+		"timeout": int64(c.Timeout), "max_request_bytes": int64(c.MaxRequestBytes), "max_response_bytes": int64(c.MaxResponseBytes), "max_redirects": int64(c.MaxRedirects),
+	} {
+		if v < 0 {
+			err = errors.Join(err, fmt.Errorf("http.%s must not be negative", name))
+		}
+	}
 	return err
 }
 
@@ -97,19 +111,11 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	if err != nil {
 		return actor.Spec{}, err
 	}
-	def := func(v *int64, d int64) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	def(&cfg.MaxRequestBytes, 1<<20)
-	def(&cfg.MaxResponseBytes, 4<<20)
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = time.Minute
-	}
-	if cfg.MaxRedirects <= 0 {
-		cfg.MaxRedirects = 5
-	}
+	def := DefaultConfig()
+	cfg.MaxRequestBytes = cmp.Or(cfg.MaxRequestBytes, def.MaxRequestBytes)
+	cfg.MaxResponseBytes = cmp.Or(cfg.MaxResponseBytes, def.MaxResponseBytes)
+	cfg.Timeout = cmp.Or(cfg.Timeout, def.Timeout)
+	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, def.MaxRedirects)
 	guard := guard{all: all, nets: nets}
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: guard.control}
 	transport := &http.Transport{
@@ -211,12 +217,12 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		return workgraph.Outcome{}, connectionError(err, wrote.Load(), c.Effect)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, a.cfg.MaxResponseBytes+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(a.cfg.MaxResponseBytes)+1))
 	if err != nil {
 		return workgraph.Outcome{}, connectionError(err, true, c.Effect)
 	}
-	if int64(len(body)) > a.cfg.MaxResponseBytes {
-		return workgraph.Outcome{}, workgraph.Errorf(afterEffect(workgraph.Permanent, c.Effect), ReasonResponseSize, "the answer is longer than %d bytes", a.cfg.MaxResponseBytes)
+	if conf.Bytes(len(body)) > a.cfg.MaxResponseBytes {
+		return workgraph.Outcome{}, workgraph.Errorf(afterEffect(workgraph.Permanent, c.Effect), ReasonResponseSize, "the answer is longer than %d bytes", int64(a.cfg.MaxResponseBytes))
 	}
 	if !expected(resp.StatusCode, args.Expect) {
 		return workgraph.Outcome{}, statusError(resp, body, c.Effect)
@@ -260,8 +266,8 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 	if args.Body != nil {
 		body = []byte(*args.Body)
 	}
-	if int64(len(body)) > a.cfg.MaxRequestBytes {
-		return nil, workgraph.Errorf(workgraph.Permanent, ReasonRequestSize, "the body is longer than %d bytes", a.cfg.MaxRequestBytes)
+	if conf.Bytes(len(body)) > a.cfg.MaxRequestBytes {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonRequestSize, "the body is longer than %d bytes", int64(a.cfg.MaxRequestBytes))
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {

@@ -267,7 +267,7 @@ type Run struct {
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// The name of its graph.
 	GraphName string `protobuf:"bytes,5,opt,name=graph_name,json=graphName,proto3" json:"graph_name,omitempty"`
-	// The content hash of its graph.
+	// The content hash of its graph, with the effects that its actors declare filled in.
 	GraphHash string `protobuf:"bytes,6,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
 	// Positional input. Not shown in lists.
 	Args []*v1.Payload `protobuf:"bytes,7,rep,name=args,proto3" json:"args,omitempty"`

@@ -337,7 +337,7 @@ type CompilePlanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The graph.
 	Graph *v11.Graph `protobuf:"bytes,1,opt,name=graph,proto3" json:"graph,omitempty"`
-	// Content hash of the graph.
+	// Content hash of the graph as it stands here. A run of it has another one: the executor fills in what actors declare first.
 	GraphHash string `protobuf:"bytes,2,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
 	// What the reader said of the plan: warnings and repairs.
 	Plan          *ParsePlanResponse `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
