@@ -356,7 +356,14 @@ func checkSchema(s *jsonschema.Schema, raw json.RawMessage) error {
 		return err
 	}
 	if err := s.Validate(v); err != nil {
-		return errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), "\n", " "), schemaURL, ""))
+		// The first line names the schema, which is ours; the others name the places.
+		lines := strings.Split(err.Error(), "\n")
+		places := make([]string, 0, len(lines))
+		for _, l := range lines[min(1, len(lines)-1):] {
+			l = strings.TrimLeft(l, " -")
+			places = append(places, strings.TrimPrefix(l, "at '': "))
+		}
+		return errors.New(strings.Join(places, "; "))
 	}
 	return nil
 }

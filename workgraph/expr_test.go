@@ -57,8 +57,9 @@ func TestExpr(t *testing.T) {
 		require.NoError(t, err)
 		vars := map[string]json.RawMessage{"args": json.RawMessage(`["yyyyyyyyyy"]`), "input": many, "item": long}
 		for _, src := range []string{
-			"args.map(a, a + a)" + strings.Repeat(".map(a, a + a)", 60), // 2^60 letters
-			"[input]" + strings.Repeat(".map(a, a + a)", 40),            // 2^40 elements that share what they hold
+			"args.map(a, a + a)" + strings.Repeat(".map(a, a + a)", 60),           // 2^60 letters
+			"[input]" + strings.Repeat(".map(a, a + a)", 40),                      // 2^40 elements that share what they hold
+			"[[1, 2]]" + strings.Repeat(".map(a, a + a)", 40) + ".map(a, 5 in a)", // as many comparisons
 			"input.map(x, item)",          // ten billion letters once it is written
 			"input.all(x, !(5 in input))", // ten billion comparisons
 			"[[1]]" + strings.Repeat(".map(a, [a, a, a, a, a, a, a, a, a, a])", 12), // 10^12 leaves

@@ -14,6 +14,10 @@ type dynCosts struct{}
 
 // CallCost gives nil where CEL's own model knows the operation.
 func (dynCosts) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
+	if l, ok := result.(traits.Lister); ok && function == operators.Add && length(l.Size()) > maxExprValues {
+		over := uint64(exprCostLimit) + 1
+		return &over
+	}
 	if overload != "" || function == overloads.Size || function == operators.Index {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // Codes of faults. They are stable: programs and models act on them.
@@ -27,6 +29,7 @@ const (
 	CodeNoActor        = "NO_ACTOR"
 	CodeUnknownActor   = "UNKNOWN_ACTOR"
 	CodeUnknownArg     = "UNKNOWN_ARGUMENT"
+	CodeBadArg         = "BAD_ARGUMENT"
 	CodeBadExpression  = "BAD_EXPRESSION"
 	CodeBadSchema      = "BAD_SCHEMA"
 	CodeBadValue       = "BAD_VALUE"
@@ -103,6 +106,8 @@ type checker struct {
 	faults []Fault
 	index  map[string]int32
 	exprs  map[string]*Expr
+	// args are the schemas of single arguments, by actor and name.
+	args map[string]*jsonschema.Schema
 }
 
 func (c *checker) add(f Fault) { c.faults = append(c.faults, f) }
@@ -191,14 +196,37 @@ func (c *checker) checkActor(n *Node) {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Additional *bool                      `json:"additionalProperties"`
 	}
-	if len(info.Schema) == 0 || json.Unmarshal(info.Schema, &schema) != nil || schema.Additional == nil || *schema.Additional {
+	if len(n.Named) == 0 || len(info.Schema) == 0 || json.Unmarshal(info.Schema, &schema) != nil {
 		return
 	}
+	closed := schema.Additional != nil && !*schema.Additional
 	for _, k := range sortedKeys(n.Named) {
-		if _, ok := schema.Properties[k]; !ok {
+		if p, ok := schema.Properties[k]; ok {
+			c.checkArg(n, k, p)
+		} else if closed {
 			c.node(CodeUnknownArg, n.ID, "named."+k, "known are "+strings.Join(sortedKeys(schema.Properties), ", "),
 				"actor %q takes no argument %q", n.Actor, k)
 		}
+	}
+}
+
+// checkArg holds one of the node's own arguments against what its actor says of it. Whether all that are required will be there cannot
+// be known before the run, since arguments travel.
+func (c *checker) checkArg(n *Node, name string, schema json.RawMessage) {
+	key := n.Actor + "\x00" + name
+	s, ok := c.args[key]
+	if !ok {
+		s, _ = compileSchema(schema) // a part that cannot stand alone is left to the actor
+		if c.args == nil {
+			c.args = map[string]*jsonschema.Schema{}
+		}
+		c.args[key] = s
+	}
+	if s == nil || !json.Valid(n.Named[name]) {
+		return
+	}
+	if err := checkSchema(s, n.Named[name]); err != nil {
+		c.node(CodeBadArg, n.ID, "named."+name, "see the schema of "+n.Actor+" in the list of actors", "actor %q does not take this: %v", n.Actor, err)
 	}
 }
 

@@ -16,7 +16,7 @@ type actorSet map[string]ActorInfo
 func (a actorSet) ActorInfo(name string) (ActorInfo, bool) { i, ok := a[name]; return i, ok }
 
 func TestValidate(t *testing.T) {
-	known := actorSet{"x": {Effect: Pure, Schema: json.RawMessage(`{"properties":{"url":{}},"additionalProperties":false}`)}}
+	known := actorSet{"x": {Effect: Pure, Schema: json.RawMessage(`{"properties":{"url":{"type":"string"}},"additionalProperties":false}`)}}
 	for _, c := range []struct {
 		code, place string
 		change      func(g *Graph)
@@ -29,6 +29,7 @@ func TestValidate(t *testing.T) {
 		{CodeNoActor, "a", func(g *Graph) { g.Nodes[0].Actor = "" }},
 		{CodeUnknownActor, "a", func(g *Graph) { g.Nodes[0].Actor = "y" }},
 		{CodeUnknownArg, "a", func(g *Graph) { g.Nodes[0].Named = map[string]json.RawMessage{"uri": js(1)} }},
+		{CodeBadArg, "a", func(g *Graph) { g.Nodes[0].Named = map[string]json.RawMessage{"url": js(5)} }},
 		{CodeBadJSON, "a", func(g *Graph) { g.Nodes[0].Args = one("{") }},
 		{CodeBadJSON, "a", func(g *Graph) { g.Nodes[0].OnError.Action = Fallback }},
 		{CodeBadExpression, "a", func(g *Graph) { g.Nodes[0].When = "1 +" }},
