@@ -38,11 +38,14 @@ bin/.tools-deploy: tools/deploy/go.mod tools/deploy/go.sum
 .PHONY: tools
 tools: bin/.tools-proto bin/.tools-lint bin/.tools-deploy ## Build all development tools into ./bin
 
+# What the binary calls itself.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
 # --- build and run -----------------------------------------------------------
 
 .PHONY: build
 build: ## Build the command into ./bin
-	CGO_ENABLED=0 go build -trimpath -o bin/epigraph ./cmd/epigraph
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph
 
 .PHONY: demo
 demo: build ## Run an example plan on an embedded server, with a scripted model

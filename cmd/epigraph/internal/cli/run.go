@@ -54,7 +54,7 @@ func (runCmd) Help() string {
 
     epigraph run plan.txt --epic "Launch"
     printf 'A -> B, C' | epigraph run --actor template --with text='did {{ node }}'
-    epigraph run plan.txt --set-actor REVIEW=human --request-id nightly-42`
+    epigraph run plan.txt --set-actor REVIEW=template --request-id nightly-42`
 }
 
 // Run compiles, starts and watches.
