@@ -26,6 +26,8 @@ import (
 const (
 	// ReasonPayloadTooLarge is the reason when an argument or a result is over the hard limit.
 	ReasonPayloadTooLarge = "PAYLOAD_TOO_LARGE"
+	// ReasonRunTooLarge is the reason when the results of a run are over the hard limit together.
+	ReasonRunTooLarge = "RUN_TOO_LARGE"
 	// ReasonActorUnknown is the reason when no actor of that name exists here (any more).
 	ReasonActorUnknown = "ACTOR_UNKNOWN"
 	// ReasonUnresponsive is the reason when an actor did not return after its context had ended.
@@ -316,6 +318,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	t.e.meters.ended(a, fail, usage)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	out, fail = r.keep(out, fail)
 	cmd := workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}
 	err := r.advance(cmd, x)
 	switch {
@@ -327,6 +330,23 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	default:
 		t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
 	}
+}
+
+// keep counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
+// holds r.mu.
+func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Outcome, *workgraph.Error) {
+	if out == nil {
+		return out, fail
+	}
+	n, limit := int64(outcomeSize(*out)), r.t.e.cfg.MaxRunBytes
+	if r.kept+n > limit {
+		full := workgraph.Errorf(workgraph.Permanent, ReasonRunTooLarge,
+			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.kept, limit)
+		full.Usage = out.Usage
+		return nil, full
+	}
+	r.kept += n
+	return out, nil
 }
 
 func isTooLarge(err error) bool {

@@ -26,6 +26,8 @@ type Config struct {
 	Parallel int
 	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
 	MaxPayload int
+	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in memory.
+	MaxRunBytes int64
 	// MaxNodes, MaxEdges and MaxGraphBytes bound one graph.
 	MaxNodes, MaxEdges, MaxGraphBytes int
 	// Drain is how long a stopping engine lets attempts in flight go on.
@@ -55,7 +57,7 @@ type Config struct {
 // DefaultConfig is what fits most installations; only ID must be set.
 func DefaultConfig() Config {
 	return Config{
-		Lease: journal.DefaultLease, Parallel: 256, MaxPayload: 4 << 20,
+		Lease: journal.DefaultLease, Parallel: 256, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
 		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 12 << 20,
 		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: time.Minute, SnapshotEvery: 256,
 		ScanInterval: 2 * time.Second, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
@@ -77,6 +79,7 @@ func (c Config) Validate() error {
 	positive("lease", int64(c.Lease))
 	positive("parallel", int64(c.Parallel))
 	positive("max_payload", int64(c.MaxPayload))
+	positive("max_run_bytes", c.MaxRunBytes)
 	positive("max_nodes", int64(c.MaxNodes))
 	positive("max_edges", int64(c.MaxEdges))
 	positive("max_graph_bytes", int64(c.MaxGraphBytes))

@@ -557,4 +557,27 @@ func TestLarge(t *testing.T) {
 		require.Equal(t, journal.StateFailed, row.State)
 		require.Contains(t, string(row.Error), engine.ReasonPayloadTooLarge)
 	})
+	t.Run("Results/OfOneRunAreBoundedTogether", func(t *testing.T) {
+		t.Parallel()
+		s := sqliteStore(t)
+		big := workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Values: []json.RawMessage{quoted(1000)}}, nil
+		})
+		small := func(c *engine.Config, _ *engine.Deps) { c.MaxRunBytes = 10_000 }
+		graph := chain(20, "big")
+		graph.Nodes[7].Actor = "gate"
+		g := newGate()
+		first := run(t, s, actors{"big": big, "gate": g}, small)
+		id := first.start(t, graph)
+		g.next(t)
+		first.stop() // what came before counts after a restart, too
+		g2 := newGate()
+		close(g2.open)
+		second := run(t, s, actors{"big": big, "gate": g2}, small)
+		row := second.wait(t, id, journal.StateFailed)
+		var e engine.RunError
+		require.NoError(t, json.Unmarshal(row.Error, &e))
+		require.Equal(t, engine.ReasonRunTooLarge, e.Reason)
+		require.Equal(t, "n10", e.Node)
+	})
 }

@@ -231,7 +231,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 }
 
 func (r *run) replay(snapshot []byte, events []journal.Event) error {
-	r.state, r.tally = workgraph.New(r.program.p, r.id), newTally(r.program.nodes)
+	r.state, r.tally, r.kept = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0
 	if snapshot != nil {
 		t, machine, err := decodeSnapshot(snapshot, r.program.nodes)
 		if err != nil {
@@ -240,7 +240,7 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 		if r.state, err = workgraph.Restore(r.program.p, machine); err != nil {
 			return err
 		}
-		r.tally = t
+		r.tally, r.kept = t, int64(len(machine))
 	}
 	for _, row := range events {
 		d, err := decodeEvent(row)
@@ -251,6 +251,9 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 			return fmt.Errorf("apply event %d of run %s: %w", d.Seq, r.id, err)
 		}
 		r.tally.apply(&d.Event)
+		if d.Outcome != nil {
+			r.kept += int64(outcomeSize(*d.Outcome))
+		}
 	}
 	r.seq = r.state.Seq()
 	return nil

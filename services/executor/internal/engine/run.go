@@ -38,6 +38,7 @@ type run struct {
 	tally   *tally
 	usage   journal.Usage
 	started time.Time
+	kept    int64 // bytes of results that the machine holds
 	seq     int64 // of the last event given to the writer
 	snapSeq int64
 	pending int // writes that are not answered yet
