@@ -9,7 +9,7 @@ import (
 func readAssignments(d *document) *reading {
 	var prog []programLine
 	numbered, plain, other := 0, 0, 0
-	var strange []line
+	var strange, unread []line
 	for _, l := range programLines(d, true) {
 		p, ok := readProgramLine(l, true)
 		switch {
@@ -20,6 +20,8 @@ func readAssignments(d *document) *reading {
 			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
 				strange = append(strange, l)
+			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && isName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
+				unread = append(unread, l)
 			}
 			continue
 		case p.id != "":
@@ -82,6 +84,11 @@ func readAssignments(d *document) *reading {
 			out = append(out, strangeLine(strange[si]))
 		}
 		prog = out
+	}
+	for _, l := range unread {
+		if useNumbers || l.off > prog[0].off {
+			r.diag(d, Error, Malformed, l.off, clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
+		}
 	}
 	defs := map[string]string{} // variable -> id of the problem that set it last
 	later := map[string]string{}

@@ -25,6 +25,10 @@ func readCallLog(d *document) *reading {
 			if !hasDeps && cur >= 0 {
 				r.diag(d, Error, MissingField, l.off, r.graph.Problems[cur].ID, "the task does not say what it depends on", "write its dependencies")
 			}
+			if i := strings.IndexByte(val, ' '); i > 0 {
+				r.diag(d, Error, Malformed, off, val[:i], "more than a number stands behind idx: "+clip(val), "write each field on a line of its own")
+				val = val[:i]
+			}
 			cur = len(r.graph.Problems)
 			hasDeps = false
 			r.graph.Problems = append(r.graph.Problems, d.problem(val, "", l.off))

@@ -23,6 +23,7 @@ type programLine struct {
 // numbered calls split.
 func programLines(d *document, assign bool) []line {
 	out := make([]line, 0, len(d.lines))
+	before := 0      // the number of the last call
 	budget := 20_000 // lines that are looked at for the ends of calls
 	for i := 0; i < len(d.lines); i++ {
 		l := d.lines[i]
@@ -34,8 +35,11 @@ func programLines(d *document, assign bool) []line {
 			l.text = d.text[l.off:end]
 			i = j
 		}
-		for k := 0; k < 1000; k++ {
-			at := nextCall(l.text, assign)
+		for range 1000 {
+			at := nextCall(l.text, assign, before)
+			if num, _, ok := cutNumber(l.text); ok {
+				before, _ = strconv.Atoi(num)
+			}
 			if at < 0 {
 				break
 			}
@@ -84,11 +88,14 @@ func callGoesOn(d *document, i int, budget *int) int {
 }
 
 // nextCall returns where in a line the numbered call after the first one starts, or -1.
-func nextCall(s string, assign bool) int {
+func nextCall(s string, assign bool, before int) int {
 	num, rest, ok := cutNumber(strings.TrimLeft(s, "*-`_ "))
 	n, err := strconv.Atoi(num)
 	if !ok || err != nil {
-		return -1
+		if before < 1 {
+			return -1
+		}
+		n, rest = before, s // a thought with a call behind it
 	}
 	want := " " + strconv.Itoa(n+1)
 	quotes, counted := 0, 0
@@ -301,6 +308,9 @@ func readNumberedCalls(d *document) *reading {
 		if p.unclosed && oddQuotes(p.args) {
 			r.diag(d, Error, Truncated, p.argsOff, p.id, "a text in step "+p.id+" is not closed", "write the closing quote")
 		}
+		if i := strings.Index(p.args, "${"); i >= 0 && strings.Count(p.args, "${") > countRefs(p.args) {
+			r.diag(d, Error, Malformed, p.argsOff+i, p.id, "a reference in step "+p.id+" is not of the form ${1}", "write ${1}")
+		}
 		x := d.problem(p.id, p.whole, p.off)
 		refs := scanRefs(p.args)
 		arg := Arg{Kind: Literal, Value: toJSON(&value{kind: kindString, str: p.args})}
@@ -341,6 +351,17 @@ func readNumberedCalls(d *document) *reading {
 	r.end = max(r.end, thought)
 	r.openEnded = !joined && !ended
 	return r
+}
+
+// countRefs returns how many references of the form ${1} stand in s.
+func countRefs(s string) int {
+	n := 0
+	for _, r := range scanRefs(s) {
+		if strings.HasPrefix(r.Text, "${") {
+			n++
+		}
+	}
+	return n
 }
 
 // oddQuotes reports whether s has a double quote without a partner.

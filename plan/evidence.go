@@ -75,6 +75,9 @@ func readEvidence(d *document) *reading {
 		p := d.problem(id, request, off+at)
 		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: toJSON(&value{kind: kindString, str: tool})}}
 		arg := Arg{Name: "input", Kind: Literal, Value: toJSON(&value{kind: kindString, str: input})}
+		if n := strings.Count(body, "#E"); n > countEvidence(body) {
+			r.diag(d, Error, Malformed, bodyOff, id, "a use of evidence in "+id+" has no number", "write #E1")
+		}
 		for _, ref := range scanRefs(body) {
 			if !hasFold(ref.Text, "#E") {
 				continue
@@ -161,6 +164,16 @@ func evidenceDef(s string) int {
 		}
 	}
 	return -1
+}
+
+func countEvidence(s string) int {
+	n := 0
+	for _, r := range scanRefs(s) {
+		if strings.HasPrefix(r.Text, "#E") {
+			n++
+		}
+	}
+	return n
 }
 
 // inputEnd returns the line on which the bracket at open, on line i, is closed, or i.

@@ -142,7 +142,7 @@ func wordNumber(s string, heading bool) (id, rest string, ok bool) {
 		n := len(num) - len(strings.TrimLeft(num, "0123456789"))
 		for _, w := range [...]string{"步", "阶段", "階段", "项", "項"} {
 			if n > 0 && n < 4 && strings.HasPrefix(num[n:], w) {
-				return num[:n], strings.TrimLeft(num[n+len(w):], "骤驟 ：:、，,.."), true
+				return num[:n], strings.TrimLeft(num[n+len(w):], "骤驟 ：:、，,."), true
 			}
 		}
 		return "", s, false

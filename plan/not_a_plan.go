@@ -19,7 +19,7 @@ func isOtherList(d *document, n *run) bool {
 		if isDecline(t) {
 			return true
 		}
-		if !strings.HasSuffix(strings.TrimRight(t, "*_ "), ":") && !strings.HasSuffix(t, "：") && len(t) > 60 || saysPlan(t) {
+		if !strings.HasSuffix(strings.TrimRight(t, "*_ "), ":") && !strings.HasSuffix(t, "：") && t[0] != '#' && strings.Count(t, " ") > 3 || saysPlan(t) {
 			continue
 		}
 		for _, w := range otherLists {

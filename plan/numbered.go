@@ -302,12 +302,12 @@ func (r *reading) splitItems(d *document, items []numberedItem) []numberedItem {
 		next := ""
 		if i+1 < len(items) {
 			next = items[i+1].id
-			if isSuccessor(it.id, next) || items[i+1].indent > it.indent {
+			if items[i+1].indent > it.indent {
 				out = append(out, it)
 				continue
 			}
 		}
-		if at, _, id := nextInline(it.id, it.text); at < 0 {
+		if at, _, id := nextInline(it.id, it.text); at < 0 || isSuccessor(it.id, next) && !isSuccessor(id, next) {
 			out = append(out, it)
 			continue
 		} else if next == "" && len(items) > 1 {
@@ -394,7 +394,7 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 	}
 	n := &runs[0]
 	plain := n.heading >= 0 && neutralHeading(d.lines[n.heading].text)
-	if headings > 1 && !plain || code {
+	if headings > 1 && !plain || code && (n.intro >= 0 || n.heading >= 0) {
 		return -1, -1
 	}
 	if len(runs) > 1 {
@@ -559,6 +559,13 @@ func (r *reading) checkNumbers(d *document, items []numberedItem) {
 		}
 		if prev, ok := last[p.ParentID]; ok && n != prev+1 && n != prev || !ok && n > 1 {
 			r.diag(d, Warning, NumberingGap, items[i].off, p.ID, "step "+p.ID+" does not follow the number before it: a step may be missing", "number the steps one by one")
+			for k := prev + 1; ok && k < n && k < prev+20; k++ {
+				missing := strconv.Itoa(k)
+				if p.ParentID != "" {
+					missing = p.ParentID + "." + missing
+				}
+				r.diag(d, Warning, NumberingGap, items[i].off, missing, "there is no step "+missing+": it may be missing, or be part of the text before step "+p.ID, "number the steps one by one")
+			}
 		}
 		last[p.ParentID] = n
 	}

@@ -65,6 +65,9 @@ func readTrees(d *document, trees []*tree, shape shapeReader) *reading {
 					rs = append(rs, r)
 				}
 			}
+			if len(rs) == 1 && t.joined() && rs[0].noPlan == nil {
+				rs[0].diag(d, Error, Unbalanced, rs[0].end, rs[0].nearest(d, rs[0].end), "after the plan there is more data that does not fit: a bracket may close it too early", "check the brackets")
+			}
 		}
 		for _, r := range rs {
 			switch {

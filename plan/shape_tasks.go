@@ -129,6 +129,9 @@ func readTasks(d *document, r *reading, items []*value) {
 					}
 				}
 			}
+			if !stated {
+				r.diag(d, Warning, MissingField, it.off, id, "the task has no id; it was given its position", "give each task an id")
+			}
 			allStated = allStated && stated
 			p := d.problem(id, text, it.off)
 			p.ParentID = parent

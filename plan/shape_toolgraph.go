@@ -1,6 +1,10 @@
 package plan
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
 
 // toolGraph reads {"task_steps": […], "task_nodes": [{"task": tool, "arguments": …}], "task_links": [{"source", "target"}]}
 // and the generic {"nodes": […], "edges": […]}. Problems are named by their tools, so a tool used twice is one name.
@@ -37,7 +41,10 @@ func toolGraph(d *document, v *value) *reading {
 			}
 			args = n.get(argKeys...)
 		case n.isScalar():
-			id = n.text()
+			if id = n.text(); n.kind == kindBare && !strings.ContainsFunc(id, unicode.IsLetter) {
+				r.diag(d, Error, Malformed, n.off, clip(id), "this is no node", "write {task: name}")
+				continue
+			}
 		}
 		if id == "" {
 			r.diag(d, Error, MissingField, n.off, "node "+strconv.Itoa(i+1), "the node has no name", "name its tool")

@@ -54,6 +54,16 @@ type tree struct {
 	sequence bool
 }
 
+// joined reports whether the values of a sequence are separated by commas, as those of a list are.
+func (t *tree) joined() bool {
+	for _, f := range t.faults {
+		if f.code == Unbalanced && f.element == "[" {
+			return true
+		}
+	}
+	return false
+}
+
 // parts returns the values of a sequence, each with the faults inside it.
 func (t *tree) parts() []*tree {
 	out := make([]*tree, 0, min(len(t.root.items), 8))

@@ -114,7 +114,11 @@ func (p *valueParser) readFields(v *value) *value {
 			continue
 		}
 		f.key = k.str
-		if a, b, ok := strings.Cut(k.str, `" "`); ok && k.kind == kindString && isName(a) {
+		a, b, joined := strings.Cut(k.str, `" "`)
+		if !joined {
+			a, b, joined = strings.Cut(k.str, `' '`)
+		}
+		if joined && k.kind == kindString && isName(a) {
 			// "key" "value": what looks like one text with quotes in it has lost its colon.
 			p.t.anyKeys = true
 			p.fault(Error, Malformed, f.off, a, "the colon after this key is missing", "write a colon")
@@ -179,6 +183,34 @@ func (p *valueParser) readFields(v *value) *value {
 	}
 }
 
+// openKey returns the length of a key without its closing quote, as in "key: [, or 0.
+func openKey(s string, i int) int {
+	j := i + 1
+	for j < len(s) && j < i+40 && (isWordByte(s[j]) || s[j] == ' ') {
+		j++
+	}
+	if j == i+1 || j >= len(s) || s[j] != ':' {
+		return 0
+	}
+	k := j + 1
+	for k < len(s) && s[k] == ' ' {
+		k++
+	}
+	if k >= len(s) || s[k] != '[' && s[k] != '{' && s[k] != s[i] {
+		return 0
+	}
+	if s[k] == s[i] {
+		// "note: " may be a text that ends here.
+		for k++; k < len(s) && s[k] == ' '; {
+			k++
+		}
+		if k >= len(s) || strings.IndexByte(":,]}\n\r", s[k]) >= 0 {
+			return 0
+		}
+	}
+	return j - i
+}
+
 // startsValue reports whether a value in quotes or brackets, or a number, stands here.
 func (p *valueParser) startsValue() bool {
 	c := p.s[p.pos]
@@ -209,6 +241,12 @@ func (p *valueParser) resync() bool {
 func (p *valueParser) readKey() *value {
 	c := p.s[p.pos]
 	if c == '"' || c == '\'' || c == '`' {
+		if n := openKey(p.s, p.pos); n > 0 {
+			v := &value{kind: kindString, str: p.s[p.pos+1 : p.pos+n], off: p.pos, end: p.pos + n}
+			p.fault(Error, Unclosed, p.pos, v.str, "a key has lost its closing quote", "write the closing quote")
+			p.pos += n
+			return v
+		}
 		return p.readString(c)
 	}
 	if strings.HasPrefix(p.s[p.pos:], "“") {
@@ -224,6 +262,11 @@ func (p *valueParser) readKey() *value {
 	v := &value{kind: kindBare, str: p.s[p.pos:j], off: p.pos, end: j}
 	p.t.quirks++
 	p.pos = j
+	if rest := strings.TrimLeft(p.s[j:min(len(p.s), j+8)], `"' `); j < len(p.s) && (p.s[j] == '"' || p.s[j] == '\'') && strings.HasPrefix(rest, ":") {
+		p.fault(Error, Malformed, v.off, v.str, "a key has lost its opening quote", "write the opening quote")
+		v.kind = kindString
+		p.pos++
+	}
 	return v
 }
 
@@ -298,6 +341,13 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 			continue
 		}
 		p.skip()
+		if v.kind == kindList && closing == ')' && len(v.items) == 0 && item.kind == kindString && p.pos < len(p.s) && p.s[p.pos] == ':' {
+			p.fault(Error, Unbalanced, v.off, "(", "a ( stands where a { should open an object", "write {")
+			p.pos = item.off
+			p.stack[len(p.stack)-1] = '{'
+			p.t.anyKeys = true
+			return p.readFields(&value{kind: kindObject, off: v.off})
+		}
 		if item.isScalar() && p.pos < len(p.s) && p.s[p.pos] == ':' && (item.kind == kindString) && closing == ']' {
 			// A key inside a list: either the list's end or an object's start was forgotten.
 			if (len(v.items) == 0 && commas > 0 || len(v.items) > 0 && v.items[len(v.items)-1].isScalar()) && len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '{' {
@@ -314,6 +364,26 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 				return v
 			}
 		}
+		if a, b, ok := splitTexts(item); ok {
+			p.fault(Error, Malformed, b.off, clip(b.str), "a comma is missing before this text", "write a comma")
+			v.items = append(v.items, a, b)
+			continue
+		}
 		v.items = append(v.items, item)
 	}
+}
+
+// splitTexts splits "a" "b", which reads like one text with quotes in it, at its inner quotes.
+func splitTexts(v *value) (a, b *value, ok bool) {
+	if v.kind != kindString || v.out <= v.in {
+		return nil, nil, false
+	}
+	for _, sep := range [...]string{`" "`, `' '`} {
+		first, second, found := strings.Cut(v.str, sep)
+		if found && first != "" && second != "" && !strings.Contains(second, sep) && !strings.ContainsAny(first+second, sep[:1]) {
+			at := v.off + len(first) + 3
+			return &value{kind: kindString, str: first, off: v.off, end: v.off + len(first) + 2}, &value{kind: kindString, str: second, off: at, end: v.end}, true
+		}
+	}
+	return nil, nil, false
 }

@@ -210,7 +210,7 @@ func (p *valueParser) readTop(bareKey bool) {
 			p.readFields(first)
 			continue
 		}
-		if p.pos < len(p.s) && comma && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.kind == kindList {
+		if p.pos < len(p.s) && (comma || p.pos == save) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.kind == kindList {
 			p.fault(Error, Unbalanced, p.pos, "", "a key follows after the list was closed", "check the brackets before this place")
 		}
 		if closers == 0 {

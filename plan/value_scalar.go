@@ -103,7 +103,7 @@ func (p *valueParser) readBare() *value {
 		j++
 	}
 	word := p.s[start:j]
-	if j < len(p.s) && len(word) <= 2 && len(word) > 0 && (p.s[j] == '"' || p.s[j] == '\'') && strings.Trim(strings.ToLower(word), "rbfu") == "" {
+	if j < len(p.s) && len(word) <= 2 && len(word) > 0 && (p.s[j] == '"' || p.s[j] == '\'') && strings.Trim(strings.ToLower(word), "rbfu") == "" && (p.s[j] == '\'' || !endsValue(p.s, j+1)) {
 		p.pos, p.t.python = j, true
 		return p.readString(p.s[j])
 	}
@@ -149,6 +149,11 @@ func (p *valueParser) readBare() *value {
 	v.str = strings.TrimSpace(p.s[start:p.pos])
 	v.end = p.pos
 	p.t.quirks++
+	if p.pos < len(p.s) && p.s[p.pos] == '"' && v.str != "" && endsValue(p.s, p.pos+1) {
+		p.fault(Error, Malformed, start, clip(v.str), "a text has lost its opening quote", "write the opening quote")
+		p.pos++
+		return v
+	}
 	if v.str == "" {
 		return nil
 	}
@@ -184,6 +189,14 @@ func (p *valueParser) readString(q byte) *value {
 	inner := false
 	for ; j < len(p.s); j++ {
 		c := p.s[j]
+		if c == '\n' && firstQuote < 0 && len(p.stack) > 0 {
+			if at, ok := lostQuote(p.s, start+1, j, q); ok {
+				v := &value{kind: kindString, str: unescape(p.s[start+1:at], escaped), off: start, end: at, in: int32(start + 1), out: int32(at)}
+				p.fault(Error, Unclosed, start, clip(v.str), "a string is not closed before the end of its line", "write the closing quote")
+				p.pos = at
+				return v
+			}
+		}
 		if c == '\\' {
 			escaped = true
 			j++
@@ -222,6 +235,31 @@ func (p *valueParser) readString(q byte) *value {
 	p.pos = j + 1
 	v.end = p.pos
 	return v
+}
+
+// endsValue reports whether at i stands what follows a value: a separator, a closing bracket, or the end of the line.
+func endsValue(s string, i int) bool {
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t' || s[i] == '\r') {
+		i++
+	}
+	return i >= len(s) || strings.IndexByte(",]}\n", s[i]) >= 0
+}
+
+// lostQuote reports whether the string that starts at from has lost its closing quote on the line that ends at end: the
+// line ends with a comma, and the next one starts with a quote or closes a bracket.
+func lostQuote(s string, from, end int, q byte) (int, bool) {
+	t := strings.TrimRight(s[from:end], " \t\r")
+	if !strings.HasSuffix(t, ",") || len(t) < 2 {
+		return 0, false
+	}
+	i := end
+	for i < len(s) && strings.IndexByte(" \t\r\n", s[i]) >= 0 {
+		i++
+	}
+	if i >= len(s) || s[i] != q {
+		return 0, false
+	}
+	return from + len(t) - 1, true
 }
 
 // mayEnd reports whether a string of quote q can end before position i.

@@ -101,4 +101,27 @@ func TestDamage(t *testing.T) {
 		require.Equal(t, "1>3 2>3", edges(plan.Parse("1. f(\"a\") 2. g(\"b\")\n3. h(\"$1\", \"$2\")").Graph))
 		require.Equal(t, "3", find(plan.Parse("1. pack\n2. go on to phase 3. Then rest").Diagnostics, plan.Ambiguous).Element)
 	})
+	for name, c := range map[string]struct{ text, ids, element string }{
+		"OpeningQuote/OfAText": {`[{"id":"a","deps":[]},{"id":b","deps":["a"]}]`, "a b", "b"},
+		"OpeningQuote/OfAKey":  {`[{"id":"a","deps":[]},{id":"b","deps":["a"]}]`, "a b", "b"},
+		"ClosingQuote/OfAText": {"{\"Task list\": [\n\"a.py\",\n\"b.py,\n\"c.py\"\n]}", "a.py b.py c.py", "b.py"},
+		"ClosingQuote/OfAKey":  {`[{"id":"a","deps":[]},{"id":"b","deps: ["a"]}]`, "a b", "b"},
+		"Brackets/Swapped":     {`[("id":"a","deps":[]},{"id":"b","deps":["a"]}]`, "a b", "a"},
+		"Comma/BetweenTexts":   {`Plan(steps=['Look around.' 'Go home.'])`, "1 2", "2"},
+		"Reference/Broken":     {"1. f(\"a\")\n2. g(\"${1)\")", "1 2", "2"},
+		"Evidence/Broken":      {"#E1 = F[a]\n#E2 = G[use #E]", "#E1 #E2", "#E2"},
+		"Attribute/Broken":     {`<plan><function.A.B setContextVariable=X"/><function.C.D setContextVariable="Y"/></plan>`, "A.B Y", "A.B"},
+		"Assignment/Broken":    {"1. a = F(CTX) : x\n2. b = G(a) : y\n3'. c = H(b) : z", "1 2", "3'. c = H(b) : z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := plan.Parse(c.text)
+			require.Equal(t, c.ids, ids(r.Graph), "%v", r.Diagnostics)
+			require.True(t, r.HasErrors())
+			var named []string
+			for _, d := range r.Diagnostics {
+				named = append(named, d.Element)
+			}
+			require.Contains(t, named, c.element, "%v", r.Diagnostics)
+		})
+	}
 }

@@ -40,7 +40,7 @@ func maskMarkup(s string) string {
 			break
 		}
 		i += j
-		closing := ""
+		var closing string
 		switch {
 		case strings.HasPrefix(s[i:], "<!--"):
 			closing = "-->"

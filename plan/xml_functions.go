@@ -46,6 +46,9 @@ func readXMLFunctions(d *document) *reading {
 		} else if f.broken {
 			r.diag(d, Error, Unclosed, i, id, "the tag is not closed", "close it with />")
 		}
+		if f.odd && !f.cut && !f.broken {
+			r.diag(d, Error, Malformed, i, id, "something in this tag is no attribute", `write name="value"`)
+		}
 		p := d.problem(id, name, i)
 		seen := map[string]bool{}
 		for _, a := range f.attrs {
@@ -108,6 +111,7 @@ type functionTag struct {
 	attrs       [][2]string
 	end         int
 	broken, cut bool
+	odd         bool // it holds something that is no attribute
 }
 
 func (f *functionTag) attr(name string) string {
@@ -154,6 +158,7 @@ func readFunctionTag(s string, i int) functionTag {
 				k++
 			}
 			if k >= len(s) || s[k] != '"' && s[k] != '\'' {
+				f.odd = true
 				j = k
 				continue
 			}
@@ -167,6 +172,7 @@ func readFunctionTag(s string, i int) functionTag {
 			f.attrs = append(f.attrs, [2]string{key, html.UnescapeString(val)})
 			j = k + 1 + end + 1
 		default:
+			f.odd = f.odd || strings.IndexByte(" \t\r\n/\\", c) < 0
 			j++
 		}
 	}
