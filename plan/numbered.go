@@ -419,10 +419,23 @@ func chooseRun(d *document, runs []run, prose, headings int, code bool) (chosen,
 	if prose == 0 {
 		return 0, -1
 	}
-	if len(n.items) >= 2 && prose <= max(2, min(4, len(n.items)/2)) {
+	most := max(2, min(4, len(n.items)/2))
+	if isHierarchy(n.items) {
+		most = 4 // numbers such as 1.2 are rare in talk
+	}
+	if len(n.items) >= 2 && prose <= most {
 		return 0, -1
 	}
 	return -1, -1
+}
+
+func isHierarchy(items []numberedItem) bool {
+	for _, it := range items {
+		if strings.IndexByte(it.id, '.') > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func sameItems(a, b []numberedItem) bool {

@@ -96,6 +96,10 @@ func TestDamage(t *testing.T) {
 		require.Equal(t, "1.1 1.2", ids(r.Graph))
 		require.Equal(t, "1.1", find(r.Diagnostics, plan.Malformed).Element)
 	})
+	t.Run("TalkAround/Hierarchies", func(t *testing.T) {
+		r := plan.Parse("Good idea! Below is how I would do it.\n\n1. Pack\n1.1 Buy boxes\n2. Drive\n\nNotes:\n- It may rain.\n- Bring food.\n")
+		require.Equal(t, "1 1.1 2", ids(r.Graph))
+	})
 	t.Run("LinesJoined/AreSplit", func(t *testing.T) {
 		require.Equal(t, "1 2 3", ids(plan.Parse("1. pack 2. drive\n3. rest").Graph))
 		require.Equal(t, "1>3 2>3", edges(plan.Parse("1. f(\"a\") 2. g(\"b\")\n3. h(\"$1\", \"$2\")").Graph))
