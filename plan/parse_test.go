@@ -129,7 +129,7 @@ func TestDiagnostics(t *testing.T) {
 		line                int
 	}{
 		{"DanglingReference", "Node:\n1: a\n2: b\nEdge: (START,1) (1,7) (1,2) (2,END)", "7", plan.UnknownReference, plan.Error, 4},
-		{"Cycle", "A -> B\nB -> A", "A", plan.Cycle, plan.Error, 1},
+		{"Cycle", "A -> B\nB -> A", "A", plan.Cycle, plan.Error, 2},
 		{"SelfLoop", `{"task_nodes":[{"task":"t"}],"task_links":[{"source":"t","target":"t"}]}`, "t", plan.SelfLoop, plan.Error, 1},
 		{"ReusedTool", `{"task_nodes":[{"task":"t"},{"task":"t"}],"task_links":[]}`, "t", plan.DuplicateID, plan.Error, 1},
 		{"EmptyPlan", `{"plan":{"rationale":"none fits","function":"","parameters":{}}}`, "", plan.EmptyPlan, plan.Error, 0},

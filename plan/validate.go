@@ -22,7 +22,9 @@ func Validate(g Graph) []Diagnostic {
 type validator struct {
 	g     Graph
 	index map[string]int // id -> first problem
-	out   []Diagnostic
+	// last is the last edge with a place, by its ends as cycles numbers them; made when the first cycle is found.
+	last map[[2]int]Edge
+	out  []Diagnostic
 }
 
 func (v *validator) add(code Code, sev Severity, line, col int, element, message, hint string) {
@@ -165,7 +167,7 @@ func (v *validator) cycles() {
 				}
 			}
 			parts = append(parts, names[n])
-			line, col := v.place(names[n])
+			line, col := v.closing(path, ids, names[n])
 			v.add(Cycle, Error, line, col, names[n], "these problems wait for each other: "+strings.Join(parts, " -> "), "take one of these edges out")
 		}
 	}
@@ -174,6 +176,28 @@ func (v *validator) cycles() {
 			v.add(Cycle, Error, e.Line, e.Column, names[n], "this problem waits for itself: "+names[n]+" -> "+names[n], "take the edge out")
 		}
 	}
+}
+
+// closing is the place of the last stated edge of a cycle, the one that closed it; of its first problem if no edge has a place.
+func (v *validator) closing(path []int, ids map[string]int, first string) (line, col int) {
+	if v.last == nil {
+		v.last = make(map[[2]int]Edge, len(v.g.Edges))
+		for _, e := range v.g.Edges {
+			if e.Line > 0 {
+				v.last[[2]int{ids[e.From], ids[e.To]}] = e
+			}
+		}
+	}
+	for i, a := range path {
+		e, ok := v.last[[2]int{a, path[(i+1)%len(path)]}]
+		if ok && (e.Line > line || e.Line == line && e.Column > col) {
+			line, col = e.Line, e.Column
+		}
+	}
+	if line == 0 {
+		return v.place(first)
+	}
+	return line, col
 }
 
 func (v *validator) place(id string) (int, int) {

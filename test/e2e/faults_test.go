@@ -50,7 +50,7 @@ func faults(t *testing.T, s *suite) {
 		{"Plan/Cycle", compile("collect -> sort\nsort -> report\nreport -> collect"), http.StatusBadRequest, `{
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "PLAN_INVALID", "message": "the plan has a fault",
 			"hint": "mend every violation and send the plan again", "metadata": {},
-			"violations": [{"field": "1:1", "reason": "CYCLE",
+			"violations": [{"field": "3:1", "reason": "CYCLE",
 				"description": "\"collect\": these problems wait for each other: collect -> sort -> report -> collect; take one of these edges out"}]}`},
 		{"Actor/Unknown", request{path: "/v1/runs", body: oneNode("telepathy", `{}`, "")}, http.StatusBadRequest, `{
 			"code": 400, "status": "INVALID_ARGUMENT", "reason": "GRAPH_INVALID", "message": "the graph has a fault: no actor is called \"telepathy\"",
