@@ -38,9 +38,12 @@ type DialOptions struct {
 	TLS *tls.Config
 	// Buf, if set, makes the target a name in this in-memory network.
 	Buf *BufNet
-	// MaxRecvBytes bounds one incoming message; default 16 MiB.
+	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor times as long.
 	MaxRecvBytes int
 }
+
+// answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and, twice, its outputs.
+const answerFactor = 4
 
 // Dial returns a connection that connects when first used. Calls on it carry the credential, the
 // namespace and request id of their context and the trace, and return *errs.Error values. Reads and
@@ -75,7 +78,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.MaxRecvBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(answerFactor * o.MaxRecvBytes)),
 	}
 	if o.Buf != nil {
 		target = "passthrough:///" + target

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -305,6 +306,11 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	r := a.run
 	r.forget(a)
 	r.suspect.Store(false)
+	if fail != nil && len(fail.Message) > maxMessage {
+		short := *fail
+		short.Message = strings.ToValidUTF8(fail.Message[:maxMessage], "") + "…"
+		fail = &short
+	}
 	a.mu.Lock()
 	cause := a.cause
 	a.mu.Unlock()
@@ -348,6 +354,9 @@ func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Ou
 	r.kept += n
 	return out, nil
 }
+
+// maxMessage bounds the text of an error in bytes: lists of runs tell it.
+const maxMessage = 8 << 10
 
 func isTooLarge(err error) bool {
 	_, ok := errors.AsType[*tooLargeError](err)

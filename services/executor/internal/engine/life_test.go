@@ -580,4 +580,32 @@ func TestLarge(t *testing.T) {
 		require.Equal(t, engine.ReasonRunTooLarge, e.Reason)
 		require.Equal(t, "n10", e.Node)
 	})
+	t.Run("Outputs/TooLargeTogetherEndTheRunAllTheSame", func(t *testing.T) {
+		t.Parallel()
+		big := workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{Values: []json.RawMessage{quoted(900)}, Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 7}}}, nil
+		})
+		for name, policy := range map[string]workgraph.ErrorAction{"fail": workgraph.Fail, "continue": workgraph.Continue} {
+			l := run(t, sqliteStore(t), actors{"big": big}, func(c *engine.Config, _ *engine.Deps) { c.MaxPayload, c.MaxGraphBytes = 1000, 5000 })
+			g := &workgraph.Graph{}
+			for i := range 20 {
+				g.Nodes = append(g.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "big", OnError: workgraph.OnError{Action: policy}})
+			}
+			row := l.wait(t, l.start(t, g), journal.StateFailed, journal.StateCanceled)
+			evs := l.events(t, row.ID)
+			require.Equal(t, workgraph.RunEnded, evs[len(evs)-1].Durable.Kind, name)
+			require.Contains(t, evs[len(evs)-1].Durable.End.Message, "left out", name)
+			require.EqualValues(t, 20*7, row.Usage.InputTokens, "%s: what was used is counted once", name)
+			var seen int
+			for token := ""; ; {
+				visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: row.Namespace, RunID: row.ID, Size: 7, Token: token})
+				require.NoError(t, err)
+				seen += len(visits)
+				if token = next; token == "" {
+					break
+				}
+			}
+			require.Equal(t, 20, seen, name)
+		}
+	})
 }

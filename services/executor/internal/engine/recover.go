@@ -183,9 +183,16 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	now := time.Now().UTC()
 	if rem != nil {
 		if err := r.advance(rem.cmd, rem.extra); err != nil {
-			// What could not be written still cannot: the run is ended as tidily as can be.
-			if err := r.advance(workgraph.Cancel{Reason: ReasonPayloadTooLarge, Now: now}, extra{}); err != nil {
-				t.e.log.ErrorContext(ctx, "remedy refused", "err", err, "run_id", id)
+			// What could not be written still cannot. The machine has gone on all the same, so it is set back; then the run is
+			// ended as tidily as can be, and what was used is booked.
+			t.e.log.WarnContext(ctx, "remedy refused, the run is canceled", "err", err, "run_id", id)
+			r.usage = row.Usage
+			if err := r.rebuild(ctx, loaded); err != nil {
+				t.remove(r)
+				return nil, err
+			}
+			if err := r.advance(workgraph.Cancel{Reason: ReasonPayloadTooLarge, Now: now}, rem.extra); err != nil && !errors.Is(err, errDropped) {
+				t.e.log.ErrorContext(ctx, "run cannot be canceled", "err", err, "run_id", id)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,8 @@ type run struct {
 	seq     int64 // of the last event given to the writer
 	snapSeq int64
 	pending int // writes that are not answered yet
+	// quiet is closed once none is pending; nil when nobody waits for that.
+	quiet chan struct{}
 	// gone is set when this value no longer stands for the run: it was parked, lost or is to be read again.
 	gone atomic.Bool
 	// suspect is set while the run was taken over more than once without progress: it gets its turn first, so that it soon
@@ -92,6 +95,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	if x.recover {
 		eff.Starts = r.state.Outstanding()
 	}
+	r.slim(eff.Ended)
 	if len(evs) == 0 && !x.cancelSeen {
 		if x.recover {
 			r.t.release(r, r.consequence(nil, eff))
@@ -137,6 +141,25 @@ func (r *run) commitSpan(events int) func(error) {
 		}
 		span.End()
 	}
+}
+
+// slim lets a run end that did not complete, whatever its sinks hold: they stay readable as visits.
+func (r *run) slim(end *workgraph.RunEnd) {
+	if end == nil || end.Status == workgraph.StatusCompleted {
+		return
+	}
+	n := 0
+	for _, v := range end.Outputs {
+		n += len(v)
+	}
+	if n <= r.t.e.cfg.MaxPayload {
+		return
+	}
+	end.Outputs, end.Result = nil, nil
+	if end.Message != "" {
+		end.Message += "; "
+	}
+	end.Message += fmt.Sprintf("the outputs of the nodes that completed, %d bytes, are left out", n)
 }
 
 // tooLargeError says that the decision was taken but is too large to be written; the run must be read again.
@@ -326,7 +349,10 @@ func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 		defer func() { after(res.Err) }()
 	}
 	r.mu.Lock()
-	r.pending--
+	if r.pending--; r.pending == 0 && r.quiet != nil {
+		close(r.quiet)
+		r.quiet = nil
+	}
 	r.mu.Unlock()
 	if r.gone.Load() {
 		if res.Err == nil {

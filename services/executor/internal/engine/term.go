@@ -338,12 +338,25 @@ func (t *term) lose(r *run, cause error) {
 
 const maxLosses = 3
 
-// reread is lose for a decision that was too large: once read again, the run is given the remedy first. r.mu is held.
+// reread is lose for a decision that was too large: once read again, the run is given the remedy first. What was decided
+// before is still on its way, and must be in what is read. r.mu is held.
 func (t *term) reread(r *run, rem *remedy) {
 	if r.gone.Swap(true) {
 		return
 	}
 	r.retire(errDropped)
 	t.remove(r)
-	t.spawn(func() { t.bring(r.id, rem) })
+	quiet := make(chan struct{})
+	if r.pending == 0 {
+		close(quiet)
+	} else {
+		r.quiet = quiet
+	}
+	t.spawn(func() {
+		select {
+		case <-quiet:
+			t.bring(r.id, rem)
+		case <-t.background.Done():
+		}
+	})
 }

@@ -42,6 +42,17 @@ type Visit struct {
 	waiting int
 }
 
+// maxPageBytes is how much the values on one page of visits hold together, unless one visit alone holds more.
+const maxPageBytes = 8 << 20
+
+func (v *Visit) bytes() int {
+	n := 0
+	for _, x := range v.Values {
+		n += len(x)
+	}
+	return n
+}
+
 // place orders visits: by the event, then by the step in it.
 type place struct {
 	seq  int64
@@ -79,6 +90,14 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		return nil, "", err
 	}
 	f := &folder{nodes: nodes, only: req.Node, open: map[workgraph.Ref]*Visit{}}
+	size := 0
+	add := func(v *Visit) {
+		visits = append(visits, *v)
+		// A page that has grown large ends before its size says so; what stands behind it tells that there is more.
+		if size += v.bytes(); size > maxPageBytes && len(visits) > 1 && len(visits) <= pg.Limit {
+			pg.Limit = len(visits) - 1
+		}
+	}
 	for after := int64(0); len(visits) <= pg.Limit; {
 		evs, err := e.Events(ctx, row, after, 500)
 		if err != nil {
@@ -87,7 +106,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		for _, ev := range evs {
 			for _, v := range f.apply(ev.Durable) {
 				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 {
-					visits = append(visits, *v)
+					add(v)
 				}
 			}
 		}
@@ -105,7 +124,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		for _, v := range rest {
 			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.place) > 0) {
 				e.overlay(req.RunID, v)
-				visits = append(visits, *v)
+				add(v)
 			}
 		}
 	}

@@ -96,6 +96,9 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 	if len(faults) > 0 {
 		return out, inputFaults(faults)
 	}
+	if err := metadataFits(req.GetMetadata()); err != nil {
+		return out, err
+	}
 	if out.Metadata, err = encodeMetadata(req.GetMetadata()); err != nil {
 		return out, err
 	}
@@ -116,6 +119,22 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		out.Request, err = request(req.GetRequestId(), body)
 	}
 	return out, err
+}
+
+// maxMetadata bounds a run's metadata in bytes: lists tell it with every run.
+const maxMetadata = 16 << 10
+
+func metadataFits(m map[string]string) error {
+	n := 0
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	if n <= maxMetadata {
+		return nil
+	}
+	return errs.New(errs.InvalidArgument, engine.ReasonPayloadTooLarge, "metadata has %d bytes, the limit is %d", n, maxMetadata).
+		Violate("metadata", engine.ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", n, maxMetadata)).
+		Hint("metadata is for short notes; large values belong into context or attachments")
 }
 
 // request is a repeatable request with the hash of its body.
