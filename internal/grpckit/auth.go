@@ -40,6 +40,8 @@ type AuthConfig struct {
 	Keys []APIKey `help:"API keys: name, namespace, secret"`
 	// ServiceToken is shared by the services of one installation and may name any namespace.
 	ServiceToken conf.Secret `help:"token that the services of one installation share"`
+	// Anonymous lets calls in that show no credential, as in an open server; one that is shown is checked all the same.
+	Anonymous bool `conf:"-"`
 }
 
 // Open reports whether everyone is let in.
@@ -80,9 +82,10 @@ func ValidNamespace(s string) bool { return namespaceRule.MatchString(s) }
 // Authenticator checks credentials, for gRPC metadata and HTTP headers alike. It keeps hashes of the
 // secrets only and is safe for concurrent use.
 type Authenticator struct {
-	open    bool
-	service *[sha256.Size]byte
-	keys    []hashedKey
+	open      bool
+	anonymous bool
+	service   *[sha256.Size]byte
+	keys      []hashedKey
 }
 
 type hashedKey struct {
@@ -96,7 +99,7 @@ func NewAuthenticator(cfg AuthConfig) (*Authenticator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "AUTH_CONFIG_INVALID", "authentication: %v", err)
 	}
-	a := &Authenticator{open: cfg.Open()}
+	a := &Authenticator{open: cfg.Open(), anonymous: cfg.Anonymous}
 	if !cfg.ServiceToken.IsZero() {
 		h := cfg.ServiceToken.Hash()
 		a.service = &h
@@ -114,7 +117,7 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 		return Principal{}, "", errs.New(errs.InvalidArgument, "NAMESPACE_INVALID", "namespace %.80q is not valid", namespace).
 			Hint("lower-case letters, digits and dashes, at most 63")
 	}
-	if a.open {
+	if a.open || a.anonymous && authorization == "" {
 		return Principal{Kind: "open"}, orDefault(namespace), nil
 	}
 	token, ok := bearer(authorization)

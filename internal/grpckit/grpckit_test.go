@@ -286,6 +286,10 @@ func TestAuth(t *testing.T) {
 	}
 	open := start(t, grpckit.Options{})
 	open.svc.get = r.svc.get
+	free := auth
+	free.Anonymous = true
+	anonymous := start(t, grpckit.Options{Auth: free})
+	anonymous.svc.get = r.svc.get
 	for name, c := range map[string]struct {
 		rig       *rig
 		token, ns string
@@ -302,6 +306,10 @@ func TestAuth(t *testing.T) {
 		"Service/BadNamespace":      {r, "svc", "Team B", "", "NAMESPACE_INVALID"},
 		"Open/Default":              {open, "", "", "open:@default", ""},
 		"Open/Header":               {open, "whatever", "x-1", "open:@x-1", ""},
+		"Anonymous/Default":         {anonymous, "", "", "open:@default", ""},
+		"Anonymous/Header":          {anonymous, "", "x-1", "open:@x-1", ""},
+		"Anonymous/AKeyCounts":      {anonymous, "key-a", "", "key:ada@team-a", ""},
+		"Anonymous/AKeyIsChecked":   {anonymous, "key-c", "", "", "CREDENTIALS_INVALID"},
 		"Open/BadNamespace":         {open, "", strings.Repeat("a", 64), "", "NAMESPACE_INVALID"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -118,7 +118,11 @@ func (c *check) events(es []Event) {
 		}
 		c.time(e.Time)
 		c.texts("event", e.NodeID)
-		c.bytes("event of node "+e.NodeID, e.Data)
+		what := "event"
+		if e.NodeID != "" {
+			what += " of node " + e.NodeID
+		}
+		c.bytes(what, e.Data)
 		c.size += eventOverhead
 	}
 }
