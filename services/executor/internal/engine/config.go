@@ -58,7 +58,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Lease: journal.DefaultLease, Parallel: 256, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
-		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 12 << 20,
+		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 48 << 20,
 		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: time.Minute, SnapshotEvery: 256,
 		ScanInterval: 2 * time.Second, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 500 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,

@@ -39,24 +39,38 @@ type Server struct {
 	actors []actor.Spec
 	// priced says that a registry prices what is used.
 	priced bool
+	gate   *graphpb.Gate
 }
 
 // NewServer returns a server; actors are listed as they come.
 func NewServer(e *engine.Engine, r journal.Reader, actors []actor.Spec, priced bool) *Server {
-	return &Server{engine: e, reader: r, actors: actors, priced: priced}
+	return &Server{engine: e, reader: r, actors: actors, priced: priced, gate: graphpb.NewGate()}
 }
 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
-	start, err := s.startRequest(ctx, req)
+	id, err := s.start(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	return s.run(ctx, id)
+}
+
+func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (string, error) {
+	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	start, err := s.startRequest(ctx, req)
+	if err != nil {
+		return "", err
+	}
 	id, _, err := s.engine.Start(ctx, start)
 	if err != nil {
-		return nil, graphFaults(err)
+		return "", graphFaults(err)
 	}
-	return s.run(ctx, id)
+	return id, nil
 }
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {

@@ -24,10 +24,11 @@ import (
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	limits plan.Limits
+	gate   *graphpb.Gate
 }
 
 // New returns a server that reads texts within limits.
-func New(limits plan.Limits) *Server { return &Server{limits: limits} }
+func New(limits plan.Limits) *Server { return &Server{limits: limits, gate: graphpb.NewGate()} }
 
 // ParsePlan finds the plan in a text.
 func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest) (*plannerv1.ParsePlanResponse, error) {
@@ -96,7 +97,12 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 }
 
 // ValidateGraph reports all faults of a graph.
-func (s *Server) ValidateGraph(_ context.Context, req *plannerv1.ValidateGraphRequest) (*plannerv1.ValidateGraphResponse, error) {
+func (s *Server) ValidateGraph(ctx context.Context, req *plannerv1.ValidateGraphRequest) (*plannerv1.ValidateGraphResponse, error) {
+	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	g, err := graphpb.FromProto(req.GetGraph())
 	faults, ok := errors.AsType[workgraph.Faults](err)
 	if err != nil && !ok {
