@@ -223,7 +223,13 @@ func typed(e *Error) *Error {
 
 // endAttempt journals the end of one attempt and works out what follows.
 func (s *State) endAttempt(kind EventKind, u unit, attempt int, out *Outcome, err *Error, now time.Time) {
-	ev := s.openEvent(kind, now)
+	s.openEvent(kind, now)
+	s.endOpened(u, attempt, out, err, now)
+}
+
+// endOpened is endAttempt for an event that is open already.
+func (s *State) endOpened(u unit, attempt int, out *Outcome, err *Error, now time.Time) {
+	ev := s.ev
 	ev.Ref, ev.Attempt, ev.Outcome, ev.Error = s.ref(u.ns, u.item), attempt, out, err
 	canceling := u.try().status == VisitCanceling
 	s.applyEnded(u, out, err)
@@ -287,12 +293,13 @@ func (s *State) reconcile(c Reconcile) error {
 	t := u.try()
 	if c.Err != nil && c.Err.Type == NotPerformed && s.drain == "" && !u.ns.resolved() {
 		ev := s.openEvent(Reconciled, now)
-		ev.Ref, ev.Attempt, ev.Error = c.Ref, int(t.no), c.Err
+		ev.Ref, ev.Attempt, ev.Error, ev.By = c.Ref, int(t.no), c.Err, c.By
 		s.applyEnded(u, nil, c.Err)
 		t.no++
 		s.restart(u)
 	} else {
-		s.endAttempt(Reconciled, u, int(t.no), c.Outcome, c.Err, now)
+		s.openEvent(Reconciled, now).By = c.By
+		s.endOpened(u, int(t.no), c.Outcome, c.Err, now)
 	}
 	s.settle(now)
 	return nil
@@ -352,7 +359,7 @@ func (s *State) resume(c Resume) error {
 		return ErrReconcile
 	}
 	now := instant(c.Now)
-	s.openEvent(RunResumed, now)
+	s.openEvent(RunResumed, now).Reason = c.Reason
 	s.applyResume()
 	for _, l := range append([]limitedVisit(nil), s.limited...) {
 		if s.drain != "" {

@@ -39,11 +39,12 @@ type Ended struct {
 type TimerDue struct{ Now time.Time }
 
 // Reconcile settles a visit in need of reconciliation: with the outcome or the definite error that a human or a probe found
-// out. An Err of type NotPerformed starts the attempt again under the same effect key.
+// out. An Err of type NotPerformed starts the attempt again under the same effect key. It does not end the pause.
 type Reconcile struct {
 	Ref
 	Outcome *Outcome
 	Err     *Error
+	By      string // who says so
 	Now     time.Time
 }
 
@@ -64,7 +65,10 @@ type Pause struct {
 }
 
 // Resume ends a pause. A loop that stood at its limit gets its node's MaxVisits again.
-type Resume struct{ Now time.Time }
+type Resume struct {
+	Reason string
+	Now    time.Time
+}
 
 func (Begin) command()     {}
 func (Attempt) command()   {}

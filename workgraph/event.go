@@ -42,7 +42,8 @@ type Event struct {
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
 	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED: as the actor gave it
 	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED: as the actor gave it
-	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED
+	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED
+	By      string          `json:"by,omitempty"`      // RECONCILED: who said what the attempt did
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
 
 	Steps []Step `json:"steps,omitempty"`

@@ -63,6 +63,7 @@ func TestMainJob(t *testing.T) {
 			t.Run("Run/WatchedToTheEndAndBooked", func(t *testing.T) { runTrip(t, s) })
 			t.Run("Trace/OneFromRequestToBooks", func(t *testing.T) { traceTrip(t, s, store) })
 			t.Run("Namespaces/AreIsolated", func(t *testing.T) { isolation(t, s) })
+			t.Run("Paused/HasAWayOn", func(t *testing.T) { paused(t, s) })
 			t.Run("Faults/AreTold", func(t *testing.T) { faults(t, s) })
 		})
 	}

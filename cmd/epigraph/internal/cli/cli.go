@@ -72,12 +72,14 @@ type commands struct {
 	Plan planCmd `cmd:"" help:"Read a plan and say what it states and what is wrong with it." group:"work"`
 	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
-		Ls     runsLsCmd     `cmd:"" help:"List runs, newest first."`
-		Get    runsGetCmd    `cmd:"" help:"Show a run with its visits."`
-		Visits runsVisitsCmd `cmd:"" help:"List a run's visits with what came of them, in order."`
-		Watch  runsWatchCmd  `cmd:"" help:"Watch a run to its end."`
-		Cancel runsCancelCmd `cmd:"" help:"Cancel a run."`
-		Graph  runsGraphCmd  `cmd:"" help:"Show the graph of a run."`
+		Ls        runsLsCmd        `cmd:"" help:"List runs, newest first."`
+		Get       runsGetCmd       `cmd:"" help:"Show a run with its visits."`
+		Visits    runsVisitsCmd    `cmd:"" help:"List a run's visits with what came of them, in order."`
+		Watch     runsWatchCmd     `cmd:"" help:"Watch a run to its end."`
+		Cancel    runsCancelCmd    `cmd:"" help:"Cancel a run."`
+		Resume    runsResumeCmd    `cmd:"" help:"Let a paused run go on."`
+		Reconcile runsReconcileCmd `cmd:"" help:"Say what became of a call of which nobody knows it."`
+		Graph     runsGraphCmd     `cmd:"" help:"Show the graph of a run."`
 	} `cmd:"" help:"Look at runs and stop them." group:"work"`
 	Actors actorsCmd `cmd:"" help:"List what nodes can call." group:"work"`
 

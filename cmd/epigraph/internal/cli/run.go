@@ -291,6 +291,12 @@ func cost(u *executorv1.Usage) string {
 // advice is what can be done about a run that did not complete, where that is not plain.
 func advice(r *executorv1.Run) string {
 	switch {
+	case r.GetState() == executorv1.RunState_RUN_STATE_PAUSED:
+		way := fmt.Sprintf("`epigraph runs resume %s` lets the run go on", r.GetId())
+		if r.GetStateReason() == "NEEDS_RECONCILIATION" {
+			way = fmt.Sprintf("`epigraph runs reconcile %s NODE` says what became of the call, then ", r.GetId()) + way
+		}
+		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it, `epigraph runs cancel %s` ends the run", r.GetId(), r.GetId())
 	case r.GetError().GetReason() == "MODEL_CALL_FAILED":

@@ -219,6 +219,73 @@ func (c *runsCancelCmd) Run(e *env) error {
 	})
 }
 
+type runsResumeCmd struct {
+	ID     string `arg:"" help:"The run."`
+	Reason string `help:"Why, for whoever reads the history." short:"r"`
+}
+
+// Help says what stands in the way.
+func (runsResumeCmd) Help() string {
+	return `A loop that stood at its max_visits gets as many visits again. While nobody knows what became of a call, "epigraph runs reconcile" comes first.`
+}
+
+// Run resumes.
+func (c *runsResumeCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: c.ID, Reason: c.Reason})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			return fmt.Sprintf("%s goes on; it is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+		})
+	})
+}
+
+type runsReconcileCmd struct {
+	ID           string  `arg:"" help:"The run."`
+	Node         string  `arg:"" help:"The node whose call it was."`
+	Visit        int32   `help:"Which visit of the node." default:"1" placeholder:"N"`
+	Item         int32   `help:"Which item of the node's map." placeholder:"N"`
+	Performed    *string `help:"The call was performed and returned this, as JSON or text." placeholder:"VALUE" xor:"outcome" required:""`
+	Failed       *string `help:"The call was performed and failed for good, by this reason." placeholder:"REASON" xor:"outcome" required:""`
+	NotPerformed bool    `help:"The call was not performed: it is made once more, under the same effect key." xor:"outcome" required:""`
+	By           string  `help:"Who says so, for whoever reads the history." placeholder:"NAME"`
+}
+
+// Help says what comes next.
+func (runsReconcileCmd) Help() string {
+	return `"epigraph runs visits" shows which visits need it. The run stays paused until "epigraph runs resume", unless it ends by what is said.`
+}
+
+// Run says it.
+func (c *runsReconcileCmd) Run(e *env) error {
+	req := &executorv1.ReconcileVisitRequest{RunId: c.ID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: c.Visit, Item: c.Item}, By: c.By}
+	switch {
+	case c.Performed != nil:
+		req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{{Json: value(*c.Performed)}}}}
+	case c.Failed != nil:
+		req.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.CallFailed{Reason: *c.Failed}}
+	default:
+		req.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: true}
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ReconcileVisit(ctx, req)
+		if err != nil {
+			return err
+		}
+		if err := e.print(r, func() string {
+			return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+		}); err != nil {
+			return err
+		}
+		if r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !e.json {
+			fmt.Fprintf(e.io.Err, "help: `epigraph runs resume %s` lets it go on once no visit needs reconciliation any more\n", r.GetId())
+		}
+		return nil
+	})
+}
+
 type runsGraphCmd struct {
 	ID      string `arg:"" help:"The run."`
 	Mermaid bool   `help:"As a Mermaid flowchart; this is the default." xor:"form"`

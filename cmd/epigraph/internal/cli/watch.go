@@ -99,8 +99,8 @@ func (e *env) observe(s *services, runID string, after int64, descendants bool, 
 			if ev.GetRunPaused() == nil || ev.GetRunId() != runID {
 				continue
 			}
-			// A pause of long ago may be over.
-			if r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID}); err == nil && standsStill(r) {
+			// A pause of long ago may be over, and the run paused anew; what came in between is shown first.
+			if r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID}); err == nil && standsStill(r) && r.GetLastSeq() <= ev.GetSeq() {
 				return nil
 			}
 		case r := <-states:

@@ -139,6 +139,14 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		n := t.node(e.ReconciliationNeeded.GetVisit())
 		n.state = executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION
 		return t.line(s, n, e.ReconciliationNeeded.GetReason())
+	case *executorv1.RunEvent_Reconciled:
+		n := t.node(e.Reconciled.GetVisit())
+		n.state, n.ended, n.err = e.Reconciled.GetState(), at, nil
+		note := "reconciled"
+		if by := e.Reconciled.GetBy(); by != "" {
+			note += " by " + by
+		}
+		return t.line(s, n, note)
 	case *executorv1.RunEvent_RunPaused:
 		t.paused = e.RunPaused.GetReason()
 		return s.yellow("⏸ paused: " + OneLine(e.RunPaused.GetReason()+", "+e.RunPaused.GetMessage(), 200))

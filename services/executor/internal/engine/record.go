@@ -28,6 +28,8 @@ type Durable struct {
 	StartTime time.Time
 	// Actor is the actor of that attempt.
 	Actor string
+	// RequestID is the id of the request that caused it, if that had one and may be repeated.
+	RequestID string
 }
 
 // Ephemeral is what an attempt tells while it is under way: its start, a piece of text, or how far it is.
@@ -71,6 +73,7 @@ type record struct {
 	Event     json.RawMessage `json:"event"`
 	StartTime time.Time       `json:"start_time,omitzero"`
 	Actor     string          `json:"actor,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
 }
 
 func encodeEvent(d *Durable) (journal.Event, error) {
@@ -87,7 +90,8 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 		Event     *workgraph.Event `json:"event"`
 		StartTime time.Time        `json:"start_time,omitzero"`
 		Actor     string           `json:"actor,omitempty"`
-	}{ev, d.StartTime, d.Actor})
+		RequestID string           `json:"request_id,omitempty"`
+	}{ev, d.StartTime, d.Actor, d.RequestID})
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
 	}
@@ -108,7 +112,7 @@ func decodeEvent(row journal.Event) (*Durable, error) {
 	if ev.Seq != row.Seq {
 		return nil, fmt.Errorf("run %s: event %d stands at %d", row.RunID, ev.Seq, row.Seq)
 	}
-	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor}, nil
+	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID}, nil
 }
 
 // nodeState is where the last visit of a node stands.

@@ -18,8 +18,10 @@ import (
 
 // remedy is what a run is told first when it is read again.
 type remedy struct {
-	cmd   workgraph.Command
+	cmd   workgraph.Command // may be nil
 	extra extra
+	// then is called, if not nil, when the run stands again, with r.mu held: before it can be parked.
+	then func(*run)
 }
 
 // loading is a load that is under way; whoever wants the same run waits for it.
@@ -181,7 +183,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now().UTC()
-	if rem != nil {
+	if rem != nil && rem.cmd != nil {
 		if err := r.advance(rem.cmd, rem.extra); err != nil {
 			// What could not be written still cannot. The machine has gone on all the same, so it is set back; then the run is
 			// ended as tidily as can be, and what was used is booked.
@@ -202,6 +204,9 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	}
 	if row.Takeovers > 0 {
 		t.vouch(r)
+	}
+	if rem != nil && rem.then != nil {
+		rem.then(r)
 	}
 	return r, nil
 }

@@ -70,6 +70,8 @@ type extra struct {
 	trace      outbox.Trace
 	progress   bool
 	cancelSeen bool
+	// requestID goes into the event of the request.
+	requestID string
 	// recover starts what is outstanding instead of what the decision alone would start.
 	recover bool
 	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if advance
@@ -175,6 +177,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		d := &Durable{Event: evs[i]}
 		if d.Kind == workgraph.AttemptEnded {
 			d.StartTime, d.Actor = x.startTime, x.actor
+		}
+		if i == 0 {
+			d.RequestID = x.requestID
 		}
 		row, err := encodeEvent(d)
 		if err != nil {

@@ -40,6 +40,8 @@ type Visit struct {
 	end   place
 	// waiting counts items in back-off, of a mapped visit.
 	waiting int
+	// unknown counts the calls that need reconciliation.
+	unknown int
 }
 
 // maxPageBytes is how much the values on one page of visits hold together, unless one visit alone holds more.
@@ -240,6 +242,8 @@ func (f *folder) attempt(d *Durable) {
 	}
 	if d.Kind == workgraph.AttemptEnded {
 		v.Attempts++
+	} else if v.unknown--; v.unknown == 0 {
+		v.Status = workgraph.VisitRunning
 	}
 	if !d.StartTime.IsZero() {
 		if v.Start.IsZero() || d.StartTime.Before(v.Start) {
@@ -310,9 +314,12 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 		v.waiting++
 		f.settle(v, s.Item, workgraph.VisitWaiting)
 	case workgraph.OpStart:
-		v.waiting--
+		if d.Kind != workgraph.Reconciled {
+			v.waiting--
+		}
 		v.Status = workgraph.VisitRunning
 	case workgraph.OpReconcile:
+		v.unknown++
 		v.Status = workgraph.VisitReconciliation
 	case workgraph.OpCancel:
 		if s.Item == 0 {

@@ -40,6 +40,10 @@ type Members interface {
 	// in Quarantined; it stays without an owner. Paused and quarantined runs are claimed only when
 	// somebody asked for their end. It returns ReasonFenced if self was itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
+	// Claim makes self the owner of a paused run that no registered executor owns, as a release or the
+	// end of its owner leaves it, and returns who owns the run now: self, another executor, or nobody
+	// when the run is not paused. It counts no take-over. ReasonRunNotFound, ReasonFenced.
+	Claim(ctx context.Context, self Owner, namespace, runID string) (Owner, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
 	// all of them. Runs that are not owner's are left alone.
 	Release(ctx context.Context, owner Owner, runIDs []string) error

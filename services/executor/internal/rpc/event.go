@@ -41,7 +41,7 @@ func eventMessage(ev engine.Event, graphHash string) *executorv1.RunEvent {
 		m.Event = &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: d.Reason}}
 	case workgraph.Reconciled:
 		m.Event = &executorv1.RunEvent_Reconciled{Reconciled: &executorv1.Reconciled{
-			Visit: refMessage(d.Ref), Performed: d.Error == nil || d.Error.Type != workgraph.NotPerformed}}
+			Visit: refMessage(d.Ref), Performed: d.Error == nil || d.Error.Type != workgraph.NotPerformed, By: d.By, State: reconciledState(d)}}
 	case workgraph.RunEnded:
 		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End)}
 	}
@@ -101,6 +101,16 @@ func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
 		}
 	}
 	return m
+}
+
+// reconciledState is where the visit or item stands once it is known what its call did.
+func reconciledState(d *engine.Durable) executorv1.VisitState {
+	for i := range d.Steps {
+		if s := &d.Steps[i]; s.Op == workgraph.OpStart && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item {
+			return executorv1.VisitState_VISIT_STATE_HELD
+		}
+	}
+	return attemptEnded(d).GetState()
 }
 
 // decided puts into m what a step says about the attempt's own visit or item.

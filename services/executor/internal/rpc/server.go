@@ -347,6 +347,47 @@ func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest
 	return s.runMessage(row, true)
 }
 
+// ResumeRun implements the service.
+func (s *Server) ResumeRun(ctx context.Context, req *executorv1.ResumeRunRequest) (*executorv1.Run, error) {
+	revision, err := parseEtag(req.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	err = s.engine.Resume(ctx, engine.ResumeRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, RequestID: req.GetRequestId()})
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, req.GetRunId())
+}
+
+// ReconcileVisit implements the service.
+func (s *Server) ReconcileVisit(ctx context.Context, req *executorv1.ReconcileVisitRequest) (*executorv1.Run, error) {
+	v := req.GetVisit()
+	out := engine.ReconcileRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), By: req.GetBy(), RequestID: req.GetRequestId(),
+		Ref: workgraph.Ref{Node: v.GetNodeId(), Visit: max(int(v.GetVisit()), 1), Item: int(v.GetItem())},
+	}
+	switch o := req.GetOutcome().(type) {
+	case *executorv1.ReconcileVisitRequest_Performed:
+		values, err := graphpb.RawList("performed.values", o.Performed.GetValues())
+		if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+			return nil, inputFaults(faults)
+		} else if err != nil {
+			return nil, err
+		}
+		out.Outcome = &workgraph.Outcome{Values: values}
+	case *executorv1.ReconcileVisitRequest_Failed:
+		out.Err = &workgraph.Error{Type: workgraph.Permanent, Reason: o.Failed.GetReason(), Message: o.Failed.GetMessage()}
+	case *executorv1.ReconcileVisitRequest_NotPerformed:
+		out.Err = &workgraph.Error{Type: workgraph.NotPerformed, Reason: "RECONCILED", Message: "somebody found that the call was not performed"}
+	}
+	if err := s.engine.Reconcile(ctx, out); err != nil {
+		return nil, err
+	}
+	return s.run(ctx, req.GetRunId())
+}
+
 // ListActors implements the service.
 func (s *Server) ListActors(context.Context, *executorv1.ListActorsRequest) (*executorv1.ListActorsResponse, error) {
 	out := &executorv1.ListActorsResponse{}

@@ -179,6 +179,34 @@ func takeOverCases(t *testing.T, d Driver) {
 		}
 		require.Len(t, w.takeOver(b, journal.TakeOverOptions{Lease: dead}).Claimed, 2)
 	})
+	t.Run("ClaimsPausedRunsThatNobodyOwns", func(t *testing.T) {
+		w := open(t, d)
+		paused := func(s *journal.Start) { s.Run.State = journal.StatePaused }
+		id, runs := w.started(1, paused), w.started(1)
+		other := w.register("exec-b")
+		claim := func(self journal.Owner, id string) journal.Owner {
+			o, err := w.j.Claim(t.Context(), self, ns, id)
+			require.NoError(t, err)
+			return o
+		}
+		require.Equal(t, w.me, claim(other, id), "its owner lives")
+		require.Equal(t, w.me, claim(w.me, id))
+		require.NoError(t, w.j.Release(t.Context(), w.me, nil))
+		require.Zero(t, claim(other, runs), "it is for a take-over")
+		require.Equal(t, other, claim(other, id))
+		require.Equal(t, other, claim(w.me, id))
+		w.me = other
+		require.NoError(t, w.commit(appendTo(id, 1, 1))[0].Err)
+		again := w.register(other.ID)
+		_, err := w.j.Claim(t.Context(), other, ns, id)
+		reason(t, err, journal.ReasonFenced)
+		require.Equal(t, again, claim(again, id), "the incarnation before is gone")
+		require.Zero(t, w.get(id).Takeovers)
+		_, err = w.j.Claim(t.Context(), again, "other", id)
+		reason(t, err, journal.ReasonRunNotFound)
+		_, err = w.j.Claim(t.Context(), again, ns, "run_none")
+		reason(t, err, journal.ReasonRunNotFound)
+	})
 	t.Run("ReleasedRunsAreFree", func(t *testing.T) {
 		w := open(t, d)
 		a, b := w.started(1), w.started(1)

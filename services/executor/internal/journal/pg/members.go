@@ -113,6 +113,32 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 		f.RunID, f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq)
 }
 
+// Claim implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
+func (s *Store) Claim(ctx context.Context, self journal.Owner, namespace, runID string) (o journal.Owner, err error) {
+	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `SELECT FROM runs WHERE run_id = $1 AND namespace = $2 FOR UPDATE`, runID, namespace)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return journal.RunNotFound(runID)
+		}
+		if _, err := tx.Exec(ctx, `UPDATE runs r SET owner_id = $2, owner_incarnation = $3 WHERE r.run_id = $1 AND r.state = 4
+			AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`,
+			runID, self.ID, self.Incarnation); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT owner_id, owner_incarnation FROM runs WHERE run_id = $1`, runID).Scan(&o.ID, &o.Incarnation)
+	})
+	if err != nil {
+		return journal.Owner{}, fenced(err, self)
+	}
+	return o, nil
+}
+
 // Release implements journal.Members.
 func (s *Store) Release(ctx context.Context, owner journal.Owner, runIDs []string) error {
 	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {

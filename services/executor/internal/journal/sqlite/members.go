@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -107,6 +108,29 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 		update_time = `+now+`, revision = revision + 1 WHERE run_id = ?`,
 		f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.RunID)
 	return err
+}
+
+// Claim implements journal.Members.
+func (s *Store) Claim(ctx context.Context, self journal.Owner, namespace, runID string) (o journal.Owner, err error) {
+	err = s.update(ctx, func(ctx context.Context, t txn) error {
+		if err := t.fence(ctx, self); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `UPDATE runs AS r SET owner_id = ?, owner_incarnation = ? WHERE r.run_id = ? AND r.namespace = ? AND r.state = 4
+			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`,
+			self.ID, self.Incarnation, runID, namespace); err != nil {
+			return err
+		}
+		err := t.row(ctx, `SELECT owner_id, owner_incarnation FROM runs WHERE run_id = ? AND namespace = ?`, runID, namespace).Scan(&o.ID, &o.Incarnation)
+		if errors.Is(err, sql.ErrNoRows) {
+			return journal.RunNotFound(runID)
+		}
+		return err
+	})
+	if err != nil {
+		return journal.Owner{}, err
+	}
+	return o, nil
 }
 
 // Release implements journal.Members.

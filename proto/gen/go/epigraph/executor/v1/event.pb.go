@@ -1318,7 +1318,10 @@ type Reconciled struct {
 	// Whether the call had been performed.
 	Performed bool `protobuf:"varint,2,opt,name=performed,proto3" json:"performed,omitempty"`
 	// Who said so.
-	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Where the visit stands by it: COMPLETED, FAILED, or HELD when the call is made once more after the run was resumed.
+	// ListVisits has the values.
+	State         VisitState `protobuf:"varint,4,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1372,6 +1375,13 @@ func (x *Reconciled) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *Reconciled) GetState() VisitState {
+	if x != nil {
+		return x.State
+	}
+	return VisitState_VISIT_STATE_UNSPECIFIED
 }
 
 // ChildrenSpawned tells of new child runs.
@@ -2235,12 +2245,13 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1d\n" +
 	"\n" +
 	"effect_key\x18\x03 \x01(\tR\teffectKey\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"p\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xa8\x01\n" +
 	"\n" +
 	"Reconciled\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x1c\n" +
 	"\tperformed\x18\x02 \x01(\bR\tperformed\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"`\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x126\n" +
+	"\x05state\x18\x04 \x01(\x0e2 .epigraph.executor.v1.VisitStateR\x05state\"`\n" +
 	"\x0fChildrenSpawned\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x17\n" +
 	"\arun_ids\x18\x02 \x03(\tR\x06runIds\"\x8f\x01\n" +
@@ -2385,27 +2396,28 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	10, // 39: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
 	1,  // 40: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
 	1,  // 41: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 42: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 43: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 44: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 45: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	29, // 46: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	29, // 47: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	27, // 48: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	29, // 49: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	29, // 50: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	29, // 51: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 52: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 53: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 54: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	29, // 55: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 56: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	29, // 57: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	28, // 42: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 43: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 44: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 45: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 46: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	29, // 47: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	29, // 48: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	27, // 49: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	29, // 50: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	29, // 51: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	29, // 52: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	1,  // 53: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 54: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 55: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	29, // 56: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	1,  // 57: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	29, // 58: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }

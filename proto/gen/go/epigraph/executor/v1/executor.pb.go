@@ -868,6 +868,320 @@ func (x *CancelRunRequest) GetRequestId() string {
 	return ""
 }
 
+// ResumeRunRequest names a run.
+type ResumeRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Why, for whoever reads the history.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// If given, the run must still have this etag. It is not looked at when there is nothing to do.
+	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Makes the request repeatable: a resume that is in the run's history under this id is not carried out again.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRunRequest) Reset() {
+	*x = ResumeRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRunRequest) ProtoMessage() {}
+
+func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResumeRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ResumeRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResumeRunRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *ResumeRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ReconcileVisitRequest says what became of a call.
+type ReconcileVisitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The visit, or the item of a mapped visit, whose call it was. A visit of 0 is the first one.
+	Visit *VisitRef `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	// What became of it.
+	//
+	// Types that are valid to be assigned to Outcome:
+	//
+	//	*ReconcileVisitRequest_Performed
+	//	*ReconcileVisitRequest_Failed
+	//	*ReconcileVisitRequest_NotPerformed
+	Outcome isReconcileVisitRequest_Outcome `protobuf_oneof:"outcome"`
+	// Who says so, for whoever reads the history.
+	By string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	// Makes the request repeatable: a reconciliation that is in the run's history under this id is not carried out again.
+	RequestId     string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconcileVisitRequest) Reset() {
+	*x = ReconcileVisitRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconcileVisitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconcileVisitRequest) ProtoMessage() {}
+
+func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconcileVisitRequest.ProtoReflect.Descriptor instead.
+func (*ReconcileVisitRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ReconcileVisitRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ReconcileVisitRequest) GetVisit() *VisitRef {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
+func (x *ReconcileVisitRequest) GetOutcome() isReconcileVisitRequest_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *ReconcileVisitRequest) GetPerformed() *CallPerformed {
+	if x != nil {
+		if x, ok := x.Outcome.(*ReconcileVisitRequest_Performed); ok {
+			return x.Performed
+		}
+	}
+	return nil
+}
+
+func (x *ReconcileVisitRequest) GetFailed() *CallFailed {
+	if x != nil {
+		if x, ok := x.Outcome.(*ReconcileVisitRequest_Failed); ok {
+			return x.Failed
+		}
+	}
+	return nil
+}
+
+func (x *ReconcileVisitRequest) GetNotPerformed() bool {
+	if x != nil {
+		if x, ok := x.Outcome.(*ReconcileVisitRequest_NotPerformed); ok {
+			return x.NotPerformed
+		}
+	}
+	return false
+}
+
+func (x *ReconcileVisitRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ReconcileVisitRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type isReconcileVisitRequest_Outcome interface {
+	isReconcileVisitRequest_Outcome()
+}
+
+type ReconcileVisitRequest_Performed struct {
+	// The call was performed, and this is what it returned.
+	Performed *CallPerformed `protobuf:"bytes,3,opt,name=performed,proto3,oneof"`
+}
+
+type ReconcileVisitRequest_Failed struct {
+	// The call was performed and failed for good.
+	Failed *CallFailed `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
+}
+
+type ReconcileVisitRequest_NotPerformed struct {
+	// The call was not performed: it is made once more, under the same effect key. Only true can be said.
+	NotPerformed bool `protobuf:"varint,5,opt,name=not_performed,json=notPerformed,proto3,oneof"`
+}
+
+func (*ReconcileVisitRequest_Performed) isReconcileVisitRequest_Outcome() {}
+
+func (*ReconcileVisitRequest_Failed) isReconcileVisitRequest_Outcome() {}
+
+func (*ReconcileVisitRequest_NotPerformed) isReconcileVisitRequest_Outcome() {}
+
+// CallPerformed is what a call returned, as somebody found out.
+type CallPerformed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The values; in REST they are plain JSON, as everywhere.
+	Values        []*v1.Payload `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallPerformed) Reset() {
+	*x = CallPerformed{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallPerformed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallPerformed) ProtoMessage() {}
+
+func (x *CallPerformed) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallPerformed.ProtoReflect.Descriptor instead.
+func (*CallPerformed) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CallPerformed) GetValues() []*v1.Payload {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// CallFailed is why a call failed, as somebody found out. It counts as a PERMANENT error of the visit.
+type CallFailed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A stable word, for example "HTTP_STATUS".
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For a person.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallFailed) Reset() {
+	*x = CallFailed{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallFailed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallFailed) ProtoMessage() {}
+
+func (x *CallFailed) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
+func (*CallFailed) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CallFailed) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CallFailed) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // ListActorsRequest asks for all actors.
 type ListActorsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -877,7 +1191,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +1203,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1216,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
 }
 
 // ListActorsResponse is what nodes can call.
@@ -916,7 +1230,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1242,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1255,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListActorsResponse) GetActors() []*ActorInfo {
@@ -970,7 +1284,7 @@ type ActorInfo struct {
 
 func (x *ActorInfo) Reset() {
 	*x = ActorInfo{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1296,7 @@ func (x *ActorInfo) String() string {
 func (*ActorInfo) ProtoMessage() {}
 
 func (x *ActorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1309,7 @@ func (x *ActorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorInfo.ProtoReflect.Descriptor instead.
 func (*ActorInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ActorInfo) GetName() string {
@@ -1113,7 +1427,30 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x13\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x93\x01\n" +
+	"\x10ResumeRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\x12'\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xfd\x02\n" +
+	"\x15ReconcileVisitRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12<\n" +
+	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefB\x06\xbaH\x03\xc8\x01\x01R\x05visit\x12C\n" +
+	"\tperformed\x18\x03 \x01(\v2#.epigraph.executor.v1.CallPerformedH\x00R\tperformed\x12:\n" +
+	"\x06failed\x18\x04 \x01(\v2 .epigraph.executor.v1.CallFailedH\x00R\x06failed\x12.\n" +
+	"\rnot_performed\x18\x05 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x00R\fnotPerformed\x12\x18\n" +
+	"\x02by\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12'\n" +
+	"\n" +
+	"request_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestIdB\x10\n" +
+	"\aoutcome\x12\x05\xbaH\x02\b\x01\"N\n" +
+	"\rCallPerformed\x12=\n" +
+	"\x06values\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06values\"T\n" +
+	"\n" +
+	"CallFailed\x12\"\n" +
+	"\x06reason\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06reason\x12\"\n" +
+	"\amessage\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\"\x13\n" +
 	"\x11ListActorsRequest\"M\n" +
 	"\x12ListActorsResponse\x127\n" +
 	"\x06actors\x18\x01 \x03(\v2\x1f.epigraph.executor.v1.ActorInfoR\x06actors\"\xcb\x01\n" +
@@ -1128,7 +1465,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x8f\a\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x87\t\n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12c\n" +
 	"\x06GetRun\x12#.epigraph.executor.v1.GetRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/runs/{run_id}\x12\x83\x01\n" +
@@ -1139,6 +1476,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"ListVisits\x12'.epigraph.executor.v1.ListVisitsRequest\x1a(.epigraph.executor.v1.ListVisitsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/runs/{run_id}/visits\x12S\n" +
 	"\bWatchRun\x12%.epigraph.executor.v1.WatchRunRequest\x1a\x1e.epigraph.executor.v1.RunEvent0\x01\x12s\n" +
 	"\tCancelRun\x12&.epigraph.executor.v1.CancelRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:cancel\x12s\n" +
+	"\tResumeRun\x12&.epigraph.executor.v1.ResumeRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:resume\x12\x80\x01\n" +
+	"\x0eReconcileVisit\x12+.epigraph.executor.v1.ReconcileVisitRequest\x1a\x19.epigraph.executor.v1.Run\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/runs/{run_id}:reconcile\x12s\n" +
 	"\n" +
 	"ListActors\x12'.epigraph.executor.v1.ListActorsRequest\x1a(.epigraph.executor.v1.ListActorsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/actorsB\xea\x01\n" +
@@ -1157,7 +1496,7 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),           // 0: epigraph.executor.v1.ConflictPolicy
 	(*StartRunRequest)(nil),       // 1: epigraph.executor.v1.StartRunRequest
@@ -1170,64 +1509,77 @@ var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(*ListVisitsResponse)(nil),    // 8: epigraph.executor.v1.ListVisitsResponse
 	(*WatchRunRequest)(nil),       // 9: epigraph.executor.v1.WatchRunRequest
 	(*CancelRunRequest)(nil),      // 10: epigraph.executor.v1.CancelRunRequest
-	(*ListActorsRequest)(nil),     // 11: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),    // 12: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),             // 13: epigraph.executor.v1.ActorInfo
-	nil,                           // 14: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                           // 15: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                           // 16: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                           // 17: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	(*v1.Graph)(nil),              // 18: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),            // 19: epigraph.graph.v1.Payload
-	(*Attachment)(nil),            // 20: epigraph.executor.v1.Attachment
-	(RunState)(0),                 // 21: epigraph.executor.v1.RunState
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*Run)(nil),                   // 23: epigraph.executor.v1.Run
-	(*Visit)(nil),                 // 24: epigraph.executor.v1.Visit
-	(v1.Effect)(0),                // 25: epigraph.graph.v1.Effect
-	(*RunEvent)(nil),              // 26: epigraph.executor.v1.RunEvent
+	(*ResumeRunRequest)(nil),      // 11: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil), // 12: epigraph.executor.v1.ReconcileVisitRequest
+	(*CallPerformed)(nil),         // 13: epigraph.executor.v1.CallPerformed
+	(*CallFailed)(nil),            // 14: epigraph.executor.v1.CallFailed
+	(*ListActorsRequest)(nil),     // 15: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),    // 16: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),             // 17: epigraph.executor.v1.ActorInfo
+	nil,                           // 18: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                           // 19: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                           // 20: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                           // 21: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	(*v1.Graph)(nil),              // 22: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),            // 23: epigraph.graph.v1.Payload
+	(*Attachment)(nil),            // 24: epigraph.executor.v1.Attachment
+	(RunState)(0),                 // 25: epigraph.executor.v1.RunState
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Run)(nil),                   // 27: epigraph.executor.v1.Run
+	(*Visit)(nil),                 // 28: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),              // 29: epigraph.executor.v1.VisitRef
+	(v1.Effect)(0),                // 30: epigraph.graph.v1.Effect
+	(*RunEvent)(nil),              // 31: epigraph.executor.v1.RunEvent
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	18, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	19, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	14, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	19, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	20, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	15, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	16, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	22, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	23, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	18, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	23, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	24, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	19, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	20, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,  // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	18, // 8: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	21, // 9: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	17, // 10: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	22, // 11: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	22, // 12: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	23, // 13: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	24, // 14: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	13, // 15: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	25, // 16: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	19, // 17: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	19, // 18: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,  // 19: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,  // 20: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	3,  // 21: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	5,  // 22: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	7,  // 23: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	9,  // 24: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	10, // 25: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	11, // 26: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	23, // 27: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	23, // 28: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	4,  // 29: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	6,  // 30: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	8,  // 31: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	26, // 32: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	23, // 33: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	12, // 34: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	22, // 8: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	25, // 9: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	21, // 10: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	26, // 11: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	26, // 12: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	27, // 13: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	28, // 14: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	29, // 15: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	13, // 16: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.CallPerformed
+	14, // 17: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.CallFailed
+	23, // 18: epigraph.executor.v1.CallPerformed.values:type_name -> epigraph.graph.v1.Payload
+	17, // 19: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	30, // 20: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	23, // 21: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	23, // 22: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,  // 23: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,  // 24: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	3,  // 25: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	5,  // 26: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	7,  // 27: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	9,  // 28: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	10, // 29: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	11, // 30: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	12, // 31: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	15, // 32: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	27, // 33: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	27, // 34: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	4,  // 35: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	6,  // 36: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	8,  // 37: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	31, // 38: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	27, // 39: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	27, // 40: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	27, // 41: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	16, // 42: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	33, // [33:43] is the sub-list for method output_type
+	23, // [23:33] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -1237,13 +1589,18 @@ func file_epigraph_executor_v1_executor_proto_init() {
 	}
 	file_epigraph_executor_v1_event_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
+	file_epigraph_executor_v1_executor_proto_msgTypes[11].OneofWrappers = []any{
+		(*ReconcileVisitRequest_Performed)(nil),
+		(*ReconcileVisitRequest_Failed)(nil),
+		(*ReconcileVisitRequest_NotPerformed)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,14 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ExecutorService_StartRun_FullMethodName    = "/epigraph.executor.v1.ExecutorService/StartRun"
-	ExecutorService_GetRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/GetRun"
-	ExecutorService_GetRunGraph_FullMethodName = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
-	ExecutorService_ListRuns_FullMethodName    = "/epigraph.executor.v1.ExecutorService/ListRuns"
-	ExecutorService_ListVisits_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ListVisits"
-	ExecutorService_WatchRun_FullMethodName    = "/epigraph.executor.v1.ExecutorService/WatchRun"
-	ExecutorService_CancelRun_FullMethodName   = "/epigraph.executor.v1.ExecutorService/CancelRun"
-	ExecutorService_ListActors_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ListActors"
+	ExecutorService_StartRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/StartRun"
+	ExecutorService_GetRun_FullMethodName         = "/epigraph.executor.v1.ExecutorService/GetRun"
+	ExecutorService_GetRunGraph_FullMethodName    = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
+	ExecutorService_ListRuns_FullMethodName       = "/epigraph.executor.v1.ExecutorService/ListRuns"
+	ExecutorService_ListVisits_FullMethodName     = "/epigraph.executor.v1.ExecutorService/ListVisits"
+	ExecutorService_WatchRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/WatchRun"
+	ExecutorService_CancelRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/CancelRun"
+	ExecutorService_ResumeRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ResumeRun"
+	ExecutorService_ReconcileVisit_FullMethodName = "/epigraph.executor.v1.ExecutorService/ReconcileVisit"
+	ExecutorService_ListActors_FullMethodName     = "/epigraph.executor.v1.ExecutorService/ListActors"
 )
 
 // ExecutorServiceClient is the client API for ExecutorService service.
@@ -53,6 +55,18 @@ type ExecutorServiceClient interface {
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
 	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// ResumeRun lets a PAUSED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes after
+	// that is durable. A run that is not paused because it goes on (RUNNING, WAITING) is returned as it is; any other refuses
+	// with RUN_NOT_PAUSED. While somebody must still say what became of a call, it refuses with RECONCILIATION_NEEDED and
+	// names the visits: see ReconcileVisit. With several executors, the one that owns the run must be asked: another one answers
+	// UNAVAILABLE with RUN_OWNED_ELSEWHERE, and the call reaches the owner when it is repeated through the gateway.
+	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
+	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is durable. What
+	// follows from it waits for ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
+	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the
+	// run. Who may be asked, and RUN_OWNED_ELSEWHERE, are as with ResumeRun.
+	ReconcileVisit(ctx context.Context, in *ReconcileVisitRequest, opts ...grpc.CallOption) (*Run, error)
 	// ListActors lists what nodes can call, with effects and argument schemas.
 	ListActors(ctx context.Context, in *ListActorsRequest, opts ...grpc.CallOption) (*ListActorsResponse, error)
 }
@@ -144,6 +158,26 @@ func (c *executorServiceClient) CancelRun(ctx context.Context, in *CancelRunRequ
 	return out, nil
 }
 
+func (c *executorServiceClient) ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_ResumeRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ReconcileVisit(ctx context.Context, in *ReconcileVisitRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_ReconcileVisit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorServiceClient) ListActors(ctx context.Context, in *ListActorsRequest, opts ...grpc.CallOption) (*ListActorsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListActorsResponse)
@@ -176,6 +210,18 @@ type ExecutorServiceServer interface {
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error
 	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
+	// ResumeRun lets a PAUSED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes after
+	// that is durable. A run that is not paused because it goes on (RUNNING, WAITING) is returned as it is; any other refuses
+	// with RUN_NOT_PAUSED. While somebody must still say what became of a call, it refuses with RECONCILIATION_NEEDED and
+	// names the visits: see ReconcileVisit. With several executors, the one that owns the run must be asked: another one answers
+	// UNAVAILABLE with RUN_OWNED_ELSEWHERE, and the call reaches the owner when it is repeated through the gateway.
+	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
+	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
+	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is durable. What
+	// follows from it waits for ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
+	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the
+	// run. Who may be asked, and RUN_OWNED_ELSEWHERE, are as with ResumeRun.
+	ReconcileVisit(context.Context, *ReconcileVisitRequest) (*Run, error)
 	// ListActors lists what nodes can call, with effects and argument schemas.
 	ListActors(context.Context, *ListActorsRequest) (*ListActorsResponse, error)
 	mustEmbedUnimplementedExecutorServiceServer()
@@ -208,6 +254,12 @@ func (UnimplementedExecutorServiceServer) WatchRun(*WatchRunRequest, grpc.Server
 }
 func (UnimplementedExecutorServiceServer) CancelRun(context.Context, *CancelRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) ResumeRun(context.Context, *ResumeRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) ReconcileVisit(context.Context, *ReconcileVisitRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReconcileVisit not implemented")
 }
 func (UnimplementedExecutorServiceServer) ListActors(context.Context, *ListActorsRequest) (*ListActorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListActors not implemented")
@@ -352,6 +404,42 @@ func _ExecutorService_CancelRun_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecutorService_ResumeRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ResumeRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ResumeRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ResumeRun(ctx, req.(*ResumeRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ReconcileVisit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReconcileVisitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ReconcileVisit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ReconcileVisit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ReconcileVisit(ctx, req.(*ReconcileVisitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecutorService_ListActors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListActorsRequest)
 	if err := dec(in); err != nil {
@@ -400,6 +488,14 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelRun",
 			Handler:    _ExecutorService_CancelRun_Handler,
+		},
+		{
+			MethodName: "ResumeRun",
+			Handler:    _ExecutorService_ResumeRun_Handler,
+		},
+		{
+			MethodName: "ReconcileVisit",
+			Handler:    _ExecutorService_ReconcileVisit_Handler,
 		},
 		{
 			MethodName: "ListActors",
