@@ -20,6 +20,8 @@ import (
 const (
 	// ReasonUnreachable is the reason of an Unavailable error when the database cannot be reached or opened.
 	ReasonUnreachable = "DATABASE_UNREACHABLE"
+	// ReasonDamaged is the reason of a FailedPrecondition error when a file is no database that can be read.
+	ReasonDamaged = "DATABASE_DAMAGED"
 
 	maxTries  = 8
 	firstWait = 2 * time.Millisecond

@@ -1,6 +1,7 @@
 package dbkit_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -81,6 +82,13 @@ func TestSQLite(t *testing.T) {
 		require.True(t, errs.Is(err, errs.InvalidArgument))
 		_, err = dbkit.OpenSQLite(t.Context(), t.TempDir())
 		require.True(t, errs.Is(err, errs.Unavailable), "got %v", err)
+	})
+	t.Run("Open/TellsADamagedFile", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "x.db")
+		require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 1000), 0o600))
+		_, err := dbkit.OpenSQLite(t.Context(), path)
+		require.Equal(t, dbkit.ReasonDamaged, errs.ReasonOf(err), "got %v", err)
 	})
 	t.Run("Update/CommitsOrRollsBackAndFreesTheWriter", func(t *testing.T) {
 		t.Parallel()

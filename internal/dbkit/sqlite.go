@@ -14,7 +14,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	_ "modernc.org/sqlite" // registers the "sqlite" driver with database/sql
+	"modernc.org/sqlite" // registers the "sqlite" driver with database/sql, too
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -74,7 +75,7 @@ func OpenSQLite(ctx context.Context, path string, opts ...SQLiteOptions) (*SQLit
 	w.SetMaxOpenConns(1)
 	w.SetMaxIdleConns(1)
 	if err := w.PingContext(ctx); err != nil {
-		return nil, unreachable.With(errors.Join(err, w.Close()))
+		return nil, opening(path, unreachable, errors.Join(err, w.Close()))
 	}
 	r, err := sql.Open("sqlite", base+"&_pragma=query_only(1)&_txlock=deferred")
 	if err != nil {
@@ -86,6 +87,17 @@ func OpenSQLite(ctx context.Context, path string, opts ...SQLiteOptions) (*SQLit
 		return nil, unreachable.With(errors.Join(err, r.Close(), w.Close()))
 	}
 	return &SQLite{Write: w, Read: r, name: filepath.Base(path), tracer: o.TracerProvider.Tracer(scope)}, nil
+}
+
+// opening tells a file that is no good from one that cannot be had.
+func opening(path string, unreachable *errs.Error, err error) error {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		if code := lite.Code() & 0xff; code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_CORRUPT {
+			return errs.New(errs.FailedPrecondition, ReasonDamaged, "%s is no SQLite database, or a damaged one", path).
+				Hint("restore it from a backup, or move it out of the way").With(err)
+		}
+	}
+	return unreachable.With(err)
 }
 
 // Update runs fn in one write transaction: commit if fn returns nil, else roll back. fn may run more

@@ -22,7 +22,7 @@ type Config struct {
 	Addr string
 	// Lease is how old a heartbeat may get before others take over.
 	Lease time.Duration
-	// Parallel is how many attempts run at once.
+	// Parallel is how many attempts run at once; one namespace alone gets seven eighths of them.
 	Parallel int
 	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
 	MaxPayload int

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -235,6 +236,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.access(ctx, r, rec, x, who, time.Since(start))
 	}()
 	if s.cors(rec, r, x) {
+		return
+	}
+	if !utf8.ValidString(r.URL.Path) {
+		s.writeError(rec, r, errs.New(errs.InvalidArgument, "PATH_INVALID", "the path is not valid UTF-8"))
 		return
 	}
 	if x.route == nil {
