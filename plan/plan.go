@@ -3,7 +3,10 @@
 // the diagnostics and the canonical form. It is pure: it knows no I/O, no clock, no proto, and nothing of how a graph is run.
 package plan
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // EdgeSource says what in the text an edge was read from.
 type EdgeSource string
@@ -66,6 +69,15 @@ type Arg struct {
 	Name  string
 	Kind  ArgKind
 	Value string
+}
+
+// JSON is the value as JSON: Value itself, or as a string where a graph that was not read by Parse holds plain text in it.
+func (a Arg) JSON() json.RawMessage {
+	if json.Valid([]byte(a.Value)) {
+		return json.RawMessage(a.Value)
+	}
+	b, _ := json.Marshal(a.Value) // a string always marshals
+	return b
 }
 
 // Reference is one use of another problem's result: Text as written, To the problem's id, Path the part of its result.

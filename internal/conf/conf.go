@@ -23,6 +23,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/near"
 )
 
 const (
@@ -214,7 +215,7 @@ func EnvName(prefix, key string) string {
 func suggest(name string, known []string) string {
 	best, dist := "", len(name)/3+2
 	for _, k := range known {
-		if d := distance(name, k); d < dist {
+		if d := near.Distance(name, k); d < dist {
 			best, dist = k, d
 		}
 	}
@@ -222,25 +223,4 @@ func suggest(name string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %s?", best)
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diag
-			if a[i] != b[j] {
-				cost++
-			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diag+1)
-		}
-	}
-	return row[len(b)]
 }

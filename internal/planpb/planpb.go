@@ -3,7 +3,6 @@
 package planpb
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 
@@ -58,7 +57,7 @@ func Graph(g plan.Graph) *planv1.ProblemGraph {
 			q.References = append(q.References, &planv1.Reference{Argument: r.Arg, Text: r.Text, ProblemId: r.To, Field: r.Path})
 		}
 		for _, a := range p.Args {
-			q.Arguments = append(q.Arguments, &planv1.Argument{Name: a.Name, Kind: argKinds[a.Kind], Value: graphpb.Payload(asJSON(a.Value))})
+			q.Arguments = append(q.Arguments, &planv1.Argument{Name: a.Name, Kind: argKinds[a.Kind], Value: graphpb.Payload(a.JSON())})
 		}
 		out.Problems = append(out.Problems, q)
 	}
@@ -117,15 +116,6 @@ var sources = map[plan.EdgeSource]planv1.EdgeSource{
 var argKinds = map[plan.ArgKind]planv1.ArgumentKind{
 	plan.Literal:   planv1.ArgumentKind_ARGUMENT_KIND_LITERAL,
 	plan.Referring: planv1.ArgumentKind_ARGUMENT_KIND_REFERRING,
-}
-
-// asJSON is v if it is JSON, else v as a JSON string.
-func asJSON(v string) json.RawMessage {
-	if json.Valid([]byte(v)) {
-		return json.RawMessage(v)
-	}
-	b, _ := json.Marshal(v) // a string always marshals
-	return b
 }
 
 func clamp(n int) int32 { return int32(max(0, min(n, math.MaxInt32))) }

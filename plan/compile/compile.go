@@ -233,7 +233,7 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 	if len(p.Args) > 0 {
 		args := make([]Argument, len(p.Args))
 		for k, a := range p.Args {
-			args[k] = Argument{Name: a.Name, Value: literal(a.Value), Refers: a.Kind == plan.Referring}
+			args[k] = Argument{Name: a.Name, Value: a.JSON(), Refers: a.Kind == plan.Referring}
 		}
 		if err := set(named, ArgArguments, args); err != nil {
 			return workgraph.Node{}, err
@@ -248,15 +248,6 @@ func (c *compiler) node(i int, p plan.Problem) (workgraph.Node, error) {
 		ID: c.ids[i], Name: p.ID, Kind: workgraph.ProblemKind, Actor: actor, Named: named,
 		PassDown: workgraph.Key(ArgPrevious),
 	}, nil
-}
-
-// literal is v if it is JSON, else v as a JSON string: an argument is never lost to its form.
-func literal(v string) json.RawMessage {
-	if json.Valid([]byte(v)) {
-		return json.RawMessage(v)
-	}
-	b, _ := json.Marshal(v) // a string always marshals
-	return b
 }
 
 func (c *compiler) references(p plan.Problem) []Reference {

@@ -6,7 +6,6 @@ package fakellm
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -85,15 +84,6 @@ type Script struct {
 	Default Reply `yaml:"default"`
 	// Models are what /v1/models lists; default "fake-1".
 	Models []string `yaml:"models"`
-}
-
-// Load reads a script from a YAML file; unknown keys are errors.
-func Load(path string) (Script, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Script{}, err
-	}
-	return Parse(text)
 }
 
 // Parse reads a script from YAML; unknown keys are errors.

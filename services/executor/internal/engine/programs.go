@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/epigraph-run/epigraph/internal/near"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -127,36 +128,17 @@ func Near(name string, names []string) []string {
 		name string
 		d    int
 	}
-	var near []scored
+	var found []scored
 	for _, n := range names {
-		d := distance(strings.ToLower(name), strings.ToLower(n))
+		d := near.Distance(strings.ToLower(name), strings.ToLower(n))
 		if d <= max(2, len(n)/3) || strings.HasPrefix(n, name) && name != "" {
-			near = append(near, scored{n, d})
+			found = append(found, scored{n, d})
 		}
 	}
-	slices.SortStableFunc(near, func(a, b scored) int { return a.d - b.d })
+	slices.SortStableFunc(found, func(a, b scored) int { return a.d - b.d })
 	var out []string
-	for _, c := range near[:min(3, len(near))] {
+	for _, c := range found[:min(3, len(found))] {
 		out = append(out, c.name)
 	}
 	return out
-}
-
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diag := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diag, row[j] = row[j], min(row[j]+1, row[j-1]+1, diag+cost)
-		}
-	}
-	return row[len(b)]
 }
