@@ -64,7 +64,7 @@ gen: bin/.tools-proto ## Generate code and OpenAPI from the protos
 .PHONY: fmt
 fmt: bin/.tools-proto bin/.tools-lint ## Format Go and protos
 	bin/golangci-lint fmt
-	bin/buf format -w proto/epigraph
+	bin/buf format -w proto --path proto/epigraph
 
 .PHONY: lint
 lint: bin/.tools-lint ## Lint the Go code of every module

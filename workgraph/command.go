@@ -7,15 +7,79 @@ import (
 )
 
 // Command asks the machine to take something into account. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
-// Reconcile, Recover, Cancel, Pause and Resume. Now is the caller's clock; the machine has none.
+// Reconcile, Recover, Cancel, Pause, Resume, and what comes in from outside: ChildEnded, Answered, TaskEnded, Signaled, Delivered,
+// Amended and DeadlinePassed. Now is the caller's clock; the machine has none.
 type Command interface{ command() }
 
 // Begin starts the run.
 type Begin struct {
 	Input   Input
 	Context json.RawMessage // the CEL variable "context"
+	// Adopt gives the ends of visits of an earlier run: a visit that would start and is listed here completes with that outcome at
+	// once, without an attempt, and counts as adopted. What is listed and never reached is left out.
+	Adopt []Adopted
+	Now   time.Time
+}
+
+// Adopted is how a visit of another run ended.
+type Adopted struct {
+	Ref     Ref     `json:"ref"`
+	Outcome Outcome `json:"outcome"`
+}
+
+// ChildEnded tells that a child of a visit has ended. A child that no visit waits for (any more) is ErrStale.
+type ChildEnded struct {
+	Ref
+	Slot ChildSlot
+	Now  time.Time
+}
+
+// Answered closes a question by its id. Decision is "", APPROVED or REJECTED. A question that is not open is ErrStale.
+type Answered struct {
+	ID       string
+	Answer   json.RawMessage
+	Decision string
+	By       string
+	Now      time.Time
+}
+
+// TaskEnded ends a visit's wait for a task; Attempt is the one whose outcome began the wait. Exactly one of Outcome (of which only
+// Values count) and Err, which is final, is set. A visit that does not wait for it (any more) is ErrStale.
+type TaskEnded struct {
+	Ref
+	Attempt int
+	Outcome *Outcome
+	Err     *Error
+	By      string
 	Now     time.Time
 }
+
+// Signaled brings a signal. It is kept until a visit waits for its name.
+type Signaled struct {
+	Name    string
+	Payload json.RawMessage
+	Now     time.Time
+}
+
+// Delivered brings a message for inboxes: of the named node, or of all that take messages from the sender.
+type Delivered struct {
+	From    string
+	Node    string
+	Message json.RawMessage
+	Now     time.Time
+}
+
+// Amended goes over to another graph. Revision is the State's that the change was made for; another one is ErrState. What the change
+// would do to visits is worked out by PlanAmend, and refused if it touches what has ended.
+type Amended struct {
+	Program  *Program
+	Revision int64
+	By       string
+	Now      time.Time
+}
+
+// DeadlinePassed ends the run as FAILED with DEADLINE_EXCEEDED once attempts in flight have reported their ends.
+type DeadlinePassed struct{ Now time.Time }
 
 // Attempt records the intent to perform an UNSAFE attempt. It must be durable before the actor is called, and is refused with
 // ErrStale when the attempt is no longer wanted.
@@ -70,15 +134,22 @@ type Resume struct {
 	Now    time.Time
 }
 
-func (Begin) command()     {}
-func (Attempt) command()   {}
-func (Ended) command()     {}
-func (TimerDue) command()  {}
-func (Reconcile) command() {}
-func (Recover) command()   {}
-func (Cancel) command()    {}
-func (Pause) command()     {}
-func (Resume) command()    {}
+func (Begin) command()          {}
+func (ChildEnded) command()     {}
+func (Answered) command()       {}
+func (TaskEnded) command()      {}
+func (Signaled) command()       {}
+func (Delivered) command()      {}
+func (Amended) command()        {}
+func (DeadlinePassed) command() {}
+func (Attempt) command()        {}
+func (Ended) command()          {}
+func (TimerDue) command()       {}
+func (Reconcile) command()      {}
+func (Recover) command()        {}
+func (Cancel) command()         {}
+func (Pause) command()          {}
+func (Resume) command()         {}
 
 // Errors of Advance and Apply. An error leaves the state as it was, except ErrCorrupt, after which the state must be discarded.
 var (
@@ -101,9 +172,51 @@ type Effects struct {
 	Starts []Start
 	// Cancels are attempts in flight that should stop. Each still has to be reported by Ended.
 	Cancels []Ref
+	// Spawns are runs to start. Starting one must be idempotent: after Recover those that have not ended are asked for again.
+	Spawns []Spawn
+	// CancelChildren are the ids of child runs that should end. Their ends need not be reported.
+	CancelChildren []string
+	// Opened and Closed are questions to record, in the same transaction as the events.
+	Opened []OpenedInterrupt
+	Closed []ClosedInterrupt
+	// Graph is set when the run's graph has become another one, by an expansion or an amendment.
+	Graph *Graph
 	// Ended is set when the run has ended.
 	Ended *RunEnd
 }
+
+// Spawn is a child run to start for a visit.
+type Spawn struct {
+	Ref
+	Child Child
+}
+
+// OpenedInterrupt is a question that a visit has asked; Due is zero when it stays open for ever.
+type OpenedInterrupt struct {
+	Ref
+	Interrupt Interrupt
+	Due       time.Time
+}
+
+// ClosedInterrupt is a question that is no longer open: answered (Answer is what the visit got), expired (Answer is the default, if
+// there was one) or given up with its visit.
+type ClosedInterrupt struct {
+	ID       string
+	How      InterruptEnd
+	Answer   json.RawMessage
+	Decision string
+	By       string
+}
+
+// InterruptEnd says why a question is closed.
+type InterruptEnd string
+
+// The ends of a question.
+const (
+	InterruptAnswered InterruptEnd = "ANSWERED"
+	InterruptExpired  InterruptEnd = "EXPIRED"
+	InterruptCanceled InterruptEnd = "CANCELED"
+)
 
 // Start is one attempt to perform. Its slices and maps are shared with the state and must not be changed.
 type Start struct {
@@ -128,6 +241,17 @@ type Start struct {
 	Kind           Kind
 	// Canceled tells, in Outstanding only, that the attempt was asked to stop already.
 	Canceled bool
+	// Details are those of the last heartbeat of an earlier attempt, set by whoever starts attempts.
+	Details json.RawMessage
+	// Messages are what an inbox hands over, oldest first; the visit has no arguments that travel then.
+	Messages []Message
+}
+
+// Message is one message of an inbox.
+type Message struct {
+	From string          `json:"from"`
+	Body json.RawMessage `json:"body"`
+	At   time.Time       `json:"at"`
 }
 
 // NeedsIntent reports whether an Attempt command must be durable before the actor is called.

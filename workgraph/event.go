@@ -24,6 +24,13 @@ const (
 	RunPaused       EventKind = "RUN_PAUSED"
 	RunResumed      EventKind = "RUN_RESUMED"
 	RunEnded        EventKind = "RUN_ENDED"
+	ChildClosed     EventKind = "CHILD_ENDED"
+	InterruptClosed EventKind = "INTERRUPT_CLOSED"
+	TaskClosed      EventKind = "TASK_COMPLETED"
+	SignalReceived  EventKind = "SIGNAL_RECEIVED"
+	MessageReceived EventKind = "MESSAGE_DELIVERED"
+	GraphAmended    EventKind = "GRAPH_AMENDED"
+	DeadlineReached EventKind = "DEADLINE_PASSED"
 )
 
 // Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of it. Replaying

@@ -24,7 +24,8 @@ type Outcome struct {
 	Stop   Stop              `json:"stop,omitempty"`
 	// Select narrows which out-edges may fire; nil leaves it to their conditions.
 	Select *Select `json:"select,omitempty"`
-	// Expand is refused in this release.
+	// Expand is inserted after the visit's node: it runs before the node's successors, on what the visit passes down, and they run on
+	// what its sinks give. Its ids become "node#visit/id".
 	Expand *Graph `json:"expand,omitempty"`
 	Wait   *Wait  `json:"wait,omitempty"`
 	// State holds updates by key, combined by the key's reducer.
@@ -52,14 +53,78 @@ const (
 	SelectNames Others = "NAMES"
 )
 
-// Wait keeps the visit open after the attempt. Exactly one field is set; only Timer is supported in this release.
+// Wait keeps the visit open after the attempt. Exactly one field is set. While it waits the visit holds nothing but its place in
+// the state; what it waits for comes in by a command.
 type Wait struct {
 	// Timer ends the visit with the outcome's values at a time.
 	Timer *Timer `json:"timer,omitempty"`
-	// Children, Interrupt and Task are refused in this release.
-	Children  json.RawMessage `json:"children,omitempty"`
-	Interrupt json.RawMessage `json:"interrupt,omitempty"`
-	Task      json.RawMessage `json:"task,omitempty"`
+	// Children spawns runs; the visit's value is the list of their slots (ChildSlot) in the order asked.
+	Children *Children `json:"children,omitempty"`
+	// Interrupt asks somebody; the visit's value is the answer.
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
+	// Task waits for work that goes on outside; the visit's values are those that it is completed with.
+	Task *TaskWait `json:"task,omitempty"`
+	// Signal takes the first signal of a name that no earlier wait took; the visit's value is its payload.
+	Signal *SignalWait `json:"signal,omitempty"`
+}
+
+// Children are runs that a visit spawns and waits for.
+type Children struct {
+	Runs []Child `json:"runs"`
+	// Timeout, if above 0, ends the wait: children that still go on are canceled and their slots say TIMED_OUT.
+	Timeout Duration `json:"timeout,omitempty"`
+	// FailFast fails the visit with CHILD_FAILED, and cancels the others, at the first child that does not complete.
+	FailFast bool `json:"fail_fast,omitempty"`
+}
+
+// Child is a run to be. ID must be set, unique and stable, by whoever gives the outcome to the machine.
+type Child struct {
+	ID string `json:"id"`
+	// Exactly one of Graph and Ref ("self" or "workflow/SLUG@version") is set.
+	Graph  *Graph            `json:"graph,omitempty"`
+	Ref    string            `json:"ref,omitempty"`
+	Input  Input             `json:"input,omitzero"`
+	TaskID string            `json:"task_id,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// ChildSlot is what became of one child: Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage rolls up into the parent's.
+type ChildSlot struct {
+	RunID   string                     `json:"run_id"`
+	Status  Status                     `json:"status"`
+	Reason  string                     `json:"reason,omitempty"`
+	Result  json.RawMessage            `json:"result,omitempty"`
+	Outputs map[string]json.RawMessage `json:"outputs,omitempty"`
+	Error   *Error                     `json:"error,omitempty"`
+	Usage   []Usage                    `json:"-"`
+}
+
+// StatusTimedOut is the status of a child's slot whose wait ended before the child.
+const StatusTimedOut Status = "TIMED_OUT"
+
+// Interrupt is a question. ID must be set, unique and stable, by whoever gives the outcome to the machine.
+type Interrupt struct {
+	ID     string          `json:"id"`
+	Prompt json.RawMessage `json:"prompt,omitempty"`
+	// Schema is the JSON Schema of the answer; who takes the answer in checks it.
+	Schema json.RawMessage `json:"schema,omitempty"`
+	// Timeout, if above 0, closes the question: the answer then is Default, or without one the visit fails with INTERRUPT_EXPIRED.
+	Timeout Duration        `json:"timeout,omitempty"`
+	Default json.RawMessage `json:"default,omitempty"`
+	// Approve makes it a question of approval of exactly this. The visit's value then is
+	// {"decision": "APPROVED" | "REJECTED", "by": …, "approve_hash": …, "answer": …}.
+	Approve json.RawMessage `json:"approve,omitempty"`
+}
+
+// TaskWait is work that goes on outside. A Timeout above 0 fails the visit with TASK_EXPIRED.
+type TaskWait struct {
+	Timeout Duration `json:"timeout,omitempty"`
+}
+
+// SignalWait names a signal. A Timeout above 0 fails the visit with SIGNAL_EXPIRED.
+type SignalWait struct {
+	Name    string   `json:"name"`
+	Timeout Duration `json:"timeout,omitempty"`
 }
 
 // Timer is due at Until, or After the attempt's end when Until is zero.
@@ -106,6 +171,12 @@ const (
 	ReasonUnknownSelection  = "UNKNOWN_SELECTION"
 	ReasonBadOutcome        = "BAD_OUTCOME"
 	ReasonUnsupported       = "NOT_SUPPORTED"
+	ReasonInterruptExpired  = "INTERRUPT_EXPIRED"
+	ReasonTaskExpired       = "TASK_EXPIRED"
+	ReasonSignalExpired     = "SIGNAL_EXPIRED"
+	ReasonChildFailed       = "CHILD_FAILED"
+	ReasonExpandRefused     = "EXPAND_REFUSED"
+	ReasonDeadline          = "DEADLINE_EXCEEDED"
 	ReasonStateRefused      = "STATE_REFUSED"
 	ReasonQuorumUnreachable = "QUORUM_UNREACHABLE"
 	ReasonTimeout           = "TIMEOUT"

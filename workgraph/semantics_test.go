@@ -404,7 +404,7 @@ func TestTimers(t *testing.T) {
 		require.Equal(t, VisitCanceled, m.status("A"))
 	})
 	t.Run("Unsupported/WaitsAndExpansionFailByName", func(t *testing.T) {
-		for _, out := range []Outcome{{Wait: &Wait{Interrupt: js("x")}}, {Expand: &Graph{}}} {
+		for _, out := range []Outcome{{Wait: &Wait{Interrupt: &Interrupt{ID: "x"}}}, {Expand: &Graph{}}} {
 			m := newMachine(t, compile(t, nodes(FirstArg(), "A").Graph()))
 			m.begin()
 			m.end("A", out)

@@ -60,6 +60,8 @@ type RunEvent struct {
 	//	*RunEvent_MessageDelivered
 	//	*RunEvent_GraphExpanded
 	//	*RunEvent_GraphAmended
+	//	*RunEvent_TaskCompleted
+	//	*RunEvent_RunQueued
 	//	*RunEvent_AttemptStarted
 	//	*RunEvent_AttemptProgress
 	//	*RunEvent_TokenDelta
@@ -305,6 +307,24 @@ func (x *RunEvent) GetGraphAmended() *GraphAmended {
 	return nil
 }
 
+func (x *RunEvent) GetTaskCompleted() *TaskCompleted {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_TaskCompleted); ok {
+			return x.TaskCompleted
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetRunQueued() *RunQueued {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_RunQueued); ok {
+			return x.RunQueued
+		}
+	}
+	return nil
+}
+
 func (x *RunEvent) GetAttemptStarted() *AttemptStarted {
 	if x != nil {
 		if x, ok := x.Event.(*RunEvent_AttemptStarted); ok {
@@ -440,6 +460,16 @@ type RunEvent_GraphAmended struct {
 	GraphAmended *GraphAmended `protobuf:"bytes,28,opt,name=graph_amended,json=graphAmended,proto3,oneof"`
 }
 
+type RunEvent_TaskCompleted struct {
+	// Durable: work that went on outside was finished.
+	TaskCompleted *TaskCompleted `protobuf:"bytes,29,opt,name=task_completed,json=taskCompleted,proto3,oneof"`
+}
+
+type RunEvent_RunQueued struct {
+	// Durable: the run was recorded and waits for its start.
+	RunQueued *RunQueued `protobuf:"bytes,30,opt,name=run_queued,json=runQueued,proto3,oneof"`
+}
+
 type RunEvent_AttemptStarted struct {
 	// Ephemeral: an attempt started.
 	AttemptStarted *AttemptStarted `protobuf:"bytes,40,opt,name=attempt_started,json=attemptStarted,proto3,oneof"`
@@ -497,6 +527,10 @@ func (*RunEvent_MessageDelivered) isRunEvent_Event() {}
 func (*RunEvent_GraphExpanded) isRunEvent_Event() {}
 
 func (*RunEvent_GraphAmended) isRunEvent_Event() {}
+
+func (*RunEvent_TaskCompleted) isRunEvent_Event() {}
+
+func (*RunEvent_RunQueued) isRunEvent_Event() {}
 
 func (*RunEvent_AttemptStarted) isRunEvent_Event() {}
 
@@ -578,7 +612,9 @@ type RunStarted struct {
 	// The version of the state machine that wrote the history.
 	MachineVersion int32 `protobuf:"varint,2,opt,name=machine_version,json=machineVersion,proto3" json:"machine_version,omitempty"`
 	// The start nodes.
-	StartNodes    []string `protobuf:"bytes,3,rep,name=start_nodes,json=startNodes,proto3" json:"start_nodes,omitempty"`
+	StartNodes []string `protobuf:"bytes,3,rep,name=start_nodes,json=startNodes,proto3" json:"start_nodes,omitempty"`
+	// Visits taken over from the run of which this one is a fork.
+	Adopted       []*VisitRef `protobuf:"bytes,4,rep,name=adopted,proto3" json:"adopted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -634,6 +670,132 @@ func (x *RunStarted) GetStartNodes() []string {
 	return nil
 }
 
+func (x *RunStarted) GetAdopted() []*VisitRef {
+	if x != nil {
+		return x.Adopted
+	}
+	return nil
+}
+
+// RunQueued tells that a run waits for its start.
+type RunQueued struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it was not started at once, as a stable word: START_TIME, QUOTA or BACKLOG.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it is to start.
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunQueued) Reset() {
+	*x = RunQueued{}
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunQueued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunQueued) ProtoMessage() {}
+
+func (x *RunQueued) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunQueued.ProtoReflect.Descriptor instead.
+func (*RunQueued) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RunQueued) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunQueued) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+// TaskCompleted tells the end of work that went on outside.
+type TaskCompleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The visit that waited for it.
+	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
+	// Who said so.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Whether its time was up.
+	Expired       bool `protobuf:"varint,3,opt,name=expired,proto3" json:"expired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskCompleted) Reset() {
+	*x = TaskCompleted{}
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskCompleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskCompleted) ProtoMessage() {}
+
+func (x *TaskCompleted) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskCompleted.ProtoReflect.Descriptor instead.
+func (*TaskCompleted) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TaskCompleted) GetVisit() *VisitRef {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
+func (x *TaskCompleted) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TaskCompleted) GetExpired() bool {
+	if x != nil {
+		return x.Expired
+	}
+	return false
+}
+
 // AttemptIntended announces an unsafe call.
 type AttemptIntended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -649,7 +811,7 @@ type AttemptIntended struct {
 
 func (x *AttemptIntended) Reset() {
 	*x = AttemptIntended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +823,7 @@ func (x *AttemptIntended) String() string {
 func (*AttemptIntended) ProtoMessage() {}
 
 func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +836,7 @@ func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptIntended.ProtoReflect.Descriptor instead.
 func (*AttemptIntended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttemptIntended) GetVisit() *VisitRef {
@@ -726,14 +888,18 @@ type AttemptEnded struct {
 	// Whether it left its value out.
 	Abstained bool `protobuf:"varint,12,opt,name=abstained,proto3" json:"abstained,omitempty"`
 	// The actor that was called.
-	Actor         string `protobuf:"bytes,13,opt,name=actor,proto3" json:"actor,omitempty"`
+	Actor string `protobuf:"bytes,13,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Whether the values were taken from the node cache.
+	Cached bool `protobuf:"varint,14,opt,name=cached,proto3" json:"cached,omitempty"`
+	// What the visit waits for from now on.
+	Wait          *WaitInfo `protobuf:"bytes,15,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttemptEnded) Reset() {
 	*x = AttemptEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +911,7 @@ func (x *AttemptEnded) String() string {
 func (*AttemptEnded) ProtoMessage() {}
 
 func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +924,7 @@ func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptEnded.ProtoReflect.Descriptor instead.
 func (*AttemptEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttemptEnded) GetVisit() *VisitRef {
@@ -852,6 +1018,20 @@ func (x *AttemptEnded) GetActor() string {
 	return ""
 }
 
+func (x *AttemptEnded) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
+}
+
+func (x *AttemptEnded) GetWait() *WaitInfo {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
 // TimerFired wakes a visit.
 type TimerFired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -863,7 +1043,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1055,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1068,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TimerFired) GetVisit() *VisitRef {
@@ -911,7 +1091,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1103,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1116,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -964,7 +1144,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1156,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1169,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunResumed) GetReason() string {
@@ -1010,7 +1190,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1202,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1215,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -1064,7 +1244,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1256,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1269,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunEnded) GetState() RunState {
@@ -1142,7 +1322,7 @@ type SettledVisit struct {
 
 func (x *SettledVisit) Reset() {
 	*x = SettledVisit{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1334,7 @@ func (x *SettledVisit) String() string {
 func (*SettledVisit) ProtoMessage() {}
 
 func (x *SettledVisit) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1347,7 @@ func (x *SettledVisit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettledVisit.ProtoReflect.Descriptor instead.
 func (*SettledVisit) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SettledVisit) GetVisit() *VisitRef {
@@ -1202,7 +1382,7 @@ type VisitsSettled struct {
 
 func (x *VisitsSettled) Reset() {
 	*x = VisitsSettled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1394,7 @@ func (x *VisitsSettled) String() string {
 func (*VisitsSettled) ProtoMessage() {}
 
 func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1407,7 @@ func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsSettled.ProtoReflect.Descriptor instead.
 func (*VisitsSettled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VisitsSettled) GetVisits() []*SettledVisit {
@@ -1254,7 +1434,7 @@ type ReconciliationNeeded struct {
 
 func (x *ReconciliationNeeded) Reset() {
 	*x = ReconciliationNeeded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1446,7 @@ func (x *ReconciliationNeeded) String() string {
 func (*ReconciliationNeeded) ProtoMessage() {}
 
 func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1459,7 @@ func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconciliationNeeded.ProtoReflect.Descriptor instead.
 func (*ReconciliationNeeded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReconciliationNeeded) GetVisit() *VisitRef {
@@ -1328,7 +1508,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1520,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1533,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1397,7 +1577,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1589,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1602,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1447,14 +1627,18 @@ type ChildEnded struct {
 	// The child.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// How it ended.
-	State         RunState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
+	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
+	// Why, as a stable word.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Whether the deadline of the wait came first.
+	TimedOut      bool `protobuf:"varint,5,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1650,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1663,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1503,6 +1687,20 @@ func (x *ChildEnded) GetState() RunState {
 	return RunState_RUN_STATE_UNSPECIFIED
 }
 
+func (x *ChildEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ChildEnded) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
 // InterruptOpened tells of a question.
 type InterruptOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1522,7 +1720,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1732,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1745,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -1595,14 +1793,20 @@ type InterruptClosed struct {
 	// The answer.
 	Answer *v1.Payload `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Who answered.
-	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// APPROVED or REJECTED, when the question was one of approval.
+	Decision string `protobuf:"bytes,5,opt,name=decision,proto3" json:"decision,omitempty"`
+	// The visit that asked.
+	Visit *VisitRef `protobuf:"bytes,6,opt,name=visit,proto3" json:"visit,omitempty"`
+	// Whether it was given up because its visit or run ended.
+	Canceled      bool `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1818,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1831,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -1658,20 +1862,43 @@ func (x *InterruptClosed) GetBy() string {
 	return ""
 }
 
+func (x *InterruptClosed) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *InterruptClosed) GetVisit() *VisitRef {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
+func (x *InterruptClosed) GetCanceled() bool {
+	if x != nil {
+		return x.Canceled
+	}
+	return false
+}
+
 // SignalReceived tells of a signal.
 type SignalReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it carries.
-	Payload       *v1.Payload `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
+	Payload *v1.Payload `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
+	// The visit that waited for it, if one did; else it is kept for the next that does.
+	Visit         *VisitRef `protobuf:"bytes,3,opt,name=visit,proto3" json:"visit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1910,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1923,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -1709,6 +1936,13 @@ func (x *SignalReceived) GetName() string {
 func (x *SignalReceived) GetPayload() *v1.Payload {
 	if x != nil {
 		return x.Payload
+	}
+	return nil
+}
+
+func (x *SignalReceived) GetVisit() *VisitRef {
+	if x != nil {
+		return x.Visit
 	}
 	return nil
 }
@@ -1728,7 +1962,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1974,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1987,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -1783,14 +2017,16 @@ type GraphExpanded struct {
 	// The visit.
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// The ids of the new nodes.
-	NodeIds       []string `protobuf:"bytes,2,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`
+	NodeIds []string `protobuf:"bytes,2,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`
+	// The content hash of the whole graph now.
+	GraphHash     string `protobuf:"bytes,3,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +2038,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +2051,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -1832,6 +2068,13 @@ func (x *GraphExpanded) GetNodeIds() []string {
 	return nil
 }
 
+func (x *GraphExpanded) GetGraphHash() string {
+	if x != nil {
+		return x.GraphHash
+	}
+	return ""
+}
+
 // GraphAmended tells of a change to the graph of a live run.
 type GraphAmended struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1840,14 +2083,20 @@ type GraphAmended struct {
 	// The revision that it replaced.
 	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Who changed it.
-	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Nodes that are new.
+	AddedNodes []string `protobuf:"bytes,4,rep,name=added_nodes,json=addedNodes,proto3" json:"added_nodes,omitempty"`
+	// Nodes that are gone.
+	RemovedNodes []string `protobuf:"bytes,5,rep,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
+	// Nodes that are other than they were.
+	ChangedNodes  []string `protobuf:"bytes,6,rep,name=changed_nodes,json=changedNodes,proto3" json:"changed_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2108,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2121,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -1896,6 +2145,27 @@ func (x *GraphAmended) GetBy() string {
 	return ""
 }
 
+func (x *GraphAmended) GetAddedNodes() []string {
+	if x != nil {
+		return x.AddedNodes
+	}
+	return nil
+}
+
+func (x *GraphAmended) GetRemovedNodes() []string {
+	if x != nil {
+		return x.RemovedNodes
+	}
+	return nil
+}
+
+func (x *GraphAmended) GetChangedNodes() []string {
+	if x != nil {
+		return x.ChangedNodes
+	}
+	return nil
+}
+
 // AttemptStarted tells that an actor is being called.
 type AttemptStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1911,7 +2181,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2193,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2206,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -1975,7 +2245,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2257,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2270,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2039,7 +2309,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2321,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2334,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2099,7 +2369,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2381,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2394,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2138,7 +2408,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf2\x0e\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x10\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2170,7 +2440,10 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0fsignal_received\x18\x19 \x01(\v2$.epigraph.executor.v1.SignalReceivedH\x00R\x0esignalReceived\x12U\n" +
 	"\x11message_delivered\x18\x1a \x01(\v2&.epigraph.executor.v1.MessageDeliveredH\x00R\x10messageDelivered\x12L\n" +
 	"\x0egraph_expanded\x18\x1b \x01(\v2#.epigraph.executor.v1.GraphExpandedH\x00R\rgraphExpanded\x12I\n" +
-	"\rgraph_amended\x18\x1c \x01(\v2\".epigraph.executor.v1.GraphAmendedH\x00R\fgraphAmended\x12O\n" +
+	"\rgraph_amended\x18\x1c \x01(\v2\".epigraph.executor.v1.GraphAmendedH\x00R\fgraphAmended\x12L\n" +
+	"\x0etask_completed\x18\x1d \x01(\v2#.epigraph.executor.v1.TaskCompletedH\x00R\rtaskCompleted\x12@\n" +
+	"\n" +
+	"run_queued\x18\x1e \x01(\v2\x1f.epigraph.executor.v1.RunQueuedH\x00R\trunQueued\x12O\n" +
 	"\x0fattempt_started\x18( \x01(\v2$.epigraph.executor.v1.AttemptStartedH\x00R\x0eattemptStarted\x12R\n" +
 	"\x10attempt_progress\x18) \x01(\v2%.epigraph.executor.v1.AttemptProgressH\x00R\x0fattemptProgress\x12C\n" +
 	"\vtoken_delta\x18* \x01(\v2 .epigraph.executor.v1.TokenDeltaH\x00R\n" +
@@ -2181,19 +2454,28 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\bVisitRef\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
-	"\x04item\x18\x03 \x01(\x05R\x04item\"u\n" +
+	"\x04item\x18\x03 \x01(\x05R\x04item\"\xaf\x01\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x01 \x01(\tR\tgraphHash\x12'\n" +
 	"\x0fmachine_version\x18\x02 \x01(\x05R\x0emachineVersion\x12\x1f\n" +
 	"\vstart_nodes\x18\x03 \x03(\tR\n" +
-	"startNodes\"\x80\x01\n" +
+	"startNodes\x128\n" +
+	"\aadopted\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\aadopted\"^\n" +
+	"\tRunQueued\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"o\n" +
+	"\rTaskCompleted\x124\n" +
+	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x18\n" +
+	"\aexpired\x18\x03 \x01(\bR\aexpired\"\x80\x01\n" +
 	"\x0fAttemptIntended\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1d\n" +
 	"\n" +
-	"effect_key\x18\x03 \x01(\tR\teffectKey\"\xc3\x04\n" +
+	"effect_key\x18\x03 \x01(\tR\teffectKey\"\x8f\x05\n" +
 	"\fAttemptEnded\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x126\n" +
@@ -2213,7 +2495,9 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"terminated\x18\v \x01(\bR\n" +
 	"terminated\x12\x1c\n" +
 	"\tabstained\x18\f \x01(\bR\tabstained\x12\x14\n" +
-	"\x05actor\x18\r \x01(\tR\x05actor\"B\n" +
+	"\x05actor\x18\r \x01(\tR\x05actor\x12\x16\n" +
+	"\x06cached\x18\x0e \x01(\bR\x06cached\x122\n" +
+	"\x04wait\x18\x0f \x01(\v2\x1e.epigraph.executor.v1.WaitInfoR\x04wait\"B\n" +
 	"\n" +
 	"TimerFired\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\"=\n" +
@@ -2254,39 +2538,51 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\x0e2 .epigraph.executor.v1.VisitStateR\x05state\"`\n" +
 	"\x0fChildrenSpawned\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x17\n" +
-	"\arun_ids\x18\x02 \x03(\tR\x06runIds\"\x8f\x01\n" +
+	"\arun_ids\x18\x02 \x03(\tR\x06runIds\"\xc4\x01\n" +
 	"\n" +
 	"ChildEnded\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x124\n" +
-	"\x05state\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\"\x8f\x02\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
+	"\ttimed_out\x18\x05 \x01(\bR\btimedOut\"\x8f\x02\n" +
 	"\x0fInterruptOpened\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x122\n" +
 	"\x06prompt\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06prompt\x122\n" +
 	"\x06schema\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06schema\x12;\n" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x92\x01\n" +
+	"expireTime\"\x80\x02\n" +
 	"\x0fInterruptClosed\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x18\n" +
 	"\aexpired\x18\x02 \x01(\bR\aexpired\x122\n" +
 	"\x06answer\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06answer\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"Z\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x1a\n" +
+	"\bdecision\x18\x05 \x01(\tR\bdecision\x124\n" +
+	"\x05visit\x18\x06 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x1a\n" +
+	"\bcanceled\x18\a \x01(\bR\bcanceled\"\x90\x01\n" +
 	"\x0eSignalReceived\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
-	"\apayload\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\"u\n" +
+	"\apayload\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\x124\n" +
+	"\x05visit\x18\x03 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\"u\n" +
 	"\x10MessageDelivered\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x124\n" +
-	"\amessage\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\amessage\"`\n" +
+	"\amessage\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\amessage\"\x7f\n" +
 	"\rGraphExpanded\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x19\n" +
-	"\bnode_ids\x18\x02 \x03(\tR\anodeIds\"Y\n" +
+	"\bnode_ids\x18\x02 \x03(\tR\anodeIds\x12\x1d\n" +
+	"\n" +
+	"graph_hash\x18\x03 \x01(\tR\tgraphHash\"\xc4\x01\n" +
 	"\fGraphAmended\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x01 \x01(\tR\tgraphHash\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"v\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
+	"\vadded_nodes\x18\x04 \x03(\tR\n" +
+	"addedNodes\x12#\n" +
+	"\rremoved_nodes\x18\x05 \x03(\tR\fremovedNodes\x12#\n" +
+	"\rchanged_nodes\x18\x06 \x03(\tR\fchangedNodes\"v\n" +
 	"\x0eAttemptStarted\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -2317,107 +2613,118 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
 	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
 	(*RunStarted)(nil),            // 2: epigraph.executor.v1.RunStarted
-	(*AttemptIntended)(nil),       // 3: epigraph.executor.v1.AttemptIntended
-	(*AttemptEnded)(nil),          // 4: epigraph.executor.v1.AttemptEnded
-	(*TimerFired)(nil),            // 5: epigraph.executor.v1.TimerFired
-	(*RunPaused)(nil),             // 6: epigraph.executor.v1.RunPaused
-	(*RunResumed)(nil),            // 7: epigraph.executor.v1.RunResumed
-	(*CancelRequested)(nil),       // 8: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 9: epigraph.executor.v1.RunEnded
-	(*SettledVisit)(nil),          // 10: epigraph.executor.v1.SettledVisit
-	(*VisitsSettled)(nil),         // 11: epigraph.executor.v1.VisitsSettled
-	(*ReconciliationNeeded)(nil),  // 12: epigraph.executor.v1.ReconciliationNeeded
-	(*Reconciled)(nil),            // 13: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 14: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 15: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 16: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 17: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 18: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 19: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 20: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 21: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 22: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 23: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 24: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 25: epigraph.executor.v1.KeepAlive
-	nil,                           // 26: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(VisitState)(0),               // 28: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 29: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 30: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 31: epigraph.executor.v1.Usage
-	(RunState)(0),                 // 32: epigraph.executor.v1.RunState
+	(*RunQueued)(nil),             // 3: epigraph.executor.v1.RunQueued
+	(*TaskCompleted)(nil),         // 4: epigraph.executor.v1.TaskCompleted
+	(*AttemptIntended)(nil),       // 5: epigraph.executor.v1.AttemptIntended
+	(*AttemptEnded)(nil),          // 6: epigraph.executor.v1.AttemptEnded
+	(*TimerFired)(nil),            // 7: epigraph.executor.v1.TimerFired
+	(*RunPaused)(nil),             // 8: epigraph.executor.v1.RunPaused
+	(*RunResumed)(nil),            // 9: epigraph.executor.v1.RunResumed
+	(*CancelRequested)(nil),       // 10: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 11: epigraph.executor.v1.RunEnded
+	(*SettledVisit)(nil),          // 12: epigraph.executor.v1.SettledVisit
+	(*VisitsSettled)(nil),         // 13: epigraph.executor.v1.VisitsSettled
+	(*ReconciliationNeeded)(nil),  // 14: epigraph.executor.v1.ReconciliationNeeded
+	(*Reconciled)(nil),            // 15: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 16: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 17: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 18: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 19: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 20: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 21: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 22: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 23: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 24: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 25: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 26: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 27: epigraph.executor.v1.KeepAlive
+	nil,                           // 28: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(VisitState)(0),               // 30: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 31: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 32: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 33: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 34: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 35: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	27, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	29, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
-	3,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
-	4,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
-	5,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
-	6,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
-	7,  // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	8,  // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	9,  // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	11, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
-	12, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
-	13, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	14, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	15, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	16, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	17, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	18, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	19, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	20, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	21, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	22, // 20: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	23, // 21: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	24, // 22: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	25, // 23: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 24: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 25: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	28, // 26: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	29, // 27: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	30, // 28: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	31, // 29: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	27, // 30: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	27, // 31: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	1,  // 32: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 33: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	29, // 34: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	26, // 35: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	30, // 36: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 37: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
-	28, // 38: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
-	10, // 39: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
-	1,  // 40: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 41: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	28, // 42: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 43: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 44: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 45: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 46: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	29, // 47: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	29, // 48: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	27, // 49: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	29, // 50: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	29, // 51: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	29, // 52: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 53: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 54: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 55: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	29, // 56: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 57: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	29, // 58: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	5,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
+	6,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
+	7,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
+	8,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
+	9,  // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
+	10, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	11, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	13, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
+	14, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
+	15, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	16, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	17, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	18, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	19, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	20, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	21, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	22, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	23, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	4,  // 20: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
+	3,  // 21: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
+	24, // 22: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	25, // 23: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	26, // 24: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	27, // 25: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	1,  // 26: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
+	29, // 27: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 28: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 29: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 30: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	30, // 31: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	31, // 32: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	32, // 33: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	33, // 34: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	29, // 35: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	29, // 36: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	34, // 37: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	1,  // 38: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 39: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	31, // 40: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	28, // 41: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	32, // 42: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	1,  // 43: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
+	30, // 44: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
+	12, // 45: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
+	1,  // 46: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 47: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	30, // 48: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 49: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 50: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	35, // 51: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 52: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 53: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	31, // 54: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	29, // 55: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	31, // 56: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	1,  // 57: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 58: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 59: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 60: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	1,  // 61: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 62: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 63: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 64: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	1,  // 65: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 66: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }
@@ -2446,6 +2753,8 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_MessageDelivered)(nil),
 		(*RunEvent_GraphExpanded)(nil),
 		(*RunEvent_GraphAmended)(nil),
+		(*RunEvent_TaskCompleted)(nil),
+		(*RunEvent_RunQueued)(nil),
 		(*RunEvent_AttemptStarted)(nil),
 		(*RunEvent_AttemptProgress)(nil),
 		(*RunEvent_TokenDelta)(nil),
@@ -2457,7 +2766,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,6 +14,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -114,7 +115,13 @@ type StartRunRequest struct {
 	// What happens when an open run has the business key.
 	ConflictPolicy ConflictPolicy `protobuf:"varint,13,opt,name=conflict_policy,json=conflictPolicy,proto3,enum=epigraph.executor.v1.ConflictPolicy" json:"conflict_policy,omitempty"`
 	// Makes the request repeatable: the same id with the same body returns the first answer (for 72 hours).
-	RequestId     string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// How urgent it is, from 1 (first) to 4; 0 means 2. Counts when there is not room for all.
+	Priority int32 `protobuf:"varint,15,opt,name=priority,proto3" json:"priority,omitempty"`
+	// When it is to start; absent or past means now. Until then it is PENDING.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// How long after its start it is ended as FAILED with DEADLINE_EXCEEDED; absent means never.
+	Timeout       *durationpb.Duration `protobuf:"bytes,17,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -245,6 +252,27 @@ func (x *StartRunRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *StartRunRequest) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *StartRunRequest) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *StartRunRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
 }
 
 // GetRunRequest names a run.
@@ -1347,11 +1375,2033 @@ func (x *ActorInfo) GetArgsSchema() *v1.Payload {
 	return nil
 }
 
+// PauseRunRequest names a run.
+type PauseRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Why, for whoever reads the history.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// If given, the run must still have this etag.
+	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRunRequest) Reset() {
+	*x = PauseRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRunRequest) ProtoMessage() {}
+
+func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
+func (*PauseRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PauseRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *PauseRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseRunRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+func (x *PauseRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// SignalRunRequest is a signal.
+type SignalRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The signal's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What it carries.
+	Payload *v1.Payload `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalRunRequest) Reset() {
+	*x = SignalRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalRunRequest) ProtoMessage() {}
+
+func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalRunRequest.ProtoReflect.Descriptor instead.
+func (*SignalRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SignalRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *SignalRunRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SignalRunRequest) GetPayload() *v1.Payload {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *SignalRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// SignalWithStartRequest is a signal and the run that is started for it.
+type SignalWithStartRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run; it must have a business_key. Its conflict_policy is not looked at.
+	Start *StartRunRequest `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// The signal's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What it carries.
+	Payload       *v1.Payload `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalWithStartRequest) Reset() {
+	*x = SignalWithStartRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalWithStartRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalWithStartRequest) ProtoMessage() {}
+
+func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalWithStartRequest.ProtoReflect.Descriptor instead.
+func (*SignalWithStartRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SignalWithStartRequest) GetStart() *StartRunRequest {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *SignalWithStartRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SignalWithStartRequest) GetPayload() *v1.Payload {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+// SendMessageRequest is a message.
+type SendMessageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Who sends it, as the inboxes' `from` names senders.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// The node whose inbox gets it; empty gives it to every inbox that takes messages of the sender.
+	NodeId string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The message.
+	Message *v1.Payload `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendMessageRequest) Reset() {
+	*x = SendMessageRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendMessageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendMessageRequest) ProtoMessage() {}
+
+func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
+func (*SendMessageRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SendMessageRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetMessage() *v1.Payload {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *SendMessageRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// RetryRunRequest names a run that has ended.
+type RetryRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Whether UNSAFE visits that were performed may run again.
+	AllowUnsafe bool `protobuf:"varint,2,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRunRequest) Reset() {
+	*x = RetryRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRunRequest) ProtoMessage() {}
+
+func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
+func (*RetryRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RetryRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *RetryRunRequest) GetAllowUnsafe() bool {
+	if x != nil {
+		return x.AllowUnsafe
+	}
+	return false
+}
+
+func (x *RetryRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// ForkRunRequest says where and with what a history goes another way.
+type ForkRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The visit from which on things run anew; absent takes over every visit that completed. A visit of 0 is the first one.
+	Visit *VisitRef `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	// The node's own named arguments in the new run; they overlay those that it has.
+	Named map[string]*v1.Payload `protobuf:"bytes,3,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The node's own positional arguments in the new run, if `replace_args` is set.
+	Args []*v1.Payload `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty"`
+	// Whether `args` take the place of the node's.
+	ReplaceArgs bool `protobuf:"varint,5,opt,name=replace_args,json=replaceArgs,proto3" json:"replace_args,omitempty"`
+	// The graph of the new run; nodes whose visits are taken over must be as they were. Absent means the same graph.
+	Graph *v1.Graph `protobuf:"bytes,6,opt,name=graph,proto3" json:"graph,omitempty"`
+	// Whether UNSAFE visits that were performed may run again.
+	AllowUnsafe bool `protobuf:"varint,7,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
+	// The business key of the new run.
+	BusinessKey string `protobuf:"bytes,8,opt,name=business_key,json=businessKey,proto3" json:"business_key,omitempty"`
+	// Short facts of the new run; those of the old one stay.
+	Labels map[string]string `protobuf:"bytes,9,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkRunRequest) Reset() {
+	*x = ForkRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkRunRequest) ProtoMessage() {}
+
+func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
+func (*ForkRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ForkRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ForkRunRequest) GetVisit() *VisitRef {
+	if x != nil {
+		return x.Visit
+	}
+	return nil
+}
+
+func (x *ForkRunRequest) GetNamed() map[string]*v1.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *ForkRunRequest) GetArgs() []*v1.Payload {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *ForkRunRequest) GetReplaceArgs() bool {
+	if x != nil {
+		return x.ReplaceArgs
+	}
+	return false
+}
+
+func (x *ForkRunRequest) GetGraph() *v1.Graph {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *ForkRunRequest) GetAllowUnsafe() bool {
+	if x != nil {
+		return x.AllowUnsafe
+	}
+	return false
+}
+
+func (x *ForkRunRequest) GetBusinessKey() string {
+	if x != nil {
+		return x.BusinessKey
+	}
+	return ""
+}
+
+func (x *ForkRunRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *ForkRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// AmendRunRequest is a change to a live run.
+type AmendRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The graph_revision of the run that the change was made for; another one refuses with GRAPH_REVISION_MISMATCH.
+	ExpectedRevision int64 `protobuf:"varint,2,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
+	// The change.
+	Patch *GraphPatch `protobuf:"bytes,3,opt,name=patch,proto3" json:"patch,omitempty"`
+	// Whether only to tell the difference.
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Who changes it, for whoever reads the history.
+	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	// Makes the request repeatable.
+	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AmendRunRequest) Reset() {
+	*x = AmendRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AmendRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AmendRunRequest) ProtoMessage() {}
+
+func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AmendRunRequest.ProtoReflect.Descriptor instead.
+func (*AmendRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *AmendRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *AmendRunRequest) GetExpectedRevision() int64 {
+	if x != nil {
+		return x.ExpectedRevision
+	}
+	return 0
+}
+
+func (x *AmendRunRequest) GetPatch() *GraphPatch {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
+func (x *AmendRunRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *AmendRunRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AmendRunRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// GraphPatch changes a graph: first edges and nodes are removed, then nodes are put, then edges added.
+type GraphPatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes to remove; their edges go with them.
+	RemoveNodes []string `protobuf:"bytes,1,rep,name=remove_nodes,json=removeNodes,proto3" json:"remove_nodes,omitempty"`
+	// Edges to remove, by from, to and kind.
+	RemoveEdges []*v1.Edge `protobuf:"bytes,2,rep,name=remove_edges,json=removeEdges,proto3" json:"remove_edges,omitempty"`
+	// Nodes to add, or to take the place of those with the same id.
+	PutNodes []*v1.Node `protobuf:"bytes,3,rep,name=put_nodes,json=putNodes,proto3" json:"put_nodes,omitempty"`
+	// Edges to add.
+	AddEdges      []*v1.Edge `protobuf:"bytes,4,rep,name=add_edges,json=addEdges,proto3" json:"add_edges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphPatch) Reset() {
+	*x = GraphPatch{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphPatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphPatch) ProtoMessage() {}
+
+func (x *GraphPatch) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphPatch.ProtoReflect.Descriptor instead.
+func (*GraphPatch) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GraphPatch) GetRemoveNodes() []string {
+	if x != nil {
+		return x.RemoveNodes
+	}
+	return nil
+}
+
+func (x *GraphPatch) GetRemoveEdges() []*v1.Edge {
+	if x != nil {
+		return x.RemoveEdges
+	}
+	return nil
+}
+
+func (x *GraphPatch) GetPutNodes() []*v1.Node {
+	if x != nil {
+		return x.PutNodes
+	}
+	return nil
+}
+
+func (x *GraphPatch) GetAddEdges() []*v1.Edge {
+	if x != nil {
+		return x.AddEdges
+	}
+	return nil
+}
+
+// AmendRunResponse tells what changes.
+type AmendRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run, after the change was recorded; with dry_run as it is.
+	Run *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// The difference.
+	Diff          *GraphDiff `protobuf:"bytes,2,opt,name=diff,proto3" json:"diff,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AmendRunResponse) Reset() {
+	*x = AmendRunResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AmendRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AmendRunResponse) ProtoMessage() {}
+
+func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AmendRunResponse.ProtoReflect.Descriptor instead.
+func (*AmendRunResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AmendRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *AmendRunResponse) GetDiff() *GraphDiff {
+	if x != nil {
+		return x.Diff
+	}
+	return nil
+}
+
+// GraphDiff is the difference between a run's graph and the one that a change makes of it.
+type GraphDiff struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Nodes that are new.
+	AddedNodes []string `protobuf:"bytes,1,rep,name=added_nodes,json=addedNodes,proto3" json:"added_nodes,omitempty"`
+	// Nodes that go.
+	RemovedNodes []string `protobuf:"bytes,2,rep,name=removed_nodes,json=removedNodes,proto3" json:"removed_nodes,omitempty"`
+	// Nodes that change, each with the fields that do.
+	ChangedNodes []*NodeChange `protobuf:"bytes,3,rep,name=changed_nodes,json=changedNodes,proto3" json:"changed_nodes,omitempty"`
+	// Edges that are new, as "from -> to".
+	AddedEdges []string `protobuf:"bytes,4,rep,name=added_edges,json=addedEdges,proto3" json:"added_edges,omitempty"`
+	// Edges that go, as "from -> to".
+	RemovedEdges []string `protobuf:"bytes,5,rep,name=removed_edges,json=removedEdges,proto3" json:"removed_edges,omitempty"`
+	// Visits under way that are cancelled by it.
+	Cancelled []*VisitRef `protobuf:"bytes,6,rep,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The graph's content hash after the change.
+	GraphHash string `protobuf:"bytes,7,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
+	// The graph_revision after the change.
+	GraphRevision int64 `protobuf:"varint,8,opt,name=graph_revision,json=graphRevision,proto3" json:"graph_revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GraphDiff) Reset() {
+	*x = GraphDiff{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphDiff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphDiff) ProtoMessage() {}
+
+func (x *GraphDiff) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphDiff.ProtoReflect.Descriptor instead.
+func (*GraphDiff) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GraphDiff) GetAddedNodes() []string {
+	if x != nil {
+		return x.AddedNodes
+	}
+	return nil
+}
+
+func (x *GraphDiff) GetRemovedNodes() []string {
+	if x != nil {
+		return x.RemovedNodes
+	}
+	return nil
+}
+
+func (x *GraphDiff) GetChangedNodes() []*NodeChange {
+	if x != nil {
+		return x.ChangedNodes
+	}
+	return nil
+}
+
+func (x *GraphDiff) GetAddedEdges() []string {
+	if x != nil {
+		return x.AddedEdges
+	}
+	return nil
+}
+
+func (x *GraphDiff) GetRemovedEdges() []string {
+	if x != nil {
+		return x.RemovedEdges
+	}
+	return nil
+}
+
+func (x *GraphDiff) GetCancelled() []*VisitRef {
+	if x != nil {
+		return x.Cancelled
+	}
+	return nil
+}
+
+func (x *GraphDiff) GetGraphHash() string {
+	if x != nil {
+		return x.GraphHash
+	}
+	return ""
+}
+
+func (x *GraphDiff) GetGraphRevision() int64 {
+	if x != nil {
+		return x.GraphRevision
+	}
+	return 0
+}
+
+// NodeChange is a node that changes.
+type NodeChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The fields.
+	Fields        []string `protobuf:"bytes,2,rep,name=fields,proto3" json:"fields,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeChange) Reset() {
+	*x = NodeChange{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeChange) ProtoMessage() {}
+
+func (x *NodeChange) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
+func (*NodeChange) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *NodeChange) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *NodeChange) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+// ExplainRunRequest names a run.
+type ExplainRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRunRequest) Reset() {
+	*x = ExplainRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRunRequest) ProtoMessage() {}
+
+func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ExplainRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// DeleteRunRequest names a run.
+type DeleteRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// If given, the run must still have this etag.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRunRequest) Reset() {
+	*x = DeleteRunRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRunRequest) ProtoMessage() {}
+
+func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeleteRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *DeleteRunRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// DeleteRunResponse tells what was removed.
+type DeleteRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs, descendants included.
+	Runs          int32 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRunResponse) Reset() {
+	*x = DeleteRunResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRunResponse) ProtoMessage() {}
+
+func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DeleteRunResponse) GetRuns() int32 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+// RunFilter finds runs; all that is set must hold, and something must be set.
+type RunFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Any of these states.
+	States []RunState `protobuf:"varint,1,rep,packed,name=states,proto3,enum=epigraph.executor.v1.RunState" json:"states,omitempty"`
+	// Runs for this task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Runs for this user.
+	UserId string `protobuf:"bytes,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// Runs that carry all of these labels.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Runs created at or after this time.
+	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	// Runs created before this time.
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
+	// Runs that a schedule started.
+	ScheduleId string `protobuf:"bytes,7,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
+	// Runs whose state_reason is this.
+	StateReason   string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunFilter) Reset() {
+	*x = RunFilter{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunFilter) ProtoMessage() {}
+
+func (x *RunFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
+func (*RunFilter) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RunFilter) GetStates() []RunState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *RunFilter) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *RunFilter) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *RunFilter) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *RunFilter) GetCreatedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAfter
+	}
+	return nil
+}
+
+func (x *RunFilter) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
+}
+
+func (x *RunFilter) GetScheduleId() string {
+	if x != nil {
+		return x.ScheduleId
+	}
+	return ""
+}
+
+func (x *RunFilter) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
+	}
+	return ""
+}
+
+// BulkFailure is a run with which it did not work.
+type BulkFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Why, as a stable word.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For a person.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkFailure) Reset() {
+	*x = BulkFailure{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkFailure) ProtoMessage() {}
+
+func (x *BulkFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
+func (*BulkFailure) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *BulkFailure) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *BulkFailure) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkFailure) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// BulkCancelRunsRequest says which runs to cancel.
+type BulkCancelRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Why, for whoever reads the histories.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkCancelRunsRequest) Reset() {
+	*x = BulkCancelRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkCancelRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkCancelRunsRequest) ProtoMessage() {}
+
+func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkCancelRunsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BulkCancelRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkCancelRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BulkCancelRunsResponse tells what was done.
+type BulkCancelRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many were asked to end.
+	Done int32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// Those with which it did not work, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkCancelRunsResponse) Reset() {
+	*x = BulkCancelRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkCancelRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkCancelRunsResponse) ProtoMessage() {}
+
+func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *BulkCancelRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkCancelRunsResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkCancelRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkCancelRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// BulkRetryRunsRequest says which runs to retry.
+type BulkRetryRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which; without states, FAILED.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Whether UNSAFE visits that were performed may run again.
+	AllowUnsafe   bool `protobuf:"varint,4,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRetryRunsRequest) Reset() {
+	*x = BulkRetryRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRetryRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRetryRunsRequest) ProtoMessage() {}
+
+func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkRetryRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkRetryRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *BulkRetryRunsRequest) GetAllowUnsafe() bool {
+	if x != nil {
+		return x.AllowUnsafe
+	}
+	return false
+}
+
+// BulkRetryRunsResponse tells what was done.
+type BulkRetryRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// The new runs.
+	RunIds []string `protobuf:"bytes,2,rep,name=run_ids,json=runIds,proto3" json:"run_ids,omitempty"`
+	// Those with which it did not work, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkRetryRunsResponse) Reset() {
+	*x = BulkRetryRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkRetryRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkRetryRunsResponse) ProtoMessage() {}
+
+func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *BulkRetryRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkRetryRunsResponse) GetRunIds() []string {
+	if x != nil {
+		return x.RunIds
+	}
+	return nil
+}
+
+func (x *BulkRetryRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkRetryRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// BulkDeleteRunsRequest says which runs to remove.
+type BulkDeleteRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which; only ended runs are removed.
+	Filter *RunFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// How many at most: 1000 when 0, at most 10,000.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Whether only to count.
+	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkDeleteRunsRequest) Reset() {
+	*x = BulkDeleteRunsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkDeleteRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkDeleteRunsRequest) ProtoMessage() {}
+
+func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
+func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *BulkDeleteRunsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *BulkDeleteRunsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// BulkDeleteRunsResponse tells what was done.
+type BulkDeleteRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many runs the filter found, up to the limit.
+	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many were removed, descendants included.
+	Done int32 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// Those with which it did not work, at most 100.
+	Failures []*BulkFailure `protobuf:"bytes,3,rep,name=failures,proto3" json:"failures,omitempty"`
+	// Whether there may be more: call again.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BulkDeleteRunsResponse) Reset() {
+	*x = BulkDeleteRunsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BulkDeleteRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BulkDeleteRunsResponse) ProtoMessage() {}
+
+func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
+func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *BulkDeleteRunsResponse) GetMatched() int32 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *BulkDeleteRunsResponse) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *BulkDeleteRunsResponse) GetFailures() []*BulkFailure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *BulkDeleteRunsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// ListInterruptsRequest filters questions; all filters must hold.
+type ListInterruptsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Questions of this run and of all its descendants.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Questions in any of these states; without, OPEN.
+	States []InterruptState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=epigraph.executor.v1.InterruptState" json:"states,omitempty"`
+	// How many to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page wanted.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInterruptsRequest) Reset() {
+	*x = ListInterruptsRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInterruptsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInterruptsRequest) ProtoMessage() {}
+
+func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
+func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListInterruptsRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ListInterruptsRequest) GetStates() []InterruptState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListInterruptsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListInterruptsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListInterruptsResponse is one page of questions.
+type ListInterruptsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The questions.
+	Interrupts []*Interrupt `protobuf:"bytes,1,rep,name=interrupts,proto3" json:"interrupts,omitempty"`
+	// The token of the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInterruptsResponse) Reset() {
+	*x = ListInterruptsResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInterruptsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInterruptsResponse) ProtoMessage() {}
+
+func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
+func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
+	if x != nil {
+		return x.Interrupts
+	}
+	return nil
+}
+
+func (x *ListInterruptsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// GetInterruptRequest names a question.
+type GetInterruptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The question.
+	InterruptId   string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetInterruptRequest) Reset() {
+	*x = GetInterruptRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetInterruptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetInterruptRequest) ProtoMessage() {}
+
+func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
+func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *GetInterruptRequest) GetInterruptId() string {
+	if x != nil {
+		return x.InterruptId
+	}
+	return ""
+}
+
+// AnswerInterruptRequest is an answer.
+type AnswerInterruptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The question.
+	InterruptId string `protobuf:"bytes,1,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
+	// The answer. To a question of approval it may be absent.
+	Answer *v1.Payload `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	// The decision on a question of approval.
+	Decision Decision `protobuf:"varint,3,opt,name=decision,proto3,enum=epigraph.executor.v1.Decision" json:"decision,omitempty"`
+	// Who answers, for whoever reads the history.
+	By string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	// What was seen by who approves: must be the question's approve_hash, if given.
+	ApproveHash   string `protobuf:"bytes,5,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInterruptRequest) Reset() {
+	*x = AnswerInterruptRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInterruptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInterruptRequest) ProtoMessage() {}
+
+func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
+func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AnswerInterruptRequest) GetInterruptId() string {
+	if x != nil {
+		return x.InterruptId
+	}
+	return ""
+}
+
+func (x *AnswerInterruptRequest) GetAnswer() *v1.Payload {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *AnswerInterruptRequest) GetDecision() Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return Decision_DECISION_UNSPECIFIED
+}
+
+func (x *AnswerInterruptRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AnswerInterruptRequest) GetApproveHash() string {
+	if x != nil {
+		return x.ApproveHash
+	}
+	return ""
+}
+
+// CompleteTaskRequest ends work that went on outside.
+type CompleteTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token that the call was given.
+	TaskToken string `protobuf:"bytes,1,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
+	// How it ended.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*CompleteTaskRequest_Completed
+	//	*CompleteTaskRequest_Failed
+	Result isCompleteTaskRequest_Result `protobuf_oneof:"result"`
+	// Who says so, for whoever reads the history.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteTaskRequest) Reset() {
+	*x = CompleteTaskRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteTaskRequest) ProtoMessage() {}
+
+func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
+func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *CompleteTaskRequest) GetTaskToken() string {
+	if x != nil {
+		return x.TaskToken
+	}
+	return ""
+}
+
+func (x *CompleteTaskRequest) GetResult() isCompleteTaskRequest_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *CompleteTaskRequest) GetCompleted() *CallPerformed {
+	if x != nil {
+		if x, ok := x.Result.(*CompleteTaskRequest_Completed); ok {
+			return x.Completed
+		}
+	}
+	return nil
+}
+
+func (x *CompleteTaskRequest) GetFailed() *CallFailed {
+	if x != nil {
+		if x, ok := x.Result.(*CompleteTaskRequest_Failed); ok {
+			return x.Failed
+		}
+	}
+	return nil
+}
+
+func (x *CompleteTaskRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type isCompleteTaskRequest_Result interface {
+	isCompleteTaskRequest_Result()
+}
+
+type CompleteTaskRequest_Completed struct {
+	// With these values.
+	Completed *CallPerformed `protobuf:"bytes,2,opt,name=completed,proto3,oneof"`
+}
+
+type CompleteTaskRequest_Failed struct {
+	// In a failure; it is final.
+	Failed *CallFailed `protobuf:"bytes,3,opt,name=failed,proto3,oneof"`
+}
+
+func (*CompleteTaskRequest_Completed) isCompleteTaskRequest_Result() {}
+
+func (*CompleteTaskRequest_Failed) isCompleteTaskRequest_Result() {}
+
+// CompleteTaskResponse names the run that goes on by it.
+type CompleteTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteTaskResponse) Reset() {
+	*x = CompleteTaskResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteTaskResponse) ProtoMessage() {}
+
+func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteTaskResponse.ProtoReflect.Descriptor instead.
+func (*CompleteTaskResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *CompleteTaskResponse) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
 var File_epigraph_executor_v1_executor_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\b\n" +
+	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\t\n" +
 	"\x0fStartRunRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x129\n" +
 	"\x04args\x18\x02 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12F\n" +
@@ -1368,7 +3418,11 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\fbusiness_key\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12M\n" +
 	"\x0fconflict_policy\x18\r \x01(\x0e2$.epigraph.executor.v1.ConflictPolicyR\x0econflictPolicy\x12'\n" +
 	"\n" +
-	"request_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x1aT\n" +
+	"request_id\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12%\n" +
+	"\bpriority\x18\x0f \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x04(\x00R\bpriority\x129\n" +
+	"\n" +
+	"start_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x123\n" +
+	"\atimeout\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1460,12 +3514,181 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06effect\x18\x03 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12;\n" +
 	"\vargs_schema\x18\x05 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
-	"argsSchema*\x95\x01\n" +
+	"argsSchema\"\x92\x01\n" +
+	"\x0fPauseRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\x12'\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xb3\x01\n" +
+	"\x10SignalRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x124\n" +
+	"\apayload\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\x12'\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xb3\x01\n" +
+	"\x16SignalWithStartRequest\x12C\n" +
+	"\x05start\x18\x01 \x01(\v2%.epigraph.executor.v1.StartRunRequestB\x06\xbaH\x03\xc8\x01\x01R\x05start\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x124\n" +
+	"\apayload\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\"\xe0\x01\n" +
+	"\x12SendMessageRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1e\n" +
+	"\x04from\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04from\x12!\n" +
+	"\anode_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06nodeId\x12<\n" +
+	"\amessage\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadB\x06\xbaH\x03\xc8\x01\x01R\amessage\x12'\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x7f\n" +
+	"\x0fRetryRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
+	"\fallow_unsafe\x18\x02 \x01(\bR\vallowUnsafe\x12'\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x86\x05\n" +
+	"\x0eForkRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x124\n" +
+	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12E\n" +
+	"\x05named\x18\x03 \x03(\v2/.epigraph.executor.v1.ForkRunRequest.NamedEntryR\x05named\x12.\n" +
+	"\x04args\x18\x04 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12!\n" +
+	"\freplace_args\x18\x05 \x01(\bR\vreplaceArgs\x12.\n" +
+	"\x05graph\x18\x06 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12!\n" +
+	"\fallow_unsafe\x18\a \x01(\bR\vallowUnsafe\x12+\n" +
+	"\fbusiness_key\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12H\n" +
+	"\x06labels\x18\t \x03(\v20.epigraph.executor.v1.ForkRunRequest.LabelsEntryR\x06labels\x12'\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x01\n" +
+	"\x0fAmendRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12+\n" +
+	"\x11expected_revision\x18\x02 \x01(\x03R\x10expectedRevision\x12>\n" +
+	"\x05patch\x18\x03 \x01(\v2 .epigraph.executor.v1.GraphPatchB\x06\xbaH\x03\xc8\x01\x01R\x05patch\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x18\n" +
+	"\x02by\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12'\n" +
+	"\n" +
+	"request_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xd7\x01\n" +
+	"\n" +
+	"GraphPatch\x12!\n" +
+	"\fremove_nodes\x18\x01 \x03(\tR\vremoveNodes\x12:\n" +
+	"\fremove_edges\x18\x02 \x03(\v2\x17.epigraph.graph.v1.EdgeR\vremoveEdges\x124\n" +
+	"\tput_nodes\x18\x03 \x03(\v2\x17.epigraph.graph.v1.NodeR\bputNodes\x124\n" +
+	"\tadd_edges\x18\x04 \x03(\v2\x17.epigraph.graph.v1.EdgeR\baddEdges\"t\n" +
+	"\x10AmendRunResponse\x12+\n" +
+	"\x03run\x18\x01 \x01(\v2\x19.epigraph.executor.v1.RunR\x03run\x123\n" +
+	"\x04diff\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.GraphDiffR\x04diff\"\xe2\x02\n" +
+	"\tGraphDiff\x12\x1f\n" +
+	"\vadded_nodes\x18\x01 \x03(\tR\n" +
+	"addedNodes\x12#\n" +
+	"\rremoved_nodes\x18\x02 \x03(\tR\fremovedNodes\x12E\n" +
+	"\rchanged_nodes\x18\x03 \x03(\v2 .epigraph.executor.v1.NodeChangeR\fchangedNodes\x12\x1f\n" +
+	"\vadded_edges\x18\x04 \x03(\tR\n" +
+	"addedEdges\x12#\n" +
+	"\rremoved_edges\x18\x05 \x03(\tR\fremovedEdges\x12<\n" +
+	"\tcancelled\x18\x06 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\tcancelled\x12\x1d\n" +
+	"\n" +
+	"graph_hash\x18\a \x01(\tR\tgraphHash\x12%\n" +
+	"\x0egraph_revision\x18\b \x01(\x03R\rgraphRevision\"=\n" +
+	"\n" +
+	"NodeChange\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x16\n" +
+	"\x06fields\x18\x02 \x03(\tR\x06fields\"5\n" +
+	"\x11ExplainRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"H\n" +
+	"\x10DeleteRunRequest\x12 \n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"'\n" +
+	"\x11DeleteRunResponse\x12\x12\n" +
+	"\x04runs\x18\x01 \x01(\x05R\x04runs\"\xbd\x03\n" +
+	"\tRunFilter\x126\n" +
+	"\x06states\x18\x01 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateR\x06states\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x17\n" +
+	"\auser_id\x18\x03 \x01(\tR\x06userId\x12C\n" +
+	"\x06labels\x18\x04 \x03(\v2+.epigraph.executor.v1.RunFilter.LabelsEntryR\x06labels\x12?\n" +
+	"\rcreated_after\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
+	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x1f\n" +
+	"\vschedule_id\x18\a \x01(\tR\n" +
+	"scheduleId\x12!\n" +
+	"\fstate_reason\x18\b \x01(\tR\vstateReason\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
+	"\vBulkFailure\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb5\x01\n" +
+	"\x15BulkCancelRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x99\x01\n" +
+	"\x16BulkCancelRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xb5\x01\n" +
+	"\x14BulkRetryRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x05limit\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12!\n" +
+	"\fallow_unsafe\x18\x04 \x01(\bR\vallowUnsafe\"\x9d\x01\n" +
+	"\x15BulkRetryRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x17\n" +
+	"\arun_ids\x18\x02 \x03(\tR\x06runIds\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\x93\x01\n" +
+	"\x15BulkDeleteRunsRequest\x12?\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
+	"\x05limit\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x99\x01\n" +
+	"\x16BulkDeleteRunsResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
+	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xbb\x01\n" +
+	"\x15ListInterruptsRequest\x12\x1e\n" +
+	"\x06run_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12<\n" +
+	"\x06states\x18\x02 \x03(\x0e2$.epigraph.executor.v1.InterruptStateR\x06states\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x81\x01\n" +
+	"\x16ListInterruptsResponse\x12?\n" +
+	"\n" +
+	"interrupts\x18\x01 \x03(\v2\x1f.epigraph.executor.v1.InterruptR\n" +
+	"interrupts\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"C\n" +
+	"\x13GetInterruptRequest\x12,\n" +
+	"\finterrupt_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\vinterruptId\"\xfc\x01\n" +
+	"\x16AnswerInterruptRequest\x12,\n" +
+	"\finterrupt_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\vinterruptId\x122\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06answer\x12:\n" +
+	"\bdecision\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.DecisionR\bdecision\x12\x18\n" +
+	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12*\n" +
+	"\fapprove_hash\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\vapproveHash\"\xec\x01\n" +
+	"\x13CompleteTaskRequest\x12)\n" +
+	"\n" +
+	"task_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\ttaskToken\x12C\n" +
+	"\tcompleted\x18\x02 \x01(\v2#.epigraph.executor.v1.CallPerformedH\x00R\tcompleted\x12:\n" +
+	"\x06failed\x18\x03 \x01(\v2 .epigraph.executor.v1.CallFailedH\x00R\x06failed\x12\x18\n" +
+	"\x02by\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02byB\x0f\n" +
+	"\x06result\x12\x05\xbaH\x02\b\x01\"-\n" +
+	"\x14CompleteTaskResponse\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId*\x95\x01\n" +
 	"\x0eConflictPolicy\x12\x1f\n" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\x87\t\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xaf\x19\n" +
 	"\x0fExecutorService\x12a\n" +
 	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12c\n" +
 	"\x06GetRun\x12#.epigraph.executor.v1.GetRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/runs/{run_id}\x12\x83\x01\n" +
@@ -1477,7 +3700,24 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\bWatchRun\x12%.epigraph.executor.v1.WatchRunRequest\x1a\x1e.epigraph.executor.v1.RunEvent0\x01\x12s\n" +
 	"\tCancelRun\x12&.epigraph.executor.v1.CancelRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:cancel\x12s\n" +
 	"\tResumeRun\x12&.epigraph.executor.v1.ResumeRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:resume\x12\x80\x01\n" +
-	"\x0eReconcileVisit\x12+.epigraph.executor.v1.ReconcileVisitRequest\x1a\x19.epigraph.executor.v1.Run\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/runs/{run_id}:reconcile\x12s\n" +
+	"\x0eReconcileVisit\x12+.epigraph.executor.v1.ReconcileVisitRequest\x1a\x19.epigraph.executor.v1.Run\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/runs/{run_id}:reconcile\x12p\n" +
+	"\bPauseRun\x12%.epigraph.executor.v1.PauseRunRequest\x1a\x19.epigraph.executor.v1.Run\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/runs/{run_id}:pause\x12s\n" +
+	"\tSignalRun\x12&.epigraph.executor.v1.SignalRunRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs/{run_id}:signal\x12\x7f\n" +
+	"\x0fSignalWithStart\x12,.epigraph.executor.v1.SignalWithStartRequest\x1a\x19.epigraph.executor.v1.Run\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/runs:signalWithStart\x12u\n" +
+	"\vSendMessage\x12(.epigraph.executor.v1.SendMessageRequest\x1a\x19.epigraph.executor.v1.Run\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/runs/{run_id}:send\x12p\n" +
+	"\bRetryRun\x12%.epigraph.executor.v1.RetryRunRequest\x1a\x19.epigraph.executor.v1.Run\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/runs/{run_id}:retry\x12m\n" +
+	"\aForkRun\x12$.epigraph.executor.v1.ForkRunRequest\x1a\x19.epigraph.executor.v1.Run\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/runs/{run_id}:fork\x12}\n" +
+	"\bAmendRun\x12%.epigraph.executor.v1.AmendRunRequest\x1a&.epigraph.executor.v1.AmendRunResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/runs/{run_id}:amend\x12\x82\x01\n" +
+	"\n" +
+	"ExplainRun\x12'.epigraph.executor.v1.ExplainRunRequest\x1a(.epigraph.executor.v1.ExplainRunResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/runs/{run_id}:explain\x12w\n" +
+	"\tDeleteRun\x12&.epigraph.executor.v1.DeleteRunRequest\x1a'.epigraph.executor.v1.DeleteRunResponse\"\x19\x82\xd3\xe4\x93\x02\x13*\x11/v1/runs/{run_id}\x12\x8b\x01\n" +
+	"\x0eBulkCancelRuns\x12+.epigraph.executor.v1.BulkCancelRunsRequest\x1a,.epigraph.executor.v1.BulkCancelRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkCancel\x12\x87\x01\n" +
+	"\rBulkRetryRuns\x12*.epigraph.executor.v1.BulkRetryRunsRequest\x1a+.epigraph.executor.v1.BulkRetryRunsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/runs:bulkRetry\x12\x8b\x01\n" +
+	"\x0eBulkDeleteRuns\x12+.epigraph.executor.v1.BulkDeleteRunsRequest\x1a,.epigraph.executor.v1.BulkDeleteRunsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/runs:bulkDelete\x12\xa3\x01\n" +
+	"\x0eListInterrupts\x12+.epigraph.executor.v1.ListInterruptsRequest\x1a,.epigraph.executor.v1.ListInterruptsResponse\"6\x82\xd3\xe4\x93\x020Z\x1e\x12\x1c/v1/runs/{run_id}/interrupts\x12\x0e/v1/interrupts\x12\x81\x01\n" +
+	"\fGetInterrupt\x12).epigraph.executor.v1.GetInterruptRequest\x1a\x1f.epigraph.executor.v1.Interrupt\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/interrupts/{interrupt_id}\x12\x91\x01\n" +
+	"\x0fAnswerInterrupt\x12,.epigraph.executor.v1.AnswerInterruptRequest\x1a\x1f.epigraph.executor.v1.Interrupt\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/interrupts/{interrupt_id}:answer\x12\x84\x01\n" +
+	"\fCompleteTask\x12).epigraph.executor.v1.CompleteTaskRequest\x1a*.epigraph.executor.v1.CompleteTaskResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/tasks:complete\x12s\n" +
 	"\n" +
 	"ListActors\x12'.epigraph.executor.v1.ListActorsRequest\x1a(.epigraph.executor.v1.ListActorsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/actorsB\xea\x01\n" +
@@ -1496,90 +3736,196 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
-	(ConflictPolicy)(0),           // 0: epigraph.executor.v1.ConflictPolicy
-	(*StartRunRequest)(nil),       // 1: epigraph.executor.v1.StartRunRequest
-	(*GetRunRequest)(nil),         // 2: epigraph.executor.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),    // 3: epigraph.executor.v1.GetRunGraphRequest
-	(*GetRunGraphResponse)(nil),   // 4: epigraph.executor.v1.GetRunGraphResponse
-	(*ListRunsRequest)(nil),       // 5: epigraph.executor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 6: epigraph.executor.v1.ListRunsResponse
-	(*ListVisitsRequest)(nil),     // 7: epigraph.executor.v1.ListVisitsRequest
-	(*ListVisitsResponse)(nil),    // 8: epigraph.executor.v1.ListVisitsResponse
-	(*WatchRunRequest)(nil),       // 9: epigraph.executor.v1.WatchRunRequest
-	(*CancelRunRequest)(nil),      // 10: epigraph.executor.v1.CancelRunRequest
-	(*ResumeRunRequest)(nil),      // 11: epigraph.executor.v1.ResumeRunRequest
-	(*ReconcileVisitRequest)(nil), // 12: epigraph.executor.v1.ReconcileVisitRequest
-	(*CallPerformed)(nil),         // 13: epigraph.executor.v1.CallPerformed
-	(*CallFailed)(nil),            // 14: epigraph.executor.v1.CallFailed
-	(*ListActorsRequest)(nil),     // 15: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),    // 16: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),             // 17: epigraph.executor.v1.ActorInfo
-	nil,                           // 18: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                           // 19: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                           // 20: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                           // 21: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	(*v1.Graph)(nil),              // 22: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),            // 23: epigraph.graph.v1.Payload
-	(*Attachment)(nil),            // 24: epigraph.executor.v1.Attachment
-	(RunState)(0),                 // 25: epigraph.executor.v1.RunState
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*Run)(nil),                   // 27: epigraph.executor.v1.Run
-	(*Visit)(nil),                 // 28: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),              // 29: epigraph.executor.v1.VisitRef
-	(v1.Effect)(0),                // 30: epigraph.graph.v1.Effect
-	(*RunEvent)(nil),              // 31: epigraph.executor.v1.RunEvent
+	(ConflictPolicy)(0),            // 0: epigraph.executor.v1.ConflictPolicy
+	(*StartRunRequest)(nil),        // 1: epigraph.executor.v1.StartRunRequest
+	(*GetRunRequest)(nil),          // 2: epigraph.executor.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),     // 3: epigraph.executor.v1.GetRunGraphRequest
+	(*GetRunGraphResponse)(nil),    // 4: epigraph.executor.v1.GetRunGraphResponse
+	(*ListRunsRequest)(nil),        // 5: epigraph.executor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),       // 6: epigraph.executor.v1.ListRunsResponse
+	(*ListVisitsRequest)(nil),      // 7: epigraph.executor.v1.ListVisitsRequest
+	(*ListVisitsResponse)(nil),     // 8: epigraph.executor.v1.ListVisitsResponse
+	(*WatchRunRequest)(nil),        // 9: epigraph.executor.v1.WatchRunRequest
+	(*CancelRunRequest)(nil),       // 10: epigraph.executor.v1.CancelRunRequest
+	(*ResumeRunRequest)(nil),       // 11: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil),  // 12: epigraph.executor.v1.ReconcileVisitRequest
+	(*CallPerformed)(nil),          // 13: epigraph.executor.v1.CallPerformed
+	(*CallFailed)(nil),             // 14: epigraph.executor.v1.CallFailed
+	(*ListActorsRequest)(nil),      // 15: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),     // 16: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),              // 17: epigraph.executor.v1.ActorInfo
+	(*PauseRunRequest)(nil),        // 18: epigraph.executor.v1.PauseRunRequest
+	(*SignalRunRequest)(nil),       // 19: epigraph.executor.v1.SignalRunRequest
+	(*SignalWithStartRequest)(nil), // 20: epigraph.executor.v1.SignalWithStartRequest
+	(*SendMessageRequest)(nil),     // 21: epigraph.executor.v1.SendMessageRequest
+	(*RetryRunRequest)(nil),        // 22: epigraph.executor.v1.RetryRunRequest
+	(*ForkRunRequest)(nil),         // 23: epigraph.executor.v1.ForkRunRequest
+	(*AmendRunRequest)(nil),        // 24: epigraph.executor.v1.AmendRunRequest
+	(*GraphPatch)(nil),             // 25: epigraph.executor.v1.GraphPatch
+	(*AmendRunResponse)(nil),       // 26: epigraph.executor.v1.AmendRunResponse
+	(*GraphDiff)(nil),              // 27: epigraph.executor.v1.GraphDiff
+	(*NodeChange)(nil),             // 28: epigraph.executor.v1.NodeChange
+	(*ExplainRunRequest)(nil),      // 29: epigraph.executor.v1.ExplainRunRequest
+	(*DeleteRunRequest)(nil),       // 30: epigraph.executor.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),      // 31: epigraph.executor.v1.DeleteRunResponse
+	(*RunFilter)(nil),              // 32: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),            // 33: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),  // 34: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil), // 35: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkRetryRunsRequest)(nil),   // 36: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),  // 37: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),  // 38: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil), // 39: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),  // 40: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil), // 41: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),    // 42: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil), // 43: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteTaskRequest)(nil),    // 44: epigraph.executor.v1.CompleteTaskRequest
+	(*CompleteTaskResponse)(nil),   // 45: epigraph.executor.v1.CompleteTaskResponse
+	nil,                            // 46: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                            // 47: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                            // 48: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                            // 49: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                            // 50: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                            // 51: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                            // 52: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),               // 53: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),             // 54: epigraph.graph.v1.Payload
+	(*Attachment)(nil),             // 55: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),  // 56: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 57: google.protobuf.Duration
+	(RunState)(0),                  // 58: epigraph.executor.v1.RunState
+	(*Run)(nil),                    // 59: epigraph.executor.v1.Run
+	(*Visit)(nil),                  // 60: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),               // 61: epigraph.executor.v1.VisitRef
+	(v1.Effect)(0),                 // 62: epigraph.graph.v1.Effect
+	(*v1.Edge)(nil),                // 63: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                // 64: epigraph.graph.v1.Node
+	(InterruptState)(0),            // 65: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),              // 66: epigraph.executor.v1.Interrupt
+	(Decision)(0),                  // 67: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),               // 68: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),     // 69: epigraph.executor.v1.ExplainRunResponse
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	22, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	23, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	18, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	23, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	24, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	19, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	20, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	53, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	54, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	46, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	54, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	55, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	47, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	48, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,  // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	22, // 8: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	25, // 9: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	21, // 10: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	26, // 11: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	26, // 12: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	27, // 13: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	28, // 14: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	29, // 15: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	13, // 16: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.CallPerformed
-	14, // 17: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.CallFailed
-	23, // 18: epigraph.executor.v1.CallPerformed.values:type_name -> epigraph.graph.v1.Payload
-	17, // 19: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	30, // 20: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	23, // 21: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	23, // 22: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,  // 23: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,  // 24: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	3,  // 25: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	5,  // 26: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	7,  // 27: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	9,  // 28: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	10, // 29: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	11, // 30: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	12, // 31: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	15, // 32: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	27, // 33: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	27, // 34: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	4,  // 35: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	6,  // 36: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	8,  // 37: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	31, // 38: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	27, // 39: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	27, // 40: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	27, // 41: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	16, // 42: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	56, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	57, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	53, // 10: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	58, // 11: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	49, // 12: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	56, // 13: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	56, // 14: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	59, // 15: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	60, // 16: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	61, // 17: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	13, // 18: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.CallPerformed
+	14, // 19: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.CallFailed
+	54, // 20: epigraph.executor.v1.CallPerformed.values:type_name -> epigraph.graph.v1.Payload
+	17, // 21: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	62, // 22: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	54, // 23: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	54, // 24: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 25: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	54, // 26: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	54, // 27: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	61, // 28: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	50, // 29: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	54, // 30: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	53, // 31: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	51, // 32: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	25, // 33: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	63, // 34: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	64, // 35: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	63, // 36: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	59, // 37: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	27, // 38: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	28, // 39: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	61, // 40: epigraph.executor.v1.GraphDiff.cancelled:type_name -> epigraph.executor.v1.VisitRef
+	58, // 41: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	52, // 42: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	56, // 43: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	56, // 44: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	32, // 45: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	33, // 46: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	32, // 47: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	33, // 48: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	32, // 49: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	33, // 50: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	65, // 51: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	66, // 52: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	54, // 53: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	67, // 54: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	13, // 55: epigraph.executor.v1.CompleteTaskRequest.completed:type_name -> epigraph.executor.v1.CallPerformed
+	14, // 56: epigraph.executor.v1.CompleteTaskRequest.failed:type_name -> epigraph.executor.v1.CallFailed
+	54, // 57: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	54, // 58: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,  // 59: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,  // 60: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	3,  // 61: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	5,  // 62: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	7,  // 63: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	9,  // 64: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	10, // 65: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	11, // 66: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	12, // 67: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	18, // 68: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	19, // 69: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	20, // 70: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	21, // 71: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	22, // 72: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	23, // 73: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	24, // 74: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	29, // 75: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	30, // 76: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	34, // 77: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	36, // 78: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	38, // 79: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	40, // 80: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	42, // 81: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	43, // 82: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	44, // 83: epigraph.executor.v1.ExecutorService.CompleteTask:input_type -> epigraph.executor.v1.CompleteTaskRequest
+	15, // 84: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	59, // 85: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	59, // 86: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	4,  // 87: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	6,  // 88: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	8,  // 89: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	68, // 90: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	59, // 91: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	59, // 92: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	59, // 93: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	59, // 94: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	59, // 95: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	59, // 96: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	59, // 97: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	59, // 98: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	59, // 99: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	26, // 100: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	69, // 101: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	31, // 102: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> epigraph.executor.v1.DeleteRunResponse
+	35, // 103: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	37, // 104: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	39, // 105: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	41, // 106: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	66, // 107: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	66, // 108: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	45, // 109: epigraph.executor.v1.ExecutorService.CompleteTask:output_type -> epigraph.executor.v1.CompleteTaskResponse
+	16, // 110: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	85, // [85:111] is the sub-list for method output_type
+	59, // [59:85] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -1588,11 +3934,17 @@ func file_epigraph_executor_v1_executor_proto_init() {
 		return
 	}
 	file_epigraph_executor_v1_event_proto_init()
+	file_epigraph_executor_v1_explain_proto_init()
+	file_epigraph_executor_v1_interrupt_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
 	file_epigraph_executor_v1_executor_proto_msgTypes[11].OneofWrappers = []any{
 		(*ReconcileVisitRequest_Performed)(nil),
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
+	}
+	file_epigraph_executor_v1_executor_proto_msgTypes[43].OneofWrappers = []any{
+		(*CompleteTaskRequest_Completed)(nil),
+		(*CompleteTaskRequest_Failed)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1600,7 +3952,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

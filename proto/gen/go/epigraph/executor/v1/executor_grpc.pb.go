@@ -21,16 +21,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ExecutorService_StartRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/StartRun"
-	ExecutorService_GetRun_FullMethodName         = "/epigraph.executor.v1.ExecutorService/GetRun"
-	ExecutorService_GetRunGraph_FullMethodName    = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
-	ExecutorService_ListRuns_FullMethodName       = "/epigraph.executor.v1.ExecutorService/ListRuns"
-	ExecutorService_ListVisits_FullMethodName     = "/epigraph.executor.v1.ExecutorService/ListVisits"
-	ExecutorService_WatchRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/WatchRun"
-	ExecutorService_CancelRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/CancelRun"
-	ExecutorService_ResumeRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ResumeRun"
-	ExecutorService_ReconcileVisit_FullMethodName = "/epigraph.executor.v1.ExecutorService/ReconcileVisit"
-	ExecutorService_ListActors_FullMethodName     = "/epigraph.executor.v1.ExecutorService/ListActors"
+	ExecutorService_StartRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/StartRun"
+	ExecutorService_GetRun_FullMethodName          = "/epigraph.executor.v1.ExecutorService/GetRun"
+	ExecutorService_GetRunGraph_FullMethodName     = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
+	ExecutorService_ListRuns_FullMethodName        = "/epigraph.executor.v1.ExecutorService/ListRuns"
+	ExecutorService_ListVisits_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ListVisits"
+	ExecutorService_WatchRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/WatchRun"
+	ExecutorService_CancelRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/CancelRun"
+	ExecutorService_ResumeRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/ResumeRun"
+	ExecutorService_ReconcileVisit_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ReconcileVisit"
+	ExecutorService_PauseRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/PauseRun"
+	ExecutorService_SignalRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/SignalRun"
+	ExecutorService_SignalWithStart_FullMethodName = "/epigraph.executor.v1.ExecutorService/SignalWithStart"
+	ExecutorService_SendMessage_FullMethodName     = "/epigraph.executor.v1.ExecutorService/SendMessage"
+	ExecutorService_RetryRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/RetryRun"
+	ExecutorService_ForkRun_FullMethodName         = "/epigraph.executor.v1.ExecutorService/ForkRun"
+	ExecutorService_AmendRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/AmendRun"
+	ExecutorService_ExplainRun_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ExplainRun"
+	ExecutorService_DeleteRun_FullMethodName       = "/epigraph.executor.v1.ExecutorService/DeleteRun"
+	ExecutorService_BulkCancelRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkCancelRuns"
+	ExecutorService_BulkRetryRuns_FullMethodName   = "/epigraph.executor.v1.ExecutorService/BulkRetryRuns"
+	ExecutorService_BulkDeleteRuns_FullMethodName  = "/epigraph.executor.v1.ExecutorService/BulkDeleteRuns"
+	ExecutorService_ListInterrupts_FullMethodName  = "/epigraph.executor.v1.ExecutorService/ListInterrupts"
+	ExecutorService_GetInterrupt_FullMethodName    = "/epigraph.executor.v1.ExecutorService/GetInterrupt"
+	ExecutorService_AnswerInterrupt_FullMethodName = "/epigraph.executor.v1.ExecutorService/AnswerInterrupt"
+	ExecutorService_CompleteTask_FullMethodName    = "/epigraph.executor.v1.ExecutorService/CompleteTask"
+	ExecutorService_ListActors_FullMethodName      = "/epigraph.executor.v1.ExecutorService/ListActors"
 )
 
 // ExecutorServiceClient is the client API for ExecutorService service.
@@ -55,18 +71,55 @@ type ExecutorServiceClient interface {
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
 	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// ResumeRun lets a PAUSED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes after
-	// that is durable. A run that is not paused because it goes on (RUNNING, WAITING) is returned as it is; any other refuses
-	// with RUN_NOT_PAUSED. While somebody must still say what became of a call, it refuses with RECONCILIATION_NEEDED and
-	// names the visits: see ReconcileVisit. With several executors, the one that owns the run must be asked: another one answers
-	// UNAVAILABLE with RUN_OWNED_ELSEWHERE, and the call reaches the owner when it is repeated through the gateway.
+	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
+	// after that is recorded, from whatever executor is asked. A run that is not paused because it goes on (RUNNING, WAITING,
+	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
+	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
-	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is durable. What
+	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What
 	// follows from it waits for ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
-	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the
-	// run. Who may be asked, and RUN_OWNED_ELSEWHERE, are as with ResumeRun.
+	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the run.
 	ReconcileVisit(ctx context.Context, in *ReconcileVisitRequest, opts ...grpc.CallOption) (*Run, error)
+	// PauseRun holds back new starts; calls in flight go on. A run that is paused already is returned as it is.
+	PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name are taken in order.
+	SignalRun(ctx context.Context, in *SignalRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// SignalWithStart gives a signal to the open run with the business key, and starts that run first if there is none: both in one
+	// transaction.
+	SignalWithStart(ctx context.Context, in *SignalWithStartRequest, opts ...grpc.CallOption) (*Run, error)
+	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender.
+	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*Run, error)
+	// RetryRun runs again what failed: a new run in which every visit that completed is taken over, and the failed ones and what
+	// follows from them run anew.
+	RetryRun(ctx context.Context, in *RetryRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// ForkRun starts a new run that shares the history of an old one up to a visit: the visits that do not depend on it are taken
+	// over, that visit and what follows from it run anew, with other arguments or another graph if the request has them. It is
+	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed.
+	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
+	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
+	AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error)
+	// ExplainRun says why a run does not move.
+	ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error)
+	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, questions, descendants that have ended.
+	// A run that goes on refuses with RUN_NOT_ENDED.
+	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
+	// BulkCancelRuns cancels the runs that a filter finds.
+	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error)
+	// BulkRetryRuns retries the failed runs that a filter finds, each once however often it is called.
+	BulkRetryRuns(ctx context.Context, in *BulkRetryRunsRequest, opts ...grpc.CallOption) (*BulkRetryRunsResponse, error)
+	// BulkDeleteRuns removes the ended runs that a filter finds.
+	BulkDeleteRuns(ctx context.Context, in *BulkDeleteRunsRequest, opts ...grpc.CallOption) (*BulkDeleteRunsResponse, error)
+	// ListInterrupts lists questions, newest first: of the namespace, or of a run and all its descendants.
+	ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error)
+	// GetInterrupt shows a question.
+	GetInterrupt(ctx context.Context, in *GetInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
+	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
+	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
+	AnswerInterrupt(ctx context.Context, in *AnswerInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error)
+	// CompleteTask ends a visit's wait for work that went on outside, by the token that its call was given.
+	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error)
 	// ListActors lists what nodes can call, with effects and argument schemas.
 	ListActors(ctx context.Context, in *ListActorsRequest, opts ...grpc.CallOption) (*ListActorsResponse, error)
 }
@@ -178,6 +231,166 @@ func (c *executorServiceClient) ReconcileVisit(ctx context.Context, in *Reconcil
 	return out, nil
 }
 
+func (c *executorServiceClient) PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_PauseRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) SignalRun(ctx context.Context, in *SignalRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_SignalRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) SignalWithStart(ctx context.Context, in *SignalWithStartRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_SignalWithStart_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_SendMessage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) RetryRun(ctx context.Context, in *RetryRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_RetryRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Run)
+	err := c.cc.Invoke(ctx, ExecutorService_ForkRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) AmendRun(ctx context.Context, in *AmendRunRequest, opts ...grpc.CallOption) (*AmendRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AmendRunResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_AmendRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ExplainRun(ctx context.Context, in *ExplainRunRequest, opts ...grpc.CallOption) (*ExplainRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainRunResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_ExplainRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRunResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_DeleteRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkCancelRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkCancelRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) BulkRetryRuns(ctx context.Context, in *BulkRetryRunsRequest, opts ...grpc.CallOption) (*BulkRetryRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkRetryRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkRetryRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) BulkDeleteRuns(ctx context.Context, in *BulkDeleteRunsRequest, opts ...grpc.CallOption) (*BulkDeleteRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BulkDeleteRunsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_BulkDeleteRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ListInterrupts(ctx context.Context, in *ListInterruptsRequest, opts ...grpc.CallOption) (*ListInterruptsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInterruptsResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_ListInterrupts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) GetInterrupt(ctx context.Context, in *GetInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Interrupt)
+	err := c.cc.Invoke(ctx, ExecutorService_GetInterrupt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) AnswerInterrupt(ctx context.Context, in *AnswerInterruptRequest, opts ...grpc.CallOption) (*Interrupt, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Interrupt)
+	err := c.cc.Invoke(ctx, ExecutorService_AnswerInterrupt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompleteTaskResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_CompleteTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorServiceClient) ListActors(ctx context.Context, in *ListActorsRequest, opts ...grpc.CallOption) (*ListActorsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListActorsResponse)
@@ -210,18 +423,55 @@ type ExecutorServiceServer interface {
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error
 	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
-	// ResumeRun lets a PAUSED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes after
-	// that is durable. A run that is not paused because it goes on (RUNNING, WAITING) is returned as it is; any other refuses
-	// with RUN_NOT_PAUSED. While somebody must still say what became of a call, it refuses with RECONCILIATION_NEEDED and
-	// names the visits: see ReconcileVisit. With several executors, the one that owns the run must be asked: another one answers
-	// UNAVAILABLE with RUN_OWNED_ELSEWHERE, and the call reaches the owner when it is repeated through the gateway.
+	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
+	// after that is recorded, from whatever executor is asked. A run that is not paused because it goes on (RUNNING, WAITING,
+	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
+	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
-	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is durable. What
+	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What
 	// follows from it waits for ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
-	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the
-	// run. Who may be asked, and RUN_OWNED_ELSEWHERE, are as with ResumeRun.
+	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the run.
 	ReconcileVisit(context.Context, *ReconcileVisitRequest) (*Run, error)
+	// PauseRun holds back new starts; calls in flight go on. A run that is paused already is returned as it is.
+	PauseRun(context.Context, *PauseRunRequest) (*Run, error)
+	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name are taken in order.
+	SignalRun(context.Context, *SignalRunRequest) (*Run, error)
+	// SignalWithStart gives a signal to the open run with the business key, and starts that run first if there is none: both in one
+	// transaction.
+	SignalWithStart(context.Context, *SignalWithStartRequest) (*Run, error)
+	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender.
+	SendMessage(context.Context, *SendMessageRequest) (*Run, error)
+	// RetryRun runs again what failed: a new run in which every visit that completed is taken over, and the failed ones and what
+	// follows from them run anew.
+	RetryRun(context.Context, *RetryRunRequest) (*Run, error)
+	// ForkRun starts a new run that shares the history of an old one up to a visit: the visits that do not depend on it are taken
+	// over, that visit and what follows from it run anew, with other arguments or another graph if the request has them. It is
+	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed.
+	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
+	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
+	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
+	AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error)
+	// ExplainRun says why a run does not move.
+	ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error)
+	// DeleteRun removes a run that has ended with all that hangs on it: journal, payloads, questions, descendants that have ended.
+	// A run that goes on refuses with RUN_NOT_ENDED.
+	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
+	// BulkCancelRuns cancels the runs that a filter finds.
+	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error)
+	// BulkRetryRuns retries the failed runs that a filter finds, each once however often it is called.
+	BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error)
+	// BulkDeleteRuns removes the ended runs that a filter finds.
+	BulkDeleteRuns(context.Context, *BulkDeleteRunsRequest) (*BulkDeleteRunsResponse, error)
+	// ListInterrupts lists questions, newest first: of the namespace, or of a run and all its descendants.
+	ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error)
+	// GetInterrupt shows a question.
+	GetInterrupt(context.Context, *GetInterruptRequest) (*Interrupt, error)
+	// AnswerInterrupt answers a question, exactly once: a second, different answer refuses with INTERRUPT_CLOSED. An answer that does not
+	// satisfy the schema refuses with ANSWER_INVALID and leaves the question open.
+	AnswerInterrupt(context.Context, *AnswerInterruptRequest) (*Interrupt, error)
+	// CompleteTask ends a visit's wait for work that went on outside, by the token that its call was given.
+	CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error)
 	// ListActors lists what nodes can call, with effects and argument schemas.
 	ListActors(context.Context, *ListActorsRequest) (*ListActorsResponse, error)
 	mustEmbedUnimplementedExecutorServiceServer()
@@ -260,6 +510,54 @@ func (UnimplementedExecutorServiceServer) ResumeRun(context.Context, *ResumeRunR
 }
 func (UnimplementedExecutorServiceServer) ReconcileVisit(context.Context, *ReconcileVisitRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReconcileVisit not implemented")
+}
+func (UnimplementedExecutorServiceServer) PauseRun(context.Context, *PauseRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) SignalRun(context.Context, *SignalRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) SignalWithStart(context.Context, *SignalWithStartRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalWithStart not implemented")
+}
+func (UnimplementedExecutorServiceServer) SendMessage(context.Context, *SendMessageRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendMessage not implemented")
+}
+func (UnimplementedExecutorServiceServer) RetryRun(context.Context, *RetryRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) ForkRun(context.Context, *ForkRunRequest) (*Run, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) AmendRun(context.Context, *AmendRunRequest) (*AmendRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AmendRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) ExplainRun(context.Context, *ExplainRunRequest) (*ExplainRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkCancelRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkRetryRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) BulkDeleteRuns(context.Context, *BulkDeleteRunsRequest) (*BulkDeleteRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BulkDeleteRuns not implemented")
+}
+func (UnimplementedExecutorServiceServer) ListInterrupts(context.Context, *ListInterruptsRequest) (*ListInterruptsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInterrupts not implemented")
+}
+func (UnimplementedExecutorServiceServer) GetInterrupt(context.Context, *GetInterruptRequest) (*Interrupt, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetInterrupt not implemented")
+}
+func (UnimplementedExecutorServiceServer) AnswerInterrupt(context.Context, *AnswerInterruptRequest) (*Interrupt, error) {
+	return nil, status.Error(codes.Unimplemented, "method AnswerInterrupt not implemented")
+}
+func (UnimplementedExecutorServiceServer) CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompleteTask not implemented")
 }
 func (UnimplementedExecutorServiceServer) ListActors(context.Context, *ListActorsRequest) (*ListActorsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListActors not implemented")
@@ -440,6 +738,294 @@ func _ExecutorService_ReconcileVisit_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecutorService_PauseRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).PauseRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_PauseRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).PauseRun(ctx, req.(*PauseRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_SignalRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).SignalRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_SignalRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).SignalRun(ctx, req.(*SignalRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_SignalWithStart_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalWithStartRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).SignalWithStart(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_SignalWithStart_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).SignalWithStart(ctx, req.(*SignalWithStartRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_SendMessage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendMessageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).SendMessage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_SendMessage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).SendMessage(ctx, req.(*SendMessageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_RetryRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).RetryRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_RetryRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).RetryRun(ctx, req.(*RetryRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ForkRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ForkRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ForkRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ForkRun(ctx, req.(*ForkRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_AmendRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AmendRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).AmendRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_AmendRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).AmendRun(ctx, req.(*AmendRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ExplainRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ExplainRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ExplainRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ExplainRun(ctx, req.(*ExplainRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_DeleteRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).DeleteRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_DeleteRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).DeleteRun(ctx, req.(*DeleteRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_BulkCancelRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkCancelRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkCancelRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkCancelRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkCancelRuns(ctx, req.(*BulkCancelRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_BulkRetryRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkRetryRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkRetryRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkRetryRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkRetryRuns(ctx, req.(*BulkRetryRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_BulkDeleteRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BulkDeleteRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).BulkDeleteRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_BulkDeleteRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).BulkDeleteRuns(ctx, req.(*BulkDeleteRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ListInterrupts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInterruptsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ListInterrupts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ListInterrupts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ListInterrupts(ctx, req.(*ListInterruptsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_GetInterrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetInterruptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).GetInterrupt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_GetInterrupt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).GetInterrupt(ctx, req.(*GetInterruptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_AnswerInterrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerInterruptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).AnswerInterrupt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_AnswerInterrupt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).AnswerInterrupt(ctx, req.(*AnswerInterruptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_CompleteTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompleteTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).CompleteTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_CompleteTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).CompleteTask(ctx, req.(*CompleteTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecutorService_ListActors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListActorsRequest)
 	if err := dec(in); err != nil {
@@ -496,6 +1082,70 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReconcileVisit",
 			Handler:    _ExecutorService_ReconcileVisit_Handler,
+		},
+		{
+			MethodName: "PauseRun",
+			Handler:    _ExecutorService_PauseRun_Handler,
+		},
+		{
+			MethodName: "SignalRun",
+			Handler:    _ExecutorService_SignalRun_Handler,
+		},
+		{
+			MethodName: "SignalWithStart",
+			Handler:    _ExecutorService_SignalWithStart_Handler,
+		},
+		{
+			MethodName: "SendMessage",
+			Handler:    _ExecutorService_SendMessage_Handler,
+		},
+		{
+			MethodName: "RetryRun",
+			Handler:    _ExecutorService_RetryRun_Handler,
+		},
+		{
+			MethodName: "ForkRun",
+			Handler:    _ExecutorService_ForkRun_Handler,
+		},
+		{
+			MethodName: "AmendRun",
+			Handler:    _ExecutorService_AmendRun_Handler,
+		},
+		{
+			MethodName: "ExplainRun",
+			Handler:    _ExecutorService_ExplainRun_Handler,
+		},
+		{
+			MethodName: "DeleteRun",
+			Handler:    _ExecutorService_DeleteRun_Handler,
+		},
+		{
+			MethodName: "BulkCancelRuns",
+			Handler:    _ExecutorService_BulkCancelRuns_Handler,
+		},
+		{
+			MethodName: "BulkRetryRuns",
+			Handler:    _ExecutorService_BulkRetryRuns_Handler,
+		},
+		{
+			MethodName: "BulkDeleteRuns",
+			Handler:    _ExecutorService_BulkDeleteRuns_Handler,
+		},
+		{
+			MethodName: "ListInterrupts",
+			Handler:    _ExecutorService_ListInterrupts_Handler,
+		},
+		{
+			MethodName: "GetInterrupt",
+			Handler:    _ExecutorService_GetInterrupt_Handler,
+		},
+		{
+			MethodName: "AnswerInterrupt",
+			Handler:    _ExecutorService_AnswerInterrupt_Handler,
+		},
+		{
+			MethodName: "CompleteTask",
+			Handler:    _ExecutorService_CompleteTask_Handler,
 		},
 		{
 			MethodName: "ListActors",

@@ -254,6 +254,71 @@ func (VisitState) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
+// WaitKind says what a visit waits for.
+type WaitKind int32
+
+const (
+	// Not told.
+	WaitKind_WAIT_KIND_UNSPECIFIED WaitKind = 0
+	// A time.
+	WaitKind_WAIT_KIND_TIMER WaitKind = 1
+	// The end of child runs.
+	WaitKind_WAIT_KIND_CHILDREN WaitKind = 2
+	// An answer.
+	WaitKind_WAIT_KIND_INTERRUPT WaitKind = 3
+	// The end of work that goes on outside.
+	WaitKind_WAIT_KIND_TASK WaitKind = 4
+	// A signal.
+	WaitKind_WAIT_KIND_SIGNAL WaitKind = 5
+)
+
+// Enum value maps for WaitKind.
+var (
+	WaitKind_name = map[int32]string{
+		0: "WAIT_KIND_UNSPECIFIED",
+		1: "WAIT_KIND_TIMER",
+		2: "WAIT_KIND_CHILDREN",
+		3: "WAIT_KIND_INTERRUPT",
+		4: "WAIT_KIND_TASK",
+		5: "WAIT_KIND_SIGNAL",
+	}
+	WaitKind_value = map[string]int32{
+		"WAIT_KIND_UNSPECIFIED": 0,
+		"WAIT_KIND_TIMER":       1,
+		"WAIT_KIND_CHILDREN":    2,
+		"WAIT_KIND_INTERRUPT":   3,
+		"WAIT_KIND_TASK":        4,
+		"WAIT_KIND_SIGNAL":      5,
+	}
+)
+
+func (x WaitKind) Enum() *WaitKind {
+	p := new(WaitKind)
+	*p = x
+	return p
+}
+
+func (x WaitKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WaitKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_executor_v1_run_proto_enumTypes[3].Descriptor()
+}
+
+func (WaitKind) Type() protoreflect.EnumType {
+	return &file_epigraph_executor_v1_run_proto_enumTypes[3]
+}
+
+func (x WaitKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WaitKind.Descriptor instead.
+func (WaitKind) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
+}
+
 // Run is one execution of a graph.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -318,9 +383,23 @@ type Run struct {
 	// Quoted revision; pass it back to change this run only if nothing else has.
 	Etag string `protobuf:"bytes,30,opt,name=etag,proto3" json:"etag,omitempty"`
 	// The trace in which it was started, 32 hex digits.
-	TraceId       string `protobuf:"bytes,31,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TraceId string `protobuf:"bytes,31,opt,name=trace_id,json=traceId,proto3" json:"trace_id,omitempty"`
+	// How urgent it is: 1 goes before 2 when there is not room for all; 0 in old runs means 2.
+	Priority int32 `protobuf:"varint,32,opt,name=priority,proto3" json:"priority,omitempty"`
+	// When a parked run goes on by itself, or a pending one is to start.
+	WakeTime *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=wake_time,json=wakeTime,proto3" json:"wake_time,omitempty"`
+	// When it is ended as FAILED with DEADLINE_EXCEEDED, if it still goes on.
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The run of which it is a fork.
+	ForkedFromRunId string `protobuf:"bytes,35,opt,name=forked_from_run_id,json=forkedFromRunId,proto3" json:"forked_from_run_id,omitempty"`
+	// How often its graph was amended or expanded; what AmendRun expects.
+	GraphRevision int64 `protobuf:"varint,36,opt,name=graph_revision,json=graphRevision,proto3" json:"graph_revision,omitempty"`
+	// The schedule that started it.
+	ScheduleId string `protobuf:"bytes,37,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
+	// How many questions of it and its descendants are open. Not shown in lists.
+	OpenInterrupts int32 `protobuf:"varint,38,opt,name=open_interrupts,json=openInterrupts,proto3" json:"open_interrupts,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -568,6 +647,55 @@ func (x *Run) GetTraceId() string {
 		return x.TraceId
 	}
 	return ""
+}
+
+func (x *Run) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Run) GetWakeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WakeTime
+	}
+	return nil
+}
+
+func (x *Run) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *Run) GetForkedFromRunId() string {
+	if x != nil {
+		return x.ForkedFromRunId
+	}
+	return ""
+}
+
+func (x *Run) GetGraphRevision() int64 {
+	if x != nil {
+		return x.GraphRevision
+	}
+	return 0
+}
+
+func (x *Run) GetScheduleId() string {
+	if x != nil {
+		return x.ScheduleId
+	}
+	return ""
+}
+
+func (x *Run) GetOpenInterrupts() int32 {
+	if x != nil {
+		return x.OpenInterrupts
+	}
+	return 0
 }
 
 // Attachment is a document for a run.
@@ -952,7 +1080,13 @@ type Visit struct {
 	// The effect under which it was called.
 	Effect v1.Effect `protobuf:"varint,16,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
 	// How long the attempts took together.
-	Duration      *durationpb.Duration `protobuf:"bytes,17,opt,name=duration,proto3" json:"duration,omitempty"`
+	Duration *durationpb.Duration `protobuf:"bytes,17,opt,name=duration,proto3" json:"duration,omitempty"`
+	// What it waits for, while it waits.
+	Wait *WaitInfo `protobuf:"bytes,18,opt,name=wait,proto3" json:"wait,omitempty"`
+	// Whether its values were taken from the node cache; then it used and cost nothing.
+	Cached bool `protobuf:"varint,19,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Whether it was taken over from the run of which this one is a fork.
+	Adopted       bool `protobuf:"varint,20,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1106,11 +1240,123 @@ func (x *Visit) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+func (x *Visit) GetWait() *WaitInfo {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *Visit) GetCached() bool {
+	if x != nil {
+		return x.Cached
+	}
+	return false
+}
+
+func (x *Visit) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
+// WaitInfo is what a waiting visit waits for.
+type WaitInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What kind of thing.
+	Kind WaitKind `protobuf:"varint,1,opt,name=kind,proto3,enum=epigraph.executor.v1.WaitKind" json:"kind,omitempty"`
+	// When it ends by itself.
+	DueTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
+	// The child runs, in the order asked.
+	ChildRunIds []string `protobuf:"bytes,3,rep,name=child_run_ids,json=childRunIds,proto3" json:"child_run_ids,omitempty"`
+	// The question.
+	InterruptId string `protobuf:"bytes,4,opt,name=interrupt_id,json=interruptId,proto3" json:"interrupt_id,omitempty"`
+	// The token by which CompleteTask ends it.
+	TaskToken string `protobuf:"bytes,5,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
+	// The name of the signal.
+	Signal        string `protobuf:"bytes,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitInfo) Reset() {
+	*x = WaitInfo{}
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitInfo) ProtoMessage() {}
+
+func (x *WaitInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitInfo.ProtoReflect.Descriptor instead.
+func (*WaitInfo) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WaitInfo) GetKind() WaitKind {
+	if x != nil {
+		return x.Kind
+	}
+	return WaitKind_WAIT_KIND_UNSPECIFIED
+}
+
+func (x *WaitInfo) GetDueTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueTime
+	}
+	return nil
+}
+
+func (x *WaitInfo) GetChildRunIds() []string {
+	if x != nil {
+		return x.ChildRunIds
+	}
+	return nil
+}
+
+func (x *WaitInfo) GetInterruptId() string {
+	if x != nil {
+		return x.InterruptId
+	}
+	return ""
+}
+
+func (x *WaitInfo) GetTaskToken() string {
+	if x != nil {
+		return x.TaskToken
+	}
+	return ""
+}
+
+func (x *WaitInfo) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
 var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\f\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x0f\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1148,7 +1394,15 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x05nodes\x18\x1c \x01(\v2 .epigraph.executor.v1.NodeCountsR\x05nodes\x12\x19\n" +
 	"\blast_seq\x18\x1d \x01(\x03R\alastSeq\x12\x12\n" +
 	"\x04etag\x18\x1e \x01(\tR\x04etag\x12\x19\n" +
-	"\btrace_id\x18\x1f \x01(\tR\atraceId\x1aT\n" +
+	"\btrace_id\x18\x1f \x01(\tR\atraceId\x12\x1a\n" +
+	"\bpriority\x18  \x01(\x05R\bpriority\x127\n" +
+	"\twake_time\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bwakeTime\x126\n" +
+	"\bdeadline\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12+\n" +
+	"\x12forked_from_run_id\x18# \x01(\tR\x0fforkedFromRunId\x12%\n" +
+	"\x0egraph_revision\x18$ \x01(\x03R\rgraphRevision\x12\x1f\n" +
+	"\vschedule_id\x18% \x01(\tR\n" +
+	"scheduleId\x12'\n" +
+	"\x0fopen_interrupts\x18& \x01(\x05R\x0eopenInterrupts\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1190,7 +1444,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tcompleted\x18\x02 \x01(\x05R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\x05R\arunning\"\xc1\x05\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\"\xa7\x06\n" +
 	"\x05Visit\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -1212,7 +1466,18 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"items_done\x18\x0e \x01(\x05R\titemsDone\x126\n" +
 	"\bprogress\x18\x0f \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bprogress\x121\n" +
 	"\x06effect\x18\x10 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x125\n" +
-	"\bduration\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\bduration*\xe3\x01\n" +
+	"\bduration\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\bduration\x122\n" +
+	"\x04wait\x18\x12 \x01(\v2\x1e.epigraph.executor.v1.WaitInfoR\x04wait\x12\x16\n" +
+	"\x06cached\x18\x13 \x01(\bR\x06cached\x12\x18\n" +
+	"\aadopted\x18\x14 \x01(\bR\aadopted\"\xf3\x01\n" +
+	"\bWaitInfo\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.WaitKindR\x04kind\x125\n" +
+	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\"\n" +
+	"\rchild_run_ids\x18\x03 \x03(\tR\vchildRunIds\x12!\n" +
+	"\finterrupt_id\x18\x04 \x01(\tR\vinterruptId\x12\x1d\n" +
+	"\n" +
+	"task_token\x18\x05 \x01(\tR\ttaskToken\x12\x16\n" +
+	"\x06signal\x18\x06 \x01(\tR\x06signal*\xe3\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RUN_STATE_PENDING\x10\x01\x12\x15\n" +
@@ -1243,7 +1508,14 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x15VISIT_STATE_ABSTAINED\x10\t\x12\x14\n" +
 	"\x10VISIT_STATE_HELD\x10\n" +
 	"\x12\x1a\n" +
-	"\x16VISIT_STATE_CANCELLING\x10\vB\xe5\x01\n" +
+	"\x16VISIT_STATE_CANCELLING\x10\v*\x95\x01\n" +
+	"\bWaitKind\x12\x19\n" +
+	"\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fWAIT_KIND_TIMER\x10\x01\x12\x16\n" +
+	"\x12WAIT_KIND_CHILDREN\x10\x02\x12\x17\n" +
+	"\x13WAIT_KIND_INTERRUPT\x10\x03\x12\x12\n" +
+	"\x0eWAIT_KIND_TASK\x10\x04\x12\x14\n" +
+	"\x10WAIT_KIND_SIGNAL\x10\x05B\xe5\x01\n" +
 	"\x18com.epigraph.executor.v1B\bRunProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (
@@ -1258,62 +1530,69 @@ func file_epigraph_executor_v1_run_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_run_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_epigraph_executor_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_epigraph_executor_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: epigraph.executor.v1.RunState
 	(ErrorType)(0),                // 1: epigraph.executor.v1.ErrorType
 	(VisitState)(0),               // 2: epigraph.executor.v1.VisitState
-	(*Run)(nil),                   // 3: epigraph.executor.v1.Run
-	(*Attachment)(nil),            // 4: epigraph.executor.v1.Attachment
-	(*RunError)(nil),              // 5: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 6: epigraph.executor.v1.Usage
-	(*NodeCounts)(nil),            // 7: epigraph.executor.v1.NodeCounts
-	(*Visit)(nil),                 // 8: epigraph.executor.v1.Visit
-	nil,                           // 9: epigraph.executor.v1.Run.NamedEntry
-	nil,                           // 10: epigraph.executor.v1.Run.MetadataEntry
-	nil,                           // 11: epigraph.executor.v1.Run.LabelsEntry
-	nil,                           // 12: epigraph.executor.v1.Run.OutputsEntry
-	(*v1.Payload)(nil),            // 13: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(v1.Effect)(0),                // 15: epigraph.graph.v1.Effect
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(WaitKind)(0),                 // 3: epigraph.executor.v1.WaitKind
+	(*Run)(nil),                   // 4: epigraph.executor.v1.Run
+	(*Attachment)(nil),            // 5: epigraph.executor.v1.Attachment
+	(*RunError)(nil),              // 6: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 7: epigraph.executor.v1.Usage
+	(*NodeCounts)(nil),            // 8: epigraph.executor.v1.NodeCounts
+	(*Visit)(nil),                 // 9: epigraph.executor.v1.Visit
+	(*WaitInfo)(nil),              // 10: epigraph.executor.v1.WaitInfo
+	nil,                           // 11: epigraph.executor.v1.Run.NamedEntry
+	nil,                           // 12: epigraph.executor.v1.Run.MetadataEntry
+	nil,                           // 13: epigraph.executor.v1.Run.LabelsEntry
+	nil,                           // 14: epigraph.executor.v1.Run.OutputsEntry
+	(*v1.Payload)(nil),            // 15: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(v1.Effect)(0),                // 17: epigraph.graph.v1.Effect
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
 }
 var file_epigraph_executor_v1_run_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Run.state:type_name -> epigraph.executor.v1.RunState
-	13, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
-	9,  // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
-	13, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
-	4,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
-	10, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
-	11, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
-	14, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	14, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	14, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	14, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
-	13, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
-	12, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
-	5,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
-	6,  // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
-	7,  // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
-	13, // 16: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
-	1,  // 17: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
-	2,  // 18: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
-	13, // 19: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
-	5,  // 20: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
-	6,  // 21: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
-	14, // 22: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
-	14, // 23: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
-	13, // 24: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
-	15, // 25: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
-	16, // 26: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
-	13, // 27: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	13, // 28: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	15, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
+	11, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
+	15, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
+	5,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
+	12, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
+	13, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
+	16, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	16, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	16, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	16, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
+	15, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
+	14, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
+	6,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
+	7,  // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
+	8,  // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
+	16, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
+	16, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	15, // 18: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
+	1,  // 19: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
+	2,  // 20: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
+	15, // 21: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
+	6,  // 22: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
+	7,  // 23: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
+	16, // 24: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
+	16, // 25: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
+	15, // 26: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
+	17, // 27: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
+	18, // 28: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
+	10, // 29: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
+	3,  // 30: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
+	16, // 31: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
+	15, // 32: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	15, // 33: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_run_proto_init() }
@@ -1326,8 +1605,8 @@ func file_epigraph_executor_v1_run_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_run_proto_rawDesc), len(file_epigraph_executor_v1_run_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   10,
+			NumEnums:      4,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

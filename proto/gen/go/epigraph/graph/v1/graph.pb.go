@@ -658,7 +658,7 @@ type Node struct {
 	MaxVisits int32 `protobuf:"varint,18,opt,name=max_visits,json=maxVisits,proto3" json:"max_visits,omitempty"`
 	// Whether results may be reused between runs.
 	Cache *Cache `protobuf:"bytes,19,opt,name=cache,proto3" json:"cache,omitempty"`
-	// CEL string; within one executor, visits of a namespace with the same key do not run at the same time.
+	// CEL string; visits of a namespace with the same key do not run at the same time, or as many as the key's limit says.
 	ConcurrencyKey string `protobuf:"bytes,20,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
 	// The thread on which an agent works.
 	Thread string `protobuf:"bytes,21,opt,name=thread,proto3" json:"thread,omitempty"`

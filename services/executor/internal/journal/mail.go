@@ -1,0 +1,130 @@
+package journal
+
+import (
+	"context"
+	"time"
+)
+
+// MailKind says what a piece of mail asks of its run.
+type MailKind string
+
+// The kinds of mail.
+const (
+	MailCancel     MailKind = "CANCEL"
+	MailPause      MailKind = "PAUSE"
+	MailResume     MailKind = "RESUME"
+	MailReconcile  MailKind = "RECONCILE"
+	MailAmend      MailKind = "AMEND"
+	MailChildEnded MailKind = "CHILD_ENDED"
+	MailAnswer     MailKind = "ANSWER"
+	MailTaskEnded  MailKind = "TASK_ENDED"
+	MailSignal     MailKind = "SIGNAL"
+	MailMessage    MailKind = "MESSAGE"
+)
+
+// Mail is something from outside that a run must take into account. It is written in one transaction with what caused it and
+// removed in the transaction of the event that takes it into account.
+type Mail struct {
+	// ID orders the mail of a run; set on reading.
+	ID               int64
+	Namespace, RunID string
+	Kind             MailKind
+	// Key tells mail of one kind to one run apart: a second piece with the same key is not written. It stays remembered as long as
+	// the piece is unread; what must not be repeated after that is refused by the machine or by Request.
+	Key  string
+	Body []byte
+	Time time.Time
+}
+
+// Post is mail that the API writes.
+type Post struct {
+	Mail Mail
+	// Revision, if not 0, must be the run's present one.
+	Revision int64
+	// Request makes the call repeatable; the zero value does not. Method keeps request ids of different calls apart.
+	Request Request
+	Method  string
+	// Answer closes a question in the same transaction; nil leaves questions alone.
+	Answer *Answer
+	// Open lists the states in which the run takes this mail; empty means every state that is not ended.
+	Open []State
+}
+
+// Answer closes an open question. Closing it again in the same way changes nothing; in another way it is ReasonInterruptClosed.
+type Answer struct {
+	InterruptID  string
+	Answer       []byte
+	Decision, By string
+}
+
+// Posted is what became of a Post.
+type Posted struct {
+	Run Run
+	// New says that the mail was written by this call.
+	New bool
+	// Owner is who takes it up; zero means that a job was inserted for whoever claims the run.
+	Owner Owner
+}
+
+// Mailbox delivers mail. Journal embeds it.
+type Mailbox interface {
+	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one transaction.
+	// ReasonRunNotFound, ReasonRunEnded, ReasonEtagMismatch, ReasonRequestIDReused, ReasonInterruptClosed.
+	Post(ctx context.Context, p Post) (Posted, error)
+	// PendingMail lists unread mail of owner's runs, oldest first.
+	PendingMail(ctx context.Context, owner Owner, limit int) ([]Mail, error)
+	// UnreadMail lists unread mail of one run, oldest first.
+	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
+	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever replica. It is a hint:
+	// values may be lost or come for nothing, so poll PendingMail too. The channel is closed when ctx ends.
+	MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
+}
+
+// Interrupt is a question as its row.
+type Interrupt struct {
+	ID, Namespace, RunID, RootID      string
+	NodeID                            string
+	Visit, Item                       int32
+	State                             InterruptState
+	Prompt, Schema, Approve, Answer   []byte
+	Default                           []byte
+	Decision, By                      string
+	CreateTime, ExpireTime, CloseTime time.Time
+}
+
+// InterruptState is where a question stands. The numbers are those of the API and never change.
+type InterruptState int32
+
+// The states of a question.
+const (
+	InterruptOpen     InterruptState = 1
+	InterruptAnswered InterruptState = 2
+	InterruptExpired  InterruptState = 3
+	InterruptCanceled InterruptState = 4
+)
+
+// InterruptFilter narrows a list of questions; all set fields must hold.
+type InterruptFilter struct {
+	// RootOrRun are questions of this run and, if it is a root, of all its descendants.
+	RunID  string
+	States []InterruptState
+}
+
+// Job is a hint that something is to be done, by whatever executor, not before a time. Jobs are at-least-once.
+type Job struct {
+	Kind     JobKind
+	RunID    string
+	Priority int
+	At       time.Time
+}
+
+// JobKind says what a job is for.
+type JobKind string
+
+// The kinds of jobs.
+const (
+	// JobWake asks for a parked run to be claimed and gone on with.
+	JobWake JobKind = "wake"
+	// JobStart asks for a pending run to be claimed and begun.
+	JobStart JobKind = "start"
+)
