@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Letter is the body of a piece of mail, as JSON. Each kind uses the fields named at it.
+type Letter struct {
+	// RequestID is the id of the request that wrote it; it goes into the event.
+	RequestID string `json:"request_id,omitempty"`
+	// Reason is that of CANCEL, PAUSE and RESUME.
+	Reason string `json:"reason,omitempty"`
+	// By is who says so, of RECONCILE, AMEND, ANSWER and TASK_ENDED.
+	By string `json:"by,omitempty"`
+	// Ref is the visit of RECONCILE, TASK_ENDED and CHILD_ENDED.
+	Ref workgraph.Ref `json:"ref,omitzero"`
+	// Attempt is that of TASK_ENDED whose outcome began the wait.
+	Attempt int `json:"attempt,omitempty"`
+	// Outcome or Err is what RECONCILE and TASK_ENDED say.
+	Outcome *workgraph.Outcome `json:"outcome,omitempty"`
+	Err     *workgraph.Error   `json:"error,omitempty"`
+	// InterruptID, Decision and Payload are an ANSWER.
+	InterruptID string `json:"interrupt_id,omitempty"`
+	Decision    string `json:"decision,omitempty"`
+	// Name is that of a SIGNAL, From and Node are of a MESSAGE; Payload is what either carries.
+	Name    string          `json:"name,omitempty"`
+	From    string          `json:"from,omitempty"`
+	Node    string          `json:"node,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Slot and Usage are those of CHILD_ENDED.
+	Slot  *workgraph.ChildSlot `json:"slot,omitempty"`
+	Usage []workgraph.Usage    `json:"usage,omitempty"`
+	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made for.
+	Graph    json.RawMessage `json:"graph,omitempty"`
+	Revision int64           `json:"revision,omitempty"`
+}
+
+// Encode is the letter as mail.Body.
+func (l *Letter) Encode() ([]byte, error) { return json.Marshal(l) }
+
+// DecodeLetter reads the body of a piece of mail.
+func DecodeLetter(body []byte) (*Letter, error) {
+	l := &Letter{}
+	if len(body) == 0 {
+		return l, nil
+	}
+	if err := json.Unmarshal(body, l); err != nil {
+		return nil, fmt.Errorf("decode mail: %w", err)
+	}
+	return l, nil
+}
+
+// Command is what the machine is told by a letter of this kind; nil for AMEND, which needs the run's actors: see amendment.
+func (l *Letter) Command(kind journal.MailKind, now time.Time) workgraph.Command {
+	switch kind {
+	case journal.MailCancel:
+		return workgraph.Cancel{Reason: l.Reason, Now: now}
+	case journal.MailPause:
+		return workgraph.Pause{Reason: l.Reason, Now: now}
+	case journal.MailResume:
+		return workgraph.Resume{Reason: l.Reason, Now: now}
+	case journal.MailReconcile:
+		return workgraph.Reconcile{Ref: l.Ref, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
+	case journal.MailAnswer:
+		return workgraph.Answered{ID: l.InterruptID, Answer: l.Payload, Decision: l.Decision, By: l.By, Now: now}
+	case journal.MailTaskEnded:
+		return workgraph.TaskEnded{Ref: l.Ref, Attempt: l.Attempt, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
+	case journal.MailSignal:
+		return workgraph.Signaled{Name: l.Name, Payload: l.Payload, Now: now}
+	case journal.MailMessage:
+		return workgraph.Delivered{From: l.From, Node: l.Node, Message: l.Payload, Now: now}
+	case journal.MailChildEnded:
+		slot := workgraph.ChildSlot{}
+		if l.Slot != nil {
+			slot = *l.Slot
+		}
+		slot.Usage = l.Usage
+		return workgraph.ChildEnded{Ref: l.Ref, Slot: slot, Now: now}
+	}
+	return nil
+}
