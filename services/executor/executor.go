@@ -259,26 +259,38 @@ type catalog struct {
 	more    workgraph.Actors
 }
 
-func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
+func (c catalog) info(name string) (workgraph.ActorInfo, bool) {
 	if info, ok := c.more.ActorInfo(name); ok {
 		return info, true
 	}
 	return c.builtin.ActorInfo(name)
 }
 
-func (c catalog) Actor(name string) (workgraph.Actor, bool) {
-	if a, ok := c.more[name]; ok {
-		return a, true
+func (c catalog) Find(_ context.Context, _ string, names []string) (map[string]engine.ActorInfo, error) {
+	out := make(map[string]engine.ActorInfo, len(names))
+	for _, n := range names {
+		if info, ok := c.info(n); ok {
+			out[n] = engine.ActorInfo{ActorInfo: info}
+		}
 	}
-	return c.builtin.Actor(name)
+	return out, nil
 }
 
-func (c catalog) Names() []string {
+func (c catalog) Actor(_ context.Context, _, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+	info, ok := c.info(name)
+	a, added := c.more[name]
+	if !added {
+		a, ok = c.builtin.Actor(name)
+	}
+	return a, engine.ActorInfo{ActorInfo: info}, ok, nil
+}
+
+func (c catalog) Names(context.Context, string) ([]string, error) {
 	out := make([]string, 0, len(c.more))
 	for _, s := range c.specs() {
 		out = append(out, s.Name)
 	}
-	return out
+	return out, nil
 }
 
 func (c catalog) specs() []actor.Spec {

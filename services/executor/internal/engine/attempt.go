@@ -113,8 +113,15 @@ func (t *term) perform(a *attempt) {
 		t.finish(a, nil, notPerformed(errDraining), outbox.Trace{})
 		return
 	}
-	doer, ok := t.e.actors.Actor(a.start.Actor)
-	if !ok {
+	doer, info, ok, err := t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+		return
+	case err != nil:
+		t.finish(a, nil, workgraph.Errorf(workgraph.NotPerformed, ReasonActorUnknown, "it cannot be told where actor %q is: %v", a.start.Actor, errs.From(err).Message), outbox.Trace{})
+		return
+	case !ok:
 		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonActorUnknown, "there is no actor %q here", a.start.Actor), outbox.Trace{})
 		return
 	}
@@ -153,7 +160,7 @@ func (t *term) perform(a *attempt) {
 			t.sched.done(a)
 		})
 	})
-	out, err := t.reuse(call, doer, a)
+	out, err := t.reuse(call, doer, info.Version, a)
 	undo()
 	if err != nil {
 		end(nil, t.e.classify(call, a, err))
@@ -217,9 +224,8 @@ type idleKey struct{}
 const maxKeptOutcomes = 64 << 20
 
 // reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
-func (t *term) reuse(ctx context.Context, doer workgraph.Actor, a *attempt) (workgraph.Outcome, error) {
-	info, _ := t.e.actors.ActorInfo(a.start.Actor)
-	key := a.start.CacheKey(a.run.namespace, info.Version)
+func (t *term) reuse(ctx context.Context, doer workgraph.Actor, version string, a *attempt) (workgraph.Outcome, error) {
+	key := a.start.CacheKey(a.run.namespace, version)
 	if key == "" {
 		return t.invoke(ctx, doer, a)
 	}

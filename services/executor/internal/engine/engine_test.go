@@ -33,22 +33,28 @@ const ns = "acme"
 // actors is an engine.Actors made of functions.
 type actors map[string]workgraph.Actor
 
-func (a actors) ActorInfo(name string) (workgraph.ActorInfo, bool) {
-	return workgraph.Actors(a).ActorInfo(name)
+func (a actors) Find(_ context.Context, _ string, names []string) (map[string]engine.ActorInfo, error) {
+	out := map[string]engine.ActorInfo{}
+	for _, n := range names {
+		if info, ok := workgraph.Actors(a).ActorInfo(n); ok {
+			out[n] = engine.ActorInfo{ActorInfo: info}
+		}
+	}
+	return out, nil
 }
 
-func (a actors) Actor(name string) (workgraph.Actor, bool) {
-	act, ok := a[name]
-	return act, ok
+func (a actors) Actor(_ context.Context, _, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+	info, ok := workgraph.Actors(a).ActorInfo(name)
+	return a[name], engine.ActorInfo{ActorInfo: info}, ok, nil
 }
 
-func (a actors) Names() []string {
+func (a actors) Names(context.Context, string) ([]string, error) {
 	var out []string
 	for n := range a {
 		out = append(out, n)
 	}
 	slices.Sort(out)
-	return out
+	return out, nil
 }
 
 // unsafeActor is an actor whose calls must not be repeated.

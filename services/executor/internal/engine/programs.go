@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -46,18 +47,23 @@ func newPrograms(actors Actors) *programs {
 	return &programs{actors: actors, byKey: map[string]*list.Element{}}
 }
 
-// compile checks a graph against the actors and makes it runnable. The error is a workgraph.Faults when the graph is at fault.
-func (s *programs) compile(g *workgraph.Graph) (*program, error) {
+// compile checks a graph against the actors of a namespace and makes it runnable. The error is a workgraph.Faults when the graph is
+// at fault.
+func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
 	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
 	asked, err := json.Marshal(g)
 	if err != nil {
 		return nil, fmt.Errorf("key of graph: %w", err)
 	}
-	key := "asked/" + sum(asked)
+	known, err := s.known(ctx, namespace, g)
+	if err != nil {
+		return nil, err
+	}
+	key := "asked/" + sum(asked) + known.fingerprint()
 	if p := s.find(key); p != nil {
 		return p, nil
 	}
-	compiled, err := workgraph.Compile(g, s.actors)
+	compiled, err := workgraph.Compile(g, known)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +76,50 @@ func (s *programs) compile(g *workgraph.Graph) (*program, error) {
 	s.keep(key, p)
 	s.keep("pinned/"+p.hash, p)
 	return p, nil
+}
+
+// known is what a namespace knows of the actors that a graph names.
+func (s *programs) known(ctx context.Context, namespace string, g *workgraph.Graph) (actorSet, error) {
+	seen := map[string]bool{}
+	var names []string
+	for i := range g.Nodes {
+		if n := g.Nodes[i].Actor; !seen[n] {
+			seen[n] = true
+			names = append(names, n)
+		}
+	}
+	return s.actors.Find(ctx, namespace, names)
+}
+
+// actorSet is a workgraph.ActorSet.
+type actorSet map[string]ActorInfo
+
+// ActorInfo implements workgraph.ActorSet.
+func (s actorSet) ActorInfo(name string) (workgraph.ActorInfo, bool) {
+	info, ok := s[name]
+	return info.ActorInfo, ok
+}
+
+// fingerprint tells apart what a graph compiles to when actors change; it is empty when they do not.
+func (s actorSet) fingerprint() string {
+	var changing []string
+	for name, info := range s {
+		if info.Changes {
+			changing = append(changing, name)
+		}
+	}
+	if len(changing) == 0 {
+		return ""
+	}
+	slices.Sort(changing)
+	h := sha256.New()
+	for _, name := range changing {
+		info := s[name]
+		for _, part := range []string{name, string(info.Effect), info.Version, string(info.Schema)} {
+			fmt.Fprintf(h, "%d/%s", len(part), part)
+		}
+	}
+	return "/" + hex.EncodeToString(h.Sum(nil))
 }
 
 // stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every effect.

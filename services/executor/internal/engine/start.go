@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 	if t == nil {
 		return "", false, notReady()
 	}
-	p, err := e.program(req.Graph)
+	p, err := e.program(ctx, req.Namespace, req.Graph)
 	if err != nil {
 		return "", false, err
 	}
@@ -112,13 +113,13 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 }
 
 // Check returns what Start would say about the graph alone.
-func (e *Engine) Check(g *workgraph.Graph) error {
-	_, err := e.program(g)
+func (e *Engine) Check(ctx context.Context, namespace string, g *workgraph.Graph) error {
+	_, err := e.program(ctx, namespace, g)
 	return err
 }
 
 // program compiles within the limits.
-func (e *Engine) program(g *workgraph.Graph) (*program, error) {
+func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
 	var faults workgraph.Faults
 	tooMany := func(what string, n, limit int) {
 		if n > limit {
@@ -131,10 +132,10 @@ func (e *Engine) program(g *workgraph.Graph) (*program, error) {
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	p, err := e.programs.compile(g)
+	p, err := e.programs.compile(ctx, namespace, g)
 	if err != nil {
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
-			return nil, e.hints(g, list)
+			return nil, e.hints(ctx, namespace, g, list)
 		}
 		return nil, err
 	}
@@ -146,8 +147,14 @@ func (e *Engine) program(g *workgraph.Graph) (*program, error) {
 }
 
 // hints tells for every unknown actor which one may have been meant.
-func (e *Engine) hints(g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
-	names := e.actors.Names()
+func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
+	if !slices.ContainsFunc(faults, func(f workgraph.Fault) bool { return f.Code == workgraph.CodeUnknownActor }) {
+		return faults
+	}
+	names, err := e.actors.Names(ctx, namespace)
+	if err != nil {
+		return faults // the faults stand without hints
+	}
 	asked := make(map[string]string, len(g.Nodes))
 	for i := range g.Nodes {
 		asked[g.Nodes[i].ID] = g.Nodes[i].Actor

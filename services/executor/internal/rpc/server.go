@@ -90,7 +90,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 	var err error
 	if out.Graph, err = graphpb.FromProto(req.GetGraph()); err != nil {
 		// All faults at once: what the translation found, and what validation says about the rest.
-		if err := errors.Join(collect(err), collect(s.engine.Check(out.Graph))); err != nil {
+		if err := errors.Join(collect(err), collect(s.engine.Check(ctx, out.Namespace, out.Graph))); err != nil {
 			return out, err
 		}
 		return out, graphpb.FaultError(faults)
