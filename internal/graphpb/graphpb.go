@@ -153,14 +153,39 @@ func RawMap(field string, ps map[string]*graphv1.Payload) (map[string]json.RawMe
 // Effect is the wire form of an effect; the empty one is unspecified.
 func Effect(e workgraph.Effect) graphv1.Effect { return effects.to(e) }
 
-// Fault is the wire form of one fault.
+// renamed pairs fields of the model with what the wire form calls them.
+func renamed() []string {
+	return []string{
+		"join.mode", "join.kind", "join.n", "join.quorum", "retry.initial_backoff", "retry.initial_interval", "retry.max_backoff", "retry.max_interval",
+		"retry.multiplier", "retry.backoff_factor", "check.schema", "check.json_schema", "on_error.action", "on_error.kind",
+		"on_error.value", "on_error.fallback", "result_pass_down_mode.expr", "result_pass_down_mode.merge",
+	}
+}
+
+// wire is a fault in the words of the wire form.
+func wire(f workgraph.Fault) workgraph.Fault {
+	words := strings.NewReplacer(renamed()...)
+	f.Field, f.Hint = words.Replace(f.Field), words.Replace(f.Hint)
+	if f.Code == workgraph.CodeBadQuorum {
+		f.Hint = strings.Replace(f.Hint, "drop n", "drop quorum", 1)
+		f.Message = strings.Replace(f.Message, "n belongs to the mode QUORUM", "quorum belongs to the kind QUORUM", 1)
+	}
+	return f
+}
+
+// Fault is the wire form of one fault; its field is that of the wire form.
 func Fault(f workgraph.Fault) *graphv1.Fault {
+	f = wire(f)
 	return &graphv1.Fault{Code: f.Code, NodeId: f.Node, Edge: edgeName(f), Field: f.Field, Message: f.Message, Hint: f.Hint}
 }
 
 // FaultError makes the one error that names every fault: the violation's field is the place (node, edge, field), its reason
 // the code, its message the fault with its hint.
 func FaultError(faults []workgraph.Fault) *errs.Error {
+	faults = slices.Clone(faults)
+	for i := range faults {
+		faults[i] = wire(faults[i])
+	}
 	e := errs.New(errs.InvalidArgument, ReasonGraphInvalid, "the graph has %d faults", len(faults))
 	if len(faults) == 1 {
 		e.Message = "the graph has a fault: " + faults[0].Message

@@ -213,3 +213,9 @@ func genGraph(t *rapid.T) *workgraph.Graph {
 	}
 	return g
 }
+
+func TestFaultErrorSpeaksOfTheWireForm(t *testing.T) {
+	err := graphpb.FaultError([]workgraph.Fault{{Code: workgraph.CodeBadQuorum, Node: "j", Field: "join.n", Message: "n belongs to the mode QUORUM", Hint: "set join.mode to QUORUM, or drop n"}})
+	require.Equal(t, "graph.nodes[j].join.quorum", err.Violations[0].Field)
+	require.Equal(t, "quorum belongs to the kind QUORUM; set join.kind to QUORUM, or drop quorum", err.Violations[0].Message)
+}

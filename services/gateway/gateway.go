@@ -97,8 +97,6 @@ type Deps struct {
 	Planner, Executor, Registry *grpc.ClientConn
 	// Telemetry reports spans, metrics and logs; nil means none.
 	Telemetry *obs.Telemetry
-	// Version is shown in the OpenAPI document.
-	Version string
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
 	// always ready.
 	Ready *host.Readiness
@@ -143,7 +141,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	handler, err := rest.New(ctx, rest.Options{
 		Planner: d.Planner, Executor: d.Executor, Registry: d.Registry,
-		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready, Version: d.Version, Anonymous: anonymous,
+		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready,
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,

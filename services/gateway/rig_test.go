@@ -173,7 +173,7 @@ func start(t *testing.T, o options) *rig {
 	}
 	deps := gateway.Deps{
 		Planner: r.dial("planner", o.tel), Executor: r.dial("executor", o.tel), Registry: r.dial("registry", o.tel),
-		Telemetry: o.tel, Version: "v0-test",
+		Telemetry: o.tel,
 	}
 	if o.deps != nil {
 		o.deps(&deps)

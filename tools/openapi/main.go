@@ -1,8 +1,8 @@
 // Command openapi merges the OpenAPI documents that are generated for each proto
-// file into the one that the gateway serves. To what they say it adds the document's
-// own head and what is served beside the annotated methods (base.json), the shape of
-// errors, and one name for each path: two templates that differ only in the name of
-// a parameter are one path to OpenAPI.
+// file into the one that the gateway serves as it is. To what they say it adds the document's
+// own head and what is served beside the annotated methods (base.json), the messages that
+// only streams and errors carry, and one name for each path: two templates that differ only
+// in the name of a parameter are one path to OpenAPI. Its first argument is a descriptor set.
 package main
 
 import (
@@ -30,6 +30,14 @@ func main() {
 }
 
 func run(files []string) error {
+	if len(files) == 0 {
+		return errors.New("give the descriptor set, then the documents")
+	}
+	set, err := os.ReadFile(files[0])
+	if err != nil {
+		return err
+	}
+	files = files[1:]
 	parts := make([][]byte, 0, len(files))
 	for _, f := range files {
 		body, err := os.ReadFile(f)
@@ -38,7 +46,7 @@ func run(files []string) error {
 		}
 		parts = append(parts, body)
 	}
-	doc, err := merge(base, parts)
+	doc, err := merge(base, parts, set)
 	if err != nil {
 		return err
 	}
@@ -48,13 +56,14 @@ func run(files []string) error {
 
 type object = map[string]any
 
-func merge(base []byte, parts [][]byte) ([]byte, error) {
+func merge(base []byte, parts [][]byte, set []byte) ([]byte, error) {
 	var doc object
 	if err := json.Unmarshal(base, &doc); err != nil {
 		return nil, fmt.Errorf("read the base: %w", err)
 	}
 	paths, components := child(doc, "paths"), child(doc, "components")
 	schemas := child(components, "schemas")
+	own := slices.Collect(maps.Keys(schemas))
 	tags := map[string]any{}
 
 	for _, text := range parts {
@@ -74,7 +83,11 @@ func merge(base []byte, parts [][]byte) ([]byte, error) {
 				return nil, err
 			}
 		}
-		if err := add(schemas, child(child(part, "components"), "schemas"), "schema"); err != nil {
+		more := child(child(part, "components"), "schemas")
+		for _, name := range own {
+			delete(more, name)
+		}
+		if err := add(schemas, more, "schema"); err != nil {
 			return nil, err
 		}
 		list, _ := part["tags"].([]any)
@@ -89,6 +102,11 @@ func merge(base []byte, parts [][]byte) ([]byte, error) {
 			if o, ok := operation.(object); ok {
 				child(o, "responses")["default"] = object{"$ref": "#/components/responses/Error"}
 			}
+		}
+	}
+	if set != nil {
+		if err := describe(schemas, set); err != nil {
+			return nil, err
 		}
 	}
 	var list []any

@@ -188,7 +188,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 
 	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token}
 	d.add(host.Func(nil, func() error { conns.close(); return nil }))
-	deps := gateway.Deps{Telemetry: tels[Gateway], Version: cfg.Version, Ready: readiness, Listener: web}
+	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Listener: web}
 	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {
 		var err error
 		if *conn, err = conns.dial(name); err != nil {

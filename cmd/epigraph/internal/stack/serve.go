@@ -202,7 +202,7 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 }
 
 func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Service, error) {
-	d := gateway.Deps{Telemetry: p.tel, Version: p.cfg.Version, Ready: p.readiness, Listener: p.listener}
+	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Listener: p.listener}
 	var err error
 	for _, c := range []struct {
 		target string

@@ -118,8 +118,8 @@ func (r *route) service() string {
 	if r.rpc == nil {
 		return "executor"
 	}
-	name := strings.TrimSuffix(string(r.rpc.Parent().Name()), "Service")
-	return strings.ToLower(name)
+	parts := strings.Split(string(r.rpc.ParentFile().Package()), ".") // epigraph.SERVICE.v1
+	return parts[len(parts)-2]
 }
 
 // bind sets the variables of the path, by their proto names.

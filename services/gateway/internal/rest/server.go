@@ -46,9 +46,6 @@ type Options struct {
 	Keyring                     *auth.Keyring
 	Telemetry                   *obs.Telemetry
 	Ready                       *host.Readiness
-	Version                     string
-	// Anonymous says in the OpenAPI document that no key is needed.
-	Anonymous bool
 
 	MaxBodyBytes   int64
 	RequestTimeout time.Duration
@@ -115,6 +112,9 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err := errors.Join(
 		plannerv1.RegisterPlannerServiceHandler(ctx, s.mux, o.Planner),
 		executorv1.RegisterExecutorServiceHandler(ctx, s.mux, o.Executor),
+		executorv1.RegisterWorkerServiceHandler(ctx, s.mux, o.Executor),
+		executorv1.RegisterScheduleServiceHandler(ctx, s.mux, o.Executor),
+		executorv1.RegisterLimitServiceHandler(ctx, s.mux, o.Executor),
 		registryv1.RegisterRegistryServiceHandler(ctx, s.mux, o.Registry),
 	); err != nil {
 		return nil, fmt.Errorf("register handlers: %w", err)
@@ -135,6 +135,9 @@ func (s *Server) buildRoutes() error {
 	for _, f := range []protoreflect.FileDescriptor{
 		plannerv1.File_epigraph_planner_v1_planner_proto,
 		executorv1.File_epigraph_executor_v1_executor_proto,
+		executorv1.File_epigraph_executor_v1_worker_proto,
+		executorv1.File_epigraph_executor_v1_schedule_proto,
+		executorv1.File_epigraph_executor_v1_limit_proto,
 		registryv1.File_epigraph_registry_v1_registry_proto,
 	} {
 		services := f.Services()
@@ -160,15 +163,11 @@ func (s *Server) buildRoutes() error {
 		Retry:        s.Retry,
 		Stopping:     host.Draining,
 	}))
-	document, err := s.document()
-	if err != nil {
-		return fmt.Errorf("build the OpenAPI document: %w", err)
-	}
 	s.health = newHealth(s.Options)
 	for path, h := range map[string]http.Handler{
 		"/healthz":      http.HandlerFunc(s.healthz),
 		"/readyz":       http.HandlerFunc(s.readyz),
-		"/openapi.json": document,
+		"/openapi.json": document(),
 	} {
 		rt := fileRoute(http.MethodGet, path)
 		rt.open, rt.handler = true, h
