@@ -21,7 +21,7 @@ MODS = $(shell go list -m -f '{{.Dir}}')
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 # --- tools -------------------------------------------------------------------
 # Each set of tools is its own module, so that its dependencies never meet ours
@@ -116,6 +116,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
 bench: setup ## Run the benchmarks of the packages and of bench/
 	go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) work
 	cd bench && GOWORK=off go test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) -timeout 60m ./...
+
+.PHONY: bench-peers
+bench-peers: setup ## Compare with the databases' limits and other engines in one run; flags in PEERS='-quick'
+	cd bench && GOWORK=off go run ./cmd/peers $(PEERS)
 
 .PHONY: corpus
 corpus: ## Measure the plan reader on CORPUS

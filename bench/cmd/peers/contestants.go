@@ -1,0 +1,124 @@
+package main
+
+import (
+	"path/filepath"
+)
+
+// Stores.
+const (
+	onPostgres = "postgres"
+	onSQLite   = "sqlite"
+)
+
+// Classes are never compared with each other.
+const (
+	limitClass  = "limits"
+	localClass  = "in process, PostgreSQL"
+	remoteClass = "server with workers, PostgreSQL"
+	sqliteClass = "SQLite"
+	memoryClass = "not durable"
+)
+
+// Names of those that others are held against, or that have aims.
+const (
+	floorOne       = "floor-1"
+	floorGroup     = "floor-B"
+	sqliteOne      = "floor-1, SQLite"
+	sqliteGroup    = "floor-B, SQLite"
+	epigraphLocal  = "Epigraph"
+	epigraphLite   = "Epigraph, SQLite"
+	epigraphMem    = "Epigraph, in memory"
+	epigraphRemote = "Epigraph, remote workers"
+)
+
+// process is one process of a contestant. {store}, {database}, {dir}, {addr} and {port} stand for what is known at start:
+// the store's address, the database's name, a directory of its own, what the process before told as its address, a free port.
+type process struct {
+	// program is a package of ours below bench/, an absolute path, or a command on the path.
+	program string
+	args    []string
+	env     []string
+	dir     string
+	// engine marks the process whose memory counts.
+	engine bool
+	// silent processes do not tell when they are ready; the next one waits for them.
+	silent bool
+}
+
+// spec is a contestant.
+type spec struct {
+	name, class, store string
+	// durability says what is on disk when a node's successors start, and what was set otherwise than it comes.
+	durability string
+	floor      bool
+	peer       bool
+	// processes are started in order; the last one is the driver.
+	processes []process
+	// prepare builds what is needed, once, into a directory that is kept between runs.
+	prepare func(h *harness) error
+	// skip says why it does not take part in a load.
+	skip map[string]string
+}
+
+func (s *spec) baselines() (one, group string) {
+	switch s.class {
+	case localClass, remoteClass:
+		return floorOne, floorGroup
+	case sqliteClass:
+		return sqliteOne, sqliteGroup
+	}
+	return "", ""
+}
+
+func (s *spec) takes(load string) bool {
+	isLimit := s.class == limitClass
+	if isLimit != (load == limitsKey) {
+		return false
+	}
+	_, skipped := s.skip[load]
+	return !skipped
+}
+
+func floors(store, suffix, class string) []*spec {
+	run := func(mode string) []process {
+		return []process{{program: "contestant/floor", args: []string{"-store", "{store}", "-mode", mode}, engine: true}}
+	}
+	return []*spec{
+		{name: floorOne + suffix, class: class, store: store, floor: true, durability: "one commit per node", processes: run("one")},
+		{name: floorGroup + suffix, class: class, store: store, floor: true, durability: "what waits, in one insert and commit", processes: run("group")},
+	}
+}
+
+func contestants() []*spec {
+	limit := func(name, store, mode string) *spec {
+		return &spec{name: name, class: limitClass, store: store, durability: "-", processes: []process{
+			{program: "contestant/floor", args: []string{"-store", "{store}", "-mode", mode}, engine: true}}}
+	}
+	embedded := func(name, class, store string) *spec {
+		return &spec{name: name, class: class, store: store, durability: "each node, before its successors start", processes: []process{
+			{program: "contestant/host", args: []string{"-store", "{store}", "-cpuprofile", "{profile}"}, engine: true},
+			{program: "contestant/client", args: []string{"-addr", "{addr}"}},
+		}}
+	}
+	all := []*spec{
+		limit("PostgreSQL", onPostgres, "limits"),
+		limit("SQLite file", onSQLite, "limits"),
+		limit("gRPC unary echo", "", "echo"),
+	}
+	all = append(all, floors(onPostgres, "", localClass)...)
+	all = append(all, embedded(epigraphLocal, localClass, onPostgres))
+	all = append(all, floors(onSQLite, ", SQLite", sqliteClass)...)
+	all = append(all, embedded(epigraphLite, sqliteClass, onSQLite))
+	all = append(all, &spec{name: epigraphMem, class: memoryClass, durability: "none", processes: []process{{program: "contestant/memory", engine: true}}})
+	return append(all, peers()...)
+}
+
+// peers are the other engines.
+func peers() []*spec { return nil }
+
+func (h *harness) binary(p process) string {
+	if filepath.Dir(p.program) == "contestant" {
+		return filepath.Join(h.bin, filepath.Base(p.program))
+	}
+	return p.program
+}

@@ -1,0 +1,511 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/epigraph-run/epigraph/bench/drive"
+	"github.com/epigraph-run/epigraph/bench/measure"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+)
+
+// harness holds what all turns share: the one PostgreSQL server, the contestants that run, and their figures.
+type harness struct {
+	o     options
+	log   *slog.Logger
+	dir   string // the bench module
+	tmp   string
+	bin   string
+	cache string
+	spawn *spawner
+
+	server  *pgtest.Server
+	pg      *measure.Postgres
+	pgRoot  int
+	version string
+
+	contestants []*contestant
+	faults      map[string]string
+}
+
+// contestant is a spec whose processes run.
+type contestant struct {
+	*spec
+	database string
+	files    string
+	procs    []*child
+	figures  figures
+}
+
+func (c *contestant) driver() *child { return c.procs[len(c.procs)-1] }
+
+// ours tells that the contestant is an executor whose memory is looked at.
+func (c *contestant) ours() bool { return c.name == epigraphLocal || c.name == epigraphLite }
+
+func (c *contestant) pids() []int {
+	var out []int
+	for _, p := range c.procs {
+		out = append(out, p.pid())
+	}
+	return out
+}
+
+// engines are the processes whose memory counts.
+func (c *contestant) engines() []int {
+	var out []int
+	for i, p := range c.procs {
+		if c.processes[i].engine {
+			out = append(out, p.pid())
+		}
+	}
+	return out
+}
+
+// settings keep checkpoints out of the turns: the harness makes one before each turn that needs it. All else is as it comes.
+var settings = map[string]string{"checkpoint_timeout": "30min", "max_wal_size": "8GB", "listen_addresses": ""}
+
+func open(ctx context.Context, o options, log *slog.Logger) (_ *harness, err error) {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "contestant", "floor")); err != nil {
+		return nil, fmt.Errorf("-dir must name the bench module: %w", err)
+	}
+	h := &harness{o: o, log: log, dir: dir, cache: o.cache, faults: map[string]string{}, spawn: newSpawner()}
+	if h.cache == "" {
+		h.cache = filepath.Join(dir, ".peers")
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if h.tmp, err = os.MkdirTemp("", "epigraph-bench-"); err != nil {
+		return nil, err
+	}
+	h.bin = filepath.Join(h.tmp, "bin")
+	log.InfoContext(ctx, "building", "dir", dir)
+	if err := h.command(ctx, dir, "go", "build", "-o", h.bin+"/", "./contestant/..."); err != nil {
+		return nil, err
+	}
+	if o.store == onSQLite {
+		return h, nil
+	}
+	if h.server, err = pgtest.Start(ctx, "", pgtest.Options{Settings: settings}); err != nil {
+		return nil, err
+	}
+	if h.pg, err = measure.OpenPostgres(ctx, h.server.URL("")); err != nil {
+		return nil, err
+	}
+	if err := h.pg.Durable(ctx); err != nil {
+		return nil, err
+	}
+	if h.version, err = h.pg.Version(ctx); err != nil {
+		return nil, err
+	}
+	h.pgRoot, err = h.pg.Root(ctx)
+	return h, err
+}
+
+// close stops everything, last first.
+func (h *harness) close() error {
+	var faults []error
+	for _, c := range slices.Backward(h.contestants) {
+		h.stop(c)
+	}
+	h.spawn.stop()
+	if h.pg != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		faults = append(faults, h.pg.Close(ctx))
+	}
+	if h.server != nil {
+		faults = append(faults, h.server.Stop())
+	}
+	if h.tmp != "" {
+		faults = append(faults, os.RemoveAll(h.tmp))
+	}
+	return errors.Join(faults...)
+}
+
+// command runs a build step to its end.
+func (h *harness) command(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, tail(string(out)))
+	}
+	return nil
+}
+
+func tail(s string) string {
+	if len(s) > 2000 {
+		return "…" + s[len(s)-2000:]
+	}
+	return s
+}
+
+var notWord = regexp.MustCompile(`[^a-z0-9]+`)
+
+// start brings the contestants up, each with a database of its own. One that does not come up is left out, and named.
+func (h *harness) start(ctx context.Context, specs []*spec) {
+	for _, s := range specs {
+		if ctx.Err() != nil {
+			return
+		}
+		c, err := h.bring(ctx, s)
+		if err != nil {
+			h.fail(ctx, s.name, fmt.Errorf("did not start: %w", err))
+			continue
+		}
+		h.contestants = append(h.contestants, c)
+	}
+}
+
+func (h *harness) fail(ctx context.Context, name string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	h.log.ErrorContext(ctx, "contestant failed", "contestant", name, "err", err)
+	if h.faults[name] == "" {
+		h.faults[name] = err.Error()
+	}
+}
+
+func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error) {
+	h.log.InfoContext(ctx, "starting", "contestant", s.name)
+	slug := strings.Trim(notWord.ReplaceAllString(strings.ToLower(s.name), "_"), "_")
+	dir := filepath.Join(h.tmp, slug)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if s.prepare != nil {
+		if err := s.prepare(h); err != nil {
+			return nil, err
+		}
+	}
+	c := &contestant{spec: s, figures: figures{}}
+	words := map[string]string{"{dir}": dir, "{cache}": h.cache, "{bench}": h.dir, "{bin}": h.bin, "{profile}": ""}
+	if h.o.profile != "" {
+		words["{profile}"] = h.o.profile + "-" + slug
+	}
+	switch s.store {
+	case onPostgres:
+		c.database = "bench_" + slug
+		if err := h.pg.CreateDatabase(ctx, c.database); err != nil {
+			return nil, err
+		}
+		words["{store}"], words["{database}"] = h.server.URL(c.database), c.database
+		if words["{socket}"], err = h.pg.Socket(ctx); err != nil {
+			return nil, err
+		}
+	case onSQLite:
+		c.files = filepath.Join(dir, "store.db")
+		words["{store}"] = c.files
+	}
+	defer func() {
+		if err != nil {
+			h.stop(c)
+		}
+	}()
+	for i, p := range s.processes {
+		if words["{port}"], err = freePort(); err != nil {
+			return nil, err
+		}
+		words[fmt.Sprintf("{port%d}", i)] = words["{port}"]
+		child, err := h.spawn.start(h, slug, p, words)
+		if err != nil {
+			return nil, err
+		}
+		c.procs = append(c.procs, child)
+		if p.silent {
+			continue
+		}
+		a, err := child.answer(ctx, 2*time.Minute)
+		if err != nil {
+			return nil, err
+		}
+		if a.Addr != "" {
+			words["{addr}"] = a.Addr
+		}
+	}
+	return c, nil
+}
+
+// stop ends a contestant's processes, last first.
+func (h *harness) stop(c *contestant) {
+	for _, p := range slices.Backward(c.procs) {
+		p.stop()
+	}
+	c.procs = nil
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
+
+// run has every contestant take its turns at one load: round by round, so that what the machine does meanwhile hits all alike.
+func (h *harness) run(ctx context.Context, l *loadSpec) error {
+	h.log.InfoContext(ctx, "load", "load", l.key, "what", l.title)
+	rounds := h.o.rounds
+	if h.o.quick || l.once {
+		rounds = 1
+	}
+	if len(l.warm.Graphs) > 0 {
+		for _, c := range h.takers(l, 0) {
+			if _, err := h.ask(ctx, c, l.warm); err != nil {
+				h.drop(ctx, c, l, err)
+			}
+		}
+	}
+	for r := range rounds {
+		takers := h.takers(l, r)
+		for k := range takers {
+			c := takers[(k+r)%len(takers)]
+			if err := h.turn(ctx, c, l, r); err != nil {
+				h.drop(ctx, c, l, err)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	for _, c := range h.takers(l, 0) {
+		if _, err := h.ask(ctx, c, drive.Request{Op: drive.OpVerify}); err != nil {
+			h.drop(ctx, c, l, fmt.Errorf("what ran is not in the store: %w", err))
+		}
+	}
+	return ctx.Err()
+}
+
+func (h *harness) takers(l *loadSpec, round int) []*contestant {
+	var out []*contestant
+	for _, c := range h.contestants {
+		if c.takes(l.key) && len(c.procs) > 0 && (!c.peer || round < h.o.peerRounds) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	h.fail(ctx, c.name, fmt.Errorf("%s: %w", l.key, err))
+	h.stop(c)
+}
+
+// turnLimit bounds a turn, whatever a contestant does.
+const turnLimit = 3 * time.Minute
+
+func (h *harness) ask(ctx context.Context, c *contestant, req drive.Request) (drive.Answer, error) {
+	return c.driver().ask(ctx, req, turnLimit)
+}
+
+func (h *harness) turn(ctx context.Context, c *contestant, l *loadSpec, round int) error {
+	counted := l.key == w3 && c.store == onPostgres
+	var before, after string
+	var size int64
+	var err error
+	if l.key == w3 {
+		if size, err = h.size(ctx, c); err != nil {
+			return err
+		}
+	}
+	if counted {
+		if err := h.pg.Checkpoint(ctx); err != nil {
+			return err
+		}
+		if before, err = h.pg.WALPosition(ctx); err != nil {
+			return err
+		}
+	}
+	h.profile(c)
+	rss := sampleRSS(c.engines())
+	cpu, err := h.cpu(c)
+	if err != nil {
+		return err
+	}
+	a, err := h.ask(ctx, c, l.req)
+	peak := rss()
+	h.profile(c)
+	if err != nil {
+		return err
+	}
+	spent, err := h.cpu(c)
+	if err != nil {
+		return err
+	}
+	t := turn{round: round, answer: a, cpu: spent - cpu, rss: peak}
+	if counted {
+		if after, err = h.pg.WALPosition(ctx); err != nil {
+			return err
+		}
+		if t.wal, err = h.pg.WALBetween(ctx, before, after); err != nil {
+			return err
+		}
+	}
+	if l.key == w3 {
+		now, err := h.size(ctx, c)
+		if err != nil {
+			return err
+		}
+		t.grown = now - size
+		if c.ours() {
+			if t.settled, err = h.settled(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	c.figures.add(l, t)
+	return nil
+}
+
+func (h *harness) size(ctx context.Context, c *contestant) (int64, error) {
+	switch c.store {
+	case onPostgres:
+		return h.pg.Size(ctx, c.database)
+	case onSQLite:
+		return measure.Files(c.files)
+	}
+	return 0, nil
+}
+
+// cpu is what the contestant's processes, clients included, and its database have used so far.
+func (h *harness) cpu(c *contestant) (time.Duration, error) {
+	sum, err := measure.CPU(c.pids()...)
+	if err != nil || c.store != onPostgres {
+		return sum, err
+	}
+	pg, err := measure.PostgresCPU(h.pgRoot, c.database)
+	return sum + pg, err
+}
+
+// profile starts or ends the CPU profile of an executor of ours.
+func (h *harness) profile(c *contestant) {
+	if h.o.profile == "" {
+		return
+	}
+	for i, p := range c.procs {
+		if c.processes[i].program == "contestant/host" {
+			_ = syscall.Kill(p.pid(), syscall.SIGUSR2)
+		}
+	}
+}
+
+// waiting looks at the memory of an executor: of runs that have ended, and of runs that wait.
+func (h *harness) waiting(ctx context.Context) error {
+	if h.o.waiting == 0 || !wanted(h.o.loads, w6) {
+		return nil
+	}
+	n := h.o.waiting
+	if h.o.quick {
+		n = 50
+	}
+	for _, c := range h.contestants {
+		if len(c.procs) == 0 || !c.ours() {
+			continue
+		}
+		l := &loadSpec{key: w6}
+		before, err := h.settled(ctx, c)
+		if err != nil {
+			return err
+		}
+		if _, err := h.ask(ctx, c, drive.Request{Op: drive.OpWait, Runs: n}); err != nil {
+			h.drop(ctx, c, l, err)
+			continue
+		}
+		after, err := h.settled(ctx, c)
+		if err != nil {
+			return err
+		}
+		c.figures.put(waitingBytes, 0, float64(after-before)/float64(n))
+	}
+	return ctx.Err()
+}
+
+// settled is the memory of the contestant's engine after it gave back what it does not use.
+func (h *harness) settled(ctx context.Context, c *contestant) (int64, error) {
+	for range 2 { // the second time frees what finalizers let go
+		for _, pid := range c.engines() {
+			if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+				return 0, err
+			}
+		}
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	var sum int64
+	for _, pid := range c.engines() {
+		n, err := measure.RssAnon(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// sampleRSS watches memory until the returned function is called, which gives the peak.
+func sampleRSS(pids []int) func() int64 {
+	stop, done := make(chan struct{}), make(chan int64)
+	go func() {
+		tick := time.NewTicker(25 * time.Millisecond)
+		defer tick.Stop()
+		var peak int64
+		for {
+			var sum int64
+			for _, pid := range pids {
+				if n, err := measure.RssAnon(pid); err == nil {
+					sum += n
+				}
+			}
+			peak = max(peak, sum)
+			select {
+			case <-tick.C:
+			case <-stop:
+				done <- peak
+				return
+			}
+		}
+	}()
+	return func() int64 { close(stop); return <-done }
+}
+
+func machine() string {
+	model := "unknown processor"
+	if raw, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(raw)) {
+			if name, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	return strconv.Itoa(cpus()) + " × " + model
+}

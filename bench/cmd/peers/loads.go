@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/bench/drive"
+	"github.com/epigraph-run/epigraph/bench/load"
+)
+
+// The loads.
+const (
+	limitsKey = "L"
+	w1        = "W1"
+	w2small   = "W2/100"
+	w2large   = "W2/1000"
+	w3        = "W3"
+	w4        = "W4"
+	w5        = "W5"
+	w6        = "W6"
+	w7alone   = "W7/alone"
+	w7many    = "W7/16"
+)
+
+// loadSpec is one load and how much of it makes a turn.
+type loadSpec struct {
+	key, title string
+	req        drive.Request
+	// warm is the turn before the first one, which does not count.
+	warm drive.Request
+	// critical is by graph: the time that it takes at least; empty where nodes take no time.
+	critical []time.Duration
+	// once is for loads that are a sample by themselves.
+	once bool
+}
+
+func plan(o options) ([]*loadSpec, error) {
+	all := []*loadSpec{
+		{key: limitsKey, title: "bare commits, batched inserts, gRPC echo", req: drive.Request{MaxWall: 1500 * time.Millisecond}},
+		simple(w1, "a chain of 100 nodes: ms for one run", load.Chain(100), 10, time.Second),
+		simple(w2small, "fan-out 1 -> 100 -> 1: ms for one run", load.Fan(100), 10, time.Second),
+		simple(w2large, "fan-out 1 -> 1000 -> 1: ms for one run", load.Fan(1000), 5, time.Second),
+		simple(w3, "runs of 10 nodes in a row, 64 in flight", load.Chain(10), 1_000_000, 1500*time.Millisecond),
+		simple(w4, "20 sleepers of 50 ms in 4 levels: time / critical path", load.Layers(4, 5, 50*time.Millisecond), 3, time.Second),
+		simple(w5, "start latency of a run of one node on an idle system", load.Chain(1), 40, 2*time.Second),
+	}
+	all[5].critical = []time.Duration{200 * time.Millisecond}
+	for _, l := range all {
+		switch l.key {
+		case w3:
+			l.req.InFlight, l.warm.InFlight = 64, 64
+			l.warm.Runs, l.warm.MaxWall = 2000, 400*time.Millisecond
+		case w5:
+			l.req.Pause, l.warm.Pause = 15*time.Millisecond, 5*time.Millisecond
+			l.warm.Runs = 5
+		}
+		if o.quick && l.key != limitsKey {
+			l.req.Runs = map[string]int{w3: 30, w5: 3}[l.key]
+			l.req.Runs, l.warm.Runs = max(l.req.Runs, 1), 1
+		}
+		if o.quick {
+			l.req.MaxWall = min(l.req.MaxWall, 200*time.Millisecond)
+		}
+	}
+	if o.dags != "" {
+		count := o.dagCount
+		if o.quick {
+			count = 6
+		}
+		graphs, err := load.ReadDAGs(o.dags, count)
+		if err != nil {
+			return nil, err
+		}
+		critical := make([]time.Duration, len(graphs))
+		for i := range graphs {
+			critical[i] = graphs[i].CriticalPath()
+		}
+		title := fmt.Sprintf("%d real graphs, %%s: median of time / critical path", len(graphs))
+		all = append(all,
+			&loadSpec{key: w7alone, title: fmt.Sprintf(title, "one at a time"), once: true, critical: critical,
+				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 1}},
+			&loadSpec{key: w7many, title: fmt.Sprintf(title, "16 at a time"), once: true, critical: critical,
+				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 16}})
+	}
+	var out []*loadSpec
+	for _, l := range all {
+		if l.req.Op = drive.OpRun; l.warm.Op == "" {
+			l.warm.Op = drive.OpRun
+		}
+		if wanted(o.loads, l.key) {
+			out = append(out, l)
+		}
+	}
+	if len(out) == 0 && !wanted(o.loads, w6) {
+		return nil, fmt.Errorf("-loads %q names no load", o.loads)
+	}
+	return out, nil
+}
+
+func simple(key, title string, g load.Graph, runs int, wall time.Duration) *loadSpec {
+	graphs := []load.Graph{g}
+	return &loadSpec{key: key, title: title,
+		req:  drive.Request{Graphs: graphs, Runs: runs, InFlight: 1, MaxWall: wall},
+		warm: drive.Request{Graphs: graphs, Runs: 2, InFlight: 1, MaxWall: wall / 2},
+	}
+}

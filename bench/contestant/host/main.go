@@ -1,0 +1,147 @@
+// Command host is the executor as a part of another program: the service with its journal and its gRPC server on a loopback
+// address, and an actor of the program's own, in Go, that does nothing or sleeps. It must not know the harness beyond its
+// protocol: it prints where it serves and stops when its standard input ends. SIGUSR1 gives unused memory back to the system,
+// SIGUSR2 starts a CPU profile and, the next time, ends it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/epigraph-run/epigraph/bench/drive"
+	"github.com/epigraph-run/epigraph/bench/load"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func main() {
+	store := flag.String("store", "", "PostgreSQL URL, or the path of a SQLite file")
+	parallel := flag.Int("parallel", 20_000, "attempts that run at once: sleepers take a place while they sleep")
+	profile := flag.String("cpuprofile", "", "prefix of the files of CPU profiles")
+	flag.Parse()
+	if err := run(*store, *parallel, *profile); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// actor is the node that the loads call.
+func actor(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	now := time.Now()
+	if us, ok := c.Named["us"]; ok {
+		var n int64
+		if err := json.Unmarshal(us, &n); err != nil {
+			return workgraph.Outcome{}, err
+		}
+		time.Sleep(time.Duration(n) * time.Microsecond)
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{load.Result(now)}}, nil
+}
+
+func run(store string, parallel int, profile string) error {
+	ctx, stop := host.Signals(context.Background())
+	defer stop()
+	go func() { // the harness is gone when this ends
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	go memory(ctx)
+	go profiles(ctx, profile)
+
+	cfg := executor.DefaultConfig()
+	cfg.ID, cfg.Parallel = "bench", parallel
+	if strings.HasPrefix(store, "postgres://") {
+		cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(store)
+	} else {
+		cfg.SQLitePath = store
+	}
+	report := obs.DefaultConfig()
+	report.ServiceName, report.LogLevel = "executor", "warn"
+	tel, err := obs.Setup(ctx, report)
+	if err != nil {
+		return err
+	}
+	s, err := executor.Open(ctx, cfg, executor.Deps{Telemetry: tel, Actors: workgraph.Actors{"bench": workgraph.ActorFunc(actor)}})
+	if err != nil {
+		return err
+	}
+	server, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})
+	if err != nil {
+		return err
+	}
+	s.Register(server)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server.SetServing(true)
+	ready := func(ctx context.Context) error {
+		if err := json.NewEncoder(os.Stdout).Encode(drive.Answer{Ready: true, Addr: lis.Addr().String()}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}
+	return host.Run(ctx, host.Flush(time.Second, tel.Shutdown), s, host.GRPC(server, lis, time.Second),
+		host.Func(ready, func() error { return nil }))
+}
+
+func memory(ctx context.Context) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGUSR1)
+	for {
+		select {
+		case <-c:
+			debug.FreeOSMemory()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func profiles(ctx context.Context, prefix string) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGUSR2)
+	var f *os.File
+	for n := 1; ; {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return
+		}
+		switch {
+		case prefix == "":
+		case f == nil:
+			var err error
+			if f, err = os.Create(fmt.Sprintf("%s.%03d.pprof", prefix, n)); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				continue
+			}
+			if err := pprof.StartCPUProfile(f); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			n++
+		default:
+			pprof.StopCPUProfile()
+			if err := f.Close(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			f = nil
+		}
+	}
+}
