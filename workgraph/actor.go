@@ -20,14 +20,21 @@ func (f ActorFunc) Call(ctx context.Context, c *Call) (Outcome, error) { return 
 // Call is one attempt as its actor sees it.
 type Call struct {
 	Start
-	heartbeat func()
+	heartbeat func(details json.RawMessage)
+	look      func(name string) (json.RawMessage, bool)
 }
 
-// Heartbeat tells that the attempt is alive and restarts its idle timeout.
-func (c *Call) Heartbeat() {
-	if c.heartbeat != nil {
-		c.heartbeat()
+// Heartbeat tells that the attempt is alive and restarts its idle timeout. Details, one JSON value at most, say how far it is: whoever
+// watches the run sees them, and the next attempt after one that was lost or failed finds the last ones in Start.Details.
+func (c *Call) Heartbeat(details ...json.RawMessage) {
+	if c.heartbeat == nil {
+		return
 	}
+	var d json.RawMessage
+	if len(details) > 0 {
+		d = details[0]
+	}
+	c.heartbeat(d)
 }
 
 // ActorInfo is what validation and compilation need to know about an actor.

@@ -1,4 +1,55 @@
 package workgraph
 
-// NewCall is the call of an attempt by whoever starts attempts outside of this package. A nil heartbeat is fine.
-func NewCall(s Start, heartbeat func()) *Call { return &Call{Start: s, heartbeat: heartbeat} }
+import "encoding/json"
+
+// CallOptions is what an attempt's call is given besides its Start; every field may be nil.
+type CallOptions struct {
+	// Heartbeat takes a sign of life with the details of how far the call is; nil details leave the last ones.
+	Heartbeat func(details json.RawMessage)
+	// Var looks up what Call.Var tells.
+	Var func(name string) (json.RawMessage, bool)
+}
+
+// NewCall is the call of an attempt by whoever starts attempts outside of this package.
+func NewCall(s Start, o CallOptions) *Call {
+	return &Call{Start: s, heartbeat: o.Heartbeat, look: o.Var}
+}
+
+// Var is one of the run's own variables as JSON: "input" (an object of args and named), "context" (null if there is none) or
+// "state", which is that of the time of asking. ok is false for any other name, and for a call outside of a run.
+func (c *Call) Var(name string) (raw json.RawMessage, ok bool) {
+	if c.look == nil {
+		return nil, false
+	}
+	return c.look(name)
+}
+
+// Var is one of the variables that a call may ask for: see Call.Var.
+func (s *State) Var(name string) (json.RawMessage, bool) {
+	var v any
+	switch name {
+	case "input":
+		in := struct {
+			Args  []json.RawMessage          `json:"args"`
+			Named map[string]json.RawMessage `json:"named"`
+		}{s.input.Args, s.input.Named}
+		if in.Args == nil {
+			in.Args = []json.RawMessage{}
+		}
+		if in.Named == nil {
+			in.Named = map[string]json.RawMessage{}
+		}
+		v = in
+	case "context":
+		if len(s.context) == 0 {
+			return rawNull, true
+		}
+		return s.context, true
+	case "state":
+		v = s.StateValues()
+	default:
+		return nil, false
+	}
+	raw, err := json.Marshal(v)
+	return raw, err == nil
+}

@@ -243,6 +243,8 @@ type Start struct {
 	Canceled bool
 	// Details are those of the last heartbeat of an earlier attempt, set by whoever starts attempts.
 	Details json.RawMessage
+	// TaskToken names the attempt to whoever finishes its work from outside; set by whoever starts attempts.
+	TaskToken string
 	// Messages are what an inbox hands over, oldest first; the visit has no arguments that travel then.
 	Messages []Message
 }

@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"runtime/debug"
 	"sync"
@@ -68,6 +69,11 @@ func (p *Program) Run(ctx context.Context, actors Actors, input Input, opts ...O
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
 	r := &runner{s: New(p, cfg.runID), actors: byNode, cfg: cfg, fine: p.fineCancel, halt: halt, over: make(chan struct{})}
+	r.look = func(name string) (json.RawMessage, bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.s.Var(name)
+	}
 	r.mu.Lock()
 	r.workers, r.idle = 1, 1 // this goroutine is the first worker
 	err := r.advance(ctx, Begin{Input: input, Context: cfg.context, Now: time.Now()})
@@ -138,6 +144,7 @@ type runner struct {
 	armed    time.Time
 	done     bool
 	over     chan struct{}
+	look     func(name string) (json.RawMessage, bool)
 }
 
 // advance moves the state on and takes care of the effects. The lock is held.
@@ -250,7 +257,7 @@ func (r *runner) work(ctx context.Context) {
 		if r.head == len(r.queue) {
 			break
 		}
-		call = Call{Start: r.queue[r.head]}
+		call = Call{Start: r.queue[r.head], look: r.look}
 		r.queue[r.head] = Start{}
 		if r.head++; r.head == len(r.queue) {
 			r.queue, r.head = r.queue[:0], 0
@@ -335,7 +342,7 @@ func call(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
 		defer stop(nil)
 		idle := time.AfterFunc(c.IdleTimeout, func() { stop(errIdleTimeout) })
 		defer idle.Stop()
-		c.heartbeat = func() { idle.Reset(c.IdleTimeout) }
+		c.heartbeat = func(json.RawMessage) { idle.Reset(c.IdleTimeout) }
 	}
 	out := new(Outcome)
 	err := guard(ctx, actor, c, out)

@@ -126,8 +126,8 @@ func Value(v any) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{raw}}, nil
 }
 
-// Vars are the variables of expressions in actors: args, named, node, visit, attempt, and nodes.ID.result for every source of the
-// visit that delivered. A tuple's result is the list of its values. Each is put together when an expression asks for it: what
+// Vars are the variables of expressions in actors: args, named, node, visit, attempt, the run's input, context and state, and
+// nodes.ID.result for every source of the visit that delivered. A tuple's result is the list of its values. Each is put together when an expression asks for it: what
 // travels may be large, and most expressions look at little of it. ok is false for a name that is none of them.
 func Vars(c *workgraph.Call) func(name string) (json.RawMessage, bool) {
 	made := map[string]json.RawMessage{}
@@ -164,7 +164,7 @@ func variable(c *workgraph.Call, name string) (json.RawMessage, bool) {
 	case "attempt":
 		return strconv.AppendInt(nil, int64(c.Attempt), 10), true
 	}
-	return nil, false
+	return c.Var(name)
 }
 
 // list, object and text write JSON around raw values without reading those again.

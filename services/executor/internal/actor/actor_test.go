@@ -56,7 +56,7 @@ func TestVars(t *testing.T) {
 			{Node: "none", Outcome: workgraph.VisitCompleted},
 			{Node: "failed", Outcome: workgraph.VisitFailed},
 		},
-	}, nil)
+	}, workgraph.CallOptions{})
 	vars := actor.Vars(c)
 	for name, want := range map[string]string{
 		"args":    "[9007199254740993]", // all digits

@@ -254,7 +254,15 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 		}
 	}()
 	beat, _ := ctx.Value(idleKey{}).(func())
-	return doer.Call(ctx, workgraph.NewCall(a.start, beat))
+	return doer.Call(ctx, workgraph.NewCall(a.start, workgraph.CallOptions{
+		Heartbeat: func(details json.RawMessage) {
+			if beat != nil {
+				beat()
+			}
+			t.keepDetails(a, details)
+		},
+		Var: a.run.variable,
+	}))
 }
 
 // classify turns what a call returned into the machine's error. What ended the context names the reason, unless the actor

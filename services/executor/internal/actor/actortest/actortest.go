@@ -23,7 +23,7 @@ func Call(t *testing.T, s actor.Spec, named string, change ...func(*workgraph.St
 	for _, f := range change {
 		f(&start)
 	}
-	return s.Actor.Call(t.Context(), workgraph.NewCall(start, nil))
+	return s.Actor.Call(t.Context(), workgraph.NewCall(start, workgraph.CallOptions{}))
 }
 
 // Value calls the actor and returns its single value.

@@ -13,7 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/sleep"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/spawn"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/template"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 )
 
 // Config configures the actors that have something to configure.
@@ -53,7 +55,8 @@ func New(cfg Config, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec())
+	r, err := actor.NewRegistry(actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec(),
+		wait.Human(), wait.Signal(), wait.Task(), spawn.Spec(), spawn.Expand())
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ const schema = `{
   "properties": {
     "expr": {
       "type": "string",
-      "description": "A CEL expression over args, named, node, visit, attempt and nodes.ID.result."
+      "description": "A CEL expression over args, named, node, visit, attempt, input, context, state and nodes.ID.result."
     }
   }
 }`
@@ -24,7 +24,7 @@ const schema = `{
 // Spec describes the actor.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "cel", Version: "1", Effect: workgraph.Pure, Schema: schema,
+		Name: "cel", Version: "2", Effect: workgraph.Pure, Schema: schema,
 		Description: "Evaluates a CEL expression over its arguments and the results of the nodes before it.",
 		Actor:       workgraph.ActorFunc(call),
 	}

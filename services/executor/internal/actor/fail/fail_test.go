@@ -40,7 +40,7 @@ func TestFail(t *testing.T) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
-		_, err := fail.Spec().Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{"mode": json.RawMessage(`"hang"`)}}, nil))
+		_, err := fail.Spec().Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{"mode": json.RawMessage(`"hang"`)}}, workgraph.CallOptions{}))
 		require.ErrorIs(t, err, cause)
 	})
 	t.Run("Refuse/UnknownWords", func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestAnswer(t *testing.T) {
 		var r pieces
 		out, err := s.Actor.Call(actor.WithReporter(t.Context(), &r), workgraph.NewCall(workgraph.Start{
 			Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`), "stream": json.RawMessage("true")},
-		}, nil))
+		}, workgraph.CallOptions{}))
 		require.NoError(t, err)
 		require.Greater(t, len(r.got), 1)
 		require.Equal(t, `"`+strings.Join(r.got, "")+`"`, string(out.Values[0]))
@@ -168,7 +168,7 @@ func TestFailure(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := s.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`)}}, nil))
+			_, err := s.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`)}}, workgraph.CallOptions{}))
 			ended <- err
 		}()
 		require.Eventually(t, func() bool { return len(fake.Requests()) == 1 }, 5*time.Second, time.Millisecond)

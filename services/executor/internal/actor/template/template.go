@@ -17,7 +17,7 @@ const schema = `{
   "properties": {
     "text": {
       "type": "string",
-      "description": "The text. {{ expression }} is replaced by the value of a CEL expression over args, named, node, visit, attempt and nodes.ID.result: a string as it is, anything else as JSON. {{{{ stands for {{."
+      "description": "The text. {{ expression }} is replaced by the value of a CEL expression over args, named, node, visit, attempt, input, context, state and nodes.ID.result: a string as it is, anything else as JSON. {{{{ stands for {{."
     }
   }
 }`
@@ -34,7 +34,7 @@ const ReasonTemplate = "TEMPLATE_FAILED"
 // Spec describes the actor.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "template", Version: "1", Effect: workgraph.Pure, Schema: schema,
+		Name: "template", Version: "2", Effect: workgraph.Pure, Schema: schema,
 		Description: "Fills the {{ expressions }} of a text with values of its arguments and of the nodes before it.",
 		Actor:       workgraph.ActorFunc(call),
 	}

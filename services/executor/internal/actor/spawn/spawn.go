@@ -1,0 +1,162 @@
+// Package spawn holds the actors that make more work: runs below this one, and nodes within it. They only say what is wanted; the
+// ids, the limits and the starts are the engine's.
+package spawn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const childProperties = `
+    "graph": {"type": "object", "description": "The graph to run."},
+    "ref": {"type": "string", "description": "Instead of a graph: \"self\", the graph of this run, or \"workflow/SLUG@version\"."},
+    "input": {
+      "type": "object",
+      "description": "What the start nodes of the run receive.",
+      "properties": {"args": {"type": "array"}, "named": {"type": "object"}}
+    },
+    "task_id": {"type": "string", "description": "The task that the run works on; without it its costs land on this run's."},
+    "labels": {"type": "object", "additionalProperties": {"type": "string"}}`
+
+const schema = `{
+  "type": "object",
+  "properties": {
+    "runs": {
+      "type": "array",
+      "minItems": 1,
+      "description": "The runs, in the order of the results.",
+      "items": {"type": "object", "properties": {` + childProperties + `}}
+    },` + childProperties + `,
+    "timeout": {"type": "string", "description": "How long to wait at most, like 1h; runs that still go on then are canceled and their results say TIMED_OUT."},
+    "fail_fast": {"type": "boolean", "description": "Whether the first run that does not complete fails the node and cancels the others."}
+  }
+}`
+
+// Spec describes the actor that runs graphs below this run and waits for them.
+func Spec() actor.Spec {
+	return actor.Spec{
+		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, Schema: schema,
+		Description: "Runs one or many graphs as runs of their own and waits for them; the result lists what became of each, in the order asked.",
+		Actor:       workgraph.ActorFunc(spawn),
+	}
+}
+
+// child is one run that is asked for.
+type child struct {
+	Graph  json.RawMessage   `json:"graph"`
+	Ref    string            `json:"ref"`
+	Input  workgraph.Input   `json:"input"`
+	TaskID string            `json:"task_id"`
+	Labels map[string]string `json:"labels"`
+}
+
+func (c *child) run() (workgraph.Child, error) {
+	out := workgraph.Child{Ref: c.Ref, Input: c.Input, TaskID: c.TaskID, Labels: c.Labels}
+	given := len(c.Graph) > 0 && string(c.Graph) != "null"
+	if given == (c.Ref != "") {
+		return out, actor.BadArguments("give each run exactly one of graph and ref")
+	}
+	if !given {
+		return out, nil
+	}
+	var err error
+	out.Graph, err = graph(c.Graph)
+	return out, err
+}
+
+func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Runs     []child           `json:"runs"`
+		Graph    json.RawMessage   `json:"graph"`
+		Ref      string            `json:"ref"`
+		Input    workgraph.Input   `json:"input"`
+		TaskID   string            `json:"task_id"`
+		Labels   map[string]string `json:"labels"`
+		Timeout  string            `json:"timeout"`
+		FailFast bool              `json:"fail_fast"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	timeout, err := wait.Timeout(a.Timeout)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if a.Runs == nil {
+		a.Runs = []child{{Graph: a.Graph, Ref: a.Ref, Input: a.Input, TaskID: a.TaskID, Labels: a.Labels}}
+	} else if len(a.Graph) > 0 || a.Ref != "" {
+		return workgraph.Outcome{}, actor.BadArguments("give either runs, or one graph or ref")
+	}
+	if len(a.Runs) == 0 {
+		return workgraph.Outcome{}, actor.BadArguments("runs is empty")
+	}
+	children := &workgraph.Children{Timeout: timeout, FailFast: a.FailFast}
+	for i := range a.Runs {
+		run, err := a.Runs[i].run()
+		if err != nil {
+			return workgraph.Outcome{}, err
+		}
+		children.Runs = append(children.Runs, run)
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Children: children}}, nil
+}
+
+const expandSchema = `{
+  "type": "object",
+  "required": ["graph"],
+  "properties": {
+    "graph": {"description": "The graph to insert after this node: an object, or its JSON as a text."},
+    "value": {"description": "What travels into it; null when absent."}
+  }
+}`
+
+// Expand describes the actor that inserts a graph after its node.
+func Expand() actor.Spec {
+	return actor.Spec{
+		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema,
+		Description: "Inserts the graph that it is given after its node; the nodes that follow run on what that graph gives.",
+		Actor:       workgraph.ActorFunc(expand),
+	}
+}
+
+func expand(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Graph json.RawMessage `json:"graph"`
+		Value json.RawMessage `json:"value"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if len(a.Graph) == 0 {
+		return workgraph.Outcome{}, actor.BadArguments("graph is missing")
+	}
+	if len(a.Value) == 0 {
+		a.Value = json.RawMessage("null")
+	}
+	g, err := graph(a.Graph)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{a.Value}, Expand: g}, nil
+}
+
+// graph reads a graph, or the text of one as a model writes it.
+func graph(raw json.RawMessage) (*workgraph.Graph, error) {
+	var text string
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, actor.BadArguments("graph: %v", err)
+		}
+		raw = json.RawMessage(text)
+	}
+	g, err := workgraph.Decode(raw)
+	if err != nil {
+		return nil, actor.BadArguments("graph: %v", err)
+	}
+	return g, nil
+}

@@ -1,0 +1,179 @@
+// Package wait holds the actors that wait for somebody: a person's answer, a signal, the end of work that goes on outside. They hold
+// nothing while they do: each only says what its visit waits for. Who brings it in, and how, is not theirs to know.
+package wait
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// maxWait bounds one wait, so that a slip of a digit does not keep a run for ever. Leaving the timeout out does, when it is meant.
+const maxWait = 366 * 24 * time.Hour
+
+const timeoutSchema = `{"type": "string", "description": "How long to wait at most, like 72h; without it the wait has no end."}`
+
+const humanSchema = `{
+  "type": "object",
+  "anyOf": [{"required": ["prompt"]}, {"required": ["approve"]}],
+  "properties": {
+    "prompt": {"description": "What is asked, for a person: a text, or JSON that a client shows."},
+    "schema": {"type": "object", "description": "JSON Schema of the answer; another answer is refused and the question stays open."},
+    "timeout": ` + timeoutSchema + `,
+    "default": {"description": "The answer when nobody gives one in time; without it the visit fails with INTERRUPT_EXPIRED."},
+    "approve": {"description": "Exactly what is to be approved. The result then is an object with decision, by, approve_hash and answer."}
+  }
+}`
+
+// Human describes the actor that asks a person.
+func Human() actor.Spec {
+	return actor.Spec{
+		Name: "human", Version: "1", Effect: workgraph.Pure, Schema: humanSchema,
+		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
+		Actor:       workgraph.ActorFunc(human),
+	}
+}
+
+func human(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Prompt  json.RawMessage `json:"prompt"`
+		Schema  json.RawMessage `json:"schema"`
+		Timeout string          `json:"timeout"`
+		Default json.RawMessage `json:"default"`
+		Approve json.RawMessage `json:"approve"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if len(a.Prompt) == 0 && len(a.Approve) == 0 {
+		return workgraph.Outcome{}, actor.BadArguments("give a prompt, or what is to be approved")
+	}
+	timeout, err := Timeout(a.Timeout)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if len(a.Default) > 0 && timeout == 0 {
+		return workgraph.Outcome{}, actor.BadArguments("a default needs a timeout")
+	}
+	if len(a.Schema) > 0 {
+		schema, err := CompileSchema(a.Schema)
+		if err != nil {
+			return workgraph.Outcome{}, actor.BadArguments("schema: %v", err)
+		}
+		if len(a.Default) > 0 {
+			if err := Satisfies(schema, a.Default); err != nil {
+				return workgraph.Outcome{}, actor.BadArguments("default: %v", err)
+			}
+		}
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{
+		Prompt: a.Prompt, Schema: a.Schema, Timeout: timeout, Default: a.Default, Approve: a.Approve}}}, nil
+}
+
+const signalSchema = `{
+  "type": "object",
+  "required": ["name"],
+  "properties": {
+    "name": {"type": "string", "minLength": 1, "maxLength": 256, "description": "The signal to wait for."},
+    "timeout": ` + timeoutSchema + `
+  }
+}`
+
+// Signal describes the actor that waits for a signal.
+func Signal() actor.Spec {
+	return actor.Spec{
+		Name: "signal", Version: "1", Effect: workgraph.Pure, Schema: signalSchema,
+		Description: "Waits for a signal to the run, one that came before included; what it carries is the result.",
+		Actor:       workgraph.ActorFunc(signal),
+	}
+}
+
+func signal(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Name    string `json:"name"`
+		Timeout string `json:"timeout"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if a.Name == "" || len(a.Name) > 256 {
+		return workgraph.Outcome{}, actor.BadArguments("name must have 1 to 256 characters")
+	}
+	timeout, err := Timeout(a.Timeout)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Signal: &workgraph.SignalWait{Name: a.Name, Timeout: timeout}}}, nil
+}
+
+const taskSchema = `{
+  "type": "object",
+  "properties": {"timeout": ` + timeoutSchema + `}
+}`
+
+// Task describes the actor that waits for work that goes on outside.
+func Task() actor.Spec {
+	return actor.Spec{
+		Name: "task", Version: "1", Effect: workgraph.Pure, Schema: taskSchema,
+		Description: "Waits until somebody completes its task by the token that the visit shows; the result is what it is completed with.",
+		Actor:       workgraph.ActorFunc(task),
+	}
+}
+
+func task(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Timeout string `json:"timeout"`
+	}
+	if err := actor.Decode(c.Named, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	timeout, err := Timeout(a.Timeout)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	return workgraph.Outcome{Wait: &workgraph.Wait{Task: &workgraph.TaskWait{Timeout: timeout}}}, nil
+}
+
+// Timeout reads the text of a wait's length; an empty one is no end. An error is of the arguments.
+func Timeout(s string) (workgraph.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, actor.BadArguments("timeout %q: write it like 72h or 1m30s", s)
+	}
+	if d <= 0 || d > maxWait {
+		return 0, actor.BadArguments("timeout must be above 0 and at most %d days", maxWait/(24*time.Hour))
+	}
+	return workgraph.Duration(d), nil
+}
+
+// CompileSchema makes a JSON Schema (2020-12) usable. It reads nothing from elsewhere: a $ref to another document is an error.
+func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{})
+	if err := c.AddResource("answer.json", doc); err != nil {
+		return nil, err
+	}
+	return c.Compile("answer.json")
+}
+
+// Satisfies tells why a value is not what a schema asks for; nil if it is.
+func Satisfies(s *jsonschema.Schema, value json.RawMessage) error {
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		return err
+	}
+	return s.Validate(v)
+}

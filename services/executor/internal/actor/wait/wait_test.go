@@ -1,0 +1,63 @@
+package wait_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestHuman(t *testing.T) {
+	t.Parallel()
+	t.Run("Question/Carries", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, wait.Human(), `{"prompt": "Go?", "schema": {"type": "boolean"}, "timeout": "72h", "default": false, "approve": {"sum": 9007199254740993}}`)
+		require.NoError(t, err)
+		in := out.Wait.Interrupt
+		require.Equal(t, `"Go?"`, string(in.Prompt))
+		require.Equal(t, `{"type": "boolean"}`, string(in.Schema))
+		require.Equal(t, workgraph.Duration(72*time.Hour), in.Timeout)
+		require.Equal(t, `false`, string(in.Default))
+		require.Equal(t, `{"sum": 9007199254740993}`, string(in.Approve))
+		require.Empty(t, in.ID, "ids are the engine's")
+	})
+	for name, named := range map[string]string{
+		"Arguments/Nothing":        `{}`,
+		"Arguments/Default":        `{"prompt": "x", "default": 1}`,
+		"Arguments/DefaultOfShape": `{"prompt": "x", "default": 1, "timeout": "1m", "schema": {"type": "string"}}`,
+		"Arguments/Schema":         `{"prompt": "x", "schema": {"type": 7}}`,
+		"Arguments/SchemaFromFile": `{"prompt": "x", "schema": {"$ref": "file:///etc/passwd"}}`,
+		"Arguments/SchemaFromWeb":  `{"prompt": "x", "schema": {"$ref": "http://127.0.0.1:1/x.json"}}`,
+		"Arguments/Timeout":        `{"prompt": "x", "timeout": "soon"}`,
+		"Arguments/TimeoutTooLong": `{"prompt": "x", "timeout": "90000h"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := actortest.Fails(t, wait.Human(), named)
+			require.Equal(t, actor.ReasonArguments, e.Reason)
+			require.Equal(t, workgraph.Permanent, e.Type)
+		})
+	}
+}
+
+func TestSignal(t *testing.T) {
+	t.Parallel()
+	out, err := actortest.Call(t, wait.Signal(), `{"name": "paid", "timeout": "1h"}`)
+	require.NoError(t, err)
+	require.Equal(t, &workgraph.SignalWait{Name: "paid", Timeout: workgraph.Duration(time.Hour)}, out.Wait.Signal)
+	require.Equal(t, actor.ReasonArguments, actortest.Fails(t, wait.Signal(), `{}`).Reason)
+	require.Equal(t, actor.ReasonArguments, actortest.Fails(t, wait.Signal(), `{"name": "x", "timeout": "-1s"}`).Reason)
+}
+
+func TestTask(t *testing.T) {
+	t.Parallel()
+	out, err := actortest.Call(t, wait.Task(), `{"timeout": "1h"}`)
+	require.NoError(t, err)
+	require.Equal(t, &workgraph.TaskWait{Timeout: workgraph.Duration(time.Hour)}, out.Wait.Task)
+	require.Equal(t, actor.ReasonArguments, actortest.Fails(t, wait.Task(), `{"timeout": "x"}`).Reason)
+}
