@@ -20,6 +20,7 @@ type Journal interface {
 	Log
 	Reader
 	Outbox
+	Workers
 	// Close ends every connection. It may be called more than once.
 	Close() error
 }

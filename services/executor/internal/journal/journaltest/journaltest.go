@@ -28,7 +28,7 @@ type Driver struct {
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases,
-		"Read": readCases, "Cancel": cancelCases, "Outbox": outboxCases, "Writer": writerCases,
+		"Read": readCases, "Cancel": cancelCases, "Outbox": outboxCases, "Writer": writerCases, "Workers": workerCases,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,223 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// pollWorkers is how often another process's workers are looked for.
+const pollWorkers = 500 * time.Millisecond
+
+// workersWoken is under which name waiters for workers are kept among those that wait for something; no executor is called so.
+const workersWoken = "\x00workers"
+
+// alive limits rows r of an executor's to those that count. Its parameter is the lease in microseconds.
+const alive = ` EXISTS (SELECT 1 FROM executors e WHERE e.id = r.executor_id AND e.incarnation = r.incarnation AND e.heartbeat >= ` + now + ` - ?)`
+
+// PutActors implements journal.Workers.
+func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace string, actors []journal.RemoteActor, lease time.Duration, limit int) error {
+	return s.update(ctx, func(ctx context.Context, t txn) error {
+		names := make([]string, len(actors))
+		wants := make(map[string]string, len(actors))
+		for i, a := range actors {
+			names[i], wants[a.Name] = a.Name, a.Effect
+		}
+		list, err := json.Marshal(names)
+		if err != nil {
+			return err
+		}
+		type known struct {
+			name, effect string
+			served       bool
+		}
+		rows, err := t.tx.QueryContext(ctx, `SELECT a.name, a.effect, EXISTS (SELECT 1 FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
+			AND r.executor_id <> ? AND`+alive+`) FROM remote_actors a WHERE a.namespace = ? AND a.name IN (SELECT value FROM json_each(?)) ORDER BY a.name`,
+			self.ID, lease.Microseconds(), namespace, string(list))
+		old, err := all(rows, err, func(rows *sql.Rows) (k known, err error) {
+			err = rows.Scan(&k.name, &k.effect, &k.served)
+			return k, err
+		})
+		if err != nil {
+			return err
+		}
+		for _, k := range old {
+			if k.served && k.effect != wants[k.name] {
+				return journal.ActorConflict(k.name, k.effect, wants[k.name])
+			}
+		}
+		if fresh := len(wants) - len(old); fresh > 0 {
+			var n int
+			const count = `SELECT count(*) FROM remote_actors WHERE namespace = ?`
+			err := t.row(ctx, count, namespace).Scan(&n)
+			if err == nil && n+fresh > limit {
+				if _, err = t.exec(ctx, `DELETE FROM remote_actors WHERE namespace = ? AND last_seen < `+now+` - ?
+					AND name NOT IN (SELECT value FROM json_each(?))`, namespace, journal.ForgetActors.Microseconds(), string(list)); err == nil {
+					err = t.row(ctx, count, namespace).Scan(&n)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			if n+fresh > limit {
+				return journal.TooManyActors(limit)
+			}
+		}
+		for _, a := range actors {
+			if _, err := t.exec(ctx, `INSERT INTO remote_actors (namespace, name, description, effect, version, args_schema, last_seen) VALUES (?, ?, ?, ?, ?, ?, ?)
+				ON CONFLICT (namespace, name) DO UPDATE SET description = excluded.description, effect = excluded.effect, version = excluded.version,
+				args_schema = excluded.args_schema, last_seen = excluded.last_seen`,
+				namespace, a.Name, a.Description, a.Effect, a.Version, append([]byte{}, a.Schema...), micros(a.LastSeen)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// RemoteActors implements journal.Workers.
+func (s *Store) RemoteActors(ctx context.Context, namespace string, names []string) ([]journal.RemoteActor, error) {
+	query, args := `SELECT name, description, effect, version, args_schema, last_seen FROM remote_actors WHERE namespace = ?`, []any{namespace}
+	if names != nil {
+		list, err := json.Marshal(names)
+		if err != nil {
+			return nil, err
+		}
+		query, args = query+` AND name IN (SELECT value FROM json_each(?))`, append(args, string(list))
+	}
+	rows, err := s.db.Read.QueryContext(ctx, query+` ORDER BY name`, args...)
+	return all(rows, err, func(rows *sql.Rows) (a journal.RemoteActor, err error) {
+		var seen int64
+		err = rows.Scan(&a.Name, &a.Description, &a.Effect, &a.Version, &a.Schema, &seen)
+		a.LastSeen = dbkit.FromUnixMicros(seen)
+		if len(a.Schema) == 0 {
+			a.Schema = nil
+		}
+		return a, err
+	})
+}
+
+// SyncWorkers implements journal.Workers.
+func (s *Store) SyncWorkers(ctx context.Context, self journal.Owner, w journal.WorkerSync) error {
+	wakes := false
+	err := s.update(ctx, func(ctx context.Context, t txn) error {
+		wakes = false
+		if err := t.fence(ctx, self); err != nil {
+			return err
+		}
+		exec := func(query string, args ...any) (err error) {
+			_, err = t.exec(ctx, query, args...)
+			return err
+		}
+		if w.All {
+			if err := exec(`DELETE FROM workers WHERE executor_id = ?`, self.ID); err != nil {
+				return err
+			}
+			if err := exec(`DELETE FROM worker_routes WHERE executor_id = ?`, self.ID); err != nil {
+				return err
+			}
+		}
+		for _, d := range w.Drop {
+			if err := exec(`DELETE FROM workers WHERE executor_id = ? AND namespace = ? AND worker_id = ?`, self.ID, d.Namespace, d.ID); err != nil {
+				return err
+			}
+		}
+		for _, p := range w.Put {
+			names, err := json.Marshal(append([]string{}, p.Actors...))
+			if err != nil {
+				return err
+			}
+			if err := exec(`INSERT INTO workers (executor_id, incarnation, namespace, worker_id, actors, slots, busy, connect_time, user_agent, draining)
+				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (executor_id, namespace, worker_id) DO UPDATE SET incarnation = excluded.incarnation,
+				actors = excluded.actors, slots = excluded.slots, busy = excluded.busy, connect_time = excluded.connect_time,
+				user_agent = excluded.user_agent, draining = excluded.draining`,
+				self.ID, self.Incarnation, p.Namespace, p.ID, string(names), p.Slots, p.Busy, micros(p.ConnectTime), p.UserAgent, b2i(p.Draining)); err != nil {
+				return err
+			}
+		}
+		for _, r := range w.Routes {
+			if r.Slots == 0 {
+				if err := exec(`DELETE FROM worker_routes WHERE namespace = ? AND actor = ? AND executor_id = ?`, r.Namespace, r.Actor, self.ID); err != nil {
+					return err
+				}
+				continue
+			}
+			wakes = wakes || r.Busy < r.Slots
+			if err := exec(`INSERT INTO worker_routes (namespace, actor, executor_id, incarnation, slots, busy) VALUES (?, ?, ?, ?, ?, ?)
+				ON CONFLICT (namespace, actor, executor_id) DO UPDATE SET incarnation = excluded.incarnation, slots = excluded.slots, busy = excluded.busy`,
+				r.Namespace, r.Actor, self.ID, self.Incarnation, r.Slots, r.Busy); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && wakes {
+		s.wake(workersWoken)
+	}
+	return err
+}
+
+// Routes implements journal.Workers.
+func (s *Store) Routes(ctx context.Context, namespace, actor string, lease time.Duration) ([]journal.WorkerRoute, error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT e.id, e.incarnation, e.addr, r.slots, r.busy FROM worker_routes r
+		JOIN executors e ON e.id = r.executor_id AND e.incarnation = r.incarnation
+		WHERE r.namespace = ? AND r.actor = ? AND e.heartbeat >= `+now+` - ? ORDER BY e.id`, namespace, actor, lease.Microseconds())
+	return all(rows, err, func(rows *sql.Rows) (r journal.WorkerRoute, err error) {
+		err = rows.Scan(&r.Executor.ID, &r.Executor.Incarnation, &r.Addr, &r.Slots, &r.Busy)
+		return r, err
+	})
+}
+
+// Workers implements journal.Workers.
+func (s *Store) Workers(ctx context.Context, namespace string, lease time.Duration) ([]journal.Worker, error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT executor_id, namespace, worker_id, actors, slots, busy, connect_time, user_agent, draining FROM workers r
+		WHERE namespace = ? AND`+alive+` ORDER BY executor_id, worker_id`, namespace, lease.Microseconds())
+	return all(rows, err, func(rows *sql.Rows) (w journal.Worker, err error) {
+		var names []byte
+		var at int64
+		if err := rows.Scan(&w.ExecutorID, &w.Namespace, &w.ID, &names, &w.Slots, &w.Busy, &at, &w.UserAgent, &w.Draining); err != nil {
+			return w, err
+		}
+		w.ConnectTime = dbkit.FromUnixMicros(at)
+		return w, json.Unmarshal(names, &w.Actors)
+	})
+}
+
+// WorkerWakes implements journal.Workers. Workers of this process come at once, those of another on the same file by polling.
+func (s *Store) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
+	signal, out := make(chan struct{}, 1), make(chan struct{}, 1)
+	s.mu.Lock()
+	s.wakes[signal] = workersWoken
+	s.mu.Unlock()
+	go func() {
+		defer close(out)
+		defer func() {
+			s.mu.Lock()
+			delete(s.wakes, signal)
+			s.mu.Unlock()
+		}()
+		tick := time.NewTicker(pollWorkers)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signal:
+			case <-tick.C:
+				var n int
+				if err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM executors`).Scan(&n); err == nil && n < 2 {
+					continue // nobody else is there
+				}
+			}
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return out, nil
+}
