@@ -50,15 +50,16 @@ type attempt struct {
 	run    *run
 	start  workgraph.Start
 	queued time.Time
-	key    string
+	// remote says that a remote worker makes the call.
+	remote bool
 	// reported is set by whoever reports the end; nobody else may after that.
 	reported atomic.Bool
 
 	// The scheduler's, under its lock.
 	place      *list.Element
 	lane       *list.List
-	holdsKey   bool
 	dispatched bool
+	way        *passage // nil when no gate concerns it
 
 	mu      sync.Mutex
 	cancel  context.CancelCauseFunc
@@ -99,7 +100,7 @@ func (a *attempt) startTime() time.Time {
 // perform makes the call. It runs on a goroutine of its own.
 func (t *term) perform(a *attempt) {
 	defer t.sched.done(a)
-	t.e.meters.scheduled(time.Since(a.queued))
+	t.e.meters.scheduled(a)
 	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
 	defer cancel(nil)
 	if !t.lease.Held() {

@@ -24,6 +24,8 @@ type Config struct {
 	Lease time.Duration
 	// Parallel is how many attempts run at once; one namespace alone gets seven eighths of them.
 	Parallel int
+	// ParallelRemote is how many attempts wait for remote workers at once; they do not count for Parallel.
+	ParallelRemote int
 	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
 	MaxPayload int
 	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in memory.
@@ -57,7 +59,7 @@ type Config struct {
 // DefaultConfig is what fits most installations; only ID must be set.
 func DefaultConfig() Config {
 	return Config{
-		Lease: journal.DefaultLease, Parallel: 256, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
+		Lease: journal.DefaultLease, Parallel: 256, ParallelRemote: 10_000, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
 		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 48 << 20,
 		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: time.Minute, SnapshotEvery: 256,
 		ScanInterval: 2 * time.Second, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
@@ -78,6 +80,7 @@ func (c Config) Validate() error {
 	}
 	positive("lease", int64(c.Lease))
 	positive("parallel", int64(c.Parallel))
+	positive("parallel_remote", int64(c.ParallelRemote))
 	positive("max_payload", int64(c.MaxPayload))
 	positive("max_run_bytes", c.MaxRunBytes)
 	positive("max_nodes", int64(c.MaxNodes))
@@ -131,6 +134,10 @@ type Deps struct {
 	Claims Claims
 	// WakeOutbox is called after something was put into the outbox; nil is fine.
 	WakeOutbox func()
+	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine uses a KeyGate.
+	Gates []Gate
+	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every attempt and must not block.
+	Remote func(namespace, actor string) bool
 
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider

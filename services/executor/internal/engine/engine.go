@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type Engine struct {
 	actors   Actors
 	claims   Claims
 	wake     func()
+	gates    []Gate
+	remote   func(namespace, actor string) bool
 	log      *slog.Logger
 	tracer   trace.Tracer
 	meters   *meters
@@ -50,6 +53,10 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, journal: d.Journal, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, log: d.Logger,
 		hub: newHub(), ready: make(chan struct{})}
+	e.remote = d.Remote
+	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g Gate) bool { return g.Kind() == GateKey }) {
+		e.gates = append([]Gate{NewKeyGate()}, e.gates...)
+	}
 	if e.wake == nil {
 		e.wake = func() {}
 	}

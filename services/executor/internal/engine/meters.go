@@ -20,6 +20,8 @@ type meters struct {
 	batch     metric.Int64Histogram
 	commit    metric.Float64Histogram
 	takeovers metric.Int64Counter
+	// byPriority are ready made, since they are used for every attempt.
+	byPriority [MaxPriority + 1]metric.MeasurementOption
 }
 
 func newMeters(m metric.Meter, e *Engine) (*meters, error) {
@@ -27,6 +29,9 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 		ms  meters
 		err error
 	)
+	for p := range ms.byPriority {
+		ms.byPriority[p] = metric.WithAttributeSet(attribute.NewSet(attribute.Int("priority", p)))
+	}
 	keep := func(e error) {
 		if err == nil {
 			err = e
@@ -52,7 +57,9 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 	keep(e1)
 	live, e1 := m.Int64ObservableGauge("epigraph.runs.live", metric.WithDescription("Runs in memory."))
 	keep(e1)
-	queue, e1 := m.Int64ObservableGauge("epigraph.attempts.waiting", metric.WithDescription("Attempts that wait for room or for a concurrency key."))
+	queue, e1 := m.Int64ObservableGauge("epigraph.attempts.waiting", metric.WithDescription("Attempts that wait for a place."))
+	keep(e1)
+	gates, e1 := m.Int64ObservableGauge("epigraph.attempts.at_gates", metric.WithDescription("Attempts that wait at gates, by what they wait for: key, limit, rate, worker."))
 	keep(e1)
 	box, e1 := m.Int64ObservableGauge("epigraph.outbox.backlog", metric.WithDescription("Outbox items that are not acknowledged yet."))
 	keep(e1)
@@ -63,16 +70,21 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 		if t := e.current(); t != nil {
 			o.ObserveInt64(live, int64(t.live()))
 			o.ObserveInt64(queue, int64(t.sched.backlog()))
+			t.sched.atGates(func(kind GateKind, n int) {
+				o.ObserveInt64(gates, int64(n), metric.WithAttributes(attribute.String("kind", string(kind))))
+			})
 		}
 		if n, err := e.journal.OutboxBacklog(ctx); err == nil {
 			o.ObserveInt64(box, n)
 		}
 		return nil
-	}, live, queue, box)
+	}, live, queue, gates, box)
 	return &ms, err
 }
 
-func (m *meters) scheduled(d time.Duration) { m.wait.Record(context.Background(), d.Seconds()) }
+func (m *meters) scheduled(a *attempt) {
+	m.wait.Record(context.Background(), time.Since(a.queued).Seconds(), m.byPriority[a.run.class()])
+}
 
 func (m *meters) ended(a *attempt, fail *workgraph.Error, usage []workgraph.Usage) {
 	ctx := context.Background()

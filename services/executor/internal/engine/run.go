@@ -28,6 +28,7 @@ type run struct {
 	namespace string
 	root      string
 	task      string
+	priority  int // 1 to 4, 0 for the default
 	program   *program
 	created   time.Time
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.

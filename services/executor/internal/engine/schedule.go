@@ -3,125 +3,293 @@ package engine
 import (
 	"container/list"
 	"sync"
+	"time"
 )
 
-// scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and keeps attempts with equal
-// concurrency keys apart. It is safe for concurrent use and never blocks.
+// scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads attempts through their
+// gates. It is safe for concurrent use and never blocks.
 type scheduler struct {
-	limit   int
 	perform func(*attempt)
+	gates   []Gate
 
 	mu      sync.Mutex
-	running int
+	local   pool
+	remote  pool
 	stopped bool
+	// entering are attempts that are to enter a gate as soon as the lock is given back.
+	entering []*attempt
+	// after is what is to be called then: releases and cancels of gates.
+	after   []func()
+	waiting list.List // of *attempt, those at gates
+	at      []int     // how many wait at each gate
+	idle    chan struct{}
+}
+
+// pool is a number of places and what stands in line for them.
+type pool struct {
+	limit   int
+	running int
 	queued  int
 	ring    list.List // of *tenant, those with something queued, the next one first
 	tenants map[string]*tenant
 	lanes   map[*run]*lane
-	keys    map[string]*keyLock
-	idle    chan struct{} // closed when stopped and nothing runs
 }
 
 // tenant is what one namespace has queued and running.
 type tenant struct {
 	name    string
 	running int
-	ring    list.List // of *lane, the next one first
+	// passed are attempts that have come through their gates: they go first, since they hold what others wait for.
+	passed  list.List
+	classes [classes]class
 	place   *list.Element
+}
+
+// class is the lanes of one priority.
+type class struct {
+	ring list.List // of *lane, the next one first
+	// since is when it had its last turn, or when it had nothing queued.
+	since time.Time
 }
 
 // lane is what one run has queued, in order.
 type lane struct {
 	run    *run
 	tenant *tenant
+	class  int
 	items  list.List
 	place  *list.Element
 }
 
-// tenantShare bounds what a namespace may have running to a multiple of what is still free: alone it gets seven eighths of the
-// places, and however long its calls hang, a namespace that has nothing running finds one.
-const tenantShare = 7
+const (
+	// tenantShare bounds what a namespace may have running to a multiple of what is still free: alone it gets seven eighths of the
+	// places, and however long its calls hang, a namespace that has nothing running finds one.
+	tenantShare = 7
+	// classes are that of suspect runs, which go before all others, and one for each priority.
+	classes = 1 + MaxPriority
+	// patience is how long a class is passed over for each step that it stands behind the one that gets its turns.
+	patience = time.Second
+)
 
-// keyLock is a concurrency key that somebody holds.
-type keyLock struct{ waiting list.List }
+// Priorities of runs.
+const (
+	// DefaultPriority is that of runs which say nothing.
+	DefaultPriority = 2
+	// MaxPriority is the least urgent.
+	MaxPriority = 4
+)
 
-func newScheduler(limit int, perform func(*attempt)) *scheduler {
-	return &scheduler{limit: limit, perform: perform, tenants: map[string]*tenant{}, lanes: map[*run]*lane{}, keys: map[string]*keyLock{}, idle: make(chan struct{})}
+func newScheduler(limit, remote int, gates []Gate, perform func(*attempt)) *scheduler {
+	p := func(limit int) pool {
+		return pool{limit: limit, tenants: map[string]*tenant{}, lanes: map[*run]*lane{}}
+	}
+	return &scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{})}
 }
 
 // add queues a and starts what may start.
 func (s *scheduler) add(a *attempt) {
+	if req := a.request(); len(s.gates) > 0 {
+		for i, g := range s.gates {
+			if g.Concerns(req) {
+				if a.way == nil {
+					a.way = &passage{}
+				}
+				a.way.gates = append(a.way.gates, i)
+			}
+		}
+		if a.way != nil {
+			a.way.passes, a.way.has = make([]Pass, len(a.way.gates)), make([]bool, len(a.way.gates))
+		}
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.push(a, false)
+	s.pool(a).push(a)
 	s.dispatch()
+	s.unlock()
 }
 
-// push is called with s.mu held.
-func (s *scheduler) push(a *attempt, front bool) {
-	l := s.lanes[a.run]
+func (s *scheduler) pool(a *attempt) *pool {
+	if a.remote {
+		return &s.remote
+	}
+	return &s.local
+}
+
+// unlock gives s.mu back and does with gates what is due. Gates may answer at once, so nothing is held then.
+func (s *scheduler) unlock() {
+	entering, after := s.entering, s.after
+	s.entering, s.after = nil, nil
+	s.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+	for _, a := range entering {
+		s.enter(a)
+	}
+}
+
+// enter is called without s.mu.
+func (s *scheduler) enter(a *attempt) {
+	w := a.way
+	s.mu.Lock()
+	if w.gone {
+		s.mu.Unlock()
+		return
+	}
+	gate, turn := s.gates[w.gates[w.at]], w.turn
+	s.mu.Unlock()
+	cancel := gate.Enter(a.request(), func(p Pass) { s.through(a, turn, p) })
+	s.mu.Lock()
+	switch {
+	case w.gone:
+		s.after = append(s.after, cancel)
+	case w.turn == turn && w.place != nil:
+		w.cancel = cancel
+	}
+	s.unlock()
+}
+
+// wait puts a at the gate with number at. It is called with s.mu held.
+func (s *scheduler) wait(a *attempt, at int, now time.Time) {
+	w := a.way
+	w.at, w.since, w.cancel = at, now, nil
+	w.turn++
+	w.place = s.waiting.PushBack(a)
+	s.at[w.gates[at]]++
+	s.entering = append(s.entering, a)
+}
+
+// leave takes a from its gate. It is called with s.mu held.
+func (s *scheduler) leave(a *attempt) {
+	w := a.way
+	if w.place == nil {
+		return
+	}
+	s.waiting.Remove(w.place)
+	w.place = nil
+	s.at[w.gates[w.at]]--
+}
+
+// through is told by a gate that a may pass.
+func (s *scheduler) through(a *attempt, turn int, p Pass) {
+	w := a.way
+	s.mu.Lock()
+	defer s.unlock()
+	if w.gone || w.place == nil || w.turn != turn {
+		if p.Release != nil {
+			s.after = append(s.after, p.Release)
+		}
+		return
+	}
+	s.leave(a)
+	w.cancel = nil
+	w.passes[w.at], w.has[w.at] = p, true
+	if !s.halt(a) {
+		s.pool(a).pushPassed(a)
+		s.dispatch()
+	}
+}
+
+// halt sends a to the first gate whose pass it lacks. It reports false if it has all. It is called with s.mu held.
+func (s *scheduler) halt(a *attempt) bool {
+	if a.way == nil {
+		return false
+	}
+	now := time.Now()
+	at, stale := a.way.missing(now)
+	if stale != nil {
+		s.after = append(s.after, stale)
+	}
+	if at == len(a.way.gates) {
+		return false
+	}
+	s.wait(a, at, now)
+	return true
+}
+
+// push puts a at the end of its run's line.
+func (p *pool) push(a *attempt) {
+	suspect := a.run.suspect.Load()
+	l := p.lanes[a.run]
 	if l == nil {
-		l = &lane{run: a.run, tenant: s.tenant(a.run.namespace)}
-		s.lanes[a.run] = l
+		l = &lane{run: a.run, tenant: p.tenant(a.run.namespace), class: a.run.class()}
+		if suspect {
+			l.class = 0
+		}
+		p.lanes[a.run] = l
 	}
-	if front {
-		a.place = l.items.PushFront(a)
-	} else {
-		a.place = l.items.PushBack(a)
-	}
-	a.lane = &l.items
+	a.place, a.lane = l.items.PushBack(a), &l.items
 	t := l.tenant
-	suspect := l.place == nil && a.run.suspect.Load()
-	switch {
-	case suspect:
-		l.place = t.ring.PushFront(l)
-	case l.place == nil:
-		l.place = t.ring.PushBack(l)
+	fresh := l.place == nil
+	if fresh {
+		c := &t.classes[l.class]
+		if c.ring.Len() == 0 {
+			c.since = a.queued
+		}
+		l.place = c.ring.PushBack(l)
 	}
-	switch {
-	case t.place == nil && suspect:
-		t.place = s.ring.PushFront(t)
-	case t.place == nil:
-		t.place = s.ring.PushBack(t)
-	case suspect:
-		s.ring.MoveToFront(t.place)
-	}
-	s.queued++
+	p.line(t, fresh && suspect)
+	p.queued++
 }
 
-func (s *scheduler) tenant(name string) *tenant {
-	t := s.tenants[name]
+// pushPassed puts a before all others of its namespace.
+func (p *pool) pushPassed(a *attempt) {
+	t := p.tenant(a.run.namespace)
+	a.place, a.lane = t.passed.PushBack(a), &t.passed
+	p.line(t, false)
+	p.queued++
+}
+
+func (p *pool) line(t *tenant, first bool) {
+	switch {
+	case t.place == nil && first:
+		t.place = p.ring.PushFront(t)
+	case t.place == nil:
+		t.place = p.ring.PushBack(t)
+	case first:
+		p.ring.MoveToFront(t.place)
+	}
+}
+
+func (p *pool) tenant(name string) *tenant {
+	t := p.tenants[name]
 	if t == nil {
 		t = &tenant{name: name}
-		s.tenants[name] = t
+		p.tenants[name] = t
 	}
 	return t
 }
 
-// forget drops a tenant that has nothing left.
-func (s *scheduler) forget(t *tenant) {
-	if t.running == 0 && t.ring.Len() == 0 {
-		delete(s.tenants, t.name)
+// tidy takes a tenant out of the ring that has nothing queued, and forgets it if it has nothing running either.
+func (p *pool) tidy(t *tenant) {
+	if t.passed.Len() > 0 {
+		return
+	}
+	for i := range t.classes {
+		if t.classes[i].ring.Len() > 0 {
+			return
+		}
+	}
+	if t.place != nil {
+		p.ring.Remove(t.place)
+		t.place = nil
+	}
+	if t.running == 0 {
+		delete(p.tenants, t.name)
 	}
 }
 
 // drop takes a lane out that has nothing queued any more.
-func (s *scheduler) drop(l *lane) {
-	t := l.tenant
-	t.ring.Remove(l.place)
+func (p *pool) drop(l *lane) {
+	l.tenant.classes[l.class].ring.Remove(l.place)
 	l.place = nil
-	delete(s.lanes, l.run)
-	if t.ring.Len() == 0 {
-		s.ring.Remove(t.place)
-		t.place = nil
-		s.forget(t)
-	}
+	delete(p.lanes, l.run)
+	p.tidy(l.tenant)
 }
 
 // next is the first tenant that may start something. Those it passes over have something running, so there are few.
-func (s *scheduler) next() *tenant {
-	free := s.limit - s.running
-	for e := s.ring.Front(); e != nil; e = e.Next() {
+func (p *pool) next() *tenant {
+	free := p.limit - p.running
+	for e := p.ring.Front(); e != nil; e = e.Next() {
 		if t := e.Value.(*tenant); t.running == 0 || t.running < tenantShare*free {
 			return t
 		}
@@ -129,105 +297,159 @@ func (s *scheduler) next() *tenant {
 	return nil
 }
 
+// class is whose turn it is: that of the most urgent class, unless another was passed over for longer than is fair.
+func (t *tenant) class() int {
+	first := -1
+	var now time.Time
+	for i := range t.classes {
+		c := &t.classes[i]
+		switch {
+		case c.ring.Len() == 0:
+			continue
+		case first < 0:
+			first = i
+			continue
+		case now.IsZero():
+			now = time.Now()
+		}
+		if first > 0 && now.Sub(c.since) >= time.Duration(i-first)*patience {
+			c.since = now
+			return i
+		}
+	}
+	if !now.IsZero() {
+		t.classes[first].since = now
+	}
+	return first
+}
+
+// take is the next attempt of t.
+func (p *pool) take(t *tenant) *attempt {
+	var a *attempt
+	p.ring.MoveToBack(t.place)
+	if first := t.passed.Front(); first != nil {
+		a = t.passed.Remove(first).(*attempt)
+		p.tidy(t)
+	} else {
+		ring := &t.classes[t.class()].ring
+		l := ring.Front().Value.(*lane)
+		a = l.items.Remove(l.items.Front()).(*attempt)
+		if l.items.Len() == 0 {
+			p.drop(l)
+		} else {
+			ring.MoveToBack(l.place)
+		}
+	}
+	a.place, a.lane = nil, nil
+	p.queued--
+	return a
+}
+
 // dispatch starts attempts while there is room: one of the first run of a tenant, then the next tenant. It is called with
 // s.mu held.
 func (s *scheduler) dispatch() {
-	for s.running < s.limit && !s.stopped {
-		t := s.next()
+	s.fill(&s.local)
+	if s.remote.queued > 0 {
+		s.fill(&s.remote)
+	}
+}
+
+func (s *scheduler) fill(p *pool) {
+	for p.running < p.limit && !s.stopped {
+		t := p.next()
 		if t == nil {
 			return
 		}
-		l := t.ring.Front().Value.(*lane)
-		a := l.items.Remove(l.items.Front()).(*attempt)
-		a.place, a.lane = nil, nil
-		s.queued--
-		s.ring.MoveToBack(t.place)
-		if l.items.Len() == 0 {
-			s.drop(l)
-		} else {
-			t.ring.MoveToBack(l.place)
+		a := p.take(t)
+		if s.halt(a) {
+			continue
 		}
-		if a.key != "" && !a.holdsKey {
-			if k := s.keys[a.key]; k != nil {
-				a.place, a.lane = k.waiting.PushBack(a), &k.waiting
-				s.queued++
-				continue
-			}
-			s.keys[a.key] = &keyLock{}
-			a.holdsKey = true
-		}
-		s.running++
-		s.tenant(a.run.namespace).running++
+		p.running++
+		p.tenant(a.run.namespace).running++
 		a.dispatched = true
 		go s.perform(a)
 	}
 }
 
-// remove takes a out of the queue. It reports false if a is running already, or was never queued.
+// remove takes a out of its line or from its gate. It reports false if a is running already, or was never queued.
 func (s *scheduler) remove(a *attempt) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a.place == nil {
+	w := a.way
+	switch {
+	case a.place != nil:
+		p := s.pool(a)
+		a.lane.Remove(a.place)
+		if l := p.lanes[a.run]; l != nil && a.lane == &l.items {
+			if l.items.Len() == 0 {
+				p.drop(l)
+			}
+		} else {
+			p.tidy(p.tenant(a.run.namespace))
+		}
+		a.place, a.lane = nil, nil
+		p.queued--
+	case w != nil && w.place != nil:
+		s.leave(a)
+	default:
+		s.mu.Unlock()
 		return false
 	}
-	a.lane.Remove(a.place)
-	if l := s.lanes[a.run]; l != nil && a.lane == &l.items && l.items.Len() == 0 {
-		s.drop(l)
+	if w != nil {
+		s.quit(w)
 	}
-	a.place, a.lane = nil, nil
-	s.queued--
-	s.unlock(a)
+	s.unlock()
 	return true
+}
+
+// quit gives up what w has and waits for. It is called with s.mu held.
+func (s *scheduler) quit(w *passage) {
+	w.gone = true
+	if w.cancel != nil {
+		s.after = append(s.after, w.cancel)
+		w.cancel = nil
+	}
+	s.after = append(s.after, w.give()...)
 }
 
 // done frees the place of an attempt that ran. It is idempotent.
 func (s *scheduler) done(a *attempt) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !a.dispatched {
+		s.mu.Unlock()
 		return
 	}
 	a.dispatched = false
-	s.running--
-	t := s.tenant(a.run.namespace)
+	p := s.pool(a)
+	p.running--
+	t := p.tenant(a.run.namespace)
 	t.running--
-	s.forget(t)
-	s.unlock(a)
+	p.tidy(t)
+	if a.way != nil {
+		s.quit(a.way)
+	}
 	s.dispatch()
 	s.settle()
-}
-
-// unlock gives a's key to who has waited longest. It is called with s.mu held.
-func (s *scheduler) unlock(a *attempt) {
-	if !a.holdsKey {
-		return
-	}
-	a.holdsKey = false
-	k := s.keys[a.key]
-	next := k.waiting.Front()
-	if next == nil {
-		delete(s.keys, a.key)
-		return
-	}
-	heir := k.waiting.Remove(next).(*attempt)
-	s.queued--
-	heir.holdsKey = true
-	s.push(heir, true)
+	s.unlock()
 }
 
 // stop lets nothing start any more. The channel is closed when nothing runs.
 func (s *scheduler) stop() <-chan struct{} {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.stopped {
 		s.stopped = true
+		for s.waiting.Len() > 0 {
+			a := s.waiting.Front().Value.(*attempt)
+			s.leave(a)
+			s.quit(a.way)
+		}
 		s.settle()
 	}
+	s.unlock()
 	return s.idle
 }
 
 func (s *scheduler) settle() {
-	if s.stopped && s.running == 0 {
+	if s.stopped && s.local.running == 0 && s.remote.running == 0 {
 		select {
 		case <-s.idle:
 		default:
@@ -236,9 +458,51 @@ func (s *scheduler) settle() {
 	}
 }
 
-// backlog counts attempts that wait for room or for a key.
+// backlog counts attempts that wait for a place.
 func (s *scheduler) backlog() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queued
+	return s.local.queued + s.remote.queued
+}
+
+// atGates calls f with the number of attempts that wait at gates of each kind.
+func (s *scheduler) atGates(f func(GateKind, int)) {
+	s.mu.Lock()
+	at := append([]int(nil), s.at...)
+	s.mu.Unlock()
+	for i, n := range at {
+		f(s.gates[i].Kind(), n)
+	}
+}
+
+// holding tells what keeps a from running; false when it runs.
+func (s *scheduler) holding(a *attempt) (Blocker, bool) {
+	s.mu.Lock()
+	if a.place != nil {
+		s.mu.Unlock()
+		return Blocker{Kind: GatePlace, Since: a.queued}, true
+	}
+	w := a.way
+	if w == nil || w.place == nil {
+		s.mu.Unlock()
+		return Blocker{}, false
+	}
+	g, since := s.gates[w.gates[w.at]], w.since
+	s.mu.Unlock()
+	b, ok := g.Holding(a.request())
+	if !ok {
+		b = Blocker{Kind: g.Kind(), Name: a.start.Actor}
+	}
+	if b.Since.IsZero() {
+		b.Since = since
+	}
+	return b, true
+}
+
+// class is the line of the run's priority.
+func (r *run) class() int {
+	if r.priority < 1 || r.priority > MaxPriority {
+		return DefaultPriority
+	}
+	return r.priority
 }

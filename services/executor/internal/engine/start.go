@@ -45,8 +45,10 @@ type StartRequest struct {
 	BusinessKey                      string
 	Conflict                         journal.ConflictPolicy
 	Labels                           map[string]string
-	Metadata, Attachments            []byte
-	Request                          journal.Request
+	// Priority is 1 (first) to 4; 0 means DefaultPriority.
+	Priority              int
+	Metadata, Attachments []byte
+	Request               journal.Request
 }
 
 // argAttachments is the named argument under which the run's documents travel to its nodes.
@@ -334,7 +336,7 @@ func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
 func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
-	r := &run{t: t, id: id, namespace: req.Namespace, root: id, task: req.TaskID, program: p, created: now, started: now, trace: sc,
+	r := &run{t: t, id: id, namespace: req.Namespace, root: id, task: req.TaskID, priority: req.Priority, program: p, created: now, started: now, trace: sc,
 		state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{}}
 	answer := make(chan journal.Result, 1)
 	if err := r.begin(req, now, answer); err != nil {

@@ -52,7 +52,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t := &term{e: e, owner: owner, calls: calls, background: background, cancels: make(chan struct{}, 1),
 		runs: map[string]*run{}, loading: map[string]*loading{}, parked: map[string]*time.Timer{}, losses: map[string]int{}}
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
-	t.sched = newScheduler(e.cfg.Parallel, t.perform)
+	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
 	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe})
 
@@ -63,6 +63,12 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { t.scan(background) })
 	wg.Go(func() { t.watchCancels(background) })
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
+	for _, g := range e.gates {
+		if g, ok := g.(TermGate); ok {
+			g.Begin(owner)
+			defer g.End(owner)
+		}
+	}
 	e.set(t)
 
 	select {
@@ -234,8 +240,8 @@ func (t *term) release(r *run, c consequence) {
 
 func (t *term) launch(r *run, s *workgraph.Start) {
 	a := &attempt{run: r, start: *s, queued: time.Now()}
-	if s.ConcurrencyKey != "" {
-		a.key = r.namespace + "\x00" + s.ConcurrencyKey
+	if t.e.remote != nil {
+		a.remote = t.e.remote(r.namespace, s.Actor)
 	}
 	r.amu.Lock()
 	if r.stopped {

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// door is a gate that the test opens.
+type door struct {
+	kind    GateKind
+	entered []GateRequest
+	ready   []func(Pass)
+	freed   int
+	left    int
+	open    bool
+}
+
+func (d *door) Kind() GateKind                      { return d.kind }
+func (d *door) Concerns(r GateRequest) bool         { return r.Actor == "gated" }
+func (d *door) Holding(GateRequest) (Blocker, bool) { return Blocker{Kind: d.kind, Name: "x"}, true }
+func (d *door) pass(until time.Time) Pass           { return Pass{Release: func() { d.freed++ }, Until: until} }
+func (d *door) Enter(r GateRequest, f func(Pass)) func() {
+	d.entered, d.ready = append(d.entered, r), append(d.ready, f)
+	if d.open {
+		f(d.pass(time.Time{}))
+	}
+	return func() { d.left++ }
+}
+
+// stage is a scheduler whose attempts begin by being listed and end when the test says so.
+type stage struct {
+	*scheduler
+	begun chan *attempt
+	n     int
+}
+
+func newStage(limit, remote int, gates ...Gate) *stage {
+	st := &stage{begun: make(chan *attempt, 1000)}
+	st.scheduler = newScheduler(limit, remote, gates, func(a *attempt) { st.begun <- a })
+	return st
+}
+
+func (st *stage) queue(r *run, actor string, remote bool) *attempt {
+	st.n++
+	a := &attempt{run: r, start: workgraph.Start{Ref: workgraph.Ref{Node: fmt.Sprint(st.n)}, Actor: actor}, queued: time.Now(), remote: remote}
+	st.add(a)
+	return a
+}
+
+func (st *stage) runs(t *testing.T, want ...*attempt) {
+	t.Helper()
+	synctest.Wait()
+	require.Len(t, st.begun, len(want))
+	got := map[*attempt]bool{}
+	for range want {
+		got[<-st.begun] = true
+	}
+	for _, a := range want {
+		require.True(t, got[a], "attempt %s did not begin", a.start.Node)
+	}
+}
+
+func TestScheduler(t *testing.T) {
+	t.Parallel()
+	bubble := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, f)
+		})
+	}
+	bubble("Priority/UrgentRunsGoFirstAndNoneStarves", func(t *testing.T) {
+		st := newStage(1, 1)
+		low, urgent := &run{namespace: "n", priority: 4}, &run{namespace: "n", priority: 1}
+		st.runs(t, st.queue(&run{namespace: "n"}, "a", false))
+		waits := st.queue(low, "a", false)
+		holder := &attempt{run: &run{namespace: "n"}, dispatched: true}
+		begun, turns := time.Now(), 0
+		for {
+			next := st.queue(urgent, "a", false)
+			time.Sleep(100 * time.Millisecond)
+			st.done(holder)
+			synctest.Wait()
+			if holder = <-st.begun; holder == waits {
+				break
+			}
+			require.Same(t, urgent, holder.run)
+			_ = next
+			turns++
+			require.Less(t, turns, 100)
+		}
+		require.GreaterOrEqual(t, time.Since(begun), 3*patience)
+		require.Less(t, time.Since(begun), 4*patience)
+	})
+	bubble("Priority/IsOfOneNamespaceOnly", func(t *testing.T) {
+		st := newStage(1, 1)
+		first := st.queue(&run{namespace: "a", priority: 1}, "a", false)
+		st.runs(t, first)
+		st.queue(&run{namespace: "a", priority: 1}, "a", false)
+		other := st.queue(&run{namespace: "b", priority: 4}, "a", false)
+		st.queue(&run{namespace: "a", priority: 1}, "a", false)
+		st.done(first)
+		synctest.Wait()
+		second := <-st.begun
+		st.done(second)
+		st.runs(t, other)
+	})
+	bubble("Gates/NoPlaceIsHeldThere", func(t *testing.T) {
+		one, two := &door{kind: GateKey}, &door{kind: GateRate}
+		st := newStage(1, 1, one, two)
+		r := &run{namespace: "n", id: "r"}
+		gated := st.queue(r, "gated", false)
+		free := st.queue(r, "free", false)
+		st.runs(t, free)
+		require.Zero(t, st.backlog())
+		b, ok := st.holding(gated)
+		require.True(t, ok)
+		require.Equal(t, GateKey, b.Kind)
+		one.ready[0](one.pass(time.Time{}))
+		two.ready[0](two.pass(time.Time{}))
+		require.Equal(t, 1, st.backlog(), "it waits for a place now")
+		b, _ = st.holding(gated)
+		require.Equal(t, GatePlace, b.Kind)
+		later := st.queue(r, "free", false)
+		st.done(free)
+		st.runs(t, gated)
+		_, ok = st.holding(gated)
+		require.False(t, ok)
+		st.done(gated)
+		st.done(gated)
+		st.runs(t, later)
+		require.Equal(t, 1, one.freed)
+		require.Equal(t, 1, two.freed)
+	})
+	bubble("Gates/WhoLeavesGivesAllBack", func(t *testing.T) {
+		one, two := &door{kind: GateKey, open: true}, &door{kind: GateRate}
+		st := newStage(1, 1, one, two)
+		a := st.queue(&run{namespace: "n"}, "gated", false)
+		require.True(t, st.remove(a))
+		require.False(t, st.remove(a))
+		require.Equal(t, 1, one.freed)
+		require.Equal(t, 1, two.left)
+		two.ready[0](two.pass(time.Time{})) // too late
+		require.Equal(t, 1, two.freed)
+		st.runs(t)
+	})
+	bubble("Gates/StalePassIsNotUsed", func(t *testing.T) {
+		one, two := &door{kind: GateKey}, &door{kind: GateRate}
+		st := newStage(1, 1, one, two)
+		r := &run{namespace: "n"}
+		gated, free := st.queue(r, "gated", false), st.queue(r, "free", false)
+		st.runs(t, free)
+		one.ready[0](one.pass(time.Time{}))
+		two.ready[0](two.pass(time.Now().Add(time.Second)))
+		time.Sleep(2 * time.Second)
+		st.done(free)
+		st.runs(t)
+		require.Len(t, two.entered, 2)
+		require.Len(t, one.entered, 1)
+		require.Equal(t, 1, two.freed)
+		two.ready[1](two.pass(time.Now().Add(time.Second)))
+		st.runs(t, gated)
+	})
+	bubble("Gates/StopEmptiesThem", func(t *testing.T) {
+		one := &door{kind: GateKey}
+		st := newStage(1, 1, one)
+		st.queue(&run{namespace: "n"}, "gated", false)
+		<-st.stop()
+		require.Equal(t, 1, one.left)
+		one.ready[0](one.pass(time.Time{}))
+		require.Equal(t, 1, one.freed)
+		st.runs(t)
+	})
+	bubble("Gates/KeyIsHandedOnInOrder", func(t *testing.T) {
+		st := newStage(10, 1, NewKeyGate())
+		r := &run{namespace: "n", id: "r"}
+		var as []*attempt
+		for range 4 {
+			a := &attempt{run: r, start: workgraph.Start{Actor: "a", ConcurrencyKey: "k"}, queued: time.Now()}
+			as = append(as, a)
+			st.add(a)
+		}
+		st.runs(t, as[0])
+		b, ok := st.holding(as[2])
+		require.True(t, ok)
+		require.Equal(t, Blocker{Kind: GateKey, Name: "k", Since: b.Since, HolderRunIDs: []string{"r"}}, b)
+		require.True(t, st.remove(as[1]))
+		st.done(as[0])
+		st.runs(t, as[2])
+		st.done(as[2])
+		st.runs(t, as[3])
+	})
+	bubble("Remote/HasPlacesOfItsOwn", func(t *testing.T) {
+		st := newStage(1, 2)
+		r := &run{namespace: "n"}
+		here := st.queue(r, "a", false)
+		st.queue(r, "a", false)
+		far, farther := st.queue(r, "b", true), st.queue(r, "b", true)
+		st.runs(t, here, far, farther)
+		third := st.queue(r, "b", true)
+		st.done(far)
+		st.runs(t, third)
+		require.Equal(t, 1, st.backlog())
+	})
+}
+
+func BenchmarkScheduler(b *testing.B) {
+	done := make(chan *attempt)
+	s := newScheduler(256, 1, []Gate{NewKeyGate()}, func(a *attempt) { done <- a })
+	r := &run{namespace: "n", id: "r"}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.add(&attempt{run: r, start: workgraph.Start{Actor: "a"}, queued: time.Now()})
+		s.done(<-done)
+	}
+}
