@@ -30,7 +30,9 @@ type InvokeRequest struct {
 	// The tenant.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// The attempt.
-	Visit         *VisitTask `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	Visit *VisitTask `protobuf:"bytes,2,opt,name=visit,proto3" json:"visit,omitempty"`
+	// Asks for the end of the attempt, with a stable word that says why.
+	CancelReason  string `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -77,6 +79,13 @@ func (x *InvokeRequest) GetVisit() *VisitTask {
 		return x.Visit
 	}
 	return nil
+}
+
+func (x *InvokeRequest) GetCancelReason() string {
+	if x != nil {
+		return x.CancelReason
+	}
+	return ""
 }
 
 // InvokeResponse is what the worker said. The last one is an outcome or an error.
@@ -305,10 +314,11 @@ var File_epigraph_executor_v1_peer_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\"d\n" +
+	"\x1fepigraph/executor/v1/peer.proto\x12\x14epigraph.executor.v1\x1a\"epigraph/executor/v1/explain.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a!epigraph/executor/v1/worker.proto\x1a\x1fepigraph/graph/v1/payload.proto\"\x89\x01\n" +
 	"\rInvokeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x125\n" +
-	"\x05visit\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.VisitTaskR\x05visit\"\xe1\x01\n" +
+	"\x05visit\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.VisitTaskR\x05visit\x12#\n" +
+	"\rcancel_reason\x18\x03 \x01(\tR\fcancelReason\"\xe1\x01\n" +
 	"\x0eInvokeResponse\x129\n" +
 	"\aoutcome\x18\x01 \x01(\v2\x1d.epigraph.executor.v1.OutcomeH\x00R\aoutcome\x127\n" +
 	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorH\x00R\x05error\x126\n" +
@@ -319,9 +329,9 @@ const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\"Q\n" +
 	"\x14ExplainLocalResponse\x129\n" +
-	"\bblockers\x18\x01 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers2\xcb\x01\n" +
-	"\vPeerService\x12U\n" +
-	"\x06Invoke\x12#.epigraph.executor.v1.InvokeRequest\x1a$.epigraph.executor.v1.InvokeResponse0\x01\x12e\n" +
+	"\bblockers\x18\x01 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers2\xcd\x01\n" +
+	"\vPeerService\x12W\n" +
+	"\x06Invoke\x12#.epigraph.executor.v1.InvokeRequest\x1a$.epigraph.executor.v1.InvokeResponse(\x010\x01\x12e\n" +
 	"\fExplainLocal\x12).epigraph.executor.v1.ExplainLocalRequest\x1a*.epigraph.executor.v1.ExplainLocalResponseB\xe6\x01\n" +
 	"\x18com.epigraph.executor.v1B\tPeerProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 

@@ -32,8 +32,9 @@ const (
 // PeerService is spoken between the executors of one database.
 type PeerServiceClient interface {
 	// Invoke performs one attempt on a worker that is connected to the executor asked. It refuses with NO_WORKER at once when
-	// none of its workers has room. When the call ends early, the visit is cancelled at the worker.
-	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InvokeResponse], error)
+	// none of its workers has room. When the call ends early, the visit is cancelled at the worker. The first request carries the
+	// attempt; one more may ask for its end, whose answer is then still waited for.
+	Invoke(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[InvokeRequest, InvokeResponse], error)
 	// ExplainLocal tells what only the owner of a run knows: what is queued in its memory and why.
 	ExplainLocal(ctx context.Context, in *ExplainLocalRequest, opts ...grpc.CallOption) (*ExplainLocalResponse, error)
 }
@@ -46,24 +47,18 @@ func NewPeerServiceClient(cc grpc.ClientConnInterface) PeerServiceClient {
 	return &peerServiceClient{cc}
 }
 
-func (c *peerServiceClient) Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InvokeResponse], error) {
+func (c *peerServiceClient) Invoke(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[InvokeRequest, InvokeResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &PeerService_ServiceDesc.Streams[0], PeerService_Invoke_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	x := &grpc.GenericClientStream[InvokeRequest, InvokeResponse]{ClientStream: stream}
-	if err := x.ClientStream.SendMsg(in); err != nil {
-		return nil, err
-	}
-	if err := x.ClientStream.CloseSend(); err != nil {
-		return nil, err
-	}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type PeerService_InvokeClient = grpc.ServerStreamingClient[InvokeResponse]
+type PeerService_InvokeClient = grpc.BidiStreamingClient[InvokeRequest, InvokeResponse]
 
 func (c *peerServiceClient) ExplainLocal(ctx context.Context, in *ExplainLocalRequest, opts ...grpc.CallOption) (*ExplainLocalResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -82,8 +77,9 @@ func (c *peerServiceClient) ExplainLocal(ctx context.Context, in *ExplainLocalRe
 // PeerService is spoken between the executors of one database.
 type PeerServiceServer interface {
 	// Invoke performs one attempt on a worker that is connected to the executor asked. It refuses with NO_WORKER at once when
-	// none of its workers has room. When the call ends early, the visit is cancelled at the worker.
-	Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeResponse]) error
+	// none of its workers has room. When the call ends early, the visit is cancelled at the worker. The first request carries the
+	// attempt; one more may ask for its end, whose answer is then still waited for.
+	Invoke(grpc.BidiStreamingServer[InvokeRequest, InvokeResponse]) error
 	// ExplainLocal tells what only the owner of a run knows: what is queued in its memory and why.
 	ExplainLocal(context.Context, *ExplainLocalRequest) (*ExplainLocalResponse, error)
 	mustEmbedUnimplementedPeerServiceServer()
@@ -96,7 +92,7 @@ type PeerServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedPeerServiceServer struct{}
 
-func (UnimplementedPeerServiceServer) Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeResponse]) error {
+func (UnimplementedPeerServiceServer) Invoke(grpc.BidiStreamingServer[InvokeRequest, InvokeResponse]) error {
 	return status.Error(codes.Unimplemented, "method Invoke not implemented")
 }
 func (UnimplementedPeerServiceServer) ExplainLocal(context.Context, *ExplainLocalRequest) (*ExplainLocalResponse, error) {
@@ -124,15 +120,11 @@ func RegisterPeerServiceServer(s grpc.ServiceRegistrar, srv PeerServiceServer) {
 }
 
 func _PeerService_Invoke_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(InvokeRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(PeerServiceServer).Invoke(m, &grpc.GenericServerStream[InvokeRequest, InvokeResponse]{ServerStream: stream})
+	return srv.(PeerServiceServer).Invoke(&grpc.GenericServerStream[InvokeRequest, InvokeResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type PeerService_InvokeServer = grpc.ServerStreamingServer[InvokeResponse]
+type PeerService_InvokeServer = grpc.BidiStreamingServer[InvokeRequest, InvokeResponse]
 
 func _PeerService_ExplainLocal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainLocalRequest)
@@ -169,6 +161,7 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Invoke",
 			Handler:       _PeerService_Invoke_Handler,
 			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "epigraph/executor/v1/peer.proto",

@@ -212,6 +212,8 @@ type WorkResponse struct {
 	//	*WorkResponse_Cancel
 	//	*WorkResponse_Drain
 	//	*WorkResponse_Stale
+	//	*WorkResponse_Heartbeat
+	//	*WorkResponse_Refused
 	Message       isWorkResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -299,6 +301,24 @@ func (x *WorkResponse) GetStale() *VisitStale {
 	return nil
 }
 
+func (x *WorkResponse) GetHeartbeat() *ExecutorHeartbeat {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WorkResponse) GetRefused() *VisitRefused {
+	if x != nil {
+		if x, ok := x.Message.(*WorkResponse_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
 type isWorkResponse_Message interface {
 	isWorkResponse_Message()
 }
@@ -328,6 +348,16 @@ type WorkResponse_Stale struct {
 	Stale *VisitStale `protobuf:"bytes,5,opt,name=stale,proto3,oneof"`
 }
 
+type WorkResponse_Heartbeat struct {
+	// Answer to a heartbeat.
+	Heartbeat *ExecutorHeartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
+}
+
+type WorkResponse_Refused struct {
+	// An answer could not be used.
+	Refused *VisitRefused `protobuf:"bytes,7,opt,name=refused,proto3,oneof"`
+}
+
 func (*WorkResponse_Welcome) isWorkResponse_Message() {}
 
 func (*WorkResponse_Visit) isWorkResponse_Message() {}
@@ -337,6 +367,10 @@ func (*WorkResponse_Cancel) isWorkResponse_Message() {}
 func (*WorkResponse_Drain) isWorkResponse_Message() {}
 
 func (*WorkResponse_Stale) isWorkResponse_Message() {}
+
+func (*WorkResponse_Heartbeat) isWorkResponse_Message() {}
+
+func (*WorkResponse_Refused) isWorkResponse_Message() {}
 
 // WorkerHello tells who a worker is and what it serves.
 type WorkerHello struct {
@@ -513,8 +547,10 @@ type WorkerWelcome struct {
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// After how much silence its visits are given back.
 	HeartbeatTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=heartbeat_timeout,json=heartbeatTimeout,proto3" json:"heartbeat_timeout,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How many bytes the values of one answer may have together.
+	MaxPayloadBytes int64 `protobuf:"varint,5,opt,name=max_payload_bytes,json=maxPayloadBytes,proto3" json:"max_payload_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkerWelcome) Reset() {
@@ -575,9 +611,19 @@ func (x *WorkerWelcome) GetHeartbeatTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *WorkerWelcome) GetMaxPayloadBytes() int64 {
+	if x != nil {
+		return x.MaxPayloadBytes
+	}
+	return 0
+}
+
 // WorkerHeartbeat tells that a worker lives.
 type WorkerHeartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Comes back in the answer. A worker that remembers when it sent the heartbeat knows from the answer that its visits are not
+	// given to others until heartbeat_timeout after that time.
+	Number        int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -612,6 +658,59 @@ func (*WorkerHeartbeat) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
+func (x *WorkerHeartbeat) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// ExecutorHeartbeat tells that an executor lives and has heard a heartbeat.
+type ExecutorHeartbeat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of that heartbeat.
+	Number        int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecutorHeartbeat) Reset() {
+	*x = ExecutorHeartbeat{}
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutorHeartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutorHeartbeat) ProtoMessage() {}
+
+func (x *ExecutorHeartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutorHeartbeat.ProtoReflect.Descriptor instead.
+func (*ExecutorHeartbeat) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ExecutorHeartbeat) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // WorkerDrain tells that a worker leaves.
 type WorkerDrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -621,7 +720,7 @@ type WorkerDrain struct {
 
 func (x *WorkerDrain) Reset() {
 	*x = WorkerDrain{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +732,7 @@ func (x *WorkerDrain) String() string {
 func (*WorkerDrain) ProtoMessage() {}
 
 func (x *WorkerDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +745,7 @@ func (x *WorkerDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerDrain.ProtoReflect.Descriptor instead.
 func (*WorkerDrain) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 // ExecutorDrain tells that an executor leaves.
@@ -658,7 +757,7 @@ type ExecutorDrain struct {
 
 func (x *ExecutorDrain) Reset() {
 	*x = ExecutorDrain{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +769,7 @@ func (x *ExecutorDrain) String() string {
 func (*ExecutorDrain) ProtoMessage() {}
 
 func (x *ExecutorDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +782,7 @@ func (x *ExecutorDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutorDrain.ProtoReflect.Descriptor instead.
 func (*ExecutorDrain) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 // VisitTask is one attempt to perform.
@@ -724,14 +823,16 @@ type VisitTask struct {
 	// The thread on which it works.
 	Thread string `protobuf:"bytes,17,opt,name=thread,proto3" json:"thread,omitempty"`
 	// How long it may go without a sign of progress.
-	IdleTimeout   *durationpb.Duration `protobuf:"bytes,18,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
+	IdleTimeout *durationpb.Duration `protobuf:"bytes,18,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
+	// What an inbox hands over, oldest first.
+	Messages      []*InboxMessage `protobuf:"bytes,19,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VisitTask) Reset() {
 	*x = VisitTask{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +844,7 @@ func (x *VisitTask) String() string {
 func (*VisitTask) ProtoMessage() {}
 
 func (x *VisitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +857,7 @@ func (x *VisitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitTask.ProtoReflect.Descriptor instead.
 func (*VisitTask) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *VisitTask) GetToken() string {
@@ -885,6 +986,77 @@ func (x *VisitTask) GetIdleTimeout() *durationpb.Duration {
 	return nil
 }
 
+func (x *VisitTask) GetMessages() []*InboxMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+// InboxMessage is one message of an inbox.
+type InboxMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who sent it.
+	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// What it says.
+	Body *v1.Payload `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// When it was sent.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxMessage) Reset() {
+	*x = InboxMessage{}
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxMessage) ProtoMessage() {}
+
+func (x *InboxMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxMessage.ProtoReflect.Descriptor instead.
+func (*InboxMessage) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *InboxMessage) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *InboxMessage) GetBody() *v1.Payload {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *InboxMessage) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 // Upstream is a source of a visit.
 type Upstream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -904,7 +1076,7 @@ type Upstream struct {
 
 func (x *Upstream) Reset() {
 	*x = Upstream{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1088,7 @@ func (x *Upstream) String() string {
 func (*Upstream) ProtoMessage() {}
 
 func (x *Upstream) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1101,7 @@ func (x *Upstream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upstream.ProtoReflect.Descriptor instead.
 func (*Upstream) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Upstream) GetNodeId() string {
@@ -980,7 +1152,7 @@ type VisitOutcome struct {
 
 func (x *VisitOutcome) Reset() {
 	*x = VisitOutcome{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1164,7 @@ func (x *VisitOutcome) String() string {
 func (*VisitOutcome) ProtoMessage() {}
 
 func (x *VisitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1177,7 @@ func (x *VisitOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitOutcome.ProtoReflect.Descriptor instead.
 func (*VisitOutcome) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VisitOutcome) GetToken() string {
@@ -1035,7 +1207,7 @@ type VisitError struct {
 
 func (x *VisitError) Reset() {
 	*x = VisitError{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1219,7 @@ func (x *VisitError) String() string {
 func (*VisitError) ProtoMessage() {}
 
 func (x *VisitError) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1232,7 @@ func (x *VisitError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitError.ProtoReflect.Descriptor instead.
 func (*VisitError) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VisitError) GetToken() string {
@@ -1090,7 +1262,7 @@ type VisitHeartbeat struct {
 
 func (x *VisitHeartbeat) Reset() {
 	*x = VisitHeartbeat{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1274,7 @@ func (x *VisitHeartbeat) String() string {
 func (*VisitHeartbeat) ProtoMessage() {}
 
 func (x *VisitHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1287,7 @@ func (x *VisitHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitHeartbeat.ProtoReflect.Descriptor instead.
 func (*VisitHeartbeat) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VisitHeartbeat) GetToken() string {
@@ -1145,7 +1317,7 @@ type VisitTokens struct {
 
 func (x *VisitTokens) Reset() {
 	*x = VisitTokens{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1329,7 @@ func (x *VisitTokens) String() string {
 func (*VisitTokens) ProtoMessage() {}
 
 func (x *VisitTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1342,7 @@ func (x *VisitTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitTokens.ProtoReflect.Descriptor instead.
 func (*VisitTokens) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VisitTokens) GetToken() string {
@@ -1200,7 +1372,7 @@ type VisitCancel struct {
 
 func (x *VisitCancel) Reset() {
 	*x = VisitCancel{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1384,7 @@ func (x *VisitCancel) String() string {
 func (*VisitCancel) ProtoMessage() {}
 
 func (x *VisitCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1397,7 @@ func (x *VisitCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitCancel.ProtoReflect.Descriptor instead.
 func (*VisitCancel) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VisitCancel) GetToken() string {
@@ -1253,7 +1425,7 @@ type VisitStale struct {
 
 func (x *VisitStale) Reset() {
 	*x = VisitStale{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1437,7 @@ func (x *VisitStale) String() string {
 func (*VisitStale) ProtoMessage() {}
 
 func (x *VisitStale) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,12 +1450,76 @@ func (x *VisitStale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitStale.ProtoReflect.Descriptor instead.
 func (*VisitStale) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VisitStale) GetToken() string {
 	if x != nil {
 		return x.Token
+	}
+	return ""
+}
+
+// VisitRefused tells that an answer could not be used; the attempt has failed for good with what is said here.
+type VisitRefused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token of the attempt.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Why, as a stable word.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What is wrong with the answer and where.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitRefused) Reset() {
+	*x = VisitRefused{}
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitRefused) ProtoMessage() {}
+
+func (x *VisitRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitRefused.ProtoReflect.Descriptor instead.
+func (*VisitRefused) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *VisitRefused) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *VisitRefused) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *VisitRefused) GetMessage() string {
+	if x != nil {
+		return x.Message
 	}
 	return ""
 }
@@ -1297,7 +1533,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1545,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1558,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 // ListWorkersResponse is the workers that are connected.
@@ -1336,7 +1572,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1584,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1597,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*WorkerInfo {
@@ -1396,7 +1632,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1644,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1657,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WorkerInfo) GetWorkerId() string {
@@ -1493,13 +1729,15 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\bprogress\x18\x05 \x01(\v2$.epigraph.executor.v1.VisitHeartbeatH\x00R\bprogress\x129\n" +
 	"\x05drain\x18\x06 \x01(\v2!.epigraph.executor.v1.WorkerDrainH\x00R\x05drain\x12;\n" +
 	"\x06tokens\x18\a \x01(\v2!.epigraph.executor.v1.VisitTokensH\x00R\x06tokensB\x10\n" +
-	"\amessage\x12\x05\xbaH\x02\b\x01\"\xc7\x02\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"\xd0\x03\n" +
 	"\fWorkResponse\x12?\n" +
 	"\awelcome\x18\x01 \x01(\v2#.epigraph.executor.v1.WorkerWelcomeH\x00R\awelcome\x127\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.VisitTaskH\x00R\x05visit\x12;\n" +
 	"\x06cancel\x18\x03 \x01(\v2!.epigraph.executor.v1.VisitCancelH\x00R\x06cancel\x12;\n" +
 	"\x05drain\x18\x04 \x01(\v2#.epigraph.executor.v1.ExecutorDrainH\x00R\x05drain\x128\n" +
-	"\x05stale\x18\x05 \x01(\v2 .epigraph.executor.v1.VisitStaleH\x00R\x05staleB\t\n" +
+	"\x05stale\x18\x05 \x01(\v2 .epigraph.executor.v1.VisitStaleH\x00R\x05stale\x12G\n" +
+	"\theartbeat\x18\x06 \x01(\v2'.epigraph.executor.v1.ExecutorHeartbeatH\x00R\theartbeat\x12>\n" +
+	"\arefused\x18\a \x01(\v2\".epigraph.executor.v1.VisitRefusedH\x00R\arefusedB\t\n" +
 	"\amessage\"\xc8\x01\n" +
 	"\vWorkerHello\x12%\n" +
 	"\tworker_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bworkerId\x12F\n" +
@@ -1515,16 +1753,20 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\x12;\n" +
 	"\vargs_schema\x18\x05 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
 	"argsSchema\x12\x1d\n" +
-	"\x05slots\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\xdf\x01\n" +
+	"\x05slots\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\x8b\x02\n" +
 	"\rWorkerWelcome\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1f\n" +
 	"\vexecutor_id\x18\x02 \x01(\tR\n" +
 	"executorId\x12H\n" +
 	"\x12heartbeat_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12F\n" +
-	"\x11heartbeat_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\"\x11\n" +
-	"\x0fWorkerHeartbeat\"\r\n" +
+	"\x11heartbeat_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x10heartbeatTimeout\x12*\n" +
+	"\x11max_payload_bytes\x18\x05 \x01(\x03R\x0fmaxPayloadBytes\")\n" +
+	"\x0fWorkerHeartbeat\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\"+\n" +
+	"\x11ExecutorHeartbeat\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\"\r\n" +
 	"\vWorkerDrain\"\x0f\n" +
-	"\rExecutorDrain\"\xb9\x06\n" +
+	"\rExecutorDrain\"\xf9\x06\n" +
 	"\tVisitTask\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x124\n" +
@@ -1548,36 +1790,49 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"tracestate\x12\x1e\n" +
 	"\vroot_run_id\x18\x10 \x01(\tR\trootRunId\x12\x16\n" +
 	"\x06thread\x18\x11 \x01(\tR\x06thread\x12<\n" +
-	"\fidle_timeout\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x1aT\n" +
+	"\fidle_timeout\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\vidleTimeout\x12>\n" +
+	"\bmessages\x18\x13 \x03(\v2\".epigraph.executor.v1.InboxMessageR\bmessages\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xbe\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x82\x01\n" +
+	"\fInboxMessage\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12.\n" +
+	"\x04body\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x04body\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xbe\x01\n" +
 	"\bUpstream\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x122\n" +
 	"\x06values\x18\x04 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x06values\x125\n" +
-	"\x05error\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.CallErrorR\x05error\"n\n" +
-	"\fVisitOutcome\x12\x1d\n" +
-	"\x05token\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05token\x12?\n" +
-	"\aoutcome\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.OutcomeB\x06\xbaH\x03\xc8\x01\x01R\aoutcome\"j\n" +
+	"\x05error\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.CallErrorR\x05error\"q\n" +
+	"\fVisitOutcome\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12?\n" +
+	"\aoutcome\x18\x02 \x01(\v2\x1d.epigraph.executor.v1.OutcomeB\x06\xbaH\x03\xc8\x01\x01R\aoutcome\"m\n" +
 	"\n" +
-	"VisitError\x12\x1d\n" +
-	"\x05token\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05token\x12=\n" +
-	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorB\x06\xbaH\x03\xc8\x01\x01R\x05error\"e\n" +
-	"\x0eVisitHeartbeat\x12\x1d\n" +
-	"\x05token\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05token\x124\n" +
-	"\adetails\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\adetails\"@\n" +
-	"\vVisitTokens\x12\x1d\n" +
-	"\x05token\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05token\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\";\n" +
+	"VisitError\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12=\n" +
+	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorB\x06\xbaH\x03\xc8\x01\x01R\x05error\"h\n" +
+	"\x0eVisitHeartbeat\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x124\n" +
+	"\adetails\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\adetails\"N\n" +
+	"\vVisitTokens\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12\x1d\n" +
+	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x10R\x04text\";\n" +
 	"\vVisitCancel\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\"\n" +
 	"\n" +
 	"VisitStale\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\tR\x05token\"\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\"V\n" +
+	"\fVisitRefused\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x14\n" +
 	"\x12ListWorkersRequest\"Q\n" +
 	"\x13ListWorkersResponse\x12:\n" +
 	"\aworkers\x18\x01 \x03(\v2 .epigraph.executor.v1.WorkerInfoR\aworkers\"\x86\x02\n" +
@@ -1610,7 +1865,7 @@ func file_epigraph_executor_v1_worker_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_worker_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_epigraph_executor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_epigraph_executor_v1_worker_proto_goTypes = []any{
 	(*WorkRequest)(nil),           // 0: epigraph.executor.v1.WorkRequest
 	(*WorkResponse)(nil),          // 1: epigraph.executor.v1.WorkResponse
@@ -1618,71 +1873,79 @@ var file_epigraph_executor_v1_worker_proto_goTypes = []any{
 	(*WorkerActor)(nil),           // 3: epigraph.executor.v1.WorkerActor
 	(*WorkerWelcome)(nil),         // 4: epigraph.executor.v1.WorkerWelcome
 	(*WorkerHeartbeat)(nil),       // 5: epigraph.executor.v1.WorkerHeartbeat
-	(*WorkerDrain)(nil),           // 6: epigraph.executor.v1.WorkerDrain
-	(*ExecutorDrain)(nil),         // 7: epigraph.executor.v1.ExecutorDrain
-	(*VisitTask)(nil),             // 8: epigraph.executor.v1.VisitTask
-	(*Upstream)(nil),              // 9: epigraph.executor.v1.Upstream
-	(*VisitOutcome)(nil),          // 10: epigraph.executor.v1.VisitOutcome
-	(*VisitError)(nil),            // 11: epigraph.executor.v1.VisitError
-	(*VisitHeartbeat)(nil),        // 12: epigraph.executor.v1.VisitHeartbeat
-	(*VisitTokens)(nil),           // 13: epigraph.executor.v1.VisitTokens
-	(*VisitCancel)(nil),           // 14: epigraph.executor.v1.VisitCancel
-	(*VisitStale)(nil),            // 15: epigraph.executor.v1.VisitStale
-	(*ListWorkersRequest)(nil),    // 16: epigraph.executor.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 17: epigraph.executor.v1.ListWorkersResponse
-	(*WorkerInfo)(nil),            // 18: epigraph.executor.v1.WorkerInfo
-	nil,                           // 19: epigraph.executor.v1.VisitTask.NamedEntry
-	(v1.Effect)(0),                // 20: epigraph.graph.v1.Effect
-	(*v1.Payload)(nil),            // 21: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*VisitRef)(nil),              // 23: epigraph.executor.v1.VisitRef
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*CallError)(nil),             // 25: epigraph.executor.v1.CallError
-	(*Outcome)(nil),               // 26: epigraph.executor.v1.Outcome
+	(*ExecutorHeartbeat)(nil),     // 6: epigraph.executor.v1.ExecutorHeartbeat
+	(*WorkerDrain)(nil),           // 7: epigraph.executor.v1.WorkerDrain
+	(*ExecutorDrain)(nil),         // 8: epigraph.executor.v1.ExecutorDrain
+	(*VisitTask)(nil),             // 9: epigraph.executor.v1.VisitTask
+	(*InboxMessage)(nil),          // 10: epigraph.executor.v1.InboxMessage
+	(*Upstream)(nil),              // 11: epigraph.executor.v1.Upstream
+	(*VisitOutcome)(nil),          // 12: epigraph.executor.v1.VisitOutcome
+	(*VisitError)(nil),            // 13: epigraph.executor.v1.VisitError
+	(*VisitHeartbeat)(nil),        // 14: epigraph.executor.v1.VisitHeartbeat
+	(*VisitTokens)(nil),           // 15: epigraph.executor.v1.VisitTokens
+	(*VisitCancel)(nil),           // 16: epigraph.executor.v1.VisitCancel
+	(*VisitStale)(nil),            // 17: epigraph.executor.v1.VisitStale
+	(*VisitRefused)(nil),          // 18: epigraph.executor.v1.VisitRefused
+	(*ListWorkersRequest)(nil),    // 19: epigraph.executor.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 20: epigraph.executor.v1.ListWorkersResponse
+	(*WorkerInfo)(nil),            // 21: epigraph.executor.v1.WorkerInfo
+	nil,                           // 22: epigraph.executor.v1.VisitTask.NamedEntry
+	(v1.Effect)(0),                // 23: epigraph.graph.v1.Effect
+	(*v1.Payload)(nil),            // 24: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*VisitRef)(nil),              // 26: epigraph.executor.v1.VisitRef
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*CallError)(nil),             // 28: epigraph.executor.v1.CallError
+	(*Outcome)(nil),               // 29: epigraph.executor.v1.Outcome
 }
 var file_epigraph_executor_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: epigraph.executor.v1.WorkRequest.hello:type_name -> epigraph.executor.v1.WorkerHello
 	5,  // 1: epigraph.executor.v1.WorkRequest.heartbeat:type_name -> epigraph.executor.v1.WorkerHeartbeat
-	10, // 2: epigraph.executor.v1.WorkRequest.outcome:type_name -> epigraph.executor.v1.VisitOutcome
-	11, // 3: epigraph.executor.v1.WorkRequest.error:type_name -> epigraph.executor.v1.VisitError
-	12, // 4: epigraph.executor.v1.WorkRequest.progress:type_name -> epigraph.executor.v1.VisitHeartbeat
-	6,  // 5: epigraph.executor.v1.WorkRequest.drain:type_name -> epigraph.executor.v1.WorkerDrain
-	13, // 6: epigraph.executor.v1.WorkRequest.tokens:type_name -> epigraph.executor.v1.VisitTokens
+	12, // 2: epigraph.executor.v1.WorkRequest.outcome:type_name -> epigraph.executor.v1.VisitOutcome
+	13, // 3: epigraph.executor.v1.WorkRequest.error:type_name -> epigraph.executor.v1.VisitError
+	14, // 4: epigraph.executor.v1.WorkRequest.progress:type_name -> epigraph.executor.v1.VisitHeartbeat
+	7,  // 5: epigraph.executor.v1.WorkRequest.drain:type_name -> epigraph.executor.v1.WorkerDrain
+	15, // 6: epigraph.executor.v1.WorkRequest.tokens:type_name -> epigraph.executor.v1.VisitTokens
 	4,  // 7: epigraph.executor.v1.WorkResponse.welcome:type_name -> epigraph.executor.v1.WorkerWelcome
-	8,  // 8: epigraph.executor.v1.WorkResponse.visit:type_name -> epigraph.executor.v1.VisitTask
-	14, // 9: epigraph.executor.v1.WorkResponse.cancel:type_name -> epigraph.executor.v1.VisitCancel
-	7,  // 10: epigraph.executor.v1.WorkResponse.drain:type_name -> epigraph.executor.v1.ExecutorDrain
-	15, // 11: epigraph.executor.v1.WorkResponse.stale:type_name -> epigraph.executor.v1.VisitStale
-	3,  // 12: epigraph.executor.v1.WorkerHello.actors:type_name -> epigraph.executor.v1.WorkerActor
-	20, // 13: epigraph.executor.v1.WorkerActor.effect:type_name -> epigraph.graph.v1.Effect
-	21, // 14: epigraph.executor.v1.WorkerActor.args_schema:type_name -> epigraph.graph.v1.Payload
-	22, // 15: epigraph.executor.v1.WorkerWelcome.heartbeat_interval:type_name -> google.protobuf.Duration
-	22, // 16: epigraph.executor.v1.WorkerWelcome.heartbeat_timeout:type_name -> google.protobuf.Duration
-	23, // 17: epigraph.executor.v1.VisitTask.visit:type_name -> epigraph.executor.v1.VisitRef
-	21, // 18: epigraph.executor.v1.VisitTask.args:type_name -> epigraph.graph.v1.Payload
-	19, // 19: epigraph.executor.v1.VisitTask.named:type_name -> epigraph.executor.v1.VisitTask.NamedEntry
-	9,  // 20: epigraph.executor.v1.VisitTask.upstream:type_name -> epigraph.executor.v1.Upstream
-	20, // 21: epigraph.executor.v1.VisitTask.effect:type_name -> epigraph.graph.v1.Effect
-	24, // 22: epigraph.executor.v1.VisitTask.deadline:type_name -> google.protobuf.Timestamp
-	21, // 23: epigraph.executor.v1.VisitTask.details:type_name -> epigraph.graph.v1.Payload
-	22, // 24: epigraph.executor.v1.VisitTask.idle_timeout:type_name -> google.protobuf.Duration
-	21, // 25: epigraph.executor.v1.Upstream.values:type_name -> epigraph.graph.v1.Payload
-	25, // 26: epigraph.executor.v1.Upstream.error:type_name -> epigraph.executor.v1.CallError
-	26, // 27: epigraph.executor.v1.VisitOutcome.outcome:type_name -> epigraph.executor.v1.Outcome
-	25, // 28: epigraph.executor.v1.VisitError.error:type_name -> epigraph.executor.v1.CallError
-	21, // 29: epigraph.executor.v1.VisitHeartbeat.details:type_name -> epigraph.graph.v1.Payload
-	18, // 30: epigraph.executor.v1.ListWorkersResponse.workers:type_name -> epigraph.executor.v1.WorkerInfo
-	24, // 31: epigraph.executor.v1.WorkerInfo.connect_time:type_name -> google.protobuf.Timestamp
-	21, // 32: epigraph.executor.v1.VisitTask.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	0,  // 33: epigraph.executor.v1.WorkerService.Work:input_type -> epigraph.executor.v1.WorkRequest
-	16, // 34: epigraph.executor.v1.WorkerService.ListWorkers:input_type -> epigraph.executor.v1.ListWorkersRequest
-	1,  // 35: epigraph.executor.v1.WorkerService.Work:output_type -> epigraph.executor.v1.WorkResponse
-	17, // 36: epigraph.executor.v1.WorkerService.ListWorkers:output_type -> epigraph.executor.v1.ListWorkersResponse
-	35, // [35:37] is the sub-list for method output_type
-	33, // [33:35] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	9,  // 8: epigraph.executor.v1.WorkResponse.visit:type_name -> epigraph.executor.v1.VisitTask
+	16, // 9: epigraph.executor.v1.WorkResponse.cancel:type_name -> epigraph.executor.v1.VisitCancel
+	8,  // 10: epigraph.executor.v1.WorkResponse.drain:type_name -> epigraph.executor.v1.ExecutorDrain
+	17, // 11: epigraph.executor.v1.WorkResponse.stale:type_name -> epigraph.executor.v1.VisitStale
+	6,  // 12: epigraph.executor.v1.WorkResponse.heartbeat:type_name -> epigraph.executor.v1.ExecutorHeartbeat
+	18, // 13: epigraph.executor.v1.WorkResponse.refused:type_name -> epigraph.executor.v1.VisitRefused
+	3,  // 14: epigraph.executor.v1.WorkerHello.actors:type_name -> epigraph.executor.v1.WorkerActor
+	23, // 15: epigraph.executor.v1.WorkerActor.effect:type_name -> epigraph.graph.v1.Effect
+	24, // 16: epigraph.executor.v1.WorkerActor.args_schema:type_name -> epigraph.graph.v1.Payload
+	25, // 17: epigraph.executor.v1.WorkerWelcome.heartbeat_interval:type_name -> google.protobuf.Duration
+	25, // 18: epigraph.executor.v1.WorkerWelcome.heartbeat_timeout:type_name -> google.protobuf.Duration
+	26, // 19: epigraph.executor.v1.VisitTask.visit:type_name -> epigraph.executor.v1.VisitRef
+	24, // 20: epigraph.executor.v1.VisitTask.args:type_name -> epigraph.graph.v1.Payload
+	22, // 21: epigraph.executor.v1.VisitTask.named:type_name -> epigraph.executor.v1.VisitTask.NamedEntry
+	11, // 22: epigraph.executor.v1.VisitTask.upstream:type_name -> epigraph.executor.v1.Upstream
+	23, // 23: epigraph.executor.v1.VisitTask.effect:type_name -> epigraph.graph.v1.Effect
+	27, // 24: epigraph.executor.v1.VisitTask.deadline:type_name -> google.protobuf.Timestamp
+	24, // 25: epigraph.executor.v1.VisitTask.details:type_name -> epigraph.graph.v1.Payload
+	25, // 26: epigraph.executor.v1.VisitTask.idle_timeout:type_name -> google.protobuf.Duration
+	10, // 27: epigraph.executor.v1.VisitTask.messages:type_name -> epigraph.executor.v1.InboxMessage
+	24, // 28: epigraph.executor.v1.InboxMessage.body:type_name -> epigraph.graph.v1.Payload
+	27, // 29: epigraph.executor.v1.InboxMessage.time:type_name -> google.protobuf.Timestamp
+	24, // 30: epigraph.executor.v1.Upstream.values:type_name -> epigraph.graph.v1.Payload
+	28, // 31: epigraph.executor.v1.Upstream.error:type_name -> epigraph.executor.v1.CallError
+	29, // 32: epigraph.executor.v1.VisitOutcome.outcome:type_name -> epigraph.executor.v1.Outcome
+	28, // 33: epigraph.executor.v1.VisitError.error:type_name -> epigraph.executor.v1.CallError
+	24, // 34: epigraph.executor.v1.VisitHeartbeat.details:type_name -> epigraph.graph.v1.Payload
+	21, // 35: epigraph.executor.v1.ListWorkersResponse.workers:type_name -> epigraph.executor.v1.WorkerInfo
+	27, // 36: epigraph.executor.v1.WorkerInfo.connect_time:type_name -> google.protobuf.Timestamp
+	24, // 37: epigraph.executor.v1.VisitTask.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	0,  // 38: epigraph.executor.v1.WorkerService.Work:input_type -> epigraph.executor.v1.WorkRequest
+	19, // 39: epigraph.executor.v1.WorkerService.ListWorkers:input_type -> epigraph.executor.v1.ListWorkersRequest
+	1,  // 40: epigraph.executor.v1.WorkerService.Work:output_type -> epigraph.executor.v1.WorkResponse
+	20, // 41: epigraph.executor.v1.WorkerService.ListWorkers:output_type -> epigraph.executor.v1.ListWorkersResponse
+	40, // [40:42] is the sub-list for method output_type
+	38, // [38:40] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_worker_proto_init() }
@@ -1707,6 +1970,8 @@ func file_epigraph_executor_v1_worker_proto_init() {
 		(*WorkResponse_Cancel)(nil),
 		(*WorkResponse_Drain)(nil),
 		(*WorkResponse_Stale)(nil),
+		(*WorkResponse_Heartbeat)(nil),
+		(*WorkResponse_Refused)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1714,7 +1979,7 @@ func file_epigraph_executor_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_worker_proto_rawDesc), len(file_epigraph_executor_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
