@@ -44,7 +44,7 @@ func TestRunsOfEarlierReleasesGoOn(t *testing.T) {
 				} else {
 					url := pgtest.New(t)
 					loadPostgres(t, url, dump)
-					cfg.PostgresURL = conf.Secret(url)
+					cfg.PostgresURL = conf.NewSecret(url)
 				}
 				goOn(t, cfg)
 			})
