@@ -72,15 +72,51 @@ type commands struct {
 	Plan planCmd `cmd:"" help:"Read a plan and say what it states and what is wrong with it." group:"work"`
 	Run  runCmd  `cmd:"" help:"Run a plan or a graph and watch it." group:"work"`
 	Runs struct {
-		Ls        runsLsCmd        `cmd:"" help:"List runs, newest first."`
-		Get       runsGetCmd       `cmd:"" help:"Show a run with its visits."`
-		Visits    runsVisitsCmd    `cmd:"" help:"List a run's visits with what came of them, in order."`
-		Watch     runsWatchCmd     `cmd:"" help:"Watch a run to its end."`
-		Cancel    runsCancelCmd    `cmd:"" help:"Cancel a run."`
-		Resume    runsResumeCmd    `cmd:"" help:"Let a paused run go on."`
-		Reconcile runsReconcileCmd `cmd:"" help:"Say what became of a call of which nobody knows it."`
-		Graph     runsGraphCmd     `cmd:"" help:"Show the graph of a run."`
-	} `cmd:"" help:"Look at runs and stop them." group:"work"`
+		Ls         runsLsCmd         `cmd:"" aliases:"list" help:"List runs, newest first."`
+		Get        runsGetCmd        `cmd:"" aliases:"show" help:"Show a run with its visits, waits and open questions."`
+		Visits     runsVisitsCmd     `cmd:"" help:"List a run's visits with what came of them, in order."`
+		Watch      runsWatchCmd      `cmd:"" help:"Watch a run to its end."`
+		Explain    runsExplainCmd    `cmd:"" help:"Say why a run does not move."`
+		Graph      runsGraphCmd      `cmd:"" help:"Show the graph of a run."`
+		Interrupts runsInterruptsCmd `cmd:"" help:"List the questions of a run and of all below it."`
+		Pause      runsPauseCmd      `cmd:"" help:"Hold back new starts of a run."`
+		Resume     runsResumeCmd     `cmd:"" help:"Let a paused run go on."`
+		Reconcile  runsReconcileCmd  `cmd:"" help:"Say what became of a call of which nobody knows it."`
+		Signal     runsSignalCmd     `cmd:"" help:"Give a run a signal."`
+		Send       runsSendCmd       `cmd:"" help:"Send a message to inboxes of a run."`
+		Cancel     runsCancelCmd     `cmd:"" help:"Cancel a run."`
+		Retry      runsRetryCmd      `cmd:"" help:"Run again what failed, in a new run."`
+		Fork       runsForkCmd       `cmd:"" help:"Start a new run that shares the history of another up to a visit."`
+		Amend      runsAmendCmd      `cmd:"" help:"Change the graph of a live run."`
+		Delete     runsDeleteCmd     `cmd:"" aliases:"rm" help:"Delete a run that has ended."`
+		BulkCancel runsBulkCancelCmd `cmd:"" help:"Cancel all runs that a filter finds."`
+		BulkRetry  runsBulkRetryCmd  `cmd:"" help:"Retry all failed runs that a filter finds."`
+		BulkDelete runsBulkDeleteCmd `cmd:"" help:"Delete all ended runs that a filter finds."`
+	} `cmd:"" help:"Look at runs, steer them and stop them." group:"work"`
+	Interrupts struct {
+		List   interruptsListCmd   `cmd:"" aliases:"ls" help:"List questions, newest first."`
+		Show   interruptsShowCmd   `cmd:"" aliases:"get" help:"Show a question."`
+		Answer interruptsAnswerCmd `cmd:"" help:"Answer a question, once."`
+	} `cmd:"" help:"Answer the questions of runs." group:"work"`
+	Schedules struct {
+		List     schedulesListCmd     `cmd:"" aliases:"ls" help:"List schedules."`
+		Show     schedulesShowCmd     `cmd:"" aliases:"get" help:"Show a schedule with its next and last starts."`
+		Create   schedulesCreateCmd   `cmd:"" help:"Start runs by the clock."`
+		Update   schedulesUpdateCmd   `cmd:"" help:"Change a schedule."`
+		Pause    schedulesPauseCmd    `cmd:"" help:"Hold back its starts."`
+		Resume   schedulesResumeCmd   `cmd:"" help:"Let it start runs again."`
+		Trigger  schedulesTriggerCmd  `cmd:"" help:"Start a run now."`
+		Backfill schedulesBackfillCmd `cmd:"" help:"Make up for starts of the past."`
+		Delete   schedulesDeleteCmd   `cmd:"" aliases:"rm" help:"Delete a schedule."`
+	} `cmd:"" help:"Keep schedules." group:"work"`
+	Limits struct {
+		List   limitsListCmd   `cmd:"" aliases:"ls" help:"List limits, with what is used of them."`
+		Put    limitsPutCmd    `cmd:"" help:"Set a limit."`
+		Delete limitsDeleteCmd `cmd:"" aliases:"rm" help:"Take a limit away."`
+	} `cmd:"" help:"Bound what runs at once." group:"work"`
+	Workers struct {
+		List workersListCmd `cmd:"" aliases:"ls" help:"List the workers that are connected."`
+	} `cmd:"" help:"Look at remote workers." group:"work"`
 	Actors actorsCmd `cmd:"" help:"List what nodes can call." group:"work"`
 
 	Epics struct {
@@ -97,6 +133,7 @@ type commands struct {
 		Create     tasksCreateCmd     `cmd:"" help:"Add a task to an epic."`
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
 		Rm         tasksRmCmd         `cmd:"" help:"Delete a task."`
+		Complete   tasksCompleteCmd   `cmd:"" help:"End a visit's wait for work outside, by its token."`
 	} `cmd:"" help:"Keep tasks." group:"books"`
 	Usage  usageCmd `cmd:"" help:"Show what was used, and what it cost." group:"books"`
 	Prices struct {

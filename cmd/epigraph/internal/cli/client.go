@@ -71,7 +71,12 @@ type services struct {
 	planner  plannerv1.PlannerServiceClient
 	executor executorv1.ExecutorServiceClient
 	registry registryv1.RegistryServiceClient
-	conns    []*grpc.ClientConn
+	// The executor's other faces.
+	schedules executorv1.ScheduleServiceClient
+	limits    executorv1.LimitServiceClient
+	workers   executorv1.WorkerServiceClient
+
+	conns []*grpc.ClientConn
 }
 
 func (e *env) connect() (*services, error) {
@@ -101,6 +106,7 @@ func (e *env) connect() (*services, error) {
 		return nil, err
 	}
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
+	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
 	return s, nil
 }
 

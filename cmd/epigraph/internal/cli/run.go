@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -45,6 +48,10 @@ type runCmd struct {
 	BusinessKey string            `help:"At most one open run has this key." placeholder:"KEY"`
 	OnConflict  string            `help:"What to do when an open run has the business key: ${enum}." enum:"fail,return,cancel" default:"fail"`
 	RequestID   string            `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	Priority    int32             `help:"How urgent it is, from 1 (first) to 4, when there is not room for all." placeholder:"N"`
+	StartAt     string            `help:"When it is to start." placeholder:"TIME"`
+	Deadline    time.Duration     `help:"How long after its start it is ended as failed." placeholder:"DURATION"`
+	Signal      string            `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
 	Detach      bool              `help:"Start the run and do not watch it." short:"d"`
 }
 
@@ -130,7 +137,10 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 			return nil, nil, err
 		}
 	}
-	r, err := s.executor.StartRun(ctx, req)
+	if err := c.later(req); err != nil {
+		return nil, nil, err
+	}
+	r, err := c.begin(ctx, s, req)
 	if err != nil {
 		switch errs.KindOf(err) {
 		case errs.Internal, errs.Unavailable, errs.DeadlineExceeded, errs.Canceled: // it may have started all the same
@@ -139,6 +149,31 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 		}
 	}
 	return r, g, err
+}
+
+// later sets when the run is to start and to end.
+func (c *runCmd) later(req *executorv1.StartRunRequest) (err error) {
+	req.Priority = c.Priority
+	if req.StartTime, err = moment("--start-at", c.StartAt); err != nil {
+		return err
+	}
+	if c.Deadline > 0 {
+		req.Timeout = durationpb.New(c.Deadline)
+	}
+	return nil
+}
+
+// begin starts the run, with a signal if there is one.
+func (c *runCmd) begin(ctx context.Context, s *services, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
+	if c.Signal == "" {
+		return s.executor.StartRun(ctx, req)
+	}
+	name, text, given := strings.Cut(c.Signal, "=")
+	signal := &executorv1.SignalWithStartRequest{Start: req, Name: name}
+	if given {
+		signal.Payload = optional(&text)
+	}
+	return s.executor.SignalWithStart(ctx, signal)
 }
 
 // graph reads a graph as it is, or has a plan compiled.

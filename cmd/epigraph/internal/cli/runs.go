@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -103,19 +105,86 @@ func (c *runsGetCmd) Run(e *env) error {
 		}
 		facts := []string{fmt.Sprintf("graph %s (%.12s)", view.OneLine(r.GetGraphName(), 60), r.GetGraphHash()), "created " + view.When(r.GetCreateTime())}
 		for _, f := range [][2]string{
-			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()}, {"trace", r.GetTraceId()},
-			{"labels", pairs(r.GetLabels())},
+			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()},
+			{"forked from", r.GetForkedFromRunId()}, {"schedule", r.GetScheduleId()}, {"priority", priority(r)}, {"goes on", whenSet(r.GetWakeTime())},
+			{"deadline", whenSet(r.GetDeadline())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
 		} {
 			if f[1] != "" {
 				facts = append(facts, f[0]+" "+view.OneLine(f[1], 80))
 			}
 		}
-		_, err = fmt.Fprint(e.io.Out, summary(e, r), strings.Join(facts, "  "), "\n\n", visitTable(e, v.GetVisits()))
+		open, err := openQuestions(ctx, e, s, r)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(e.io.Out, summary(e, r), strings.Join(facts, "  "), "\n\n", visitTable(e, v.GetVisits()), open)
 		if v.GetNextPageToken() != "" {
 			fmt.Fprintf(e.io.Err, "there are more visits: epigraph runs visits %s\n", c.ID)
 		}
+		if !over(r) && err == nil {
+			e.help("`epigraph runs explain %s` says why it does not move", c.ID)
+		}
 		return err
 	})
+}
+
+// openQuestions lists what a run and those below it ask, if they do.
+func openQuestions(ctx context.Context, e *env, s *services, r *executorv1.Run) (string, error) {
+	if r.GetOpenInterrupts() == 0 {
+		return "", nil
+	}
+	list, err := s.executor.ListInterrupts(ctx, &executorv1.ListInterruptsRequest{RunId: r.GetId(), PageSize: 20})
+	if err != nil {
+		return "", err
+	}
+	out := "\n" + interruptTable(e, list.GetInterrupts())
+	if n := int(r.GetOpenInterrupts()) - len(list.GetInterrupts()); n > 0 {
+		out += fmt.Sprintf("… and %d more: epigraph runs interrupts %s\n", n, r.GetId())
+	}
+	return out, nil
+}
+
+// priority tells one that is not the usual.
+func priority(r *executorv1.Run) string {
+	if p := r.GetPriority(); p != 0 && p != 2 {
+		return fmt.Sprint(p)
+	}
+	return ""
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func whenSet(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return view.When(t)
+}
+
+// waitsFor says what a visit waits for, with what has to be typed for it.
+func waitsFor(w *executorv1.WaitInfo) string {
+	due := ""
+	if w.GetDueTime() != nil {
+		due = ", until " + view.When(w.GetDueTime())
+	}
+	switch w.GetKind() {
+	case executorv1.WaitKind_WAIT_KIND_TIMER:
+		return "timer" + due
+	case executorv1.WaitKind_WAIT_KIND_CHILDREN:
+		return "child runs " + some(w.GetChildRunIds(), 3) + due
+	case executorv1.WaitKind_WAIT_KIND_INTERRUPT:
+		return "answer to " + w.GetInterruptId() + due
+	case executorv1.WaitKind_WAIT_KIND_TASK:
+		return "work outside, token " + w.GetTaskToken() + due
+	case executorv1.WaitKind_WAIT_KIND_SIGNAL:
+		return "signal " + view.OneLine(w.GetSignal(), 40) + due
+	}
+	return ""
 }
 
 func visitTable(e *env, visits []*executorv1.Visit) string {
@@ -126,6 +195,8 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 	for _, x := range visits {
 		what := ""
 		switch {
+		case x.GetWait() != nil && x.GetState() == executorv1.VisitState_VISIT_STATE_WAITING:
+			what = waitsFor(x.GetWait())
 		case x.GetError() != nil && x.GetState() != executorv1.VisitState_VISIT_STATE_COMPLETED:
 			what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
 		case len(x.GetValues()) > 0:
@@ -144,9 +215,20 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		if x.GetDuration() != nil {
 			took = view.Took(x.GetDuration().AsDuration())
 		}
+		state := strings.ReplaceAll(view.Word(x.GetState().String(), "VISIT_STATE_"), "_", " ")
+		switch {
+		case x.GetAdopted():
+			state += " (adopted)"
+		case x.GetCached():
+			state += " (cached)"
+		}
+		most := 60
+		if x.GetWait() != nil {
+			most = 160 // ids and tokens are there to be copied
+		}
 		rows = append(rows, []string{
-			view.OneLine(x.GetNodeId(), 32), fmt.Sprint(x.GetVisit()), strings.ReplaceAll(view.Word(x.GetState().String(), "VISIT_STATE_"), "_", " "),
-			view.OneLine(x.GetActor(), 16), fmt.Sprint(x.GetAttempts()), took, tokens, view.OneLine(what, 60),
+			view.OneLine(x.GetNodeId(), 32), fmt.Sprint(x.GetVisit()), state,
+			view.OneLine(x.GetActor(), 16), fmt.Sprint(x.GetAttempts()), took, tokens, view.OneLine(what, most),
 		})
 	}
 	return view.Table(e.io.style(), []string{"NODE", "VISIT", "STATE", "ACTOR", "TRIES", "TOOK", "TOKENS", "RESULT"}, rows)

@@ -44,6 +44,10 @@ type treeNode struct {
 	err            *executorv1.RunError
 	retryAt        time.Time
 	text           string
+	// wait is what it waits for, in words; mark says where its values came from when it was not called.
+	wait, mark string
+	// children is how many child runs it waits for.
+	children int
 }
 
 // NewTree makes a tree of the run's graph; all nodes wait.
@@ -135,6 +139,68 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		}
 		n.state, n.ended = executorv1.VisitState_VISIT_STATE_COMPLETED, at
 		return t.line(s, n, "")
+	case *executorv1.RunEvent_RunStarted:
+		for _, v := range e.RunStarted.GetAdopted() {
+			n := t.node(v)
+			n.state, n.mark, n.visits = executorv1.VisitState_VISIT_STATE_COMPLETED, "adopted", max(n.visits, v.GetVisit())
+		}
+		if k := len(e.RunStarted.GetAdopted()); k > 0 {
+			return s.dim(Plural(k, "visit") + " taken over")
+		}
+		return ""
+	case *executorv1.RunEvent_RunQueued:
+		return s.dim("… queued: " + OneLine(e.RunQueued.GetReason(), 60))
+	case *executorv1.RunEvent_ChildrenSpawned:
+		n := t.node(e.ChildrenSpawned.GetVisit())
+		k := len(e.ChildrenSpawned.GetRunIds())
+		n.wait, n.children = Plural(k, "child run"), k
+		return t.line(s, n, "spawned "+OneLine(strings.Join(e.ChildrenSpawned.GetRunIds(), ", "), 100))
+	case *executorv1.RunEvent_ChildEnded:
+		n := t.node(e.ChildEnded.GetVisit())
+		if n.children--; n.children == 0 {
+			t.woke(n, at, true)
+		}
+		return t.line(s, n, e.ChildEnded.GetRunId()+" "+Word(e.ChildEnded.GetState().String(), "RUN_STATE_"))
+	case *executorv1.RunEvent_InterruptOpened:
+		n := t.node(e.InterruptOpened.GetVisit())
+		n.wait = "answer to " + e.InterruptOpened.GetInterruptId()
+		return t.line(s, n, "asks "+e.InterruptOpened.GetInterruptId()+": "+string(e.InterruptOpened.GetPrompt().GetJson()))
+	case *executorv1.RunEvent_InterruptClosed:
+		n := t.node(e.InterruptClosed.GetVisit())
+		how := "answered"
+		switch {
+		case e.InterruptClosed.GetExpired():
+			how = "expired"
+		case e.InterruptClosed.GetCanceled():
+			how = "given up"
+		}
+		if by := e.InterruptClosed.GetBy(); by != "" {
+			how += " by " + by
+		}
+		t.woke(n, at, !e.InterruptClosed.GetCanceled() && (!e.InterruptClosed.GetExpired() || e.InterruptClosed.GetAnswer() != nil))
+		return t.line(s, n, e.InterruptClosed.GetInterruptId()+" "+how)
+	case *executorv1.RunEvent_TaskCompleted:
+		n := t.node(e.TaskCompleted.GetVisit())
+		t.woke(n, at, !e.TaskCompleted.GetExpired())
+		return t.line(s, n, "the work outside has ended")
+	case *executorv1.RunEvent_SignalReceived:
+		if v := e.SignalReceived.GetVisit(); v.GetNodeId() != "" {
+			t.woke(t.node(v), at, true)
+		}
+		return s.dim("⚑ signal " + OneLine(e.SignalReceived.GetName(), 60))
+	case *executorv1.RunEvent_MessageDelivered:
+		return s.dim("✉ " + OneLine("message from "+e.MessageDelivered.GetFrom()+" to "+e.MessageDelivered.GetNodeId(), 120))
+	case *executorv1.RunEvent_GraphExpanded:
+		return t.line(s, t.node(e.GraphExpanded.GetVisit()), "inserts "+Plural(len(e.GraphExpanded.GetNodeIds()), "node"))
+	case *executorv1.RunEvent_GraphAmended:
+		g := e.GraphAmended
+		for _, id := range g.GetRemovedNodes() {
+			t.remove(id)
+		}
+		for _, id := range g.GetAddedNodes() {
+			t.node(&executorv1.VisitRef{NodeId: id})
+		}
+		return s.yellow(OneLine(fmt.Sprintf("✎ the graph was changed: %d new, %d gone, %d other", len(g.GetAddedNodes()), len(g.GetRemovedNodes()), len(g.GetChangedNodes())), 200))
 	case *executorv1.RunEvent_ReconciliationNeeded:
 		n := t.node(e.ReconciliationNeeded.GetVisit())
 		n.state = executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION
@@ -190,7 +256,10 @@ func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) s
 			n.failed++
 		}
 	}
-	n.state = e.GetState()
+	n.state, n.wait, n.mark = e.GetState(), waitText(e.GetWait()), ""
+	if e.GetCached() {
+		n.mark = "cached"
+	}
 	item, failed := e.GetVisit().GetItem(), e.GetError() != nil
 	if item > 0 && n.state == executorv1.VisitState_VISIT_STATE_COMPLETED && len(e.GetReadyNodes()) == 0 {
 		n.state = executorv1.VisitState_VISIT_STATE_RUNNING // no event says how many items there are; the end of the run settles it
@@ -212,6 +281,42 @@ func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) s
 		return "" // a line for each item of a map would drown the rest
 	}
 	return t.line(s, n, note)
+}
+
+// waitText says what a visit waits for.
+func waitText(w *executorv1.WaitInfo) string {
+	switch w.GetKind() {
+	case executorv1.WaitKind_WAIT_KIND_CHILDREN:
+		return Plural(len(w.GetChildRunIds()), "child run")
+	case executorv1.WaitKind_WAIT_KIND_INTERRUPT:
+		return "answer to " + w.GetInterruptId()
+	case executorv1.WaitKind_WAIT_KIND_TASK:
+		return "work outside"
+	case executorv1.WaitKind_WAIT_KIND_SIGNAL:
+		return "signal " + OneLine(w.GetSignal(), 40)
+	case executorv1.WaitKind_WAIT_KIND_TIMER:
+		return "timer"
+	}
+	return ""
+}
+
+// woke ends the wait of a visit. What the run does about a wait that ended badly, later events say.
+func (t *Tree) woke(n *treeNode, at time.Time, well bool) {
+	if n.state != executorv1.VisitState_VISIT_STATE_WAITING {
+		return
+	}
+	n.ended, n.state = at, executorv1.VisitState_VISIT_STATE_COMPLETED
+	if !well {
+		n.state = executorv1.VisitState_VISIT_STATE_FAILED
+	}
+}
+
+// remove takes out a node that the graph has no longer, unless something happened in it.
+func (t *Tree) remove(id string) {
+	if n := t.nodes[id]; n != nil && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
+		delete(t.nodes, id)
+		t.order = slices.DeleteFunc(t.order, func(o string) bool { return o == id })
+	}
 }
 
 func (t *Tree) node(v *executorv1.VisitRef) *treeNode {
@@ -300,6 +405,12 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	}
 	if n.state == executorv1.VisitState_VISIT_STATE_BACKING_OFF && live && n.retryAt.After(now) {
 		parts = append(parts, "again in "+Took(n.retryAt.Sub(now)))
+	}
+	if n.wait != "" && n.state == executorv1.VisitState_VISIT_STATE_WAITING {
+		parts = append(parts, "for "+n.wait)
+	}
+	if n.mark != "" {
+		parts = append(parts, n.mark)
 	}
 	if n.visits > 1 {
 		parts = append(parts, fmt.Sprintf("visit %d", n.visits))

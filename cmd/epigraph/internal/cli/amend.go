@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+type runsAmendCmd struct {
+	ID        string `arg:"" help:"The run."`
+	File      string `arg:"" help:"A change as JSON (removeNodes, removeEdges, putNodes, addEdges), or the whole graph as it shall be; - reads standard input."`
+	DryRun    bool   `help:"Only show the difference."`
+	Yes       bool   `help:"Do not ask." short:"y"`
+	By        string `help:"Who changes it, for whoever reads the history." placeholder:"NAME"`
+	RequestID string `help:"Makes the command repeatable: the same id changes once." placeholder:"ID"`
+}
+
+// Help gives an example.
+func (runsAmendCmd) Help() string {
+	return `Shows the difference first and asks. Visits that have ended stay as they are; those under way of nodes that change are cancelled.
+
+    epigraph runs graph run_01… --json > g.json   # change what has not run
+    epigraph runs amend run_01… g.json
+    echo '{"putNodes": [{"id": "B", "actor": "template", "named": {"text": "other"}}]}' | epigraph runs amend run_01… - --yes`
+}
+
+// Run amends.
+func (c *runsAmendCmd) Run(e *env) error {
+	text, err := e.read(c.File)
+	if err != nil {
+		return err
+	}
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	req, diff, err := c.plan(e, s, text)
+	if err != nil {
+		return err
+	}
+	if c.DryRun {
+		return e.print(diff, func() string { return diffText(e, diff.GetDiff()) })
+	}
+	if !e.json {
+		fmt.Fprint(e.io.Out, diffText(e, diff.GetDiff()))
+	}
+	if c.File == "-" && !c.Yes {
+		return errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "the change came from standard input, so nobody can be asked there").Hint("say --yes, or give a file")
+	}
+	ok, err := e.confirm(c.Yes, "change the run?")
+	if err != nil || !ok {
+		return err
+	}
+	req.DryRun = false
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	r, err := s.executor.AmendRun(ctx, req)
+	if err != nil {
+		return err
+	}
+	return e.print(r, func() string {
+		return fmt.Sprintf("changed; %s is %s, graph revision %d\n", r.GetRun().GetId(), view.Word(r.GetRun().GetState().String(), "RUN_STATE_"), r.GetRun().GetGraphRevision())
+	})
+}
+
+// plan has the server work out the difference.
+func (c *runsAmendCmd) plan(e *env, s *services, text string) (*executorv1.AmendRunRequest, *executorv1.AmendRunResponse, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	run, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: c.ID})
+	if err != nil {
+		return nil, nil, err
+	}
+	req := &executorv1.AmendRunRequest{RunId: c.ID, ExpectedRevision: run.GetGraphRevision(), DryRun: true, By: c.By, RequestId: c.RequestID}
+	raw, err := findGraph(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if raw != nil {
+		g, err := readGraph(raw)
+		if err != nil {
+			return nil, nil, err
+		}
+		old, err := s.executor.GetRunGraph(ctx, &executorv1.GetRunGraphRequest{RunId: c.ID})
+		if err != nil {
+			return nil, nil, err
+		}
+		req.Patch = patchOf(old.GetGraph(), g)
+	} else if req.Patch, err = readPatch(text); err != nil {
+		return nil, nil, err
+	}
+	diff, err := s.executor.AmendRun(ctx, req)
+	return req, diff, err
+}
+
+// readPatch reads a change as the REST API writes it.
+func readPatch(text string) (*executorv1.GraphPatch, error) {
+	p := &executorv1.GraphPatch{}
+	if !json.Valid([]byte(text)) {
+		return nil, errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change is not JSON").
+			Hint(`write {"removeNodes": [], "removeEdges": [], "putNodes": [], "addEdges": []}, or the whole graph`)
+	}
+	r := graphReader{}
+	raw := r.message("patch", json.RawMessage(bytes.TrimSpace([]byte(text))), p.ProtoReflect().Descriptor())
+	if len(r.faults) == 0 {
+		err := protojson.Unmarshal(raw, p)
+		if err == nil {
+			return p, nil
+		}
+		return nil, errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change cannot be read: %s", protoPlace.ReplaceAllString(err.Error(), ""))
+	}
+	x := errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change cannot be read").Hint("epigraph.executor.v1.GraphPatch in /openapi.json names every field")
+	x.Violations = r.faults
+	return nil, x
+}
+
+// patchOf is the change that makes one graph of another.
+func patchOf(from, to *graphv1.Graph) *executorv1.GraphPatch {
+	p := &executorv1.GraphPatch{}
+	had, has := map[string]*graphv1.Node{}, map[string]bool{}
+	for _, n := range from.GetNodes() {
+		had[n.GetId()] = n
+	}
+	for _, n := range to.GetNodes() {
+		has[n.GetId()] = true
+		if old := had[n.GetId()]; old == nil || !proto.Equal(old, n) {
+			p.PutNodes = append(p.PutNodes, n)
+		}
+	}
+	for _, n := range from.GetNodes() {
+		if !has[n.GetId()] {
+			p.RemoveNodes = append(p.RemoveNodes, n.GetId())
+		}
+	}
+	missing := func(in []*graphv1.Edge, e *graphv1.Edge) bool {
+		for _, x := range in {
+			if proto.Equal(x, e) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, e := range from.GetEdges() {
+		if has[e.GetFrom()] && has[e.GetTo()] && missing(to.GetEdges(), e) {
+			p.RemoveEdges = append(p.RemoveEdges, e)
+		}
+	}
+	for _, e := range to.GetEdges() {
+		if missing(from.GetEdges(), e) {
+			p.AddEdges = append(p.AddEdges, e)
+		}
+	}
+	return p
+}
+
+func diffText(e *env, d *executorv1.GraphDiff) string {
+	var b strings.Builder
+	s := e.io.style()
+	line := func(mark, what string) { fmt.Fprintf(&b, "  %s %s\n", mark, view.OneLine(what, 160)) }
+	for _, id := range d.GetAddedNodes() {
+		line(s.Bold("+"), id)
+	}
+	for _, id := range d.GetRemovedNodes() {
+		line(s.Bold("-"), id)
+	}
+	for _, n := range d.GetChangedNodes() {
+		line(s.Bold("~"), n.GetNodeId()+": "+strings.Join(n.GetFields(), ", "))
+	}
+	for _, x := range d.GetAddedEdges() {
+		line(s.Bold("+"), x)
+	}
+	for _, x := range d.GetRemovedEdges() {
+		line(s.Bold("-"), x)
+	}
+	for _, v := range d.GetCancelled() {
+		line("⊗", refText(v)+" is under way and is cancelled")
+	}
+	if b.Len() == 0 {
+		return "nothing changes\n"
+	}
+	return "the graph changes:\n" + b.String()
+}
+
+// refText reads node, node@visit or node@visit[item].
+func refText(v *executorv1.VisitRef) string {
+	out := view.OneLine(v.GetNodeId(), 60)
+	if v.GetVisit() > 1 {
+		out += fmt.Sprintf("@%d", v.GetVisit())
+	}
+	if v.GetItem() > 0 {
+		out += fmt.Sprintf("[%d]", v.GetItem())
+	}
+	return out
+}

@@ -1,0 +1,506 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+// stands is the line that tells where a run stands now.
+func stands(r *executorv1.Run) string {
+	return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+}
+
+// help prints what may be typed next; not to programs.
+func (e *env) help(format string, args ...any) {
+	if !e.json {
+		fmt.Fprintf(e.io.Err, "help: "+format+"\n", args...)
+	}
+}
+
+// optional is a value of the command line; nil for none.
+func optional(text *string) *graphv1.Payload {
+	if text == nil {
+		return nil
+	}
+	return &graphv1.Payload{Json: value(*text)}
+}
+
+// confirm asks whether to go on. Somebody who cannot be asked must have said so with --yes.
+func (e *env) confirm(yes bool, question string) (bool, error) {
+	if yes {
+		return true, nil
+	}
+	if !e.io.Typed || e.json {
+		return false, errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "%s", question).Hint("say so with --yes, since nobody can be asked here")
+	}
+	fmt.Fprintf(e.io.Err, "%s [y/N] ", question)
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(e.io.In).ReadString('\n') // an end without an answer is a no
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case line := <-said:
+		return line == "y" || line == "yes", nil
+	case <-e.ctx.Done():
+		return false, e.ctx.Err()
+	}
+}
+
+type runsPauseCmd struct {
+	ID     string `arg:"" help:"The run."`
+	Reason string `help:"Why, for whoever reads the history." short:"r"`
+}
+
+// Help says what goes on.
+func (runsPauseCmd) Help() string {
+	return `Nothing new starts; calls in flight go on, and what they give is kept. "epigraph runs resume" lets the run go on.
+
+    epigraph runs pause run_01… --reason 'the model is being changed'`
+}
+
+// Run pauses.
+func (c *runsPauseCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: c.ID, Reason: c.Reason})
+		if err != nil {
+			return err
+		}
+		if err := e.print(r, func() string {
+			if r.GetState() != executorv1.RunState_RUN_STATE_PAUSED && !over(r) {
+				return fmt.Sprintf("%s will pause; it is %s still\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+			}
+			return stands(r)
+		}); err != nil {
+			return err
+		}
+		if !over(r) {
+			e.help("`epigraph runs resume %s` lets it go on", r.GetId())
+		}
+		return nil
+	})
+}
+
+type runsSignalCmd struct {
+	ID        string  `arg:"" help:"The run."`
+	Name      string  `arg:"" help:"The signal's name."`
+	Payload   *string `arg:"" optional:"" help:"What it carries, as JSON or text."`
+	RequestID string  `help:"Makes the command repeatable: the same id signals once." placeholder:"ID"`
+}
+
+// Help says who takes it.
+func (runsSignalCmd) Help() string {
+	return `The first wait for that name takes it, now or later; signals of one name are taken in order.
+
+    epigraph runs signal run_01… approved '{"by": "ada"}'`
+}
+
+// Run signals.
+func (c *runsSignalCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: c.ID, Name: c.Name, Payload: optional(c.Payload), RequestId: c.RequestID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "signalled; " + stands(r) })
+	})
+}
+
+type runsSendCmd struct {
+	ID        string `arg:"" help:"The run."`
+	Message   string `arg:"" help:"The message, as JSON or text."`
+	From      string `help:"Who sends it, as the inboxes name senders." required:"" placeholder:"NAME"`
+	Node      string `help:"The node whose inbox gets it; without, every inbox that takes messages of the sender." placeholder:"ID"`
+	RequestID string `help:"Makes the command repeatable: the same id sends once." placeholder:"ID"`
+}
+
+// Help gives an example.
+func (runsSendCmd) Help() string {
+	return `    epigraph runs send run_01… '{"text": "hello"}' --from user`
+}
+
+// Run sends.
+func (c *runsSendCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.SendMessage(ctx, &executorv1.SendMessageRequest{
+			RunId: c.ID, From: c.From, NodeId: c.Node, Message: &graphv1.Payload{Json: value(c.Message)}, RequestId: c.RequestID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "sent; " + stands(r) })
+	})
+}
+
+type runsRetryCmd struct {
+	ID          string `arg:"" help:"The run that has ended."`
+	AllowUnsafe bool   `help:"Let UNSAFE calls that were made be made again."`
+	RequestID   string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+}
+
+// Help says what runs again.
+func (runsRetryCmd) Help() string {
+	return `A new run takes over what completed; what failed, and what follows from it, runs anew. What was taken over costs nothing.
+
+    epigraph runs retry run_01…
+    epigraph runs retry run_01… --request-id nightly-42-again`
+}
+
+// Run retries.
+func (c *runsRetryCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.RetryRun(ctx, &executorv1.RetryRunRequest{RunId: c.ID, AllowUnsafe: c.AllowUnsafe, RequestId: c.RequestID})
+		if err != nil {
+			return err
+		}
+		return e.forked(r)
+	})
+}
+
+// forked tells of a run that goes another way.
+func (e *env) forked(r *executorv1.Run) error {
+	if err := e.print(r, func() string {
+		return fmt.Sprintf("%s goes on from %s; it is %s\n", r.GetId(), r.GetForkedFromRunId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+	}); err != nil {
+		return err
+	}
+	e.help("`epigraph runs watch %s` shows it", r.GetId())
+	return nil
+}
+
+type runsForkCmd struct {
+	ID          string            `arg:"" help:"The run."`
+	From        string            `help:"The node from which on things run anew; without, everything that completed is taken over." placeholder:"NODE"`
+	Visit       int32             `help:"Which visit of the node." default:"1" placeholder:"N"`
+	Named       map[string]string `help:"Named argument of that node in the new run, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
+	Args        []string          `help:"Positional arguments of that node in the new run, in the place of its own." name:"arg" placeholder:"VALUE" sep:"none"`
+	NoArgs      bool              `help:"That node has no positional arguments of its own in the new run."`
+	Graph       string            `help:"The graph of the new run, as JSON; nodes that are taken over must be as they were." placeholder:"FILE" type:"existingfile"`
+	AllowUnsafe bool              `help:"Let UNSAFE calls that were made be made again."`
+	BusinessKey string            `help:"Business key of the new run." placeholder:"KEY"`
+	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
+	RequestID   string            `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+}
+
+// Help gives examples.
+func (runsForkCmd) Help() string {
+	return `The new run shares the history of the old one up to a visit. Visits that do not depend on it are taken over and cost nothing; that visit and what follows from it run anew.
+
+    epigraph runs fork run_01… --from WRITE --with 'style=shorter'
+    epigraph runs graph run_01… --json > g.json   # change what comes after WRITE
+    epigraph runs fork run_01… --from WRITE --graph g.json`
+}
+
+// Run forks.
+func (c *runsForkCmd) Run(e *env) error {
+	req := &executorv1.ForkRunRequest{
+		RunId: c.ID, Named: payloads(c.Named), ReplaceArgs: len(c.Args) > 0 || c.NoArgs, AllowUnsafe: c.AllowUnsafe, BusinessKey: c.BusinessKey,
+		Labels: c.Labels, RequestId: c.RequestID,
+	}
+	if c.From != "" {
+		req.Visit = &executorv1.VisitRef{NodeId: c.From, Visit: c.Visit}
+	} else if len(c.Named) > 0 || req.ReplaceArgs {
+		return errs.New(errs.InvalidArgument, "FLAG_NEEDS_FROM", "--with, --arg and --no-args change the arguments of the node that --from names").
+			Hint("say with --from which node is to run anew")
+	}
+	for _, a := range c.Args {
+		req.Args = append(req.Args, &graphv1.Payload{Json: value(a)})
+	}
+	if c.Graph != "" {
+		g, err := e.graphFile(c.Graph)
+		if err != nil {
+			return err
+		}
+		req.Graph = g
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ForkRun(ctx, req)
+		if err != nil {
+			return err
+		}
+		return e.forked(r)
+	})
+}
+
+// graphFile reads a file that must hold a graph.
+func (e *env) graphFile(name string) (*graphv1.Graph, error) {
+	text, err := e.read(name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := findGraph(text)
+	if err != nil {
+		return nil, err
+	}
+	if raw == nil {
+		return nil, errs.New(errs.InvalidArgument, "GRAPH_INVALID", "%s holds no graph", name).Hint("`epigraph runs graph RUN --json` prints one")
+	}
+	return readGraph(raw)
+}
+
+type runsDeleteCmd struct {
+	ID string `arg:"" help:"The run that has ended."`
+}
+
+// Help says what goes with it.
+func (runsDeleteCmd) Help() string {
+	return `Its journal, values, questions and the runs below it that have ended go with it. What it cost stays in the books.`
+}
+
+// Run deletes.
+func (c *runsDeleteCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.DeleteRun(ctx, &executorv1.DeleteRunRequest{RunId: c.ID})
+		if errs.ReasonOf(err) == "RUN_NOT_ENDED" {
+			return errs.From(err).Hint("end it first: epigraph runs cancel " + c.ID)
+		}
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "deleted " + view.Plural(int(r.GetRuns()), "run") + "\n" })
+	})
+}
+
+// runFilter is what the bulk commands select by.
+type runFilter struct {
+	State    []string          `help:"Runs in any of these states." placeholder:"STATE"`
+	Reason   string            `help:"Runs whose state has this reason, for example VISIT_LIMIT." name:"state-reason" placeholder:"REASON"`
+	Task     string            `help:"Runs for this task." placeholder:"ID"`
+	User     string            `help:"Runs for this user." placeholder:"ID"`
+	Schedule string            `help:"Runs that this schedule started." placeholder:"ID"`
+	Labels   map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
+	After    string            `help:"Runs created at or after this time, or this long ago (2h)." placeholder:"TIME"`
+	Before   string            `help:"Runs created before this time, or this long ago (2h)." placeholder:"TIME"`
+	Limit    int32             `help:"How many at most." default:"1000" short:"l"`
+	DryRun   bool              `help:"Only count."`
+	Yes      bool              `help:"Do not ask." short:"y"`
+}
+
+func (f *runFilter) filter() (*executorv1.RunFilter, error) {
+	states, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, f.State)
+	if err != nil {
+		return nil, err
+	}
+	out := &executorv1.RunFilter{States: states, StateReason: f.Reason, TaskId: f.Task, UserId: f.User, ScheduleId: f.Schedule, Labels: f.Labels}
+	if out.CreatedAfter, err = instant("--after", f.After); err != nil {
+		return nil, err
+	}
+	out.CreatedBefore, err = instant("--before", f.Before)
+	return out, err
+}
+
+// instant reads a time, or how long ago it was; nil for none.
+func instant(flag, text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return timestamppb.New(time.Now().Add(-d)), nil
+	}
+	return moment(flag, text)
+}
+
+// moment reads a time; nil for none.
+func moment(flag, text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return timestamppb.New(t), nil
+		}
+	}
+	return nil, errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z")
+}
+
+// bulk counts first and asks, unless told otherwise, then does it. Each call tells what it matched and what became of it.
+func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error)) error {
+	s, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	once := func(dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
+		ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+		defer cancel()
+		return call(ctx, s, dry)
+	}
+	if f.DryRun || !f.Yes {
+		n, _, more, show, err := once(true)
+		if err != nil {
+			return err
+		}
+		if f.DryRun {
+			return show()
+		}
+		if n == 0 {
+			return show()
+		}
+		what := view.Plural(int(n), "run")
+		if more {
+			what += " (and there are more)"
+		}
+		ok, err := e.confirm(false, verb+" "+what+"?")
+		if err != nil || !ok {
+			return err
+		}
+	}
+	_, failures, more, show, err := once(false)
+	if err != nil {
+		return err
+	}
+	if err := show(); err != nil {
+		return err
+	}
+	if !e.json {
+		for _, x := range failures {
+			fmt.Fprintf(e.io.Err, "  %s: %s [%s]\n", x.GetRunId(), view.OneLine(x.GetMessage(), 200), view.OneLine(x.GetReason(), 60))
+		}
+	}
+	if more {
+		e.help("there may be more: repeat the command")
+	}
+	if len(failures) > 0 {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+type runsBulkCancelCmd struct {
+	runFilter
+	Why string `help:"Why, for whoever reads the histories." short:"r"`
+}
+
+// Help gives examples.
+func (runsBulkCancelCmd) Help() string {
+	return `Counts what matches and asks first.
+
+    epigraph runs bulk-cancel --label release=1.4 --why 'wrong model'
+    epigraph runs bulk-cancel --state waiting --before 72h --yes`
+}
+
+// Run cancels.
+func (c *runsBulkCancelCmd) Run(e *env) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	return e.bulk(&c.runFilter, "cancel", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
+		r, err := s.executor.BulkCancelRuns(ctx, &executorv1.BulkCancelRunsRequest{Filter: f, Reason: c.Why, Limit: c.Limit, DryRun: dry})
+		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
+			return e.print(r, func() string {
+				return fmt.Sprintf("%s matched, %d asked to end\n", view.Plural(int(r.GetMatched()), "run"), r.GetDone())
+			})
+		}, err
+	})
+}
+
+type runsBulkRetryCmd struct {
+	runFilter
+	AllowUnsafe bool `help:"Let UNSAFE calls that were made be made again."`
+}
+
+// Help gives examples.
+func (runsBulkRetryCmd) Help() string {
+	return `Retries failed runs (or those in --state), each once however often the command is given. Counts what matches and asks first.
+
+    epigraph runs bulk-retry --after 2h --state-reason HTTP_STATUS
+    epigraph runs bulk-retry --state failed,cancelled --label batch=42 --yes`
+}
+
+// Run retries.
+func (c *runsBulkRetryCmd) Run(e *env) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	return e.bulk(&c.runFilter, "retry", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
+		r, err := s.executor.BulkRetryRuns(ctx, &executorv1.BulkRetryRunsRequest{Filter: f, Limit: c.Limit, DryRun: dry, AllowUnsafe: c.AllowUnsafe})
+		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
+			return e.print(r, func() string {
+				out := fmt.Sprintf("%s matched, %d retried\n", view.Plural(int(r.GetMatched()), "run"), len(r.GetRunIds()))
+				for _, id := range r.GetRunIds() {
+					out += "  " + id + "\n"
+				}
+				return out
+			})
+		}, err
+	})
+}
+
+type runsBulkDeleteCmd struct {
+	runFilter
+}
+
+// Help gives examples.
+func (runsBulkDeleteCmd) Help() string {
+	return `Only runs that have ended are deleted. Counts what matches and asks first.
+
+    epigraph runs bulk-delete --state completed --before 720h`
+}
+
+// Run deletes.
+func (c *runsBulkDeleteCmd) Run(e *env) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	return e.bulk(&c.runFilter, "delete", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
+		r, err := s.executor.BulkDeleteRuns(ctx, &executorv1.BulkDeleteRunsRequest{Filter: f, Limit: c.Limit, DryRun: dry})
+		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
+			return e.print(r, func() string {
+				return fmt.Sprintf("%s matched, %d deleted\n", view.Plural(int(r.GetMatched()), "run"), r.GetDone())
+			})
+		}, err
+	})
+}
+
+type tasksCompleteCmd struct {
+	Token  string   `arg:"" help:"The token that the call was given; \"epigraph runs show\" tells it."`
+	Values []string `help:"What the work gave, as JSON or text; give it again for more values." name:"value" placeholder:"VALUE" sep:"none" xor:"outcome"`
+	Failed *string  `help:"The work failed for good, by this reason." placeholder:"REASON" xor:"outcome"`
+	Why    string   `help:"Why it failed, for a person." name:"message" placeholder:"TEXT"`
+	By     string   `help:"Who says so, for whoever reads the history." placeholder:"NAME"`
+}
+
+// Help tells these tasks from those of epics.
+func (tasksCompleteCmd) Help() string {
+	return `This is about work outside for which a visit of a run waits, not about a task of an epic: that one is moved by "epigraph tasks transition".
+
+    epigraph tasks complete TOKEN --value '{"score": 7}'
+    epigraph tasks complete TOKEN --failed REJECTED --message 'the customer said no'`
+}
+
+// Run completes.
+func (c *tasksCompleteCmd) Run(e *env) error {
+	req := &executorv1.CompleteTaskRequest{TaskToken: c.Token, By: c.By}
+	if c.Failed != nil {
+		req.Result = &executorv1.CompleteTaskRequest_Failed{Failed: &executorv1.CallFailed{Reason: *c.Failed, Message: c.Why}}
+	} else {
+		done := &executorv1.CallPerformed{}
+		for _, v := range c.Values {
+			done.Values = append(done.Values, &graphv1.Payload{Json: value(v)})
+		}
+		req.Result = &executorv1.CompleteTaskRequest_Completed{Completed: done}
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.CompleteTask(ctx, req)
+		if err != nil {
+			return err
+		}
+		if err := e.print(r, func() string { return r.GetRunId() + " goes on by it\n" }); err != nil {
+			return err
+		}
+		e.help("`epigraph runs watch %s` shows it", r.GetRunId())
+		return nil
+	})
+}

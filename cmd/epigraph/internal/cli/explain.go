@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+type runsExplainCmd struct {
+	ID string `arg:"" help:"The run."`
+}
+
+// Help says what it is for.
+func (runsExplainCmd) Help() string {
+	return `Says why a run does not move: what it waits for, who holds what it needs, and what to type to help it. What comes first most likely is the answer.`
+}
+
+// Run explains.
+func (c *runsExplainCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: c.ID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return explainText(e, r) })
+	})
+}
+
+func explainText(e *env, r *executorv1.ExplainRunResponse) string {
+	var b strings.Builder
+	s := e.io.style()
+	fmt.Fprintf(&b, "%s is %s: %s\n", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")), view.OneLine(r.GetSummary(), 0))
+	if r.GetOwner() != "" {
+		fmt.Fprintf(&b, "owner: %s\n", view.OneLine(r.GetOwner(), 80))
+	}
+	for _, x := range r.GetBlockers() {
+		kind := strings.ReplaceAll(view.Word(x.GetKind().String(), "BLOCKER_KIND_"), "_", " ")
+		where := ""
+		if x.GetVisit() != nil {
+			where = " " + refText(x.GetVisit())
+		}
+		fmt.Fprintf(&b, "- %s%s: %s\n", s.Bold(kind), where, view.OneLine(x.GetMessage(), 0))
+		var facts []string
+		if x.GetUntil() != nil {
+			facts = append(facts, "until "+view.When(x.GetUntil()))
+		}
+		if x.GetSince() != nil {
+			facts = append(facts, "since "+view.When(x.GetSince()))
+		}
+		for _, list := range []struct {
+			what string
+			ids  []string
+		}{{"runs", x.GetRunIds()}, {"nodes", x.GetNodeIds()}, {"questions", x.GetInterruptIds()}} {
+			if len(list.ids) > 0 {
+				facts = append(facts, list.what+" "+some(list.ids, 5))
+			}
+		}
+		if len(facts) > 0 {
+			fmt.Fprintf(&b, "    %s\n", s.Dim(strings.Join(facts, "  ")))
+		}
+		if x.GetHint() != "" {
+			fmt.Fprintf(&b, "    %s\n", view.OneLine(x.GetHint(), 0))
+		}
+	}
+	if r.GetMore() > 0 {
+		fmt.Fprintf(&b, "… and %d more\n", r.GetMore())
+	}
+	return b.String()
+}
+
+// some names the first of a list.
+func some(list []string, most int) string {
+	out := make([]string, 0, most)
+	for _, x := range list[:min(len(list), most)] {
+		out = append(out, view.OneLine(x, 60))
+	}
+	if n := len(list) - most; n > 0 {
+		return strings.Join(out, ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(out, ", ")
+}

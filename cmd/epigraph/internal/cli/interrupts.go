@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+type interruptsListCmd struct {
+	page
+	RunID string   `help:"Questions of this run and of all below it." name:"run" placeholder:"ID"`
+	State []string `help:"Questions in any of these states; open when not given." placeholder:"STATE"`
+}
+
+// Run lists.
+func (c *interruptsListCmd) Run(e *env) error { return e.interrupts(c.page, c.RunID, c.State) }
+
+type runsInterruptsCmd struct {
+	page
+	ID    string   `arg:"" help:"The run."`
+	State []string `help:"Questions in any of these states; open when not given." placeholder:"STATE"`
+}
+
+// Run lists those of a run and of all below it.
+func (c *runsInterruptsCmd) Run(e *env) error { return e.interrupts(c.page, c.ID, c.State) }
+
+func (e *env) interrupts(p page, run string, words []string) error {
+	states, err := enums[executorv1.InterruptState]("INTERRUPT_STATE_", executorv1.InterruptState_value, words)
+	if err != nil {
+		return err
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.executor.ListInterrupts(ctx, &executorv1.ListInterruptsRequest{RunId: run, States: states, PageSize: p.Limit, PageToken: p.Token})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetInterrupts()) == 0 {
+				return "no questions\n"
+			}
+			return interruptTable(e, r.GetInterrupts())
+		})
+	})
+}
+
+func interruptTable(e *env, list []*executorv1.Interrupt) string {
+	var rows [][]string
+	for _, x := range list {
+		expires := ""
+		if x.GetExpireTime() != nil {
+			expires = view.When(x.GetExpireTime())
+		}
+		rows = append(rows, []string{
+			x.GetId(), view.Word(x.GetState().String(), "INTERRUPT_STATE_"), x.GetRunId(), refText(x.GetVisit()), view.When(x.GetCreateTime()), expires,
+			view.OneLine(question(x), 60),
+		})
+	}
+	return view.Table(e.io.style(), []string{"QUESTION", "STATE", "RUN", "VISIT", "ASKED", "EXPIRES", "PROMPT"}, rows)
+}
+
+// question is what is asked, a text without its quotes.
+func question(x *executorv1.Interrupt) string {
+	what := x.GetPrompt().GetJson()
+	if len(what) == 0 {
+		what = x.GetApprove().GetJson()
+	}
+	if strings.HasPrefix(string(what), `"`) {
+		return pretty(what)
+	}
+	return string(what)
+}
+
+type interruptsShowCmd struct {
+	ID string `arg:"" help:"The question."`
+}
+
+// Run shows.
+func (c *interruptsShowCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.executor.GetInterrupt(ctx, &executorv1.GetInterruptRequest{InterruptId: c.ID})
+		if err != nil {
+			return err
+		}
+		if err := e.print(x, func() string { return interruptText(e, x) }); err != nil {
+			return err
+		}
+		if x.GetState() == executorv1.InterruptState_INTERRUPT_STATE_OPEN {
+			how := "VALUE"
+			if len(x.GetApprove().GetJson()) > 0 {
+				how = "--approve"
+			}
+			e.help("`epigraph interrupts answer %s %s`", x.GetId(), how)
+		}
+		return nil
+	})
+}
+
+func interruptText(e *env, x *executorv1.Interrupt) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s of %s\n", e.io.style().Bold(x.GetId()), e.io.style().State(view.Word(x.GetState().String(), "INTERRUPT_STATE_")), refText(x.GetVisit()), x.GetRunId())
+	part := func(name string, json []byte) {
+		if len(json) > 0 {
+			b.WriteString(name + ":\n" + indent(pretty(json)) + "\n")
+		}
+	}
+	part("question", x.GetPrompt().GetJson())
+	part("to be approved", x.GetApprove().GetJson())
+	if x.GetApproveHash() != "" {
+		fmt.Fprintf(&b, "hash: %s\n", x.GetApproveHash())
+	}
+	part("the answer must satisfy", x.GetSchema().GetJson())
+	if x.GetExpireTime() != nil {
+		fmt.Fprintf(&b, "expires: %s\n", view.When(x.GetExpireTime()))
+	}
+	if x.GetDecision() != executorv1.Decision_DECISION_UNSPECIFIED {
+		fmt.Fprintf(&b, "decision: %s\n", view.Word(x.GetDecision().String(), "DECISION_"))
+	}
+	part("answer", x.GetAnswer().GetJson())
+	if x.GetBy() != "" {
+		fmt.Fprintf(&b, "by: %s\n", view.OneLine(x.GetBy(), 120))
+	}
+	return b.String()
+}
+
+type interruptsAnswerCmd struct {
+	ID      string  `arg:"" help:"The question."`
+	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text."`
+	Approve bool    `help:"Approve." xor:"decision"`
+	Reject  bool    `help:"Reject." xor:"decision"`
+	Hash    string  `help:"The hash of what you saw and approve." placeholder:"HASH"`
+	By      string  `help:"Who answers, for whoever reads the history." placeholder:"NAME"`
+}
+
+// Help gives examples.
+func (interruptsAnswerCmd) Help() string {
+	return `A question is answered once. An answer that does not satisfy the question's schema leaves it open.
+
+    epigraph interrupts answer int_01… '{"color": "red"}' --by ada
+    epigraph interrupts answer int_01… --approve --hash 9f86d081…`
+}
+
+// Run answers.
+func (c *interruptsAnswerCmd) Run(e *env) error {
+	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: optional(c.Answer), By: c.By, ApproveHash: c.Hash}
+	switch {
+	case c.Approve:
+		req.Decision = executorv1.Decision_DECISION_APPROVED
+	case c.Reject:
+		req.Decision = executorv1.Decision_DECISION_REJECTED
+	case c.Answer == nil:
+		return errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or --approve or --reject to a question of approval")
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.executor.AnswerInterrupt(ctx, req)
+		if err != nil {
+			if errs.ReasonOf(err) == "ANSWER_INVALID" {
+				return errs.From(err).Hint("`epigraph interrupts show " + c.ID + "` shows what the answer must satisfy")
+			}
+			return err
+		}
+		return e.print(x, func() string { return fmt.Sprintf("answered; %s goes on by it\n", x.GetRunId()) })
+	})
+}

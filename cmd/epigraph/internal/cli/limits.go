@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+type limitsListCmd struct{}
+
+// Run lists.
+func (limitsListCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.limits.ListLimits(ctx, &executorv1.ListLimitsRequest{})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			if len(r.GetLimits()) == 0 {
+				return "no limits\n"
+			}
+			var rows [][]string
+			for _, x := range r.GetLimits() {
+				rows = append(rows, []string{view.OneLine(x.GetName(), 60), limitText(x), view.When(x.GetUpdateTime())})
+			}
+			return view.Table(e.io.style(), []string{"LIMIT", "WHAT", "CHANGED"}, rows)
+		})
+	})
+}
+
+func limitText(x *executorv1.Limit) string {
+	var out []string
+	if x.GetMaxConcurrent() > 0 {
+		out = append(out, fmt.Sprintf("%d of %d at once", x.GetRunning(), x.GetMaxConcurrent()))
+	}
+	if x.GetMaxRate() > 0 {
+		out = append(out, fmt.Sprintf("%d per %s", x.GetMaxRate(), x.GetRateInterval().AsDuration()))
+	}
+	if x.GetMaxOpenRuns() > 0 {
+		out = append(out, fmt.Sprintf("%d of %d open runs", x.GetOpenRuns(), x.GetMaxOpenRuns()))
+	}
+	if x.GetMaxPendingRuns() > 0 {
+		out = append(out, fmt.Sprintf("%d pending runs", x.GetMaxPendingRuns()))
+	}
+	if x.GetMaxFanOut() > 0 {
+		out = append(out, fmt.Sprintf("%d at once for one visit", x.GetMaxFanOut()))
+	}
+	if x.GetMaxBytes() > 0 {
+		out = append(out, fmt.Sprintf("%s bytes", view.Count(x.GetMaxBytes())))
+	}
+	return strings.Join(out, ", ")
+}
+
+type limitsPutCmd struct {
+	Name       string        `arg:"" help:"namespace, actor/NAME or key/KEY."`
+	Concurrent int32         `help:"How many calls may run at once." placeholder:"N"`
+	Rate       int32         `help:"How many calls may start in an interval." placeholder:"N"`
+	Per        time.Duration `help:"That interval; a second when not given." placeholder:"DURATION"`
+	OpenRuns   int64         `help:"How many runs of the namespace may be open." placeholder:"N"`
+	Pending    int64         `help:"How many runs of the namespace may wait for their start." name:"pending-runs" placeholder:"N"`
+	FanOut     int32         `help:"How many runs or items one visit may have." placeholder:"N"`
+	Bytes      conf.Bytes    `help:"How much the runs of the namespace may hold, for example 1GiB." placeholder:"SIZE"`
+}
+
+// Help gives examples.
+func (limitsPutCmd) Help() string {
+	return `    epigraph limits put actor/llm --concurrent 8 --rate 60 --per 1m
+    epigraph limits put key/customer-7 --concurrent 1
+    epigraph limits put namespace --open-runs 10000`
+}
+
+// Run puts.
+func (c *limitsPutCmd) Run(e *env) error {
+	l := &executorv1.Limit{
+		Name: c.Name, MaxConcurrent: c.Concurrent, MaxRate: c.Rate, MaxOpenRuns: c.OpenRuns, MaxPendingRuns: c.Pending, MaxFanOut: c.FanOut, MaxBytes: int64(c.Bytes),
+	}
+	if c.Per > 0 {
+		l.RateInterval = durationpb.New(c.Per)
+	}
+	if limitText(l) == "" {
+		return errs.New(errs.InvalidArgument, "LIMIT_EMPTY", "nothing is limited").Hint("give --concurrent, --rate or another bound; `epigraph limits delete " + c.Name + "` takes a limit away")
+	}
+	return e.with(func(ctx context.Context, s *services) error {
+		x, err := s.limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
+		if err != nil {
+			return err
+		}
+		return e.print(x, func() string { return fmt.Sprintf("%s: %s\n", view.OneLine(x.GetName(), 60), limitText(x)) })
+	})
+}
+
+type limitsDeleteCmd struct {
+	Name string `arg:"" help:"The limit."`
+}
+
+// Run deletes.
+func (c *limitsDeleteCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: c.Name})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "deleted\n" })
+	})
+}
+
+type workersListCmd struct{}
+
+// Run lists.
+func (workersListCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.workers.ListWorkers(ctx, &executorv1.ListWorkersRequest{})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			if len(r.GetWorkers()) == 0 {
+				return "no workers\n"
+			}
+			var rows [][]string
+			for _, x := range r.GetWorkers() {
+				busy := "?"
+				if x.GetBusy() >= 0 {
+					busy = fmt.Sprint(x.GetBusy())
+				}
+				state := ""
+				if x.GetDraining() {
+					state = "draining"
+				}
+				rows = append(rows, []string{
+					view.OneLine(x.GetWorkerId(), 40), view.OneLine(x.GetExecutorId(), 30), busy + "/" + fmt.Sprint(x.GetSlots()), view.When(x.GetConnectTime()),
+					view.OneLine(x.GetUserAgent(), 30), state, view.OneLine(strings.Join(x.GetActors(), ","), 60),
+				})
+			}
+			return view.Table(e.io.style(), []string{"WORKER", "EXECUTOR", "BUSY", "SINCE", "MADE BY", "STATE", "ACTORS"}, rows)
+		})
+	})
+}

@@ -1,0 +1,365 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+// scheduleSpec is what creating and changing a schedule take.
+type scheduleSpec struct {
+	ID      string        `arg:"" help:"The schedule's id: lower case, digits, dots, dashes."`
+	Cron    string        `help:"When, as five fields or @daily and the like." placeholder:"EXPR"`
+	Zone    string        `help:"Time zone of the expression, for example Europe/Berlin." placeholder:"ZONE"`
+	Overlap string        `help:"What to do when the run before still goes on: ${enum}." enum:",skip,queue-one,queue-all,cancel-other,allow" default:""`
+	Catchup time.Duration `help:"How late a start that was missed is made up for." placeholder:"DURATION"`
+	Jitter  time.Duration `help:"Put starts off by up to this." placeholder:"DURATION"`
+	Begin   string        `help:"Nothing starts before this time." placeholder:"TIME"`
+	End     string        `help:"Nothing starts after this time." placeholder:"TIME"`
+	Note    string        `help:"A note for people." placeholder:"TEXT"`
+
+	Actor    string            `help:"Actor of every problem of a plan that has none of its own." placeholder:"NAME"`
+	Common   map[string]string `help:"Argument for every node of a compiled plan, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
+	Args     []string          `help:"Positional input, as JSON or text." name:"arg" placeholder:"VALUE" sep:"none"`
+	Named    map[string]string `help:"Named input, as JSON or text." name:"input" placeholder:"NAME=VALUE"`
+	Task     string            `help:"Task that the runs work on." placeholder:"ID"`
+	User     string            `help:"User for whom they run." placeholder:"ID"`
+	Labels   map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
+	Priority int32             `help:"How urgent the runs are, from 1 (first) to 4." placeholder:"N"`
+}
+
+// apply puts what was said into a schedule; what was not said stays.
+func (c *scheduleSpec) apply(m *executorv1.Schedule) error {
+	m.Id = c.ID
+	if c.Cron != "" {
+		m.Cron = c.Cron
+	}
+	if c.Zone != "" {
+		m.TimeZone = c.Zone
+	}
+	if c.Overlap != "" {
+		m.Overlap = executorv1.OverlapPolicy(executorv1.OverlapPolicy_value["OVERLAP_POLICY_"+strings.ToUpper(strings.ReplaceAll(c.Overlap, "-", "_"))])
+	}
+	if c.Catchup > 0 {
+		m.CatchupWindow = durationpb.New(c.Catchup)
+	}
+	if c.Jitter > 0 {
+		m.Jitter = durationpb.New(c.Jitter)
+	}
+	if c.Note != "" {
+		m.Note = c.Note
+	}
+	for _, x := range []struct {
+		flag, text string
+		to         **timestamppb.Timestamp
+	}{{"--begin", c.Begin, &m.BeginTime}, {"--end", c.End, &m.EndTime}} {
+		t, err := moment(x.flag, x.text)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			*x.to = t
+		}
+	}
+	r := m.GetStart()
+	if r == nil {
+		r = &executorv1.StartRunRequest{}
+		m.Start = r
+	}
+	if len(c.Args) > 0 {
+		r.Args = nil
+		for _, a := range c.Args {
+			r.Args = append(r.Args, &graphv1.Payload{Json: value(a)})
+		}
+	}
+	if len(c.Named) > 0 {
+		r.Named = payloads(c.Named)
+	}
+	if len(c.Labels) > 0 {
+		r.Labels = c.Labels
+	}
+	for _, x := range []struct {
+		text string
+		to   *string
+	}{{c.Task, &r.TaskId}, {c.User, &r.UserId}} {
+		if x.text != "" {
+			*x.to = x.text
+		}
+	}
+	if c.Priority > 0 {
+		r.Priority = c.Priority
+	}
+	return nil
+}
+
+// graph reads a graph, or has a plan compiled.
+func (c *scheduleSpec) graph(ctx context.Context, e *env, s *services, file string) (*graphv1.Graph, error) {
+	text, err := e.read(file)
+	if err != nil {
+		return nil, err
+	}
+	return (&runCmd{File: file, Actor: c.Actor, Common: c.Common}).graph(ctx, e, s, text)
+}
+
+type schedulesCreateCmd struct {
+	scheduleSpec
+	File string `arg:"" help:"A text with a plan, or a graph as JSON; - reads standard input." default:"-"`
+}
+
+// Help gives examples.
+func (schedulesCreateCmd) Help() string {
+	return `    epigraph schedules create nightly plan.txt --cron '0 3 * * *' --zone Europe/Berlin
+    epigraph schedules create hourly graph.json --cron @hourly --overlap skip --catchup 10m`
+}
+
+// Run creates.
+func (c *schedulesCreateCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		m := &executorv1.Schedule{}
+		if err := c.apply(m); err != nil {
+			return err
+		}
+		var err error
+		if m.Start.Graph, err = c.graph(ctx, e, s, c.File); err != nil {
+			return err
+		}
+		r, err := s.schedules.CreateSchedule(ctx, &executorv1.CreateScheduleRequest{Schedule: m})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return scheduleText(e, r) })
+	})
+}
+
+type schedulesUpdateCmd struct {
+	scheduleSpec
+	File string `help:"Another plan or graph." placeholder:"FILE" type:"existingfile"`
+}
+
+// Help says what stays.
+func (schedulesUpdateCmd) Help() string {
+	return `What is not said stays as it is.
+
+    epigraph schedules update nightly --cron '0 4 * * *'`
+}
+
+// Run changes.
+func (c *schedulesUpdateCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		old, err := s.schedules.GetSchedule(ctx, &executorv1.GetScheduleRequest{ScheduleId: c.ID})
+		if err != nil {
+			return err
+		}
+		m := proto.CloneOf(old)
+		if err := c.apply(m); err != nil {
+			return err
+		}
+		if c.File != "" {
+			if m.Start.Graph, err = c.graph(ctx, e, s, c.File); err != nil {
+				return err
+			}
+		}
+		r, err := s.schedules.UpdateSchedule(ctx, &executorv1.UpdateScheduleRequest{ScheduleId: c.ID, Schedule: m})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return scheduleText(e, r) })
+	})
+}
+
+func scheduleText(e *env, x *executorv1.Schedule) string {
+	var b strings.Builder
+	state := "active"
+	if x.GetPaused() {
+		state = "paused"
+	}
+	fmt.Fprintf(&b, "%s  %s  %s  %s\n", e.io.style().Bold(x.GetId()), e.io.style().State(state), view.OneLine(x.GetCron(), 60), view.OneLine(x.GetTimeZone(), 40))
+	if x.GetNote() != "" {
+		b.WriteString(indent(x.GetNote()) + "\n")
+	}
+	for i, t := range x.GetNextTimes() {
+		if i == 3 {
+			break
+		}
+		fmt.Fprintf(&b, "next: %s\n", view.When(t))
+	}
+	if len(x.GetRecent()) > 0 {
+		b.WriteString(startTable(e, x.GetRecent()))
+	}
+	return b.String()
+}
+
+func startTable(e *env, list []*executorv1.ScheduleStart) string {
+	var rows [][]string
+	for _, r := range list {
+		rows = append(rows, []string{view.When(r.GetScheduleTime()), view.When(r.GetActualTime()), r.GetRunId(), r.GetResult(), view.OneLine(r.GetMessage(), 60)})
+	}
+	return view.Table(e.io.style(), []string{"FOR", "AT", "RUN", "RESULT", "WHY"}, rows)
+}
+
+type schedulesListCmd struct {
+	page
+}
+
+// Run lists.
+func (c *schedulesListCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.ListSchedules(ctx, &executorv1.ListSchedulesRequest{PageSize: c.Limit, PageToken: c.Token})
+		if err != nil {
+			return err
+		}
+		defer e.more(r.GetNextPageToken())
+		return e.print(r, func() string {
+			if len(r.GetSchedules()) == 0 {
+				return "no schedules\n"
+			}
+			var rows [][]string
+			for _, x := range r.GetSchedules() {
+				next, state := "", "active"
+				if len(x.GetNextTimes()) > 0 {
+					next = view.When(x.GetNextTimes()[0])
+				}
+				if x.GetPaused() {
+					state = "paused"
+				}
+				last := ""
+				if n := len(x.GetRecent()); n > 0 {
+					last = x.GetRecent()[0].GetRunId()
+				}
+				rows = append(rows, []string{x.GetId(), state, view.OneLine(x.GetCron(), 30), x.GetTimeZone(), next, last, view.OneLine(x.GetNote(), 40)})
+			}
+			return view.Table(e.io.style(), []string{"SCHEDULE", "STATE", "CRON", "ZONE", "NEXT", "LAST RUN", "NOTE"}, rows)
+		})
+	})
+}
+
+type schedulesShowCmd struct {
+	ID string `arg:"" help:"The schedule."`
+}
+
+// Run shows.
+func (c *schedulesShowCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.GetSchedule(ctx, &executorv1.GetScheduleRequest{ScheduleId: c.ID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return scheduleText(e, r) })
+	})
+}
+
+type schedulesDeleteCmd struct {
+	ID string `arg:"" help:"The schedule."`
+}
+
+// Help says what stays.
+func (schedulesDeleteCmd) Help() string { return `Runs that it started go on.` }
+
+// Run deletes.
+func (c *schedulesDeleteCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.DeleteSchedule(ctx, &executorv1.DeleteScheduleRequest{ScheduleId: c.ID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return "deleted\n" })
+	})
+}
+
+type schedulesPauseCmd struct {
+	ID   string `arg:"" help:"The schedule."`
+	Note string `help:"Why, for people." placeholder:"TEXT"`
+}
+
+// Run pauses.
+func (c *schedulesPauseCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.PauseSchedule(ctx, &executorv1.PauseScheduleRequest{ScheduleId: c.ID, Note: c.Note})
+		if err != nil {
+			return err
+		}
+		if err := e.print(r, func() string { return scheduleText(e, r) }); err != nil {
+			return err
+		}
+		e.help("`epigraph schedules resume %s` lets it go on", c.ID)
+		return nil
+	})
+}
+
+type schedulesResumeCmd struct {
+	ID   string `arg:"" help:"The schedule."`
+	Note string `help:"Why, for people." placeholder:"TEXT"`
+}
+
+// Run resumes.
+func (c *schedulesResumeCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.ResumeSchedule(ctx, &executorv1.ResumeScheduleRequest{ScheduleId: c.ID, Note: c.Note})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return scheduleText(e, r) })
+	})
+}
+
+type schedulesTriggerCmd struct {
+	ID        string `arg:"" help:"The schedule."`
+	RequestID string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+}
+
+// Run starts a run now.
+func (c *schedulesTriggerCmd) Run(e *env) error {
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.TriggerSchedule(ctx, &executorv1.TriggerScheduleRequest{ScheduleId: c.ID, RequestId: c.RequestID})
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string { return startTable(e, []*executorv1.ScheduleStart{r.GetStart()}) })
+	})
+}
+
+type schedulesBackfillCmd struct {
+	ID      string `arg:"" help:"The schedule."`
+	From    string `help:"First time to make up for." required:"" placeholder:"TIME"`
+	To      string `help:"Last time to make up for." required:"" placeholder:"TIME"`
+	Overlap string `help:"What to do when the run before still goes on: ${enum}." enum:",skip,queue-one,queue-all,cancel-other,allow" default:""`
+}
+
+// Help gives an example.
+func (schedulesBackfillCmd) Help() string {
+	return `    epigraph schedules backfill nightly --from 2026-01-01 --to 2026-01-31 --overlap queue-all`
+}
+
+// Run makes up for starts of the past.
+func (c *schedulesBackfillCmd) Run(e *env) error {
+	req := &executorv1.BackfillScheduleRequest{ScheduleId: c.ID}
+	var err error
+	if req.BeginTime, err = moment("--from", c.From); err != nil {
+		return err
+	}
+	if req.EndTime, err = moment("--to", c.To); err != nil {
+		return err
+	}
+	req.Overlap = executorv1.OverlapPolicy(executorv1.OverlapPolicy_value["OVERLAP_POLICY_"+strings.ToUpper(strings.ReplaceAll(c.Overlap, "-", "_"))])
+	return e.with(func(ctx context.Context, s *services) error {
+		r, err := s.schedules.BackfillSchedule(ctx, req)
+		if err != nil {
+			return err
+		}
+		return e.print(r, func() string {
+			if len(r.GetStarts()) == 0 {
+				return "nothing to start\n"
+			}
+			return startTable(e, r.GetStarts())
+		})
+	})
+}
