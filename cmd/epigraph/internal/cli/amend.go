@@ -50,10 +50,10 @@ func (c *runsAmendCmd) Run(e *env) error {
 		return err
 	}
 	if c.DryRun {
-		return e.print(diff, func() string { return diffText(e, diff.GetDiff()) })
+		return e.print(diff, func() string { return changeText(e, diff.GetDiff()) })
 	}
 	if !e.json {
-		fmt.Fprint(e.io.Out, diffText(e, diff.GetDiff()))
+		fmt.Fprint(e.io.Out, changeText(e, diff.GetDiff()))
 	}
 	if c.File == "-" && !c.Yes {
 		return errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "the change came from standard input, so nobody can be asked there").Hint("say --yes, or give a file")
@@ -164,7 +164,7 @@ func patchOf(from, to *graphv1.Graph) *executorv1.GraphPatch {
 	return p
 }
 
-func diffText(e *env, d *executorv1.GraphDiff) string {
+func changeText(e *env, d *executorv1.GraphDiff) string {
 	var b strings.Builder
 	s := e.io.style()
 	line := func(mark, what string) { fmt.Fprintf(&b, "  %s %s\n", mark, view.OneLine(what, 160)) }

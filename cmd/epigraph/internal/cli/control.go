@@ -27,8 +27,8 @@ func (e *env) help(format string, args ...any) {
 	}
 }
 
-// optional is a value of the command line; nil for none.
-func optional(text *string) *graphv1.Payload {
+// given is a value of the command line; nil for none.
+func given(text *string) *graphv1.Payload {
 	if text == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (runsSignalCmd) Help() string {
 // Run signals.
 func (c *runsSignalCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: c.ID, Name: c.Name, Payload: optional(c.Payload), RequestId: c.RequestID})
+		r, err := s.executor.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: c.ID, Name: c.Name, Payload: given(c.Payload), RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func (interruptsAnswerCmd) Help() string {
 
 // Run answers.
 func (c *interruptsAnswerCmd) Run(e *env) error {
-	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: optional(c.Answer), By: c.By, ApproveHash: c.Hash}
+	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: given(c.Answer), By: c.By, ApproveHash: c.Hash}
 	switch {
 	case c.Approve:
 		req.Decision = executorv1.Decision_DECISION_APPROVED

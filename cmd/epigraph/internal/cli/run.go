@@ -168,10 +168,10 @@ func (c *runCmd) begin(ctx context.Context, s *services, req *executorv1.StartRu
 	if c.Signal == "" {
 		return s.executor.StartRun(ctx, req)
 	}
-	name, text, given := strings.Cut(c.Signal, "=")
+	name, text, carries := strings.Cut(c.Signal, "=")
 	signal := &executorv1.SignalWithStartRequest{Start: req, Name: name}
-	if given {
-		signal.Payload = optional(&text)
+	if carries {
+		signal.Payload = given(&text)
 	}
 	return s.executor.SignalWithStart(ctx, signal)
 }
