@@ -74,6 +74,16 @@ func (s *State) dispatch(cmd Command) error {
 		return s.pause(c)
 	case Resume:
 		return s.resume(c)
+	case ChildEnded:
+		return s.childEnded(c)
+	case Answered:
+		return s.answered(c)
+	case TaskEnded:
+		return s.taskEnded(c)
+	case Signaled:
+		return s.signaled(c)
+	case DeadlinePassed:
+		return s.deadlinePassed(c)
 	}
 	return fmt.Errorf("%w: unknown command %T", ErrState, cmd)
 }
@@ -147,20 +157,27 @@ func (s *State) begin(c Begin) error {
 }
 
 func checkInput(c *Begin) error {
-	for i, a := range c.Input.Args {
-		if !validJSON(a) {
-			return fmt.Errorf("%w: input argument %d is not JSON", ErrState, i)
-		}
-	}
-	for k, a := range c.Input.Named {
-		if !validJSON(a) {
-			return fmt.Errorf("%w: input argument %q is not JSON", ErrState, k)
-		}
+	if fault := inputFault(&c.Input); fault != "" {
+		return fmt.Errorf("%w: %s", ErrState, fault)
 	}
 	if len(c.Context) > 0 && !validJSON(c.Context) {
 		return fmt.Errorf("%w: the context is not JSON", ErrState)
 	}
 	return nil
+}
+
+func inputFault(in *Input) string {
+	for i, a := range in.Args {
+		if !validJSON(a) {
+			return fmt.Sprintf("input argument %d is not JSON", i)
+		}
+	}
+	for k, a := range in.Named {
+		if !validJSON(a) {
+			return fmt.Sprintf("input argument %q is not JSON", k)
+		}
+	}
+	return ""
 }
 
 // startNode starts a node without in-edges.
@@ -253,13 +270,11 @@ func (s *State) timerDue(c TimerDue) error {
 		u := s.timers.pop().unit
 		ev := s.openEvent(TimerFired, now)
 		ev.Ref, ev.Attempt = s.ref(u.ns, u.item), int(u.try().no)
-		backoff := u.try().status == VisitBackoff
-		s.unpark(u)
-		if backoff {
+		if u.try().status == VisitBackoff {
+			s.unpark(u)
 			s.restart(u)
 		} else {
-			u.try().status = VisitRunning
-			s.performed(u, u.try().wait, now)
+			s.waitDue(u, s.expire(u), now)
 		}
 		s.runQueues()
 	}
@@ -323,6 +338,26 @@ func (s *State) recover(c Recover) error {
 		s.endAttempt(AttemptEnded, u, int(t.no), nil, err, now) // takes the place of another flight
 		s.runQueues()
 	}
+	s.settle(now)
+	for _, u := range s.openWaits() {
+		switch t := u.try(); t.wait.kind {
+		case WaitChildren:
+			s.fx.Spawns = s.spawns(s.fx.Spawns, u)
+		case WaitInterrupt:
+			s.fx.Opened = append(s.fx.Opened, OpenedInterrupt{Ref: s.ref(u.ns, u.item), Interrupt: *t.wait.out.Wait.Interrupt, Due: t.due})
+		}
+	}
+	return nil
+}
+
+// deadlinePassed ends the run. One that is being canceled, or past its deadline, stays so.
+func (s *State) deadlinePassed(c DeadlinePassed) error {
+	if s.drain == drainCancel || s.drain == drainDeadline {
+		return nil
+	}
+	now := instant(c.Now)
+	s.openEvent(DeadlineReached, now)
+	s.drainNow(drainDeadline)
 	s.settle(now)
 	return nil
 }

@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,6 +48,73 @@ type chaos struct {
 	j    *journalOf
 	now  time.Time
 	open []Start
+	// asked counts, to make ids.
+	asked int
+}
+
+// wait is a random wait with ids of its own.
+func (c *chaos) wait(st *Start) *Wait {
+	c.asked++
+	timeout := Duration(c.num(0, 1, "timed")) * Duration(time.Second)
+	switch c.num(0, 4, "kind of wait") {
+	case 0:
+		w := &Wait{Children: &Children{Timeout: timeout, FailFast: c.chance(20, "fail fast")}}
+		for i := range c.num(0, 3, "children") {
+			w.Children.Runs = append(w.Children.Runs, Child{ID: fmt.Sprintf("%s/%d/%d", st.Ref, c.asked, i), Ref: "self"})
+		}
+		return w
+	case 1:
+		q := &Interrupt{ID: fmt.Sprintf("q%d", c.asked), Timeout: timeout}
+		if timeout > 0 && c.chance(50, "default") {
+			q.Default = json.RawMessage("true")
+		}
+		return &Wait{Interrupt: q}
+	case 2:
+		return &Wait{Task: &TaskWait{Timeout: timeout}}
+	case 3:
+		return &Wait{Signal: &SignalWait{Name: rapid.SampledFrom([]string{"s", "t"}).Draw(c.t, "signal"), Timeout: timeout}}
+	}
+	return &Wait{Timer: &Timer{After: Duration(time.Second)}}
+}
+
+// answer brings what one of the open waits is for; false means that none is open that needs anything.
+func (c *chaos) answer() bool {
+	var open []WaitInfo
+	c.s.Waits(func(w WaitInfo) bool {
+		if w.Kind != WaitTimer {
+			open = append(open, w)
+		}
+		return true
+	})
+	if len(open) == 0 {
+		return false
+	}
+	w := open[c.num(0, len(open)-1, "which wait")]
+	switch w.Kind {
+	case WaitChildren:
+		slot := ChildSlot{RunID: w.Children[c.num(0, len(w.Children)-1, "child")], Usage: []Usage{{Model: "child", InputTokens: 1}}}
+		slot.Status = rapid.SampledFrom([]Status{StatusCompleted, StatusCompleted, StatusFailed}).Draw(c.t, "end")
+		if slot.Status == StatusCompleted {
+			slot.Result = json.RawMessage("[1]")
+		}
+		require.NoError(c.t, c.do(ChildEnded{Ref: w.Ref, Slot: slot, Now: c.now}))
+		require.Error(c.t, c.s.refused(ChildEnded{Ref: w.Ref, Slot: slot, Now: c.now}))
+	case WaitInterrupt:
+		require.NoError(c.t, c.do(Answered{ID: w.Interrupt.ID, Answer: json.RawMessage("{}"), By: "me", Now: c.now}))
+		require.Error(c.t, c.s.refused(Answered{ID: w.Interrupt.ID, Now: c.now}))
+	case WaitTask:
+		end := TaskEnded{Ref: w.Ref, Attempt: w.Attempt, Now: c.now}
+		if c.chance(80, "done") {
+			end.Outcome = &Outcome{Values: []json.RawMessage{json.RawMessage(`"task"`)}}
+		} else {
+			end.Err = Errorf(Permanent, "TASK", "")
+		}
+		require.NoError(c.t, c.do(end))
+		require.Error(c.t, c.s.refused(end))
+	case WaitSignal:
+		require.NoError(c.t, c.do(Signaled{Name: w.Signal, Payload: json.RawMessage("1"), Now: c.now}))
+	}
+	return true
 }
 
 // spice adds what the common generator leaves out.
@@ -93,6 +161,8 @@ func (c *chaos) step(g *Graph) {
 		_ = c.do(Pause{Reason: "test", Now: c.now})
 	case k == 2:
 		_ = c.do(Cancel{Reason: "test", Now: c.now})
+	case k == 3 && c.chance(20, "deadline"):
+		_ = c.do(DeadlinePassed{Now: c.now})
 	case k < 6: // the owner is lost: a new one restores the state and starts what is outstanding
 		require.NoError(c.t, c.do(Recover{Now: c.now}))
 		snap, err := c.s.Snapshot()
@@ -100,6 +170,12 @@ func (c *chaos) step(g *Graph) {
 		c.s, err = Restore(c.j.p, snap)
 		require.NoError(c.t, err)
 		c.open = c.s.Outstanding()
+		return
+	case k < 10:
+		if err := c.do(Signaled{Name: "s", Now: c.now}); err != nil {
+			require.True(c.t, c.s.End() != nil || c.s.Draining())
+		}
+	case k < 20 && c.answer():
 		return
 	}
 	if at, ok := c.s.NextTimer(); ok && (len(c.open) == 0 || c.chance(30, "timer")) {
@@ -114,7 +190,10 @@ func (c *chaos) step(g *Graph) {
 	if c.s.End() != nil {
 		return
 	}
-	// Nothing is in flight and no timer runs: the run must be paused and say why.
+	if c.answer() {
+		return
+	}
+	// Nothing is in flight, no timer runs and nothing comes in any more: the run must be paused and say why.
 	status, reason := c.s.Status()
 	require.Equal(c.t, StatusPaused, status, "graph %s", mustJSON(g))
 	require.NotEmpty(c.t, reason)
@@ -154,8 +233,8 @@ func (c *chaos) finish(g *Graph) {
 	if out != nil && st.Item > 0 {
 		out.Select = nil
 	}
-	if out != nil && c.chance(10, "wait") {
-		out.Wait = &Wait{Timer: &Timer{After: Duration(time.Second)}}
+	if out != nil && c.chance(25, "wait") {
+		out.Wait = c.wait(&st)
 	}
 	if out != nil && c.chance(30, "update") {
 		out.State = map[string]json.RawMessage{"log": json.RawMessage(`["a"]`), "sum": json.RawMessage("2"),

@@ -174,9 +174,10 @@ type Effects struct {
 	Cancels []Ref
 	// Spawns are runs to start. Starting one must be idempotent: after Recover those that have not ended are asked for again.
 	Spawns []Spawn
-	// CancelChildren are the ids of child runs that should end. Their ends need not be reported.
+	// CancelChildren are the ids of child runs that should end; asking for it is to be recorded in the same transaction as the events.
+	// Their ends need not be reported.
 	CancelChildren []string
-	// Opened and Closed are questions to record, in the same transaction as the events.
+	// Opened and Closed are questions to record, in the same transaction as the events. After Recover open ones are named again.
 	Opened []OpenedInterrupt
 	Closed []ClosedInterrupt
 	// Graph is set when the run's graph has become another one, by an expansion or an amendment.
@@ -201,11 +202,11 @@ type OpenedInterrupt struct {
 // ClosedInterrupt is a question that is no longer open: answered (Answer is what the visit got), expired (Answer is the default, if
 // there was one) or given up with its visit.
 type ClosedInterrupt struct {
-	ID       string
-	How      InterruptEnd
-	Answer   json.RawMessage
-	Decision string
-	By       string
+	ID       string          `json:"id"`
+	How      InterruptEnd    `json:"how"`
+	Answer   json.RawMessage `json:"answer,omitempty"`
+	Decision string          `json:"decision,omitempty"`
+	By       string          `json:"by,omitempty"`
 }
 
 // InterruptEnd says why a question is closed.

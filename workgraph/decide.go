@@ -33,13 +33,15 @@ func checkOutcome(o *Outcome) *Error {
 	if o.Expand != nil {
 		return bad(ReasonUnsupported, "expand is not supported in this release")
 	}
-	if w := o.Wait; w != nil && (w.Timer == nil || w.Children != nil || w.Interrupt != nil || w.Task != nil) {
-		return bad(ReasonUnsupported, "of wait only timer is supported in this release")
+	if o.Wait != nil {
+		if fault := waitFault(o.Wait); fault != "" {
+			return bad(ReasonBadOutcome, "%s", fault)
+		}
 	}
 	return nil
 }
 
-// outcome takes a successful attempt: the check, then a timer if it asked for one.
+// outcome takes a successful attempt: the check, then the wait if it asked for one.
 func (s *State) outcome(u unit, o *Outcome, now time.Time) {
 	if u.item > 0 && u.ns.resolved() { // its map ended without it
 		return
@@ -48,30 +50,14 @@ func (s *State) outcome(u unit, o *Outcome, now time.Time) {
 		s.attemptFailed(u, err, false, now)
 		return
 	}
-	if w := o.Wait; w != nil {
-		due := instant(w.Timer.Until)
-		if w.Timer.Until.IsZero() {
-			due = instant(now.Add(time.Duration(w.Timer.After)))
-		}
-		if due.After(now) {
-			if s.drain != "" {
-				s.drop(u)
-				return
-			}
-			st := s.step(OpWait, u.ns, &Detail{Due: due})
-			st.Item = int(u.item)
-			s.record(st)
-			u.try().wait = o
-			s.park(u, VisitWaiting, due)
-			return
-		}
+	if o.Wait != nil && s.await(u, o, now) {
+		return
 	}
 	s.performed(u, o, now)
 }
 
-// examine applies the node's check and the rules on state and selection.
+// examine applies the rules on state, selection and waits and, unless the values are still to come, the node's check.
 func (s *State) examine(u unit, o *Outcome) *Error {
-	n := s.node(u.ns)
 	for k, v := range o.State {
 		sv, ok := s.vars[k]
 		if !ok {
@@ -86,6 +72,20 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 			return err
 		}
 	}
+	if o.replaces() {
+		if q := o.Wait.Interrupt; q != nil {
+			if _, open := s.asks[q.ID]; open {
+				return Errorf(Permanent, ReasonBadOutcome, "a question with the id %q is open already", q.ID)
+			}
+		}
+		return nil
+	}
+	return s.examineValues(u, o)
+}
+
+// examineValues applies the node's check.
+func (s *State) examineValues(u unit, o *Outcome) *Error {
+	n := s.node(u.ns)
 	if o.Stop == AbstainResult {
 		return nil
 	}
@@ -429,10 +429,11 @@ func (s *State) drainNow(kind string) {
 		}
 	}
 	for _, t := range s.timers {
-		if t.valid() {
+		if t.valid() && t.try().status == VisitBackoff {
 			drops = append(drops, t.unit)
 		}
 	}
+	drops = append(drops, s.openWaits()...)
 	for _, u := range s.held {
 		if u.try().status == VisitHeld {
 			drops = append(drops, u)

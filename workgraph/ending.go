@@ -19,6 +19,8 @@ func (s *State) ending() *RunEnd {
 		end.Reason = ReasonTerminated
 	case s.drain == drainCancel:
 		end.Status, end.Reason, end.Message = StatusCanceled, ReasonCancelRequest, s.reason
+	case s.drain == drainDeadline:
+		end.Status, end.Reason, end.Message = StatusFailed, ReasonDeadline, "the run's deadline has passed"
 	case s.unknown > 0:
 		return nil
 	case s.root.open == 0:

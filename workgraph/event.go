@@ -8,7 +8,7 @@ import (
 )
 
 // MachineVersion is stored with every event and run. A binary replays events of its own and of every earlier version.
-const MachineVersion = 1
+const MachineVersion = 2
 
 // EventKind names what happened.
 type EventKind string
@@ -41,17 +41,23 @@ type Event struct {
 	Kind    EventKind `json:"kind"`
 	At      time.Time `json:"at"`
 
-	// Ref names the attempt of the ATTEMPT, TIMER and RECONCILED kinds.
+	// Ref names the attempt of the ATTEMPT, TIMER and RECONCILED kinds, and the visit that waits of those that end a wait.
 	Ref
 	Attempt int `json:"attempt,omitempty"`
 
 	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
-	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED: as the actor gave it
-	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED: as the actor gave it
+	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
+	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
 	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED
-	By      string          `json:"by,omitempty"`      // RECONCILED: who said what the attempt did
+	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
+
+	Child   *ChildSlot       `json:"child,omitempty"`   // CHILD_ENDED
+	Usage   []Usage          `json:"usage,omitempty"`   // CHILD_ENDED: the child's
+	Closed  *ClosedInterrupt `json:"closed,omitempty"`  // INTERRUPT_CLOSED: by an answer
+	Signal  string           `json:"signal,omitempty"`  // SIGNAL_RECEIVED
+	Payload json.RawMessage  `json:"payload,omitempty"` // SIGNAL_RECEIVED
 
 	Steps []Step `json:"steps,omitempty"`
 }
@@ -103,8 +109,10 @@ const (
 	OpItem Op = "ITEM"
 	// OpRetry puts an attempt off until Due.
 	OpRetry Op = "RETRY"
-	// OpWait keeps a visit open until Due.
+	// OpWait keeps a visit open for what the outcome waits for, at the longest until Due unless that is zero.
 	OpWait Op = "WAIT"
+	// OpWake ends the wait of a visit, which has got what it waited for; a wait for a signal takes the oldest one kept.
+	OpWake Op = "WAKE"
 	// OpStart starts the next attempt of a visit that was put off.
 	OpStart Op = "START"
 	// OpReconcile marks an UNSAFE attempt whose effect is unknown.
@@ -123,7 +131,7 @@ const (
 	OpCancel Op = "CANCEL"
 	// OpDrop gives up a visit that will not be needed: not started, put off or waiting.
 	OpDrop Op = "DROP"
-	// OpDrain stops new starts; Note is FAIL, TERMINATE or CANCEL.
+	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
 	OpDrain Op = "DRAIN"
 )
 

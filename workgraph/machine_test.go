@@ -15,10 +15,12 @@ type machine struct {
 	open    map[Ref]Start
 	events  []Event
 	cancels []Ref
+	fx      Effects // of the last command
+	p       *Program
 }
 
 func newMachine(t *testing.T, p *Program) *machine {
-	return &machine{t: t, s: New(p, "run"), now: time.Unix(1000, 0).UTC(), open: map[Ref]Start{}}
+	return &machine{t: t, p: p, s: New(p, "run"), now: time.Unix(1000, 0).UTC(), open: map[Ref]Start{}}
 }
 
 func (m *machine) do(cmd Command) {
@@ -29,6 +31,7 @@ func (m *machine) do(cmd Command) {
 func (m *machine) try(cmd Command) error {
 	evs, fx, err := m.s.Advance(cmd)
 	m.events = append(m.events, evs...)
+	m.fx = fx
 	for _, st := range fx.Starts {
 		m.open[st.Ref] = st
 	}

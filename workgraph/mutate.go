@@ -282,7 +282,9 @@ func (s *State) park(u unit, status VisitStatus, due time.Time) {
 	t.status, t.due = status, due
 	s.parked++
 	s.order++
-	s.timers.push(timer{due: due, unit: u, order: s.order})
+	if !due.IsZero() {
+		s.timers.push(timer{due: due, unit: u, order: s.order})
+	}
 }
 
 // unpark ends a back-off or a wait.
@@ -301,7 +303,7 @@ func (s *State) applyUpdates(up map[string]json.RawMessage) {
 }
 
 func (s *State) applyComplete(ns *nodeState, values []json.RawMessage, stop Stop, err *Error) {
-	ns.values, ns.err, ns.wait = values, err, nil
+	ns.values, ns.err = values, err
 	if stop == AbstainResult {
 		ns.status, ns.values = VisitAbstained, nil
 	} else {
@@ -315,7 +317,7 @@ func (s *State) applyComplete(ns *nodeState, values []json.RawMessage, stop Stop
 }
 
 func (s *State) applyFail(ns *nodeState, status VisitStatus, err *Error, action ErrorAction) {
-	ns.status, ns.err, ns.wait = status, err, nil
+	ns.status, ns.err = status, err
 	if action == Fail {
 		r := s.ref(ns, 0)
 		s.failed, s.failure = &r, err
@@ -331,7 +333,6 @@ func (s *State) applySkip(ns *nodeState, note string) {
 // applyItem ends an item.
 func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, stop Stop, err *Error) {
 	it := &ns.m.items[item-1]
-	it.wait = nil
 	ns.m.open--
 	ns.m.done++
 	switch {
@@ -360,15 +361,17 @@ func (s *State) applyCancel(u unit) {
 func (s *State) applyDrop(u unit) {
 	t := u.try()
 	switch t.status {
-	case VisitBackoff, VisitWaiting:
+	case VisitBackoff:
 		s.unpark(u)
+	case VisitWaiting:
+		s.applyWake(u, nil)
 	case VisitRunning, VisitCanceling:
 		if t.pos >= 0 {
 			s.land(u)
 			s.fx.Cancels = append(s.fx.Cancels, s.ref(u.ns, u.item))
 		}
 	}
-	t.status, t.wait = VisitCanceled, nil
+	t.status = VisitCanceled
 	if u.item > 0 {
 		it := &u.ns.m.items[u.item-1]
 		it.result = itemError(&Error{Type: NotPerformed, Reason: ReasonCanceled})

@@ -15,7 +15,7 @@ func (s *State) Apply(ev Event) (fx Effects, err error) {
 	if s.end != nil || ev.Seq != s.seq+1 || (ev.Kind == RunStarted) != (s.root == nil) {
 		return Effects{}, fmt.Errorf("%w: event %d of kind %s does not follow event %d", ErrCorrupt, ev.Seq, ev.Kind, s.seq)
 	}
-	s.fx = &fx
+	s.fx, s.woke = &fx, nil
 	defer func() {
 		s.fx = nil
 		err = corrupt(recover(), err)
@@ -54,6 +54,11 @@ func (s *State) applyEvent(ev *Event) error {
 			return fmt.Errorf("%w: no visit %s", ErrCorrupt, ev.Ref)
 		}
 		return s.applyAttempt(ev, u)
+	case ChildClosed, InterruptClosed, TaskClosed:
+		return s.replayWait(ev)
+	case SignalReceived:
+		s.applySignal(ev.Signal, ev.Payload)
+	case DeadlineReached:
 	case CancelRequested:
 		s.reason = ev.Reason
 	case RunPaused:
@@ -85,8 +90,14 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 		if t.status != VisitBackoff && t.status != VisitWaiting {
 			return misfit
 		}
-		s.unpark(u)
-		t.status = VisitRunning
+		if t.status == VisitBackoff {
+			s.unpark(u)
+			t.status = VisitRunning
+			return nil
+		}
+		if w := s.expire(u); w.kind == WaitTimer {
+			s.woke = w.out
+		}
 	default:
 		if (t.pos < 0) != (ev.Kind == Reconciled) || ev.Kind == Reconciled && t.status != VisitReconciliation ||
 			(ev.Outcome == nil) == (ev.Error == nil) {
@@ -101,12 +112,15 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 }
 
 // outcomeOf is the outcome that a step without values of its own is about.
-func outcomeOf(ev *Event, u unit) *Outcome {
+func (s *State) outcomeOf(ev *Event, u unit) *Outcome {
 	if ev.Outcome != nil {
 		return ev.Outcome
 	}
 	if w := u.try().wait; w != nil {
-		return w
+		return w.out
+	}
+	if s.woke != nil {
+		return s.woke
 	}
 	return &Outcome{}
 }
@@ -167,12 +181,20 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		if over || t.pos >= 0 {
 			return misfit()
 		}
-		if st.Op == OpWait {
-			t.wait = outcomeOf(ev, u)
-			s.park(u, VisitWaiting, d.Due)
+		if st.Op == OpRetry {
+			s.applyRetry(u, d.Attempt, d.Generation, d.Due)
 			return nil
 		}
-		s.applyRetry(u, d.Attempt, d.Generation, d.Due)
+		o := s.outcomeOf(ev, u)
+		if o.Wait == nil || o.Wait.kind() == "" {
+			return misfit()
+		}
+		s.applyWait(u, o, d.Due)
+	case OpWake:
+		if t.status != VisitWaiting || t.wait == nil {
+			return misfit()
+		}
+		s.applyEndWait(u)
 	case OpStart:
 		if over || t.pos >= 0 {
 			return misfit()
@@ -203,7 +225,7 @@ func (s *State) replayEnd(ev *Event, st *Step, d *Detail, u unit) {
 	case OpComplete:
 		values := d.Values
 		if st.Detail == nil {
-			values = outcomeOf(ev, u).Values
+			values = s.outcomeOf(ev, u).Values
 		}
 		s.applyComplete(u.ns, values, d.Stop, d.Error)
 	case OpFail:
@@ -219,7 +241,11 @@ func (s *State) replayEnd(ev *Event, st *Step, d *Detail, u unit) {
 		case st.Detail == nil && ev.Error != nil:
 			s.applyItem(u.ns, u.item, nil, "", ev.Error)
 		default:
-			s.applyItem(u.ns, u.item, outcomeOf(ev, u).Values, d.Stop, nil)
+			values := d.Values
+			if values == nil {
+				values = s.outcomeOf(ev, u).Values
+			}
+			s.applyItem(u.ns, u.item, values, d.Stop, nil)
 		}
 	}
 }

@@ -403,8 +403,8 @@ func TestTimers(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		require.Equal(t, VisitCanceled, m.status("A"))
 	})
-	t.Run("Unsupported/WaitsAndExpansionFailByName", func(t *testing.T) {
-		for _, out := range []Outcome{{Wait: &Wait{Interrupt: &Interrupt{ID: "x"}}}, {Expand: &Graph{}}} {
+	t.Run("Unsupported/ExpansionFailsByName", func(t *testing.T) {
+		for _, out := range []Outcome{{Expand: &Graph{}}} {
 			m := newMachine(t, compile(t, nodes(FirstArg(), "A").Graph()))
 			m.begin()
 			m.end("A", out)

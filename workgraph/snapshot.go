@@ -1,8 +1,10 @@
 package workgraph
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,6 +34,8 @@ type savedState struct {
 	Terminated []savedRef                 `json:"terminated,omitempty"`
 	Flights    []savedFlight              `json:"flights,omitempty"`
 	Held       []savedFlight              `json:"held,omitempty"`
+
+	Signals map[string][]json.RawMessage `json:"signals,omitempty"`
 }
 
 // savedRef is a visit by node index and visit number.
@@ -109,7 +113,13 @@ type savedTry struct {
 	Intent bool        `json:"in,omitempty"`
 	Due    time.Time   `json:"due,omitzero"`
 	Wait   *Outcome    `json:"wait,omitempty"`
+	// Order and Slots are those of the wait.
+	Order int64        `json:"wo,omitempty"`
+	Slots []*savedSlot `json:"slots,omitempty"`
 }
+
+// savedSlot is a child's end, or null while it goes on.
+type savedSlot ChildSlot
 
 type savedNode struct {
 	savedTry
@@ -138,11 +148,11 @@ type savedItem struct {
 	Result json.RawMessage `json:"res,omitempty"`
 }
 
-// Snapshot is the state as bytes for Restore of the same machine version. It is a cache: losing it costs a longer replay.
+// Snapshot is the state as bytes for Restore of this or a later machine version. It is a cache: losing it costs a longer replay.
 func (s *State) Snapshot() ([]byte, error) {
 	c := savedState{Version: MachineVersion, RunID: s.runID, Seq: s.seq, Status: s.status, Paused: s.paused, Reason: s.reason,
 		Drain: s.drain, Failed: s.failed, Failure: s.failure, End: s.end, Input: s.input, Context: s.context, Usage: s.usage,
-		Order: s.order, Begun: s.root != nil, Granted: s.granted}
+		Order: s.order, Begun: s.root != nil, Granted: s.granted, Signals: s.signals}
 	if s.root == nil {
 		return json.Marshal(c)
 	}
@@ -193,7 +203,14 @@ func saveRef(ns *nodeState) *savedRef {
 }
 
 func saveTry(t *try) savedTry {
-	return savedTry{Status: t.status, No: t.no, Gen: t.gen, Intent: t.intent, Due: t.due, Wait: t.wait}
+	c := savedTry{Status: t.status, No: t.no, Gen: t.gen, Intent: t.intent, Due: t.due}
+	if w := t.wait; w != nil {
+		c.Wait, c.Order = w.out, w.order
+		for _, sl := range w.slots {
+			c.Slots = append(c.Slots, (*savedSlot)(sl))
+		}
+	}
+	return c
 }
 
 func saveFrame(f *frame) savedFrame {
@@ -241,8 +258,14 @@ func saveNode(ns *nodeState) savedNode {
 
 // restorer turns a savedState back into a State.
 type restorer struct {
-	s   *State
-	err error
+	s     *State
+	err   error
+	waits []restoredWait
+}
+
+type restoredWait struct {
+	u unit
+	w *waitState
 }
 
 func (r *restorer) fail(format string, args ...any) {
@@ -266,14 +289,14 @@ func (r *restorer) visit(ref *savedRef) *nodeState {
 	return ns
 }
 
-// Restore rebuilds a state from a snapshot made with the same program and machine version.
+// Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version.
 func Restore(p *Program, snapshot []byte) (st *State, err error) {
 	defer func() { err = corrupt(recover(), err) }()
 	var c savedState
 	if err := json.Unmarshal(snapshot, &c); err != nil {
 		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, err)
 	}
-	if c.Version != MachineVersion {
+	if c.Version < 1 || c.Version > MachineVersion {
 		return nil, fmt.Errorf("%w: snapshot of machine version %d", ErrCorrupt, c.Version)
 	}
 	s := New(p, c.RunID)
@@ -433,15 +456,40 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 }
 
 func (r *restorer) fillTry(u unit, t *try, st *savedTry) {
-	t.status, t.no, t.gen, t.intent, t.wait = st.Status, st.No, st.Gen, st.Intent, st.Wait
+	t.status, t.no, t.gen, t.intent = st.Status, st.No, st.Gen, st.Intent
 	switch t.status {
 	case VisitBackoff, VisitWaiting:
 		t.due = st.Due
 		r.s.parked++
-		r.s.timers.push(timer{due: t.due, unit: u})
+		if !t.due.IsZero() {
+			r.s.timers.push(timer{due: t.due, unit: u})
+		}
+		if t.status == VisitWaiting {
+			r.fillWait(u, st)
+		}
 	case VisitReconciliation:
 		r.s.unknown++
 	}
+}
+
+func (r *restorer) fillWait(u unit, st *savedTry) {
+	if st.Wait == nil || st.Wait.Wait == nil || st.Wait.Wait.kind() == "" {
+		r.fail("a visit waits for nothing")
+		return
+	}
+	w := newWait(st.Wait)
+	w.order = st.Order
+	if len(st.Slots) != len(w.slots) {
+		r.fail("children of a wait")
+		return
+	}
+	for i, sl := range st.Slots {
+		if sl != nil {
+			w.slots[i] = (*ChildSlot)(sl)
+			w.left--
+		}
+	}
+	r.waits = append(r.waits, restoredWait{u, w})
 }
 
 func (r *restorer) rest(c *savedState) {
@@ -453,6 +501,16 @@ func (r *restorer) rest(c *savedState) {
 	for i, v := range c.Latest {
 		if v > 0 {
 			s.latest[i] = r.visit(&savedRef{int32(i), v})
+		}
+	}
+	// Signals are heard in the order in which the waits began.
+	slices.SortStableFunc(r.waits, func(a, b restoredWait) int { return cmp.Compare(a.w.order, b.w.order) })
+	for _, x := range r.waits {
+		s.addWait(x.u, x.w)
+	}
+	for name, list := range c.Signals {
+		for _, payload := range list {
+			s.applySignal(name, payload)
 		}
 	}
 	for i := range c.Terminated {

@@ -49,7 +49,15 @@ type State struct {
 	held    []unit
 	timers  timerHeap
 	parked  int // visits and items in back-off or waiting
-	unknown int // visits and items in need of reconciliation
+	// waits are the open ones, in no order; asks are the questions among them by id, listeners those for signals by name.
+	waits     []unit
+	asks      map[string]unit
+	listeners map[string][]listener
+	// signals that nobody has taken yet, by name.
+	signals     map[string][]json.RawMessage
+	signalCount int
+	signalBytes int
+	unknown     int // visits and items in need of reconciliation
 
 	// Scratch of the command being worked on.
 	ev        *Event
@@ -61,6 +69,8 @@ type State struct {
 	fx        *Effects
 	edgeQ     []edgeTask
 	instQ     []instTask
+	// woke is the outcome whose timer ended a wait in the event being replayed.
+	woke *Outcome
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string
 }
@@ -69,6 +79,7 @@ const (
 	drainFail      = "FAIL"
 	drainTerminate = "TERMINATE"
 	drainCancel    = "CANCEL"
+	drainDeadline  = "DEADLINE"
 )
 
 // frame is the whole graph, or one time around one loop: the state of the nodes directly in it and of the edges it delivers.
@@ -134,7 +145,7 @@ type try struct {
 	intent bool
 	pos    int32 // index in flights when in flight
 	due    time.Time
-	wait   *Outcome // what the visit ends in when its timer is due
+	wait   *waitState
 }
 
 type nodeState struct {
@@ -270,6 +281,7 @@ type VisitInfo struct {
 	Attempt    int
 	Generation int
 	Due        time.Time // when the back-off or wait ends
+	Wait       WaitKind  // what a waiting visit waits for
 	Values     []json.RawMessage
 	Error      *Error
 	Note       string // why it was skipped
@@ -298,7 +310,7 @@ func (s *State) Visits(yield func(VisitInfo) bool) {
 					continue
 				}
 				if !yield(VisitInfo{Ref: s.ref(ns, int32(k+1)), Status: it.status, Attempt: int(it.no), Generation: int(it.gen),
-					Due: it.due, Values: []json.RawMessage{it.result}}) {
+					Due: it.due, Wait: it.waitKind(), Values: []json.RawMessage{it.result}}) {
 					return
 				}
 			}
@@ -308,7 +320,14 @@ func (s *State) Visits(yield func(VisitInfo) bool) {
 
 func (s *State) info(ns *nodeState) VisitInfo {
 	return VisitInfo{Ref: s.ref(ns, 0), Status: ns.status, Attempt: int(ns.no), Generation: int(ns.gen), Due: ns.due,
-		Values: ns.values, Error: ns.err, Note: ns.note}
+		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note}
+}
+
+func (t *try) waitKind() WaitKind {
+	if t.wait == nil {
+		return ""
+	}
+	return t.wait.kind
 }
 
 // visitsOf lists the visits of a node, the first one first.

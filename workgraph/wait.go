@@ -1,0 +1,654 @@
+package workgraph
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// WaitKind says what a waiting visit waits for.
+type WaitKind string
+
+// The kinds of waits.
+const (
+	WaitTimer     WaitKind = "TIMER"
+	WaitChildren  WaitKind = "CHILDREN"
+	WaitInterrupt WaitKind = "INTERRUPT"
+	WaitTask      WaitKind = "TASK"
+	WaitSignal    WaitKind = "SIGNAL"
+)
+
+// What one wait may ask for.
+const (
+	MaxChildren   = 10_000
+	maxSignalName = 256
+	maxWaitID     = 512
+)
+
+// kind is what the wait is for, or empty when not exactly one thing is asked.
+func (w *Wait) kind() WaitKind {
+	var k WaitKind
+	n := 0
+	for _, c := range [...]struct {
+		set  bool
+		kind WaitKind
+	}{{w.Timer != nil, WaitTimer}, {w.Children != nil, WaitChildren}, {w.Interrupt != nil, WaitInterrupt}, {w.Task != nil, WaitTask},
+		{w.Signal != nil, WaitSignal}} {
+		if c.set {
+			n++
+			k = c.kind
+		}
+	}
+	if n != 1 {
+		return ""
+	}
+	return k
+}
+
+// due is when the wait ends by itself, or zero.
+func (w *Wait) due(now time.Time) time.Time {
+	var after Duration
+	switch w.kind() {
+	case WaitTimer:
+		if !w.Timer.Until.IsZero() {
+			return instant(w.Timer.Until)
+		}
+		return instant(now.Add(time.Duration(w.Timer.After)))
+	case WaitChildren:
+		after = w.Children.Timeout
+	case WaitInterrupt:
+		after = w.Interrupt.Timeout
+	case WaitTask:
+		after = w.Task.Timeout
+	case WaitSignal:
+		after = w.Signal.Timeout
+	}
+	if after <= 0 {
+		return time.Time{}
+	}
+	return instant(now.Add(time.Duration(after)))
+}
+
+// waitFault says what is wrong with a wait, or nothing.
+func waitFault(w *Wait) string {
+	switch w.kind() {
+	case WaitTimer:
+	case WaitChildren:
+		return childrenFault(w.Children)
+	case WaitInterrupt:
+		return interruptFault(w.Interrupt)
+	case WaitTask:
+		if w.Task.Timeout < 0 {
+			return "the task's timeout is negative"
+		}
+	case WaitSignal:
+		switch n := len(w.Signal.Name); {
+		case n == 0 || n > maxSignalName:
+			return fmt.Sprintf("the signal's name has %d bytes, 1 to %d are allowed", n, maxSignalName)
+		case w.Signal.Timeout < 0:
+			return "the signal's timeout is negative"
+		}
+	default:
+		return "a wait must ask for exactly one of timer, children, interrupt, task and signal"
+	}
+	return ""
+}
+
+func childrenFault(c *Children) string {
+	switch {
+	case len(c.Runs) > MaxChildren:
+		return fmt.Sprintf("%d children are more than %d: spawn them in batches", len(c.Runs), MaxChildren)
+	case c.Timeout < 0:
+		return "the timeout for the children is negative"
+	}
+	ids := make(map[string]bool, len(c.Runs))
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		switch {
+		case r.ID == "" || len(r.ID) > maxWaitID || ids[r.ID]:
+			return fmt.Sprintf("the id %.40q of child %d is empty, too long or used twice", r.ID, i+1)
+		case (r.Graph == nil) == (r.Ref == ""):
+			return fmt.Sprintf("child %d must name exactly one of graph and ref", i+1)
+		}
+		ids[r.ID] = true
+		if fault := inputFault(&r.Input); fault != "" {
+			return fmt.Sprintf("child %d: %s", i+1, fault)
+		}
+	}
+	return ""
+}
+
+func interruptFault(q *Interrupt) string {
+	switch {
+	case q.ID == "" || len(q.ID) > maxWaitID:
+		return "the interrupt's id is empty or too long"
+	case q.Timeout < 0:
+		return "the interrupt's timeout is negative"
+	case len(q.Default) > 0 && q.Timeout == 0:
+		return "the interrupt has a default, but no timeout after which it would hold"
+	}
+	for _, part := range [...]struct {
+		name string
+		raw  json.RawMessage
+	}{{"prompt", q.Prompt}, {"schema", q.Schema}, {"default", q.Default}, {"approve", q.Approve}} {
+		if len(part.raw) > 0 && !validJSON(part.raw) {
+			return "the interrupt's " + part.name + " is not JSON"
+		}
+	}
+	if len(q.Approve) > 0 && len(q.Default) > 0 && defaultDecision(q) == "" {
+		return `the default of an approval must be "APPROVED" or "REJECTED"`
+	}
+	return ""
+}
+
+// The decisions of an approval.
+const (
+	Approved = "APPROVED"
+	Rejected = "REJECTED"
+)
+
+func defaultDecision(q *Interrupt) string {
+	var text string
+	if json.Unmarshal(q.Default, &text) == nil && (text == Approved || text == Rejected) {
+		return text
+	}
+	return ""
+}
+
+// approval is the value of an answered question of approval.
+type approval struct {
+	Decision string          `json:"decision"`
+	By       string          `json:"by,omitempty"`
+	Hash     string          `json:"approve_hash"`
+	Answer   json.RawMessage `json:"answer,omitempty"`
+}
+
+// ApproveHash names what was approved: the hex SHA-256 of its canonical JSON, so that spacing and the order of keys do not matter.
+func ApproveHash(approve json.RawMessage) string {
+	b, err := canonicalJSON(approve)
+	if err != nil {
+		b = approve
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// answerValue is what a visit gets for its question.
+func answerValue(q *Interrupt, answer json.RawMessage, decision, by string) json.RawMessage {
+	if len(q.Approve) == 0 {
+		if len(answer) == 0 {
+			return rawNull
+		}
+		return answer
+	}
+	b, err := json.Marshal(approval{Decision: decision, By: by, Hash: ApproveHash(q.Approve), Answer: answer})
+	if err != nil {
+		return rawNull // the answer was checked to be JSON
+	}
+	return b
+}
+
+// waitState is an open wait of a visit or item.
+type waitState struct {
+	kind  WaitKind
+	out   *Outcome // which applies, but for its values, when the wait ends
+	order int64
+	at    int32 // place in State.waits
+	// slots of the children, nil for those that go on; place finds them by id.
+	slots []*ChildSlot
+	left  int
+	place map[string]int
+}
+
+func newWait(o *Outcome) *waitState {
+	w := &waitState{kind: o.Wait.kind(), out: o}
+	if w.kind == WaitChildren {
+		runs := o.Wait.Children.Runs
+		w.slots, w.left, w.place = make([]*ChildSlot, len(runs)), len(runs), make(map[string]int, len(runs))
+		for i := range runs {
+			w.place[runs[i].ID] = i
+		}
+	}
+	return w
+}
+
+// values is the list of the children's slots.
+func (w *waitState) values() []json.RawMessage {
+	list := make([]json.RawMessage, len(w.slots))
+	for i, sl := range w.slots {
+		if sl == nil {
+			sl = &ChildSlot{RunID: w.out.Wait.Children.Runs[i].ID, Status: StatusTimedOut, Reason: ReasonTimeout}
+		}
+		b, err := json.Marshal(sl)
+		if err != nil {
+			b = rawNull // its parts were checked to be JSON
+		}
+		list[i] = b
+	}
+	return []json.RawMessage{joinList(list)}
+}
+
+// replaces reports whether the wait gives values of its own.
+func (o *Outcome) replaces() bool { return o.Wait != nil && o.Wait.Timer == nil }
+
+// await keeps the unit open for what its outcome waits for; false means that there is nothing to wait for.
+func (s *State) await(u unit, o *Outcome, now time.Time) bool {
+	due := o.Wait.due(now)
+	if o.Wait.Timer != nil && !due.After(now) {
+		return false
+	}
+	if s.drain != "" {
+		s.drop(u)
+		return true
+	}
+	st := s.step(OpWait, u.ns, &Detail{Due: due})
+	st.Item = int(u.item)
+	s.record(st)
+	w := s.applyWait(u, o, due)
+	switch {
+	case w.kind == WaitChildren && w.left == 0:
+		s.endWait(u)
+		s.waited(u, o, w.values(), now)
+	case w.kind == WaitSignal && len(s.signals[o.Wait.Signal.Name]) > 0:
+		s.waited(u, o, []json.RawMessage{s.takeSignal(u)}, now)
+	}
+	return true
+}
+
+// endWait records that the unit's wait is over and takes it out.
+func (s *State) endWait(u unit) {
+	st := s.step(OpWake, u.ns, nil)
+	st.Item = int(u.item)
+	s.record(st)
+	s.applyEndWait(u)
+}
+
+// waited completes a unit with what its wait gave.
+func (s *State) waited(u unit, o *Outcome, values []json.RawMessage, now time.Time) {
+	fin := *o
+	fin.Values, fin.Wait, fin.Usage = values, nil, nil
+	if err := s.examineValues(u, &fin); err != nil {
+		s.attemptFailed(u, err, false, now)
+		return
+	}
+	s.performed(u, &fin, now)
+}
+
+// failWait ends a unit whose wait failed: for good, whatever its policy on retries.
+func (s *State) failWait(u unit, err *Error) {
+	if u.item > 0 {
+		s.itemEnded(u, nil, err)
+		return
+	}
+	s.failVisit(u.ns, err, false)
+}
+
+// waitDue ends a wait whose time has come. The wait is taken out already.
+func (s *State) waitDue(u unit, w *waitState, now time.Time) {
+	o := w.out
+	switch w.kind {
+	case WaitTimer:
+		fin := *o
+		fin.Wait = nil
+		s.performed(u, &fin, now)
+	case WaitChildren:
+		if c := o.Wait.Children; c.FailFast {
+			s.failWait(u, Errorf(Permanent, ReasonChildFailed, "%d of %d children had not ended within %s", w.left, len(w.slots), time.Duration(c.Timeout)))
+			return
+		}
+		s.waited(u, o, w.values(), now)
+	case WaitInterrupt:
+		q := o.Wait.Interrupt
+		if len(q.Default) == 0 {
+			s.failWait(u, Errorf(Permanent, ReasonInterruptExpired, "nobody answered within %s", time.Duration(q.Timeout)))
+			return
+		}
+		s.waited(u, o, []json.RawMessage{s.defaultAnswer(q)}, now)
+	case WaitTask:
+		s.failWait(u, Errorf(Permanent, ReasonTaskExpired, "the task was not completed within %s", time.Duration(o.Wait.Task.Timeout)))
+	case WaitSignal:
+		s.failWait(u, Errorf(Permanent, ReasonSignalExpired, "no signal %q came within %s", o.Wait.Signal.Name, time.Duration(o.Wait.Signal.Timeout)))
+	}
+}
+
+// defaultAnswer is what a visit gets for a question that expired.
+func (s *State) defaultAnswer(q *Interrupt) json.RawMessage {
+	if len(q.Approve) > 0 {
+		return answerValue(q, nil, defaultDecision(q), "")
+	}
+	return q.Default
+}
+
+// waitingFor finds the unit that a report from outside is about, if it waits for that kind of thing.
+func (s *State) waitingFor(r Ref, kind WaitKind) (unit, *waitState, bool) {
+	u, ok := s.find(r)
+	if !ok {
+		return unit{}, nil, false
+	}
+	t := u.try()
+	if t.status != VisitWaiting || t.wait == nil || t.wait.kind != kind {
+		return unit{}, nil, false
+	}
+	return u, t.wait, true
+}
+
+func (s *State) childEnded(c ChildEnded) error {
+	u, w, ok := s.waitingFor(c.Ref, WaitChildren)
+	if !ok {
+		return ErrStale
+	}
+	i, ok := w.place[c.Slot.RunID]
+	if !ok || w.slots[i] != nil {
+		return ErrStale
+	}
+	if err := slotFault(&c.Slot); err != nil {
+		return err
+	}
+	slot, now := c.Slot, instant(c.Now)
+	slot.Usage = nil
+	ev := s.openEvent(ChildClosed, now)
+	ev.Ref, ev.Attempt, ev.Child, ev.Usage = c.Ref, int(u.try().no), &slot, c.Slot.Usage
+	s.applyChild(w, i, &slot, ev.Usage)
+	switch o := w.out; {
+	case slot.Status != StatusCompleted && o.Wait.Children.FailFast:
+		s.endWait(u)
+		err := Errorf(Permanent, ReasonChildFailed, "child %s ended %s", slot.RunID, slot.Status)
+		if slot.Error != nil {
+			err.Message += ": " + slot.Error.Error()
+		}
+		s.failWait(u, err)
+	case w.left == 0:
+		s.endWait(u)
+		s.waited(u, o, w.values(), now)
+	}
+	s.settle(now)
+	return nil
+}
+
+func slotFault(sl *ChildSlot) error {
+	switch sl.Status {
+	case StatusCompleted, StatusFailed, StatusCanceled, StatusTimedOut:
+	default:
+		return fmt.Errorf("%w: a child does not end %q", ErrState, string(sl.Status))
+	}
+	if len(sl.Result) > 0 && !validJSON(sl.Result) {
+		return fmt.Errorf("%w: the child's result is not JSON", ErrState)
+	}
+	for k, v := range sl.Outputs {
+		if !validJSON(v) {
+			return fmt.Errorf("%w: the child's output %q is not JSON", ErrState, k)
+		}
+	}
+	return nil
+}
+
+func (s *State) answered(c Answered) error {
+	u, ok := s.asks[c.ID]
+	if !ok {
+		return ErrStale
+	}
+	q := u.try().wait.out.Wait.Interrupt
+	switch {
+	case len(c.Answer) > 0 && !validJSON(c.Answer):
+		return fmt.Errorf("%w: the answer is not JSON", ErrState)
+	case len(q.Approve) > 0 && c.Decision != Approved && c.Decision != Rejected:
+		return fmt.Errorf("%w: question %s asks for approval: decide %s or %s", ErrState, c.ID, Approved, Rejected)
+	case len(q.Approve) == 0 && c.Decision != "":
+		return fmt.Errorf("%w: question %s does not ask for approval: give an answer without a decision", ErrState, c.ID)
+	}
+	now, o := instant(c.Now), u.try().wait.out
+	value := answerValue(q, c.Answer, c.Decision, c.By)
+	ev := s.openEvent(InterruptClosed, now)
+	ev.Ref, ev.Attempt, ev.By = s.ref(u.ns, u.item), int(u.try().no), c.By
+	ev.Closed = &ClosedInterrupt{ID: c.ID, How: InterruptAnswered, Answer: value, Decision: c.Decision, By: c.By}
+	s.applyWake(u, ev.Closed)
+	s.waited(u, o, []json.RawMessage{value}, now)
+	s.settle(now)
+	return nil
+}
+
+func (s *State) taskEnded(c TaskEnded) error {
+	u, w, ok := s.waitingFor(c.Ref, WaitTask)
+	if !ok || int(u.try().no) != c.Attempt {
+		return ErrStale
+	}
+	if (c.Outcome == nil) == (c.Err == nil) {
+		return fmt.Errorf("%w: a task ends in an outcome or an error", ErrState)
+	}
+	now := instant(c.Now)
+	var values []json.RawMessage
+	if c.Outcome != nil {
+		for i, v := range c.Outcome.Values {
+			if !validJSON(v) {
+				return fmt.Errorf("%w: value %d is not JSON", ErrState, i)
+			}
+		}
+		values = c.Outcome.Values
+	}
+	ev := s.openEvent(TaskClosed, now)
+	ev.Ref, ev.Attempt, ev.By = c.Ref, c.Attempt, c.By
+	if c.Err != nil {
+		ev.Error = typed(c.Err)
+	} else {
+		ev.Outcome = &Outcome{Values: values, Usage: c.Outcome.Usage}
+	}
+	s.applyTask(u, ev)
+	if c.Err != nil {
+		s.failWait(u, ev.Error)
+	} else {
+		s.waited(u, w.out, values, now)
+	}
+	s.settle(now)
+	return nil
+}
+
+// What follows changes the state, in Advance and in Apply alike.
+
+// applyWait parks a unit until its wait ends.
+func (s *State) applyWait(u unit, o *Outcome, due time.Time) *waitState {
+	w := newWait(o)
+	s.park(u, VisitWaiting, due)
+	w.order = s.order
+	s.addWait(u, w)
+	switch w.kind {
+	case WaitChildren:
+		s.fx.Spawns = s.spawns(s.fx.Spawns, u)
+	case WaitInterrupt:
+		s.fx.Opened = append(s.fx.Opened, OpenedInterrupt{Ref: s.ref(u.ns, u.item), Interrupt: *o.Wait.Interrupt, Due: due})
+	}
+	return w
+}
+
+// addWait makes a wait known by what ends it.
+func (s *State) addWait(u unit, w *waitState) {
+	u.try().wait = w
+	w.at = int32(len(s.waits))
+	s.waits = append(s.waits, u)
+	switch w.kind {
+	case WaitInterrupt:
+		if s.asks == nil {
+			s.asks = map[string]unit{}
+		}
+		s.asks[w.out.Wait.Interrupt.ID] = u
+	case WaitSignal:
+		if s.listeners == nil {
+			s.listeners = map[string][]listener{}
+		}
+		name := w.out.Wait.Signal.Name
+		s.listeners[name] = append(s.listeners[name], listener{u, w})
+	}
+}
+
+// spawns adds the children of a unit's wait that have not ended.
+func (s *State) spawns(list []Spawn, u unit) []Spawn {
+	w := u.try().wait
+	for i, sl := range w.slots {
+		if sl == nil {
+			list = append(list, Spawn{Ref: s.ref(u.ns, u.item), Child: w.out.Wait.Children.Runs[i]})
+		}
+	}
+	return list
+}
+
+// applyWake ends a wait: children that go on are canceled, an open question is closed, as given up unless how says more.
+func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
+	t := u.try()
+	w := t.wait
+	s.unpark(u)
+	t.status, t.wait = VisitRunning, nil
+	last := len(s.waits) - 1
+	moved := s.waits[last]
+	moved.waitAt(w.at)
+	s.waits[w.at] = moved
+	s.waits[last] = unit{}
+	s.waits = s.waits[:last]
+	switch w.kind {
+	case WaitChildren:
+		for i, sl := range w.slots {
+			if sl == nil {
+				s.fx.CancelChildren = append(s.fx.CancelChildren, w.out.Wait.Children.Runs[i].ID)
+			}
+		}
+	case WaitInterrupt:
+		id := w.out.Wait.Interrupt.ID
+		delete(s.asks, id)
+		if how == nil {
+			how = &ClosedInterrupt{ID: id, How: InterruptCanceled}
+		}
+		s.fx.Closed = append(s.fx.Closed, *how)
+	}
+	return w
+}
+
+// applyEndWait ends a wait that got what it waited for.
+func (s *State) applyEndWait(u unit) {
+	if w := s.applyWake(u, nil); w.kind == WaitSignal {
+		s.dropSignal(w.out.Wait.Signal.Name)
+	}
+}
+
+// waitAt notes the place of a unit's wait among all.
+func (u unit) waitAt(at int32) {
+	if w := u.try().wait; w != nil {
+		w.at = at
+	}
+}
+
+// expire ends a wait because its time has come.
+func (s *State) expire(u unit) *waitState {
+	var how *ClosedInterrupt
+	if w := u.try().wait; w.kind == WaitInterrupt {
+		q := w.out.Wait.Interrupt
+		how = &ClosedInterrupt{ID: q.ID, How: InterruptExpired}
+		if len(q.Default) > 0 {
+			how.Answer = s.defaultAnswer(q)
+			if len(q.Approve) > 0 {
+				how.Decision = defaultDecision(q)
+			}
+		}
+	}
+	return s.applyWake(u, how)
+}
+
+func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, usage []Usage) {
+	w.slots[i] = slot
+	w.left--
+	s.addUsage(usage)
+}
+
+func (s *State) applyTask(u unit, ev *Event) {
+	if ev.Outcome != nil {
+		s.addUsage(ev.Outcome.Usage)
+	} else {
+		s.addUsage(ev.Error.Usage)
+	}
+	s.applyWake(u, nil)
+}
+
+// openWaits are the waits in the order in which they began.
+func (s *State) openWaits() []unit {
+	us := slices.Clone(s.waits)
+	slices.SortFunc(us, func(a, b unit) int {
+		return cmp.Compare(a.try().wait.order, b.try().wait.order)
+	})
+	return us
+}
+
+// replayWait applies an event that ends a wait, or comes closer to its end.
+func (s *State) replayWait(ev *Event) error {
+	kind := map[EventKind]WaitKind{ChildClosed: WaitChildren, InterruptClosed: WaitInterrupt, TaskClosed: WaitTask}[ev.Kind]
+	u, w, ok := s.waitingFor(ev.Ref, kind)
+	if !ok {
+		return fmt.Errorf("%w: %s of %s, which does not wait for it", ErrCorrupt, ev.Kind, ev.Ref)
+	}
+	switch ev.Kind {
+	case ChildClosed:
+		if ev.Child == nil {
+			return fmt.Errorf("%w: a child's end without the child", ErrCorrupt)
+		}
+		i, ok := w.place[ev.Child.RunID]
+		if !ok || w.slots[i] != nil {
+			return fmt.Errorf("%w: %s does not wait for child %s", ErrCorrupt, ev.Ref, ev.Child.RunID)
+		}
+		s.applyChild(w, i, ev.Child, ev.Usage)
+	case InterruptClosed:
+		if ev.Closed == nil || ev.Closed.ID != w.out.Wait.Interrupt.ID {
+			return fmt.Errorf("%w: an answer to another question than that of %s", ErrCorrupt, ev.Ref)
+		}
+		s.applyWake(u, ev.Closed)
+	case TaskClosed:
+		if (ev.Outcome == nil) == (ev.Error == nil) {
+			return fmt.Errorf("%w: a task's end without how", ErrCorrupt)
+		}
+		s.applyTask(u, ev)
+	}
+	return nil
+}
+
+// WaitInfo is one open wait as a reader sees it.
+type WaitInfo struct {
+	Ref
+	Kind WaitKind
+	// Attempt is the one whose outcome began the wait.
+	Attempt int
+	// Due is when the wait ends by itself; zero when it does not.
+	Due time.Time
+	// Children are the ids of those that have not ended.
+	Children []string
+	// Interrupt is the question asked.
+	Interrupt *Interrupt
+	// Signal is the name waited for.
+	Signal string
+}
+
+// Waits calls yield for every open wait, the one that began first first, until yield returns false.
+func (s *State) Waits(yield func(WaitInfo) bool) {
+	for _, u := range s.openWaits() {
+		if !yield(s.waitInfo(u)) {
+			return
+		}
+	}
+}
+
+func (s *State) waitInfo(u unit) WaitInfo {
+	t := u.try()
+	w := t.wait
+	in := WaitInfo{Ref: s.ref(u.ns, u.item), Kind: w.kind, Attempt: int(t.no), Due: t.due}
+	switch w.kind {
+	case WaitChildren:
+		for i, sl := range w.slots {
+			if sl == nil {
+				in.Children = append(in.Children, w.out.Wait.Children.Runs[i].ID)
+			}
+		}
+	case WaitInterrupt:
+		in.Interrupt = w.out.Wait.Interrupt
+	case WaitSignal:
+		in.Signal = w.out.Wait.Signal.Name
+	}
+	return in
+}
