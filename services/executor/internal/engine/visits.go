@@ -42,6 +42,8 @@ type Visit struct {
 	waiting int
 	// unknown counts the calls that need reconciliation.
 	unknown int
+	// base is where a page that follows this visit has to be read from.
+	base int64
 }
 
 // maxPageBytes is how much the values on one page of visits hold together, unless one visit alone holds more.
@@ -72,8 +74,8 @@ type VisitsRequest struct {
 	Token                  string
 }
 
-// Visits lists visits by the event that ended them, those under way last in the order of their beginning. It reads the
-// journal from its beginning, but keeps only what is open and what is on the page.
+// Visits lists visits by the event that ended them, those under way last in the order of their beginning. A page is read from where
+// the oldest visit began that was under way at the end of the page before, so that its cost does not grow with the history.
 func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {
@@ -100,19 +102,21 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 			pg.Limit = len(visits) - 1
 		}
 	}
-	for after := int64(0); len(visits) <= pg.Limit; {
-		evs, err := e.Events(ctx, row, after, 500)
+	chunk := min(max(2*pg.Limit, 32), 500)
+	for after := max(from.base-1, 0); len(visits) <= pg.Limit; chunk = min(2*chunk, 500) {
+		evs, err := e.Events(ctx, row, after, chunk)
 		if err != nil {
 			return nil, "", err
 		}
 		for _, ev := range evs {
 			for _, v := range f.apply(ev.Durable) {
 				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 {
+					v.base = f.oldest(v)
 					add(v)
 				}
 			}
 		}
-		if len(evs) < 500 {
+		if len(evs) < chunk {
 			break
 		}
 		after = evs[len(evs)-1].Durable.Seq
@@ -123,7 +127,12 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 			rest = append(rest, v)
 		}
 		slices.SortFunc(rest, func(a, b *Visit) int { return a.begin.compare(b.begin) })
+		base := int64(0)
+		if len(rest) > 0 {
+			base = rest[0].begin.seq
+		}
 		for _, v := range rest {
+			v.base = base
 			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.place) > 0) {
 				e.overlay(req.RunID, v)
 				add(v)
@@ -137,13 +146,14 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 type visitCursor struct {
 	open bool
 	place
+	base int64
 }
 
 func formatCursor(v Visit) string {
 	if v.EndSeq == 0 {
-		return fmt.Sprintf("o.%d.%d", v.begin.seq, v.begin.step)
+		return fmt.Sprintf("o.%d.%d.%d", v.begin.seq, v.begin.step, v.base)
 	}
-	return fmt.Sprintf("e.%d.%d", v.end.seq, v.end.step)
+	return fmt.Sprintf("e.%d.%d.%d", v.end.seq, v.end.step, v.base)
 }
 
 func parseCursor(s string) (c visitCursor, err error) {
@@ -152,7 +162,7 @@ func parseCursor(s string) (c visitCursor, err error) {
 	}
 	part := strings.Split(s, ".")
 	bad := errs.New(errs.InvalidArgument, page.ReasonInvalid, "page_token is not valid")
-	if len(part) != 3 || part[0] != "o" && part[0] != "e" {
+	if len(part) < 3 || len(part) > 4 || part[0] != "o" && part[0] != "e" {
 		return c, bad
 	}
 	c.open = part[0] == "o"
@@ -161,6 +171,11 @@ func parseCursor(s string) (c visitCursor, err error) {
 	}
 	if c.step, err = strconv.Atoi(part[2]); err != nil {
 		return c, bad.With(err)
+	}
+	if len(part) == 4 { // tokens of the first release have none
+		if c.base, err = strconv.ParseInt(part[3], 10, 64); err != nil || c.base > c.seq {
+			return c, bad.With(err)
+		}
 	}
 	return c, nil
 }
@@ -211,6 +226,19 @@ type folder struct {
 	only  string
 	open  map[workgraph.Ref]*Visit
 	done  []*Visit
+}
+
+// oldest is the sequence at which the oldest visit began that is open after v, which has just ended; those that ended by the same
+// event may stand on the next page.
+func (f *folder) oldest(v *Visit) int64 {
+	base := v.end.seq
+	for _, o := range f.open {
+		base = min(base, o.begin.seq)
+	}
+	for _, o := range f.done {
+		base = min(base, o.begin.seq)
+	}
+	return base
 }
 
 // apply takes one event and returns the visits that it ended, in order. The result is valid until the next call.
