@@ -82,6 +82,8 @@ func (s *State) dispatch(cmd Command) error {
 		return s.taskEnded(c)
 	case Signaled:
 		return s.signaled(c)
+	case Delivered:
+		return s.delivered(c)
 	case DeadlinePassed:
 		return s.deadlinePassed(c)
 	}
@@ -92,6 +94,7 @@ func (s *State) dispatch(cmd Command) error {
 func (s *State) openEvent(kind EventKind, now time.Time) *Event {
 	s.closeEvent()
 	s.seq++
+	s.at = now
 	s.evs = append(s.evs, Event{Version: MachineVersion, Seq: s.seq, Kind: kind, At: now})
 	s.ev = &s.evs[len(s.evs)-1]
 	if cap(s.steps)-len(s.steps) < 4 {
@@ -146,6 +149,7 @@ func (s *State) begin(c Begin) error {
 	if err := s.applyBegin(ev.Input, ev.Context); err != nil {
 		return err
 	}
+	s.postInput()
 	for _, n := range s.p.starts {
 		s.startNode(n)
 		if s.drain != "" {
@@ -410,6 +414,9 @@ func (s *State) resume(c Resume) error {
 // settle works off what the command set in motion, then sees whether the run pauses or ends.
 func (s *State) settle(now time.Time) {
 	s.runQueues()
+	for s.quiesce() {
+		s.runQueues()
+	}
 	if s.wantPause != "" {
 		if s.drain == "" && !s.paused {
 			s.openEvent(RunPaused, now).Reason = s.wantPause

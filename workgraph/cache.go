@@ -39,7 +39,7 @@ func NewOutcomeCache(maxBytes int) *OutcomeCache {
 // is whatever else tells calls apart, such as a tenant. It is empty when the call may not be answered from a cache: the node
 // has none, or this is not the first attempt, which is made because a result was not good enough.
 func (s *Start) CacheKey(scope ...string) string {
-	if s.CacheTTL <= 0 || s.Effect != Pure || s.Attempt > 1 {
+	if s.CacheTTL <= 0 || s.Effect != Pure && s.Effect != Idempotent || s.Attempt > 1 {
 		return ""
 	}
 	raw, err := json.Marshal([]any{scope, s.Actor, s.Kind, s.Thread, s.Ref, s.Args, s.Named, s.Upstream})

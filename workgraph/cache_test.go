@@ -67,9 +67,12 @@ func TestCache(t *testing.T) {
 			change(&s)
 			require.NotEqual(t, key, s.CacheKey("a"), name)
 		}
+		other = base
+		other.Effect = Idempotent
+		require.Equal(t, key, other.CacheKey("a"), "calls that may be repeated may be answered")
 		for name, change := range map[string]func(*Start){
 			"no cache": func(s *Start) { s.CacheTTL = 0 },
-			"not pure": func(s *Start) { s.Effect = Idempotent },
+			"not pure": func(s *Start) { s.Effect = Unsafe },
 			"a retry":  func(s *Start) { s.Attempt = 2 },
 			"no JSON":  func(s *Start) { s.Args = one("{") },
 		} {

@@ -20,7 +20,10 @@ func (g *Graph) Clone() *Graph {
 		n := &c.Nodes[i]
 		n.Args = slices.Clone(n.Args)
 		n.Named = maps.Clone(n.Named)
-		n.On = clonePtr(n.On)
+		if n.On = clonePtr(n.On); n.On != nil && n.On.Inbox != nil {
+			n.On.Inbox = clonePtr(n.On.Inbox)
+			n.On.Inbox.From = slices.Clone(n.On.Inbox.From)
+		}
 		n.Check = clonePtr(n.Check)
 		n.Map = clonePtr(n.Map)
 		n.Cache = clonePtr(n.Cache)
@@ -46,6 +49,9 @@ func (g *Graph) fillDefaults() {
 		def(&n.Join.Losers, FinishLosers)
 		def(&n.OnError.Action, Fail)
 		def(&n.MaxVisits, DefaultMaxVisits)
+		if n.On != nil && n.On.Inbox != nil {
+			def(&n.On.Inbox.BatchSize, 1)
+		}
 		if n.Map != nil {
 			def(&n.Map.MaxParallel, DefaultMapParallel)
 			def(&n.Map.OnItemError, FailFast)

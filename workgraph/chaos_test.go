@@ -33,6 +33,9 @@ func TestMachineSurvivesEverything(t *testing.T) {
 		require.NotEqual(t, ReasonStarved, c.s.End().Reason, "graph %s", mustJSON(spec.g))
 		require.Empty(t, c.s.flights)
 		if c.s.End().Status == StatusCompleted && c.s.End().Reason == "" {
+			for n, b := range c.s.inboxes {
+				require.True(t, len(b.messages) == 0 || c.s.p.nodes[n].inbox.TTL > 0, "no message is lost")
+			}
 			c.s.Visits(func(v VisitInfo) bool {
 				require.Contains(t, []VisitStatus{VisitCompleted, VisitAbstained, VisitFailed, VisitSkipped, VisitCanceled}, v.Status, "%s", v.Ref)
 				return true
@@ -127,6 +130,19 @@ func (c *chaos) spice(g *Graph) {
 		g.Edges = append(g.Edges, Edge{From: "n0", To: "t0"}, Edge{From: "n0", To: "t1", When: "visit < 3"}, Edge{From: "t0", To: "t1"},
 			Edge{From: "t1", To: "t0", Kind: BackEdge, When: "visit < 3"}, Edge{From: "t1", To: "t2"})
 	}
+	if c.chance(40, "inboxes") {
+		in := func(from ...string) *Trigger {
+			return &Trigger{Inbox: &Inbox{From: from, BatchSize: c.num(1, 3, "batch"), TTL: Duration(c.num(0, 1, "ttl")) * Duration(3*time.Second)}}
+		}
+		last := g.Nodes[len(g.Nodes)-1].ID
+		g.Nodes = append(g.Nodes, Node{ID: "i0", Actor: "act", On: in()}, Node{ID: "i1", Actor: "act", On: in("i0", "u")}, Node{ID: "i2", Actor: "act"},
+			Node{ID: "i3", Actor: "act", On: in("i2", InputSender)})
+		g.Edges = append(g.Edges, Edge{From: "n0", To: "i0"}, Edge{From: "i0", To: "i1"}, Edge{From: "i1", To: "i0", When: "visit < 4"},
+			Edge{From: "i1", To: "i2"}, Edge{From: "i2", To: "i3"})
+		if last != "n0" {
+			g.Edges = append(g.Edges, Edge{From: last, To: "i0", When: "visit < 3"})
+		}
+	}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		n.Effect = rapid.SampledFrom([]Effect{Pure, Idempotent, Unsafe}).Draw(c.t, "effect")
@@ -177,6 +193,9 @@ func (c *chaos) step(g *Graph) {
 		}
 	case k < 20 && c.answer():
 		return
+	case k < 25:
+		to := rapid.SampledFrom([]string{"", "i0", "i1"}).Draw(c.t, "addressee")
+		_ = c.do(Delivered{From: rapid.SampledFrom([]string{"u", "i0", "v"}).Draw(c.t, "sender"), Node: to, Message: json.RawMessage(`"hi"`), Now: c.now})
 	}
 	if at, ok := c.s.NextTimer(); ok && (len(c.open) == 0 || c.chance(30, "timer")) {
 		c.now = at

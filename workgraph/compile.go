@@ -21,6 +21,7 @@ type Program struct {
 	topo    []int32
 	starts  []int32
 	index   map[string]int32
+	inboxes []int32
 	// fineCancel tells that a run may cancel some attempts and not others.
 	fineCancel bool
 	// outcomes is what runs in memory reuse; nil when no node has a cache.
@@ -38,6 +39,9 @@ type edgeKey struct {
 
 type pnode struct {
 	*Node
+	inbox   *Inbox
+	mailed  bool  // an edge leads into the inbox
+	level   int32 // of the inbox: how many others may stand between it and a start
 	region  int32
 	in, out []int32 // in without BACK edges, out with them, in declared order
 	// multi holds the keys that two or more of the in-edges (or of the BACK edges in) pass down under.
@@ -53,11 +57,14 @@ type pnode struct {
 type pedge struct {
 	from, to int32
 	kind     EdgeKind
-	scope    int32
-	when     *Expr
-	mode     PassDownMode
-	key      string
-	merge    *Expr
+	// message tells that the edge delivers into an inbox, peer that its target may lead back to its source.
+	message, peer bool
+
+	scope int32
+	when  *Expr
+	mode  PassDownMode
+	key   string
+	merge *Expr
 }
 
 // Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not checked, and a node
@@ -118,6 +125,10 @@ func (p *Program) compileNode(c *checker, i int) {
 	pn.when = c.expr(n.ID, "", "", "when", n.When)
 	pn.transform = c.expr(n.ID, "", "", "transform", n.Transform)
 	pn.key = c.expr(n.ID, "", "", "concurrency_key", n.ConcurrencyKey)
+	if n.On != nil && n.On.Inbox != nil {
+		pn.inbox = n.On.Inbox
+		p.inboxes = append(p.inboxes, int32(i))
+	}
 	if n.Map != nil {
 		pn.over = c.expr(n.ID, "", "", "map.over", n.Map.Over)
 		pn.window = n.Map.MaxParallel
@@ -208,10 +219,15 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		if pd.Mode == MergePassDown {
 			pe.merge = c.expr("", e.From, e.To, "result_pass_down_mode.expr", pd.Expr)
 		}
-		arcs[i] = arc{from: from, to: to, back: e.Kind == BackEdge}
+		if in := p.nodes[to].inbox; in != nil {
+			pe.message = true
+			p.nodes[to].mailed = true
+			c.inboxEdge(e, in)
+		}
+		arcs[i] = arc{from: from, to: to, back: e.Kind == BackEdge, message: pe.message}
 		p.edgeIndex[edgeKey{from, to, e.Kind}] = int32(i)
 		p.nodes[from].out = append(p.nodes[from].out, int32(i))
-		if e.Kind != BackEdge {
+		if e.Kind != BackEdge && !pe.message {
 			p.nodes[to].in = append(p.nodes[to].in, int32(i))
 		}
 		if e.Kind == ErrorEdge {
@@ -264,7 +280,7 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 	for i := range p.nodes {
 		anyJoin[i] = p.nodes[i].Join.Mode == Any
 	}
-	s, faults := findShape(len(p.nodes), arcs, anyJoin)
+	s, faults := findShape(len(p.nodes), arcs, anyJoin, p.inboxes)
 	for _, f := range faults {
 		c.loopFault(f)
 	}
@@ -274,18 +290,21 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 	p.regions, p.topo = s.regions, s.topo
 	for i := range p.nodes {
 		p.nodes[i].region = s.nodeOf[i]
-		if len(p.nodes[i].in) == 0 {
+		if len(p.nodes[i].in) == 0 && p.nodes[i].inbox == nil {
 			p.starts = append(p.starts, int32(i))
 		}
 	}
 	for i, a := range arcs {
-		p.edges[i].scope = s.scope(a)
+		if p.edges[i].scope = -1; !a.message {
+			p.edges[i].scope = s.scope(a)
+		}
 	}
 	for i := range p.regions {
 		if r := &p.regions[i]; r.head >= 0 {
 			p.nodes[r.head].multiBack = p.multiKeys(r.backs)
 		}
 	}
+	p.findInboxes(c, arcs)
 	c.checkExits(p)
 }
 

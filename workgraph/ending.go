@@ -67,7 +67,7 @@ func (s *State) outputs() (map[string]json.RawMessage, json.RawMessage) {
 	for k := n - 1; k >= 0; k-- {
 		v := s.p.topo[k]
 		for _, e := range s.p.nodes[v].out {
-			if pe := &s.p.edges[e]; pe.kind != BackEdge && (counts[pe.to] || followed[pe.to]) {
+			if pe := &s.p.edges[e]; pe.kind != BackEdge && !(pe.message && pe.peer) && (counts[pe.to] || followed[pe.to]) {
 				followed[v] = true
 				break
 			}

@@ -58,6 +58,7 @@ type Event struct {
 	Closed  *ClosedInterrupt `json:"closed,omitempty"`  // INTERRUPT_CLOSED: by an answer
 	Signal  string           `json:"signal,omitempty"`  // SIGNAL_RECEIVED
 	Payload json.RawMessage  `json:"payload,omitempty"` // SIGNAL_RECEIVED
+	Message *Message         `json:"message,omitempty"` // MESSAGE_DELIVERED: to Node, or to all who take it
 
 	Steps []Step `json:"steps,omitempty"`
 }
@@ -125,6 +126,10 @@ const (
 	OpUnlimit Op = "UNLIMIT"
 	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an irreducible one.
 	OpLoopEnd Op = "LOOP_END"
+	// OpPost puts the event's message, or at the start the run's input, into the inbox of Node.
+	OpPost Op = "POST"
+	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named visit for them.
+	OpTake Op = "TAKE"
 	// OpMoot marks the edge Node -> To as needed by nobody any more.
 	OpMoot Op = "MOOT"
 	// OpCancel asks an attempt in flight to stop.
@@ -171,6 +176,9 @@ type Detail struct {
 	// enclosing loop.
 	From   int `json:"from_visit,omitempty"`
 	Within int `json:"within,omitempty"`
+	// Expired and Taken count messages.
+	Expired int `json:"expired,omitempty"`
+	Taken   int `json:"taken,omitempty"`
 	// State are the updates that take effect with this step.
 	State map[string]json.RawMessage `json:"state,omitempty"`
 }

@@ -51,6 +51,8 @@ func (s *State) follow(t *edgeTask) {
 	task := *t // the queue may move while this edge is followed
 	if f := s.applyEdge(&task); f != nil {
 		s.arrived(f, &task)
+	} else if r := s.p.nodes[pe.to].region; pe.message && t.live {
+		s.instQ = append(s.instQ, instTask{r, s.root})
 	}
 }
 
@@ -311,6 +313,10 @@ func (s *State) unlimit(l limitedVisit) {
 		s.openLoop(l.region, l.parent, l.prev, v)
 		return
 	}
+	if s.p.regions[l.region].inbox {
+		s.checkInbox(l.node)
+		return
+	}
 	s.tokenVisit(l.region, l.node, l.edge, l.src, l.travel)
 }
 
@@ -335,6 +341,10 @@ func (s *State) tokenVisit(region, n, e int32, src *nodeState, travel *Input) {
 // checkLoop ends a loop in which nothing is open.
 func (s *State) checkLoop(t instTask) {
 	r := &s.p.regions[t.region]
+	if r.inbox {
+		s.checkInbox(r.nodes[0])
+		return
+	}
 	inst := &t.parent.insts[r.slot]
 	if inst.closed || inst.active > 0 || inst.limited > 0 {
 		return

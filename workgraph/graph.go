@@ -38,7 +38,7 @@ type Node struct {
 	Join      Join     `json:"join,omitzero"`
 	// When is a CEL condition evaluated once the join is met; false skips the visit.
 	When string `json:"when,omitempty"`
-	// On says what activates the node. Nil means its edges; inboxes are refused by Validate in this release.
+	// On says what activates the node. Nil means its edges.
 	On      *Trigger `json:"on,omitempty"`
 	Retry   Retry    `json:"retry,omitzero"`
 	Check   *Check   `json:"check,omitempty"`
@@ -227,7 +227,7 @@ type Map struct {
 	Quorum      int        `json:"quorum,omitempty"`
 }
 
-// Cache allows whoever starts attempts of a PURE node to answer a first attempt with the outcome of an equal call, up to TTL old,
+// Cache allows whoever starts attempts of a PURE or IDEMPOTENT node to answer a first attempt with the outcome of an equal call, up to TTL old,
 // of this or another run. It is a wish: outcomes are kept in memory and may be forgotten.
 type Cache struct {
 	TTL Duration `json:"ttl"`
@@ -238,11 +238,15 @@ type Trigger struct {
 	Inbox *Inbox `json:"inbox,omitempty"`
 }
 
-// Inbox activates a node by messages. Its place in the model is fixed; Validate refuses it in this release.
+// Inbox activates a node by messages, one visit at a time. An edge into the node delivers the value of its source as a message from it;
+// what leaves the node for nodes without inboxes is delivered once, when no message can come any more.
 type Inbox struct {
-	From      []string `json:"from,omitempty"`
-	BatchSize int      `json:"batch_size,omitempty"`
-	TTL       Duration `json:"ttl,omitempty"`
+	// From names the senders whose messages are taken: nodes, InputSender, or senders outside. Empty takes all.
+	From []string `json:"from,omitempty"`
+	// BatchSize messages (1 when 0) wake a visit, fewer when nothing else can move.
+	BatchSize int `json:"batch_size,omitempty"`
+	// TTL above 0 drops messages that have not woken a visit so long after their delivery.
+	TTL Duration `json:"ttl,omitempty"`
 }
 
 // Reducer combines an update with what a state key holds, in journal order.

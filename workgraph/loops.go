@@ -20,6 +20,7 @@ type region struct {
 	depth  int32
 	// token marks an irreducible cycle of ANY joins: every live delivery makes a visit of its own.
 	token    bool
+	inbox    bool    // a token region of one node, whose visits are made of messages
 	nodes    []int32 // direct members, in declared order
 	children []int32
 	edges    []int32 // edges delivered within the region, in declared order
@@ -32,6 +33,7 @@ type region struct {
 type arc struct {
 	from, to int32
 	back     bool
+	message  bool // carries messages, and orders nothing
 }
 
 // loopFault is a structural fault found while looking for loops.
@@ -41,11 +43,14 @@ type loopFault struct {
 	nodes []int32
 }
 
-// findShape finds the loops. anyJoin tells which nodes have an ANY join.
-func findShape(n int, arcs []arc, anyJoin []bool) (*shape, []loopFault) {
+// findShape finds the loops. anyJoin tells which nodes have an ANY join, inboxes which are activated by messages.
+func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32) (*shape, []loopFault) {
 	out, in := make([][]int32, n), make([][]int32, n)
 	forwardIn := make([]int32, n)
 	for i, a := range arcs {
+		if a.message {
+			continue
+		}
 		out[a.from] = append(out[a.from], int32(i))
 		in[a.to] = append(in[a.to], int32(i))
 		if !a.back {
@@ -77,6 +82,9 @@ func findShape(n int, arcs []arc, anyJoin []bool) (*shape, []loopFault) {
 	}
 	if len(faults) > 0 {
 		return nil, faults
+	}
+	for _, v := range inboxes {
+		regions = append(regions, loopBody{head: -1, edge: -1, nodes: []int32{v}, inbox: true})
 	}
 	s.nest(n, dropCovered(regions))
 	for _, r := range s.regions {
@@ -163,6 +171,7 @@ type loopBody struct {
 	edge        int32
 	nodes       []int32
 	irreducible bool
+	inbox       bool
 }
 
 // loopBodies finds the natural loop of every BACK edge and merges those with one head.
@@ -333,7 +342,7 @@ func (s *shape) nest(n int, bodies []loopBody) {
 	s.regions[0] = region{head: -1, parent: -1}
 	for k, b := range bodies {
 		r := &s.regions[k+1]
-		r.head, r.token = b.head, b.head < 0
+		r.head, r.token, r.inbox = b.head, b.head < 0, b.inbox
 		r.parent = s.nodeOf[b.nodes[0]] // larger regions are assigned already, and regions nest
 		r.depth = s.regions[r.parent].depth + 1
 		r.slot = int32(len(s.regions[r.parent].children))
@@ -351,6 +360,9 @@ func (s *shape) nest(n int, bodies []loopBody) {
 // place finds for every edge the region that delivers it and the loops that it leaves on its way.
 func (s *shape) place(arcs []arc, forwardIn []int32) {
 	for e, a := range arcs {
+		if a.message {
+			continue
+		}
 		scope := s.scope(a)
 		r := &s.regions[scope]
 		r.edges = append(r.edges, int32(e))

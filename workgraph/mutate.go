@@ -87,6 +87,12 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 
 // applyEdge resolves an edge and reports the frame it was delivered in, or nil when it waits for the end of a loop.
 func (s *State) applyEdge(t *edgeTask) *frame {
+	if pe := &s.p.edges[t.e]; pe.message {
+		if t.live {
+			s.applyPost(pe.to, Message{From: s.node(t.src).ID, Body: single(s.passed(pe, t.src)), At: s.at})
+		}
+		return nil
+	}
 	scope := s.p.edges[t.e].scope
 	f := t.src.f
 	if f.region == scope {
@@ -164,6 +170,9 @@ func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edge
 
 // resolve counts a visit as over.
 func (s *State) resolve(ns *nodeState) {
+	if ns.f.messages != nil {
+		ns.f.messages, ns.named = nil, nil
+	}
 	ns.f.open--
 	s.closeFrame(ns.f)
 }

@@ -20,6 +20,7 @@ func (s *State) Apply(ev Event) (fx Effects, err error) {
 		s.fx = nil
 		err = corrupt(recover(), err)
 	}()
+	s.at = ev.At
 	if err := s.applyEvent(&ev); err != nil {
 		return Effects{}, err
 	}
@@ -58,7 +59,7 @@ func (s *State) applyEvent(ev *Event) error {
 		return s.replayWait(ev)
 	case SignalReceived:
 		s.applySignal(ev.Signal, ev.Payload)
-	case DeadlineReached:
+	case DeadlineReached, MessageReceived:
 	case CancelRequested:
 		s.reason = ev.Reason
 	case RunPaused:
@@ -136,6 +137,8 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 		return nil
 	case OpEdge, OpMoot:
 		return s.replayEdge(st, d)
+	case OpPost, OpTake:
+		return s.replayInbox(ev, st, d)
 	case OpLoop, OpLoopEnd, OpLimit, OpUnlimit:
 		return s.replayLoop(st, d)
 	}

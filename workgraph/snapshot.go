@@ -36,6 +36,7 @@ type savedState struct {
 	Held       []savedFlight              `json:"held,omitempty"`
 
 	Signals map[string][]json.RawMessage `json:"signals,omitempty"`
+	Inboxes map[int32][]Message          `json:"inboxes,omitempty"`
 }
 
 // savedRef is a visit by node index and visit number.
@@ -74,6 +75,7 @@ type savedFrame struct {
 	// TokenEdge is one more than the edge of a visit in an irreducible loop, 0 for other frames.
 	TokenEdge int32     `json:"te,omitempty"`
 	TokenSrc  *savedRef `json:"ts,omitempty"`
+	Messages  []Message `json:"msg,omitempty"`
 }
 
 type savedJoin struct {
@@ -168,6 +170,14 @@ func (s *State) Snapshot() ([]byte, error) {
 			c.Frames = append(c.Frames, saveFrame(ns.f))
 		}
 	}
+	for n, b := range s.inboxes {
+		if len(b.messages) > 0 {
+			if c.Inboxes == nil {
+				c.Inboxes = map[int32][]Message{}
+			}
+			c.Inboxes[n] = b.messages
+		}
+	}
 	c.Latest = make([]int32, len(s.latest))
 	for i, ns := range s.latest {
 		if ns != nil {
@@ -215,7 +225,7 @@ func saveTry(t *try) savedTry {
 
 func saveFrame(f *frame) savedFrame {
 	c := savedFrame{Region: f.region, Serial: f.serial, Open: f.open, BackSeen: f.backSeen, BackLive: f.backLive,
-		TokenEdge: f.tokenEdge + 1, TokenSrc: saveRef(f.tokenSrc)}
+		TokenEdge: f.tokenEdge + 1, TokenSrc: saveRef(f.tokenSrc), Messages: f.messages}
 	if f.parent != nil {
 		c.Parent = f.parent.serial
 	}
@@ -407,7 +417,7 @@ func (r *restorer) fillFrame(f *frame, sf *savedFrame) {
 		r.fail("frame %d of region %d does not fit the program", sf.Serial, sf.Region)
 		return
 	}
-	f.tokenSrc = r.visit(sf.TokenSrc)
+	f.tokenSrc, f.messages = r.visit(sf.TokenSrc), sf.Messages
 	for i := range sf.Nodes {
 		r.fillNode(&f.nodes[i], &sf.Nodes[i])
 	}
@@ -511,6 +521,15 @@ func (r *restorer) rest(c *savedState) {
 	for name, list := range c.Signals {
 		for _, payload := range list {
 			s.applySignal(name, payload)
+		}
+	}
+	for n, messages := range c.Inboxes {
+		if n < 0 || int(n) >= len(s.p.nodes) || s.p.nodes[n].inbox == nil {
+			r.fail("messages of a node without an inbox")
+			return
+		}
+		for _, m := range messages {
+			s.applyPost(n, m)
 		}
 	}
 	for i := range c.Terminated {

@@ -57,7 +57,10 @@ type State struct {
 	signals     map[string][]json.RawMessage
 	signalCount int
 	signalBytes int
-	unknown     int // visits and items in need of reconciliation
+	// inboxes by node, made when first used.
+	inboxes map[int32]*inboxState
+	at      time.Time // of the newest event
+	unknown int       // visits and items in need of reconciliation
 
 	// Scratch of the command being worked on.
 	ev        *Event
@@ -98,6 +101,8 @@ type frame struct {
 	// tokenEdge and tokenSrc are the one input of a visit in an irreducible loop; tokenEdge is -1 for a start node.
 	tokenEdge int32
 	tokenSrc  *nodeState
+	// messages are what a visit of an inbox was woken by, until it is over.
+	messages []Message
 }
 
 // instance is one loop within one frame of what surrounds it, from the first entry to the last exit.

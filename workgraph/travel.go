@@ -30,6 +30,9 @@ func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 // travel computes what a visit receives from the inputs marked as used.
 func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMessage) {
 	if s.p.regions[ns.f.region].token {
+		if s.p.nodes[ns.n].inbox != nil {
+			return nil, batchArgument(ns.f.messages)
+		}
 		if ns.f.tokenEdge < 0 {
 			return s.input.Args, s.input.Named
 		}
@@ -165,6 +168,10 @@ func (s *State) passed(pe *pedge, src *nodeState) []json.RawMessage {
 // pass applies the edge's mode to the source's arguments; the value of KEY is left to the caller, who knows the join.
 func (s *State) pass(e int32, es *edgeState) ([]json.RawMessage, map[string]json.RawMessage) {
 	pe, src := &s.p.edges[e], es.src
+	named := src.named
+	if s.p.nodes[src.n].inbox != nil {
+		named = nil // messages do not travel
+	}
 	switch pe.mode {
 	case ResultAsFirstArg:
 		args := make([]json.RawMessage, 1, max(1, len(src.args)))
@@ -172,15 +179,15 @@ func (s *State) pass(e int32, es *edgeState) ([]json.RawMessage, map[string]json
 		if len(src.args) > 1 {
 			args = append(args, src.args[1:]...)
 		}
-		return args, src.named
+		return args, named
 	case ResultAsLeadingArgs:
-		return slices.Concat(s.passed(pe, src), src.args), src.named
+		return slices.Concat(s.passed(pe, src), src.args), named
 	case MergePassDown:
 		if es.travel != nil {
 			return es.travel.Args, es.travel.Named
 		}
 	}
-	return src.args, src.named
+	return src.args, named
 }
 
 func errorJSON(e *Error) json.RawMessage {
@@ -203,6 +210,9 @@ func mergeTravel(x *Expr, sc *scope) (*Input, error) {
 		return nil, fmt.Errorf("MERGE gives %s, not a map {args, named}", v.Type().TypeName())
 	}
 	out := &Input{Args: sc.args, Named: sc.named}
+	if sc.s.node(sc.ns).inbox != nil {
+		out.Named = nil // messages do not travel
+	}
 	if a, ok := m.Find(types.String("args")); ok {
 		raw, err := celJSON(a)
 		if err != nil {
@@ -236,7 +246,7 @@ func (s *State) makeStart(st *Start, ns *nodeState, item int32) {
 	if n.Cache != nil {
 		st.CacheTTL = n.Cache.ttl()
 	}
-	st.Args, st.Named = ns.args, ns.named
+	st.Args, st.Named, st.Messages = ns.args, ns.named, ns.f.messages
 	if item > 0 {
 		value := ns.m.list[item-1]
 		if n.Map.As == "" {

@@ -37,7 +37,8 @@ const (
 	CodeBadQuorum      = "BAD_QUORUM"
 	CodeNoRoute        = "ROUTE_WITHOUT_ERROR_EDGE"
 	CodeErrorEdge      = "ERROR_EDGE_WITHOUT_ROUTE"
-	CodeNotSupported   = "NOT_SUPPORTED"
+	CodeInboxCycle     = "INBOX_CYCLE"
+	CodeNoStart        = "NOTHING_STARTS"
 	CodeCacheNotPure   = "CACHE_NOT_PURE"
 	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
 )
@@ -160,11 +161,7 @@ func (c *checker) checkNode(i int32) {
 	}
 	c.passDown(n.PassDown, func(code, field, hint, msg string) { c.node(code, n.ID, field, hint, "%s", msg) })
 	c.checkPolicies(n)
-	if n.On != nil {
-		if n.On.Inbox != nil {
-			c.node(CodeNotSupported, n.ID, "on.inbox", "activate the node by edges", "inboxes are not supported in this release")
-		}
-	}
+	c.checkTrigger(n)
 }
 
 func (c *checker) checkActor(n *Node) {
@@ -307,8 +304,8 @@ func (c *checker) checkPolicies(n *Node) {
 		if n.Cache.TTL <= 0 {
 			c.node(CodeBadValue, n.ID, "cache.ttl", "use a positive duration", "the ttl is not positive")
 		}
-		if n.Effect != "" && n.Effect != Pure {
-			c.node(CodeCacheNotPure, n.ID, "cache", "set the effect to PURE if that is true", "only PURE nodes may be cached")
+		if n.Effect == Unsafe {
+			c.node(CodeCacheNotPure, n.ID, "cache", "set the effect to PURE or IDEMPOTENT if that is true", "UNSAFE nodes may not be cached")
 		}
 	}
 	if m := n.Map; m != nil {
@@ -411,7 +408,7 @@ func (p *Program) unconditional(from, to int32) bool {
 		}
 		for _, ei := range p.nodes[v].out {
 			e := &p.edges[ei]
-			if e.kind == DataEdge && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil {
+			if e.kind == DataEdge && !e.message && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil {
 				seen[e.to] = true
 				todo = append(todo, e.to)
 			}

@@ -57,7 +57,7 @@ func TestValidate(t *testing.T) {
 		{CodeNotALoop, "a->b", func(g *Graph) { g.Edges[0].Kind = BackEdge }},
 		{CodeErrorEdge, "a->b", func(g *Graph) { g.Edges[0].Kind = ErrorEdge }},
 		{CodeNoRoute, "a", func(g *Graph) { g.Nodes[0].OnError.Action = Route }},
-		{CodeNotSupported, "a", func(g *Graph) { g.Nodes[0].On = &Trigger{Inbox: &Inbox{}} }},
+		{CodeBadValue, "a", func(g *Graph) { g.Nodes[0].On = &Trigger{Inbox: &Inbox{BatchSize: -1}} }},
 		{CodeCacheNotPure, "a", func(g *Graph) { g.Nodes[0].Cache, g.Nodes[0].Effect = &Cache{TTL: 1}, Unsafe }},
 	} {
 		t.Run(c.code+"/"+c.place, func(t *testing.T) {
