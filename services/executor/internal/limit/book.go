@@ -1,0 +1,286 @@
+package limit
+
+import (
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+)
+
+// book is what this executor holds of one limit, and who waits here. Limiter.mu guards it.
+type book struct {
+	key Key
+	// also is the second limit of a rate.
+	also string
+	rate bool
+	kind engine.GateKind
+	// waiting are in the order in which they get their turns.
+	waiting []*waiter
+	dirty   bool
+	// due is when to ask again even if nothing happens; zero means not at all.
+	due time.Time
+
+	// Of places: holds are the calls that run, allowed is how many may, as the store knows it; it never knows of fewer.
+	holds   []*hold
+	allowed int
+	over    int
+	// rival is the seniority of the first that waits on another executor; zero when none does.
+	rival time.Time
+
+	// Of rates: moments are beginnings that were granted and not used, in order.
+	moments []moment
+	timer   *time.Timer
+	// free says that nothing bounds it any more.
+	free bool
+}
+
+type waiter struct {
+	// seniority is when it came, later by the handicap of its priority.
+	seniority time.Time
+	run       string
+	ready     func(engine.Pass)
+}
+
+type hold struct {
+	run   string
+	since time.Time
+}
+
+// moment is when a call may begin.
+type moment struct{ from, until time.Time }
+
+func newWaiter(req engine.GateRequest, ready func(engine.Pass)) *waiter {
+	p := req.Priority
+	if p < 1 {
+		p = engine.DefaultPriority
+	}
+	return &waiter{seniority: req.Queued.Add(time.Duration(p-1) * handicap), run: req.RunID, ready: ready}
+}
+
+// rateKey names a book of rates.
+type rateKey struct {
+	Key
+	also string
+}
+
+// current reports whether b is still in use.
+func (b *book) current(l *Limiter) bool {
+	if b.rate {
+		return l.rates[rateKey{b.key, b.also}] == b
+	}
+	return l.places[b.key] == b
+}
+
+// drop ends the use of b.
+func (b *book) drop(l *Limiter) {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	if b.rate {
+		delete(l.rates, rateKey{b.key, b.also})
+	} else {
+		delete(l.places, b.key)
+	}
+}
+
+// at says when to ask again.
+func (b *book) at(l *Limiter, due time.Time) {
+	b.due = due
+	if l.soonest.IsZero() || due.Before(l.soonest) {
+		l.soonest = due
+		l.poke()
+	}
+}
+
+// push puts w where its turn is.
+func (b *book) push(w *waiter) {
+	i, _ := slices.BinarySearchFunc(b.waiting, w, func(x, w *waiter) int {
+		if x.seniority.After(w.seniority) {
+			return 1
+		}
+		return -1
+	})
+	b.waiting = slices.Insert(b.waiting, i, w)
+}
+
+// ask is what is to be told to the store; false when there is nothing. From then on nothing is begun beyond what is told.
+func (b *book) ask(now time.Time) (Ask, bool) {
+	a := Ask{Key: b.key, Rate: b.rate, Also: b.also}
+	if len(b.waiting) > 0 {
+		a.Age = now.Sub(b.waiting[0].seniority)
+	}
+	if b.rate {
+		if now.Before(b.due) {
+			return a, false
+		}
+		a.Want = min(len(b.waiting)-len(b.moments), batch)
+		return a, a.Want > 0
+	}
+	a.Held, a.Want = len(b.holds), len(b.waiting)
+	if b.rival.IsZero() && a.Held == b.allowed && a.Want == 0 && now.Before(b.due) {
+		return a, false
+	}
+	for _, h := range b.holds[:min(len(b.holds), maxRuns)] {
+		a.Runs = append(a.Runs, h.run)
+	}
+	b.allowed = a.Held
+	return a, true
+}
+
+// failed is called when it is not known what became of an ask. The store may know of more than is held, and is told again.
+func (b *book) failed(l *Limiter) {
+	if !b.dirty {
+		b.dirty = true
+		l.dirty = append(l.dirty, b)
+	}
+}
+
+// granted takes the answer to an ask and returns what is to be called without the lock.
+func (b *book) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
+	if g.Unbounded {
+		return b.lift(l)
+	}
+	if b.rate {
+		for i := range g.N {
+			at := g.First + time.Duration(i)*g.Every
+			// It began between sent and received: not earlier than the one, not later than the other allows.
+			b.moments = append(b.moments, moment{from: received.Add(at), until: sent.Add(at + g.Slack)})
+		}
+		b.due = time.Time{}
+		if g.Again > 0 {
+			b.due = received.Add(jitter(g.Again))
+		}
+		return b.turns(l, received)
+	}
+	b.allowed += g.N
+	b.over = g.Over
+	b.rival = time.Time{}
+	if g.Rival {
+		b.rival = received.Add(-g.RivalAge)
+	}
+	out := b.hand(l, received)
+	switch {
+	case len(b.waiting) > 0:
+		b.at(l, received.Add(jitter(again)))
+	case len(b.holds) > 0:
+		b.at(l, received.Add(jitter(renew)))
+	default:
+		b.due = time.Time{}
+	}
+	if len(b.holds) < b.allowed {
+		l.mark(b)
+	} else if len(b.holds) == 0 && len(b.waiting) == 0 {
+		b.drop(l)
+	}
+	return out
+}
+
+// hand lets those begin for whom there is room here.
+func (b *book) hand(l *Limiter, now time.Time) (out []func()) {
+	for len(b.waiting) > 0 && len(b.holds) < b.allowed {
+		w := b.waiting[0]
+		b.waiting = b.waiting[1:]
+		h := &hold{run: w.run, since: now}
+		b.holds = append(b.holds, h)
+		l.grants[b.kind]++
+		out = append(out, func() { w.ready(engine.Pass{Release: func() { b.release(l, h) }}) })
+	}
+	return out
+}
+
+// release gives a place back, to the next one here if nobody elsewhere has waited for longer.
+func (b *book) release(l *Limiter, h *hold) {
+	l.mu.Lock()
+	i := slices.Index(b.holds, h)
+	if i < 0 || !b.current(l) {
+		l.mu.Unlock()
+		return
+	}
+	b.holds = slices.Delete(b.holds, i, i+1)
+	var out []func()
+	switch {
+	case b.over > 0:
+		b.over--
+	case len(b.waiting) > 0 && (b.rival.IsZero() || !b.rival.Before(b.waiting[0].seniority)):
+		out = b.hand(l, time.Now())
+	}
+	if len(b.holds) < b.allowed {
+		l.mark(b)
+	}
+	l.mu.Unlock()
+	for _, f := range out {
+		f()
+	}
+}
+
+// lift lets all begin that wait: nothing bounds them any more.
+func (b *book) lift(l *Limiter) (out []func()) {
+	for _, w := range b.waiting {
+		l.grants[b.kind]++
+		out = append(out, func() { w.ready(engine.Pass{}) })
+	}
+	b.waiting, b.due = nil, time.Time{}
+	b.drop(l)
+	return out
+}
+
+// turns lets those begin whose moment has come, and sets the timer for the next.
+func (b *book) turns(l *Limiter, now time.Time) (out []func()) {
+	for len(b.moments) > 0 {
+		m := b.moments[0]
+		switch {
+		case !now.Before(m.until):
+			b.moments = b.moments[1:]
+			continue
+		case now.Before(m.from) || len(b.waiting) == 0:
+		default:
+			b.moments = b.moments[1:]
+			w := b.waiting[0]
+			b.waiting = b.waiting[1:]
+			l.grants[b.kind]++
+			out = append(out, func() { w.ready(engine.Pass{Until: m.until}) })
+			continue
+		}
+		break
+	}
+	n := len(b.moments)
+	switch {
+	case len(b.waiting) == 0 && n == 0:
+		b.drop(l)
+	case len(b.waiting) == 0:
+		// What was granted and is not used goes stale by itself; whoever comes meanwhile may use it.
+		b.alarm(l, b.moments[n-1].until)
+	case n > 0:
+		b.alarm(l, b.moments[0].from)
+	}
+	if len(b.waiting) > n {
+		if n > 0 {
+			// The next exchange comes while there is still something to go on with.
+			b.due = later(b.due, b.moments[n-1].from.Add(-horizon/5))
+		}
+		if now.Before(b.due) {
+			b.at(l, b.due)
+		} else {
+			l.mark(b)
+		}
+	}
+	return out
+}
+
+// alarm calls turns at a time.
+func (b *book) alarm(l *Limiter, at time.Time) {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.timer = time.AfterFunc(time.Until(at), func() {
+		l.mu.Lock()
+		var out []func()
+		if b.current(l) {
+			out = b.turns(l, time.Now())
+		}
+		l.mu.Unlock()
+		for _, f := range out {
+			f()
+		}
+	})
+}

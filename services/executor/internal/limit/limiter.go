@@ -1,0 +1,344 @@
+package limit
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// refresh is how often an executor looks whether limits were changed.
+	refresh = 2 * time.Second
+	// again is how often it asks again for what it waits for, in case a wake-up was lost.
+	again = 500 * time.Millisecond
+	// renew is how often it says again what it holds, and finds out who else waits for it.
+	renew = 5 * time.Second
+	// batch is how many limits go into one exchange.
+	batch = 1000
+	// exchange is how long one exchange may take.
+	exchange = 10 * time.Second
+	// sweep is how often leftovers are removed.
+	sweep = 10 * time.Minute
+)
+
+// Limiter is one executor's part in the limits of all: it knows what they are, holds what its calls hold, and exchanges both with the
+// store, many at a time, whenever something changed. Calls that nothing bounds cost a look into a map. It is safe for concurrent use.
+type Limiter struct {
+	store Store
+	log   *slog.Logger
+	known atomic.Pointer[known]
+	wake  chan struct{}
+
+	mu     sync.Mutex
+	owner  journal.Owner
+	turn   int64
+	dirty  []*book
+	places map[Key]*book
+	rates  map[rateKey]*book
+	// soonest is not after the first time that a book is due; zero when none is.
+	soonest time.Time
+	grants  map[engine.GateKind]int64
+}
+
+// known is what limits there are, as of the last look.
+type known struct {
+	version    int64
+	actors     map[Key]Limit // by namespace and actor
+	keys       map[Key]Limit // by namespace and concurrency key
+	namespaces map[string]Limit
+}
+
+// New returns a limiter that knows of no limit until Run runs. log may be nil.
+func New(store Store, log *slog.Logger) *Limiter {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	l := &Limiter{store: store, log: log, wake: make(chan struct{}, 1), places: map[Key]*book{}, rates: map[rateKey]*book{}, grants: map[engine.GateKind]int64{}}
+	l.known.Store(&known{version: -1})
+	return l
+}
+
+// Gates are what attempts have to pass, in this order: keys, actors, rates.
+func (l *Limiter) Gates() []engine.Gate {
+	return []engine.Gate{&keyGate{l}, &actorGate{l}, &rateGate{l}}
+}
+
+// Quota is the limit of a namespace as a whole, as of the last look; false when it has none.
+func (l *Limiter) Quota(namespace string) (Limit, bool) {
+	q, ok := l.known.Load().namespaces[namespace]
+	return q, ok
+}
+
+// Quotas are all of them.
+func (l *Limiter) Quotas() map[string]Limit { return l.known.Load().namespaces }
+
+// Refresh looks whether limits were changed.
+func (l *Limiter) Refresh(ctx context.Context) error {
+	have := l.known.Load().version
+	version, limits, err := l.store.All(ctx, have)
+	if err != nil || version == have {
+		return err
+	}
+	k := &known{version: version, actors: map[Key]Limit{}, keys: map[Key]Limit{}, namespaces: map[string]Limit{}}
+	for _, x := range limits {
+		if x.Name == Namespace {
+			k.namespaces[x.Namespace] = x
+		} else if name, ok := cut(x.Name, actors); ok {
+			k.actors[Key{x.Namespace, name}] = x
+		} else if name, ok := cut(x.Name, keys); ok {
+			k.keys[Key{x.Namespace, name}] = x
+		}
+	}
+	l.known.Store(k)
+	l.renew()
+	return nil
+}
+
+func cut(s, prefix string) (string, bool) {
+	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
+		return s[len(prefix):], true
+	}
+	return "", false
+}
+
+// Run exchanges until ctx ends.
+func (l *Limiter) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { l.watch(ctx) })
+	idle := time.NewTimer(0)
+	defer idle.Stop()
+	fault := 10 * time.Millisecond
+	for {
+		wait, err := l.exchange(ctx)
+		switch {
+		case err == nil:
+			fault = 10 * time.Millisecond
+		case errs.ReasonOf(err) == ReasonStale:
+			wait = 0 // what is current goes with a later turn
+		default:
+			if ctx.Err() == nil && !journal.IsFenced(err) {
+				l.log.WarnContext(ctx, "limits not exchanged", "err", err)
+			}
+			wait, fault = fault, min(2*fault, time.Second)
+		}
+		if wait == 0 && ctx.Err() == nil {
+			continue
+		}
+		idle.Reset(wait)
+		if err != nil {
+			// Nothing that is asked now would fare better.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-idle.C:
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wake:
+		case <-idle.C:
+		}
+	}
+}
+
+// watch keeps what is known up to date and passes on what other executors tell.
+func (l *Limiter) watch(ctx context.Context) {
+	wakes, err := l.store.Wakes(ctx)
+	if err != nil && ctx.Err() == nil {
+		l.log.WarnContext(ctx, "no notice of limits, they are looked for instead", "err", err)
+	}
+	look, clean := time.NewTicker(refresh), time.NewTicker(sweep)
+	defer look.Stop()
+	defer clean.Stop()
+	changed := true
+	for {
+		if changed {
+			if err := l.Refresh(ctx); err != nil && ctx.Err() == nil {
+				l.log.WarnContext(ctx, "limits not read", "err", err)
+			}
+		}
+		changed = false
+		select {
+		case <-ctx.Done():
+			return
+		case k, ok := <-wakes:
+			switch {
+			case !ok:
+				wakes = nil
+			case k == Key{}:
+				changed = true
+			default:
+				l.told(k)
+			}
+		case <-look.C:
+			changed = true
+		case <-clean.C:
+			if err := l.store.Sweep(ctx); err != nil && ctx.Err() == nil {
+				l.log.WarnContext(ctx, "limits not swept", "err", err)
+			}
+		}
+	}
+}
+
+// told is called when another executor gave something of k back, or wants it.
+func (l *Limiter) told(k Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.places[k]; b != nil {
+		b.due = time.Time{}
+		l.mark(b)
+	}
+}
+
+// renew lets all books be exchanged at the next opportunity.
+func (l *Limiter) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.places {
+		b.due = time.Time{}
+		l.mark(b)
+	}
+	for _, b := range l.rates {
+		b.due = time.Time{}
+		l.mark(b)
+	}
+}
+
+// mark says that b has something to exchange. It is called with l.mu held.
+func (l *Limiter) mark(b *book) {
+	if !b.dirty {
+		b.dirty = true
+		l.dirty = append(l.dirty, b)
+	}
+	l.poke()
+}
+
+func (l *Limiter) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// overdue marks the books that are due, and returns how long none is. It is called with l.mu held.
+func (l *Limiter) overdue(now time.Time) time.Duration {
+	if !l.soonest.IsZero() && !now.Before(l.soonest) {
+		l.soonest = time.Time{}
+		look := func(b *book) {
+			switch {
+			case b.dirty || b.due.IsZero():
+			case now.Before(b.due):
+				if l.soonest.IsZero() || b.due.Before(l.soonest) {
+					l.soonest = b.due
+				}
+			default:
+				b.dirty = true
+				l.dirty = append(l.dirty, b)
+			}
+		}
+		for _, b := range l.places {
+			look(b)
+		}
+		for _, b := range l.rates {
+			look(b)
+		}
+	}
+	if l.soonest.IsZero() {
+		return renew
+	}
+	return min(renew, l.soonest.Sub(now))
+}
+
+// begin implements engine.TermGate for all gates: what was held on behalf of an owner before is void.
+func (l *Limiter) begin(owner journal.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner == owner {
+		return
+	}
+	// Turns are told apart by the incarnation, so counting may go on.
+	l.owner, l.dirty = owner, nil
+	l.places, l.rates, l.soonest = map[Key]*book{}, map[rateKey]*book{}, time.Time{}
+}
+
+func (l *Limiter) end(owner journal.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner == owner {
+		l.owner, l.dirty = journal.Owner{}, nil
+		l.places, l.rates, l.soonest = map[Key]*book{}, map[rateKey]*book{}, time.Time{}
+	}
+}
+
+// exchange does one exchange if there is something to do, and returns how long nothing need be done.
+func (l *Limiter) exchange(ctx context.Context) (time.Duration, error) {
+	now := time.Now()
+	l.mu.Lock()
+	owner, wait := l.owner, l.overdue(now)
+	n := min(len(l.dirty), batch)
+	books := slices.Clone(l.dirty[:n])
+	l.dirty = append(l.dirty[:0], l.dirty[n:]...)
+	asks := make([]Ask, 0, n)
+	asked := books[:0]
+	for _, b := range books {
+		b.dirty = false
+		if !b.current(l) {
+			continue
+		}
+		if a, ok := b.ask(now); ok {
+			asks, asked = append(asks, a), append(asked, b)
+		}
+	}
+	if len(asks) == 0 || owner.IsZero() {
+		more := len(l.dirty) > 0
+		l.mu.Unlock()
+		if more {
+			wait = 0
+		}
+		return wait, nil
+	}
+	l.turn++
+	turn := l.turn
+	l.mu.Unlock()
+
+	call, cancel := context.WithTimeout(ctx, exchange)
+	defer cancel()
+	sent := time.Now()
+	grants, err := l.store.Sync(call, owner, turn, asks)
+	received := time.Now()
+
+	if journal.IsFenced(err) {
+		l.end(owner)
+	}
+	l.mu.Lock()
+	var pass []func()
+	for i, b := range asked {
+		if !b.current(l) {
+			continue
+		}
+		if err != nil {
+			b.failed(l)
+			continue
+		}
+		pass = append(pass, b.granted(l, grants[i], sent, received)...)
+	}
+	l.mu.Unlock()
+	for _, f := range pass {
+		f()
+	}
+	return 0, err
+}
+
+// jitter spreads what several executors would do at the same moment.
+func jitter(d time.Duration) time.Duration { return d + rand.N(d/5+1) }
