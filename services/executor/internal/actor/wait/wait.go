@@ -3,12 +3,9 @@
 package wait
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"time"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -62,12 +59,12 @@ func human(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, actor.BadArguments("a default needs a timeout")
 	}
 	if len(a.Schema) > 0 {
-		schema, err := CompileSchema(a.Schema)
+		schema, err := actor.CompileSchema(a.Schema)
 		if err != nil {
 			return workgraph.Outcome{}, actor.BadArguments("schema: %v", err)
 		}
 		if len(a.Default) > 0 {
-			if err := Satisfies(schema, a.Default); err != nil {
+			if err := actor.Satisfies(schema, a.Default); err != nil {
 				return workgraph.Outcome{}, actor.BadArguments("default: %v", err)
 			}
 		}
@@ -153,27 +150,4 @@ func Timeout(s string) (workgraph.Duration, error) {
 		return 0, actor.BadArguments("timeout must be above 0 and at most %d days", maxWait/(24*time.Hour))
 	}
 	return workgraph.Duration(d), nil
-}
-
-// CompileSchema makes a JSON Schema (2020-12) usable. It reads nothing from elsewhere: a $ref to another document is an error.
-func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{})
-	if err := c.AddResource("answer.json", doc); err != nil {
-		return nil, err
-	}
-	return c.Compile("answer.json")
-}
-
-// Satisfies tells why a value is not what a schema asks for; nil if it is.
-func Satisfies(s *jsonschema.Schema, value json.RawMessage) error {
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		return err
-	}
-	return s.Validate(v)
 }

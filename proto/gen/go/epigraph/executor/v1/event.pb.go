@@ -62,6 +62,7 @@ type RunEvent struct {
 	//	*RunEvent_GraphAmended
 	//	*RunEvent_TaskCompleted
 	//	*RunEvent_RunQueued
+	//	*RunEvent_DeadlinePassed
 	//	*RunEvent_AttemptStarted
 	//	*RunEvent_AttemptProgress
 	//	*RunEvent_TokenDelta
@@ -325,6 +326,15 @@ func (x *RunEvent) GetRunQueued() *RunQueued {
 	return nil
 }
 
+func (x *RunEvent) GetDeadlinePassed() *DeadlinePassed {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_DeadlinePassed); ok {
+			return x.DeadlinePassed
+		}
+	}
+	return nil
+}
+
 func (x *RunEvent) GetAttemptStarted() *AttemptStarted {
 	if x != nil {
 		if x, ok := x.Event.(*RunEvent_AttemptStarted); ok {
@@ -421,7 +431,8 @@ type RunEvent_Reconciled struct {
 }
 
 type RunEvent_ChildrenSpawned struct {
-	// Durable: children were spawned.
+	// Companion: children were spawned. Companions come with a durable event: right before it, with sequence 0, and again with it when a
+	// stream that broke is resumed.
 	ChildrenSpawned *ChildrenSpawned `protobuf:"bytes,21,opt,name=children_spawned,json=childrenSpawned,proto3,oneof"`
 }
 
@@ -431,12 +442,12 @@ type RunEvent_ChildEnded struct {
 }
 
 type RunEvent_InterruptOpened struct {
-	// Durable: a question was asked.
+	// Companion: a question was asked.
 	InterruptOpened *InterruptOpened `protobuf:"bytes,23,opt,name=interrupt_opened,json=interruptOpened,proto3,oneof"`
 }
 
 type RunEvent_InterruptClosed struct {
-	// Durable: a question was answered, or expired.
+	// Durable: a question was answered. One that expires shows as timer_fired.
 	InterruptClosed *InterruptClosed `protobuf:"bytes,24,opt,name=interrupt_closed,json=interruptClosed,proto3,oneof"`
 }
 
@@ -451,7 +462,7 @@ type RunEvent_MessageDelivered struct {
 }
 
 type RunEvent_GraphExpanded struct {
-	// Durable: a visit inserted a sub-graph.
+	// Companion: a visit inserted a sub-graph.
 	GraphExpanded *GraphExpanded `protobuf:"bytes,27,opt,name=graph_expanded,json=graphExpanded,proto3,oneof"`
 }
 
@@ -466,8 +477,13 @@ type RunEvent_TaskCompleted struct {
 }
 
 type RunEvent_RunQueued struct {
-	// Durable: the run was recorded and waits for its start.
+	// Ephemeral: the run is recorded and waits for its start; told to who begins to watch it.
 	RunQueued *RunQueued `protobuf:"bytes,30,opt,name=run_queued,json=runQueued,proto3,oneof"`
+}
+
+type RunEvent_DeadlinePassed struct {
+	// Durable: the run's time was up.
+	DeadlinePassed *DeadlinePassed `protobuf:"bytes,31,opt,name=deadline_passed,json=deadlinePassed,proto3,oneof"`
 }
 
 type RunEvent_AttemptStarted struct {
@@ -531,6 +547,8 @@ func (*RunEvent_GraphAmended) isRunEvent_Event() {}
 func (*RunEvent_TaskCompleted) isRunEvent_Event() {}
 
 func (*RunEvent_RunQueued) isRunEvent_Event() {}
+
+func (*RunEvent_DeadlinePassed) isRunEvent_Event() {}
 
 func (*RunEvent_AttemptStarted) isRunEvent_Event() {}
 
@@ -677,6 +695,43 @@ func (x *RunStarted) GetAdopted() []*VisitRef {
 	return nil
 }
 
+// DeadlinePassed ends a run that took longer than it may.
+type DeadlinePassed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadlinePassed) Reset() {
+	*x = DeadlinePassed{}
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadlinePassed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadlinePassed) ProtoMessage() {}
+
+func (x *DeadlinePassed) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadlinePassed.ProtoReflect.Descriptor instead.
+func (*DeadlinePassed) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
 // RunQueued tells that a run waits for its start.
 type RunQueued struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -690,7 +745,7 @@ type RunQueued struct {
 
 func (x *RunQueued) Reset() {
 	*x = RunQueued{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +757,7 @@ func (x *RunQueued) String() string {
 func (*RunQueued) ProtoMessage() {}
 
 func (x *RunQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +770,7 @@ func (x *RunQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunQueued.ProtoReflect.Descriptor instead.
 func (*RunQueued) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunQueued) GetReason() string {
@@ -747,7 +802,7 @@ type TaskCompleted struct {
 
 func (x *TaskCompleted) Reset() {
 	*x = TaskCompleted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +814,7 @@ func (x *TaskCompleted) String() string {
 func (*TaskCompleted) ProtoMessage() {}
 
 func (x *TaskCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +827,7 @@ func (x *TaskCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCompleted.ProtoReflect.Descriptor instead.
 func (*TaskCompleted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskCompleted) GetVisit() *VisitRef {
@@ -811,7 +866,7 @@ type AttemptIntended struct {
 
 func (x *AttemptIntended) Reset() {
 	*x = AttemptIntended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +878,7 @@ func (x *AttemptIntended) String() string {
 func (*AttemptIntended) ProtoMessage() {}
 
 func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +891,7 @@ func (x *AttemptIntended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptIntended.ProtoReflect.Descriptor instead.
 func (*AttemptIntended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttemptIntended) GetVisit() *VisitRef {
@@ -899,7 +954,7 @@ type AttemptEnded struct {
 
 func (x *AttemptEnded) Reset() {
 	*x = AttemptEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +966,7 @@ func (x *AttemptEnded) String() string {
 func (*AttemptEnded) ProtoMessage() {}
 
 func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +979,7 @@ func (x *AttemptEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptEnded.ProtoReflect.Descriptor instead.
 func (*AttemptEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttemptEnded) GetVisit() *VisitRef {
@@ -1043,7 +1098,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1110,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1123,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TimerFired) GetVisit() *VisitRef {
@@ -1091,7 +1146,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1158,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1171,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -1144,7 +1199,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1211,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1224,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunResumed) GetReason() string {
@@ -1190,7 +1245,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1257,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1270,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -1244,7 +1299,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1311,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1324,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunEnded) GetState() RunState {
@@ -1322,7 +1377,7 @@ type SettledVisit struct {
 
 func (x *SettledVisit) Reset() {
 	*x = SettledVisit{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1389,7 @@ func (x *SettledVisit) String() string {
 func (*SettledVisit) ProtoMessage() {}
 
 func (x *SettledVisit) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1402,7 @@ func (x *SettledVisit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettledVisit.ProtoReflect.Descriptor instead.
 func (*SettledVisit) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SettledVisit) GetVisit() *VisitRef {
@@ -1382,7 +1437,7 @@ type VisitsSettled struct {
 
 func (x *VisitsSettled) Reset() {
 	*x = VisitsSettled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1449,7 @@ func (x *VisitsSettled) String() string {
 func (*VisitsSettled) ProtoMessage() {}
 
 func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1462,7 @@ func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsSettled.ProtoReflect.Descriptor instead.
 func (*VisitsSettled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VisitsSettled) GetVisits() []*SettledVisit {
@@ -1434,7 +1489,7 @@ type ReconciliationNeeded struct {
 
 func (x *ReconciliationNeeded) Reset() {
 	*x = ReconciliationNeeded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1501,7 @@ func (x *ReconciliationNeeded) String() string {
 func (*ReconciliationNeeded) ProtoMessage() {}
 
 func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1514,7 @@ func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconciliationNeeded.ProtoReflect.Descriptor instead.
 func (*ReconciliationNeeded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReconciliationNeeded) GetVisit() *VisitRef {
@@ -1508,7 +1563,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1575,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1588,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1577,7 +1632,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1644,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1657,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1638,7 +1693,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1705,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1718,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1720,7 +1775,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1787,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1800,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -1806,7 +1861,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1873,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1886,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -1898,7 +1953,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +1965,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +1978,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -1962,7 +2017,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2029,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2042,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2026,7 +2081,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2093,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2106,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2096,7 +2151,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2163,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2176,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2181,7 +2236,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2248,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2261,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2245,7 +2300,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2312,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2325,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2309,7 +2364,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2376,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2389,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2369,7 +2424,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2436,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2449,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2408,7 +2463,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x10\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x10\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2444,6 +2499,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0etask_completed\x18\x1d \x01(\v2#.epigraph.executor.v1.TaskCompletedH\x00R\rtaskCompleted\x12@\n" +
 	"\n" +
 	"run_queued\x18\x1e \x01(\v2\x1f.epigraph.executor.v1.RunQueuedH\x00R\trunQueued\x12O\n" +
+	"\x0fdeadline_passed\x18\x1f \x01(\v2$.epigraph.executor.v1.DeadlinePassedH\x00R\x0edeadlinePassed\x12O\n" +
 	"\x0fattempt_started\x18( \x01(\v2$.epigraph.executor.v1.AttemptStartedH\x00R\x0eattemptStarted\x12R\n" +
 	"\x10attempt_progress\x18) \x01(\v2%.epigraph.executor.v1.AttemptProgressH\x00R\x0fattemptProgress\x12C\n" +
 	"\vtoken_delta\x18* \x01(\v2 .epigraph.executor.v1.TokenDeltaH\x00R\n" +
@@ -2462,7 +2518,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0fmachine_version\x18\x02 \x01(\x05R\x0emachineVersion\x12\x1f\n" +
 	"\vstart_nodes\x18\x03 \x03(\tR\n" +
 	"startNodes\x128\n" +
-	"\aadopted\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\aadopted\"^\n" +
+	"\aadopted\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\aadopted\"\x10\n" +
+	"\x0eDeadlinePassed\"^\n" +
 	"\tRunQueued\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x129\n" +
 	"\n" +
@@ -2613,118 +2670,120 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
 	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
 	(*RunStarted)(nil),            // 2: epigraph.executor.v1.RunStarted
-	(*RunQueued)(nil),             // 3: epigraph.executor.v1.RunQueued
-	(*TaskCompleted)(nil),         // 4: epigraph.executor.v1.TaskCompleted
-	(*AttemptIntended)(nil),       // 5: epigraph.executor.v1.AttemptIntended
-	(*AttemptEnded)(nil),          // 6: epigraph.executor.v1.AttemptEnded
-	(*TimerFired)(nil),            // 7: epigraph.executor.v1.TimerFired
-	(*RunPaused)(nil),             // 8: epigraph.executor.v1.RunPaused
-	(*RunResumed)(nil),            // 9: epigraph.executor.v1.RunResumed
-	(*CancelRequested)(nil),       // 10: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 11: epigraph.executor.v1.RunEnded
-	(*SettledVisit)(nil),          // 12: epigraph.executor.v1.SettledVisit
-	(*VisitsSettled)(nil),         // 13: epigraph.executor.v1.VisitsSettled
-	(*ReconciliationNeeded)(nil),  // 14: epigraph.executor.v1.ReconciliationNeeded
-	(*Reconciled)(nil),            // 15: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 16: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 17: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 18: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 19: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 20: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 21: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 22: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 23: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 24: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 25: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 26: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 27: epigraph.executor.v1.KeepAlive
-	nil,                           // 28: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(VisitState)(0),               // 30: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 31: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 32: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 33: epigraph.executor.v1.Usage
-	(*WaitInfo)(nil),              // 34: epigraph.executor.v1.WaitInfo
-	(RunState)(0),                 // 35: epigraph.executor.v1.RunState
+	(*DeadlinePassed)(nil),        // 3: epigraph.executor.v1.DeadlinePassed
+	(*RunQueued)(nil),             // 4: epigraph.executor.v1.RunQueued
+	(*TaskCompleted)(nil),         // 5: epigraph.executor.v1.TaskCompleted
+	(*AttemptIntended)(nil),       // 6: epigraph.executor.v1.AttemptIntended
+	(*AttemptEnded)(nil),          // 7: epigraph.executor.v1.AttemptEnded
+	(*TimerFired)(nil),            // 8: epigraph.executor.v1.TimerFired
+	(*RunPaused)(nil),             // 9: epigraph.executor.v1.RunPaused
+	(*RunResumed)(nil),            // 10: epigraph.executor.v1.RunResumed
+	(*CancelRequested)(nil),       // 11: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 12: epigraph.executor.v1.RunEnded
+	(*SettledVisit)(nil),          // 13: epigraph.executor.v1.SettledVisit
+	(*VisitsSettled)(nil),         // 14: epigraph.executor.v1.VisitsSettled
+	(*ReconciliationNeeded)(nil),  // 15: epigraph.executor.v1.ReconciliationNeeded
+	(*Reconciled)(nil),            // 16: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 17: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 18: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 19: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 20: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 21: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 22: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 23: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 24: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 25: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 26: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 27: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 28: epigraph.executor.v1.KeepAlive
+	nil,                           // 29: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(VisitState)(0),               // 31: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 32: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 33: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 34: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 35: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 36: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	29, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	30, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
-	5,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
-	6,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
-	7,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
-	8,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
-	9,  // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	10, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	11, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	13, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
-	14, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
-	15, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	16, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	17, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	18, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	19, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	20, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	21, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	22, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	23, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	4,  // 20: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
-	3,  // 21: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
-	24, // 22: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	25, // 23: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	26, // 24: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	27, // 25: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 26: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
-	29, // 27: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 28: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 29: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 30: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	30, // 31: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	31, // 32: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	32, // 33: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	33, // 34: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	29, // 35: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	29, // 36: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	34, // 37: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	1,  // 38: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 39: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	31, // 40: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	28, // 41: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	32, // 42: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 43: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
-	30, // 44: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
-	12, // 45: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
-	1,  // 46: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 47: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	30, // 48: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 49: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 50: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 51: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 52: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 53: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	31, // 54: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	29, // 55: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	31, // 56: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	1,  // 57: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 58: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 59: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 60: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 61: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 62: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 63: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 64: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 65: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 66: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
+	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
+	8,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
+	9,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
+	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
+	11, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	12, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	14, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
+	15, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
+	16, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	17, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	18, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	19, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	20, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	21, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	22, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	23, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	24, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	5,  // 20: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
+	4,  // 21: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
+	3,  // 22: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
+	25, // 23: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	26, // 24: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	27, // 25: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	28, // 26: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	1,  // 27: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
+	30, // 28: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 29: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 30: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 31: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 32: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	32, // 33: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	33, // 34: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	34, // 35: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	30, // 36: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	30, // 37: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	35, // 38: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	1,  // 39: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 40: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	32, // 41: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	29, // 42: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	33, // 43: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	1,  // 44: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 45: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
+	13, // 46: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
+	1,  // 47: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 48: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	31, // 49: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 50: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 51: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	36, // 52: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 53: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 54: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	32, // 55: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	30, // 56: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	32, // 57: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	1,  // 58: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 59: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 60: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 61: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	1,  // 62: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 63: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 64: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 65: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	1,  // 66: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 67: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }
@@ -2755,6 +2814,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_GraphAmended)(nil),
 		(*RunEvent_TaskCompleted)(nil),
 		(*RunEvent_RunQueued)(nil),
+		(*RunEvent_DeadlinePassed)(nil),
 		(*RunEvent_AttemptStarted)(nil),
 		(*RunEvent_AttemptProgress)(nil),
 		(*RunEvent_TokenDelta)(nil),
@@ -2766,7 +2826,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
