@@ -31,6 +31,23 @@ type Migrations struct {
 	name    string
 	version func(context.Context) (int64, error)
 	up      func(context.Context) (int, error)
+	with    []Step
+}
+
+// Step is something besides the files that has migrations of its own in the same database.
+type Step struct {
+	// Name says what it is, for messages.
+	Name string
+	// Up applies what is missing and returns how many it applied; calls may come from several processes at once.
+	Up func(context.Context) (int, error)
+	// Current reports whether nothing is missing, without changing anything.
+	Current func(context.Context) (bool, error)
+}
+
+// With adds a step that comes after the files and returns m.
+func (m *Migrations) With(s Step) *Migrations {
+	m.with = append(m.with, s)
+	return m
 }
 
 // SQLiteMigrations binds the files of fsys to s. One process at a time may migrate a file.
@@ -97,6 +114,12 @@ func (m *Migrations) Up(ctx context.Context) (int, error) {
 	if err != nil {
 		return n, lost(fmt.Errorf("migrate %s: %w", m.name, err))
 	}
+	for _, s := range m.with {
+		more, err := s.Up(ctx)
+		if n += more; err != nil {
+			return n, lost(fmt.Errorf("migrate %s of %s: %w", s.Name, m.name, err))
+		}
+	}
 	return n, nil
 }
 
@@ -130,6 +153,15 @@ func (m *Migrations) Check(ctx context.Context) error {
 	case have > want:
 		return errs.New(errs.FailedPrecondition, ReasonSchemaNew, "schema of %s is at version %d, this binary knows only %d", m.name, have, want).
 			Hint("run a newer epigraph binary on this database")
+	}
+	for _, s := range m.with {
+		switch current, err := s.Current(ctx); {
+		case err != nil:
+			return lost(fmt.Errorf("read version of %s of %s: %w", s.Name, m.name, err))
+		case !current:
+			return errs.New(errs.FailedPrecondition, ReasonSchemaOld, "the %s of %s lack migrations that this binary needs", s.Name, m.name).
+				Hint("run: epigraph migrate")
+		}
 	}
 	return nil
 }

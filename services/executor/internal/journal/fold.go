@@ -26,7 +26,16 @@ type Unit struct {
 	Snapshot    []byte
 	SnapshotSeq int64
 	Progress    bool
-	CancelSeen  bool
+	// Release ends the ownership; GraphChanges counts the times the run was pinned to another graph, Graph being the last one's body.
+	Release      bool
+	GraphHash    string
+	Graph        []byte
+	GraphChanges int
+	Mail         []Mail
+	TakenUp      []int64
+	Jobs         []JobRow
+	Opened       []Interrupt
+	Closed       []Closing
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -49,6 +58,17 @@ type OutRow struct {
 type part struct {
 	index   int
 	lastSeq int64
+}
+
+// Pending reports whether the unit begins a run that nobody owns yet.
+func (u *Unit) Pending() bool { return u.Start != nil && u.Start.Run.State == StatePending }
+
+// Ends reports whether the run is over with this unit.
+func (u *Unit) Ends() bool { return u.Status != nil && u.Status.State.Ended() }
+
+// TouchesRow reports whether an append changes the run's row. The others leave it alone: their place is kept by the events.
+func (u *Unit) TouchesRow() bool {
+	return u.Status != nil || u.Outcome != nil || u.Release || u.GraphChanges > 0
 }
 
 // LastSeq is where the journal ends after the unit.
@@ -189,6 +209,8 @@ func follows(u *Unit, w Write) error {
 		return errs.New(errs.AlreadyExists, ReasonRunExists, "run %s was started already", u.RunID)
 	case w.Append.Namespace != u.Namespace:
 		return RunNotFound(u.RunID)
+	case u.Release:
+		return errs.New(errs.Conflict, ReasonNotOwner, "run %s was released before this write", u.RunID)
 	case w.Append.ExpectedLastSeq != u.LastSeq():
 		return SeqConflict(u.RunID, w.Append.ExpectedLastSeq, u.LastSeq())
 	}
@@ -200,6 +222,28 @@ func (u *Unit) addStart(s *Start) {
 	status, outcome := s.Run.Status, s.Run.Outcome
 	u.Status, u.Outcome = cut(status), &outcome
 	u.add(s.Events, s.Outbox, s.Snapshot)
+	u.more(s.Mail, s.Jobs, s.Opened)
+}
+
+// more takes along what is written beside the events.
+func (u *Unit) more(mail []Mail, jobs []Job, opened []Interrupt) {
+	for _, m := range mail {
+		m.Namespace, m.Time = u.Namespace, dbkit.Micros(m.Time)
+		u.Mail = append(u.Mail, m)
+	}
+	for _, j := range jobs {
+		u.Jobs = append(u.Jobs, MakeJob(u.Namespace, u.RunID, j))
+	}
+	for _, i := range opened {
+		i.Namespace, i.RunID = u.Namespace, u.RunID
+		if i.RootID == "" && u.Start != nil {
+			if i.RootID = u.Start.Run.RootID; i.RootID == "" {
+				i.RootID = u.RunID
+			}
+		}
+		i.CreateTime, i.ExpireTime = dbkit.Micros(i.CreateTime), dbkit.Micros(i.ExpireTime)
+		u.Opened = append(u.Opened, i)
+	}
 }
 
 func (u *Unit) addAppend(a *Append) {
@@ -213,8 +257,22 @@ func (u *Unit) addAppend(a *Append) {
 		u.Outcome = a.Outcome
 	}
 	u.Progress = u.Progress || a.Progress
-	u.CancelSeen = u.CancelSeen || a.CancelSeen
+	u.Release = u.Release || a.Release
+	if a.GraphHash != "" {
+		u.GraphHash, u.Graph = a.GraphHash, a.Graph
+		u.GraphChanges++
+	}
+	u.TakenUp = append(u.TakenUp, a.TakenUp...)
+	for _, c := range a.Closed {
+		c.Time = dbkit.Micros(c.Time)
+		if i := slices.IndexFunc(u.Opened, func(o Interrupt) bool { return o.ID == c.ID }); i < 0 {
+			u.Closed = append(u.Closed, c)
+		} else if o := &u.Opened[i]; o.State == InterruptOpen {
+			o.State, o.Answer, o.Decision, o.By, o.CloseTime = c.State, c.Answer, c.Decision, c.By, c.Time
+		}
+	}
 	u.add(a.Events, a.Outbox, a.Snapshot)
+	u.more(a.Mail, a.Jobs, a.Opened)
 }
 
 func (u *Unit) add(events []Event, outbox []Out, snapshot []byte) {
@@ -249,8 +307,10 @@ type Standing struct {
 	Found     bool
 	Namespace string
 	Owner     Owner
-	LastSeq   int64
-	Revision  int64
+	// LastSeq is that of the last event.
+	LastSeq    int64
+	Revision   int64
+	CreateTime time.Time
 	// Events are those stored at the unit's sequences.
 	Events []Event
 }
@@ -263,6 +323,11 @@ func Judge(u *Unit, owner Owner, s Standing, done *Outcomes) {
 	case !s.Found || s.Namespace != u.Namespace:
 		done.Refused(u, RunNotFound(u.RunID))
 	case len(u.Events) > 0 && s.LastSeq >= u.LastSeq() && slices.EqualFunc(u.Events, s.Events, sameEvent):
+		done.Committed(u, s.revision(u))
+	case u.Start != nil && len(u.Events) == 0 && s.CreateTime.Equal(dbkit.Micros(u.Start.Run.CreateTime)):
+		done.Committed(u, s.Revision)
+	// What was asked is so: the run is somebody else's, or nobody's.
+	case u.Release && len(u.Events) == 0 && s.Owner != owner && s.LastSeq >= u.Expected:
 		done.Committed(u, s.Revision)
 	case u.Start != nil:
 		done.Refused(u, errs.New(errs.AlreadyExists, ReasonRunExists, "run %s exists with another history", u.RunID))
@@ -271,6 +336,14 @@ func Judge(u *Unit, owner Owner, s Standing, done *Outcomes) {
 	default:
 		done.Refused(u, SeqConflict(u.RunID, u.Expected, s.LastSeq))
 	}
+}
+
+// revision is what a unit that was committed before is answered with.
+func (s *Standing) revision(u *Unit) int64 {
+	if u.Start == nil && !u.TouchesRow() {
+		return 0
+	}
+	return s.Revision
 }
 
 func sameEvent(a, b Event) bool {
@@ -325,7 +398,8 @@ func sortKeys(ks []Key) []Key {
 type Resolved struct {
 	// Appends and Starts are the units to write; HoldsKey and so on are set.
 	Appends, Starts []*Unit
-	// Cancels are the runs whose end is asked for: those in the database, not in Starts.
+	// Cancels are the runs whose end is asked for. Those that are themselves in Starts have Started set: their row is right already, and only
+	// the mail is to be written.
 	Cancels []Cancel
 	// Requests are the request ids to remember.
 	Requests []RequestRow
@@ -333,9 +407,10 @@ type Resolved struct {
 
 // Cancel takes the business key of a run and asks for its end.
 type Cancel struct {
-	RunID  string
-	Reason string
-	Time   time.Time
+	Namespace, RunID string
+	Reason           string
+	Time             time.Time
+	Started          bool
 }
 
 // RequestRow is a request id to remember.
@@ -408,9 +483,8 @@ func (r *Resolved) cancel(u, holder *Unit) {
 	at := dbkit.Micros(u.Start.Run.CreateTime)
 	if holder != nil {
 		holder.HoldsKey, holder.CancelReason, holder.CancelTime = false, reason, at
-		return
 	}
-	r.Cancels = append(r.Cancels, Cancel{RunID: u.CancelRequestedOf, Reason: reason, Time: at})
+	r.Cancels = append(r.Cancels, Cancel{Namespace: u.Namespace, RunID: u.CancelRequestedOf, Reason: reason, Time: at, Started: holder != nil})
 }
 
 // RequestIDReused is the error of a request id that comes with another body.
@@ -418,4 +492,65 @@ func RequestIDReused(id string) error {
 	return errs.New(errs.InvalidArgument, ReasonRequestIDReused, "request_id %q was used with another body", id).
 		Hint("use a new request_id for a new request").
 		Violate("request_id", ReasonRequestIDReused, "used with another body")
+}
+
+// Around is what a commit touches besides the runs that it writes to.
+type Around struct {
+	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
+	Targets, Ended []string
+	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have mail and no owner by then.
+	Wakes []JobRow
+	// Queues are those that get a job.
+	Queues []string
+	// Locked are the runs whose rows the commit locks first, in order, so that two commits that mail each other's runs do not wait in a circle;
+	// empty when there is no mail.
+	Locked []string
+}
+
+// Surroundings tells what a commit of r touches besides.
+func (r *Resolved) Surroundings() Around {
+	var a Around
+	wakes := map[string]bool{}
+	wake := func(namespace, runID string) {
+		if !wakes[runID] {
+			wakes[runID] = true
+			a.Wakes = append(a.Wakes, MakeJob(namespace, runID, Job{Kind: JobWake}))
+		}
+	}
+	for _, units := range [][]*Unit{r.Appends, r.Starts} {
+		for _, u := range units {
+			for i := range u.Mail {
+				a.Targets = append(a.Targets, u.Mail[i].RunID)
+				wake(u.Namespace, u.Mail[i].RunID)
+			}
+			for i := range u.Jobs {
+				a.Queues = append(a.Queues, u.Jobs[i].Queue)
+			}
+			if u.Ends() {
+				a.Ended = append(a.Ended, u.RunID)
+			}
+			if u.Release {
+				wake(u.Namespace, u.RunID)
+			}
+		}
+	}
+	for _, c := range r.Cancels {
+		a.Targets = append(a.Targets, c.RunID)
+		wake(c.Namespace, c.RunID)
+	}
+	for _, s := range []*[]string{&a.Targets, &a.Ended, &a.Queues} {
+		slices.Sort(*s)
+		*s = slices.Compact(*s)
+	}
+	if len(a.Targets) > 0 {
+		a.Locked = slices.Clone(a.Targets)
+		for _, u := range r.Appends {
+			if u.TouchesRow() {
+				a.Locked = append(a.Locked, u.RunID)
+			}
+		}
+		slices.Sort(a.Locked)
+		a.Locked = slices.Compact(a.Locked)
+	}
+	return a
 }

@@ -17,6 +17,9 @@ import (
 // other error is an *errs.Error with one of this package's reasons.
 type Journal interface {
 	Members
+	Mailbox
+	Interrupts
+	Jobs
 	Log
 	Reader
 	Outbox
@@ -35,28 +38,26 @@ type Members interface {
 	// Executors lists the registered executors by id, so that a replica can find a run's owner.
 	Executors(ctx context.Context) ([]Executor, error)
 	// TakeOver fences every other executor whose heartbeat is older than o.Lease, claims for self up to
-	// o.Limit open runs that no live executor owns, oldest first, and returns them. Runs that were
-	// released are claimed at once and count no take-over. A run that would be taken over for the
+	// o.Limit open runs of executors that are gone, and running ones that were released, oldest first, and
+	// returns them. A released run counts no take-over. A run that would be taken over for the
 	// o.MaxTakeovers-th time since it last made progress is set StateQuarantined instead and returned
-	// in Quarantined; it stays without an owner. Paused and quarantined runs are claimed only when
-	// somebody asked for their end. It returns ReasonFenced if self was itself taken over.
+	// in Quarantined; it stays without an owner. Paused runs of executors that are gone are not claimed: they
+	// become parked, with a wake-up job if mail waits for them. Runs that are parked already are not looked at, however many
+	// there are. It returns ReasonFenced if self was itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
-	// Claim makes self the owner of a paused run that no registered executor owns, as a release or the
-	// end of its owner leaves it, and returns who owns the run now: self, another executor, or nobody
-	// when the run is not paused. It counts no take-over. ReasonRunNotFound, ReasonFenced.
-	Claim(ctx context.Context, self Owner, namespace, runID string) (Owner, error)
+	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns the run now: self, another
+	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while mail of kind RESUME or
+	// CANCEL waits for it. A run whose owner is gone counts a take-over as in TakeOver; one that would be quarantined is left to it.
+	// ReasonRunNotFound, ReasonFenced.
+	ClaimRun(ctx context.Context, self Owner, namespace, runID string) (Owner, error)
+	// SweepParked inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
+	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
+	SweepParked(ctx context.Context, late time.Duration, limit int) (int, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
-	// all of them. Runs that are not owner's are left alone.
+	// all of them. Running ones are for TakeOver; those that wait, or have mail, get a wake-up job. Runs that are not owner's are left alone.
 	Release(ctx context.Context, owner Owner, runIDs []string) error
 	// Deregister releases all runs and removes the executor. A fenced owner is not an error.
 	Deregister(ctx context.Context, owner Owner) error
-	// PendingCancels lists runs of owner whose end was asked for and not yet acknowledged by an
-	// Append with CancelSeen. A run that the caller is already ending may be listed again.
-	PendingCancels(ctx context.Context, owner Owner) ([]CancelRequest, error)
-	// CancelWakes returns a channel that gets a value after a cancel of one of owner's runs was asked
-	// for, on whatever replica. It is a hint: values may be lost or come for nothing, so poll
-	// PendingCancels too. The channel is closed when ctx ends.
-	CancelWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
 }
 
 // Log writes and loads journals on behalf of the engine, across namespaces.
@@ -93,10 +94,6 @@ type Reader interface {
 	Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error)
 	// Descendants lists the runs below this one, at any depth, oldest first.
 	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)
-	// RequestCancel records that somebody wants the run to end and wakes its owner. The first request
-	// stays; later ones and requests to an ended run change nothing and return the run as it is.
-	// ReasonRunNotFound, ReasonEtagMismatch, ReasonRequestIDReused.
-	RequestCancel(ctx context.Context, r CancelRun) (Run, error)
 }
 
 // Outbox hands out what has to leave the executor, at least once and in the order of each run.
@@ -139,8 +136,7 @@ type TakeOverOptions struct {
 	Lease time.Duration
 	// Limit is how many runs are claimed or quarantined at most.
 	Limit int
-	// MaxTakeovers defaults to DefaultMaxTakeovers. Only runs that were StateRunning count take-overs:
-	// a run that merely waited cannot have brought its owner down.
+	// MaxTakeovers defaults to DefaultMaxTakeovers.
 	MaxTakeovers int
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
@@ -165,25 +161,6 @@ type RunRef struct {
 	Takeovers int
 	// From is its owner before; zero if it had been released.
 	From Owner
-}
-
-// CancelRequest is the wish for the end of a run.
-type CancelRequest struct {
-	Namespace, RunID string
-	Reason           string
-	Time             time.Time
-}
-
-// CancelRun asks for the end of a run.
-type CancelRun struct {
-	Namespace, RunID string
-	Reason           string
-	// Revision, if not 0, must be the run's present one.
-	Revision int64
-	// Request makes the call repeatable; the zero value does not.
-	Request Request
-	// Now is the time of the request.
-	Now time.Time
 }
 
 // Request identifies a request that may come twice. It is kept for RequestIDLife.
@@ -215,8 +192,11 @@ type Loaded struct {
 // Filter narrows a list; all set fields must hold.
 type Filter struct {
 	// States are alternatives; none means any.
-	States                                                  []State
+	States []State
+	// Reason is the state's reason.
+	Reason                                                  string
 	TaskID, UserID, ChatID, ThreadID, BusinessKey, ParentID string
+	ScheduleID                                              string
 	Labels                                                  map[string]string
 	// CreatedAfter is inclusive, CreatedBefore exclusive.
 	CreatedAfter, CreatedBefore time.Time

@@ -8,7 +8,7 @@ import (
 // MailKind says what a piece of mail asks of its run.
 type MailKind string
 
-// The kinds of mail.
+// The kinds of mail. The body of MailCancel is the reason as text; it also becomes the run's CancelReason.
 const (
 	MailCancel     MailKind = "CANCEL"
 	MailPause      MailKind = "PAUSE"
@@ -46,7 +46,8 @@ type Post struct {
 	Method  string
 	// Answer closes a question in the same transaction; nil leaves questions alone.
 	Answer *Answer
-	// Open lists the states in which the run takes this mail; empty means every state that is not ended.
+	// Open lists the states in which the run takes this mail; empty means every state that is not ended. Mail of kind CANCEL to
+	// a run that has ended, or whose end was asked for before, is not written and no error.
 	Open []State
 }
 
@@ -69,7 +70,8 @@ type Posted struct {
 // Mailbox delivers mail. Journal embeds it.
 type Mailbox interface {
 	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one transaction.
-	// ReasonRunNotFound, ReasonRunEnded, ReasonEtagMismatch, ReasonRequestIDReused, ReasonInterruptClosed.
+	// ReasonRunNotFound, ReasonRunEnded, ReasonStateRefuses, ReasonEtagMismatch, ReasonRequestIDReused,
+	// ReasonInterruptNotFound, ReasonInterruptClosed.
 	Post(ctx context.Context, p Post) (Posted, error)
 	// PendingMail lists unread mail of owner's runs, oldest first.
 	PendingMail(ctx context.Context, owner Owner, limit int) ([]Mail, error)
@@ -79,52 +81,3 @@ type Mailbox interface {
 	// values may be lost or come for nothing, so poll PendingMail too. The channel is closed when ctx ends.
 	MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
 }
-
-// Interrupt is a question as its row.
-type Interrupt struct {
-	ID, Namespace, RunID, RootID      string
-	NodeID                            string
-	Visit, Item                       int32
-	State                             InterruptState
-	Prompt, Schema, Approve, Answer   []byte
-	Default                           []byte
-	Decision, By                      string
-	CreateTime, ExpireTime, CloseTime time.Time
-}
-
-// InterruptState is where a question stands. The numbers are those of the API and never change.
-type InterruptState int32
-
-// The states of a question.
-const (
-	InterruptOpen     InterruptState = 1
-	InterruptAnswered InterruptState = 2
-	InterruptExpired  InterruptState = 3
-	InterruptCanceled InterruptState = 4
-)
-
-// InterruptFilter narrows a list of questions; all set fields must hold.
-type InterruptFilter struct {
-	// RootOrRun are questions of this run and, if it is a root, of all its descendants.
-	RunID  string
-	States []InterruptState
-}
-
-// Job is a hint that something is to be done, by whatever executor, not before a time. Jobs are at-least-once.
-type Job struct {
-	Kind     JobKind
-	RunID    string
-	Priority int
-	At       time.Time
-}
-
-// JobKind says what a job is for.
-type JobKind string
-
-// The kinds of jobs.
-const (
-	// JobWake asks for a parked run to be claimed and gone on with.
-	JobWake JobKind = "wake"
-	// JobStart asks for a pending run to be claimed and begun.
-	JobStart JobKind = "start"
-)

@@ -22,6 +22,14 @@ const (
 	ReasonRequestIDReused = "REQUEST_ID_REUSED"
 	// ReasonBusinessKeyInUse is the reason when an open run holds the business key; Meta "run_id" names it.
 	ReasonBusinessKeyInUse = "BUSINESS_KEY_IN_USE"
+	// ReasonRunEnded is the reason when a run is over and takes no more mail.
+	ReasonRunEnded = "RUN_ENDED"
+	// ReasonStateRefuses is the reason when a run is in no state for this mail; Meta "state" tells in which.
+	ReasonStateRefuses = "RUN_STATE_REFUSES"
+	// ReasonInterruptNotFound is the reason when there is no such question in the namespace.
+	ReasonInterruptNotFound = "INTERRUPT_NOT_FOUND"
+	// ReasonInterruptClosed is the reason when a question was closed in another way.
+	ReasonInterruptClosed = "INTERRUPT_CLOSED"
 	// ReasonEtagMismatch is the reason when a run has changed since it was read.
 	ReasonEtagMismatch = "ETAG_MISMATCH"
 	// ReasonPayloadTooLarge is the reason when a value is over the hard limit. It never succeeds.
@@ -65,4 +73,24 @@ var errCommitTimeout = errs.New(errs.Unavailable, "COMMIT_TIMEOUT", "the databas
 // EtagMismatch returns the error of a run that has changed since it was read.
 func EtagMismatch(id string) error {
 	return errs.New(errs.Conflict, ReasonEtagMismatch, "run %q has changed", id).Hint("read it again and retry with its new etag")
+}
+
+// RunEnded returns the error of a run that takes no more mail.
+func RunEnded(id string) error {
+	return errs.New(errs.FailedPrecondition, ReasonRunEnded, "run %q has ended", id)
+}
+
+// StateRefuses returns the error of a run that takes no such mail in its state.
+func StateRefuses(id string, kind MailKind, s State) error {
+	return errs.New(errs.FailedPrecondition, ReasonStateRefuses, "run %q takes no %s in its state", id, kind).Set("state", s.String())
+}
+
+// InterruptNotFound returns the error of a question that is not there.
+func InterruptNotFound(id string) error {
+	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id)
+}
+
+// InterruptClosed returns the error of a question that was closed in another way.
+func InterruptClosed(id string) error {
+	return errs.New(errs.FailedPrecondition, ReasonInterruptClosed, "interrupt %q was closed already", id).Hint("read it to see how")
 }

@@ -20,6 +20,15 @@ const (
 // Ended reports whether a run in this state is over. An ended run holds no business key.
 func (s State) Ended() bool { return s >= StateCompleted && s <= StateCanceled }
 
+// String is the name that the API gives the state.
+func (s State) String() string {
+	names := [...]string{"", "PENDING", "RUNNING", "WAITING", "PAUSED", "QUARANTINED", "COMPLETED", "FAILED", "CANCELLED"}
+	if s > 0 && int(s) < len(names) {
+		return names[s]
+	}
+	return "UNKNOWN"
+}
+
 // Run is one row of runs with all that hangs on it. Byte fields are opaque; an empty one is kept as nil,
 // here and everywhere in the journal.
 type Run struct {
@@ -35,11 +44,17 @@ type Run struct {
 	TraceState       string
 	Sampled          bool
 	CreateTime       time.Time
-	Labels           map[string]string
-	Metadata         []byte
-	Args, Named      []byte
-	Context          []byte
-	Attachments      []byte
+	// Priority is 1 (first) to 4; 0 means the usual 2.
+	Priority int32
+	// Deadline is when the run is to be ended whatever it does; zero means never.
+	Deadline time.Time
+	// ForkedFrom is the run of which this is a fork, ScheduleID the schedule that started it.
+	ForkedFrom, ScheduleID string
+	Labels                 map[string]string
+	Metadata               []byte
+	Args, Named            []byte
+	Context                []byte
+	Attachments            []byte
 
 	Status
 	Outcome
@@ -52,11 +67,13 @@ type Run struct {
 	Takeovers int
 	// LastSeq is the sequence of the last event, 0 before the first.
 	LastSeq int64
-	// Revision rises with every commit and every cancel request; the etag is made of it.
+	// Revision rises with every change of the row itself: see Append. The etag is made of it.
 	Revision int64
+	// GraphRevision counts how often the run was pinned to another graph.
+	GraphRevision int64
 	// CostNanoUSD and UnpricedCalls are what acknowledged outbox items added.
 	CostNanoUSD, UnpricedCalls int64
-	// CancelTime is zero unless somebody asked for the end.
+	// CancelTime is zero unless somebody asked for the end, by mail or by taking the business key.
 	CancelTime   time.Time
 	CancelReason string
 }

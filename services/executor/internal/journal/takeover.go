@@ -1,15 +1,24 @@
 package journal
 
-// SortOut decides which found runs are claimed and which quarantined, and counts their take-overs.
+import (
+	"slices"
+	"time"
+)
+
+// SortOut decides which found runs are claimed, which are quarantined and which become parked, and counts their take-overs.
 // Drivers only.
-func SortOut(found []RunRef, o TakeOverOptions) TakeOverResult {
+func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []RunRef) {
 	most := o.MaxTakeovers
 	if most <= 0 {
 		most = DefaultMaxTakeovers
 	}
-	res := TakeOverResult{More: len(found) >= o.Limit}
+	res.More = len(found) >= o.Limit
 	for _, f := range found {
-		if f.State == StateRunning && !f.From.IsZero() {
+		if f.State == StatePaused || f.State == StateQuarantined {
+			parked = append(parked, f)
+			continue
+		}
+		if !f.From.IsZero() {
 			f.Takeovers++
 			if f.Takeovers >= most {
 				res.Quarantined = append(res.Quarantined, f)
@@ -18,5 +27,81 @@ func SortOut(found []RunRef, o TakeOverOptions) TakeOverResult {
 		}
 		res.Claimed = append(res.Claimed, f)
 	}
-	return res
+	return res, parked
+}
+
+// Claimable is a run that somebody wants to claim, as a driver finds it under the lock of its row. Drivers only.
+type Claimable struct {
+	State     State
+	Owner     Owner
+	OwnerLive bool
+	Takeovers int
+	// Summoned says that mail of kind RESUME or CANCEL waits.
+	Summoned bool
+}
+
+// Claim decides whether self may become the owner and with which count of take-overs; else the present owner stays.
+func (c Claimable) Claim(self Owner) (now Owner, takeovers int, claimed bool) {
+	switch {
+	case c.State.Ended():
+		return Owner{}, 0, false
+	case c.OwnerLive:
+		return c.Owner, 0, false
+	case c.State == StateQuarantined && !c.Summoned:
+		return Owner{}, 0, false
+	case !c.Owner.IsZero() && c.Takeovers+1 >= DefaultMaxTakeovers:
+		return Owner{}, 0, false
+	case !c.Owner.IsZero():
+		return self, c.Takeovers + 1, true
+	}
+	return self, c.Takeovers, true
+}
+
+// Freed is a run that its owner gave back. Drivers only.
+type Freed struct {
+	Namespace, RunID string
+	State            State
+	WakeTime         time.Time
+}
+
+// JobsOfFreed returns the jobs that let freed runs go on, and those to be inserted if mail waits. Running ones are for TakeOver. Drivers only.
+func JobsOfFreed(free []Freed) (jobs, wakes []JobRow) {
+	for _, f := range free {
+		switch f.State {
+		case StateWaiting, StatePending:
+			j := Job{Kind: JobWake}
+			if !f.WakeTime.IsZero() {
+				j.At = f.WakeTime.Add(-WakeEarly)
+			}
+			jobs = append(jobs, MakeJob(f.Namespace, f.RunID, j))
+			wakes = append(wakes, MakeJob(f.Namespace, f.RunID, Job{Kind: JobWake}))
+		case StatePaused, StateQuarantined:
+			wakes = append(wakes, MakeJob(f.Namespace, f.RunID, Job{Kind: JobWake}))
+		}
+	}
+	return jobs, wakes
+}
+
+// Found is the run of a Post under the lock of its row. Drivers only.
+type Found struct {
+	Revision    int64
+	State       State
+	CancelAsked bool
+	Owner       Owner
+	OwnerLive   bool
+}
+
+// Takes reports whether the mail of p is to be written, as far as the run's row decides.
+func (f Found) Takes(p Post) (bool, error) {
+	switch {
+	case p.Revision != 0 && p.Revision != f.Revision:
+		return false, EtagMismatch(p.Mail.RunID)
+	case p.Mail.Kind == MailCancel && (f.State.Ended() || f.CancelAsked):
+		return false, nil
+	case f.State.Ended() && p.Answer == nil:
+		return false, RunEnded(p.Mail.RunID)
+	case !f.State.Ended() && len(p.Open) > 0 && !slices.Contains(p.Open, f.State):
+		return false, StateRefuses(p.Mail.RunID, p.Mail.Kind, f.State)
+	}
+	return true, nil
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -48,14 +49,17 @@ func (c *check) start(s *Start) {
 	c.need("run id", r.ID)
 	c.need("namespace", r.Namespace)
 	c.need("graph hash", r.GraphHash)
-	if len(s.Events) == 0 {
-		c.fail("a start needs an event")
+	if len(s.Events) == 0 && (r.State != StatePending || len(s.Outbox) > 0) {
+		c.fail("a start needs an event unless it is pending and has no outbox items")
+	}
+	if r.Priority < 0 || r.Priority > 4 {
+		c.fail("the priority is not 0 to 4")
 	}
 	if r.CreateTime.IsZero() {
 		c.fail("a start needs a creation time")
 	}
 	c.texts("run", r.ID, r.Namespace, r.GraphName, r.GraphHash, r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, r.RootID,
-		r.TraceParent, r.TraceState, s.Request.ID, s.Request.BodyHash)
+		r.TraceParent, r.TraceState, r.ForkedFrom, r.ScheduleID, s.Request.ID, s.Request.BodyHash)
 	for k, v := range r.Labels {
 		c.texts("label", k, v)
 	}
@@ -66,11 +70,15 @@ func (c *check) start(s *Start) {
 	c.bytes("attachments", r.Attachments)
 	c.bytes("graph", s.Graph)
 	c.time(r.CreateTime)
+	c.time(r.Deadline)
 	c.status(&r.Status)
 	c.outcome(&r.Outcome)
 	c.events(s.Events)
 	c.outbox(s.Outbox)
 	c.snapshot(s.Snapshot)
+	c.mail(r.ID, s.Mail)
+	c.jobs(s.Jobs)
+	c.opened(s.Opened)
 }
 
 func (c *check) append(a *Append) {
@@ -92,6 +100,94 @@ func (c *check) append(a *Append) {
 	c.events(a.Events)
 	c.outbox(a.Outbox)
 	c.snapshot(a.Snapshot)
+	c.mail(a.RunID, a.Mail)
+	c.jobs(a.Jobs)
+	c.opened(a.Opened)
+	c.texts("graph hash", a.GraphHash)
+	c.bytes("graph", a.Graph)
+	if (a.GraphHash == "") != (len(a.Graph) == 0) {
+		c.fail("a graph and its hash come together")
+	}
+	if a.Release && a.Status != nil && a.Status.State == StateRunning {
+		c.fail("a running run cannot be released by its own write")
+	}
+	for i := range a.Closed {
+		cl := &a.Closed[i]
+		c.need("interrupt id", cl.ID)
+		c.texts("interrupt", cl.ID, cl.Decision, cl.By)
+		c.bytes("answer", cl.Answer)
+		c.time(cl.Time)
+		if cl.State <= InterruptOpen || cl.State > InterruptCanceled {
+			c.fail("a closed question needs a state that is closed")
+		}
+	}
+}
+
+// ValidatePost checks what a Post carries, as Validate does for writes.
+func ValidatePost(p Post, l Limits) error {
+	c := check{limits: l}
+	c.need("run id", p.Mail.RunID)
+	c.need("namespace", p.Mail.Namespace)
+	c.texts("request", p.Mail.Namespace, p.Mail.RunID, p.Request.ID, p.Request.BodyHash, p.Method)
+	if p.Request.ID != "" {
+		c.need("method", p.Method)
+	}
+	c.mail("", []Mail{p.Mail})
+	if p.Mail.Kind == MailCancel {
+		c.texts("cancel reason", string(p.Mail.Body))
+	}
+	if a := p.Answer; a != nil {
+		c.need("interrupt id", a.InterruptID)
+		c.texts("answer", a.InterruptID, a.Decision, a.By)
+		c.bytes("answer", a.Answer)
+	}
+	return c.err
+}
+
+func (c *check) mail(from string, ms []Mail) {
+	for i := range ms {
+		m := &ms[i]
+		c.need("target of mail", m.RunID)
+		c.need("kind of mail", string(m.Kind))
+		c.texts("mail", m.RunID, string(m.Kind), m.Key)
+		c.bytes("mail", m.Body)
+		c.time(m.Time)
+		if m.RunID == from {
+			c.fail("a run cannot write mail to itself")
+		}
+		c.size += eventOverhead
+	}
+}
+
+func (c *check) jobs(js []Job) {
+	for i := range js {
+		j := &js[i]
+		c.need("job kind", string(j.Kind))
+		c.texts("job", string(j.Kind), j.RunID)
+		c.bytes("job", j.Args)
+		c.time(j.At)
+		if len(j.Args) > 0 && !json.Valid(j.Args) {
+			c.fail("the arguments of a job are not JSON")
+		}
+		c.size += eventOverhead
+	}
+}
+
+func (c *check) opened(is []Interrupt) {
+	for i := range is {
+		q := &is[i]
+		c.need("interrupt id", q.ID)
+		c.texts("interrupt", q.ID, q.NodeID, q.RootID)
+		for _, b := range [][]byte{q.Prompt, q.Schema, q.Approve, q.Default} {
+			c.bytes("interrupt", b)
+		}
+		c.time(q.CreateTime)
+		c.time(q.ExpireTime)
+		if q.CreateTime.IsZero() || q.State != InterruptOpen {
+			c.fail("a new question is open and has a creation time")
+		}
+		c.size += eventOverhead
+	}
 }
 
 func (c *check) status(s *Status) {
@@ -193,10 +289,10 @@ const (
 // Rows returns about how many rows w writes; it is at least 1.
 func (w Write) Rows() int {
 	if s := w.Start; s != nil {
-		return 2 + len(s.Run.Labels) + len(s.Events) + len(s.Outbox)
+		return 2 + len(s.Run.Labels) + len(s.Events) + len(s.Outbox) + len(s.Mail) + len(s.Jobs)
 	}
 	if a := w.Append; a != nil {
-		return max(1, len(a.Events)+len(a.Outbox))
+		return max(1, len(a.Events)+len(a.Outbox)+len(a.Mail)+len(a.Jobs))
 	}
 	return 1
 }

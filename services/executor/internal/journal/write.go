@@ -20,15 +20,22 @@ const (
 	ConflictCancelExisting
 )
 
-// Start records a new run, owned by the committing executor.
+// Start records a new run, owned by the committing executor unless its state is StatePending: such a run has no owner and waits for
+// somebody to claim it.
 type Start struct {
 	// Run carries ID, Namespace, CreateTime, inputs and the first Status. An empty RootID means the run itself.
 	Run Run
 	// Graph is the body of Run.GraphHash; it is stored once per namespace and hash.
 	Graph []byte
-	// Events become sequences 1…n; at least one is needed.
+	// Events become sequences 1…n; at least one is needed, unless the run is pending.
 	Events []Event
+	// Outbox items need an event.
 	Outbox []Out
+	// Mail is for other runs, Jobs are about this run unless they name another: both are written in the same transaction.
+	Mail []Mail
+	Jobs []Job
+	// Opened are questions that the run asks at once.
+	Opened []Interrupt
 	// Snapshot is the position after the last of Events, or nil.
 	Snapshot []byte
 	Request  Request
@@ -54,8 +61,22 @@ type Append struct {
 	// Leave it false for what recovery itself writes. A run whose calls are long may also be given
 	// progress by an Append without events, after it has run for a while and done no harm.
 	Progress bool
-	// CancelSeen takes the run off PendingCancels.
-	CancelSeen bool
+	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or that has unread mail with the same
+	// kind and key, is dropped. An owner is woken; a run without one gets a wake-up job in the same transaction.
+	Mail []Mail
+	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
+	TakenUp []int64
+	// Release makes this the owner's last write: with it the run has no owner. If mail waits for the run by then, or comes later,
+	// a wake-up job is inserted in the transaction that sees both, so that none is lost.
+	Release bool
+	// Jobs are inserted in the same transaction.
+	Jobs []Job
+	// GraphHash, if set, pins the run to another graph, whose body is Graph, and raises its graph revision by one.
+	GraphHash string
+	Graph     []byte
+	// Opened are new questions of this run; Closed are those that no longer stand.
+	Opened []Interrupt
+	Closed []Closing
 }
 
 // Out is an outbox item to be.
@@ -77,6 +98,7 @@ type Result struct {
 	Repeated bool
 	// CancelRequestedOf is the run whose end ConflictCancelExisting asked for.
 	CancelRequestedOf string
-	// LastSeq and Revision are the row's after the commit. For a Start with Created false they are 0.
+	// LastSeq is where the journal ends after the write, Revision the row's if the write changed the row, else 0.
+	// For a Start with Created false both are 0.
 	LastSeq, Revision int64
 }

@@ -121,10 +121,11 @@ func startCases(t *testing.T, d Driver) {
 		b := start(1, key(journal.ConflictCancelExisting))
 		res = w.commit(journal.Write{Start: b})
 		require.Equal(t, journal.Result{RunID: b.Run.ID, Created: true, CancelRequestedOf: a, LastSeq: 1, Revision: 1}, res[0])
-		cs, err := w.j.PendingCancels(t.Context(), w.me)
-		require.NoError(t, err)
-		require.Len(t, cs, 1)
-		require.Equal(t, a, cs[0].RunID)
+		ms := w.pending(w.me)
+		require.Len(t, ms, 1)
+		require.Equal(t, a, ms[0].RunID)
+		require.Equal(t, journal.MailCancel, ms[0].Kind)
+		require.Equal(t, w.get(a).CancelReason, string(ms[0].Body))
 		require.NotEmpty(t, w.get(a).CancelReason)
 		// The key is free when its holder ends.
 		require.NoError(t, w.commit(appendTo(b.Run.ID, 1, 1, inState(journal.StateCompleted)))[0].Err)
@@ -136,6 +137,8 @@ func startCases(t *testing.T, d Driver) {
 		require.Equal(t, x.Run.ID, res[1].CancelRequestedOf)
 		require.False(t, w.get(x.Run.ID).CancelTime.IsZero())
 		require.True(t, w.get(y.Run.ID).CancelTime.IsZero())
+		require.Len(t, w.pending(w.me), 3)
+		require.Len(t, w.unread(x.Run.ID), 1, "also one that was started in the same commit")
 	})
 	t.Run("BusinessKeyRace", func(t *testing.T) {
 		w := open(t, d)
@@ -226,7 +229,7 @@ func fullRun() journal.Run {
 	return journal.Run{
 		ID: ids.New("run"), Namespace: ns, GraphName: "plan", GraphHash: "hash", TaskID: "tk_1", UserID: "u", ChatID: "c", ThreadID: "thr",
 		BusinessKey: "bk", ParentID: "run_p", RootID: "run_root", MachineVersion: 7, TraceParent: "00-ab-cd-01", TraceState: "a=b", Sampled: true,
-		CreateTime: base, Labels: map[string]string{"team": "blue", "größe": "ünï"}, Metadata: []byte(`{"m":1}`),
+		CreateTime: base, Priority: 1, Deadline: base.Add(24 * time.Hour), ForkedFrom: "run_f", ScheduleID: "sch_1", Labels: map[string]string{"team": "blue", "größe": "ünï"}, Metadata: []byte(`{"m":1}`),
 		Args: []byte(`[1]`), Named: []byte(`{"a":12345678901234567890}`), Context: []byte{}, Attachments: []byte{0, 1, 255},
 		Status: journal.Status{
 			State: journal.StateWaiting, Reason: "TIMER", StartTime: base.Add(time.Second), WakeTime: base.Add(time.Hour), UpdateTime: base.Add(time.Minute),
@@ -260,8 +263,10 @@ func appendCases(t *testing.T, d Driver) {
 		require.EqualValues(t, 3, l.SnapshotSeq)
 		require.Len(t, l.Events, 1)
 		require.Len(t, w.events(id), 4)
-		// Nothing but events: the row's status stays.
-		require.NoError(t, w.commit(appendTo(id, 4, 1))[0].Err)
+		// Nothing but events: the row's status stays, and so does its revision.
+		require.Equal(t, []journal.Result{{RunID: id, LastSeq: 5}}, w.commit(appendTo(id, 4, 1)))
+		require.EqualValues(t, 2, w.get(id).Revision)
+		require.EqualValues(t, 5, w.get(id).LastSeq)
 		require.Equal(t, st, w.get(id).Status)
 		require.Equal(t, out, w.get(id).Outcome)
 	})

@@ -22,13 +22,18 @@ type Driver struct {
 	Fresh func(t testing.TB) (place string)
 	// Open opens a store; several may be open on one place, also in other processes.
 	Open func(ctx context.Context, place string) (journal.Journal, error)
+	// JobQuery selects the jobs that wait as "kind state run", in the order of their ids.
+	JobQuery string
+	// Query runs a query of one column of text.
+	Query func(t testing.TB, place, sql string) []string
 }
 
 // Run is the suite.
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases,
-		"Read": readCases, "Cancel": cancelCases, "Outbox": outboxCases, "Writer": writerCases, "Workers": workerCases,
+		"Read": readCases, "Mail": mailCases, "Park": parkCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
+		"Workers": workerCases,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -92,6 +97,33 @@ func (w *world) started(n int, change ...func(*journal.Start)) string {
 	require.NoError(w.t, res[0].Err)
 	require.True(w.t, res[0].Created)
 	return s.Run.ID
+}
+
+// jobs are the jobs that wait, as "kind state run".
+func (w *world) jobs() []string {
+	w.t.Helper()
+	return w.d.Query(w.t, w.place, w.d.JobQuery)
+}
+
+func (w *world) pending(o journal.Owner) []journal.Mail {
+	w.t.Helper()
+	ms, err := w.j.PendingMail(w.t.Context(), o, 1000)
+	require.NoError(w.t, err)
+	return ms
+}
+
+func (w *world) unread(id string) []journal.Mail {
+	w.t.Helper()
+	ms, err := w.j.UnreadMail(w.t.Context(), ns, id, 1000)
+	require.NoError(w.t, err)
+	return ms
+}
+
+func (w *world) claim(self journal.Owner, id string) journal.Owner {
+	w.t.Helper()
+	o, err := w.j.ClaimRun(w.t.Context(), self, ns, id)
+	require.NoError(w.t, err)
+	return o
 }
 
 func (w *world) get(id string) journal.Run {

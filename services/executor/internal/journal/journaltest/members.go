@@ -1,7 +1,6 @@
 package journaltest
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -170,42 +168,13 @@ func takeOverCases(t *testing.T, d Driver) {
 			require.Equal(t, states[c.RunID], c.State)
 			got[c.State] = c.Takeovers
 		}
-		require.Equal(t, map[journal.State]int{journal.StatePending: 0, journal.StateRunning: 1, journal.StateWaiting: 0}, got)
+		require.Equal(t, map[journal.State]int{journal.StateRunning: 1, journal.StateWaiting: 1}, got)
 		for id, s := range states {
 			if s == journal.StatePaused || s == journal.StateQuarantined {
-				_, err := w.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: base})
-				require.NoError(t, err)
+				require.True(t, w.get(id).Owner.IsZero(), "it is parked")
+				require.Empty(t, w.jobs())
 			}
 		}
-		require.Len(t, w.takeOver(b, journal.TakeOverOptions{Lease: dead}).Claimed, 2)
-	})
-	t.Run("ClaimsPausedRunsThatNobodyOwns", func(t *testing.T) {
-		w := open(t, d)
-		paused := func(s *journal.Start) { s.Run.State = journal.StatePaused }
-		id, runs := w.started(1, paused), w.started(1)
-		other := w.register("exec-b")
-		claim := func(self journal.Owner, id string) journal.Owner {
-			o, err := w.j.Claim(t.Context(), self, ns, id)
-			require.NoError(t, err)
-			return o
-		}
-		require.Equal(t, w.me, claim(other, id), "its owner lives")
-		require.Equal(t, w.me, claim(w.me, id))
-		require.NoError(t, w.j.Release(t.Context(), w.me, nil))
-		require.Zero(t, claim(other, runs), "it is for a take-over")
-		require.Equal(t, other, claim(other, id))
-		require.Equal(t, other, claim(w.me, id))
-		w.me = other
-		require.NoError(t, w.commit(appendTo(id, 1, 1))[0].Err)
-		again := w.register(other.ID)
-		_, err := w.j.Claim(t.Context(), other, ns, id)
-		reason(t, err, journal.ReasonFenced)
-		require.Equal(t, again, claim(again, id), "the incarnation before is gone")
-		require.Zero(t, w.get(id).Takeovers)
-		_, err = w.j.Claim(t.Context(), again, "other", id)
-		reason(t, err, journal.ReasonRunNotFound)
-		_, err = w.j.Claim(t.Context(), again, ns, "run_none")
-		reason(t, err, journal.ReasonRunNotFound)
 	})
 	t.Run("ReleasedRunsAreFree", func(t *testing.T) {
 		w := open(t, d)
@@ -241,8 +210,8 @@ func takeOverCases(t *testing.T, d Driver) {
 				require.Zero(t, w.get(good).Takeovers)
 				continue
 			}
-			require.Len(t, res.Claimed, 2)
-			require.Len(t, res.Quarantined, 1)
+			require.Len(t, res.Claimed, 1)
+			require.Len(t, res.Quarantined, 2)
 			require.Equal(t, bad, res.Quarantined[0].RunID)
 			require.Equal(t, 3, res.Quarantined[0].Takeovers)
 		}
@@ -253,85 +222,8 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.EqualValues(t, 2, r.LastSeq)
 		es := w.events(bad)
 		require.Equal(t, journal.Event{RunID: bad, Seq: 2, Kind: 14, Time: base, Data: []byte("3")}, es[1])
-		require.Zero(t, w.get(waits).Takeovers)
+		require.Equal(t, journal.StateQuarantined, w.get(waits).State, "it too was owned each time")
 		w.me = w.register(w.me.ID)
-		require.Len(t, w.takeOver(w.me, opts).Claimed, 2, "a quarantined run is left alone")
-	})
-}
-
-func cancelCases(t *testing.T, d Driver) {
-	t.Run("ReachesTheOwner", func(t *testing.T) {
-		w := open(t, d)
-		id := w.started(1)
-		ctx, stop := context.WithCancel(t.Context())
-		wakes, err := w.j.CancelWakes(ctx, w.me)
-		require.NoError(t, err)
-		from := w.another()
-		c := journal.CancelRun{Namespace: ns, RunID: id, Reason: "enough", Now: base}
-		r, err := from.RequestCancel(t.Context(), c)
-		require.NoError(t, err)
-		require.Equal(t, "enough", r.CancelReason)
-		require.Equal(t, base, r.CancelTime)
-		require.EqualValues(t, 2, r.Revision)
-		select {
-		case <-wakes:
-		case <-time.After(20 * time.Second):
-			t.Fatal("no wake")
-		}
-		cs, err := w.j.PendingCancels(t.Context(), w.me)
-		require.NoError(t, err)
-		require.Equal(t, []journal.CancelRequest{{Namespace: ns, RunID: id, Reason: "enough", Time: base}}, cs)
-		// The first one stays.
-		c.Reason = "again"
-		r, err = from.RequestCancel(t.Context(), c)
-		require.NoError(t, err)
-		require.Equal(t, "enough", r.CancelReason)
-		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.CancelSeen = true }))[0].Err)
-		cs, err = w.j.PendingCancels(t.Context(), w.me)
-		require.NoError(t, err)
-		require.Empty(t, cs)
-		require.Equal(t, base, w.get(id).CancelTime)
-		stop()
-		require.Eventually(t, func() bool {
-			select {
-			case _, open := <-wakes:
-				return !open
-			default:
-				return false
-			}
-		}, 20*time.Second, time.Millisecond)
-	})
-	t.Run("Refusals", func(t *testing.T) {
-		w := open(t, d)
-		id := w.started(1)
-		ask := func(c journal.CancelRun) (journal.Run, error) {
-			c.Now = dbkit.Now()
-			if c.RunID == "" {
-				c.RunID = id
-			}
-			if c.Namespace == "" {
-				c.Namespace = ns
-			}
-			return w.j.RequestCancel(t.Context(), c)
-		}
-		_, err := ask(journal.CancelRun{Revision: 9})
-		reason(t, err, journal.ReasonEtagMismatch)
-		_, err = ask(journal.CancelRun{RunID: "run_none", Request: journal.Request{ID: "q", BodyHash: "h"}})
-		reason(t, err, journal.ReasonRunNotFound)
-		_, err = ask(journal.CancelRun{Namespace: "other"})
-		reason(t, err, journal.ReasonRunNotFound)
-		require.True(t, w.get(id).CancelTime.IsZero())
-		r, err := ask(journal.CancelRun{Revision: 1, Request: journal.Request{ID: "q", BodyHash: "h"}})
-		require.NoError(t, err)
-		require.EqualValues(t, 2, r.Revision)
-		r, err = ask(journal.CancelRun{Revision: 1, Request: journal.Request{ID: "q", BodyHash: "h"}})
-		require.NoError(t, err, "the same request again")
-		require.EqualValues(t, 2, r.Revision)
-		_, err = ask(journal.CancelRun{Request: journal.Request{ID: "q", BodyHash: "other"}})
-		reason(t, err, journal.ReasonRequestIDReused)
-		ended := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateCompleted })
-		r, err = ask(journal.CancelRun{RunID: ended})
-		require.NoError(t, err)
-		require.True(t, r.CancelTime.IsZero())
+		require.Len(t, w.takeOver(w.me, opts).Claimed, 1, "a quarantined run is left alone")
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -131,9 +130,44 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 	if !explicit {
 		b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
 	}
+	around := r.Surroundings()
+	if len(around.Locked) > 0 {
+		b.Queue("SELECT FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR NO KEY UPDATE", around.Locked)
+	}
+	var plain, rows []*journal.Unit
+	for _, u := range r.Appends {
+		if u.TouchesRow() {
+			rows = append(rows, u)
+		} else {
+			plain = append(plain, u)
+		}
+	}
 	revision := map[string]int64{}
-	if len(r.Appends) > 0 {
-		s.sql.appendRuns(&b, owner, r.Appends)
+	missing := map[string]bool{}
+	doubtful := false
+	if len(plain) > 0 {
+		s.sql.appendEvents(&b, owner, plain)
+		last(&b).QueryRow(func(row pgx.Row) error {
+			var written int
+			var ids []string
+			err := row.Scan(&written, &ids)
+			for _, id := range ids {
+				missing[id] = true
+			}
+			want := 0
+			for _, u := range plain {
+				if !missing[u.RunID] {
+					want += len(u.Events)
+				}
+			}
+			// Another try of this commit was under way and has won: what it wrote is read back.
+			doubtful = written != want
+			return err
+		})
+	}
+	if len(rows) > 0 {
+		queueGraphs(&b, rows)
+		s.sql.appendRows(&b, owner, rows)
 		last(&b).Query(func(rows pgx.Rows) error {
 			var id string
 			var rev int64
@@ -142,7 +176,10 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 		})
 	}
 	for _, c := range r.Cancels {
-		queueCancel(&b, c)
+		if !c.Started {
+			b.Queue(`UPDATE runs SET holds_key = false, revision = revision + 1, cancel_reason = CASE WHEN `+cancelable+` THEN $2 ELSE cancel_reason END,
+				cancel_time = CASE WHEN `+cancelable+` THEN $3 ELSE cancel_time END WHERE run_id = $1`, c.RunID, c.Reason, c.Time)
+		}
 	}
 	if len(r.Starts) > 0 {
 		queueGraphs(&b, r.Starts)
@@ -153,10 +190,14 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 			return err
 		})
 	}
+	for _, c := range r.Cancels {
+		b.Queue(insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", []byte(c.Reason), c.Time)
+	}
 	for _, q := range r.Requests {
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6)`,
 			q.Key.Namespace, methodStart, q.Key.Name, q.Seen.BodyHash, q.Seen.RunID, q.Time)
 	}
+	s.queueAround(&b, around)
 	if explicit {
 		b.Queue("COMMIT")
 	}
@@ -164,7 +205,14 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 		return nil, err
 	}
 	var lost []*journal.Unit
-	for _, u := range slices.Concat(r.Appends, r.Starts) {
+	for _, u := range plain {
+		if missing[u.RunID] || doubtful && len(u.Events) > 0 {
+			lost = append(lost, u)
+		} else {
+			done.Committed(u, 0)
+		}
+	}
+	for _, u := range slices.Concat(rows, r.Starts) {
 		if rev, ok := revision[u.RunID]; ok {
 			done.Committed(u, rev)
 		} else {
@@ -174,22 +222,44 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 	return lost, nil
 }
 
-func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
+const cancelable = "cancel_time IS NULL AND state < 6"
 
-func queueCancel(b *pgx.Batch, c journal.Cancel) {
-	b.Queue(`WITH c AS (UPDATE runs SET holds_key = false, revision = revision + 1,
-			cancel_state = CASE WHEN cancel_state = 0 AND state < 6 THEN 1 ELSE cancel_state END,
-			cancel_reason = CASE WHEN cancel_state = 0 AND state < 6 THEN $2 ELSE cancel_reason END,
-			cancel_time = CASE WHEN cancel_state = 0 AND state < 6 THEN $3 ELSE cancel_time END
-		WHERE run_id = $1 RETURNING owner_id)
-		SELECT pg_notify('`+cancelChannel+`', owner_id) FROM c`, c.RunID, c.Reason, c.Time)
+// queueAround does what follows from the writes, each by a statement that sees them all.
+func (s *Store) queueAround(b *pgx.Batch, a journal.Around) {
+	if len(a.Targets)+len(a.Ended) > 0 {
+		b.Queue(`DELETE FROM mail m WHERE m.run_id = ANY ($1) AND NOT EXISTS (
+			SELECT FROM runs r WHERE r.run_id = m.run_id AND r.namespace = m.namespace AND r.state < 6)`, slices.Concat(a.Targets, a.Ended))
+	}
+	if len(a.Ended) > 0 {
+		b.Queue(`UPDATE interrupts i SET state = 4, close_time = clock_timestamp() WHERE i.run_id = ANY ($1) AND i.state = 1
+			AND EXISTS (SELECT FROM runs r WHERE r.run_id = i.run_id AND r.state >= 6)`, a.Ended)
+	}
+	if len(a.Wakes) > 0 {
+		s.sql.queueWakes(b, a.Wakes)
+	}
+	if len(a.Targets) > 0 {
+		queueOwnerNotices(b, a.Targets)
+	}
+	if len(a.Queues) > 0 {
+		queueNotices(b, a.Queues)
+	}
 }
 
+func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
+
 // queueGraphs stores each graph once; sorted, so that two executors do not wait for each other in a circle.
-func queueGraphs(b *pgx.Batch, starts []*journal.Unit) {
+func queueGraphs(b *pgx.Batch, units []*journal.Unit) {
 	graphs := map[journal.Key][]byte{}
-	for _, u := range starts {
-		graphs[journal.Key{Namespace: u.Namespace, Name: u.Start.Run.GraphHash}] = u.Start.Graph
+	for _, u := range units {
+		if u.Start != nil {
+			graphs[journal.Key{Namespace: u.Namespace, Name: u.Start.Run.GraphHash}] = u.Start.Graph
+		}
+		if u.GraphChanges > 0 {
+			graphs[journal.Key{Namespace: u.Namespace, Name: u.GraphHash}] = u.Graph
+		}
+	}
+	if len(graphs) == 0 {
+		return
 	}
 	keys := slices.SortedFunc(maps.Keys(graphs), func(x, y journal.Key) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
@@ -209,8 +279,8 @@ func queueGraphs(b *pgx.Batch, starts []*journal.Unit) {
 func (s *Store) judge(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, lost []*journal.Unit, done *journal.Outcomes) error {
 	for _, u := range lost {
 		st := journal.Standing{Found: true}
-		err := conn.QueryRow(ctx, `SELECT namespace, owner_id, owner_incarnation, last_seq, revision FROM runs WHERE run_id = $1`, u.RunID).
-			Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision)
+		err := conn.QueryRow(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq+`, r.revision, r.create_time FROM runs r WHERE r.run_id = $1`, u.RunID).
+			Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision, &st.CreateTime)
 		if errors.Is(err, pgx.ErrNoRows) {
 			st.Found = false
 		} else if err != nil {
@@ -231,57 +301,4 @@ func (s *Store) judge(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (int, error) {
 	tag, err := s.hot.Exec(ctx, `DELETE FROM request_ids WHERE create_time < $1`, before)
 	return int(tag.RowsAffected()), err
-}
-
-// RequestCancel implements journal.Reader.
-func (s *Store) RequestCancel(ctx context.Context, c journal.CancelRun) (journal.Run, error) {
-	var run journal.Run
-	err := pgx.BeginFunc(ctx, s.read, func(tx pgx.Tx) error {
-		if c.Request.ID != "" {
-			tag, err := tx.Exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-				VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, c.Namespace, methodCancel, c.Request.ID, c.Request.BodyHash, c.RunID, null(c.Now))
-			if err != nil {
-				return err
-			}
-			if tag.RowsAffected() == 0 {
-				var hash, id string
-				if err := tx.QueryRow(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
-					c.Namespace, methodCancel, c.Request.ID).Scan(&hash, &id); err != nil {
-					return err
-				}
-				if hash != c.Request.BodyHash || id != c.RunID {
-					return journal.RequestIDReused(c.Request.ID)
-				}
-				run, err = get(ctx, tx, c.Namespace, c.RunID)
-				return err
-			}
-		}
-		var rev int64
-		var state journal.State
-		var cancel int16
-		err := tx.QueryRow(ctx, `SELECT revision, state, cancel_state FROM runs WHERE namespace = $1 AND run_id = $2 FOR UPDATE`,
-			c.Namespace, c.RunID).Scan(&rev, &state, &cancel)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return journal.RunNotFound(c.RunID)
-		case err != nil:
-			return err
-		case c.Revision != 0 && c.Revision != rev:
-			return journal.EtagMismatch(c.RunID)
-		case !state.Ended() && cancel == 0:
-			if _, err := tx.Exec(ctx, `WITH c AS (UPDATE runs SET cancel_state = 1, cancel_reason = $2, cancel_time = $3, revision = revision + 1
-				WHERE run_id = $1 RETURNING owner_id) SELECT pg_notify('`+cancelChannel+`', owner_id) FROM c`, c.RunID, c.Reason, null(c.Now)); err != nil {
-				return err
-			}
-		}
-		run, err = get(ctx, tx, c.Namespace, c.RunID)
-		return err
-	})
-	if err = away(err); err != nil {
-		if errs.Is(err, errs.Internal) {
-			return journal.Run{}, fmt.Errorf("request cancel: %w", err)
-		}
-		return journal.Run{}, err
-	}
-	return run, nil
 }

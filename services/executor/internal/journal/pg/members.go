@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,17 +66,18 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 			self.ID, interval(o.Lease)); err != nil {
 			return err
 		}
-		// A row that another take-over has just claimed may slip through the first statement, since it
-		// waits for nothing and is checked again only in part. The second sees it as it is under our lock.
-		const orphaned = ` r.state < 6 AND (r.state < 4 OR r.cancel_state = 1)
-			AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`
-		rows, err := tx.Query(ctx, `SELECT r.run_id FROM runs r WHERE`+orphaned+` ORDER BY r.run_id LIMIT $1 FOR UPDATE OF r SKIP LOCKED`, o.Limit)
-		locked, err := collect(rows, err, pgx.RowTo[string])
+		owners, err := gone(ctx, tx)
 		if err != nil {
 			return err
 		}
-		rows, err = tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, r.last_seq, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
-			WHERE r.run_id = ANY ($1) AND`+orphaned+` ORDER BY r.run_id`, locked)
+		locked, err := lockOrphans(ctx, tx, owners, o.Limit)
+		if err != nil {
+			return err
+		}
+		// A row that another take-over has just claimed may slip through the statements before, since they
+		// wait for nothing and are checked again only in part. This one sees it as it is under our lock.
+		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
+			WHERE r.run_id = ANY ($1) AND (r.owner_id <> '' OR r.state = 2) AND`+ownerless+` ORDER BY r.run_id LIMIT $2`, locked, o.Limit)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.RunRef, err error) {
 			err = row.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
 			return f, err
@@ -83,7 +85,8 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err != nil {
 			return err
 		}
-		res = journal.SortOut(found, o)
+		var parked []journal.RunRef
+		res, parked = journal.SortOut(found, o)
 		res.More = len(locked) >= o.Limit
 		var b pgx.Batch
 		for _, f := range res.Claimed {
@@ -92,12 +95,65 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		for i := range res.Quarantined {
 			s.queueQuarantine(&b, &res.Quarantined[i], o)
 		}
+		s.queueParks(&b, parked)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
 		return journal.TakeOverResult{}, fenced(err, self)
 	}
 	return res, nil
+}
+
+// gone lists the owners of open runs that are registered no more. It looks once for each owner there is, however many runs they have.
+func gone(ctx context.Context, tx pgx.Tx) ([]journal.Owner, error) {
+	const next = `SELECT r.owner_id, r.owner_incarnation FROM runs r WHERE r.state < 6 AND r.owner_id <> '' `
+	rows, err := tx.Query(ctx, `WITH RECURSIVE o AS (
+			(`+next+`ORDER BY r.owner_id, r.owner_incarnation LIMIT 1)
+			UNION ALL
+			SELECT n.owner_id, n.owner_incarnation FROM o CROSS JOIN LATERAL (`+next+`AND (r.owner_id, r.owner_incarnation) > (o.owner_id, o.owner_incarnation)
+				ORDER BY r.owner_id, r.owner_incarnation LIMIT 1) n)
+		SELECT o.owner_id, o.owner_incarnation FROM o
+		WHERE NOT EXISTS (SELECT FROM executors e WHERE e.id = o.owner_id AND e.incarnation = o.owner_incarnation)`)
+	return collect(rows, err, func(row pgx.CollectableRow) (o journal.Owner, err error) {
+		err = row.Scan(&o.ID, &o.Incarnation)
+		return o, err
+	})
+}
+
+// lockOrphans locks up to limit runs of these owners, and up to limit running ones that were released, and returns the oldest of them.
+func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, limit int) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE state = 2 AND owner_id = '' ORDER BY run_id LIMIT $1 FOR UPDATE SKIP LOCKED`, limit)
+	locked, err := collect(rows, err, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range owners {
+		rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE state < 6 AND owner_id <> '' AND owner_id = $1 AND owner_incarnation = $2
+			ORDER BY run_id LIMIT $3 FOR UPDATE SKIP LOCKED`, o.ID, o.Incarnation, limit)
+		more, err := collect(rows, err, pgx.RowTo[string])
+		if err != nil {
+			return nil, err
+		}
+		locked = append(locked, more...)
+	}
+	slices.Sort(locked)
+	return locked[:min(len(locked), limit)], nil
+}
+
+// queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one was told to try has
+// brought its owner down once more.
+func (s *Store) queueParks(b *pgx.Batch, parked []journal.RunRef) {
+	var wakes []journal.JobRow
+	for _, f := range parked {
+		b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = $1`, f.RunID)
+		if f.State == journal.StateQuarantined {
+			b.Queue(`DELETE FROM mail WHERE run_id = $1 AND kind = $2`, f.RunID, string(journal.MailResume))
+		}
+		wakes = append(wakes, journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake}))
+	}
+	if len(wakes) > 0 {
+		s.sql.queueWakes(b, wakes)
+	}
 }
 
 func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeOverOptions) {
@@ -113,8 +169,8 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 		f.RunID, f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq)
 }
 
-// Claim implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
-func (s *Store) Claim(ctx context.Context, self journal.Owner, namespace, runID string) (o journal.Owner, err error) {
+// ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string) (now journal.Owner, err error) {
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
 			return err
@@ -126,17 +182,25 @@ func (s *Store) Claim(ctx context.Context, self journal.Owner, namespace, runID 
 		if tag.RowsAffected() == 0 {
 			return journal.RunNotFound(runID)
 		}
-		if _, err := tx.Exec(ctx, `UPDATE runs r SET owner_id = $2, owner_incarnation = $3 WHERE r.run_id = $1 AND r.state = 4
-			AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`,
-			runID, self.ID, self.Incarnation); err != nil {
+		var c journal.Claimable
+		if err := tx.QueryRow(ctx, `SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,
+				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
+				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
+			FROM runs r WHERE r.run_id = $1`, runID).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, `SELECT owner_id, owner_incarnation FROM runs WHERE run_id = $1`, runID).Scan(&o.ID, &o.Incarnation)
+		owner, takeovers, claimed := c.Claim(self)
+		now = owner
+		if !claimed {
+			return nil
+		}
+		_, err = tx.Exec(ctx, `UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, runID, self.ID, self.Incarnation, takeovers)
+		return err
 	})
 	if err != nil {
 		return journal.Owner{}, fenced(err, self)
 	}
-	return o, nil
+	return now, nil
 }
 
 // Release implements journal.Members.
@@ -145,15 +209,34 @@ func (s *Store) Release(ctx context.Context, owner journal.Owner, runIDs []strin
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, owner.ID, owner.Incarnation); err != nil {
 			return err
 		}
-		return release(ctx, tx, owner, runIDs)
+		return s.release(ctx, tx, owner, runIDs)
 	})
 	return fenced(err, owner)
 }
 
-func release(ctx context.Context, tx pgx.Tx, owner journal.Owner, runIDs []string) error {
-	_, err := tx.Exec(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0
-		WHERE owner_id = $1 AND owner_incarnation = $2 AND state < 6 AND ($3::text[] IS NULL OR run_id = ANY ($3))`, owner.ID, owner.Incarnation, runIDs)
-	return err
+func (s *Store) release(ctx context.Context, tx pgx.Tx, owner journal.Owner, runIDs []string) error {
+	rows, err := tx.Query(ctx, `WITH mine AS MATERIALIZED (SELECT run_id FROM runs WHERE owner_id = $1 AND owner_incarnation = $2 AND state < 6 AND owner_id <> ''
+			AND ($3::text[] IS NULL OR run_id = ANY ($3)) ORDER BY run_id FOR NO KEY UPDATE)
+		UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = ANY (ARRAY (SELECT run_id FROM mine))
+		RETURNING namespace, run_id, state, wake_time`, owner.ID, owner.Incarnation, runIDs)
+	free, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.Freed, err error) {
+		var wake *time.Time
+		err = row.Scan(&f.Namespace, &f.RunID, &f.State, &wake)
+		f.WakeTime = timeOf(wake)
+		return f, err
+	})
+	if err != nil || len(free) == 0 {
+		return err
+	}
+	jobs, wakes := journal.JobsOfFreed(free)
+	var b pgx.Batch
+	if len(jobs) > 0 {
+		s.sql.queueJobs(&b, jobs)
+	}
+	if len(wakes) > 0 {
+		s.sql.queueWakes(&b, wakes)
+	}
+	return tx.SendBatch(ctx, &b).Close()
 }
 
 // Deregister implements journal.Members.
@@ -163,95 +246,6 @@ func (s *Store) Deregister(ctx context.Context, owner journal.Owner) error {
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return release(ctx, tx, owner, nil)
+		return s.release(ctx, tx, owner, nil)
 	})
-}
-
-// PendingCancels implements journal.Members.
-func (s *Store) PendingCancels(ctx context.Context, owner journal.Owner) ([]journal.CancelRequest, error) {
-	rows, err := s.hot.Query(ctx, `SELECT namespace, run_id, cancel_reason, cancel_time FROM runs
-		WHERE owner_id = $1 AND owner_incarnation = $2 AND state < 6 AND cancel_state = 1 ORDER BY run_id`, owner.ID, owner.Incarnation)
-	return collect(rows, err, func(row pgx.CollectableRow) (c journal.CancelRequest, err error) {
-		var at *time.Time
-		err = row.Scan(&c.Namespace, &c.RunID, &c.Reason, &at)
-		c.Time = timeOf(at)
-		return c, err
-	})
-}
-
-// CancelWakes implements journal.Members. It keeps one connection, and after losing it wakes the
-// owner once more, since a notification may have been lost with it.
-func (s *Store) CancelWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
-	conn, err := s.listen(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wakes := make(chan struct{}, 1)
-	go func() {
-		defer close(wakes)
-		for ctx.Err() == nil {
-			if conn != nil {
-				waitFor(ctx, conn, owner.ID, wakes)
-				closeConn(conn)
-			}
-			if conn, err = s.listen(ctx); err != nil {
-				conn = nil
-				pause(ctx, time.Second)
-				continue
-			}
-			wake(wakes)
-		}
-		if conn != nil {
-			closeConn(conn)
-		}
-	}()
-	return wakes, nil
-}
-
-func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
-	// Not of the pool: it is held for long, and must not be counted there nor keep Close waiting.
-	conn, err := pgx.ConnectConfig(ctx, s.hot.Config().ConnConfig)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if _, err := conn.Exec(ctx, "LISTEN "+cancelChannel); err != nil {
-		closeConn(conn)
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return conn, nil
-}
-
-func waitFor(ctx context.Context, conn *pgx.Conn, id string, wakes chan<- struct{}) {
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return
-		}
-		if n.Payload == id {
-			wake(wakes)
-		}
-	}
-}
-
-func wake(wakes chan<- struct{}) {
-	select {
-	case wakes <- struct{}{}:
-	default:
-	}
-}
-
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	// The connection is given up either way.
-	_ = conn.Close(ctx)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -29,11 +29,10 @@ const (
 	commitConns = 2
 	// hotConns are enough for heartbeat, take-over, loads and outbox.
 	hotConns = 6
-	// cancelChannel gets the owner's id as payload.
-	cancelChannel = "executor_cancel"
+	// mailChannel gets the owner's id as payload.
+	mailChannel = "executor_mail"
 
-	methodStart  = "StartRun"
-	methodCancel = "CancelRun"
+	methodStart = "StartRun"
 )
 
 //go:embed migrations/*.sql
@@ -85,8 +84,11 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.m, err = dbkit.PostgresMigrations(s.read, Schema, files)
-	return s, err
+	if s.m, err = dbkit.PostgresMigrations(s.read, Schema, files); err != nil {
+		return nil, err
+	}
+	s.m.With(s.queueTables())
+	return s, nil
 }
 
 // openEngine opens a pool whose statements all find a handful of rows by an index, whatever the size of

@@ -40,6 +40,23 @@ func driver() journaltest.Driver {
 		Open: func(ctx context.Context, place string) (journal.Journal, error) {
 			return pg.Open(ctx, place, pg.Options{MaxReaders: 2})
 		},
+		JobQuery: `SELECT kind || ' ' || state || ' ' || coalesce(args ->> 'run_id', '') FROM river_job WHERE state IN ('available', 'scheduled') ORDER BY id`,
+		Query: func(t testing.TB, place, query string) []string {
+			pool, err := dbkit.OpenPostgres(t.Context(), place, pg.Schema, dbkit.PostgresOptions{MaxConns: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			rows, err := pool.Query(t.Context(), query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		},
 	}
 }
 
@@ -102,9 +119,9 @@ func TestLostConnections(t *testing.T) {
 		_, list := s.List(t.Context(), "n", journal.Filter{}, page.Cursor{}, 1)
 		_, events := s.Events(t.Context(), "n", "run_x", 0, 1)
 		_, below := s.Descendants(t.Context(), "n", "run_x")
-		_, cancel := s.RequestCancel(t.Context(), journal.CancelRun{Namespace: "n", RunID: "run_x", Now: time.Now()})
+		_, post := s.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: "n", RunID: "run_x", Kind: journal.MailCancel, Time: time.Now()}})
 		_, up := s.Migrations().Up(t.Context())
-		for name, err := range map[string]error{"get": get, "graph": graph, "list": list, "events": events, "descendants": below, "cancel": cancel,
+		for name, err := range map[string]error{"get": get, "graph": graph, "list": list, "events": events, "descendants": below, "post": post,
 			"check": s.Migrations().Check(t.Context()), "up": up} {
 			require.True(t, errs.Is(err, errs.Unavailable), "%s: %v", name, err)
 			require.Equal(t, dbkit.ReasonUnreachable, errs.ReasonOf(err), name)

@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 			Events: []journal.Event{{Time: time.Now()}}, Outbox: []journal.OutRow{{Seq: 1}},
 		}
 		var b pgx.Batch
-		s.sql.appendRuns(&b, journal.Owner{}, []*journal.Unit{u})
+		s.sql.appendRows(&b, journal.Owner{}, []*journal.Unit{u})
 		conn, err := s.commit.Acquire(ctx)
 		require.NoError(t, err)
 		defer conn.Release()

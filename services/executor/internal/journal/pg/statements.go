@@ -82,6 +82,16 @@ type outRow struct {
 	*journal.OutRow
 }
 
+type mailRow struct {
+	from string
+	*journal.Mail
+}
+
+type closingRow struct {
+	runID string
+	*journal.Closing
+}
+
 type labelRow struct {
 	u          *journal.Unit
 	key, value string
@@ -97,6 +107,11 @@ type statements struct {
 	appends   table[*journal.Unit]
 	outcomes  table[*journal.Unit]
 	snapshots table[*journal.Unit]
+	plain     table[*journal.Unit]
+	mail      table[mailRow]
+	jobs      table[journal.JobRow]
+	opened    table[*journal.Interrupt]
+	closed    table[closingRow]
 }
 
 type unit = *journal.Unit
@@ -159,12 +174,11 @@ func newStatements() statements {
 			col("last_seq", "bigint", unit.LastSeq),
 			col("create_time", "timestamptz", func(u unit) *time.Time { return null(run(u).CreateTime) }),
 			col("cancel_time", "timestamptz", func(u unit) *time.Time { return null(u.CancelTime) }),
-			col("cancel_state", "smallint", func(u unit) int16 {
-				if u.CancelTime.IsZero() {
-					return 0
-				}
-				return 1
-			}),
+			col("deadline", "timestamptz", func(u unit) *time.Time { return null(run(u).Deadline) }),
+			col("priority", "int", func(u unit) int32 { return run(u).Priority }),
+			col("forked_from", "text", func(u unit) string { return run(u).ForkedFrom }),
+			col("schedule_id", "text", func(u unit) string { return run(u).ScheduleID }),
+			col("pending", "boolean", unit.Pending),
 			col("cancel_reason", "text", func(u unit) string { return u.CancelReason }),
 			col("holds_key", "boolean", func(u unit) bool { return u.HoldsKey }),
 			col("machine_version", "int", func(u unit) int32 { return int32(run(u).MachineVersion) }),
@@ -207,8 +221,15 @@ func newStatements() statements {
 			col("has_status", "boolean", func(u unit) bool { return u.Status != nil }),
 			col("ended", "boolean", func(u unit) bool { return u.Status != nil && u.Status.State.Ended() }),
 			col("progress", "boolean", func(u unit) bool { return u.Progress }),
-			col("cancel_seen", "boolean", func(u unit) bool { return u.CancelSeen }),
+			col("release", "boolean", func(u unit) bool { return u.Release }),
+			col("graph_hash", "text", func(u unit) string { return u.GraphHash }),
+			col("graph_changes", "bigint", func(u unit) int64 { return int64(u.GraphChanges) }),
 		}, progress...),
+		plain: table[unit]{
+			col("run_id", "text", func(u unit) string { return u.RunID }),
+			col("namespace", "text", func(u unit) string { return u.Namespace }),
+			col("expected", "bigint", func(u unit) int64 { return u.Expected }),
+		},
 		outcomes: table[unit]{
 			col("run_id", "text", func(u unit) string { return u.RunID }),
 			col("result", "bytea", func(u unit) []byte { return blob(u.Outcome.Result) }),
@@ -220,6 +241,45 @@ func newStatements() statements {
 			col("namespace", "text", func(u unit) string { return u.Namespace }),
 			col("seq", "bigint", func(u unit) int64 { return u.SnapshotSeq }),
 			col("data", "bytea", func(u unit) []byte { return u.Snapshot }),
+		},
+		mail: table[mailRow]{
+			col("from_run", "text", func(m mailRow) string { return m.from }),
+			col("run_id", "text", func(m mailRow) string { return m.RunID }),
+			col("namespace", "text", func(m mailRow) string { return m.Namespace }),
+			col("kind", "text", func(m mailRow) string { return string(m.Kind) }),
+			col("key", "text", func(m mailRow) string { return m.Key }),
+			col("body", "bytea", func(m mailRow) []byte { return blob(m.Body) }),
+			col("time", "timestamptz", func(m mailRow) time.Time { return m.Time }),
+		},
+		jobs: jobTable(),
+		opened: table[*journal.Interrupt]{
+			col("id", "text", func(i *journal.Interrupt) string { return i.ID }),
+			col("namespace", "text", func(i *journal.Interrupt) string { return i.Namespace }),
+			col("run_id", "text", func(i *journal.Interrupt) string { return i.RunID }),
+			col("root_run_id", "text", func(i *journal.Interrupt) string { return i.RootID }),
+			col("node_id", "text", func(i *journal.Interrupt) string { return i.NodeID }),
+			col("visit", "int", func(i *journal.Interrupt) int32 { return i.Visit }),
+			col("item", "int", func(i *journal.Interrupt) int32 { return i.Item }),
+			col("state", "int", func(i *journal.Interrupt) int32 { return int32(i.State) }),
+			col("create_time", "timestamptz", func(i *journal.Interrupt) *time.Time { return null(i.CreateTime) }),
+			col("expire_time", "timestamptz", func(i *journal.Interrupt) *time.Time { return null(i.ExpireTime) }),
+			col("close_time", "timestamptz", func(i *journal.Interrupt) *time.Time { return null(i.CloseTime) }),
+			col("decision", "text", func(i *journal.Interrupt) string { return i.Decision }),
+			col("closed_by", "text", func(i *journal.Interrupt) string { return i.By }),
+			col("prompt", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Prompt) }),
+			col("schema", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Schema) }),
+			col("approve", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Approve) }),
+			col("default_value", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Default) }),
+			col("answer", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Answer) }),
+		},
+		closed: table[closingRow]{
+			col("run_id", "text", func(c closingRow) string { return c.runID }),
+			col("id", "text", func(c closingRow) string { return c.ID }),
+			col("state", "int", func(c closingRow) int32 { return int32(c.State) }),
+			col("answer", "bytea", func(c closingRow) []byte { return blob(c.Answer) }),
+			col("decision", "text", func(c closingRow) string { return c.Decision }),
+			col("closed_by", "text", func(c closingRow) string { return c.By }),
+			col("close_time", "timestamptz", func(c closingRow) *time.Time { return null(c.Time) }),
 		},
 	}
 }
@@ -249,11 +309,16 @@ func only(column, done string) string {
 }
 
 // children adds what hangs on the runs that done wrote. Empty parts are left out; there are few
-// combinations, so each soon is a prepared statement.
+// combinations, so each soon is a prepared statement. A part that another try of the same commit wrote, whose answer was lost, changes nothing.
 func (s *statements) children(b *builder, units []unit, done string) {
 	var events []eventRow
 	var out []outRow
 	var snaps []unit
+	var mail []mailRow
+	var jobs []journal.JobRow
+	var opened []*journal.Interrupt
+	var closed []closingRow
+	var taken []int64
 	for _, u := range units {
 		for i := range u.Events {
 			events = append(events, eventRow{u.Namespace, &u.Events[i]})
@@ -264,39 +329,109 @@ func (s *statements) children(b *builder, units []unit, done string) {
 		if u.Snapshot != nil {
 			snaps = append(snaps, u)
 		}
+		for i := range u.Mail {
+			mail = append(mail, mailRow{u.RunID, &u.Mail[i]})
+		}
+		for i := range u.Opened {
+			opened = append(opened, &u.Opened[i])
+		}
+		for i := range u.Closed {
+			closed = append(closed, closingRow{u.RunID, &u.Closed[i]})
+		}
+		jobs = append(jobs, u.Jobs...)
+		taken = append(taken, u.TakenUp...)
 	}
 	mine := only("run_id", done)
 	if len(events) > 0 {
 		names := s.events.names("")
-		b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(b.next(), "e")+mine, s.events.args(events)...)
+		b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(b.next(), "e")+mine+" ON CONFLICT DO NOTHING RETURNING 1",
+			s.events.args(events)...)
 	}
 	if len(out) > 0 {
 		names := s.outbox.names("")
-		b.with("ob", "INSERT INTO outbox ("+names+") SELECT "+names+" FROM "+s.outbox.from(b.next(), "o")+mine, s.outbox.args(out)...)
+		b.with("ob", "INSERT INTO outbox ("+names+") SELECT "+names+" FROM "+s.outbox.from(b.next(), "o")+mine+" ON CONFLICT DO NOTHING", s.outbox.args(out)...)
 	}
 	if len(snaps) > 0 {
 		names := s.snapshots.names("")
 		b.with("sn", "INSERT INTO snapshots ("+names+") SELECT "+names+" FROM "+s.snapshots.from(b.next(), "n")+mine+
 			" ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq", s.snapshots.args(snaps)...)
 	}
+	if len(taken) > 0 {
+		b.with("tk", fmt.Sprintf("DELETE FROM mail WHERE id = ANY ($%d::bigint[]) AND (run_id IN (SELECT run_id FROM %s)) IS TRUE", b.next(), done), taken)
+	}
+	if len(mail) > 0 {
+		names := s.mail.names("", "from_run")
+		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.mail.from(b.next(), "m")+only("from_run", done)+" ON CONFLICT DO NOTHING", s.mail.args(mail)...)
+	}
+	if len(jobs) > 0 {
+		b.with("jb", insertJobs+" FROM "+s.jobs.from(b.next(), "j")+only("j.run_id", done)+" "+uniqueJobs, s.jobs.args(jobs)...)
+	}
+	if len(opened) > 0 {
+		names := s.opened.names("", "root_run_id")
+		b.with("op", "INSERT INTO interrupts ("+names+", root_run_id) SELECT "+names+`,
+			coalesce(nullif(root_run_id, ''), (SELECT r.root_run_id FROM runs r WHERE r.run_id = i.run_id), run_id) FROM `+
+			s.opened.from(b.next(), "i")+mine+" ON CONFLICT DO NOTHING", s.opened.args(opened)...)
+	}
+	if len(closed) > 0 {
+		b.with("cl", `UPDATE interrupts i SET state = c.state, answer = c.answer, decision = c.decision, closed_by = c.closed_by, close_time = c.close_time FROM `+
+			s.closed.from(b.next(), "c")+only("c.run_id", done)+" AND i.id = c.id AND i.run_id = c.run_id AND i.state = 1", s.closed.args(closed)...)
+	}
 }
 
-// appendRuns queues the update of existing runs; it returns run_id and revision of those that took it.
-func (s *statements) appendRuns(batch *pgx.Batch, owner journal.Owner, units []unit) {
+// place is where an append must find the journal: it ends with the event before the first new one. The row's last_seq is that of the last
+// change of the row, so it may lie behind, and keeps a second copy of a commit from passing while the first is on its way.
+const (
+	follows = ` (u.expected = 0 OR EXISTS (SELECT FROM events p WHERE p.run_id = u.run_id AND p.seq = u.expected))
+		AND NOT EXISTS (SELECT FROM events p WHERE p.run_id = u.run_id AND p.seq = u.expected + 1)`
+	owned = ` r.run_id = u.run_id AND r.namespace = u.namespace AND r.owner_id = $%d AND r.owner_incarnation = $%d`
+)
+
+// appendEvents queues appends that leave the rows of their runs alone; it returns how many events were new and which runs were not written.
+// Their owner cannot change while they go on: another executor must fence this one first, and the fence is held until the commit.
+func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units []unit) {
+	var b builder
+	n := len(s.plain)
+	b.with("upd", "SELECT u.run_id, f.takeovers FROM "+s.plain.from(1, "u")+` CROSS JOIN LATERAL (SELECT r.takeovers FROM runs r WHERE`+
+		fmt.Sprintf(owned, n+1, n+2)+" OFFSET 0) f WHERE"+follows, append(s.plain.args(units), owner.ID, owner.Incarnation)...)
+	var progress []string
+	ids := make([]string, len(units))
+	events := 0
+	for i, u := range units {
+		ids[i] = u.RunID
+		events += len(u.Events)
+		if u.Progress {
+			progress = append(progress, u.RunID)
+		}
+	}
+	if len(progress) > 0 {
+		b.with("pr", fmt.Sprintf("UPDATE runs SET takeovers = 0 WHERE run_id = ANY (ARRAY (SELECT run_id FROM upd WHERE takeovers > 0 AND run_id = ANY ($%d::text[])))", b.next()), progress)
+	}
+	s.children(&b, units, "upd")
+	written := "0::bigint"
+	if events > 0 {
+		written = "(SELECT count(*) FROM ev)"
+	}
+	missing := fmt.Sprintf("ARRAY (SELECT x.id FROM unnest($%d::text[]) AS x (id) WHERE (x.id NOT IN (SELECT run_id FROM upd)) IS TRUE)", b.next())
+	batch.Queue(b.sql.String()+"\nSELECT "+written+", "+missing, append(b.args, ids)...)
+}
+
+// appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
+func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
 	var b builder
 	var set strings.Builder
-	for _, c := range s.appends[8:] {
+	for _, c := range s.appends[10:] {
 		fmt.Fprintf(&set, ", %[1]s = CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END", c.name)
 	}
 	n := len(s.appends)
 	b.with("upd", `UPDATE runs r SET last_seq = u.last_seq, revision = r.revision + 1,
 		holds_key = r.holds_key AND NOT u.ended,
 		takeovers = CASE WHEN u.progress THEN 0 ELSE r.takeovers END,
-		cancel_state = CASE WHEN u.cancel_seen AND r.cancel_state = 1 THEN 2 ELSE r.cancel_state END`+set.String()+`
-		FROM `+s.appends.from(1, "u")+fmt.Sprintf(`
-		WHERE r.run_id = u.run_id AND r.namespace = u.namespace AND r.last_seq = u.expected
-		AND r.owner_id = $%d AND r.owner_incarnation = $%d
-		RETURNING r.run_id, r.revision`, n+1, n+2), append(s.appends.args(units), owner.ID, owner.Incarnation)...)
+		owner_id = CASE WHEN u.release THEN '' ELSE r.owner_id END,
+		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
+		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
+		graph_revision = r.graph_revision + u.graph_changes`+set.String()+`
+		FROM `+s.appends.from(1, "u")+" WHERE"+fmt.Sprintf(owned, n+1, n+2)+" AND r.last_seq <= u.expected AND"+follows+`
+		RETURNING r.run_id, r.revision`, append(s.appends.args(units), owner.ID, owner.Incarnation)...)
 	var ended []unit
 	for _, u := range units {
 		if u.Outcome != nil {
@@ -314,8 +449,9 @@ func (s *statements) appendRuns(batch *pgx.Batch, owner journal.Owner, units []u
 // insertRuns queues the insert of new runs; it returns the run_id of those that were new.
 func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []unit) {
 	var b builder
-	names, n := s.runs.names(""), len(s.runs)
-	b.with("ins", "INSERT INTO runs (owner_id, owner_incarnation, revision, takeovers, "+names+fmt.Sprintf(") SELECT $%d::text, $%d::bigint, 1, 0, ", n+1, n+2)+names+
+	names, n := s.runs.names("", "pending"), len(s.runs)
+	b.with("ins", "INSERT INTO runs (owner_id, owner_incarnation, revision, takeovers, "+names+fmt.Sprintf(`)
+		SELECT CASE WHEN pending THEN '' ELSE $%d::text END, CASE WHEN pending THEN 0 ELSE $%d::bigint END, 1, 0, `, n+1, n+2)+names+
 		" FROM "+s.runs.from(1, "u")+" ON CONFLICT DO NOTHING RETURNING run_id", append(s.runs.args(units), owner.ID, owner.Incarnation)...)
 	mine := only("run_id", "ins")
 	names = s.details.names("")
@@ -327,7 +463,7 @@ func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []u
 		}
 	}
 	if len(labels) > 0 {
-		names = s.labels.names("")
+		names := s.labels.names("")
 		b.with("lab", "INSERT INTO run_labels ("+names+") SELECT "+names+" FROM "+s.labels.from(b.next(), "l")+mine, s.labels.args(labels)...)
 	}
 	s.children(&b, units, "ins")

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -17,26 +17,33 @@ const (
 
 	// SQLite rewrites every index that names a column which is set, changed or not. So the columns that
 	// indexes name are set only when they change, which is seldom: the first statement fails if they would.
-	statusSet = `state_reason = ?, start_time = ?, end_time = ?, update_time = ?, wake_time = ?,
+	statusSet = `state_reason = ?, start_time = ?, end_time = ?, update_time = ?,
 		input_tokens = ?, cached_input_tokens = ?, output_tokens = ?, reasoning_tokens = ?, calls = ?,
 		nodes_total = ?, nodes_completed = ?, nodes_failed = ?, nodes_skipped = ?, nodes_running = ?, `
-	appendSet = `last_seq = ?, revision = revision + 1, takeovers = CASE WHEN ? THEN 0 ELSE takeovers END,
-		cancel_state = CASE WHEN ? AND cancel_state = 1 THEN 2 ELSE cancel_state END`
-	appendWhere = ` WHERE run_id = ? AND namespace = ? AND last_seq = ? AND owner_id = ? AND owner_incarnation = ?`
+	appendSet   = `last_seq = ?, revision = revision + 1, takeovers = CASE WHEN ? THEN 0 ELSE takeovers END`
+	appendWhere = ` WHERE run_id = ?`
 	returning   = ` RETURNING revision`
 
+	// placeSQL finds the row of a run if it is the owner's and its journal ends where an append must find it. The row's last_seq is that
+	// of the last change of the row, so it may lie behind.
+	placeSQL = `SELECT r.takeovers, r.root_run_id FROM runs r WHERE r.run_id = ?1 AND r.namespace = ?2 AND r.owner_id = ?3 AND r.owner_incarnation = ?4
+		AND (?5 = 0 OR EXISTS (SELECT 1 FROM events p WHERE p.run_id = ?1 AND p.seq = ?5))
+		AND NOT EXISTS (SELECT 1 FROM events p WHERE p.run_id = ?1 AND p.seq = ?5 + 1)`
+	progressSQL    = `UPDATE runs SET takeovers = 0 WHERE run_id = ?`
 	appendSQL      = `UPDATE runs SET ` + appendSet + appendWhere + returning
-	appendSameSQL  = `UPDATE runs SET ` + statusSet + appendSet + appendWhere + ` AND state = ?` + returning
-	appendStateSQL = `UPDATE runs SET state = ?, holds_key = holds_key AND NOT ?, ` + statusSet + appendSet + appendWhere + returning
+	appendSameSQL  = `UPDATE runs SET ` + statusSet + appendSet + appendWhere + ` AND state = ? AND wake_time = ?` + returning
+	appendStateSQL = `UPDATE runs SET state = ?, wake_time = ?, holds_key = holds_key AND NOT ?, ` + statusSet + appendSet + appendWhere + returning
+	releaseSQL     = `UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = ?`
+	repinSQL       = `UPDATE runs SET graph_hash = ?, graph_revision = graph_revision + ? WHERE run_id = ?`
 	outcomeSQL     = `UPDATE run_details SET result = ?, outputs = ?, error = ? WHERE run_id = ?`
 
-	runColumnNames = `state, state_reason, start_time, end_time, update_time, wake_time,
+	runColumnNames = `state, wake_time, state_reason, start_time, end_time, update_time,
 		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls,
 		nodes_total, nodes_completed, nodes_failed, nodes_skipped, nodes_running,
 		run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, cancel_time, cancel_state, cancel_reason, holds_key,
 		takeovers, machine_version, sampled, graph_name, graph_hash, task_id, user_id, chat_id, thread_id, business_key, parent_run_id,
-		root_run_id, trace_parent, trace_state`
-	runColumnCount = 41
+		root_run_id, trace_parent, trace_state, deadline, priority, forked_from, schedule_id`
+	runColumnCount = 45
 
 	insertDetails = `INSERT INTO run_details (run_id, namespace, labels, metadata, error, args, named, context, attachments, result, outputs)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
@@ -62,7 +69,7 @@ func insertEvents(n int) string {
 func eventChunks() []int { return []int{64, 8, 1} }
 
 func hotStatements() []string {
-	qs := []string{fenceSQL, appendSQL, appendSameSQL, appendStateSQL, outcomeSQL, insertRun(), insertDetails, insertLabel, insertGraph, insertSnapshot, insertOut}
+	qs := []string{fenceSQL, placeSQL, progressSQL, releaseSQL, appendSQL, appendSameSQL, appendStateSQL, outcomeSQL, insertRun(), insertDetails, insertLabel, insertGraph, insertSnapshot, insertOut}
 	for _, n := range eventChunks() {
 		qs = append(qs, insertEvents(n))
 	}
@@ -103,6 +110,7 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 		return nil, err
 	}
 	r := journal.Resolve(units, ground, done)
+	around := r.Surroundings()
 	var taken []*journal.Unit
 	for _, u := range r.Appends {
 		rev, ok, err := t.append(ctx, owner, u)
@@ -119,16 +127,17 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 		taken = append(taken, u)
 	}
 	for _, c := range r.Cancels {
-		id, err := t.cancel(ctx, c)
-		if err != nil {
+		if c.Started {
+			continue
+		}
+		if _, err := t.exec(ctx, `UPDATE runs SET holds_key = 0, revision = revision + 1, cancel_reason = CASE WHEN `+cancelable+` THEN ?2 ELSE cancel_reason END,
+			cancel_time = CASE WHEN `+cancelable+` THEN ?3 ELSE cancel_time END WHERE run_id = ?1`, c.RunID, c.Reason, micros(c.Time)); err != nil {
 			return nil, err
 		}
-		woken = append(woken, id)
 	}
-	graphs := map[journal.Key]bool{}
 	insert := insertRun()
 	for _, u := range r.Starts {
-		ok, err := t.start(ctx, insert, owner, u, graphs)
+		ok, err := t.start(ctx, insert, owner, u)
 		if err != nil {
 			return nil, err
 		}
@@ -149,6 +158,38 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 			q.Key.Namespace, methodStart, q.Key.Name, q.Seen.BodyHash, q.Seen.RunID, micros(q.Time)); err != nil {
 			return nil, err
 		}
+	}
+	for _, c := range r.Cancels {
+		if _, err := t.exec(ctx, insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", []byte(c.Reason), micros(c.Time)); err != nil {
+			return nil, err
+		}
+	}
+	return t.around(ctx, around)
+}
+
+const cancelable = "cancel_time = 0 AND state < 6"
+
+// around does what follows from the writes of a commit, and returns the owners that have mail.
+func (t txn) around(ctx context.Context, a journal.Around) (woken []string, err error) {
+	for _, id := range slices.Concat(a.Targets, a.Ended) {
+		if _, err := t.exec(ctx, tidyMail, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range a.Ended {
+		if _, err := t.exec(ctx, tidyInterrupts, id); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.wakeUps(ctx, a.Wakes); err != nil {
+		return nil, err
+	}
+	for _, id := range a.Targets {
+		owner, err := t.ownerOf(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		woken = append(woken, owner)
 	}
 	return woken, nil
 }
@@ -194,25 +235,49 @@ func (t txn) lookUp(ctx context.Context, units []*journal.Unit) (journal.Ground,
 // statusArgs are the values of statusSet.
 func statusArgs(s *journal.Status) []any {
 	return []any{
-		s.Reason, micros(s.StartTime), micros(s.EndTime), micros(s.UpdateTime), micros(s.WakeTime),
+		s.Reason, micros(s.StartTime), micros(s.EndTime), micros(s.UpdateTime),
 		s.Usage.InputTokens, s.Usage.CachedInputTokens, s.Usage.OutputTokens, s.Usage.ReasoningTokens, s.Usage.Calls,
 		s.Nodes.Total, s.Nodes.Completed, s.Nodes.Failed, s.Nodes.Skipped, s.Nodes.Running,
 	}
 }
 
 func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.Unit) (revision int64, ok bool, err error) {
-	set := []any{u.LastSeq(), b2i(u.Progress), b2i(u.CancelSeen), u.RunID, u.Namespace, u.Expected, owner.ID, owner.Incarnation}
+	var takeovers int
+	var root string
+	err = t.row(ctx, placeSQL, u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.Expected).Scan(&takeovers, &root)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	} else if err != nil {
+		return 0, false, err
+	}
+	for i := range u.Opened {
+		if u.Opened[i].RootID == "" {
+			u.Opened[i].RootID = root
+		}
+	}
+	if !u.TouchesRow() {
+		if u.Progress && takeovers > 0 {
+			_, err = t.exec(ctx, progressSQL, u.RunID)
+		}
+		return 0, err == nil, err
+	}
+	set := []any{u.LastSeq(), b2i(u.Progress), u.RunID}
 	if u.Status == nil {
 		err = t.row(ctx, appendSQL, set...).Scan(&revision)
 	} else {
-		status, state := statusArgs(u.Status), int32(u.Status.State)
-		err = t.row(ctx, appendSameSQL, slices.Concat(status, set, []any{state})...).Scan(&revision)
+		status, state, wake := statusArgs(u.Status), int32(u.Status.State), micros(u.Status.WakeTime)
+		err = t.row(ctx, appendSameSQL, slices.Concat(status, set, []any{state, wake})...).Scan(&revision)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = t.row(ctx, appendStateSQL, slices.Concat([]any{state, b2i(u.Status.State.Ended())}, status, set)...).Scan(&revision)
+			err = t.row(ctx, appendStateSQL, slices.Concat([]any{state, wake, b2i(u.Ends())}, status, set)...).Scan(&revision)
 		}
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, nil
+	if err == nil && u.Release {
+		_, err = t.exec(ctx, releaseSQL, u.RunID)
+	}
+	if err == nil && u.GraphChanges > 0 {
+		if err = t.graph(ctx, u.Namespace, u.GraphHash, u.Graph); err == nil {
+			_, err = t.exec(ctx, repinSQL, u.GraphHash, u.GraphChanges, u.RunID)
+		}
 	}
 	if err == nil && u.Outcome != nil {
 		_, err = t.exec(ctx, outcomeSQL, blob(u.Outcome.Result), blob(u.Outcome.Outputs), blob(u.Outcome.Error), u.RunID)
@@ -220,15 +285,33 @@ func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.Unit) (
 	return revision, err == nil, err
 }
 
-func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *journal.Unit, graphs map[journal.Key]bool) (ok bool, err error) {
+func (t txn) graph(ctx context.Context, namespace, hash string, body []byte) error {
+	k := journal.Key{Namespace: namespace, Name: hash}
+	if t.graphs[k] {
+		return nil
+	}
+	t.graphs[k] = true
+	if body == nil {
+		body = []byte{}
+	}
+	_, err := t.exec(ctx, insertGraph, namespace, hash, body)
+	return err
+}
+
+func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *journal.Unit) (ok bool, err error) {
 	r := &u.Start.Run
 	root := r.RootID
 	if root == "" {
 		root = u.RunID
 	}
-	args := slices.Concat([]any{int32(u.Status.State)}, statusArgs(u.Status), []any{u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.LastSeq(), 1, micros(r.CreateTime),
-		micros(u.CancelTime), b2i(!u.CancelTime.IsZero()), u.CancelReason, b2i(u.HoldsKey), 0, r.MachineVersion, b2i(r.Sampled), r.GraphName, r.GraphHash,
-		r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, root, r.TraceParent, r.TraceState})
+	if u.Pending() {
+		owner = journal.Owner{}
+	}
+	args := slices.Concat([]any{int32(u.Status.State), micros(u.Status.WakeTime)}, statusArgs(u.Status), []any{
+		u.RunID, u.Namespace, owner.ID, owner.Incarnation, u.LastSeq(), 1, micros(r.CreateTime),
+		micros(u.CancelTime), 0, u.CancelReason, b2i(u.HoldsKey), 0, r.MachineVersion, b2i(r.Sampled), r.GraphName, r.GraphHash,
+		r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, root, r.TraceParent, r.TraceState,
+		micros(r.Deadline), r.Priority, r.ForkedFrom, r.ScheduleID})
 	n, err := t.exec(ctx, insert, args...)
 	if err != nil || n == 0 {
 		return false, err
@@ -242,18 +325,7 @@ func (t txn) start(ctx context.Context, insert string, owner journal.Owner, u *j
 			return false, err
 		}
 	}
-	g := journal.Key{Namespace: u.Namespace, Name: r.GraphHash}
-	if !graphs[g] {
-		graphs[g] = true
-		body := u.Start.Graph
-		if body == nil {
-			body = []byte{}
-		}
-		if _, err := t.exec(ctx, insertGraph, g.Namespace, g.Name, body); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
+	return true, t.graph(ctx, u.Namespace, r.GraphHash, u.Start.Graph)
 }
 
 // children writes what hangs on the runs that were written, events in as few statements as can be.
@@ -284,8 +356,39 @@ func (t txn) children(ctx context.Context, units []*journal.Unit) error {
 				return err
 			}
 		}
+		if err := t.attachments(ctx, u); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// attachments writes what a unit has to say to others.
+func (t txn) attachments(ctx context.Context, u *journal.Unit) error {
+	for _, id := range u.TakenUp {
+		if _, err := t.exec(ctx, `DELETE FROM mail WHERE id = ? AND run_id = ?`, id, u.RunID); err != nil {
+			return err
+		}
+	}
+	for i := range u.Mail {
+		m := &u.Mail[i]
+		if _, err := t.exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time)); err != nil {
+			return err
+		}
+	}
+	for i := range u.Opened {
+		if err := t.open(ctx, &u.Opened[i]); err != nil {
+			return err
+		}
+	}
+	for i := range u.Closed {
+		c := &u.Closed[i]
+		if _, err := t.exec(ctx, `UPDATE interrupts SET state = ?, answer = ?, decision = ?, closed_by = ?, close_time = ? WHERE id = ? AND run_id = ? AND state = 1`,
+			int32(c.State), blob(c.Answer), c.Decision, c.By, micros(c.Time), c.ID, u.RunID); err != nil {
+			return err
+		}
+	}
+	return t.jobs(ctx, u.Jobs)
 }
 
 // blob keeps an empty value as NULL, as the contract says.
@@ -298,8 +401,10 @@ func blob(b []byte) any {
 
 func (t txn) judge(ctx context.Context, owner journal.Owner, u *journal.Unit, done *journal.Outcomes) error {
 	st := journal.Standing{Found: true}
-	err := t.row(ctx, `SELECT namespace, owner_id, owner_incarnation, last_seq, revision FROM runs WHERE run_id = ?`, u.RunID).
-		Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision)
+	var created int64
+	err := t.row(ctx, `SELECT r.namespace, r.owner_id, r.owner_incarnation, `+lastSeq+`, r.revision, r.create_time FROM runs r WHERE r.run_id = ?`, u.RunID).
+		Scan(&st.Namespace, &st.Owner.ID, &st.Owner.Incarnation, &st.LastSeq, &st.Revision, &created)
+	st.CreateTime = dbkit.FromUnixMicros(created)
 	if errors.Is(err, sql.ErrNoRows) {
 		st.Found = false
 	} else if err != nil {
@@ -315,17 +420,6 @@ func (t txn) judge(ctx context.Context, owner journal.Owner, u *journal.Unit, do
 	return nil
 }
 
-func (t txn) cancel(ctx context.Context, c journal.Cancel) (owner string, err error) {
-	var sets strings.Builder
-	for _, col := range []string{"cancel_reason = CASE WHEN %s THEN ?2 ELSE cancel_reason END", "cancel_time = CASE WHEN %s THEN ?3 ELSE cancel_time END",
-		"cancel_state = CASE WHEN %s THEN 1 ELSE cancel_state END"} {
-		sets.WriteString(", " + fmt.Sprintf(col, "cancel_state = 0 AND state < 6"))
-	}
-	err = t.row(ctx, `UPDATE runs SET holds_key = 0, revision = revision + 1`+sets.String()+` WHERE run_id = ?1 RETURNING owner_id`,
-		c.RunID, c.Reason, micros(c.Time)).Scan(&owner)
-	return owner, err
-}
-
 // SweepRequestIDs implements journal.Log.
 func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (n int, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
@@ -334,60 +428,4 @@ func (s *Store) SweepRequestIDs(ctx context.Context, before time.Time) (n int, e
 		return err
 	})
 	return n, err
-}
-
-// RequestCancel implements journal.Reader.
-func (s *Store) RequestCancel(ctx context.Context, c journal.CancelRun) (run journal.Run, err error) {
-	woken := ""
-	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		woken = ""
-		if c.Request.ID != "" {
-			n, err := t.exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-				VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, c.Namespace, methodCancel, c.Request.ID, c.Request.BodyHash, c.RunID, micros(c.Now))
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				var hash, id string
-				if err := t.row(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = ? AND method = ? AND request_id = ?`,
-					c.Namespace, methodCancel, c.Request.ID).Scan(&hash, &id); err != nil {
-					return err
-				}
-				if hash != c.Request.BodyHash || id != c.RunID {
-					return journal.RequestIDReused(c.Request.ID)
-				}
-				run, err = get(ctx, t.tx, c.Namespace, c.RunID)
-				return err
-			}
-		}
-		var rev int64
-		var state journal.State
-		var cancel int
-		var owner string
-		err := t.row(ctx, `SELECT revision, state, cancel_state, owner_id FROM runs WHERE namespace = ? AND run_id = ?`, c.Namespace, c.RunID).
-			Scan(&rev, &state, &cancel, &owner)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return journal.RunNotFound(c.RunID)
-		case err != nil:
-			return err
-		case c.Revision != 0 && c.Revision != rev:
-			return journal.EtagMismatch(c.RunID)
-		case !state.Ended() && cancel == 0:
-			if _, err := t.exec(ctx, `UPDATE runs SET cancel_state = 1, cancel_reason = ?, cancel_time = ?, revision = revision + 1 WHERE run_id = ?`,
-				c.Reason, micros(c.Now), c.RunID); err != nil {
-				return err
-			}
-			woken = owner
-		}
-		run, err = get(ctx, t.tx, c.Namespace, c.RunID)
-		return err
-	})
-	if err != nil {
-		return journal.Run{}, err
-	}
-	if woken != "" {
-		s.wake(woken)
-	}
-	return run, nil
 }

@@ -1,18 +1,20 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// pollCancels is how often another process's wishes are looked for.
-const pollCancels = 500 * time.Millisecond
+// live holds for the owner of r if it is registered.
+const live = ` EXISTS (SELECT 1 FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`
 
 // Register implements journal.Members.
 func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
@@ -65,18 +67,35 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if _, err := t.exec(ctx, `DELETE FROM executors WHERE id <> ? AND heartbeat < `+now+` - ?`, self.ID, o.Lease.Microseconds()); err != nil {
 			return err
 		}
-		rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, r.last_seq, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
-			WHERE r.state < 6 AND (r.state < 4 OR r.cancel_state = 1)
-			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
-			ORDER BY r.run_id LIMIT ?`, o.Limit)
-		found, err := all(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
-			err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
-			return f, err
-		})
+		var found []journal.RunRef
+		owners, err := t.gone(ctx)
 		if err != nil {
 			return err
 		}
-		res = journal.SortOut(found, o)
+		// The owner that stands for nobody has the running runs that were released.
+		for _, owner := range append(owners, journal.Owner{}) {
+			cond := ` r.state < 6 AND r.owner_id <> '' AND r.owner_id = ? AND r.owner_incarnation = ?`
+			args := []any{owner.ID, owner.Incarnation, o.Limit}
+			if owner.IsZero() {
+				cond, args = ` r.state = 2 AND r.owner_id = ''`, args[2:]
+			}
+			rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
+				WHERE`+cond+` ORDER BY r.run_id LIMIT ?`, args...)
+			more, err := all(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
+				err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
+				return f, err
+			})
+			if err != nil {
+				return err
+			}
+			found = append(found, more...)
+		}
+		slices.SortFunc(found, func(a, b journal.RunRef) int { return cmp.Compare(a.RunID, b.RunID) })
+		var parked []journal.RunRef
+		res, parked = journal.SortOut(found[:min(len(found), o.Limit)], o)
+		if err := t.park(ctx, parked); err != nil {
+			return err
+		}
 		for _, f := range res.Claimed {
 			if _, err := t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers = ? WHERE run_id = ?`,
 				self.ID, self.Incarnation, f.Takeovers, f.RunID); err != nil {
@@ -110,27 +129,74 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 	return err
 }
 
-// Claim implements journal.Members.
-func (s *Store) Claim(ctx context.Context, self journal.Owner, namespace, runID string) (o journal.Owner, err error) {
+// gone lists the owners of open runs that are registered no more. It looks once for each owner there is, however many runs they have.
+func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
+	const next = `SELECT r.owner_id, r.owner_incarnation FROM runs r WHERE r.state < 6 AND r.owner_id <> '' `
+	var out []journal.Owner
+	var last journal.Owner
+	for {
+		err := t.row(ctx, next+`AND (r.owner_id, r.owner_incarnation) > (?, ?) ORDER BY r.owner_id, r.owner_incarnation LIMIT 1`, last.ID, last.Incarnation).
+			Scan(&last.ID, &last.Incarnation)
+		if errors.Is(err, sql.ErrNoRows) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		var n int
+		if err := t.row(ctx, `SELECT count(*) FROM executors WHERE id = ? AND incarnation = ?`, last.ID, last.Incarnation).Scan(&n); err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			out = append(out, last)
+		}
+	}
+}
+
+// park makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one was told to try has
+// brought its owner down once more.
+func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
+	for _, f := range parked {
+		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {
+			return err
+		}
+		if f.State == journal.StateQuarantined {
+			if _, err := t.exec(ctx, `DELETE FROM mail WHERE run_id = ? AND kind = ?`, f.RunID, string(journal.MailResume)); err != nil {
+				return err
+			}
+		}
+		if err := t.wakeUps(ctx, []journal.JobRow{journal.MakeJob(f.Namespace, f.RunID, journal.Job{Kind: journal.JobWake})}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ClaimRun implements journal.Members.
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string) (now journal.Owner, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if err := t.fence(ctx, self); err != nil {
 			return err
 		}
-		if _, err := t.exec(ctx, `UPDATE runs AS r SET owner_id = ?, owner_incarnation = ? WHERE r.run_id = ? AND r.namespace = ? AND r.state = 4
-			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`,
-			self.ID, self.Incarnation, runID, namespace); err != nil {
-			return err
-		}
-		err := t.row(ctx, `SELECT owner_id, owner_incarnation FROM runs WHERE run_id = ? AND namespace = ?`, runID, namespace).Scan(&o.ID, &o.Incarnation)
+		var c journal.Claimable
+		err := t.row(ctx, `SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,`+live+`,
+				EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
+			FROM runs r WHERE r.run_id = ? AND r.namespace = ?`, runID, namespace).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned)
 		if errors.Is(err, sql.ErrNoRows) {
 			return journal.RunNotFound(runID)
+		} else if err != nil {
+			return err
+		}
+		owner, takeovers, claimed := c.Claim(self)
+		now = owner
+		if claimed {
+			_, err = t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers = ? WHERE run_id = ?`, self.ID, self.Incarnation, takeovers, runID)
 		}
 		return err
 	})
 	if err != nil {
 		return journal.Owner{}, err
 	}
-	return o, nil
+	return now, nil
 }
 
 // Release implements journal.Members.
@@ -140,11 +206,10 @@ func (s *Store) Release(ctx context.Context, owner journal.Owner, runIDs []strin
 			return err
 		}
 		if runIDs == nil {
-			return t.release(ctx, owner)
+			return t.release(ctx, owner, "")
 		}
 		for _, id := range runIDs {
-			if _, err := t.exec(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0
-				WHERE run_id = ? AND owner_id = ? AND owner_incarnation = ? AND state < 6`, id, owner.ID, owner.Incarnation); err != nil {
+			if err := t.release(ctx, owner, id); err != nil {
 				return err
 			}
 		}
@@ -152,10 +217,25 @@ func (s *Store) Release(ctx context.Context, owner journal.Owner, runIDs []strin
 	})
 }
 
-func (t txn) release(ctx context.Context, owner journal.Owner) error {
-	_, err := t.exec(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE owner_id = ? AND owner_incarnation = ? AND state < 6`,
-		owner.ID, owner.Incarnation)
-	return err
+// release gives back one run of owner, or all if no id is given.
+func (t txn) release(ctx context.Context, owner journal.Owner, runID string) error {
+	rows, err := t.tx.QueryContext(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0
+		WHERE owner_id = ? AND owner_incarnation = ? AND state < 6 AND owner_id <> '' AND (? = '' OR run_id = ?)
+		RETURNING namespace, run_id, state, wake_time`, owner.ID, owner.Incarnation, runID, runID)
+	free, err := all(rows, err, func(rows *sql.Rows) (f journal.Freed, err error) {
+		var wake int64
+		err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &wake)
+		f.WakeTime = dbkit.FromUnixMicros(wake)
+		return f, err
+	})
+	if err != nil {
+		return err
+	}
+	jobs, wakes := journal.JobsOfFreed(free)
+	if err := t.jobs(ctx, jobs); err != nil {
+		return err
+	}
+	return t.wakeUps(ctx, wakes)
 }
 
 // Deregister implements journal.Members.
@@ -165,72 +245,6 @@ func (s *Store) Deregister(ctx context.Context, owner journal.Owner) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		return t.release(ctx, owner)
+		return t.release(ctx, owner, "")
 	})
-}
-
-const pendingCancels = ` FROM runs WHERE owner_id = ? AND owner_incarnation = ? AND state < 6 AND cancel_state = 1`
-
-// PendingCancels implements journal.Members.
-func (s *Store) PendingCancels(ctx context.Context, owner journal.Owner) ([]journal.CancelRequest, error) {
-	rows, err := s.db.Read.QueryContext(ctx, `SELECT namespace, run_id, cancel_reason, cancel_time`+pendingCancels+` ORDER BY run_id`, owner.ID, owner.Incarnation)
-	return all(rows, err, func(rows *sql.Rows) (c journal.CancelRequest, err error) {
-		var at int64
-		err = rows.Scan(&c.Namespace, &c.RunID, &c.Reason, &at)
-		c.Time = dbkit.FromUnixMicros(at)
-		return c, err
-	})
-}
-
-// CancelWakes implements journal.Members. Wishes of this process come at once, those of another on
-// the same file by polling.
-func (s *Store) CancelWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
-	signal, out := make(chan struct{}, 1), make(chan struct{}, 1)
-	s.mu.Lock()
-	s.wakes[signal] = owner.ID
-	s.mu.Unlock()
-	go func() {
-		defer close(out)
-		defer func() {
-			s.mu.Lock()
-			delete(s.wakes, signal)
-			s.mu.Unlock()
-		}()
-		tick := time.NewTicker(pollCancels)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signal:
-			case <-tick.C:
-				var n int
-				err := s.db.Read.QueryRowContext(ctx, `SELECT count(*)`+pendingCancels, owner.ID, owner.Incarnation).Scan(&n)
-				if err == nil && n == 0 {
-					continue
-				}
-			}
-			select {
-			case out <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return out, nil
-}
-
-func (s *Store) wake(owners ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ch, id := range s.wakes {
-		for _, o := range owners {
-			if o != id {
-				continue
-			}
-			select {
-			case ch <- struct{}{}:
-			default:
-			}
-		}
-	}
 }

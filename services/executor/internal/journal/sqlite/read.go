@@ -15,12 +15,14 @@ import (
 )
 
 const (
-	runColumns = `r.run_id, r.namespace, r.owner_id, r.owner_incarnation, r.last_seq, r.revision, r.create_time, r.start_time, r.end_time,
+	// lastSeq is where the journal of r ends: its row tells only of the last change of the row.
+	lastSeq    = `max(r.last_seq, coalesce((SELECT max(e.seq) FROM events e WHERE e.run_id = r.run_id), 0))`
+	runColumns = `r.run_id, r.namespace, r.owner_id, r.owner_incarnation, ` + lastSeq + `, r.revision, r.create_time, r.start_time, r.end_time,
 		r.update_time, r.wake_time, r.cancel_time, r.input_tokens, r.cached_input_tokens, r.output_tokens, r.reasoning_tokens, r.calls,
 		r.takeovers, r.machine_version, r.state, r.nodes_total, r.nodes_completed, r.nodes_failed, r.nodes_skipped, r.nodes_running,
 		r.sampled, r.state_reason, r.cancel_reason, r.graph_name, r.graph_hash, r.task_id, r.user_id, r.chat_id, r.thread_id,
 		r.business_key, r.parent_run_id, r.root_run_id, r.trace_parent, r.trace_state,
-		coalesce(k.cost_nano_usd, 0), coalesce(k.unpriced_calls, 0), d.labels, d.metadata, d.error`
+		r.graph_revision, r.deadline, r.priority, r.forked_from, r.schedule_id, coalesce(k.cost_nano_usd, 0), coalesce(k.unpriced_calls, 0), d.labels, d.metadata, d.error`
 	bigColumns   = `, d.args, d.named, d.context, d.attachments, d.result, d.outputs`
 	joins        = ` JOIN run_details d ON d.run_id = r.run_id LEFT JOIN run_costs k ON k.run_id = r.run_id`
 	selectEvents = `SELECT run_id, seq, time, kind, node_id, visit, data FROM events`
@@ -33,7 +35,7 @@ type querier interface {
 
 func scanRun(row interface{ Scan(...any) error }, big bool) (journal.Run, error) {
 	var r journal.Run
-	var create, start, end, update, wake, cancel int64
+	var create, start, end, update, wake, cancel, deadline int64
 	var labels []byte
 	dst := []any{
 		&r.ID, &r.Namespace, &r.Owner.ID, &r.Owner.Incarnation, &r.LastSeq, &r.Revision, &create, &start, &end,
@@ -41,7 +43,7 @@ func scanRun(row interface{ Scan(...any) error }, big bool) (journal.Run, error)
 		&r.Takeovers, &r.MachineVersion, &r.State, &r.Nodes.Total, &r.Nodes.Completed, &r.Nodes.Failed, &r.Nodes.Skipped, &r.Nodes.Running,
 		&r.Sampled, &r.Reason, &r.CancelReason, &r.GraphName, &r.GraphHash, &r.TaskID, &r.UserID, &r.ChatID, &r.ThreadID,
 		&r.BusinessKey, &r.ParentID, &r.RootID, &r.TraceParent, &r.TraceState,
-		&r.CostNanoUSD, &r.UnpricedCalls, &labels, &r.Metadata, &r.Error,
+		&r.GraphRevision, &deadline, &r.Priority, &r.ForkedFrom, &r.ScheduleID, &r.CostNanoUSD, &r.UnpricedCalls, &labels, &r.Metadata, &r.Error,
 	}
 	if big {
 		dst = append(dst, &r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs)
@@ -51,6 +53,7 @@ func scanRun(row interface{ Scan(...any) error }, big bool) (journal.Run, error)
 	}
 	r.CreateTime, r.StartTime, r.EndTime = dbkit.FromUnixMicros(create), dbkit.FromUnixMicros(start), dbkit.FromUnixMicros(end)
 	r.UpdateTime, r.WakeTime, r.CancelTime = dbkit.FromUnixMicros(update), dbkit.FromUnixMicros(wake), dbkit.FromUnixMicros(cancel)
+	r.Deadline = dbkit.FromUnixMicros(deadline)
 	var err error
 	r.Labels, err = journal.DecodeLabels(labels)
 	return r, err
@@ -117,9 +120,13 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 		}
 		and("r.state IN "+tuples(1, len(states)), states...)
 	}
+	if f.Reason != "" {
+		and("r.state_reason = ?", f.Reason)
+	}
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
 		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID},
+		{"schedule_id", f.ScheduleID},
 	} {
 		if c.value != "" {
 			// The second half lets the planner use the partial index.
@@ -151,7 +158,7 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 			UNION ALL
 			SELECT r.run_id, r.parent_run_id, r.state, r.last_seq, r.create_time FROM below b
 			JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
-		SELECT run_id, parent_run_id, state, last_seq FROM below ORDER BY create_time, run_id`, namespace, runID)
+		SELECT r.run_id, r.parent_run_id, r.state, `+lastSeq+` FROM below r ORDER BY r.create_time, r.run_id`, namespace, runID)
 	return all(rows, err, func(rows *sql.Rows) (d journal.Descendant, err error) {
 		err = rows.Scan(&d.RunID, &d.ParentRunID, &d.State, &d.LastSeq)
 		return d, err

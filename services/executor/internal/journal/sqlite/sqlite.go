@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	methodStart  = "StartRun"
-	methodCancel = "CancelRun"
+	methodStart = "StartRun"
 
 	// now is the database's clock in microseconds.
 	now = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
@@ -48,6 +47,7 @@ type Store struct {
 	mu    sync.Mutex
 	stmts map[string]*sql.Stmt
 	wakes map[chan struct{}]string
+	feeds map[chan string]bool
 }
 
 // Open opens or creates the file. It neither migrates nor checks the schema: see Migrations.
@@ -56,7 +56,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, wakes: map[chan struct{}]string{}}
+	s := &Store{db: db, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch changes a page or two per run; the default of 2 MB would spill in the middle of it.
@@ -64,6 +64,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	if err == nil {
 		s.m, err = dbkit.SQLiteMigrations(db, files)
+	}
+	if err == nil {
+		s.m.With(s.queueTables())
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -106,6 +109,10 @@ type txn struct {
 	stmts map[string]*sql.Stmt
 	// bound are those of stmts that this transaction has used.
 	bound map[string]*sql.Stmt
+	// graphs are those that this transaction has stored.
+	graphs map[journal.Key]bool
+	// queued gets the queues that were given jobs.
+	queued map[string]bool
 }
 
 // update runs fn in a write transaction with the given statements at hand. It does not end in the
@@ -119,9 +126,15 @@ func (s *Store) update(ctx context.Context, fn func(context.Context, txn) error)
 	if err != nil {
 		return fmt.Errorf("prepare statements: %w", err)
 	}
-	return s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return fn(ctx, txn{tx, stmts, make(map[string]*sql.Stmt, len(stmts))})
+	queued := map[string]bool{}
+	err = s.db.Update(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		clear(queued)
+		return fn(ctx, txn{tx, stmts, make(map[string]*sql.Stmt, len(stmts)), map[journal.Key]bool{}, queued})
 	})
+	if err == nil && len(queued) > 0 {
+		s.announce(queued)
+	}
+	return err
 }
 
 // prepare compiles the hot statements on the one connection of the writer, at the first use, when

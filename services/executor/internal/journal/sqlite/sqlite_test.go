@@ -31,6 +31,30 @@ func driver() journaltest.Driver {
 		Open: func(ctx context.Context, place string) (journal.Journal, error) {
 			return sqlite.Open(ctx, place, sqlite.Options{})
 		},
+		JobQuery: `SELECT kind || ' ' || state || ' ' || coalesce(json_extract(args, '$.run_id'), '') FROM river_job WHERE state IN ('available', 'scheduled') ORDER BY id`,
+		Query: func(t testing.TB, place, query string) (out []string) {
+			db, err := dbkit.OpenSQLite(t.Context(), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			rows, err := db.Read.QueryContext(t.Context(), query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var s string
+				if err := rows.Scan(&s); err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, s)
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		},
 	}
 }
 

@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+)
+
+// Interrupt is a question as its row. RunID and RootID of one that is opened are filled in by the journal.
+type Interrupt struct {
+	ID, Namespace, RunID, RootID      string
+	NodeID                            string
+	Visit, Item                       int32
+	State                             InterruptState
+	Prompt, Schema, Approve, Answer   []byte
+	Default                           []byte
+	Decision, By                      string
+	CreateTime, ExpireTime, CloseTime time.Time
+}
+
+// InterruptState is where a question stands. The numbers are those of the API and never change.
+type InterruptState int32
+
+// The states of a question.
+const (
+	InterruptOpen     InterruptState = 1
+	InterruptAnswered InterruptState = 2
+	InterruptExpired  InterruptState = 3
+	InterruptCanceled InterruptState = 4
+)
+
+// Closing says that a question no longer stands, by the run's own doing. One that is closed already stays as it is.
+type Closing struct {
+	ID           string
+	State        InterruptState
+	Answer       []byte
+	Decision, By string
+	Time         time.Time
+}
+
+// InterruptFilter narrows a list of questions; all set fields must hold.
+type InterruptFilter struct {
+	// RunID are questions of this run and of all its descendants.
+	RunID  string
+	States []InterruptState
+}
+
+// Interrupts reads questions. They are opened and closed by the commits of their runs' events, and answered by Mailbox.Post. The open ones of a
+// run that ends become InterruptCanceled.
+type Interrupts interface {
+	// GetInterrupt returns one question. ReasonInterruptNotFound.
+	GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error)
+	// ListInterrupts returns up to limit questions after a cursor, newest first by (CreateTime, ID).
+	ListInterrupts(ctx context.Context, namespace string, f InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error)
+	// CountOpenInterrupts counts the open questions of a run and its descendants.
+	CountOpenInterrupts(ctx context.Context, namespace, runID string) (int, error)
+}
+
+// Closes reports whether closing i by a changes nothing more: it was answered so before. An error says that it was closed in another way.
+// Drivers only.
+func (a *Answer) Closes(i *Interrupt) (repeated bool, err error) {
+	switch {
+	case i.State == InterruptOpen:
+		return false, nil
+	case i.State == InterruptAnswered && bytes.Equal(i.Answer, a.Answer) && i.Decision == a.Decision && i.By == a.By:
+		return true, nil
+	}
+	return false, InterruptClosed(i.ID)
+}

@@ -1,0 +1,96 @@
+package journal
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+)
+
+// Job is a hint that something is to be done, by whatever executor, not before a time. Jobs are at-least-once.
+type Job struct {
+	Kind JobKind
+	// RunID is the run that it is about; empty means the run of the write that inserts it.
+	RunID string
+	// Priority is 1 (first) to 4; 0 means the usual 2.
+	Priority int
+	// At is when it is due; the zero time is at once.
+	At time.Time
+	// Args is what the handler gets; nil means JobArgs of the run.
+	Args []byte
+}
+
+// JobKind says what a job is for.
+type JobKind string
+
+// The kinds of jobs that the journal itself inserts.
+const (
+	// JobWake asks for a parked run to be claimed and gone on with.
+	JobWake JobKind = "wake"
+	// JobStart asks for a pending run to be claimed and begun.
+	JobStart JobKind = "start"
+)
+
+// JobArgs is what a job about a run carries.
+type JobArgs struct {
+	Namespace string `json:"namespace"`
+	RunID     string `json:"run_id"`
+}
+
+// Queue is where jobs of this kind stand in line, apart from those of others: wake-ups do not wait behind a backlog of starts.
+func (k JobKind) Queue() string {
+	switch k {
+	case JobWake, JobStart:
+		return string(k)
+	}
+	return "work"
+}
+
+// WakeEarly is how long before its time a wake-up for a timer is due, so that the executor that takes it can hold it to the instant.
+const WakeEarly = 2 * time.Second
+
+// JobRow is a job as its row. Drivers only.
+type JobRow struct {
+	// RunID is the run whose write inserts it.
+	RunID    string
+	Kind     string
+	Queue    string
+	Args     []byte
+	Priority int16
+	At       time.Time
+	// Unique is the key under which no second job waits.
+	Unique []byte
+}
+
+// MakeJob renders a job of a run's write. Drivers only.
+func MakeJob(namespace, runID string, j Job) JobRow {
+	about := j.RunID
+	if about == "" {
+		about = runID
+	}
+	if j.Args == nil {
+		// Two texts always marshal.
+		j.Args, _ = json.Marshal(JobArgs{Namespace: namespace, RunID: about})
+	}
+	r := JobRow{RunID: runID, Kind: string(j.Kind), Queue: j.Kind.Queue(), Args: j.Args, Priority: int16(min(max(j.Priority, 0), 4)), At: dbkit.Micros(j.At)}
+	if r.Priority == 0 {
+		r.Priority = 2
+	}
+	h := sha256.New()
+	h.Write([]byte(r.Kind))
+	h.Write([]byte{0})
+	h.Write(r.Args)
+	if !r.At.IsZero() {
+		h.Write([]byte(r.At.Format(time.RFC3339Nano)))
+	}
+	r.Unique = h.Sum(nil)
+	return r
+}
+
+// Jobs inserts jobs that no other write of the journal causes.
+type Jobs interface {
+	// InsertJobs inserts them in one transaction; one that waits already with the same kind, arguments and time is not inserted again.
+	InsertJobs(ctx context.Context, namespace string, jobs []Job) error
+}

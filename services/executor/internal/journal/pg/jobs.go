@@ -1,0 +1,142 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// insertJobs and uniqueJobs are the two ends of an insert into River's table: a job that waits already is not written again. What the
+	// workers are told of is theirs to say: see notifyQueue.
+	insertJobs = `INSERT INTO river_job (kind, queue, args, priority, scheduled_at, state, max_attempts, unique_key, unique_states)
+		SELECT j.kind, j.queue, convert_from(j.args, 'UTF8')::jsonb, j.priority, coalesce(j.at, now()),
+			CASE WHEN j.at > now() THEN 'scheduled' ELSE 'available' END::river_job_state, 1000, j.unique_key, B'10000001'`
+	uniqueJobs = `ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND unique_states IS NOT NULL AND river_job_state_in_bitmask(unique_states, state) DO NOTHING`
+	// notifyQueue is what River's workers listen for.
+	notifyQueue = `pg_notify('` + Schema + `.river_insert', '{"queue": "' || q || '"}')`
+
+	// ownerless holds for a run that is open and that no registered executor owns.
+	ownerless = ` r.state < 6 AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`
+)
+
+// queueTables brings River's tables up, which live in our schema.
+func (s *Store) queueTables() dbkit.Step {
+	migrator := func() (*rivermigrate.Migrator[pgx.Tx], error) {
+		return rivermigrate.New(riverpgxv5.New(s.hot), &rivermigrate.Config{Schema: Schema, Logger: slog.New(slog.DiscardHandler)})
+	}
+	return dbkit.Step{
+		Name: "job tables",
+		Up: func(ctx context.Context) (n int, err error) {
+			m, err := migrator()
+			if err != nil {
+				return 0, err
+			}
+			// The lock is that of this connection; the migrator uses others.
+			guard, err := s.hot.Acquire(ctx)
+			if err != nil {
+				return 0, err
+			}
+			defer guard.Release()
+			const name = `hashtextextended('epigraph/migrate/` + Schema + `/river', 0)`
+			if _, err := guard.Exec(ctx, `SELECT pg_advisory_lock(`+name+`)`); err != nil {
+				return 0, err
+			}
+			defer func() {
+				_, uerr := guard.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock(`+name+`)`)
+				err = errors.Join(err, uerr)
+			}()
+			res, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			if err != nil {
+				return 0, err
+			}
+			// Nothing here looks for jobs by what is in them, and each insert would pay for it.
+			_, err = guard.Exec(ctx, `DROP INDEX IF EXISTS river_job_args_index, river_job_metadata_index`)
+			return len(res.Versions), err
+		},
+		Current: func(ctx context.Context) (bool, error) {
+			m, err := migrator()
+			if err != nil {
+				return false, err
+			}
+			res, err := m.Validate(ctx, nil)
+			if err != nil {
+				return false, err
+			}
+			return res.OK, nil
+		},
+	}
+}
+
+func jobTable() table[journal.JobRow] {
+	return table[journal.JobRow]{
+		col("run_id", "text", func(j journal.JobRow) string { return j.RunID }),
+		col("kind", "text", func(j journal.JobRow) string { return j.Kind }),
+		col("queue", "text", func(j journal.JobRow) string { return j.Queue }),
+		col("args", "bytea", func(j journal.JobRow) []byte { return j.Args }),
+		col("priority", "smallint", func(j journal.JobRow) int16 { return j.Priority }),
+		col("at", "timestamptz", func(j journal.JobRow) *time.Time { return null(j.At) }),
+		col("unique_key", "bytea", func(j journal.JobRow) []byte { return j.Unique }),
+	}
+}
+
+// queueWakes inserts the wake-up jobs of those runs that have mail and nobody to read it. The rows of the runs must be locked by then, so that
+// neither an owner that leaves nor one that comes is missed.
+func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
+	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = j.run_id AND`+ownerless+`
+			AND EXISTS (SELECT FROM mail m WHERE m.run_id = j.run_id) OFFSET 0) r `+uniqueJobs+` RETURNING queue AS q)
+		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(wakes)...)
+}
+
+// queueJobs inserts jobs whatever their runs do.
+func (s *statements) queueJobs(b *pgx.Batch, jobs []journal.JobRow) {
+	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` `+uniqueJobs+` RETURNING queue AS q)
+		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(jobs)...)
+}
+
+// queueNotices tells the workers of queues that they have jobs.
+func queueNotices(b *pgx.Batch, queues []string) {
+	b.Queue(`SELECT `+notifyQueue+` FROM unnest($1::text[]) AS d (q)`, queues)
+}
+
+// InsertJobs implements journal.Jobs.
+func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal.Job) error {
+	rows := make([]journal.JobRow, len(jobs))
+	for i, j := range jobs {
+		rows[i] = journal.MakeJob(namespace, "", j)
+	}
+	var b pgx.Batch
+	s.sql.queueJobs(&b, rows)
+	return s.hot.SendBatch(ctx, &b).Close()
+}
+
+// SweepParked implements journal.Members.
+func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) (n int, err error) {
+	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3) AND owner_id = '' AND wake_time < clock_timestamp() - $1::interval
+			ORDER BY wake_time LIMIT $2)
+		UNION
+		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < clock_timestamp() - $1::interval
+			AND EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = '' AND r.state < 6) ORDER BY m.id LIMIT $2) x`, interval(late), limit)
+	jobs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.JobRow, error) {
+		var ns, id string
+		err := row.Scan(&ns, &id)
+		return journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}), err
+	})
+	if err != nil || len(jobs) == 0 {
+		return 0, err
+	}
+	tag, err := s.hot.Exec(ctx, insertJobs+` FROM `+s.sql.jobs.from(1, "j")+` `+uniqueJobs, s.sql.jobs.args(jobs)...)
+	if err != nil || tag.RowsAffected() == 0 {
+		return 0, err
+	}
+	_, err = s.hot.Exec(ctx, `SELECT `+notifyQueue+` FROM (SELECT $1::text AS q) d`, journal.JobWake.Queue())
+	return int(tag.RowsAffected()), err
+}

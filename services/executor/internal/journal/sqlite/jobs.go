@@ -1,0 +1,172 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// riverTime is the form in which River keeps times; others compare wrongly with its own.
+	riverTime = "2006-01-02 15:04:05.000"
+	// insertJob writes into River's table; a job that waits already is not written again. 129 is the mask of available (1) and scheduled (128).
+	insertJob = `INSERT INTO river_job (kind, queue, args, priority, scheduled_at, state, max_attempts, unique_key, unique_states)
+		VALUES (?, ?, jsonb(?), ?, ?, ?, 1000, ?, 129)
+		ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND unique_states IS NOT NULL AND CASE state
+			WHEN 'available' THEN unique_states & (1 << 0) WHEN 'cancelled' THEN unique_states & (1 << 1) WHEN 'completed' THEN unique_states & (1 << 2)
+			WHEN 'discarded' THEN unique_states & (1 << 3) WHEN 'pending' THEN unique_states & (1 << 4) WHEN 'retryable' THEN unique_states & (1 << 5)
+			WHEN 'running' THEN unique_states & (1 << 6) WHEN 'scheduled' THEN unique_states & (1 << 7) ELSE 0 END >= 1
+		DO NOTHING`
+)
+
+// queueTables brings River's tables up, which live in our file.
+func (s *Store) queueTables() dbkit.Step {
+	migrator := func() (*rivermigrate.Migrator[*sql.Tx], error) {
+		return rivermigrate.New(riversqlite.New(s.db.Write), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	}
+	return dbkit.Step{
+		Name: "job tables",
+		Up: func(ctx context.Context) (int, error) {
+			m, err := migrator()
+			if err != nil {
+				return 0, err
+			}
+			res, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+			if err != nil {
+				return 0, err
+			}
+			return len(res.Versions), nil
+		},
+		Current: func(ctx context.Context) (bool, error) {
+			m, err := migrator()
+			if err != nil {
+				return false, err
+			}
+			var n, have int
+			if err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'river_migration'`).Scan(&n); err != nil || n == 0 {
+				return false, err
+			}
+			versions := m.AllVersions()
+			err = s.db.Read.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM river_migration`).Scan(&have)
+			return have >= versions[len(versions)-1].Version, err
+		},
+	}
+}
+
+// jobs inserts jobs whatever their runs do.
+func (t txn) jobs(ctx context.Context, jobs []journal.JobRow) error {
+	for i := range jobs {
+		if _, err := t.job(ctx, &jobs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err error) {
+	at, state := time.Now(), "available"
+	if j.At.After(at) {
+		at, state = j.At, "scheduled"
+	}
+	n, err := t.exec(ctx, insertJob, j.Kind, j.Queue, string(j.Args), j.Priority, at.UTC().Format(riverTime), state, j.Unique)
+	if n > 0 && state == "available" {
+		t.queued[j.Queue] = true
+	}
+	return n > 0, err
+}
+
+// wakeUps inserts the wake-up jobs of those runs that have mail and nobody to read it.
+func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
+	for i := range wakes {
+		var n int
+		if err := t.row(ctx, `SELECT count(*) FROM runs r WHERE r.run_id = ? AND r.state < 6 AND NOT`+live+`
+			AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id)`, wakes[i].RunID).Scan(&n); err != nil {
+			return err
+		}
+		if n > 0 {
+			if _, err := t.job(ctx, &wakes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// InsertJobs implements journal.Jobs.
+func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal.Job) error {
+	return s.update(ctx, func(ctx context.Context, t txn) error {
+		for _, j := range jobs {
+			row := journal.MakeJob(namespace, "", j)
+			if _, err := t.job(ctx, &row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SweepParked implements journal.Members.
+func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) (n int, err error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT * FROM (SELECT namespace, run_id FROM runs WHERE state IN (1, 3) AND owner_id = '' AND wake_time > 0 AND wake_time < `+now+` - ?1
+			ORDER BY wake_time LIMIT ?2)
+		UNION
+		SELECT * FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < `+now+` - ?1
+			AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = '' AND r.state < 6) ORDER BY m.id LIMIT ?2)`, late.Microseconds(), limit)
+	found, err := all(rows, err, func(rows *sql.Rows) (journal.JobRow, error) {
+		var ns, id string
+		err := rows.Scan(&ns, &id)
+		return journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}), err
+	})
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	err = s.update(ctx, func(ctx context.Context, t txn) error {
+		n = 0
+		for i := range found {
+			inserted, err := t.job(ctx, &found[i])
+			if err != nil {
+				return err
+			}
+			if inserted {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// announce tells this process's workers which queues got jobs; others on the same file poll.
+func (s *Store) announce(queues map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ch := range s.feeds {
+		for q := range queues {
+			select {
+			case ch <- q:
+			default:
+			}
+		}
+	}
+}
+
+// JobFeed returns a channel that gets the name of a queue after a job for it was committed by this process. It is a hint: names may be lost.
+// stop ends it.
+func (s *Store) JobFeed() (queues <-chan string, stop func()) {
+	ch := make(chan string, 64)
+	s.mu.Lock()
+	s.feeds[ch] = true
+	s.mu.Unlock()
+	return ch, func() {
+		s.mu.Lock()
+		delete(s.feeds, ch)
+		s.mu.Unlock()
+	}
+}

@@ -1,0 +1,214 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// pollMail is how often another process's mail is looked for.
+	pollMail = 500 * time.Millisecond
+
+	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time`
+	// pendingMail is that of an owner's runs.
+	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ? AND r.owner_incarnation = ?)`
+	// tidyMail takes away what came for a run that is over, or is not there.
+	tidyMail = `DELETE FROM mail WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = mail.run_id AND r.namespace = mail.namespace AND r.state < 6)`
+)
+
+func scanMail(rows *sql.Rows) (m journal.Mail, err error) {
+	var at int64
+	err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at)
+	m.Time = dbkit.FromUnixMicros(at)
+	if len(m.Body) == 0 {
+		m.Body = nil
+	}
+	return m, err
+}
+
+// ownerOf returns the id of the owner of an open run, or nothing.
+func (t txn) ownerOf(ctx context.Context, runID string) (owner string, err error) {
+	err = t.row(ctx, `SELECT owner_id FROM runs WHERE run_id = ? AND state < 6`, runID).Scan(&owner)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return owner, err
+}
+
+// Post implements journal.Mailbox.
+func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted, err error) {
+	if err := journal.ValidatePost(p, journal.DefaultLimits()); err != nil {
+		return journal.Posted{}, err
+	}
+	err = s.update(ctx, func(ctx context.Context, t txn) error {
+		posted = journal.Posted{}
+		repeated, err := t.request(ctx, p)
+		if err != nil {
+			return err
+		}
+		m := p.Mail
+		var f journal.Found
+		err = t.row(ctx, `SELECT r.revision, r.state, r.cancel_time > 0, r.owner_id, r.owner_incarnation,`+live+` FROM runs r WHERE r.namespace = ? AND r.run_id = ?`,
+			m.Namespace, m.RunID).Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
+		if errors.Is(err, sql.ErrNoRows) {
+			return journal.RunNotFound(m.RunID)
+		} else if err != nil {
+			return err
+		}
+		write := !repeated
+		if write {
+			if write, err = f.Takes(p); err != nil {
+				return err
+			}
+		}
+		if write && p.Answer != nil {
+			if write, err = t.answer(ctx, p); err != nil {
+				return err
+			}
+		}
+		if write && f.State.Ended() {
+			return journal.RunEnded(m.RunID)
+		}
+		if write {
+			if posted.New, err = t.deliver(ctx, m); err != nil {
+				return err
+			}
+		}
+		if f.OwnerLive && !f.State.Ended() {
+			posted.Owner = f.Owner
+		}
+		posted.Run, err = get(ctx, t.tx, m.Namespace, m.RunID)
+		return err
+	})
+	if err != nil {
+		return journal.Posted{}, err
+	}
+	if posted.New {
+		s.wake(posted.Owner.ID)
+	}
+	return posted, nil
+}
+
+// request remembers the request id of p and reports whether it was seen before with the same body.
+func (t txn) request(ctx context.Context, p journal.Post) (repeated bool, err error) {
+	if p.Request.ID == "" {
+		return false, nil
+	}
+	n, err := t.exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
+		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, micros(p.Mail.Time))
+	if err != nil || n > 0 {
+		return false, err
+	}
+	var hash, id string
+	if err := t.row(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = ? AND method = ? AND request_id = ?`,
+		p.Mail.Namespace, p.Method, p.Request.ID).Scan(&hash, &id); err != nil {
+		return false, err
+	}
+	if hash != p.Request.BodyHash || id != p.Mail.RunID {
+		return false, journal.RequestIDReused(p.Request.ID)
+	}
+	return true, nil
+}
+
+// answer closes the question that p answers and reports whether that was new.
+func (t txn) answer(ctx context.Context, p journal.Post) (closed bool, err error) {
+	a := p.Answer
+	i, err := scanInterrupt(t.row(ctx, selectInterrupts+` WHERE i.namespace = ? AND i.id = ? AND i.run_id = ?`, p.Mail.Namespace, a.InterruptID, p.Mail.RunID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, journal.InterruptNotFound(a.InterruptID)
+	} else if err != nil {
+		return false, err
+	}
+	if repeated, err := a.Closes(&i); err != nil || repeated {
+		return false, err
+	}
+	_, err = t.exec(ctx, `UPDATE interrupts SET state = ?, answer = ?, decision = ?, closed_by = ?, close_time = ? WHERE id = ?`,
+		int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, micros(p.Mail.Time), a.InterruptID)
+	return true, err
+}
+
+// deliver writes one piece of mail to a run, and sees to it that somebody reads it.
+func (t txn) deliver(ctx context.Context, m journal.Mail) (isNew bool, err error) {
+	n, err := t.exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time))
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if m.Kind == journal.MailCancel {
+		if _, err := t.exec(ctx, `UPDATE runs SET cancel_reason = ?, cancel_time = ?, revision = revision + 1 WHERE run_id = ?`,
+			string(m.Body), micros(m.Time), m.RunID); err != nil {
+			return false, err
+		}
+	}
+	return true, t.wakeUps(ctx, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
+}
+
+// PendingMail implements journal.Mailbox.
+func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
+	rows, err := s.db.Read.QueryContext(ctx, selectMail+pendingMail+` ORDER BY m.id LIMIT ?`, owner.ID, owner.Incarnation, limit)
+	return all(rows, err, scanMail)
+}
+
+// UnreadMail implements journal.Mailbox.
+func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
+	rows, err := s.db.Read.QueryContext(ctx, selectMail+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
+	return all(rows, err, scanMail)
+}
+
+// MailWakes implements journal.Members. Mail from this process comes at once, that of another on
+// the same file by polling.
+func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
+	signal, out := make(chan struct{}, 1), make(chan struct{}, 1)
+	s.mu.Lock()
+	s.wakes[signal] = owner.ID
+	s.mu.Unlock()
+	go func() {
+		defer close(out)
+		defer func() {
+			s.mu.Lock()
+			delete(s.wakes, signal)
+			s.mu.Unlock()
+		}()
+		tick := time.NewTicker(pollMail)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signal:
+			case <-tick.C:
+				var n int
+				err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+pendingMail+` LIMIT 1)`, owner.ID, owner.Incarnation).Scan(&n)
+				if err == nil && n == 0 {
+					continue
+				}
+			}
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return out, nil
+}
+
+func (s *Store) wake(owners ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ch, id := range s.wakes {
+		for _, o := range owners {
+			if o != id {
+				continue
+			}
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
