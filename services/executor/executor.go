@@ -177,7 +177,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return nil, err
 	}
-	s.server = rpc.NewServer(s.engine, j, actors.specs(), d.Registry != nil)
+	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), d.Registry != nil)
 	return s, nil
 }
 

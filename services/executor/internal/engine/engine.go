@@ -116,10 +116,19 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
-// CarryOutCancels looks at once for cancels that the journal has for runs of this executor. Other owners are told by the journal.
-func (e *Engine) CarryOutCancels() {
-	if t := e.current(); t != nil {
-		t.pokeCancels()
+// TakeUp sees to mail at once that was written here: for a run of this executor, or one that nobody owns. Other owners are told by the journal.
+func (e *Engine) TakeUp(p journal.Posted) {
+	t := e.current()
+	switch {
+	case t == nil || !p.New:
+	case p.Owner == t.owner:
+		t.pokeMail()
+	case p.Owner.IsZero():
+		go func() {
+			if err := t.wake(t.background, p.Run.Namespace, p.Run.ID); err != nil && t.background.Err() == nil && !journal.IsFenced(err) {
+				t.e.log.WarnContext(t.background, "run cannot be woken", "err", err, "run_id", p.Run.ID)
+			}
+		}()
 	}
 }
 

@@ -27,9 +27,9 @@ func TestCancel(t *testing.T) {
 		g := newGate()
 		l := run(t, s, actors{"gate": g, "unsafe": unsafeActor{g}})
 		cancel := func(t *testing.T, id string) {
-			_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Reason: "enough", Now: dbkit.Now()})
+			posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("enough"), Time: dbkit.Now()}})
+			l.TakeUp(posted)
 			require.NoError(t, err)
-			l.CarryOutCancels()
 		}
 		t.Run("Cancel/ReachesTheCall", func(t *testing.T) {
 			id := l.start(t, chain(3, "gate"))
@@ -63,7 +63,7 @@ func TestCancel(t *testing.T) {
 			id := l.start(t, chain(1, "gate"))
 			g.next(t)
 			other := s.open(t)
-			_, err := other.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: dbkit.Now()})
+			_, err := other.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 		})
@@ -155,7 +155,8 @@ func TestQuarantine(t *testing.T) {
 		evs := l.events(t, id)
 		require.Equal(t, workgraph.RunPaused, evs[len(evs)-1].Durable.Kind)
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
-			_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: dbkit.Now()})
+			posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})
+			l.TakeUp(posted)
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			l.events(t, id)
@@ -303,6 +304,8 @@ func TestTime(t *testing.T) {
 			time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
 			l.stop()
 			l = run(t, s, a, slow)
+			// What the job that the stop left behind asks for.
+			l.TakeUp(journal.Posted{New: true, Run: l.row(t, id)})
 			row = waitBubble(t, l, id, journal.StateCompleted)
 			require.Equal(t, 10*time.Minute, row.EndTime.Sub(begin).Round(time.Minute))
 			require.Equal(t, 1, rec.of("b"))
@@ -500,7 +503,8 @@ func TestVisits(t *testing.T) {
 			"waiting": workgraph.VisitWaiting, "dead": workgraph.VisitSkipped}
 		require.Eventually(t, func() bool { return maps.Equal(want, states()) }, 20*time.Second, 2*time.Millisecond, "got %v", states())
 		require.Equal(t, journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}, l.row(t, id).Nodes)
-		_, err := l.j.RequestCancel(t.Context(), journal.CancelRun{Namespace: ns, RunID: id, Now: dbkit.Now()})
+		posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})
+		l.TakeUp(posted)
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
 		for _, n := range []string{"backoff", "running", "waiting"} {

@@ -306,11 +306,11 @@ func (r *run) write(w *journal.Append) {
 	}
 }
 
-// watchCancels carries out cancels, whoever asked for them and wherever.
-func (t *term) watchCancels(ctx context.Context) {
-	wakes, err := t.e.journal.CancelWakes(ctx, t.owner)
+// watchMail takes up the mail of this term's runs, whoever wrote it and wherever.
+func (t *term) watchMail(ctx context.Context) {
+	wakes, err := t.e.journal.MailWakes(ctx, t.owner)
 	if err != nil {
-		t.e.log.WarnContext(ctx, "no notice of cancels, they are looked for instead", "err", err)
+		t.e.log.WarnContext(ctx, "no notice of mail, it is looked for instead", "err", err)
 	}
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -322,50 +322,68 @@ func (t *term) watchCancels(ctx context.Context) {
 			if !ok {
 				wakes = nil
 			}
-		case <-t.cancels:
+		case <-t.mail:
 		case <-poll.C:
 		}
-		t.carryOutCancels(ctx)
+		t.takeUpMail(ctx)
 	}
 }
 
-func (t *term) pokeCancels() {
+func (t *term) pokeMail() {
 	select {
-	case t.cancels <- struct{}{}:
+	case t.mail <- struct{}{}:
 	default:
 	}
 }
 
-func (t *term) carryOutCancels(ctx context.Context) {
-	asked, err := t.e.journal.PendingCancels(ctx, t.owner)
+// mailBatch is how much mail is read at a time.
+const mailBatch = 1000
+
+func (t *term) takeUpMail(ctx context.Context) {
+	mail, err := t.e.journal.PendingMail(ctx, t.owner, mailBatch)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
-			t.e.log.WarnContext(ctx, "cancels cannot be read", "err", err)
+			t.e.log.WarnContext(ctx, "mail cannot be read", "err", err)
 		}
 		return
 	}
-	for _, c := range asked {
-		r := t.get(c.RunID)
+	for _, m := range mail {
+		r := t.get(m.RunID)
 		if r == nil {
-			if r, err = t.load(ctx, c.RunID, nil); err != nil || r == nil {
+			if r, err = t.load(ctx, m.RunID, nil); err != nil || r == nil {
 				continue
 			}
 		}
-		r.cancel(c.Reason)
+		if m.Kind == journal.MailCancel {
+			r.cancel(string(m.Body), m.ID)
+		}
 	}
 }
 
-// cancel asks the machine to end the run.
-func (r *run) cancel(reason string) {
+// cancel asks the machine to end the run, on account of a piece of mail.
+func (r *run) cancel(reason string, mail int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.canceling || r.gone.Load() {
 		return
 	}
 	r.canceling = true
-	err := r.advance(workgraph.Cancel{Reason: reason, Now: time.Now().UTC()}, extra{cancelSeen: true})
+	err := r.advance(workgraph.Cancel{Reason: reason, Now: time.Now().UTC()}, extra{takenUp: []int64{mail}})
 	if errors.Is(err, workgraph.ErrEnded) || errors.Is(err, workgraph.ErrState) {
 		// It is ending already.
-		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, CancelSeen: true})
+		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, TakenUp: []int64{mail}})
 	}
+}
+
+// wake claims a run that nobody owns and goes on with it, if it may be claimed.
+func (t *term) wake(ctx context.Context, namespace, runID string) error {
+	owner, err := t.e.journal.ClaimRun(ctx, t.owner, namespace, runID)
+	if err != nil || owner != t.owner {
+		return err
+	}
+	if _, err := t.load(ctx, runID, nil); err != nil {
+		return err
+	}
+	t.pokeMail()
+	return nil
 }

@@ -234,7 +234,7 @@ func (t *term) reach(ctx context.Context, row journal.Run, f func(*run) error) e
 		defer r.mu.Unlock()
 		return f(r)
 	}
-	owner, err := t.e.journal.Claim(ctx, t.owner, row.Namespace, row.ID)
+	owner, err := t.e.journal.ClaimRun(ctx, t.owner, row.Namespace, row.ID)
 	switch {
 	case err != nil:
 		return err

@@ -64,13 +64,14 @@ type run struct {
 
 // extra is what goes along with a command besides the machine's own decision.
 type extra struct {
-	startTime  time.Time
-	actor      string
-	usage      []workgraph.Usage
-	entries    []outbox.Entry
-	trace      outbox.Trace
-	progress   bool
-	cancelSeen bool
+	startTime time.Time
+	actor     string
+	usage     []workgraph.Usage
+	entries   []outbox.Entry
+	trace     outbox.Trace
+	progress  bool
+	// takenUp is the mail that the decision takes into account.
+	takenUp []int64
 	// requestID goes into the event of the request.
 	requestID string
 	// recover starts what is outstanding instead of what the decision alone would start.
@@ -99,7 +100,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		eff.Starts = r.state.Outstanding()
 	}
 	r.slim(eff.Ended)
-	if len(evs) == 0 && !x.cancelSeen {
+	if len(evs) == 0 && len(x.takenUp) == 0 {
 		if x.recover {
 			r.t.release(r, r.consequence(nil, eff))
 		}
@@ -108,7 +109,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		}
 		return nil
 	}
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: x.progress, CancelSeen: x.cancelSeen}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: x.progress, TakenUp: x.takenUp}
 	c, err := r.fill(w, evs, eff, x)
 	if err != nil {
 		r.t.lose(r, err)

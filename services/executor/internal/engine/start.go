@@ -106,7 +106,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 		return "", false, err
 	}
 	if res.CancelRequestedOf != "" {
-		t.pokeCancels()
+		t.pokeMail()
 	}
 	if res.Created {
 		e.meters.run("STARTED")

@@ -22,7 +22,7 @@ type term struct {
 	// calls is the context below which actors are called, background that of scans and loads.
 	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
 	background context.Context //nolint:containedctx // as above
-	cancels    chan struct{}
+	mail       chan struct{}
 	work       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -49,7 +49,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endBackground()
 	defer endWriting()
 	defer endBeating()
-	t := &term{e: e, owner: owner, calls: calls, background: background, cancels: make(chan struct{}, 1),
+	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
 		runs: map[string]*run{}, loading: map[string]*loading{}, parked: map[string]*time.Timer{}, losses: map[string]int{}}
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
@@ -61,7 +61,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { beat <- t.lease.Run(beating) })
 	wg.Go(func() { wrote <- t.writer.Run(writing) })
 	wg.Go(func() { t.scan(background) })
-	wg.Go(func() { t.watchCancels(background) })
+	wg.Go(func() { t.watchMail(background) })
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {
 		if g, ok := g.(TermGate); ok {

@@ -36,6 +36,7 @@ type Server struct {
 	executorv1.UnimplementedExecutorServiceServer
 	engine *engine.Engine
 	reader journal.Reader
+	mail   journal.Mailbox
 	actors []actor.Spec
 	// priced says that a registry prices what is used.
 	priced bool
@@ -43,8 +44,8 @@ type Server struct {
 }
 
 // NewServer returns a server; actors are listed as they come.
-func NewServer(e *engine.Engine, r journal.Reader, actors []actor.Spec, priced bool) *Server {
-	return &Server{engine: e, reader: r, actors: actors, priced: priced, gate: graphpb.NewGate()}
+func NewServer(e *engine.Engine, r journal.Reader, m journal.Mailbox, actors []actor.Spec, priced bool) *Server {
+	return &Server{engine: e, reader: r, mail: m, actors: actors, priced: priced, gate: graphpb.NewGate()}
 }
 
 // StartRun implements the service.
@@ -338,13 +339,14 @@ func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.reader.RequestCancel(ctx, journal.CancelRun{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once, Now: dbkit.Now()})
+	posted, err := s.mail.Post(ctx, journal.Post{
+		Mail:     journal.Mail{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Kind: journal.MailCancel, Body: []byte(req.GetReason()), Time: dbkit.Now()},
+		Revision: revision, Request: once, Method: "CancelRun"})
 	if err != nil {
 		return nil, err
 	}
-	s.engine.CarryOutCancels()
-	return s.runMessage(row, true)
+	s.engine.TakeUp(posted)
+	return s.runMessage(posted.Run, true)
 }
 
 // ResumeRun implements the service.
