@@ -86,6 +86,8 @@ func (s *State) dispatch(cmd Command) error {
 		return s.delivered(c)
 	case DeadlinePassed:
 		return s.deadlinePassed(c)
+	case Amended:
+		return s.amend(c)
 	}
 	return fmt.Errorf("%w: unknown command %T", ErrState, cmd)
 }
@@ -400,11 +402,11 @@ func (s *State) resume(c Resume) error {
 	now := instant(c.Now)
 	s.openEvent(RunResumed, now).Reason = c.Reason
 	s.applyResume()
-	for _, l := range append([]limitedVisit(nil), s.limited...) {
+	for range len(s.limited) {
 		if s.drain != "" {
 			break
 		}
-		s.unlimit(l)
+		s.unlimit(s.limited[0]) // takes it out; one that comes to its limit again goes to the end
 		s.runQueues()
 	}
 	s.settle(now)
@@ -442,6 +444,10 @@ func (s *State) runQueues() {
 			s.edgeQ = s.edgeQ[:0]
 			continue
 		}
+		if len(s.growQ) > 0 {
+			s.growNext()
+			continue
+		}
 		if len(s.instQ) == 0 {
 			return
 		}
@@ -449,5 +455,6 @@ func (s *State) runQueues() {
 		s.instQ = s.instQ[1:]
 		s.checkLoop(t)
 	}
+	s.growNothing()
 	s.edgeQ, s.instQ = s.edgeQ[:0], nil
 }

@@ -30,6 +30,13 @@ type Program struct {
 	edgeIndex map[edgeKey]int32
 	// local is the place of every node and edge in the frames of its region.
 	localNode, localEdge []int32
+	// origins tell which nodes expansions have made; nil when none has.
+	origins []origin
+	actors  ActorSet
+	limits  Limits
+	// exprs and schemas are what was compiled, by text, for programs that this one grows into.
+	exprs   map[string]*Expr
+	schemas map[string]*jsonschema.Schema
 }
 
 type edgeKey struct {
@@ -44,6 +51,12 @@ type pnode struct {
 	level   int32 // of the inbox: how many others may stand between it and a start
 	region  int32
 	in, out []int32 // in without BACK edges, out with them, in declared order
+	// round is the only round of its loop that an expanded node is in. The lists by round are those of rounds that differ from the rest.
+	round             int32
+	roundIn, roundOut map[int32][]int32
+	roundMulti        map[int32]map[string]bool
+	// grouped tells that of some of the in-edges only those of the latest round count.
+	grouped bool
 	// multi holds the keys that two or more of the in-edges (or of the BACK edges in) pass down under.
 	multi, multiBack                 map[string]bool
 	when, transform, over, key, test *Expr
@@ -65,16 +78,54 @@ type pedge struct {
 	mode  PassDownMode
 	key   string
 	merge *Expr
+	// instead is the edge in whose place this one leaves a loop, from the expansion of visit variant; variant is 0 for other edges.
+	instead, variant int32
 }
 
 // Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not checked, and a node
 // that states no effect counts as UNSAFE. The error is a Faults when g is at fault. The graph given is not kept.
 func Compile(g *Graph, actors ActorSet) (*Program, error) {
-	p, faults := build(g, actors)
+	return compiled(build(&checker{actors: actors}, g))
+}
+
+// Recompile is Compile for a graph that a run has grown or that was patched: ids that expansions have made are taken as they are.
+func Recompile(g *Graph, actors ActorSet) (*Program, error) {
+	return compiled(build(&checker{actors: actors, grown: true}, g))
+}
+
+func compiled(p *Program, faults []Fault) (*Program, error) {
 	if len(faults) > 0 {
 		return nil, Faults(faults)
 	}
 	return p, nil
+}
+
+// Limits bound what expansions may make of a run's graph.
+type Limits struct {
+	// Depth is how many expansions may lie in each other; 0 is DefaultDepth.
+	Depth int
+	// Nodes is how many nodes the graph may come to have; 0 is DefaultNodes.
+	Nodes int
+}
+
+// The limits where none are given.
+const (
+	DefaultDepth = 8
+	DefaultNodes = 100_000
+)
+
+// WithLimits is the program under other limits on expansions. Runs that were begun with p keep their own.
+func (p *Program) WithLimits(l Limits) *Program {
+	q := *p
+	q.limits = l
+	return &q
+}
+
+// WithActors is the program with the actors that expansions may call, for one that was compiled again without them.
+func (p *Program) WithActors(actors ActorSet) *Program {
+	q := *p
+	q.actors = actors
+	return &q
 }
 
 // Graph is a copy of the compiled graph with every default and effect filled in. Compiling it again without actors gives an
@@ -91,8 +142,11 @@ func (p *Program) Node(id string) (*Node, bool) {
 }
 
 // build makes the program and reports everything that stands in the way; with faults the program is of no use.
-func build(g *Graph, actors ActorSet) (*Program, []Fault) {
-	c := &checker{g: g.Clone(), actors: actors, index: make(map[string]int32, len(g.Nodes)), exprs: map[string]*Expr{}}
+func build(c *checker, g *Graph) (*Program, []Fault) {
+	c.g, c.index = g.Clone(), make(map[string]int32, len(g.Nodes))
+	if c.exprs == nil {
+		c.exprs = map[string]*Expr{}
+	}
 	switch {
 	case len(g.Nodes) == 0:
 		return nil, []Fault{{Code: CodeEmptyGraph, Message: "the graph has no nodes", Hint: "declare at least one node"}}
@@ -101,7 +155,7 @@ func build(g *Graph, actors ActorSet) (*Program, []Fault) {
 			Message: fmt.Sprintf("%d nodes and %d edges are more than %d and %d", len(g.Nodes), len(g.Edges), MaxNodes, MaxEdges)}}
 	}
 	c.g.fillDefaults()
-	p := &Program{g: c.g, index: c.index, nodes: make([]pnode, len(g.Nodes)), edgeIndex: make(map[edgeKey]int32, len(g.Edges))}
+	p := &Program{g: c.g, index: c.index, actors: c.actors, exprs: c.exprs, nodes: make([]pnode, len(g.Nodes)), edgeIndex: make(map[edgeKey]int32, len(g.Edges))}
 	for i := range c.g.Nodes {
 		c.checkNode(int32(i))
 		p.compileNode(c, i)
@@ -113,6 +167,7 @@ func build(g *Graph, actors ActorSet) (*Program, []Fault) {
 		p.findLoops(c, arcs)
 	}
 	if len(c.faults) == 0 {
+		p.schemas = c.schemas
 		p.number()
 	}
 	return p, c.faults
@@ -137,7 +192,7 @@ func (p *Program) compileNode(c *checker, i int) {
 		pn.test = c.expr(n.ID, "", "", "check.cel", n.Check.CEL)
 		if len(n.Check.Schema) > 0 {
 			var err error
-			if pn.schema, err = compileSchema(n.Check.Schema); err != nil {
+			if pn.schema, err = c.schema(n.Check.Schema); err != nil {
 				c.node(CodeBadSchema, n.ID, "check.schema", "use a self-contained JSON Schema", "%s", err)
 			}
 		}
@@ -182,11 +237,30 @@ func (c *checker) expr(node, from, to, field, src string) *Expr {
 	return e
 }
 
+// schema compiles one JSON Schema; equal texts share one.
+func (c *checker) schema(raw json.RawMessage) (*jsonschema.Schema, error) {
+	if s, ok := c.schemas[string(raw)]; ok {
+		return s, nil
+	}
+	s, err := compileSchema(raw)
+	if err != nil {
+		return nil, err
+	}
+	if c.schemas == nil {
+		c.schemas = map[string]*jsonschema.Schema{}
+	}
+	c.schemas[string(raw)] = s
+	return s, nil
+}
+
 // checkNodeRefs reports nodes.ID where no such node is declared.
 func (c *checker) checkNodeRefs() {
+	if c.grown {
+		return // they were checked where each part of the graph was given
+	}
 	for _, src := range sortedKeys(c.exprs) {
 		for _, id := range c.exprs[src].nodeRefs {
-			if _, ok := c.index[id]; !ok {
+			if _, ok := c.index[id]; !ok && (c.outer == nil || !c.outer(id)) && c.known[src] == nil {
 				c.add(Fault{Code: CodeUnknownNodeRef, Message: fmt.Sprintf("%q refers to nodes.%s, which is not declared", src, id),
 					Hint: c.nearest(id)})
 			}
@@ -280,7 +354,8 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 	for i := range p.nodes {
 		anyJoin[i] = p.nodes[i].Join.Mode == Any
 	}
-	s, faults := findShape(len(p.nodes), arcs, anyJoin, p.inboxes)
+	p.origins = c.origins()
+	s, faults := findShape(len(p.nodes), arcs, anyJoin, p.inboxes, p.origins)
 	for _, f := range faults {
 		c.loopFault(f)
 	}
@@ -299,6 +374,7 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 			p.edges[i].scope = s.scope(a)
 		}
 	}
+	p.confine()
 	for i := range p.regions {
 		if r := &p.regions[i]; r.head >= 0 {
 			p.nodes[r.head].multiBack = p.multiKeys(r.backs)
@@ -338,6 +414,14 @@ func (p *Program) number() {
 		}
 		for k, e := range r.edges {
 			p.localEdge[e] = int32(k)
+		}
+		for _, g := range r.grown {
+			for k, v := range g.nodes {
+				p.localNode[v] = int32(len(r.nodes) + k)
+			}
+			for k, e := range g.edges {
+				p.localEdge[e] = int32(len(r.edges) + k)
+			}
 		}
 	}
 }

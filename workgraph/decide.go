@@ -30,8 +30,8 @@ func checkOutcome(o *Outcome) *Error {
 	default:
 		return bad(ReasonBadOutcome, "unknown stop %q", string(o.Stop))
 	}
-	if o.Expand != nil {
-		return bad(ReasonUnsupported, "expand is not supported in this release")
+	if fault := expandFault(o); fault != "" {
+		return bad(ReasonBadOutcome, "%s", fault)
 	}
 	if o.Wait != nil {
 		if fault := waitFault(o.Wait); fault != "" {
@@ -66,6 +66,9 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 		if err := sv.check(v); err != nil {
 			return Errorf(Permanent, ReasonStateRefused, "state %q: %v", k, err)
 		}
+	}
+	if o.Expand != nil && u.item > 0 {
+		return Errorf(Permanent, ReasonBadOutcome, "an item of a map cannot expand")
 	}
 	if o.Select != nil {
 		if err := s.checkSelect(u, o.Select); err != nil {
@@ -116,7 +119,7 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 		return Errorf(Permanent, ReasonBadOutcome, "an item of a map cannot select edges")
 	}
 	targets := map[string]bool{}
-	for _, e := range s.node(u.ns).out {
+	for _, e := range s.out(u.ns) {
 		targets[s.p.nodes[s.p.edges[e].to].ID] = true
 	}
 	if sel.Self && !targets[s.node(u.ns).ID] {
@@ -132,6 +135,14 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 
 // performed completes a unit whose outcome stands.
 func (s *State) performed(u unit, o *Outcome, now time.Time) {
+	var sub *Graph
+	if o.Expand != nil && s.drain == "" {
+		var faults []Fault
+		if sub, faults = s.planExpansion(u.ns, o.Expand); len(faults) > 0 {
+			s.attemptFailed(u, refusedExpansion(faults), false, now)
+			return
+		}
+	}
 	if len(o.State) > 0 {
 		s.record(s.step(OpUpdate, u.ns, &Detail{State: o.State}))
 		s.applyUpdates(o.State)
@@ -148,6 +159,10 @@ func (s *State) performed(u unit, o *Outcome, now time.Time) {
 			return
 		}
 		values = v
+	}
+	if sub != nil {
+		s.growQ = append(s.growQ, growTask{u.ns, o, values, sub, now})
+		return
 	}
 	s.succeed(u.ns, values, o, nil)
 }
@@ -208,9 +223,8 @@ func (s *State) afterVisit(ns *nodeState) {
 
 // decideEdges evaluates every out-edge of a visit that succeeded and queues the decisions.
 func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, sel *Select) *Error {
-	n := s.node(ns)
 	var sc *scope
-	for _, e := range n.out {
+	for _, e := range s.out(ns) {
 		pe := &s.p.edges[e]
 		t := edgeTask{e: e, src: ns}
 		switch {
@@ -240,6 +254,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	if *sc == nil {
 		*sc = s.outcomeScope(t.src, 0, values)
 	}
+	(*sc).at = s.p.nodes[pe.to].ID // an edge out of an expansion was written in the graph around it
 	if pe.when != nil {
 		ok, note, err := pe.when.cond(*sc)
 		if err != nil {
@@ -293,7 +308,7 @@ func (s *State) attemptFailed(u unit, err *Error, canceling bool, now time.Time)
 		s.giveUp(u, err, canceling)
 		return
 	}
-	if int(t.no) < n.maxAttempts && mayRetry(n.Effect, err.Type) {
+	if int(t.no-u.ns.before) < n.maxAttempts && mayRetry(n.Effect, err.Type) {
 		s.retry(u, err, now)
 		return
 	}
@@ -317,7 +332,7 @@ func (s *State) retry(u unit, err *Error, now time.Time) {
 	if err.Type == Retryable {
 		gen++ // a definite failure; the others may have had their effect, so they keep the key
 	}
-	wait := s.node(u.ns).backoff(attempt, s.seed(u.ns, u.item, attempt))
+	wait := s.node(u.ns).backoff(attempt-int(u.ns.before), s.seed(u.ns, u.item, attempt))
 	due := instant(now.Add(max(wait, time.Duration(err.RetryAfter))))
 	d := &Detail{Attempt: attempt, Generation: gen, Due: due, Error: err}
 	if s.ev.Error == err {
@@ -350,7 +365,7 @@ func (s *State) giveUp(u unit, err *Error, canceling bool) {
 }
 
 func (s *State) deadEdges(ns *nodeState, note string) {
-	for _, e := range s.node(ns).out {
+	for _, e := range s.out(ns) {
 		s.edgeQ = append(s.edgeQ, edgeTask{e: e, src: ns, note: note})
 	}
 }
@@ -398,7 +413,7 @@ func (s *State) route(ns *nodeState, failure *Error) (bool, *Error) {
 	var sc *scope
 	routed := false
 	values := []json.RawMessage{errorJSON(failure)}
-	for _, e := range s.node(ns).out {
+	for _, e := range s.out(ns) {
 		t := edgeTask{e: e, src: ns, note: "FAILED"}
 		if s.p.edges[e].kind == ErrorEdge {
 			t.live, t.note = true, ""

@@ -1,6 +1,9 @@
 package workgraph
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // ending is how the run ends now, or nil while it goes on.
 func (s *State) ending() *RunEnd {
@@ -66,12 +69,15 @@ func (s *State) outputs() (map[string]json.RawMessage, json.RawMessage) {
 	}
 	for k := n - 1; k >= 0; k-- {
 		v := s.p.topo[k]
-		for _, e := range s.p.nodes[v].out {
-			if pe := &s.p.edges[e]; pe.kind != BackEdge && !(pe.message && pe.peer) && (counts[pe.to] || followed[pe.to]) {
-				followed[v] = true
-				break
-			}
+		leads := func(e int32) bool {
+			pe := &s.p.edges[e]
+			return pe.kind != BackEdge && !(pe.message && pe.peer) && (counts[pe.to] || followed[pe.to])
 		}
+		out := s.p.nodes[v].out
+		if ns := s.latest[v]; ns != nil {
+			out = s.out(ns)
+		}
+		followed[v] = slices.ContainsFunc(out, leads)
 	}
 	sink := make([]*nodeState, n)
 	for i, ns := range s.latest {

@@ -53,12 +53,14 @@ type Event struct {
 	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
 
-	Child   *ChildSlot       `json:"child,omitempty"`   // CHILD_ENDED
-	Usage   []Usage          `json:"usage,omitempty"`   // CHILD_ENDED: the child's
-	Closed  *ClosedInterrupt `json:"closed,omitempty"`  // INTERRUPT_CLOSED: by an answer
-	Signal  string           `json:"signal,omitempty"`  // SIGNAL_RECEIVED
-	Payload json.RawMessage  `json:"payload,omitempty"` // SIGNAL_RECEIVED
-	Message *Message         `json:"message,omitempty"` // MESSAGE_DELIVERED: to Node, or to all who take it
+	Child    *ChildSlot       `json:"child,omitempty"`    // CHILD_ENDED
+	Usage    []Usage          `json:"usage,omitempty"`    // CHILD_ENDED: the child's
+	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer
+	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
+	Payload  json.RawMessage  `json:"payload,omitempty"`  // SIGNAL_RECEIVED
+	Message  *Message         `json:"message,omitempty"`  // MESSAGE_DELIVERED: to Node, or to all who take it
+	Graph    *Graph           `json:"graph,omitempty"`    // GRAPH_AMENDED: the new graph as a whole
+	Revision int64            `json:"revision,omitempty"` // GRAPH_AMENDED: that of the graph that it replaced
 
 	Steps []Step `json:"steps,omitempty"`
 }
@@ -136,6 +138,12 @@ const (
 	OpCancel Op = "CANCEL"
 	// OpDrop gives up a visit that will not be needed: not started, put off or waiting.
 	OpDrop Op = "DROP"
+	// OpExpand inserts Graph after the visit's node. The steps after it are about the grown graph.
+	OpExpand Op = "EXPAND"
+	// OpReset takes a visit that has not ended back to before it began; its attempts, waits and items are given up.
+	OpReset Op = "RESET"
+	// OpGraph goes over to the event's Graph.
+	OpGraph Op = "GRAPH"
 	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
 	OpDrain Op = "DRAIN"
 )
@@ -181,6 +189,8 @@ type Detail struct {
 	Taken   int `json:"taken,omitempty"`
 	// State are the updates that take effect with this step.
 	State map[string]json.RawMessage `json:"state,omitempty"`
+	// Graph is a sub-graph with every default and effect filled in.
+	Graph *Graph `json:"graph,omitempty"`
 }
 
 // InputRef names one input of a join: the edge by its source and kind, and the visit of the source that delivered.

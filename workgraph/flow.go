@@ -13,9 +13,9 @@ const (
 	verdictFail
 )
 
-// judge says what a join's inputs mean so far.
-func (n *pnode) judge(j *joinCount) verdict {
-	total := int32(len(n.in))
+// judge says what a join's inputs, which frame serial holds, mean so far.
+func (n *pnode) judge(j *joinCount, serial int32) verdict {
+	total := int32(len(n.inAt(serial)))
 	switch {
 	case n.quorum == 0:
 		if j.seen < total {
@@ -73,11 +73,11 @@ func (s *State) arrived(f *frame, t *edgeTask) {
 	case r == f.region:
 		ns := &f.nodes[s.p.localNode[pe.to]]
 		if ns.status == VisitPending {
-			s.decide(ns, s.p.nodes[pe.to].judge(&ns.join))
+			s.decide(ns, s.p.nodes[pe.to].judge(&ns.join, f.serial))
 		}
 	default:
 		inst := &f.insts[s.p.regions[r].slot]
-		if v := s.p.nodes[pe.to].judge(&inst.join); v != verdictWait && !inst.opened && inst.limited == 0 {
+		if v := s.p.nodes[pe.to].judge(&inst.join, f.serial); v != verdictWait && !inst.opened && inst.limited == 0 {
 			s.openLoop(r, f, nil, v)
 		}
 	}
@@ -93,7 +93,7 @@ func (s *State) decide(ns *nodeState, v verdict) {
 		n := s.node(ns)
 		edges, f := s.sources(ns)
 		s.losers(ns, edges, f)
-		s.failVisit(ns, Errorf(Permanent, ReasonQuorumUnreachable, "a quorum of %d out of %d inputs can no longer be met", n.Join.N, len(n.in)), false)
+		s.failVisit(ns, Errorf(Permanent, ReasonQuorumUnreachable, "a quorum of %d out of %d inputs can no longer be met", n.Join.N, len(edges)), false)
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *State) losers(ns *nodeState, edges []int32, f *frame) {
 			s.dropVisit(u)
 		case u.status == VisitPending:
 			s.dropVisit(u)
-			if p := s.p.nodes[u.n].in; s.p.regions[f.region].head != u.n {
+			if p := s.p.nodes[u.n].inAt(f.serial); s.p.regions[f.region].head != u.n {
 				todo = s.moot(todo, p, f)
 			}
 		case u.pos >= 0 && s.node(u).Effect == Unsafe && u.intent, u.status == VisitCanceling, u.status == VisitReconciliation:

@@ -26,7 +26,9 @@ type region struct {
 	edges    []int32 // edges delivered within the region, in declared order
 	backs    []int32 // the BACK edges to head among them
 	exits    []int32 // edges from inside, at any depth, to the outside, in declared order
-	in       int32   // for a token region: edges from outside plus start nodes inside
+	// grown is what single rounds have more.
+	grown map[int32]*growth
+	in    int32 // for a token region: edges from outside plus start nodes inside
 }
 
 // arc is an edge by indexes.
@@ -43,8 +45,9 @@ type loopFault struct {
 	nodes []int32
 }
 
-// findShape finds the loops. anyJoin tells which nodes have an ANY join, inboxes which are activated by messages.
-func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32) (*shape, []loopFault) {
+// findShape finds the loops. anyJoin tells which nodes have an ANY join, inboxes which are activated by messages, from which an expansion
+// has made; from is nil when there is none.
+func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32, from []origin) (*shape, []loopFault) {
 	out, in := make([][]int32, n), make([][]int32, n)
 	forwardIn := make([]int32, n)
 	for i, a := range arcs {
@@ -86,7 +89,9 @@ func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32) (*shape, []lo
 	for _, v := range inboxes {
 		regions = append(regions, loopBody{head: -1, edge: -1, nodes: []int32{v}, inbox: true})
 	}
-	s.nest(n, dropCovered(regions))
+	regions = dropCovered(regions)
+	adopt(regions, from)
+	s.nest(n, regions)
 	for _, r := range s.regions {
 		if r.depth > maxLoopDepth {
 			return nil, []loopFault{{code: CodeTooLarge, edge: s.anyBack(arcs, r.head)}}

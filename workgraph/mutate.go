@@ -13,20 +13,30 @@ import (
 func (s *State) newFrame(region int32, serial int32, parent, prev *frame, inst *instance) *frame {
 	r := &s.p.regions[region]
 	f := &frame{region: region, serial: serial, parent: parent, prev: prev, inst: inst, tokenEdge: -1}
-	f.nodes = make([]nodeState, len(r.nodes))
-	for i, n := range r.nodes {
+	s.p.layOut(f, r)
+	f.open = int32(len(f.nodes) + len(f.insts))
+	return f
+}
+
+// layOut gives a frame its places for nodes, edges and loops.
+func (p *Program) layOut(f *frame, r *region) {
+	nodes, edges, children := r.nodes, r.edges, r.children
+	if g := r.grown[f.serial]; g != nil {
+		nodes, edges, children = slices.Concat(nodes, g.nodes), slices.Concat(edges, g.edges), slices.Concat(children, g.children)
+	}
+	f.nodes = make([]nodeState, len(nodes))
+	for i, n := range nodes {
 		ns := &f.nodes[i]
 		ns.f, ns.n, ns.status, ns.pos = f, n, VisitPending, -1
 	}
-	f.edges = make([]edgeState, len(r.edges))
-	f.open = int32(len(r.nodes) + len(r.children))
-	if len(r.children) > 0 {
-		f.insts = make([]instance, len(r.children))
-		for i, c := range r.children {
-			f.insts[i].exits = make([]exitState, len(s.p.regions[c].exits))
+	f.edges = make([]edgeState, len(edges))
+	f.insts = nil
+	if len(children) > 0 {
+		f.insts = make([]instance, len(children))
+		for i, c := range children {
+			f.insts[i].exits = make([]exitState, len(p.regions[c].exits))
 		}
 	}
-	return f
 }
 
 func (s *State) applyBegin(in *Input, context json.RawMessage) error {
@@ -95,6 +105,9 @@ func (s *State) applyEdge(t *edgeTask) *frame {
 	}
 	scope := s.p.edges[t.e].scope
 	f := t.src.f
+	for f.region != scope && f.inst.closed { // decided after the loop has ended, because an amendment has added the edge
+		f = f.parent
+	}
 	if f.region == scope {
 		if !s.p.regions[scope].token {
 			s.setEdge(f, t)
@@ -154,11 +167,16 @@ func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edge
 	inst.closed = true
 	parent.open--
 	s.closeFrame(parent)
-	var out []edgeTask
-	for i, e := range s.p.regions[region].exits {
+	exits := s.p.regions[region].exits
+	tasks := make([]edgeTask, len(exits))
+	for i, e := range exits {
 		x := &inst.exits[i] // without a source when no visit ever reached it
-		t := edgeTask{e: e, src: x.src, live: x.live, travel: x.travel}
-		if s.p.edges[e].scope == parent.region {
+		tasks[i] = edgeTask{e: e, src: x.src, live: x.live, travel: x.travel}
+	}
+	s.newest(tasks)
+	var out []edgeTask
+	for _, t := range tasks {
+		if s.p.edges[t.e].scope == parent.region {
 			s.setEdge(parent, &t)
 			out = append(out, t)
 			continue
@@ -226,7 +244,10 @@ func (s *State) unmarkInputs(ns *nodeState) {
 // applyEnter lets a visit run with what travels to it.
 func (s *State) applyEnter(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, mapped bool, items []json.RawMessage, key string) {
 	ns.args, ns.named, ns.key = args, named, key
-	ns.no, ns.gen = 1, 1
+	if f, ok := s.fences[s.node(ns).ID]; ok && ns.no == 0 {
+		ns.no, ns.gen, ns.before = f.No, f.Gen, f.No
+	}
+	ns.no, ns.gen = ns.no+1, ns.gen+1 // 1 and 1 unless an amendment has taken the visit back
 	if !mapped {
 		s.launch(ns, 0)
 		return
@@ -244,7 +265,7 @@ func (s *State) applyNextItem(ns *nodeState) {
 	m.next++
 	m.open++
 	it := &m.items[m.next-1]
-	it.no, it.gen = 1, 1
+	it.no, it.gen = ns.no, ns.gen
 	s.launch(ns, int32(m.next))
 }
 
@@ -369,6 +390,21 @@ func (s *State) applyCancel(u unit) {
 // applyDrop gives up a unit that is not, or not really, in flight.
 func (s *State) applyDrop(u unit) {
 	t := u.try()
+	s.letGo(u)
+	t.status = VisitCanceled
+	if u.item > 0 {
+		it := &u.ns.m.items[u.item-1]
+		it.result = itemError(&Error{Type: NotPerformed, Reason: ReasonCanceled})
+		u.ns.m.open--
+		u.ns.m.done++
+		return
+	}
+	s.resolve(u.ns)
+}
+
+// letGo takes a unit out of flight, back-off or wait.
+func (s *State) letGo(u unit) {
+	t := u.try()
 	switch t.status {
 	case VisitBackoff:
 		s.unpark(u)
@@ -380,15 +416,6 @@ func (s *State) applyDrop(u unit) {
 			s.fx.Cancels = append(s.fx.Cancels, s.ref(u.ns, u.item))
 		}
 	}
-	t.status = VisitCanceled
-	if u.item > 0 {
-		it := &u.ns.m.items[u.item-1]
-		it.result = itemError(&Error{Type: NotPerformed, Reason: ReasonCanceled})
-		u.ns.m.open--
-		u.ns.m.done++
-		return
-	}
-	s.resolve(u.ns)
 }
 
 func (s *State) applyDrain(kind string) {
@@ -425,7 +452,7 @@ func (s *State) applyEnded(u unit, out *Outcome, err *Error) {
 func (s *State) applyMoot(f *frame, e int32) *nodeState {
 	f.edges[s.p.localEdge[e]].moot = true
 	u := &f.nodes[s.p.localNode[s.p.edges[e].from]]
-	if u.moot++; int(u.moot) < len(s.p.nodes[u.n].out) {
+	if u.moot++; int(u.moot) < len(s.out(u)) {
 		return nil
 	}
 	return u

@@ -62,6 +62,10 @@ func (s *State) applyEvent(ev *Event) error {
 	case DeadlineReached, MessageReceived:
 	case CancelRequested:
 		s.reason = ev.Reason
+	case GraphAmended:
+		if ev.Graph == nil {
+			return fmt.Errorf("%w: an amendment without a graph", ErrCorrupt)
+		}
 	case RunPaused:
 		s.applyPause(ev.Reason)
 	case RunResumed:
@@ -135,6 +139,12 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 	case OpDrain:
 		s.applyDrain(st.Note)
 		return nil
+	case OpExpand:
+		return s.replayExpand(st, d)
+	case OpReset:
+		return s.replayReset(st)
+	case OpGraph:
+		return s.replayGraph(ev)
 	case OpEdge, OpMoot:
 		return s.replayEdge(st, d)
 	case OpPost, OpTake:

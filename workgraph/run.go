@@ -58,17 +58,15 @@ func (p *Program) Run(ctx context.Context, actors Actors, input Input, opts ...O
 	for _, o := range opts {
 		o(&cfg)
 	}
-	byNode := make(map[string]Actor, 8)
 	for i := range p.nodes {
-		name := p.nodes[i].Actor
-		if byNode[name] = actors[name]; byNode[name] == nil {
+		if name := p.nodes[i].Actor; actors[name] == nil {
 			return Result{}, Faults{{Code: CodeUnknownActor, Node: p.nodes[i].ID, Field: "actor", Message: "no actor is called " + name}}
 		}
 	}
 	asked := ctx // canceling ctx below is how attempts are stopped, canceling this one cancels the run
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
-	r := &runner{s: New(p, cfg.runID), actors: byNode, cfg: cfg, fine: p.fineCancel, halt: halt, over: make(chan struct{})}
+	r := &runner{s: New(p, cfg.runID), actors: actors, cfg: cfg, fine: p.fineCancel, halt: halt, fresh: func() (context.Context, context.CancelCauseFunc) { return context.WithCancelCause(asked) }, over: make(chan struct{})}
 	r.look = func(name string) (json.RawMessage, bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -125,11 +123,14 @@ var (
 // that a chain of nodes runs on one goroutine.
 type runner struct {
 	s      *State
-	actors map[string]Actor
+	actors Actors
 	cfg    runConfig
 	// fine tells that attempts may be canceled one by one; otherwise halt cancels all there are.
 	fine bool
 	halt context.CancelCauseFunc
+	// fresh makes the context of an attempt that may be canceled by itself; coarse counts the others in flight.
+	fresh  func() (context.Context, context.CancelCauseFunc)
+	coarse int
 
 	mu       sync.Mutex
 	wg       sync.WaitGroup
@@ -163,6 +164,9 @@ func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 			r.cfg.progress(evs[i])
 		}
 	}
+	if fx.Graph != nil && r.s.p.fineCancel {
+		r.fine = true
+	}
 	r.cancel(fx.Cancels)
 	for i := range fx.Starts {
 		r.enqueue(&fx.Starts[i])
@@ -181,9 +185,11 @@ func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 }
 
 func (r *runner) cancel(refs []Ref) {
-	if len(refs) > 0 && !r.fine {
-		r.halt(errCanceled)
-		return
+	if len(refs) > 0 && (!r.fine || r.coarse > 0 && r.s.Draining()) {
+		r.halt(errCanceled) // reaches attempts that began before some could be canceled one by one
+		if !r.fine {
+			return
+		}
 	}
 	for _, ref := range refs {
 		if stop := r.cancels[ref]; stop != nil {
@@ -293,19 +299,23 @@ func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
 			delete(r.canceled, c.Ref)
 			return nil, Errorf(NotPerformed, ReasonCanceled, "canceled before it began")
 		}
-		ctx, stop = context.WithCancelCause(ctx)
+		ctx, stop = r.fresh()
 		if r.cancels == nil {
 			r.cancels = map[Ref]context.CancelCauseFunc{}
 		}
 		r.cancels[c.Ref] = stop
+	} else {
+		r.coarse++
 	}
-	actor := r.actors[c.Actor]
+	actor, p := r.actors[c.Actor], r.s.p
 	r.mu.Unlock()
-	out, err := r.s.p.reuse(ctx, actor, c)
+	out, err := p.reuse(ctx, actor, c)
 	r.mu.Lock()
 	if stop != nil {
 		delete(r.cancels, c.Ref)
 		stop(nil)
+	} else {
+		r.coarse--
 	}
 	return out, err
 }

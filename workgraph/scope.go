@@ -21,6 +21,8 @@ type scope struct {
 	args      []json.RawMessage
 	named     map[string]json.RawMessage
 	item      int32
+	// at is the node whose place in the graph decides what nodes.ID means; the visit's own when empty.
+	at string
 }
 
 // outcomeScope is the scope of expressions over what a visit gave.
@@ -44,7 +46,11 @@ func (c *scope) ResolveName(name string) (any, bool) {
 	case "state":
 		return celMap(c.s.StateValues()), true
 	case "nodes":
-		return nodesVal{c.s}, true
+		at := c.at
+		if at == "" {
+			at = c.s.node(c.ns).ID
+		}
+		return nodesVal{c.s, at}, true
 	case "args":
 		return celList(c.args), true
 	case "named":
@@ -75,7 +81,10 @@ func (c *scope) ResolveName(name string) (any, bool) {
 }
 
 // nodesVal is the CEL map of completed nodes: nodes.ID.result, .values, .visit.
-type nodesVal struct{ s *State }
+type nodesVal struct {
+	s  *State
+	at string
+}
 
 var _ traits.Mapper = nodesVal{}
 
@@ -84,7 +93,7 @@ func (v nodesVal) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), false
 	}
-	n, ok := v.s.p.index[string(id)]
+	n, ok := v.s.p.resolve(v.at, string(id))
 	if !ok || v.s.latest[n] == nil {
 		return nil, false
 	}

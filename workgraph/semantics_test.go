@@ -403,14 +403,6 @@ func TestTimers(t *testing.T) {
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 		require.Equal(t, VisitCanceled, m.status("A"))
 	})
-	t.Run("Unsupported/ExpansionFailsByName", func(t *testing.T) {
-		for _, out := range []Outcome{{Expand: &Graph{}}} {
-			m := newMachine(t, compile(t, nodes(FirstArg(), "A").Graph()))
-			m.begin()
-			m.end("A", out)
-			require.Equal(t, ReasonUnsupported, m.s.End().Error.Reason)
-		}
-	})
 }
 
 func TestPauseAndCancel(t *testing.T) {

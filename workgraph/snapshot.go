@@ -37,6 +37,10 @@ type savedState struct {
 
 	Signals map[string][]json.RawMessage `json:"signals,omitempty"`
 	Inboxes map[int32][]Message          `json:"inboxes,omitempty"`
+	// Graph is the run's own once it differs from the one that it was begun with.
+	Graph    *Graph           `json:"graph,omitempty"`
+	Revision int64            `json:"rev,omitempty"`
+	Fences   map[string]fence `json:"fences,omitempty"`
 }
 
 // savedRef is a visit by node index and visit number.
@@ -134,6 +138,7 @@ type savedNode struct {
 	Note       string            `json:"note,omitempty"`
 	Superseded bool              `json:"sup,omitempty"`
 	Map        *savedMap         `json:"map,omitempty"`
+	Before     int32             `json:"before,omitempty"`
 }
 
 type savedMap struct {
@@ -157,6 +162,9 @@ func (s *State) Snapshot() ([]byte, error) {
 		Order: s.order, Begun: s.root != nil, Granted: s.granted, Signals: s.signals}
 	if s.root == nil {
 		return json.Marshal(c)
+	}
+	if c.Revision, c.Fences = s.revision, s.fences; s.revision > 0 {
+		c.Graph = s.p.g
 	}
 	c.Vars = s.StateValues()
 	c.Frames = append(c.Frames, saveFrame(s.root))
@@ -253,7 +261,7 @@ func saveFrame(f *frame) savedFrame {
 
 func saveNode(ns *nodeState) savedNode {
 	c := savedNode{savedTry: saveTry(&ns.try), N: ns.n, Moot: ns.moot, Join: savedJoin{ns.join.seen, ns.join.live, ns.join.ran},
-		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded}
+		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before}
 	if c.Status == VisitPending {
 		c.Status = ""
 	}
@@ -299,7 +307,8 @@ func (r *restorer) visit(ref *savedRef) *nodeState {
 	return ns
 }
 
-// Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version.
+// Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version. A run whose graph has become another one
+// brings that graph along: p then is the program that the run was begun with or any later one of it, and gives actors and limits.
 func Restore(p *Program, snapshot []byte) (st *State, err error) {
 	defer func() { err = corrupt(recover(), err) }()
 	var c savedState
@@ -309,8 +318,13 @@ func Restore(p *Program, snapshot []byte) (st *State, err error) {
 	if c.Version < 1 || c.Version > MachineVersion {
 		return nil, fmt.Errorf("%w: snapshot of machine version %d", ErrCorrupt, c.Version)
 	}
+	if c.Graph != nil {
+		if p, err = p.regrown(c.Graph); err != nil {
+			return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, err)
+		}
+	}
 	s := New(p, c.RunID)
-	s.seq = c.Seq
+	s.seq, s.revision, s.fences = c.Seq, c.Revision, c.Fences
 	if !c.Begun {
 		return s, nil
 	}
@@ -445,7 +459,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 		ns.status = VisitPending
 	}
 	ns.moot, ns.join = sn.Moot, joinCount{sn.Join.Seen, sn.Join.Live, sn.Join.Ran}
-	ns.values, ns.err, ns.key, ns.note, ns.superseded = sn.Values, sn.Err, sn.Key, sn.Note, sn.Superseded
+	ns.values, ns.err, ns.key, ns.note, ns.superseded, ns.before = sn.Values, sn.Err, sn.Key, sn.Note, sn.Superseded, sn.Before
 	if sn.Map == nil {
 		return
 	}
@@ -581,13 +595,13 @@ func (s *State) retravel(ns *nodeState) {
 	todo := []*nodeState{ns}
 	for len(todo) > 0 {
 		v := todo[len(todo)-1]
-		if v.no == 0 && v.m == nil || v.traveled {
+		if v.no == 0 && v.m == nil || v.status == VisitPending || v.traveled {
 			todo = todo[:len(todo)-1]
 			continue
 		}
 		n := len(todo)
 		for _, src := range s.inputsOf(v) {
-			if !src.traveled && (src.no > 0 || src.m != nil) {
+			if !src.traveled && (src.no > 0 || src.m != nil) && src.status != VisitPending {
 				todo = append(todo, src)
 			}
 		}

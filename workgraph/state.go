@@ -62,6 +62,10 @@ type State struct {
 	at      time.Time // of the newest event
 	unknown int       // visits and items in need of reconciliation
 
+	// revision counts the changes of the graph; fences are the attempts of visits whose nodes an amendment has removed.
+	revision int64
+	fences   map[string]fence
+
 	// Scratch of the command being worked on.
 	ev        *Event
 	evs       []Event
@@ -73,7 +77,8 @@ type State struct {
 	edgeQ     []edgeTask
 	instQ     []instTask
 	// woke is the outcome whose timer ended a wait in the event being replayed.
-	woke *Outcome
+	woke  *Outcome
+	growQ []growTask
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string
 }
@@ -168,7 +173,9 @@ type nodeState struct {
 	m      *mapState
 	// superseded: a later visit of an irreducible loop went on from here.
 	superseded bool
-	traveled   bool // scratch of Restore
+	// before counts the attempts that amendments have canceled.
+	before   int32
+	traveled bool // scratch of Restore
 }
 
 type mapState struct {
@@ -344,6 +351,12 @@ func (s *State) visitsOf(n int32) []*nodeState {
 	case s.p.regions[r].token:
 		return s.tokens[n]
 	}
+	if round := int(s.p.nodes[n].round); round > 0 {
+		if round > len(s.frames[r]) {
+			return nil
+		}
+		return []*nodeState{&s.frames[r][round-1].nodes[s.p.localNode[n]]}
+	}
 	out := make([]*nodeState, len(s.frames[r]))
 	for i, f := range s.frames[r] {
 		out[i] = &f.nodes[s.p.localNode[n]]
@@ -377,7 +390,7 @@ func (s *State) lookup(node string, visit int) *nodeState {
 			return nil
 		}
 		return s.tokens[n][visit-1]
-	case visit > len(s.frames[r]):
+	case visit > len(s.frames[r]), s.p.nodes[n].round > 0 && int(s.p.nodes[n].round) != visit:
 		return nil
 	}
 	return &s.frames[r][visit-1].nodes[s.p.localNode[n]]

@@ -19,11 +19,11 @@ func (s *State) sources(ns *nodeState) ([]int32, *frame) {
 	case r.token: // its one input is in the frame itself
 		return nil, f
 	case r.head != ns.n:
-		return s.p.nodes[ns.n].in, f
+		return s.p.nodes[ns.n].inAt(f.serial), f
 	case f.prev != nil:
 		return r.backs, f.prev
 	default:
-		return s.p.nodes[ns.n].in, f.parent
+		return s.p.nodes[ns.n].inAt(f.parent.serial), f.parent
 	}
 }
 
@@ -46,11 +46,10 @@ func (s *State) travel(ns *nodeState) ([]json.RawMessage, map[string]json.RawMes
 	if len(edges) == 1 {
 		return s.one(edges[0], &f.edges[s.p.localEdge[edges[0]]])
 	}
-	multi := s.p.nodes[ns.n].multi
 	if f != ns.f && ns.f.prev == f {
-		multi = s.p.nodes[ns.n].multiBack
+		return s.merge(edges, f, s.p.nodes[ns.n].multiBack)
 	}
-	return s.merge(edges, f, multi)
+	return s.merge(edges, f, s.multiAt(ns.n, edges, f))
 }
 
 // What may travel into one visit. Positionals concatenate at joins, so that every join of two branches doubles them, and a

@@ -41,6 +41,7 @@ const (
 	CodeNoStart        = "NOTHING_STARTS"
 	CodeCacheNotPure   = "CACHE_NOT_PURE"
 	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
+	CodeTooDeep        = "TOO_DEEP"
 )
 
 // MaxNodes and MaxEdges bound one graph; MaxIDLen bounds the bytes of an id.
@@ -96,7 +97,7 @@ func (f Faults) Error() string {
 // Validate returns all faults of g at once: nodes and edges in declared order, then what concerns the whole. None means that
 // Compile succeeds. A nil actors skips the checks that need them.
 func Validate(g *Graph, actors ActorSet) []Fault {
-	_, faults := build(g, actors)
+	_, faults := build(&checker{actors: actors}, g)
 	return faults
 }
 
@@ -107,6 +108,13 @@ type checker struct {
 	faults []Fault
 	index  map[string]int32
 	exprs  map[string]*Expr
+	// schemas are those of checks, by text.
+	schemas map[string]*jsonschema.Schema
+	// grown lets ids that expansions have made pass; outer tells the nodes around a graph that is going to be part of another one.
+	grown bool
+	outer func(id string) bool
+	// known are the expressions that come with the graph around.
+	known map[string]*Expr
 	// args are the schemas of single arguments, by actor and name.
 	args map[string]*jsonschema.Schema
 }
@@ -138,9 +146,27 @@ func idFault(id string) (code, msg string) {
 	return "", ""
 }
 
+// idFault lets the ids that expansions have made pass where they may be.
+func (c *checker) idFault(id string) (code, msg string) {
+	code, msg = idFault(id)
+	if code != CodeReservedID || !c.grown {
+		return code, msg
+	}
+	for at := id; ; {
+		from, _, given, ok := grownID(at)
+		if !ok {
+			return idFault(at)
+		}
+		if code, msg = idFault(given); code != "" {
+			return code, msg
+		}
+		at = from
+	}
+}
+
 func (c *checker) checkNode(i int32) {
 	n := &c.g.Nodes[i]
-	if code, msg := idFault(n.ID); code != "" {
+	if code, msg := c.idFault(n.ID); code != "" {
 		c.node(code, n.ID, "id", "use letters, digits, _ and -", "%s (node number %d)", msg, i+1)
 	}
 	if j, dup := c.index[n.ID]; dup {

@@ -1,0 +1,299 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// AmendPlan is what an amendment would do to a run, or why it would be refused.
+type AmendPlan struct {
+	// Revision is that of the graph the plan was made for; Amended must name it.
+	Revision int64     `json:"revision"`
+	Diff     GraphDiff `json:"diff"`
+	// Cancels are the visits under way that would be canceled: those of nodes that are removed or changed, or whose inputs are.
+	Cancels []Ref `json:"cancels,omitempty"`
+	// Starts are the attempts that would start at once, canceled visits that begin again among them.
+	Starts []Ref `json:"starts,omitempty"`
+	// Refusals are everything that stands in the way, with the node and field or the edge.
+	Refusals Faults `json:"refusals,omitempty"`
+}
+
+// AmendRefused is the error of an amendment that would touch what has happened already. It is an ErrState.
+type AmendRefused struct{ Refusals Faults }
+
+// Error lists the refusals, one per line.
+func (e *AmendRefused) Error() string {
+	return "workgraph: the amendment would change what has happened:\n" + e.Refusals.Error()
+}
+
+// Unwrap makes it an ErrState.
+func (e *AmendRefused) Unwrap() error { return ErrState }
+
+// fence is how far the attempts of a visit have come whose node an amendment has removed: should the node come back, its attempts go on
+// from there, so that no late report and no effect key is taken for another one.
+type fence struct {
+	No  int32 `json:"no"`
+	Gen int32 `json:"gen"`
+}
+
+// PlanAmend tells what Amended with p would do, and changes nothing. The error is an *AmendRefused when it would be refused; the
+// plan then holds the difference and the refusals.
+func (s *State) PlanAmend(p *Program) (AmendPlan, error) {
+	plan := AmendPlan{Revision: s.revision}
+	if err := s.mayAmend(p); err != nil {
+		return plan, err
+	}
+	a := s.examineAmend(p)
+	plan.Diff, plan.Refusals = a.diff, a.refusals
+	if len(a.refusals) > 0 {
+		return plan, &AmendRefused{a.refusals}
+	}
+	snap, err := s.Snapshot()
+	if err != nil {
+		return plan, err
+	}
+	trial, err := Restore(s.p, snap)
+	if err != nil {
+		return plan, err
+	}
+	evs, fx, err := trial.Advance(Amended{Program: p, Revision: s.revision})
+	if err != nil {
+		return plan, err
+	}
+	for i := range evs {
+		for k := range evs[i].Steps {
+			if st := &evs[i].Steps[k]; st.Op == OpReset {
+				plan.Cancels = append(plan.Cancels, Ref{Node: st.Node, Visit: st.Visit})
+			}
+		}
+	}
+	for i := range fx.Starts {
+		plan.Starts = append(plan.Starts, fx.Starts[i].Ref)
+	}
+	return plan, nil
+}
+
+func (s *State) mayAmend(p *Program) error {
+	switch {
+	case s.end != nil:
+		return ErrEnded
+	case p == nil:
+		return fmt.Errorf("%w: an amendment needs a program", ErrState)
+	case s.root == nil:
+		return fmt.Errorf("%w: the run has not begun", ErrState)
+	case s.drain != "":
+		return fmt.Errorf("%w: the run is ending", ErrState)
+	}
+	return nil
+}
+
+func (s *State) amend(c Amended) error {
+	if err := s.mayAmend(c.Program); err != nil {
+		return err
+	}
+	if c.Revision != s.revision {
+		return fmt.Errorf("%w: the change was made for revision %d of the graph, which has come to %d", ErrState, c.Revision, s.revision)
+	}
+	a := s.examineAmend(c.Program)
+	if len(a.refusals) > 0 {
+		return &AmendRefused{a.refusals}
+	}
+	now := instant(c.Now)
+	ev := s.openEvent(GraphAmended, now)
+	ev.By, ev.Revision, ev.Graph = c.By, c.Revision, c.Program.g
+	for _, ns := range a.resets {
+		s.record(s.step(OpReset, ns, nil))
+		s.applyReset(ns)
+	}
+	q := *c.Program
+	q.amended(s.p)
+	s.record(Step{Op: OpGraph})
+	s.applyAmend(&q)
+	s.decideNew(a)
+	s.runQueues()
+	s.wake()
+	s.settle(now)
+	return nil
+}
+
+// amended takes over what an amendment's program does not say itself.
+func (p *Program) amended(from *Program) {
+	actors, limits := p.actors, p.limits
+	p.inherit(from)
+	if actors != nil {
+		p.actors = actors
+	}
+	if limits != (Limits{}) {
+		p.limits = limits
+	}
+}
+
+// regrown is the program of a graph that a run of this program has come to.
+func (p *Program) regrown(g *Graph) (*Program, error) {
+	q, err := compiled(build(&checker{grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g))
+	if err != nil {
+		return nil, err
+	}
+	q.inherit(p)
+	return q, nil
+}
+
+// applyReset takes a visit that has not ended back to before it began. Attempts are counted on.
+func (s *State) applyReset(ns *nodeState) {
+	no, gen := ns.no, ns.gen
+	if ns.m != nil {
+		for i := range ns.m.next {
+			u := unit{ns, int32(i + 1)}
+			no, gen = max(no, u.try().no), max(gen, u.try().gen)
+			s.letGo(u)
+		}
+	}
+	s.letGo(unit{ns, 0})
+	s.unmarkInputs(ns)
+	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
+	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
+}
+
+// applyAmend goes over to an amended graph; visits that it removes have been reset.
+func (s *State) applyAmend(q *Program) {
+	for i := range s.p.nodes {
+		id := s.p.nodes[i].ID
+		if _, stays := q.index[id]; stays {
+			continue
+		}
+		for _, ns := range s.visitsOf(int32(i)) {
+			if ns.no == 0 {
+				continue
+			}
+			if s.fences == nil {
+				s.fences = map[string]fence{}
+			}
+			f := s.fences[id]
+			s.fences[id] = fence{max(f.No, ns.no), max(f.Gen, ns.gen)}
+		}
+	}
+	s.applyGraph(q)
+}
+
+func (s *State) replayReset(st *Step) error {
+	ns := s.lookup(st.Node, st.Visit)
+	if ns == nil || ns.resolved() || ns.status == VisitPending {
+		return fmt.Errorf("%w: no visit %s@%d to take back", ErrCorrupt, st.Node, st.Visit)
+	}
+	s.applyReset(ns)
+	return nil
+}
+
+func (s *State) replayGraph(ev *Event) error {
+	if ev.Kind != GraphAmended {
+		return fmt.Errorf("%w: a new graph in an event of kind %s", ErrCorrupt, ev.Kind)
+	}
+	q, err := s.p.regrown(ev.Graph)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	s.applyAmend(q)
+	return nil
+}
+
+// decideNew decides the new edges of nodes that have ended.
+func (s *State) decideNew(a *amendment) {
+	for e := range s.p.edges {
+		pe := &s.p.edges[e]
+		if a.known[e] {
+			continue
+		}
+		visits := s.visitsOf(pe.from)
+		if len(visits) == 0 || !visits[len(visits)-1].resolved() {
+			continue
+		}
+		src := visits[len(visits)-1]
+		if l := s.latest[pe.from]; l != nil && !s.superseded(l) {
+			src = l // of a loop that is over
+		}
+		t := edgeTask{e: int32(e), src: src}
+		var sc *scope
+		values := src.values
+		switch src.status {
+		case VisitCompleted:
+			t.live = pe.kind == DataEdge
+			if !t.live {
+				t.note = "NO_ERROR"
+			}
+		case VisitFailed:
+			t.live = pe.kind == ErrorEdge && s.node(src).OnError.Action == Route
+			t.note = "FAILED"
+			if t.live {
+				t.note, values = "", []json.RawMessage{errorJSON(src.err)}
+			}
+		case VisitAbstained:
+			t.note = "ABSTAINED"
+		case VisitSkipped:
+			t.note = "SKIPPED"
+		default:
+			t.note = ReasonCanceled
+		}
+		if err := s.evalEdge(&t, &sc, values); err != nil {
+			t.live, t.travel, t.note = false, nil, err.Reason // the visit has ended and cannot fail any more
+		}
+		s.edgeQ = append(s.edgeQ, t)
+	}
+}
+
+// wake lets everything run that waits for nothing any more: what an amendment has added or taken back, and joins that it released.
+func (s *State) wake() {
+	ids := make([]string, len(s.p.nodes))
+	for i := range ids {
+		ids[i] = s.p.nodes[i].ID
+	}
+	for _, id := range ids { // by id, since what runs may change the graph again
+		if s.drain != "" {
+			return
+		}
+		p := s.p
+		n := p.index[id]
+		r := p.nodes[n].region
+		switch {
+		case r == 0:
+			ns := &s.root.nodes[p.localNode[n]]
+			if ns.status != VisitPending {
+				continue
+			}
+			if len(p.nodes[n].in) == 0 {
+				s.enter(ns)
+			} else {
+				s.decide(ns, p.nodes[n].judge(&ns.join, 1))
+			}
+		case p.regions[r].head == n && p.regions[r].parent == 0:
+			if inst := &s.root.insts[p.regions[r].slot]; !inst.opened && inst.limited == 0 {
+				if len(p.nodes[n].in) == 0 {
+					s.openLoop(r, s.root, nil, verdictRun)
+				} else if v := p.nodes[n].judge(&inst.join, 1); v != verdictWait {
+					s.openLoop(r, s.root, nil, v)
+				}
+			}
+			s.wakeAgain(n)
+		case p.regions[r].token && !p.regions[r].inbox && len(p.nodes[n].in) == 0 && len(s.tokens[n]) == 0 && !s.atToken(n):
+			s.tokenVisit(r, n, -1, nil, nil)
+		default:
+			s.wakeAgain(n)
+		}
+		s.runQueues()
+	}
+}
+
+// atToken reports whether the first visit of a start node in an irreducible loop stands at its limit.
+func (s *State) atToken(n int32) bool {
+	return slices.ContainsFunc(s.limited, func(l limitedVisit) bool { return l.node == n })
+}
+
+// wakeAgain enters the visits of a node in a loop that were taken back. Their inputs are the same.
+func (s *State) wakeAgain(n int32) {
+	for _, ns := range s.visitsOf(n) {
+		if ns.status == VisitPending && ns.no > 0 && s.drain == "" {
+			s.enter(ns)
+		}
+	}
+}
