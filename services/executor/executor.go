@@ -31,6 +31,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
+	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -72,6 +73,10 @@ type Config struct {
 
 	// Actors configures the built-in actors.
 	Actors builtin.Config
+	// Workers bounds what remote workers may do.
+	Workers worker.Config
+	// MaxStreamAge makes workers connect anew now and then; 0 means never. It is that of connections.
+	MaxStreamAge time.Duration `conf:"-"`
 }
 
 // DefaultConfig keeps the journal in a SQLite file in the working directory and migrates it.
@@ -80,7 +85,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Lease: e.Lease, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		Actors: builtin.DefaultConfig(),
+		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
 }
 
@@ -109,6 +114,9 @@ func (c Config) Validate() error {
 	if err := c.Actors.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("actors: %w", err))
 	}
+	if err := c.Workers.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("workers: %w", err))
+	}
 	return errors.Join(append(faults, e.Validate())...)
 }
 
@@ -120,8 +128,17 @@ func (c Config) engine() engine.Config {
 	return e
 }
 
+func (c Config) workers() worker.Config {
+	w := c.Workers
+	w.MaxPayload, w.Lease, w.MaxAge = int(c.MaxPayload), c.Lease, c.MaxStreamAge
+	return w
+}
+
 // Deps are the collaborators of the service.
 type Deps struct {
+	// Peer connects to another executor by the address that it advertises, with the services' token; nil means that there are no
+	// others. The service closes the connection.
+	Peer func(addr string) (*grpc.ClientConn, error)
 	// Registry keeps the books; nil means that there is none: runs cannot work on tasks, and nothing is priced.
 	Registry registryv1.RegistryServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
@@ -136,6 +153,7 @@ type Service struct {
 	journal journal.Journal
 	outbox  *outbox.Deliverer // nil without a registry
 	server  *rpc.Server
+	workers *worker.Server
 	log     *slog.Logger
 	close   func() error
 }
@@ -168,7 +186,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		}
 	}()
 	actors := catalog{builtin: set.Registry, more: d.Actors}
-	deps := engine.Deps{Journal: j, Actors: actors, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
+	deps := engine.Deps{Journal: j, Actors: s.workers, Gates: []engine.Gate{s.workers}, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
@@ -177,13 +196,16 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return nil, err
 	}
-	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), d.Registry != nil)
+	s.workers.Own(s.engine.Owner)
+	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), s.workers.Registered, d.Registry != nil)
 	return s, nil
 }
 
 // Register adds the service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterExecutorServiceServer(r, s.server)
+	executorv1.RegisterWorkerServiceServer(r, s.workers)
+	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers})
 }
 
 // Run takes runs and goes on with those that others left, until ctx ends. Then calls in flight may end within the drain
@@ -192,6 +214,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.engine.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.workers.Run(ctx) })
 	if s.outbox != nil {
 		g.Go(func() error { return s.outbox.Run(ctx) })
 	}
@@ -199,7 +222,24 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // Close closes the journal. It may be called more than once, and without Run.
-func (s *Service) Close() error { return s.close() }
+func (s *Service) Close() error {
+	var err error
+	if s.workers != nil {
+		err = s.workers.Close()
+	}
+	return errors.Join(err, s.close())
+}
+
+// peer answers other executors.
+type peer struct {
+	executorv1.UnimplementedPeerServiceServer
+	workers *worker.Server
+}
+
+// Invoke implements the service.
+func (p peer) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest, executorv1.InvokeResponse]) error {
+	return p.workers.Invoke(stream)
+}
 
 // sweep forgets request ids that are older than their promised life.
 func (s *Service) sweep(ctx context.Context) error {
@@ -259,38 +299,26 @@ type catalog struct {
 	more    workgraph.Actors
 }
 
-func (c catalog) info(name string) (workgraph.ActorInfo, bool) {
+func (c catalog) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	if info, ok := c.more.ActorInfo(name); ok {
 		return info, true
 	}
 	return c.builtin.ActorInfo(name)
 }
 
-func (c catalog) Find(_ context.Context, _ string, names []string) (map[string]engine.ActorInfo, error) {
-	out := make(map[string]engine.ActorInfo, len(names))
-	for _, n := range names {
-		if info, ok := c.info(n); ok {
-			out[n] = engine.ActorInfo{ActorInfo: info}
-		}
+func (c catalog) Actor(name string) (workgraph.Actor, bool) {
+	if a, ok := c.more[name]; ok {
+		return a, true
 	}
-	return out, nil
+	return c.builtin.Actor(name)
 }
 
-func (c catalog) Actor(_ context.Context, _, name string) (workgraph.Actor, engine.ActorInfo, bool, error) {
-	info, ok := c.info(name)
-	a, added := c.more[name]
-	if !added {
-		a, ok = c.builtin.Actor(name)
-	}
-	return a, engine.ActorInfo{ActorInfo: info}, ok, nil
-}
-
-func (c catalog) Names(context.Context, string) ([]string, error) {
+func (c catalog) Names() []string {
 	out := make([]string, 0, len(c.more))
 	for _, s := range c.specs() {
 		out = append(out, s.Name)
 	}
-	return out, nil
+	return out
 }
 
 func (c catalog) specs() []actor.Spec {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,9 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 			return nil, err
 		}
 	}
+	if p.cfg.Executor.Addr == "" {
+		p.cfg.Executor.Addr = advertised(p.listener.Addr())
+	}
 	p.readiness.Add(service, func(context.Context) error {
 		if !p.opened.Load() {
 			return errs.New(errs.Unavailable, "STARTING", "starting")
@@ -107,6 +111,22 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()),
 		conf.Attr("config", cfg))
 	return p, nil
+}
+
+// advertised is how others reach an address that was listened on: by the host's name if it is that of every interface.
+func advertised(addr net.Addr) string {
+	h, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(h); ip != nil && ip.IsUnspecified() {
+		name, err := os.Hostname()
+		if err != nil {
+			return ""
+		}
+		h = name
+	}
+	return net.JoinHostPort(h, port)
 }
 
 // Addr is where the service is served: HTTP for the gateway, gRPC for the others.
@@ -224,6 +244,10 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
 	case Executor:
 		d := executor.Deps{Telemetry: tel}
+		if conns.buf == nil && cfg.Executor.Addr != "" {
+			d.Peer = conns.fresh
+		}
+		cfg.Executor.MaxStreamAge = cfg.GRPC.MaxConnectionAge
 		if cfg.Upstream.Registry != "" {
 			conn, err := conns.dial(cfg.Upstream.Registry)
 			if err != nil {
@@ -257,6 +281,19 @@ func (c *connections) dial(target string) (*grpc.ClientConn, error) {
 	if conn := c.open[target]; conn != nil {
 		return conn, nil
 	}
+	conn, err := c.fresh(target)
+	if err != nil {
+		return nil, err
+	}
+	if c.open == nil {
+		c.open = map[string]*grpc.ClientConn{}
+	}
+	c.open[target] = conn
+	return conn, nil
+}
+
+// fresh makes a connection that is the caller's to close.
+func (c *connections) fresh(target string) (*grpc.ClientConn, error) {
 	o := grpckit.DialOptions{Token: c.cfg.Auth.ServiceToken, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
 	if !c.token.IsZero() {
 		o.Token = c.token
@@ -267,15 +304,7 @@ func (c *connections) dial(target string) (*grpc.ClientConn, error) {
 			return nil, err
 		}
 	}
-	conn, err := grpckit.Dial(target, o)
-	if err != nil {
-		return nil, err
-	}
-	if c.open == nil {
-		c.open = map[string]*grpc.ClientConn{}
-	}
-	c.open[target] = conn
-	return conn, nil
+	return grpckit.Dial(target, o)
 }
 
 func (c *connections) close() {

@@ -45,6 +45,27 @@ var (
 	errDraining = errors.New("the run is ending, nothing new begins")
 )
 
+// What EndReason says when this executor lets go of an attempt: whatever the call gives then, another executor decides.
+const (
+	EndStopping = "EXECUTOR_STOPPING"
+	EndFenced   = "EXECUTOR_FENCED"
+)
+
+// EndReason is a stable word for why the context of a call has ended.
+func EndReason(ctx context.Context) string {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errTimeout):
+		return workgraph.ReasonTimeout
+	case errors.Is(cause, errIdle):
+		return workgraph.ReasonIdleTimeout
+	case errors.Is(cause, errStopping):
+		return EndStopping
+	case errors.Is(cause, errFenced):
+		return EndFenced
+	}
+	return workgraph.ReasonCanceled
+}
+
 // attempt is one call of an actor, from the decision that it may start to its report.
 type attempt struct {
 	run    *run

@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,14 +40,18 @@ type Server struct {
 	reader journal.Reader
 	mail   journal.Mailbox
 	actors []actor.Spec
+	more   More
 	// priced says that a registry prices what is used.
 	priced bool
 	gate   *graphpb.Gate
 }
 
-// NewServer returns a server; actors are listed as they come.
-func NewServer(e *engine.Engine, r journal.Reader, m journal.Mailbox, actors []actor.Spec, priced bool) *Server {
-	return &Server{engine: e, reader: r, mail: m, actors: actors, priced: priced, gate: graphpb.NewGate()}
+// More lists the actors that a namespace has besides those of all.
+type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
+
+// NewServer returns a server; actors are those of every namespace.
+func NewServer(e *engine.Engine, r journal.Reader, m journal.Mailbox, actors []actor.Spec, more More, priced bool) *Server {
+	return &Server{engine: e, reader: r, mail: m, actors: actors, more: more, priced: priced, gate: graphpb.NewGate()}
 }
 
 // StartRun implements the service.
@@ -391,9 +397,15 @@ func (s *Server) ReconcileVisit(ctx context.Context, req *executorv1.ReconcileVi
 }
 
 // ListActors implements the service.
-func (s *Server) ListActors(context.Context, *executorv1.ListActorsRequest) (*executorv1.ListActorsResponse, error) {
+func (s *Server) ListActors(ctx context.Context, _ *executorv1.ListActorsRequest) (*executorv1.ListActorsResponse, error) {
 	out := &executorv1.ListActorsResponse{}
-	for _, a := range s.actors {
+	more, err := s.more(ctx, grpckit.Namespace(ctx))
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(s.actors, more)
+	slices.SortFunc(all, func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
+	for _, a := range all {
 		info := &executorv1.ActorInfo{Name: a.Name, Description: a.Description, Effect: graphpb.Effect(a.Effect), Version: a.Version}
 		if a.Schema != "" {
 			info.ArgsSchema = &graphv1.Payload{Json: []byte(a.Schema)}

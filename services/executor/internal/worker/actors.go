@@ -1,0 +1,263 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+var _ engine.Actors = (*Server)(nil)
+
+// freshFor is how long what is known of a remote actor holds before it is read again.
+const freshFor = time.Second
+
+// known remembers remote actors. It is safe for concurrent use.
+type known struct {
+	mu     sync.Mutex
+	actors map[name]knownActor
+}
+
+type knownActor struct {
+	journal.RemoteActor
+	at time.Time
+}
+
+// maxKnown bounds the memory of remote actors; what is thrown away is read again.
+const maxKnown = 20_000
+
+func newKnown() *known { return &known{actors: map[name]knownActor{}} }
+
+func (k *known) get(n name, fresh bool) (journal.RemoteActor, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a, ok := k.actors[n]
+	if !ok || fresh && time.Since(a.at) > freshFor {
+		return journal.RemoteActor{}, false
+	}
+	return a.RemoteActor, true
+}
+
+func (k *known) put(namespace string, actors []journal.RemoteActor) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.actors)+len(actors) > maxKnown {
+		clear(k.actors)
+	}
+	for _, a := range actors {
+		k.actors[name{namespace, a.Name}] = knownActor{a, time.Now()}
+	}
+}
+
+func (k *known) forget(namespace string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n := range k.actors {
+		if n.namespace == namespace {
+			delete(k.actors, n)
+		}
+	}
+}
+
+func info(a journal.RemoteActor) engine.ActorInfo {
+	return engine.ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Effect(a.Effect), Version: a.Version, Schema: json.RawMessage(a.Schema)}, Changes: true}
+}
+
+// lookup is what the namespace knows of remote actors with these names.
+func (s *Server) lookup(ctx context.Context, namespace string, names []string) (map[string]journal.RemoteActor, error) {
+	out := make(map[string]journal.RemoteActor, len(names))
+	var ask []string
+	for _, n := range names {
+		if a, ok := s.known.get(name{namespace, n}, true); ok {
+			out[n] = a
+		} else {
+			ask = append(ask, n)
+		}
+	}
+	if len(ask) == 0 {
+		return out, nil
+	}
+	found, err := s.journal.RemoteActors(ctx, namespace, ask)
+	if err != nil {
+		return nil, err
+	}
+	s.known.put(namespace, found)
+	for _, a := range found {
+		out[a.Name] = a
+	}
+	return out, nil
+}
+
+// Find implements engine.Actors.
+func (s *Server) Find(ctx context.Context, namespace string, names []string) (map[string]engine.ActorInfo, error) {
+	out := make(map[string]engine.ActorInfo, len(names))
+	var ask []string
+	for _, n := range names {
+		if info, ok := s.builtin.ActorInfo(n); ok {
+			out[n] = engine.ActorInfo{ActorInfo: info}
+		} else {
+			ask = append(ask, n)
+		}
+	}
+	if len(ask) == 0 {
+		return out, nil
+	}
+	found, err := s.lookup(ctx, namespace, ask)
+	if err != nil {
+		return nil, err
+	}
+	for n, a := range found {
+		out[n] = info(a)
+	}
+	return out, nil
+}
+
+// Actor implements engine.Actors. An actor that some worker once served waits for one.
+func (s *Server) Actor(ctx context.Context, namespace, actorName string) (workgraph.Actor, engine.ActorInfo, bool, error) {
+	if info, ok := s.builtin.ActorInfo(actorName); ok {
+		a, ok := s.builtin.Actor(actorName)
+		return a, engine.ActorInfo{ActorInfo: info}, ok, nil
+	}
+	a, ok := s.known.get(name{namespace, actorName}, false)
+	if !ok {
+		found, err := s.lookup(ctx, namespace, []string{actorName})
+		if err != nil {
+			return nil, engine.ActorInfo{}, false, err
+		}
+		if a, ok = found[actorName]; !ok {
+			return nil, engine.ActorInfo{}, false, nil
+		}
+	}
+	return remote{s, namespace}, info(a), true, nil
+}
+
+// Names implements engine.Actors.
+func (s *Server) Names(ctx context.Context, namespace string) ([]string, error) {
+	found, err := s.journal.RemoteActors(ctx, namespace, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := s.builtin.Names()
+	for _, a := range found {
+		out = append(out, a.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Remote reports whether calls of an actor go to workers. It is for engine.Deps.
+func (s *Server) Remote(_, actorName string) bool {
+	_, ok := s.builtin.ActorInfo(actorName)
+	return !ok
+}
+
+// Registered lists the actors that workers of the namespace serve or served, by name.
+func (s *Server) Registered(ctx context.Context, namespace string) ([]actor.Spec, error) {
+	found, err := s.journal.RemoteActors(ctx, namespace, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]actor.Spec, len(found))
+	for i, a := range found {
+		out[i] = actor.Spec{Name: a.Name, Description: a.Description, Version: a.Version, Effect: workgraph.Effect(a.Effect), Schema: string(a.Schema)}
+	}
+	return out, nil
+}
+
+// remote is the actors of a namespace that workers serve.
+type remote struct {
+	s         *Server
+	namespace string
+}
+
+// Call implements workgraph.Actor.
+func (r remote) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	n := name{r.namespace, c.Actor}
+	pl := r.s.pool.takeOut(attempt{c.RunID, c.Ref, c.Attempt})
+	report := actor.ReporterOf(ctx)
+	beat := func(details json.RawMessage) { c.Heartbeat(details) }
+	for {
+		if pl == nil {
+			if pl = r.s.pool.wait(ctx, n, false); pl == nil {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "ended before a worker had room: %v", context.Cause(ctx))
+			}
+		}
+		var a answer
+		var told func(*workgraph.Error)
+		if pl.s != nil {
+			var v *visit
+			sess := pl.s
+			a, v = sess.perform(ctx, pl, taskOf(ctx, c), r.s.reason, beat, report.Text)
+			told = func(e *workgraph.Error) { sess.refuse(v, e) }
+		} else {
+			a = r.s.hop(ctx, pl, r.namespace, taskOf(ctx, c), beat, report.Text)
+			told = func(*workgraph.Error) {} // the other executor has
+		}
+		if a.lost == lostUnsent && ctx.Err() == nil {
+			pl = nil
+			continue
+		}
+		return r.s.conclude(ctx, a, told)
+	}
+}
+
+// wait is room for a visit; nil when ctx ends first.
+func (p *pool) wait(ctx context.Context, n name, hop bool) *place {
+	got := make(chan *place, 1)
+	cancel := p.enter(n, hop, func(pl *place) { got <- pl })
+	select {
+	case pl := <-got:
+		return pl
+	case <-ctx.Done():
+	}
+	cancel()
+	select {
+	case pl := <-got:
+		pl.release()
+	default:
+	}
+	return nil
+}
+
+// conclude turns an answer into what the engine understands. refuse is called when the answer cannot be used.
+func (s *Server) conclude(ctx context.Context, a answer, refuse func(*workgraph.Error)) (workgraph.Outcome, error) {
+	switch {
+	case a.lost == lostUnsent:
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "ended before it reached a worker: %v", context.Cause(ctx))
+	case a.lost == lostSent:
+		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Unknown, workgraph.ReasonLost, "the worker was lost while the attempt was with it")
+	case a.refused != nil:
+		e := bad("the answer breaks the rules: %s", violations(a.refused))
+		refuse(e)
+		return workgraph.Outcome{}, e
+	case a.fail != nil:
+		return workgraph.Outcome{}, errorOf(a.fail)
+	}
+	// What was answered is read even if the call is not wanted any more.
+	out, e := s.reader.read(context.WithoutCancel(ctx), a.out)
+	if e != nil {
+		refuse(e)
+		return workgraph.Outcome{}, e
+	}
+	return out, nil
+}
+
+// violations is what a request breaks, in a sentence.
+func violations(err error) string {
+	e := errs.From(err)
+	if len(e.Violations) == 0 {
+		return e.Message
+	}
+	v := e.Violations[0]
+	return v.Field + ": " + v.Message
+}
+
+var _ executorv1.WorkerServiceServer = (*Server)(nil)

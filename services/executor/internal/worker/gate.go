@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+var _ engine.Gate = (*Server)(nil)
+
+// attempt tells the attempts of an executor apart.
+type attempt struct {
+	run     string
+	ref     workgraph.Ref
+	attempt int
+}
+
+// Kind implements engine.Gate.
+func (s *Server) Kind() engine.GateKind { return engine.GateWorker }
+
+// Concerns implements engine.Gate.
+func (s *Server) Concerns(req engine.GateRequest) bool { return req.Remote }
+
+// Enter implements engine.Gate. The place that the pass stands for is what Actor's call uses.
+func (s *Server) Enter(req engine.GateRequest, ready func(engine.Pass)) func() {
+	key := attempt{req.RunID, req.Ref, req.Attempt}
+	return s.pool.enter(name{req.Namespace, req.Actor}, false, func(pl *place) {
+		s.pool.keep(key, pl)
+		ready(engine.Pass{Release: func() {
+			s.pool.drop(key, pl)
+			pl.release()
+		}})
+	})
+}
+
+// Holding implements engine.Gate.
+func (s *Server) Holding(req engine.GateRequest) (engine.Blocker, bool) {
+	b := engine.Blocker{Kind: engine.GateWorker, Name: req.Actor, Since: req.Queued}
+	if n := s.pool.holding(name{req.Namespace, req.Actor}); n == 0 {
+		b.Message = fmt.Sprintf("no worker that serves actor %q is connected", req.Actor)
+	} else {
+		b.Message = fmt.Sprintf("the workers that serve actor %q have no room", req.Actor)
+	}
+	return b, true
+}
+
+func (p *pool) keep(key attempt, pl *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reserved[key] = pl
+}
+
+func (p *pool) drop(key attempt, pl *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reserved[key] == pl {
+		delete(p.reserved, key)
+	}
+}
+
+// takeOut is the place that was kept for an attempt, or nil.
+func (p *pool) takeOut(key attempt) *place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pl := p.reserved[key]
+	delete(p.reserved, key)
+	return pl
+}

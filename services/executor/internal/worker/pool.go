@@ -1,0 +1,443 @@
+package worker
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// name is an actor of a namespace.
+type name struct{ namespace, actor string }
+
+// pool knows what room there is for visits, at workers that are connected here and at other executors, and who waits for some. It is
+// safe for concurrent use, never blocks, and calls nobody while it is locked.
+type pool struct {
+	// look is told that somebody began to wait, so that other executors' workers are looked for.
+	look chan struct{}
+
+	mu     sync.Mutex
+	served map[name]*served
+	// waiting holds the lines that are not empty, by namespace and actor.
+	waiting map[string]map[string]*line
+	// reserved are the places of attempts that have passed the gate and not called yet.
+	reserved map[attempt]*place
+	closed   bool
+}
+
+// served is who serves one actor.
+type served struct {
+	sessions []*session
+	next     int
+	far      []*far
+	// looked is when far was read.
+	looked time.Time
+}
+
+// far is another executor with workers for one actor.
+type far struct {
+	owner journal.Owner
+	addr  string
+	slots int
+	// mine is how many visits this executor has or lets wait there. Their number is bounded by slots, whatever others have there: the
+	// far executor gives its own and those from elsewhere their turns.
+	mine int
+	// full is until when it need not be asked again, since it just said that there is no room.
+	full time.Time
+}
+
+// line is who waits for room for one actor: attempts of this executor, and such as other executors sent. Both get their turns.
+type line struct {
+	near, hops list.List // of *waiter
+	hopLast    bool
+}
+
+// waiter waits for room.
+type waiter struct {
+	name  name
+	hop   bool
+	since time.Time
+	ready func(*place)
+	place *list.Element // nil once it waits no more
+}
+
+// place is room for one visit. It is given back once: by release if no visit began on it, else by the end of that visit.
+type place struct {
+	pool  *pool
+	name  name
+	s     *session // nil for far ones
+	far   *far
+	state placeState // under pool.mu
+}
+
+type placeState uint8
+
+const (
+	placeFree placeState = iota // given out, no visit began on it yet
+	placeTaken
+	placeGone
+)
+
+func newPool() *pool {
+	return &pool{look: make(chan struct{}, 1), served: map[name]*served{}, waiting: map[string]map[string]*line{}, reserved: map[attempt]*place{}}
+}
+
+// granted is a waiter with what it got; it is told when the lock is given back.
+type granted struct {
+	w *waiter
+	p *place
+}
+
+func tell(gs []granted) {
+	for _, g := range gs {
+		g.w.ready(g.p)
+	}
+}
+
+// enter asks for room. ready is called once with a place, before enter returns or later, unless cancel came first.
+func (p *pool) enter(n name, hop bool, ready func(*place)) (cancel func()) {
+	p.mu.Lock()
+	if l := p.waiting[n.namespace][n.actor]; l == nil {
+		if pl := p.reserve(n, hop); pl != nil {
+			p.mu.Unlock()
+			ready(pl)
+			return func() {}
+		}
+	}
+	w := &waiter{name: n, hop: hop, since: time.Now(), ready: ready}
+	lines := p.waiting[n.namespace]
+	if lines == nil {
+		lines = map[string]*line{}
+		p.waiting[n.namespace] = lines
+	}
+	l := lines[n.actor]
+	if l == nil {
+		l = &line{}
+		lines[n.actor] = l
+	}
+	if hop {
+		w.place = l.hops.PushBack(w)
+	} else {
+		w.place = l.near.PushBack(w)
+	}
+	p.mu.Unlock()
+	if !hop {
+		p.lookAround()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.leave(w)
+	}
+}
+
+func (p *pool) lookAround() {
+	select {
+	case p.look <- struct{}{}:
+	default:
+	}
+}
+
+// leave takes w out of its line. It is called with p.mu held.
+func (p *pool) leave(w *waiter) {
+	if w.place == nil {
+		return
+	}
+	l := p.waiting[w.name.namespace][w.name.actor]
+	if w.hop {
+		l.hops.Remove(w.place)
+	} else {
+		l.near.Remove(w.place)
+	}
+	w.place = nil
+	if l.near.Len()+l.hops.Len() > 0 {
+		return
+	}
+	delete(p.waiting[w.name.namespace], w.name.actor)
+	if len(p.waiting[w.name.namespace]) == 0 {
+		delete(p.waiting, w.name.namespace)
+	}
+}
+
+// reserve is room for n, if there is some. It is called with p.mu held.
+func (p *pool) reserve(n name, hop bool) *place {
+	sv := p.served[n]
+	if sv == nil {
+		return nil
+	}
+	for range sv.sessions {
+		s := sv.sessions[sv.next%len(sv.sessions)]
+		sv.next = (sv.next + 1) % len(sv.sessions)
+		if s.hasRoom(n.actor) {
+			s.take(n.actor)
+			return &place{pool: p, name: n, s: s}
+		}
+	}
+	if hop {
+		return nil
+	}
+	var best *far
+	now := time.Now()
+	for _, f := range sv.far {
+		if f.mine < f.slots && now.After(f.full) && (best == nil || f.slots-f.mine > best.slots-best.mine) {
+			best = f
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	best.mine++
+	return &place{pool: p, name: n, far: best}
+}
+
+// serve gives room that came up in a namespace to those who wait, the longest first. only, if not nil, is the only session that has
+// new room. It is called with p.mu held.
+func (p *pool) serve(namespace string, only *session) (out []granted) {
+	for {
+		var first *line
+		var at name
+		var since time.Time
+		for actor, l := range p.waiting[namespace] {
+			if only != nil && !only.hasRoom(actor) {
+				continue
+			}
+			w := l.first()
+			if first != nil && !w.since.Before(since) {
+				continue
+			}
+			n := name{namespace, actor}
+			if only == nil && !p.roomFor(n, l) {
+				continue
+			}
+			first, at, since = l, n, w.since
+		}
+		if first == nil {
+			return out
+		}
+		w := first.next()
+		var pl *place
+		if only != nil {
+			only.take(at.actor)
+			pl = &place{pool: p, name: at, s: only}
+		} else if pl = p.reserve(at, w.hop); pl == nil {
+			// What is far away is not for those who came from there.
+			if w = front(&first.near); w != nil {
+				pl = p.reserve(at, false)
+			}
+			if pl == nil {
+				return out
+			}
+		}
+		p.leave(w)
+		out = append(out, granted{w, pl})
+	}
+}
+
+// roomFor reports whether reserve would find something for somebody in the line.
+func (p *pool) roomFor(n name, l *line) bool {
+	sv := p.served[n]
+	if sv == nil {
+		return false
+	}
+	for _, s := range sv.sessions {
+		if s.hasRoom(n.actor) {
+			return true
+		}
+	}
+	if l.near.Len() == 0 {
+		return false
+	}
+	now := time.Now()
+	for _, f := range sv.far {
+		if f.mine < f.slots && now.After(f.full) {
+			return true
+		}
+	}
+	return false
+}
+
+func front(l *list.List) *waiter {
+	if e := l.Front(); e != nil {
+		return e.Value.(*waiter)
+	}
+	return nil
+}
+
+// first is who has waited longest.
+func (l *line) first() *waiter {
+	a, b := front(&l.near), front(&l.hops)
+	switch {
+	case a == nil:
+		return b
+	case b == nil || a.since.Before(b.since):
+		return a
+	}
+	return b
+}
+
+// next is whose turn it is.
+func (l *line) next() *waiter {
+	a, b := front(&l.near), front(&l.hops)
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	l.hopLast = !l.hopLast
+	if l.hopLast {
+		return b
+	}
+	return a
+}
+
+// release gives the place back if no visit began on it.
+func (pl *place) release() { pl.give(placeFree) }
+
+// end gives the place back after its visit.
+func (pl *place) end() { pl.give(placeTaken) }
+
+func (pl *place) give(from placeState) {
+	p := pl.pool
+	p.mu.Lock()
+	if pl.state != from {
+		p.mu.Unlock()
+		return
+	}
+	pl.state = placeGone
+	var out []granted
+	if pl.s != nil {
+		pl.s.giveBack(pl.name.actor)
+		out = p.serve(pl.name.namespace, pl.s)
+	} else {
+		pl.far.mine--
+		out = p.serve(pl.name.namespace, nil)
+	}
+	p.mu.Unlock()
+	tell(out)
+}
+
+// take marks that a visit begins. It reports false if the place is no good any more.
+func (pl *place) take() bool {
+	p := pl.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pl.state != placeFree || pl.s != nil && pl.s.gone {
+		return false
+	}
+	pl.state = placeTaken
+	return true
+}
+
+// exhausted remembers that the far executor of the place has no room for a while.
+func (pl *place) exhausted(d time.Duration) {
+	pl.pool.mu.Lock()
+	defer pl.pool.mu.Unlock()
+	pl.far.full = time.Now().Add(d)
+}
+
+// add lets a session take visits.
+func (p *pool) add(s *session) {
+	p.mu.Lock()
+	for actor := range s.actors {
+		n := name{s.namespace, actor}
+		sv := p.served[n]
+		if sv == nil {
+			sv = &served{}
+			p.served[n] = sv
+		}
+		sv.sessions = append(sv.sessions, s)
+	}
+	out := p.serve(s.namespace, s)
+	p.mu.Unlock()
+	tell(out)
+}
+
+// remove lets a session take no more visits. gone says that those reserved at it cannot begin either.
+func (p *pool) remove(s *session, gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.gone = s.gone || gone
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for actor := range s.actors {
+		n := name{s.namespace, actor}
+		sv := p.served[n]
+		for i, other := range sv.sessions {
+			if other == s {
+				sv.sessions = append(sv.sessions[:i:i], sv.sessions[i+1:]...)
+				break
+			}
+		}
+		if len(sv.sessions) == 0 && len(sv.far) == 0 {
+			delete(p.served, n)
+		}
+	}
+}
+
+// serving lists the effects under which sessions that are connected here serve an actor.
+func (p *pool) serving(n name) (effect string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sv := p.served[n]; sv != nil && len(sv.sessions) > 0 {
+		return sv.sessions[0].effects[n.actor], true
+	}
+	return "", false
+}
+
+// wanted lists for what somebody waits whom only other executors' workers can help, besides those here.
+func (p *pool) wanted() []name {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []name
+	for ns, lines := range p.waiting {
+		for actor, l := range lines {
+			if l.near.Len() > 0 {
+				out = append(out, name{ns, actor})
+			}
+		}
+	}
+	return out
+}
+
+// found takes in which other executors have workers for an actor.
+func (p *pool) found(n name, routes []journal.WorkerRoute) {
+	p.mu.Lock()
+	sv := p.served[n]
+	if sv == nil {
+		sv = &served{}
+		p.served[n] = sv
+	}
+	old := sv.far
+	sv.far, sv.looked = nil, time.Now()
+	for _, r := range routes {
+		f := &far{owner: r.Executor, addr: r.Addr}
+		for _, o := range old {
+			if o.owner == r.Executor {
+				f = o // the places that are given out know it
+				f.addr = r.Addr
+			}
+		}
+		f.slots = r.Slots
+		sv.far = append(sv.far, f)
+	}
+	if len(sv.sessions) == 0 && len(sv.far) == 0 {
+		delete(p.served, n)
+	}
+	out := p.serve(n.namespace, nil)
+	p.mu.Unlock()
+	tell(out)
+}
+
+// holding is since when the oldest attempt waits for n, and how many workers are known that serve it.
+func (p *pool) holding(n name) (workers int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sv := p.served[n]; sv != nil {
+		workers = len(sv.sessions) + len(sv.far)
+	}
+	return workers
+}

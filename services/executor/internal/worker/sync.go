@@ -1,0 +1,232 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// syncEvery is how often others are told how busy the workers here are, if that has changed.
+	syncEvery = 2 * time.Second
+	// syncPause lets changes of one moment go out together.
+	syncPause = 20 * time.Millisecond
+	// lookEvery is how often other executors' workers are looked for while somebody waits.
+	lookEvery = 250 * time.Millisecond
+	// seenEvery is how often the actors of workers that stay connected are marked as seen.
+	seenEvery = 6 * time.Hour
+)
+
+// Run tells other executors of the workers here and looks for theirs, until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { s.tellOthers(ctx); return nil })
+	g.Go(func() error { s.lookFor(ctx); return nil })
+	return g.Wait()
+}
+
+// here describes the workers that are connected here.
+func (s *Server) here() []journal.Worker {
+	s.mu.Lock()
+	var all []*session
+	for _, m := range s.sessions {
+		for _, sess := range m {
+			all = append(all, sess)
+		}
+	}
+	s.mu.Unlock()
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	out := make([]journal.Worker, 0, len(all))
+	for _, sess := range all {
+		out = append(out, journal.Worker{ID: sess.id, Namespace: sess.namespace, Actors: slices.Sorted(maps.Keys(sess.actors)), Slots: sess.slots, Busy: sess.used,
+			ConnectTime: dbkit.Micros(sess.connected), UserAgent: sess.userAgent, Draining: sess.closed})
+	}
+	return out
+}
+
+// routes says how many visits of each actor the workers here take.
+func (s *Server) routes() map[name]journal.NamedRoute {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	out := map[name]journal.NamedRoute{}
+	for n, sv := range s.pool.served {
+		r := journal.NamedRoute{Namespace: n.namespace, Actor: n.actor}
+		for _, sess := range sv.sessions {
+			slots, busy := sess.slots, sess.used
+			if limit := sess.actors[n.actor]; limit > 0 && limit < slots {
+				slots, busy = limit, sess.busy[n.actor]
+			}
+			r.Slots += slots
+			r.Busy += min(busy, slots)
+		}
+		if r.Slots > 0 {
+			out[n] = r
+		}
+	}
+	return out
+}
+
+func same(a, b journal.Worker) bool {
+	return a.Slots == b.Slots && a.Busy == b.Busy && a.Draining == b.Draining && a.ConnectTime.Equal(b.ConnectTime) && slices.Equal(a.Actors, b.Actors)
+}
+
+// tellOthers keeps the journal's picture of the workers here up to date.
+func (s *Server) tellOthers(ctx context.Context) {
+	var (
+		told    journal.Owner
+		workers = map[journal.WorkerID]journal.Worker{}
+		routes  = map[name]journal.NamedRoute{}
+		seen    = time.Now()
+	)
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.dirty:
+			pause(ctx, syncPause)
+		case <-tick.C:
+			s.peers.sweep()
+			if time.Since(seen) > seenEvery {
+				seen = time.Now()
+				s.markSeen(ctx)
+			}
+		}
+		owner := s.owner()
+		if owner.IsZero() {
+			continue
+		}
+		now, nowRoutes := map[journal.WorkerID]journal.Worker{}, s.routes()
+		change := journal.WorkerSync{All: owner != told}
+		for _, w := range s.here() {
+			id := journal.WorkerID{Namespace: w.Namespace, ID: w.ID}
+			now[id] = w
+			if old, ok := workers[id]; change.All || !ok || !same(old, w) {
+				change.Put = append(change.Put, w)
+			}
+		}
+		if !change.All {
+			for id := range workers {
+				if _, ok := now[id]; !ok {
+					change.Drop = append(change.Drop, id)
+				}
+			}
+			for n := range routes {
+				if _, ok := nowRoutes[n]; !ok {
+					change.Routes = append(change.Routes, journal.NamedRoute{Namespace: n.namespace, Actor: n.actor})
+				}
+			}
+		}
+		for n, r := range nowRoutes {
+			if old, ok := routes[n]; change.All || !ok || old != r {
+				change.Routes = append(change.Routes, r)
+			}
+		}
+		if !change.All && len(change.Put)+len(change.Drop)+len(change.Routes) == 0 {
+			continue
+		}
+		if change.All && len(now) == 0 && told.IsZero() && len(nowRoutes) == 0 {
+			told = owner
+			continue // nothing to tell, and nothing of an earlier life counts
+		}
+		// One order for all, so that executors do not wait for each other's rows crosswise.
+		slices.SortFunc(change.Routes, func(a, b journal.NamedRoute) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Actor, b.Actor))
+		})
+		if err := s.journal.SyncWorkers(ctx, owner, change); err != nil {
+			if ctx.Err() == nil {
+				s.log.WarnContext(ctx, "others not told of the workers here", "err", err)
+			}
+			told = journal.Owner{}
+			pause(ctx, time.Second)
+			s.touch()
+			continue
+		}
+		told, workers, routes = owner, now, nowRoutes
+	}
+}
+
+// markSeen keeps actors from being forgotten whose workers stay connected for long.
+func (s *Server) markSeen(ctx context.Context) {
+	served := map[string][]string{}
+	for n := range s.routes() {
+		served[n.namespace] = append(served[n.namespace], n.actor)
+	}
+	for ns, names := range served {
+		actors, err := s.journal.RemoteActors(ctx, ns, names)
+		if err == nil {
+			for i := range actors {
+				actors[i].LastSeen = dbkit.Now()
+			}
+			err = s.journal.PutActors(ctx, s.owner(), ns, actors, s.cfg.Lease, s.cfg.MaxActors)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "actors not marked as seen", "err", err, "namespace", ns)
+		}
+	}
+}
+
+// lookFor finds workers of other executors for whoever waits.
+func (s *Server) lookFor(ctx context.Context) {
+	if s.peers.dial == nil {
+		<-ctx.Done()
+		return
+	}
+	wakes, err := s.journal.WorkerWakes(ctx)
+	if err != nil {
+		s.log.WarnContext(ctx, "other executors' workers are looked for by polling", "err", err)
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.pool.look:
+		case _, ok := <-wakes:
+			if !ok {
+				wakes = nil
+			}
+		case <-tick.C:
+		}
+		me := s.owner().ID
+		for _, n := range s.pool.wanted() {
+			routes, err := s.journal.Routes(ctx, n.namespace, n.actor, s.cfg.Lease)
+			if err != nil {
+				if ctx.Err() == nil {
+					s.log.WarnContext(ctx, "other executors' workers not found", "err", err)
+				}
+				break
+			}
+			s.pool.found(n, slices.DeleteFunc(routes, func(r journal.WorkerRoute) bool { return r.Executor.ID == me || r.Addr == "" }))
+		}
+		// At most so often, however many begin to wait.
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func sortWorkers(ws []*executorv1.WorkerInfo) {
+	slices.SortFunc(ws, func(a, b *executorv1.WorkerInfo) int {
+		return cmp.Or(strings.Compare(a.GetWorkerId(), b.GetWorkerId()), strings.Compare(a.GetExecutorId(), b.GetExecutorId()))
+	})
+}

@@ -1,0 +1,661 @@
+package executor_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+)
+
+const (
+	keyAcme, keyOther = "key-of-acme", "key-of-other"
+	serviceToken      = "token-of-services"
+)
+
+// replica is an executor behind TLS on a real port.
+type replica struct {
+	t      *testing.T
+	id     string
+	addr   string
+	tls    *tls.Config
+	cancel context.CancelFunc
+	server *grpckit.Server
+	done   chan struct{}
+}
+
+// authority is a certificate for 127.0.0.1 and who trusts it.
+func authority(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+		&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+}
+
+func open(t *testing.T, id string, change func(*executor.Config)) *replica {
+	t.Helper()
+	server, client := authority(t)
+	return openWith(t, id, server, client, change)
+}
+
+func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change func(*executor.Config)) *replica {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &replica{t: t, id: id, addr: lis.Addr().String(), tls: clientTLS, done: make(chan struct{})}
+	tel := obs.Noop()
+	tel.Logger = testkit.Logger(t)
+	cfg := executor.DefaultConfig()
+	cfg.ID, cfg.Addr, cfg.SQLitePath = id, r.addr, filepath.Join(t.TempDir(), "executor.db")
+	cfg.ScanInterval, cfg.Drain, cfg.KeepAlive = 50*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
+	if change != nil {
+		change(&cfg)
+	}
+	svc, err := executor.Open(t.Context(), cfg, executor.Deps{Telemetry: tel, Peer: func(addr string) (*grpc.ClientConn, error) {
+		return grpckit.Dial(addr, grpckit.DialOptions{TLS: clientTLS, Token: conf.NewSecret(serviceToken)})
+	}})
+	require.NoError(t, err)
+	r.server, err = grpckit.NewServer(grpckit.Options{Telemetry: tel, TLS: serverTLS, Auth: grpckit.AuthConfig{
+		ServiceToken: conf.NewSecret(serviceToken), Keys: []grpckit.APIKey{
+			{Name: "acme", Namespace: "acme", Secret: conf.NewSecret(keyAcme)}, {Name: "other", Namespace: "other", Secret: conf.NewSecret(keyOther)}}}})
+	require.NoError(t, err)
+	svc.Register(r.server)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = r.server.Serve(lis) })
+	wg.Go(func() { _ = svc.Run(ctx) })
+	go func() {
+		wg.Wait()
+		_ = svc.Close()
+		close(r.done)
+	}()
+	t.Cleanup(func() {
+		r.server.Stop()
+		r.cancel()
+		<-r.done
+	})
+	c := r.client(keyAcme)
+	require.Eventually(t, func() bool {
+		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expression": value(`"1"`)}})})
+		return err == nil
+	}, 20*time.Second, 5*time.Millisecond)
+	return r
+}
+
+func (r *replica) dial(key string) *grpc.ClientConn {
+	r.t.Helper()
+	conn, err := grpckit.Dial(r.addr, grpckit.DialOptions{TLS: r.tls, Token: conf.NewSecret(key)})
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func (r *replica) client(key string) executorv1.ExecutorServiceClient {
+	return executorv1.NewExecutorServiceClient(r.dial(key))
+}
+
+// raw is a worker that does what the test says.
+type raw struct {
+	t      *testing.T
+	stream grpc.BidiStreamingClient[executorv1.WorkRequest, executorv1.WorkResponse]
+	cancel context.CancelFunc
+	got    chan *executorv1.WorkResponse
+	err    error // once got is closed
+	mu     sync.Mutex
+}
+
+func hello(slots int, actors ...*executorv1.WorkerActor) *executorv1.WorkerHello {
+	return &executorv1.WorkerHello{Actors: actors, Slots: int32(slots), UserAgent: "test/1"}
+}
+
+func serves(name string, effect graphv1.Effect) *executorv1.WorkerActor {
+	return &executorv1.WorkerActor{Name: name, Effect: effect, Version: "1"}
+}
+
+func pure(name string) *executorv1.WorkerActor { return serves(name, graphv1.Effect_EFFECT_PURE) }
+
+func unsafe(name string) *executorv1.WorkerActor { return serves(name, graphv1.Effect_EFFECT_UNSAFE) }
+
+// connect says hello and returns the first answer or how the stream ended.
+func (r *replica) connect(t *testing.T, key string, h *executorv1.WorkerHello) (*raw, *executorv1.WorkerWelcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	stream, err := executorv1.NewWorkerServiceClient(r.dial(key)).Work(ctx)
+	require.NoError(t, err)
+	w := &raw{t: t, stream: stream, cancel: cancel, got: make(chan *executorv1.WorkResponse, 1000)}
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Hello{Hello: h}})
+	m, err := stream.Recv()
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		defer close(w.got)
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				w.err = err
+				return
+			}
+			w.got <- m
+		}
+	}()
+	return w, m.GetWelcome(), nil
+}
+
+func (r *replica) worker(t *testing.T, h *executorv1.WorkerHello) *raw {
+	t.Helper()
+	w, welcome, err := r.connect(t, keyAcme, h)
+	require.NoError(t, err)
+	require.NotNil(t, welcome)
+	require.Equal(t, r.id, welcome.GetExecutorId())
+	return w
+}
+
+func (w *raw) say(m *executorv1.WorkRequest) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
+		w.t.Errorf("send: %v", err)
+	}
+}
+
+func (w *raw) next() *executorv1.WorkResponse {
+	w.t.Helper()
+	select {
+	case m, ok := <-w.got:
+		require.True(w.t, ok, "the stream ended: %v", w.err)
+		return m
+	case <-time.After(20 * time.Second):
+		w.t.Fatal("nothing came")
+		return nil
+	}
+}
+
+func (w *raw) visit() *executorv1.VisitTask {
+	w.t.Helper()
+	for {
+		m := w.next()
+		if m.GetHeartbeat() != nil {
+			continue
+		}
+		require.NotNil(w.t, m.GetVisit(), "got %v", m)
+		return m.GetVisit()
+	}
+}
+
+func (w *raw) nothing(d time.Duration) {
+	w.t.Helper()
+	select {
+	case m, ok := <-w.got:
+		w.t.Fatalf("got %v (%v)", m, ok)
+	case <-time.After(d):
+	}
+}
+
+func (w *raw) answer(token string, values ...string) {
+	out := &executorv1.Outcome{}
+	for _, v := range values {
+		out.Values = append(out.Values, value(v))
+	}
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: token, Outcome: out}}})
+}
+
+func (w *raw) fail(token string, e *executorv1.CallError) {
+	w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.VisitError{Token: token, Error: e}}})
+}
+
+// echo answers every visit with its node's name until the stream ends, and obeys cancels.
+func (w *raw) echo() {
+	for m := range w.got {
+		if c := m.GetCancel(); c != nil {
+			w.fail(c.GetToken(), &executorv1.CallError{})
+		}
+		if v := m.GetVisit(); v != nil {
+			w.answer(v.GetToken(), fmt.Sprintf("%q", v.GetVisit().GetNodeId()))
+		}
+	}
+}
+
+type run struct {
+	t *testing.T
+	c executorv1.ExecutorServiceClient
+	*executorv1.Run
+}
+
+func start(t *testing.T, c executorv1.ExecutorServiceClient, g *graphv1.Graph) run {
+	t.Helper()
+	r, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g})
+	require.NoError(t, err)
+	return run{t, c, r}
+}
+
+func (r run) is(want executorv1.RunState) *executorv1.Run {
+	r.t.Helper()
+	var got *executorv1.Run
+	require.Eventually(r.t, func() bool {
+		var err error
+		got, err = r.c.GetRun(r.t.Context(), &executorv1.GetRunRequest{RunId: r.GetId()})
+		return err == nil && got.GetState() == want
+	}, 30*time.Second, 5*time.Millisecond, "run is %v", got)
+	return got
+}
+
+func TestWorkers(t *testing.T) {
+	const done, failed = executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED
+	r := open(t, "one", func(c *executor.Config) {
+		c.Workers.HeartbeatInterval, c.Workers.HeartbeatTimeout = 300*time.Millisecond, 900*time.Millisecond
+		c.Workers.MaxStreams = 12
+	})
+	c := r.client(keyAcme)
+	alive := func(t *testing.T, w *raw) { // keeps the heart beating until the test ends
+		t.Helper()
+		go func() {
+			for n := int64(1); w.stream.Context().Err() == nil; n++ {
+				w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Heartbeat{Heartbeat: &executorv1.WorkerHeartbeat{Number: n}}})
+				select {
+				case <-w.stream.Context().Done():
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+		}()
+	}
+	node := func(id, actor string) *graphv1.Node { return &graphv1.Node{Id: id, Actor: actor} }
+
+	t.Run("Visit/CarriesAllAndOutcomeTravels", func(t *testing.T) {
+		w := r.worker(t, hello(2, pure("carry"), pure("carried")))
+		got := start(t, c, nodes(
+			&graphv1.Node{Id: "a", Actor: "carry", Args: []*graphv1.Payload{value(`1`)}, Named: map[string]*graphv1.Payload{"x": value(`{"y":[1]}`)},
+				ResultPassDownMode: &graphv1.PassDown{Mode: &graphv1.PassDown_ResultAsFirstArg{ResultAsFirstArg: true}}},
+			node("b", "carried")))
+		v := w.visit()
+		require.Equal(t, got.GetId(), v.GetRunId())
+		require.Equal(t, []any{"a", int32(1), "carry", "1", `{"y":[1]}`, graphv1.Effect_EFFECT_PURE},
+			[]any{v.GetVisit().GetNodeId(), v.GetAttempt(), v.GetActor(), string(v.GetArgs()[0].GetJson()), string(v.GetNamed()["x"].GetJson()), v.GetEffect()})
+		require.NotEmpty(t, v.GetEffectKey())
+		w.answer(v.GetToken(), `"from a"`)
+		v = w.visit()
+		require.Equal(t, `"from a"`, string(v.GetArgs()[0].GetJson()))
+		require.Equal(t, "a", v.GetUpstream()[0].GetNodeId())
+		w.answer(v.GetToken(), `"end"`)
+		require.Equal(t, `"end"`, string(got.is(done).GetResult().GetJson()))
+		w.answer(v.GetToken(), `"again"`)
+		require.Equal(t, v.GetToken(), w.next().GetStale().GetToken(), "a second answer changes nothing")
+		w.answer("no-token-at-all", `1`)
+		require.Equal(t, "no-token-at-all", w.next().GetStale().GetToken())
+	})
+
+	t.Run("Hello/FaultsAreToldAllAtOnce", func(t *testing.T) {
+		bad := &executorv1.WorkerActor{Name: "ok", ArgsSchema: value(`{"type": 7}`)}
+		_, _, err := r.connect(t, keyAcme, hello(1, pure("cel"), pure("mcp/files/read"), pure("a b"), bad, pure("ok")))
+		require.Equal(t, "HELLO_INVALID", errs.ReasonOf(err), "got %v", err)
+		var reasons []string
+		for _, v := range errs.From(err).Violations {
+			reasons = append(reasons, v.Field+" "+v.Reason)
+		}
+		require.Equal(t, []string{"hello.actors[0].name ACTOR_NAME_RESERVED", "hello.actors[1].name ACTOR_NAME_RESERVED", "hello.actors[2].name ACTOR_NAME_INVALID",
+			"hello.actors[3].args_schema SCHEMA_INVALID", "hello.actors[4].name ACTOR_REPEATED"}, reasons)
+		_, _, err = r.connect(t, keyAcme, hello(0, pure("x")))
+		require.Equal(t, "REQUEST_INVALID", errs.ReasonOf(err), "got %v", err)
+		_, _, err = r.connect(t, "key-of-nobody", hello(1, pure("x")))
+		require.Equal(t, "CREDENTIALS_INVALID", errs.ReasonOf(err), "got %v", err)
+	})
+
+	t.Run("Hello/EffectStaysWhileServed", func(t *testing.T) {
+		w := r.worker(t, hello(1, pure("steady")))
+		_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
+		require.Equal(t, "ACTOR_EFFECT_CONFLICT", errs.ReasonOf(err), "got %v", err)
+		_, _, err = r.connect(t, keyOther, hello(1, unsafe("steady")))
+		require.NoError(t, err, "another namespace has its own actors")
+		w.cancel()
+		require.Eventually(t, func() bool {
+			_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
+			return err == nil
+		}, 20*time.Second, 20*time.Millisecond)
+	})
+
+	t.Run("Actors/ArePerNamespaceAndKnownWithoutWorkers", func(t *testing.T) {
+		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(node("a", "sumarize"))})
+		require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err))
+		w := r.worker(t, hello(1, &executorv1.WorkerActor{Name: "summarize", Effect: graphv1.Effect_EFFECT_PURE, ArgsSchema: value(`{"type":"object","properties":{"n":{"type":"integer"}}}`)}))
+		w.cancel()
+		_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(node("a", "sumarize"))})
+		require.Contains(t, errs.From(err).Violations[0].Message, "summarize", "near names are told")
+		_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "summarize", Named: map[string]*graphv1.Payload{"n": value(`"x"`)}})})
+		require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err), "the schema is checked")
+		_, err = r.client(keyOther).StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(node("a", "summarize"))})
+		require.Equal(t, "GRAPH_INVALID", errs.ReasonOf(err), "not known elsewhere")
+		got := start(t, c, nodes(node("a", "summarize")))
+		list, err := c.ListActors(t.Context(), &executorv1.ListActorsRequest{})
+		require.NoError(t, err)
+		var names []string
+		for _, a := range list.GetActors() {
+			names = append(names, a.GetName())
+		}
+		require.Subset(t, names, []string{"cel", "summarize"})
+		w = r.worker(t, hello(1, pure("summarize")))
+		w.answer(w.visit().GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("Slots/AreRespected", func(t *testing.T) {
+		limited := pure("narrow")
+		limited.Slots = 1
+		w := r.worker(t, hello(3, limited, pure("wide")))
+		alive(t, w)
+		var g graphv1.Graph
+		for i := range 3 {
+			g.Nodes = append(g.Nodes, node(fmt.Sprintf("n%d", i), "narrow"), node(fmt.Sprintf("w%d", i), "wide"))
+		}
+		got := start(t, c, &g)
+		open := map[string]int{}
+		var tokens []string
+		for len(tokens) < 3 {
+			if v := w.next().GetVisit(); v != nil {
+				open[v.GetActor()]++
+				tokens = append(tokens, v.GetToken())
+			}
+		}
+		require.Equal(t, map[string]int{"narrow": 1, "wide": 2}, open)
+		for _, token := range tokens {
+			w.answer(token, `1`)
+		}
+		go w.echo()
+		got.is(done)
+	})
+
+	t.Run("Errors/KeepTheirType", func(t *testing.T) {
+		w := r.worker(t, hello(1, unsafe("fails")))
+		got := start(t, c, nodes(node("a", "fails")))
+		w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO_CREDIT", Message: "pay first"})
+		e := got.is(failed).GetError()
+		require.Equal(t, []string{"NO_CREDIT", "pay first"}, []string{e.GetReason(), e.GetMessage()})
+	})
+
+	t.Run("Answer/ThatCannotBeUsedFailsItsVisitAlone", func(t *testing.T) {
+		w := r.worker(t, hello(1, pure("odd")))
+		got := start(t, c, nodes(node("a", "odd")))
+		v := w.visit()
+		w.answer(v.GetToken(), `not json`)
+		refused := w.next().GetRefused()
+		require.Equal(t, []string{v.GetToken(), "BAD_OUTCOME"}, []string{refused.GetToken(), refused.GetReason()})
+		require.Contains(t, refused.GetMessage(), "values[0]")
+		require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
+
+		got = start(t, c, nodes(node("a", "odd")))
+		v = w.visit()
+		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Outcome{Outcome: &executorv1.VisitOutcome{Token: v.GetToken(),
+			Outcome: &executorv1.Outcome{Wait: &executorv1.Wait{}}}}})
+		require.NotNil(t, w.next().GetRefused(), "a broken rule of shape")
+		require.Equal(t, "BAD_OUTCOME", got.is(failed).GetError().GetReason())
+		got = start(t, c, nodes(node("a", "odd")))
+		w.answer(w.visit().GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("Lost/GoesToAnother", func(t *testing.T) {
+		first := r.worker(t, hello(1, pure("moves")))
+		got := start(t, c, nodes(node("a", "moves")))
+		v := first.visit()
+		first.cancel()
+		second := r.worker(t, hello(1, pure("moves")))
+		alive(t, second)
+		next := second.visit()
+		require.Equal(t, []any{int32(2), v.GetEffectKey()}, []any{next.GetAttempt(), next.GetEffectKey()})
+		second.answer(v.GetToken(), `"late"`)
+		for { // heartbeats are answered too
+			if m := second.next(); m.GetStale() != nil {
+				break
+			}
+		}
+		second.answer(next.GetToken(), `"second"`)
+		require.Equal(t, `"second"`, string(got.is(done).GetResult().GetJson()))
+	})
+
+	t.Run("Lost/UnsafeIsNeverRepeated", func(t *testing.T) {
+		w := r.worker(t, hello(1, unsafe("once")))
+		got := start(t, c, nodes(node("a", "once")))
+		w.visit()
+		w.cancel()
+		got.is(executorv1.RunState_RUN_STATE_PAUSED)
+		vs, err := c.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: got.GetId()})
+		require.NoError(t, err)
+		require.Equal(t, executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION, vs.GetVisits()[0].GetState())
+	})
+
+	t.Run("Lost/SilenceCounts", func(t *testing.T) {
+		w := r.worker(t, hello(1, pure("quiet")))
+		got := start(t, c, nodes(node("a", "quiet")))
+		w.visit()
+		for range w.got {
+		}
+		require.Equal(t, "WORKER_SILENT", errs.ReasonOf(w.err), "got %v", w.err)
+		other := r.worker(t, hello(1, pure("quiet")))
+		other.answer(other.visit().GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("Cancel/ReachesTheWorker", func(t *testing.T) {
+		w := r.worker(t, hello(1, unsafe("long")))
+		got := start(t, c, nodes(node("a", "long")))
+		v := w.visit()
+		_, err := c.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: got.GetId()})
+		require.NoError(t, err)
+		cancel := w.next().GetCancel()
+		require.Equal(t, []string{v.GetToken(), "CANCELED"}, []string{cancel.GetToken(), cancel.GetReason()})
+		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
+		got.is(executorv1.RunState_RUN_STATE_CANCELLED)
+	})
+
+	t.Run("Progress/IsSeenAndGoesToTheNextAttempt", func(t *testing.T) {
+		w := r.worker(t, hello(1, pure("steps")))
+		got := start(t, c, nodes(node("a", "steps")))
+		stream, err := c.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: got.GetId()})
+		require.NoError(t, err)
+		v := w.visit()
+		seen := make(chan string, 100)
+		go func() {
+			for {
+				ev, err := stream.Recv()
+				if err != nil {
+					return
+				}
+				if tok := ev.GetTokenDelta(); tok != nil {
+					seen <- tok.GetText()
+				}
+			}
+		}()
+		require.Eventually(t, func() bool {
+			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.VisitTokens{Token: v.GetToken(), Text: "word"}}})
+			select {
+			case s := <-seen:
+				return s == "word"
+			default:
+				return false
+			}
+		}, 20*time.Second, 20*time.Millisecond)
+		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.VisitHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
+		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
+		v = w.visit()
+		w.answer(v.GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("Drain/LetsVisitsEnd", func(t *testing.T) {
+		w := r.worker(t, hello(2, pure("leaves")))
+		got := start(t, c, nodes(node("a", "leaves"), node("b", "leaves")))
+		v := w.visit()
+		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}})
+		require.Eventually(t, func() bool {
+			list, err := executorv1.NewWorkerServiceClient(r.dial(keyAcme)).ListWorkers(t.Context(), &executorv1.ListWorkersRequest{})
+			require.NoError(t, err)
+			for _, i := range list.GetWorkers() {
+				if i.GetActors()[0] == "leaves" {
+					require.EqualValues(t, 1, i.GetBusy())
+					return i.GetDraining()
+				}
+			}
+			return false
+		}, 20*time.Second, 10*time.Millisecond)
+		w.answer(v.GetToken(), `1`)
+		for range w.got {
+		}
+		require.ErrorIs(t, w.err, io.EOF)
+		w = r.worker(t, hello(1, pure("leaves")))
+		w.answer(w.visit().GetToken(), `2`)
+		got.is(done)
+	})
+
+	t.Run("Streams/AreBounded", func(t *testing.T) {
+		var last error
+		for range 13 {
+			if _, _, last = r.connect(t, keyOther, hello(1, pure("crowd"))); last != nil {
+				break
+			}
+		}
+		require.Equal(t, "TOO_MANY_WORKERS", errs.ReasonOf(last), "got %v", last)
+	})
+
+	t.Run("Peers/AreServicesOnly", func(t *testing.T) {
+		stream, err := executorv1.NewPeerServiceClient(r.dial(keyAcme)).Invoke(t.Context())
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		require.Equal(t, "PEERS_ONLY", errs.ReasonOf(err), "got %v", err)
+	})
+}
+
+func TestReplicas(t *testing.T) {
+	const done = executorv1.RunState_RUN_STATE_COMPLETED
+	url := pgtest.New(t)
+	serverTLS, clientTLS := authority(t)
+	replica := func(id string) *replica {
+		return openWith(t, id, serverTLS, clientTLS, func(c *executor.Config) {
+			c.Store, c.PostgresURL, c.Lease = "postgres", conf.NewSecret(url), 2*time.Second
+		})
+	}
+	a, b := replica("a"), replica("b")
+	node := func(id, actor string) *graphv1.Node { return &graphv1.Node{Id: id, Actor: actor} }
+
+	t.Run("Hop/FindsTheWorkerElsewhere", func(t *testing.T) {
+		w := b.worker(t, hello(4, pure("far")))
+		go w.echo()
+		c := a.client(keyAcme)
+		got := start(t, c, nodes(node("x", "far"), node("y", "far"), node("z", "far")))
+		require.Equal(t, `"z"`, string(got.is(done).GetResult().GetJson()))
+		list, err := executorv1.NewWorkerServiceClient(a.dial(keyAcme)).ListWorkers(t.Context(), &executorv1.ListWorkersRequest{})
+		require.NoError(t, err)
+		require.Len(t, list.GetWorkers(), 1)
+		require.Equal(t, "b", list.GetWorkers()[0].GetExecutorId())
+	})
+
+	t.Run("Hop/WaitsForOneToCome", func(t *testing.T) {
+		w := b.worker(t, hello(1, pure("comes")))
+		w.cancel()
+		got := start(t, a.client(keyAcme), nodes(node("x", "comes")))
+		w = b.worker(t, hello(1, pure("comes")))
+		began := time.Now()
+		v := w.visit()
+		t.Logf("a visit came %s after its worker", time.Since(began))
+		w.answer(v.GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("Hop/CancelAsksTheWorker", func(t *testing.T) {
+		w := b.worker(t, hello(1, unsafe("stops")))
+		c := a.client(keyAcme)
+		got := start(t, c, nodes(node("x", "stops")))
+		v := w.visit()
+		_, err := c.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: got.GetId()})
+		require.NoError(t, err)
+		require.Equal(t, "CANCELED", w.next().GetCancel().GetReason())
+		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED})
+		got.is(executorv1.RunState_RUN_STATE_CANCELLED)
+	})
+
+	t.Run("Hop/BothReplicasGetTheirTurns", func(t *testing.T) {
+		w := b.worker(t, hello(1, pure("shared")))
+		var far, near run
+		g := &graphv1.Graph{}
+		for i := range 300 {
+			g.Nodes = append(g.Nodes, node(fmt.Sprint("n", i), "shared"))
+		}
+		near = start(t, b.client(keyAcme), g)
+		far = start(t, a.client(keyAcme), nodes(node("x", "shared")))
+		turns := 0
+		for {
+			v := w.visit()
+			w.answer(v.GetToken(), `1`)
+			if v.GetRunId() == far.GetId() {
+				break
+			}
+			if turns++; turns%20 == 0 {
+				time.Sleep(10 * time.Millisecond) //nolint:forbidigo // work that takes its time
+			}
+		}
+		far.is(done)
+		require.Less(t, turns, 300, "the one from elsewhere did not wait for all others")
+		go w.echo()
+		near.is(done)
+	})
+
+	t.Run("Hop/LostOnTheWay", func(t *testing.T) {
+		w := b.worker(t, hello(1, pure("breaks")))
+		got := start(t, a.client(keyAcme), nodes(node("x", "breaks")))
+		w.visit()
+		w.cancel()
+		w = b.worker(t, hello(1, pure("breaks")))
+		v := w.visit()
+		require.EqualValues(t, 2, v.GetAttempt())
+		w.answer(v.GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("TakeOver/OwnerGone", func(t *testing.T) {
+		w := b.worker(t, hello(1, pure("stays")))
+		got := start(t, a.client(keyAcme), nodes(node("x", "stays"), node("y", "stays")))
+		w.answer(w.visit().GetToken(), `1`)
+		w.visit()
+		began := time.Now()
+		a.server.Stop()
+		a.cancel()
+		<-a.done
+		require.Less(t, time.Since(began), 5*time.Second, "nobody waits for answers that do not count")
+		got.c = b.client(keyAcme)
+		go w.echo()
+		got.is(done)
+	})
+}
