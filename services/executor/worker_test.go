@@ -278,7 +278,7 @@ func (r run) is(want executorv1.RunState) *executorv1.Run {
 func TestWorkers(t *testing.T) {
 	const done, failed = executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED
 	r := open(t, "one", func(c *executor.Config) {
-		c.Workers.HeartbeatInterval, c.Workers.HeartbeatTimeout = 300*time.Millisecond, 900*time.Millisecond
+		c.Workers.HeartbeatInterval, c.Workers.HeartbeatTimeout = time.Second, 3*time.Second
 		c.Workers.MaxStreams = 12
 	})
 	c := r.client(keyAcme)
@@ -465,6 +465,7 @@ func TestWorkers(t *testing.T) {
 		}
 		require.Equal(t, "WORKER_SILENT", errs.ReasonOf(w.err), "got %v", w.err)
 		other := r.worker(t, hello(1, pure("quiet")))
+		alive(t, other)
 		other.answer(other.visit().GetToken(), `1`)
 		got.is(done)
 	})
@@ -483,6 +484,7 @@ func TestWorkers(t *testing.T) {
 
 	t.Run("Progress/IsSeenAndGoesToTheNextAttempt", func(t *testing.T) {
 		w := r.worker(t, hello(1, pure("steps")))
+		alive(t, w)
 		got := start(t, c, nodes(node("a", "steps")))
 		stream, err := c.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: got.GetId()})
 		require.NoError(t, err)
