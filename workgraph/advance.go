@@ -144,12 +144,22 @@ func (s *State) begin(c Begin) error {
 	if err := checkInput(&c); err != nil {
 		return err
 	}
+	if err := checkAdopted(c.Adopt); err != nil {
+		return err
+	}
 	now := instant(c.Now)
 	ev := s.openEvent(RunStarted, now)
 	in := c.Input
 	ev.Input, ev.Context = &in, c.Context
 	if err := s.applyBegin(ev.Input, ev.Context); err != nil {
 		return err
+	}
+	if len(c.Adopt) > 0 {
+		s.adopt = make(map[Ref]*Outcome, len(c.Adopt))
+		for i := range c.Adopt {
+			s.adopt[c.Adopt[i].Ref] = &c.Adopt[i].Outcome
+		}
+		defer func() { s.adopt = nil }()
 	}
 	s.postInput()
 	for _, n := range s.p.starts {
@@ -439,6 +449,7 @@ func (s *State) runQueues() {
 	for s.drain == "" {
 		if len(s.edgeQ) > 0 {
 			for i := 0; i < len(s.edgeQ) && s.drain == ""; i++ {
+				s.splitAdoption()
 				s.follow(&s.edgeQ[i])
 			}
 			s.edgeQ = s.edgeQ[:0]

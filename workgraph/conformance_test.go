@@ -685,7 +685,9 @@ func one(raw string) []json.RawMessage { return []json.RawMessage{json.RawMessag
 func nodesOf(actor string, g *Graph) *Graph {
 	for i := range g.Nodes {
 		g.Nodes[i].Actor = actor
-		g.Nodes[i].Effect = Idempotent
+		if g.Nodes[i].Effect == "" {
+			g.Nodes[i].Effect = Idempotent
+		}
 	}
 	return g
 }

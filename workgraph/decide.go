@@ -145,7 +145,7 @@ func (s *State) performed(u unit, o *Outcome, now time.Time) {
 	}
 	if len(o.State) > 0 {
 		s.record(s.step(OpUpdate, u.ns, &Detail{State: o.State}))
-		s.applyUpdates(o.State)
+		s.applyUpdates(u.ns, o.State)
 	}
 	if u.item > 0 {
 		s.itemEnded(u, o, nil)
@@ -204,6 +204,7 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 		d = &Detail{Values: values}
 	}
 	s.record(s.step(OpComplete, ns, d))
+	ns.keepOutcome(o)
 	s.applyComplete(ns, values, stop, failure)
 	switch {
 	case s.drain != "":

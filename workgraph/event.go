@@ -31,6 +31,8 @@ const (
 	MessageReceived EventKind = "MESSAGE_DELIVERED"
 	GraphAmended    EventKind = "GRAPH_AMENDED"
 	DeadlineReached EventKind = "DEADLINE_PASSED"
+	// VisitsAdopted goes on with the adoptions of RUN_STARTED.
+	VisitsAdopted EventKind = "VISITS_ADOPTED"
 )
 
 // Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of it. Replaying
@@ -100,6 +102,9 @@ const (
 	OpEdge Op = "EDGE"
 	// OpEnter lets a visit run on the sources in Inputs.
 	OpEnter Op = "ENTER"
+	// OpAdopt lets a visit take over what it ended in in another run, with its State updates and Select, on the sources in Inputs. It
+	// is complete with the next step about it.
+	OpAdopt Op = "ADOPT"
 	// OpSkip resolves a visit without running it; Note tells why.
 	OpSkip Op = "SKIP"
 	// OpComplete ends a visit with Values.
@@ -184,6 +189,8 @@ type Detail struct {
 	// enclosing loop.
 	From   int `json:"from_visit,omitempty"`
 	Within int `json:"within,omitempty"`
+	// Select is an adopted visit's.
+	Select *Select `json:"select,omitempty"`
 	// Expired and Taken count messages.
 	Expired int `json:"expired,omitempty"`
 	Taken   int `json:"taken,omitempty"`

@@ -144,6 +144,12 @@ func (s *State) enter(ns *nodeState) {
 			return
 		}
 	}
+	if s.adopt != nil {
+		if o := s.adopt[s.ref(ns, 0)]; o != nil {
+			s.adoptVisit(ns, refs, args, named, o)
+			return
+		}
+	}
 	key, items, ferr := s.evalEntry(n, sc)
 	if ferr != nil {
 		s.unmarkInputs(ns)

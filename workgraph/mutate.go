@@ -324,7 +324,8 @@ func (s *State) unpark(u unit) {
 }
 
 // applyUpdates combines state updates that were checked when they were decided.
-func (s *State) applyUpdates(up map[string]json.RawMessage) {
+func (s *State) applyUpdates(ns *nodeState, up map[string]json.RawMessage) {
+	s.keepUpdates(ns, up)
 	for _, k := range sortedKeys(up) {
 		if v := s.vars[k]; v != nil {
 			v.update(up[k])

@@ -15,7 +15,7 @@ func (s *State) Apply(ev Event) (fx Effects, err error) {
 	if s.end != nil || ev.Seq != s.seq+1 || (ev.Kind == RunStarted) != (s.root == nil) {
 		return Effects{}, fmt.Errorf("%w: event %d of kind %s does not follow event %d", ErrCorrupt, ev.Seq, ev.Kind, s.seq)
 	}
-	s.fx, s.woke = &fx, nil
+	s.fx, s.woken, s.woke = &fx, unit{}, nil
 	defer func() {
 		s.fx = nil
 		err = corrupt(recover(), err)
@@ -59,7 +59,7 @@ func (s *State) applyEvent(ev *Event) error {
 		return s.replayWait(ev)
 	case SignalReceived:
 		s.applySignal(ev.Signal, ev.Payload)
-	case DeadlineReached, MessageReceived:
+	case DeadlineReached, MessageReceived, VisitsAdopted:
 	case CancelRequested:
 		s.reason = ev.Reason
 	case GraphAmended:
@@ -100,9 +100,7 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 			t.status = VisitRunning
 			return nil
 		}
-		if w := s.expire(u); w.kind == WaitTimer {
-			s.woke = w.out
-		}
+		s.expire(u)
 	default:
 		if (t.pos < 0) != (ev.Kind == Reconciled) || ev.Kind == Reconciled && t.status != VisitReconciliation ||
 			(ev.Outcome == nil) == (ev.Error == nil) {
@@ -124,10 +122,21 @@ func (s *State) outcomeOf(ev *Event, u unit) *Outcome {
 	if w := u.try().wait; w != nil {
 		return w.out
 	}
-	if s.woke != nil {
+	if s.woken == u && s.woke.Wait.Timer != nil {
 		return s.woke
 	}
 	return &Outcome{}
+}
+
+// chosen is the outcome that says how a visit which completes chose among its edges.
+func (s *State) chosen(ev *Event, ns *nodeState) *Outcome {
+	switch {
+	case s.woken.ns == ns && s.woken.item == 0:
+		return s.woke
+	case (ev.Kind == AttemptEnded || ev.Kind == Reconciled) && ev.Ref == s.ref(ns, 0):
+		return ev.Outcome
+	}
+	return nil
 }
 
 func (s *State) applyStep(ev *Event, st *Step) error {
@@ -189,7 +198,17 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		}
 		s.replayEnd(ev, st, d, u)
 	case OpUpdate:
-		s.applyUpdates(d.State)
+		s.applyUpdates(ns, d.State)
+	case OpAdopt:
+		if t.status != VisitPending {
+			return misfit()
+		}
+		s.markInputs(ns, d.Inputs)
+		args, named := s.travel(ns)
+		s.applyAdopt(ns, args, named, d.State)
+		if d.Select != nil {
+			ns.keep().Select = d.Select
+		}
 	case OpRetry, OpWait:
 		if over || t.pos >= 0 {
 			return misfit()
@@ -239,6 +258,9 @@ func (s *State) replayEnd(ev *Event, st *Step, d *Detail, u unit) {
 		values := d.Values
 		if st.Detail == nil {
 			values = s.outcomeOf(ev, u).Values
+		}
+		if d.Error == nil {
+			u.ns.keepOutcome(s.chosen(ev, u.ns))
 		}
 		s.applyComplete(u.ns, values, d.Stop, d.Error)
 	case OpFail:

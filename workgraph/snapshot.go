@@ -137,6 +137,8 @@ type savedNode struct {
 	Key        string            `json:"key,omitempty"`
 	Note       string            `json:"note,omitempty"`
 	Superseded bool              `json:"sup,omitempty"`
+	Adopted    bool              `json:"adopted,omitempty"`
+	Kept       *keepsake         `json:"kept,omitempty"`
 	Map        *savedMap         `json:"map,omitempty"`
 	Before     int32             `json:"before,omitempty"`
 }
@@ -261,7 +263,7 @@ func saveFrame(f *frame) savedFrame {
 
 func saveNode(ns *nodeState) savedNode {
 	c := savedNode{savedTry: saveTry(&ns.try), N: ns.n, Moot: ns.moot, Join: savedJoin{ns.join.seen, ns.join.live, ns.join.ran},
-		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before}
+		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before, Adopted: ns.adopted, Kept: ns.kept}
 	if c.Status == VisitPending {
 		c.Status = ""
 	}
@@ -460,6 +462,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 	}
 	ns.moot, ns.join = sn.Moot, joinCount{sn.Join.Seen, sn.Join.Live, sn.Join.Ran}
 	ns.values, ns.err, ns.key, ns.note, ns.superseded, ns.before = sn.Values, sn.Err, sn.Key, sn.Note, sn.Superseded, sn.Before
+	ns.adopted, ns.kept = sn.Adopted, sn.Kept
 	if sn.Map == nil {
 		return
 	}
@@ -590,18 +593,23 @@ func (r *restorer) unit(f savedFlight) (unit, bool) {
 	return unit{ns, f.Item}, true
 }
 
+// entered reports whether the visit has arguments.
+func (ns *nodeState) entered() bool {
+	return (ns.no > 0 || ns.m != nil || ns.adopted) && ns.status != VisitPending
+}
+
 // retravel computes a visit's arguments again from its inputs, the inputs' arguments first.
 func (s *State) retravel(ns *nodeState) {
 	todo := []*nodeState{ns}
 	for len(todo) > 0 {
 		v := todo[len(todo)-1]
-		if v.no == 0 && v.m == nil || v.status == VisitPending || v.traveled {
+		if !v.entered() || v.traveled {
 			todo = todo[:len(todo)-1]
 			continue
 		}
 		n := len(todo)
 		for _, src := range s.inputsOf(v) {
-			if !src.traveled && (src.no > 0 || src.m != nil) && src.status != VisitPending {
+			if !src.traveled && src.entered() {
 				todo = append(todo, src)
 			}
 		}

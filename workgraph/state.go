@@ -76,9 +76,13 @@ type State struct {
 	fx        *Effects
 	edgeQ     []edgeTask
 	instQ     []instTask
-	// woke is the outcome whose timer ended a wait in the event being replayed.
+	growQ     []growTask
+	// woken is the unit whose wait has ended last, woke its outcome.
+	woken unit
 	woke  *Outcome
-	growQ []growTask
+	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over into the newest event.
+	adopt   map[Ref]*Outcome
+	adopted int
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string
 }
@@ -176,6 +180,8 @@ type nodeState struct {
 	// before counts the attempts that amendments have canceled.
 	before   int32
 	traveled bool // scratch of Restore
+	adopted  bool // taken over from another run
+	kept     *keepsake
 }
 
 type mapState struct {
@@ -297,6 +303,7 @@ type VisitInfo struct {
 	Values     []json.RawMessage
 	Error      *Error
 	Note       string // why it was skipped
+	Adopted    bool   // taken over from another run, without an attempt
 }
 
 // Visits calls yield for every visit that the run has reached or skipped, and for every started item, node by node in declared
@@ -332,7 +339,7 @@ func (s *State) Visits(yield func(VisitInfo) bool) {
 
 func (s *State) info(ns *nodeState) VisitInfo {
 	return VisitInfo{Ref: s.ref(ns, 0), Status: ns.status, Attempt: int(ns.no), Generation: int(ns.gen), Due: ns.due,
-		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note}
+		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note, Adopted: ns.adopted}
 }
 
 func (t *try) waitKind() WaitKind {
