@@ -172,6 +172,7 @@ func (c *chaos) do(cmd Command) error {
 }
 
 func (c *chaos) step(g *Graph) {
+	require.NotEmpty(c.t, c.s.Why(3), "a run that goes on can say why")
 	switch k := c.num(0, 99, "step"); {
 	case k < 2:
 		_ = c.do(Pause{Reason: "test", Now: c.now})
