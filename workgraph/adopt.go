@@ -3,6 +3,7 @@ package workgraph
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // An event of adopted visits is closed when it has grown to one of these.
@@ -27,11 +28,9 @@ func (ns *nodeState) keep() *keepsake {
 
 // keepOutcome remembers how a visit that completes has chosen among its edges.
 func (ns *nodeState) keepOutcome(o *Outcome) {
-	if o == nil || o.Select == nil && o.Expand == nil {
-		return
+	if o != nil && o.Select != nil {
+		ns.keep().Select = o.Select
 	}
-	k := ns.keep()
-	k.Select, k.Expand = o.Select, o.Expand
 }
 
 // keepUpdates adds to the state updates of a visit. Those of the items of a map become one.
@@ -96,7 +95,16 @@ func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 	}
 	c := *o
 	c.State, c.Usage = nil, nil
-	s.succeed(ns, o.Values, &c, nil)
+	if o.Expand == nil {
+		s.succeed(ns, o.Values, &c, nil)
+		return
+	}
+	sub, faults := s.planExpansion(ns, o.Expand)
+	if len(faults) > 0 {
+		s.attemptFailed(unit{ns, 0}, refusedExpansion(faults), false, s.at)
+		return
+	}
+	s.growQ = append(s.growQ, growTask{ns, &c, o.Values, sub, s.at})
 }
 
 // splitAdoption begins a new event when the last one has become large.
@@ -269,7 +277,11 @@ func (a *adopter) loop(region int32, within *frame) bool {
 		for i := range f.nodes {
 			ok = ok && a.stable(&f.nodes[i])
 		}
-		for _, c := range r.children {
+		children := r.children
+		if g := r.grown[f.serial]; g != nil {
+			children = slices.Concat(children, g.children)
+		}
+		for _, c := range children {
 			ok = ok && a.loop(c, f)
 		}
 	}

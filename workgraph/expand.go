@@ -235,7 +235,9 @@ func (s *State) growNext() {
 	}
 	s.record(s.step(OpExpand, t.ns, &Detail{Graph: t.sub}))
 	s.applyGraph(q)
-	s.succeed(s.lookup(ref.Node, ref.Visit), t.values, t.o, nil)
+	ns := s.lookup(ref.Node, ref.Visit)
+	ns.keep().Expand = t.sub
+	s.succeed(ns, t.values, t.o, nil)
 }
 
 // growNothing completes visits whose sub-graphs come too late.
@@ -265,6 +267,7 @@ func (s *State) replayExpand(st *Step, d *Detail) error {
 		return fmt.Errorf("%w: expansion of %s@%d: %w", ErrCorrupt, st.Node, st.Visit, Faults(faults))
 	}
 	s.applyGraph(q)
+	s.lookup(st.Node, st.Visit).keep().Expand = d.Graph
 	return nil
 }
 

@@ -15,7 +15,7 @@ func (s *State) Apply(ev Event) (fx Effects, err error) {
 	if s.end != nil || ev.Seq != s.seq+1 || (ev.Kind == RunStarted) != (s.root == nil) {
 		return Effects{}, fmt.Errorf("%w: event %d of kind %s does not follow event %d", ErrCorrupt, ev.Seq, ev.Kind, s.seq)
 	}
-	s.fx, s.woken, s.woke = &fx, unit{}, nil
+	s.fx, s.woken, s.woke = &fx, Ref{}, nil
 	defer func() {
 		s.fx = nil
 		err = corrupt(recover(), err)
@@ -122,7 +122,7 @@ func (s *State) outcomeOf(ev *Event, u unit) *Outcome {
 	if w := u.try().wait; w != nil {
 		return w.out
 	}
-	if s.woken == u && s.woke.Wait.Timer != nil {
+	if s.woke != nil && s.woke.Wait.Timer != nil && s.woken == s.ref(u.ns, u.item) {
 		return s.woke
 	}
 	return &Outcome{}
@@ -130,10 +130,10 @@ func (s *State) outcomeOf(ev *Event, u unit) *Outcome {
 
 // chosen is the outcome that says how a visit which completes chose among its edges.
 func (s *State) chosen(ev *Event, ns *nodeState) *Outcome {
-	switch {
-	case s.woken.ns == ns && s.woken.item == 0:
+	switch ref := s.ref(ns, 0); {
+	case s.woke != nil && s.woken == ref:
 		return s.woke
-	case (ev.Kind == AttemptEnded || ev.Kind == Reconciled) && ev.Ref == s.ref(ns, 0):
+	case (ev.Kind == AttemptEnded || ev.Kind == Reconciled) && ev.Ref == ref:
 		return ev.Outcome
 	}
 	return nil

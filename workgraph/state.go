@@ -77,8 +77,8 @@ type State struct {
 	edgeQ     []edgeTask
 	instQ     []instTask
 	growQ     []growTask
-	// woken is the unit whose wait has ended last, woke its outcome.
-	woken unit
+	// woken is the visit or item whose wait has ended last, woke its outcome.
+	woken Ref
 	woke  *Outcome
 	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over into the newest event.
 	adopt   map[Ref]*Outcome

@@ -500,7 +500,7 @@ func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 	w := t.wait
 	s.unpark(u)
 	t.status, t.wait = VisitRunning, nil
-	s.woken, s.woke = u, w.out
+	s.woken, s.woke = s.ref(u.ns, u.item), w.out
 	last := len(s.waits) - 1
 	moved := s.waits[last]
 	moved.waitAt(w.at)

@@ -206,16 +206,12 @@ func (w *why) dependencies() {
 		if s.p.nodes[n].inbox != nil || s.p.regions[r].token {
 			continue
 		}
-		f := s.root
-		if r != 0 {
-			fs := s.frames[r]
-			if len(fs) == 0 {
-				w.unopened(n, r)
-				continue
-			}
-			f = fs[len(fs)-1]
+		visits := s.visitsOf(n)
+		if len(visits) == 0 {
+			w.unopened(n, r)
+			continue
 		}
-		ns := &f.nodes[s.p.localNode[n]]
+		ns := visits[len(visits)-1]
 		if ns.status != VisitPending {
 			continue
 		}
