@@ -29,6 +29,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
@@ -149,13 +150,15 @@ type Deps struct {
 
 // Service is an executor with an open journal. It is safe for concurrent use.
 type Service struct {
-	engine  *engine.Engine
-	journal journal.Journal
-	outbox  *outbox.Deliverer // nil without a registry
-	server  *rpc.Server
-	workers *worker.Server
-	log     *slog.Logger
-	close   func() error
+	engine      *engine.Engine
+	journal     journal.Journal
+	outbox      *outbox.Deliverer // nil without a registry
+	limits      *limit.Limiter
+	server      *rpc.Server
+	limitServer *rpc.LimitServer
+	workers     *worker.Server
+	log         *slog.Logger
+	close       func() error
 }
 
 // Open validates cfg and opens the journal. Runs go on, and new ones are taken, once Run runs.
@@ -179,15 +182,23 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open journal of executor: %w", err), set.Close())
 	}
-	s := &Service{journal: j, log: d.Telemetry.Logger, close: sync.OnceValue(func() error { return errors.Join(j.Close(), set.Close()) })}
+	limits, err := openLimits(ctx, cfg, j, d.Telemetry)
+	if err != nil {
+		return nil, errors.Join(err, j.Close(), set.Close())
+	}
+	s := &Service{journal: j, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
+		close: sync.OnceValue(func() error { return errors.Join(limits.Close(), j.Close(), set.Close()) })}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
 	actors := catalog{builtin: set.Registry, more: d.Actors}
+	if err := s.limits.Refresh(ctx); err != nil {
+		return nil, fmt.Errorf("read limits: %w", err)
+	}
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: j, Actors: s.workers, Gates: []engine.Gate{s.workers}, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: j, Actors: s.workers, Gates: s.limits.Around(s.workers), Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
@@ -196,6 +207,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return nil, err
 	}
+	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), s.workers.Registered, d.Registry != nil)
 	return s, nil
@@ -206,6 +218,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterExecutorServiceServer(r, s.server)
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers})
+	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 }
 
 // Run takes runs and goes on with those that others left, until ctx ends. Then calls in flight may end within the drain
@@ -215,6 +228,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.engine.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
+	g.Go(func() error { return s.limits.Run(ctx) })
 	if s.outbox != nil {
 		g.Go(func() error { return s.outbox.Run(ctx) })
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -103,6 +104,7 @@ func (b *books) RecordUsage(ctx context.Context, r *registryv1.RecordUsageReques
 type fixture struct {
 	executorv1.ExecutorServiceClient
 	books  *books
+	conn   *grpc.ClientConn
 	spans  *tracetest.InMemoryExporter
 	server *grpckit.Server
 }
@@ -141,6 +143,7 @@ func serve(t *testing.T, actors workgraph.Actors) *fixture {
 	wg.Go(func() { _ = svc.Run(ctx) })
 	conn, err := grpckit.Dial("executor", grpckit.DialOptions{Buf: &buf, Namespace: "acme", Telemetry: tel})
 	require.NoError(t, err)
+	f.conn = conn
 	f.ExecutorServiceClient = executorv1.NewExecutorServiceClient(conn)
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())

@@ -71,6 +71,12 @@ func (l *Limiter) Gates() []engine.Gate {
 	return []engine.Gate{&keyGate{l}, &actorGate{l}, &rateGate{l}}
 }
 
+// Around is Gates with others among them: rates come last, since what they let through must begin soon.
+func (l *Limiter) Around(others ...engine.Gate) []engine.Gate {
+	gates := l.Gates()
+	return slices.Insert(gates, len(gates)-1, others...)
+}
+
 // Quota is the limit of a namespace as a whole, as of the last look; false when it has none.
 func (l *Limiter) Quota(namespace string) (Limit, bool) {
 	q, ok := l.known.Load().namespaces[namespace]
@@ -97,8 +103,11 @@ func (l *Limiter) Refresh(ctx context.Context) error {
 			k.keys[Key{x.Namespace, name}] = x
 		}
 	}
-	l.known.Store(k)
-	l.renew()
+	for old := l.known.Load(); old.version < version; old = l.known.Load() {
+		if l.known.CompareAndSwap(old, k) {
+			l.renew()
+		}
+	}
 	return nil
 }
 

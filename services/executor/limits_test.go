@@ -1,0 +1,76 @@
+package executor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	called, open := make(chan struct{}, 10), make(chan struct{})
+	f := serve(t, workgraph.Actors{"slow": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+		called <- struct{}{}
+		select {
+		case <-open:
+			return workgraph.Outcome{}, nil
+		case <-ctx.Done():
+			return workgraph.Outcome{}, context.Cause(ctx)
+		}
+	})})
+	limits := executorv1.NewLimitServiceClient(f.conn)
+	ctx := t.Context()
+	put := func(l *executorv1.Limit) error {
+		_, err := limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
+		return err
+	}
+	for name, l := range map[string]*executorv1.Limit{
+		"NameOfNothing":     {Name: "queue/x", MaxConcurrent: 1},
+		"NothingBounded":    {Name: "actor/slow"},
+		"CallsOfNamespace":  {Name: "namespace", MaxConcurrent: 1},
+		"RunsOfActor":       {Name: "actor/slow", MaxOpenRuns: 1},
+		"IntervalOfNothing": {Name: "key/k", MaxConcurrent: 1, RateInterval: durationpb.New(time.Second)},
+		"IntervalTooLong":   {Name: "key/k", MaxRate: 1, RateInterval: durationpb.New(48 * time.Hour)},
+	} {
+		require.Equal(t, errs.InvalidArgument, errs.From(put(l)).Kind, name)
+	}
+	require.NoError(t, put(&executorv1.Limit{Name: "actor/slow", MaxConcurrent: 1, MaxRate: 1000}))
+	require.NoError(t, put(&executorv1.Limit{Name: "actor/slow", MaxConcurrent: 1, MaxRate: 1000}), "putting is repeatable")
+	require.NoError(t, put(&executorv1.Limit{Name: "namespace", MaxOpenRuns: 100}))
+	other, err := limits.ListLimits(grpckit.WithNamespace(ctx, "other"), &executorv1.ListLimitsRequest{})
+	require.NoError(t, err)
+	require.Empty(t, other.GetLimits())
+
+	g := &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "a", Actor: "slow"}, {Id: "b", Actor: "slow"}}}
+	run, err := f.StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
+	require.NoError(t, err)
+	<-called
+	require.Eventually(t, func() bool {
+		ls, err := limits.ListLimits(ctx, &executorv1.ListLimitsRequest{})
+		require.NoError(t, err)
+		a, n := ls.GetLimits()[0], ls.GetLimits()[1]
+		require.Equal(t, time.Second, a.GetRateInterval().AsDuration())
+		return a.GetRunning() == 1 && n.GetOpenRuns() == 1
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Empty(t, called, "the second call waits")
+	close(open)
+	<-called
+	require.Eventually(t, func() bool {
+		r, err := f.GetRun(ctx, &executorv1.GetRunRequest{RunId: run.GetId()})
+		require.NoError(t, err)
+		return r.GetState() == executorv1.RunState_RUN_STATE_COMPLETED
+	}, 20*time.Second, 10*time.Millisecond)
+	_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/slow"})
+	require.NoError(t, err)
+	_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/slow"})
+	require.Equal(t, "LIMIT_NOT_FOUND", errs.ReasonOf(err))
+}
