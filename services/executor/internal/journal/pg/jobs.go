@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
@@ -28,10 +29,13 @@ const (
 	ownerless = ` r.state < 6 AND NOT EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`
 )
 
+// JobDriver is what the workers of the queue reach the jobs by. It serves for as long as the store is open.
+func (s *Store) JobDriver() riverdriver.Driver[pgx.Tx] { return riverpgxv5.New(s.jobs) }
+
 // queueTables brings River's tables up, which live in our schema.
 func (s *Store) queueTables() dbkit.Step {
 	migrator := func() (*rivermigrate.Migrator[pgx.Tx], error) {
-		return rivermigrate.New(riverpgxv5.New(s.hot), &rivermigrate.Config{Schema: Schema, Logger: slog.New(slog.DiscardHandler)})
+		return rivermigrate.New(riverpgxv5.New(s.jobs), &rivermigrate.Config{Schema: Schema, Logger: slog.New(slog.DiscardHandler)})
 	}
 	return dbkit.Step{
 		Name: "job tables",

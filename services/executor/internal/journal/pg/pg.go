@@ -29,6 +29,8 @@ const (
 	commitConns = 2
 	// hotConns are enough for heartbeat, take-over, loads and outbox.
 	hotConns = 6
+	// jobConns are one that listens and some that fetch and finish.
+	jobConns = 4
 	// mailChannel gets the owner's id as payload.
 	mailChannel = "executor_mail"
 
@@ -54,8 +56,10 @@ type Store struct {
 	commit *pgxpool.Pool
 	hot    *pgxpool.Pool
 	read   *pgxpool.Pool
-	m      *dbkit.Migrations
-	sql    statements
+	// jobs is for the workers of the queue, whose statements are not ours.
+	jobs *pgxpool.Pool
+	m    *dbkit.Migrations
+	sql  statements
 }
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
@@ -77,6 +81,11 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	}
 	if s.read, err = dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
 		ApplicationName: "epigraph-executor-api", TracerProvider: o.TracerProvider, MaxConns: o.MaxReaders,
+	}); err != nil {
+		return nil, err
+	}
+	if s.jobs, err = dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
+		ApplicationName: "epigraph-executor-jobs", TracerProvider: o.TracerProvider, MaxConns: jobConns,
 	}); err != nil {
 		return nil, err
 	}
@@ -116,7 +125,7 @@ func (s *Store) Migrations() *dbkit.Migrations { return s.m }
 
 // Close implements journal.Journal.
 func (s *Store) Close() error {
-	for _, p := range []*pgxpool.Pool{s.commit, s.hot, s.read} {
+	for _, p := range []*pgxpool.Pool{s.commit, s.hot, s.read, s.jobs} {
 		if p != nil {
 			p.Close()
 		}

@@ -156,17 +156,3 @@ func (s *Store) announce(queues map[string]bool) {
 		}
 	}
 }
-
-// JobFeed returns a channel that gets the name of a queue after a job for it was committed by this process. It is a hint: names may be lost.
-// stop ends it.
-func (s *Store) JobFeed() (queues <-chan string, stop func()) {
-	ch := make(chan string, 64)
-	s.mu.Lock()
-	s.feeds[ch] = true
-	s.mu.Unlock()
-	return ch, func() {
-		s.mu.Lock()
-		delete(s.feeds, ch)
-		s.mu.Unlock()
-	}
-}

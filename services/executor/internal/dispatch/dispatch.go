@@ -1,0 +1,246 @@
+// Package dispatch owns the working side of the job queue: it takes the jobs that the journal's drivers inserted with what caused them, and hands
+// each to the handler of its kind. It knows River and no table of ours; it must not know what a job's work is, nor which database carries it.
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/riverqueue/rivercontrib/otelriver"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"riverqueue.com/riverui"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Job is one job as a handler gets it.
+type Job struct {
+	ID   int64
+	Kind journal.JobKind
+	// Args is what was inserted; JobArgs are decoded from it when it is about a run.
+	Args []byte
+	journal.JobArgs
+	// Attempt counts the tries, this one included.
+	Attempt int
+	// At is when it was due.
+	At time.Time
+}
+
+// Handler works one job. Jobs come at least once, and to one handler at a time unless an executor dies or a job outlives its Timeout. An error lets
+// the job come again after a pause that grows; Later lets it come again at a time of the handler's choice.
+type Handler func(ctx context.Context, j Job) error
+
+// Kind is a kind of jobs and who works them.
+type Kind struct {
+	Name   journal.JobKind
+	Handle Handler
+	// Timeout bounds one try; 0 means 30 s.
+	Timeout time.Duration
+	// Every inserts a job of this kind with no arguments that often, by whichever executor leads; 0 means never. The first one comes when an
+	// executor begins to lead.
+	Every time.Duration
+}
+
+// Options tune a Dispatcher; zero fields take the defaults named at each.
+type Options struct {
+	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again: another release may know it.
+	Kinds []Kind
+	// Wakes, Starts and Work are how many jobs of each queue are worked at once; defaults 64, 32 and 8.
+	Wakes, Starts, Work int
+	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
+	Drain time.Duration
+	// Retention is how long a finished job is kept to be looked at; default 1 minute. Discarded ones are kept for a day.
+	Retention time.Duration
+	// RescueAfter is when a job that an executor died with comes again, besides the time that its kind may take; default 1 minute.
+	RescueAfter time.Duration
+	// Schema is where River's tables are, empty for SQLite.
+	Schema string
+	// Logger is told of jobs that fail; nil discards.
+	Logger *slog.Logger
+	// TracerProvider and MeterProvider get River's spans and metrics; nil means none.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+}
+
+const (
+	// poll is the longest that a job waits whose notification was missed: one that is sent before its commit may be.
+	poll = 100 * time.Millisecond
+	// cooldown is the shortest pause between two looks at a queue.
+	cooldown = 2 * time.Millisecond
+
+	defaultTimeout = 30 * time.Second
+)
+
+// client is what is needed of River's, whatever its transactions are.
+type client interface {
+	Start(ctx context.Context) error
+	Stopped() <-chan struct{}
+}
+
+// Dispatcher works jobs while Run runs. It is safe for concurrent use.
+type Dispatcher struct {
+	c  client
+	ui func(prefix string) (*UI, error)
+}
+
+// New returns a dispatcher over one of the journal's drivers: see their JobDriver. It neither connects nor migrates.
+func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error) {
+	def := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	def(&o.Wakes, 64)
+	def(&o.Starts, 32)
+	def(&o.Work, 8)
+	if o.Drain <= 0 {
+		o.Drain = 5 * time.Second
+	}
+	if o.Retention <= 0 {
+		o.Retention = time.Minute
+	}
+	if o.RescueAfter <= 0 {
+		o.RescueAfter = time.Minute
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	workers := river.NewWorkers()
+	var periodic []*river.PeriodicJob
+	longest := defaultTimeout
+	for _, k := range o.Kinds {
+		if k.Name == "" || k.Handle == nil {
+			return nil, errors.New("dispatch: a kind needs a name and a handler")
+		}
+		w := &worker{kind: k}
+		longest = max(longest, w.Timeout(nil))
+		river.AddWorkerArgs(workers, args{kind: string(k.Name)}, river.Worker[args](w))
+		if k.Every > 0 {
+			periodic = append(periodic, everyPeriod(k))
+		}
+	}
+	queue := func(n int) river.QueueConfig { return river.QueueConfig{MaxWorkers: n} }
+	cfg := &river.Config{
+		Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
+		Queues: map[string]river.QueueConfig{
+			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobKind("").Queue(): queue(o.Work),
+		},
+		FetchPollInterval: poll, FetchCooldown: cooldown,
+		JobTimeout: defaultTimeout, RescueStuckJobsAfter: longest + o.RescueAfter, MaxAttempts: 1000, RetryPolicy: patience{},
+		CompletedJobRetentionPeriod: o.Retention, CancelledJobRetentionPeriod: o.Retention, DiscardedJobRetentionPeriod: 24 * time.Hour,
+		SoftStopTimeout: o.Drain, Logger: o.Logger, ReindexerIndexNames: []string{"river_job_prioritized_fetching_index"},
+	}
+	if o.TracerProvider != nil && o.MeterProvider != nil {
+		cfg.Middleware = []rivertype.Middleware{otelriver.NewMiddleware(&otelriver.MiddlewareConfig{
+			TracerProvider: o.TracerProvider, MeterProvider: o.MeterProvider, EnableWorkSpanJobKindSuffix: true,
+		})}
+	}
+	c, err := river.NewClient(driver, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make job client: %w", err)
+	}
+	return &Dispatcher{c: c, ui: func(prefix string) (*UI, error) {
+		h, err := riverui.NewHandler(&riverui.HandlerOpts{Endpoints: riverui.NewEndpoints(c, nil), Logger: o.Logger, Prefix: prefix})
+		if err != nil {
+			return nil, fmt.Errorf("make job pages: %w", err)
+		}
+		return &UI{h}, nil
+	}}, nil
+}
+
+// Run works jobs until ctx ends; then those in progress may end within Options.Drain.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	if err := d.c.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("start working jobs: %w", err)
+	}
+	<-d.c.Stopped()
+	return nil
+}
+
+// UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are for operators only. prefix is the path
+// below which they are mounted.
+func (d *Dispatcher) UI(prefix string) (*UI, error) { return d.ui(prefix) }
+
+// UI is an http.Handler that answers once its Start was called; what that starts ends with its context.
+type UI struct {
+	*riverui.Handler
+}
+
+// Later lets a job come again after a pause, which is no failure.
+func Later(after time.Duration) error { return river.JobSnooze(max(after, 0)) }
+
+// Never ends a job for good, whatever is left undone.
+func Never(err error) error { return river.JobCancel(err) }
+
+// args are the arguments of a job of any kind, as they are.
+type args struct {
+	kind string
+	raw  json.RawMessage
+}
+
+func (a args) Kind() string { return a.kind }
+
+func (a args) MarshalJSON() ([]byte, error) {
+	if len(a.raw) == 0 {
+		return []byte("{}"), nil
+	}
+	return a.raw, nil
+}
+
+func (a *args) UnmarshalJSON(b []byte) error {
+	a.raw = append(a.raw[:0], b...)
+	return nil
+}
+
+type worker struct {
+	river.WorkerDefaults[args]
+	kind Kind
+}
+
+func (w *worker) Timeout(*river.Job[args]) time.Duration {
+	if w.kind.Timeout > 0 {
+		return w.kind.Timeout
+	}
+	return defaultTimeout
+}
+
+func (w *worker) Work(ctx context.Context, j *river.Job[args]) error {
+	out := Job{ID: j.ID, Kind: w.kind.Name, Args: j.Args.raw, Attempt: j.Attempt, At: j.ScheduledAt}
+	// Arguments of another shape are the handler's own.
+	_ = json.Unmarshal(out.Args, &out.JobArgs)
+	err := w.kind.Handle(ctx, out)
+	// What is gone needs no work.
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return nil
+	}
+	return err
+}
+
+func everyPeriod(k Kind) *river.PeriodicJob {
+	// Not twice within half a period, whoever leads.
+	once := river.UniqueOpts{ByPeriod: max(k.Every/2, time.Second)}
+	return river.NewPeriodicJob(river.PeriodicInterval(k.Every), func() (river.JobArgs, *river.InsertOpts) {
+		return args{kind: string(k.Name)}, &river.InsertOpts{Queue: k.Name.Queue(), Priority: 3, UniqueOpts: once, MaxAttempts: 3}
+	}, &river.PeriodicJobOpts{ID: string(k.Name), RunOnStart: true})
+}
+
+// patience lets a failed job come again soon, then ever later, up to half a minute.
+type patience struct{}
+
+func (patience) NextRetry(job *rivertype.JobRow) time.Time {
+	wait := min(100*time.Millisecond<<min(len(job.Errors), 12), 30*time.Second)
+	return time.Now().Add(wait/2 + rand.N(wait))
+}

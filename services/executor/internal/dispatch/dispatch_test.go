@@ -1,0 +1,437 @@
+package dispatch_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+)
+
+const (
+	ns       = "acme"
+	patience = 60 * time.Second
+	childEnv = "EPIGRAPH_DISPATCH_CHILD"
+)
+
+// store is one of the journal's drivers, with what the tests do beside it.
+type store struct {
+	journal.Journal
+	dispatcher func(o dispatch.Options) (*dispatch.Dispatcher, error)
+	exec       func(sql string) error
+	place      string
+}
+
+var template = pgtest.NewTemplate(func(ctx context.Context, url string) error {
+	s, err := pg.Open(ctx, url, pg.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = s.Migrations().Up(ctx)
+	return errors.Join(err, s.Close())
+})
+
+func openStore(ctx context.Context, place string) (*store, error) {
+	if strings.HasPrefix(place, "/") {
+		s, err := sqlite.Open(ctx, place, sqlite.Options{})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.Migrations().Up(ctx); err != nil {
+			return nil, err
+		}
+		return &store{
+			Journal: s, place: place,
+			dispatcher: func(o dispatch.Options) (*dispatch.Dispatcher, error) { return dispatch.New(s.JobDriver(), o) },
+			exec: func(sql string) error {
+				db, err := dbkit.OpenSQLite(ctx, place)
+				if err != nil {
+					return err
+				}
+				_, err = db.Write.ExecContext(ctx, sql)
+				return errors.Join(err, db.Close())
+			},
+		}, nil
+	}
+	s, err := pg.Open(ctx, place, pg.Options{MaxReaders: 2})
+	if err != nil {
+		return nil, err
+	}
+	return &store{
+		Journal: s, place: place,
+		dispatcher: func(o dispatch.Options) (*dispatch.Dispatcher, error) {
+			o.Schema = pg.Schema
+			return dispatch.New(s.JobDriver(), o)
+		},
+		exec: func(sql string) error {
+			db, err := dbkit.OpenPostgres(ctx, place, pg.Schema, dbkit.PostgresOptions{MaxConns: 1})
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			_, err = db.Exec(ctx, sql)
+			return err
+		},
+	}, nil
+}
+
+func TestMain(m *testing.M) {
+	if place := os.Getenv(childEnv); place != "" {
+		fmt.Fprintln(os.Stderr, child(context.Background(), place))
+		os.Exit(1)
+	}
+	testkit.Main(m)
+}
+
+// child takes a job, says so and never finishes it.
+func child(ctx context.Context, place string) error {
+	s, err := openStore(ctx, place)
+	if err != nil {
+		return err
+	}
+	d, err := s.dispatcher(dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: func(ctx context.Context, j dispatch.Job) error {
+		fmt.Println("took", j.RunID)
+		<-ctx.Done()
+		return ctx.Err()
+	}}}})
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
+}
+
+func places(t testing.TB) map[string]func() string {
+	return map[string]func() string{
+		"SQLite":   func() string { return filepath.Join(t.TempDir(), "jobs.db") },
+		"Postgres": func() string { return template.New(t) },
+	}
+}
+
+func onBoth(t *testing.T, name string, f func(t *testing.T, s *store)) {
+	for driver := range places(t) {
+		t.Run(name+"/"+driver, func(t *testing.T) {
+			t.Parallel()
+			s, err := openStore(t.Context(), places(t)[driver]())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			f(t, s)
+		})
+	}
+}
+
+// book notes what was handled.
+type book struct {
+	mu   sync.Mutex
+	jobs []dispatch.Job
+}
+
+func (b *book) note(_ context.Context, j dispatch.Job) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.jobs = append(b.jobs, j)
+	return nil
+}
+
+func (b *book) runs() (out []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, j := range b.jobs {
+		out = append(out, j.RunID)
+	}
+	return out
+}
+
+// work runs a dispatcher until the test ends or stop is called, which waits for it.
+func work(t testing.TB, s *store, o dispatch.Options) (stop func()) {
+	t.Helper()
+	o.Logger = testkit.Logger(t)
+	d, err := s.dispatcher(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func wakes(h dispatch.Handler) dispatch.Options {
+	return dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: h}}}
+}
+
+func (s *store) insert(t testing.TB, jobs ...journal.Job) {
+	t.Helper()
+	require.NoError(t, s.InsertJobs(t.Context(), ns, jobs))
+}
+
+func started(t testing.TB, s *store, me journal.Owner) string {
+	t.Helper()
+	id, at := ids.New("run"), dbkit.Now()
+	res, err := s.Commit(t.Context(), me, []journal.Write{{Start: &journal.Start{
+		Run:    journal.Run{ID: id, Namespace: ns, GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
+		Events: []journal.Event{{Kind: 1, Time: at}},
+	}}})
+	require.NoError(t, err)
+	require.NoError(t, res[0].Err)
+	return id
+}
+
+func parkAt(id string, last int64, jobs ...journal.Job) journal.Write {
+	return journal.Write{Append: &journal.Append{
+		Namespace: ns, RunID: id, ExpectedLastSeq: last, Events: []journal.Event{{Kind: 2, Time: dbkit.Now()}},
+		Status: &journal.Status{State: journal.StateWaiting}, Release: true, Jobs: jobs,
+	}}
+}
+
+func TestDispatch(t *testing.T) {
+	t.Parallel()
+	onBoth(t, "Insert/OnlyWithItsCommit", func(t *testing.T, s *store) {
+		me, err := s.Register(t.Context(), "a", "")
+		require.NoError(t, err)
+		var b book
+		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
+			// What caused the job is there when it comes.
+			r, err := s.Get(ctx, j.Namespace, j.RunID)
+			if err != nil || r.LastSeq != 2 || !r.Owner.IsZero() {
+				t.Errorf("job before its commit: %+v, %v", r, err)
+			}
+			return b.note(ctx, j)
+		}))
+		var want []string
+		for range 10 {
+			id, lost := started(t, s, me), started(t, s, me)
+			want = append(want, id)
+			res, err := s.Commit(t.Context(), me, []journal.Write{parkAt(id, 1, journal.Job{Kind: journal.JobWake}), parkAt(lost, 7, journal.Job{Kind: journal.JobWake})})
+			require.NoError(t, err)
+			require.NoError(t, res[0].Err)
+			require.Equal(t, journal.ReasonSeqConflict, errs.ReasonOf(res[1].Err))
+		}
+		require.Eventually(t, func() bool { return len(b.runs()) >= 10 }, patience, time.Millisecond)
+		require.ElementsMatch(t, want, b.runs())
+	})
+	onBoth(t, "Mail/WakesAParkedRun", func(t *testing.T, s *store) {
+		me, err := s.Register(t.Context(), "a", "")
+		require.NoError(t, err)
+		id := started(t, s, me)
+		_, err = s.Commit(t.Context(), me, []journal.Write{parkAt(id, 1)})
+		require.NoError(t, err)
+		claimed := make(chan journal.Owner, 1)
+		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
+			o, err := s.ClaimRun(ctx, me, j.Namespace, j.RunID)
+			claimed <- o
+			return err
+		}))
+		_, err = s.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
+		require.NoError(t, err)
+		require.Equal(t, me, <-claimed)
+		ms, err := s.PendingMail(t.Context(), me, 10)
+		require.NoError(t, err)
+		require.Len(t, ms, 1)
+	})
+	onBoth(t, "Order/ByPriority", func(t *testing.T, s *store) {
+		for i, p := range []int{4, 2, 3, 1, 2, 0} {
+			s.insert(t, journal.Job{Kind: journal.JobWake, RunID: fmt.Sprintf("%d-%d", p, i), Priority: p})
+		}
+		var b book
+		o := wakes(b.note)
+		o.Wakes = 1
+		work(t, s, o)
+		require.Eventually(t, func() bool { return len(b.runs()) == 6 }, patience, time.Millisecond)
+		require.Equal(t, []string{"1-3", "2-1", "2-4", "0-5", "3-2", "4-0"}, b.runs())
+	})
+	onBoth(t, "Time/NotBeforeItIsDue", func(t *testing.T, s *store) {
+		var b book
+		work(t, s, wakes(b.note))
+		due := time.Now().Add(1500 * time.Millisecond)
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "later", At: due}, journal.Job{Kind: journal.JobWake, RunID: "now"})
+		require.Eventually(t, func() bool {
+			if slices.Contains(b.runs(), "later") {
+				return true
+			}
+			return false
+		}, patience, time.Millisecond)
+		require.False(t, time.Now().Before(due.Truncate(time.Millisecond)))
+		require.Equal(t, []string{"now", "later"}, b.runs())
+	})
+	onBoth(t, "Unique/OneHintWaits", func(t *testing.T, s *store) {
+		at := time.Now().Add(-time.Minute)
+		for range 5 {
+			s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"}, journal.Job{Kind: journal.JobWake, RunID: "a", At: at}, journal.Job{Kind: journal.JobWake, RunID: "b"})
+		}
+		var b book
+		gate := make(chan struct{})
+		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
+			<-gate
+			return b.note(ctx, j)
+		}))
+		close(gate)
+		require.Eventually(t, func() bool { return len(b.runs()) == 3 }, patience, time.Millisecond)
+		// One that is worked or done is no hint any more.
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "b"})
+		require.Eventually(t, func() bool { return len(b.runs()) == 4 }, patience, time.Millisecond)
+		got := b.runs()
+		require.Equal(t, 2, count(got, "a"))
+	})
+	onBoth(t, "Fail/ComesAgainAndLaterIsNoFailure", func(t *testing.T, s *store) {
+		var b book
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "fails"}, journal.Job{Kind: journal.JobWake, RunID: "later"}, journal.Job{Kind: journal.JobWake, RunID: "never"},
+			journal.Job{Kind: journal.JobWake, RunID: "panics"})
+		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
+			_ = b.note(ctx, j)
+			switch again := count(b.runs(), j.RunID) > 1; {
+			case again:
+			case j.RunID == "fails":
+				return errors.New("once")
+			case j.RunID == "later":
+				return dispatch.Later(10 * time.Millisecond)
+			case j.RunID == "never":
+				return dispatch.Never(errors.New("gone"))
+			case j.RunID == "panics":
+				panic("once")
+			}
+			return nil
+		}))
+		require.Eventually(t, func() bool {
+			r := b.runs()
+			return count(r, "fails") == 2 && count(r, "later") == 2 && count(r, "panics") == 2
+		}, patience, time.Millisecond)
+		require.Equal(t, 1, count(b.runs(), "never"))
+	})
+	onBoth(t, "Crash/AKilledWorkersJobComesAgain", func(t *testing.T, s *store) {
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), childEnv+"="+s.place)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		guard := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		defer guard.Stop()
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "took a\n", line)
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		// An hour passes, and with it the dead one's leadership.
+		past := "now() - interval '1 hour'"
+		if strings.HasPrefix(s.place, "/") {
+			past = "datetime('now', 'subsec', '-1 hour')"
+		}
+		require.NoError(t, s.exec("UPDATE river_job SET attempted_at = "+past+" WHERE state = 'running'"))
+		require.NoError(t, s.exec("DELETE FROM river_leader"))
+		var b book
+		work(t, s, wakes(b.note))
+		require.Eventually(t, func() bool { return count(b.runs(), "a") == 1 }, patience, 10*time.Millisecond)
+		require.Equal(t, 2, b.jobs[0].Attempt)
+	})
+	onBoth(t, "Periodic/OneLeaderInserts", func(t *testing.T, s *store) {
+		var b book
+		o := dispatch.Options{Kinds: []dispatch.Kind{{Name: "sweep", Handle: b.note, Every: time.Second}}}
+		work(t, s, o)
+		work(t, s, o)
+		require.Eventually(t, func() bool { return len(b.runs()) >= 3 }, patience, 10*time.Millisecond)
+	})
+	onBoth(t, "Stop/WhatIsInProgressEnds", func(t *testing.T, s *store) {
+		began, gate := make(chan struct{}), make(chan struct{})
+		ended := false
+		o := wakes(func(context.Context, dispatch.Job) error {
+			close(began)
+			<-gate
+			ended = true
+			return nil
+		})
+		o.Drain = patience
+		stop := work(t, s, o)
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
+		<-began
+		time.AfterFunc(20*time.Millisecond, func() { close(gate) })
+		stop()
+		require.True(t, ended)
+	})
+	onBoth(t, "Trace/AJobHasASpan", func(t *testing.T, s *store) {
+		rec := tracetest.NewSpanRecorder()
+		var b book
+		o := wakes(b.note)
+		o.TracerProvider, o.MeterProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec)), sdkmetric.NewMeterProvider()
+		work(t, s, o)
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
+		require.Eventually(t, func() bool {
+			return slices.ContainsFunc(rec.Ended(), func(sp sdktrace.ReadOnlySpan) bool { return sp.Name() == "river.work/wake" })
+		}, patience, time.Millisecond)
+	})
+	onBoth(t, "UI/ShowsJobs", func(t *testing.T, s *store) {
+		d, err := s.dispatcher(dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: (&book{}).note}}})
+		require.NoError(t, err)
+		ui, err := d.UI("/jobs")
+		require.NoError(t, err)
+		require.NoError(t, ui.Start(t.Context()))
+		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
+		for _, path := range []string{"/jobs/", "/jobs/api/states", "/jobs/api/jobs?state=available"} {
+			w := httptest.NewRecorder()
+			ui.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+		}
+	})
+}
+
+func count(runs []string, id string) (n int) {
+	for _, r := range runs {
+		if r == id {
+			n++
+		}
+	}
+	return n
+}
+
+// BenchmarkWake measures how long after its commit a job reaches its handler, one at a time.
+func BenchmarkWake(b *testing.B) {
+	for driver := range places(b) {
+		b.Run(driver, func(b *testing.B) {
+			s, err := openStore(b.Context(), places(b)[driver]())
+			require.NoError(b, err)
+			defer s.Close()
+			got := make(chan time.Time, 1)
+			stop := work(b, s, wakes(func(context.Context, dispatch.Job) error {
+				got <- time.Now()
+				return nil
+			}))
+			defer stop()
+			var took []time.Duration
+			for b.Loop() {
+				s.insert(b, journal.Job{Kind: journal.JobWake, RunID: ids.New("run")})
+				at := time.Now()
+				took = append(took, (<-got).Sub(at))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}
