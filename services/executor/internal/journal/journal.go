@@ -23,6 +23,7 @@ type Journal interface {
 	Log
 	Reader
 	Outbox
+	Deletion
 	Workers
 	// Close ends every connection. It may be called more than once.
 	Close() error

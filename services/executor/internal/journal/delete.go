@@ -1,0 +1,34 @@
+package journal
+
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// ReasonRunNotEnded is the reason when a run that goes on cannot be deleted.
+const ReasonRunNotEnded = "RUN_NOT_ENDED"
+
+// Deleted is the namespace of runs that are marked for PurgeRuns. No caller can be in it, so nobody sees them. Drivers only.
+const Deleted = "!deleted"
+
+// Deletion removes runs. Journal embeds it.
+type Deletion interface {
+	// DeleteRun takes a run that has ended, and the runs below it that have, out of everybody's sight in one transaction, and returns how
+	// many. Revision, if not 0, must be the run's present one. Their rows go by PurgeRuns. ReasonRunNotFound, ReasonRunNotEnded,
+	// ReasonEtagMismatch.
+	DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error)
+	// PurgeRuns removes up to about limit rows of deleted runs, the row of the run last, and reports whether there is more to do. What a run
+	// has in the outbox must have left before.
+	PurgeRuns(ctx context.Context, limit int) (more bool, err error)
+}
+
+// RunNotEnded returns the error of a run that goes on.
+func RunNotEnded(id string, s State) error {
+	return errs.New(errs.FailedPrecondition, ReasonRunNotEnded, "run %q has not ended", id).Set("state", s.String()).Hint("cancel it first")
+}
+
+// PurgeTables are the tables of a run's rows by run_id, largest first, but for that of the run itself. Drivers only.
+func PurgeTables() []string {
+	return []string{"events", "snapshots", "interrupts", "mail", "run_labels", "run_costs", "run_details"}
+}

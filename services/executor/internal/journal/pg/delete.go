@@ -1,0 +1,67 @@
+package pg
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// DeleteRun implements journal.Deletion.
+func (s *Store) DeleteRun(ctx context.Context, namespace, runID string, revision int64) (n int, err error) {
+	err = pgx.BeginFunc(ctx, s.read, func(tx pgx.Tx) error {
+		var state journal.State
+		var now int64
+		err := tx.QueryRow(ctx, `SELECT state, revision FROM runs WHERE namespace = $1 AND run_id = $2 FOR UPDATE`, namespace, runID).Scan(&state, &now)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return journal.RunNotFound(runID)
+		case err != nil:
+			return err
+		case !state.Ended():
+			return journal.RunNotEnded(runID, state)
+		case revision != 0 && revision != now:
+			return journal.EtagMismatch(runID)
+		}
+		tag, err := tx.Exec(ctx, `WITH RECURSIVE below AS (
+				SELECT run_id FROM runs WHERE namespace = $1 AND run_id = $2
+				UNION ALL
+				SELECT r.run_id FROM below b JOIN runs r ON r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+			UPDATE runs SET namespace = $3, holds_key = false WHERE run_id IN (SELECT run_id FROM below) AND namespace = $1 AND state >= 6`,
+			namespace, runID, journal.Deleted)
+		n = int(tag.RowsAffected())
+		return err
+	})
+	return n, away(err)
+}
+
+// PurgeRuns implements journal.Deletion.
+func (s *Store) PurgeRuns(ctx context.Context, limit int) (more bool, err error) {
+	err = pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
+		more = false
+		var id string
+		err := tx.QueryRow(ctx, `SELECT run_id FROM runs r WHERE namespace = $1 AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run_id = r.run_id)
+			ORDER BY create_time DESC, run_id DESC LIMIT 1 FOR UPDATE SKIP LOCKED`, journal.Deleted).Scan(&id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		more = true
+		left := int64(limit)
+		for _, table := range journal.PurgeTables() {
+			tag, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE ctid = ANY (ARRAY(SELECT ctid FROM `+table+` WHERE run_id = $1 LIMIT $2))`, id, left)
+			if err != nil {
+				return err
+			}
+			if left -= tag.RowsAffected(); left <= 0 {
+				return nil
+			}
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM runs WHERE run_id = $1`, id)
+		return err
+	})
+	return more, err
+}
