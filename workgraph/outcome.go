@@ -175,6 +175,8 @@ const (
 	ReasonTaskExpired       = "TASK_EXPIRED"
 	ReasonSignalExpired     = "SIGNAL_EXPIRED"
 	ReasonChildFailed       = "CHILD_FAILED"
+	ReasonBadChild          = "BAD_CHILD"
+	ReasonTooDeep           = "TOO_DEEP"
 	ReasonExpandRefused     = "EXPAND_REFUSED"
 	ReasonDeadline          = "DEADLINE_EXCEEDED"
 	ReasonStateRefused      = "STATE_REFUSED"

@@ -26,6 +26,12 @@ type runConfig struct {
 	parallel int
 	context  []byte
 	progress func(Event)
+
+	ask       func(context.Context, OpenedInterrupt) (Answer, error)
+	workflows func(string) (*Graph, error)
+	in        <-chan Command
+	refused   func(Command, error)
+	depth     int
 }
 
 // WithRunID names the run; the name is the first part of every effect key. The default is "run".
@@ -41,7 +47,8 @@ func WithContext(raw []byte) Option { return func(c *runConfig) { c.context = ra
 func WithProgress(f func(Event)) Option { return func(c *runConfig) { c.progress = f } }
 
 // Run compiles g and runs it in this process. Nothing is kept: a run that pauses (a loop at its limit, an UNSAFE attempt that
-// ended in the unknown) returns with status PAUSED and the reason, and its partial outputs. The error is non-nil only when the
+// ended in the unknown, a wait that nothing here can end) returns with status PAUSED and the reason, and its partial outputs. Children run
+// in this process too, beside the run. The error is non-nil only when the
 // graph or the input is at fault; how the run went is in the Result. Canceling ctx cancels the run. All actors have returned
 // when Run returns.
 func Run(ctx context.Context, g *Graph, actors Actors, input Input, opts ...Option) (Result, error) {
@@ -58,6 +65,10 @@ func (p *Program) Run(ctx context.Context, actors Actors, input Input, opts ...O
 	for _, o := range opts {
 		o(&cfg)
 	}
+	return p.run(ctx, actors, input, cfg)
+}
+
+func (p *Program) run(ctx context.Context, actors Actors, input Input, cfg runConfig) (Result, error) {
 	for i := range p.nodes {
 		if name := p.nodes[i].Actor; actors[name] == nil {
 			return Result{}, Faults{{Code: CodeUnknownActor, Node: p.nodes[i].ID, Field: "actor", Message: "no actor is called " + name}}
@@ -72,6 +83,7 @@ func (p *Program) Run(ctx context.Context, actors Actors, input Input, opts ...O
 		defer r.mu.Unlock()
 		return r.s.Var(name)
 	}
+	r.out = outside{asked: asked, program: p, all: actors, fed: cfg.in != nil}
 	r.mu.Lock()
 	r.workers, r.idle = 1, 1 // this goroutine is the first worker
 	err := r.advance(ctx, Begin{Input: input, Context: cfg.context, Now: time.Now()})
@@ -88,6 +100,10 @@ func (p *Program) Run(ctx context.Context, actors Actors, input Input, opts ...O
 			}
 		})
 		defer stop()
+	}
+	if cfg.in != nil {
+		r.wg.Add(1)
+		go r.listen(ctx)
 	}
 	r.wg.Add(1)
 	r.work(ctx)
@@ -107,7 +123,9 @@ func (r *runner) result() Result {
 		res.RunEnd = *end
 		return res
 	}
-	res.Status, res.Reason = r.s.Status()
+	if res.Status, res.Reason = r.s.Status(); res.Status != StatusPaused {
+		res.Status, res.Reason = StatusPaused, ReasonWaiting
+	}
 	res.Outputs, res.Result = r.s.outputs()
 	return res
 }
@@ -145,6 +163,7 @@ type runner struct {
 	armed    time.Time
 	done     bool
 	over     chan struct{}
+	out      outside
 	look     func(name string) (json.RawMessage, bool)
 }
 
@@ -177,11 +196,11 @@ func (r *runner) effects(ctx context.Context, evs []Event, fx *Effects) {
 		r.wg.Add(1)
 		go r.work(ctx)
 	}
-	r.arm(ctx)
-	if status, _ := r.s.Status(); !r.done && (status.Ended() || status == StatusPaused && r.s.InFlight() == 0) {
-		r.done = true
-		close(r.over)
+	if len(fx.Spawns)+len(fx.CancelChildren)+len(fx.Opened)+len(fx.Closed) > 0 {
+		r.reachOut(ctx, fx)
 	}
+	r.arm(ctx)
+	r.checkOver()
 }
 
 func (r *runner) cancel(refs []Ref) {
@@ -310,6 +329,9 @@ func (r *runner) perform(ctx context.Context, c *Call) (*Outcome, *Error) {
 	actor, p := r.actors[c.Actor], r.s.p
 	r.mu.Unlock()
 	out, err := p.reuse(ctx, actor, c)
+	if out != nil && out.Wait != nil {
+		out.Wait = nameWaits(c, out.Wait)
+	}
 	r.mu.Lock()
 	if stop != nil {
 		delete(r.cancels, c.Ref)

@@ -1,0 +1,282 @@
+package workgraph
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// This file is what a run in memory has to do with things outside of it: child runs, questions, and what comes in.
+
+// ReasonWaiting is the reason of a Result that is PAUSED because nothing in this process can bring what the run waits for.
+const ReasonWaiting = "WAITING"
+
+// maxDepth is how deep runs in memory may spawn each other.
+const maxDepth = 3
+
+// Answer is how somebody answers a question; Decision is set exactly for a question of approval.
+type Answer struct {
+	Value    json.RawMessage
+	Decision string
+	By       string
+}
+
+// WithInterrupts asks f the questions of the run and of its children. It is called in a goroutine of its own per question, with a
+// context that ends with the question. On an error the question stays open until it expires.
+func WithInterrupts(f func(ctx context.Context, q OpenedInterrupt) (Answer, error)) Option {
+	return func(c *runConfig) { c.ask = f }
+}
+
+// WithCommands takes what comes in from outside: Signaled, Delivered, Answered, TaskEnded, Pause, Resume, Cancel and DeadlinePassed, with
+// Now set here when it is zero. While the channel is open a run that waits goes on waiting. A command that is not taken is given to
+// refused, unless that is nil.
+func WithCommands(in <-chan Command, refused func(Command, error)) Option {
+	return func(c *runConfig) { c.in, c.refused = in, refused }
+}
+
+// WithWorkflows finds the graphs of children that name something other than "self".
+func WithWorkflows(f func(ref string) (*Graph, error)) Option {
+	return func(c *runConfig) { c.workflows = f }
+}
+
+// outside is the part of a runner that is about things outside of its run. It is empty for most runs.
+type outside struct {
+	asked   context.Context
+	program *Program
+	all     Actors
+	// going are what stops children and questions, by id.
+	going map[string]context.CancelFunc
+	busy  int // goroutines that will report something
+	fed   bool
+}
+
+// nameWaits gives children and questions that have none ids of their own. What the actor gave is left as it is.
+func nameWaits(c *Call, w *Wait) *Wait {
+	name := func(i int) string {
+		id := fmt.Sprintf("%s/%d/%d", c.EffectKey(), c.Attempt, i)
+		if len(id) > maxWaitID {
+			sum := sha256.Sum256([]byte(id))
+			id = hex.EncodeToString(sum[:])
+		}
+		return id
+	}
+	named := *w
+	if w.Children != nil {
+		kids := *w.Children
+		kids.Runs = slices.Clone(kids.Runs)
+		for i := range kids.Runs {
+			if r := &kids.Runs[i]; r.ID == "" {
+				r.ID = name(i)
+			}
+		}
+		named.Children = &kids
+	}
+	if w.Interrupt != nil && w.Interrupt.ID == "" {
+		q := *w.Interrupt
+		q.ID = name(0)
+		named.Interrupt = &q
+	}
+	return &named
+}
+
+// reachOut does what a command asks for outside of the run. The lock is held.
+func (r *runner) reachOut(ctx context.Context, fx *Effects) {
+	for _, id := range fx.CancelChildren {
+		r.out.stop(id)
+	}
+	for i := range fx.Closed {
+		r.out.stop(fx.Closed[i].ID)
+	}
+	for i := range fx.Spawns {
+		sp := fx.Spawns[i]
+		r.start(sp.Child.ID, func(own context.Context) {
+			slot := r.child(own, &sp.Child)
+			r.report(ctx, sp.Child.ID, ChildEnded{Ref: sp.Ref, Slot: slot, Now: time.Now()})
+		})
+	}
+	for i := range fx.Opened {
+		q := fx.Opened[i]
+		if r.cfg.ask == nil {
+			break
+		}
+		r.start(q.Interrupt.ID, func(own context.Context) {
+			a, err := r.cfg.ask(own, q)
+			if err != nil {
+				r.report(ctx, q.Interrupt.ID, nil)
+				return
+			}
+			r.report(ctx, q.Interrupt.ID, Answered{ID: q.Interrupt.ID, Answer: a.Value, Decision: a.Decision, By: a.By, Now: time.Now()})
+		})
+	}
+}
+
+// start runs f beside the run until it has reported.
+func (r *runner) start(id string, f func(context.Context)) {
+	own, stop := context.WithCancel(r.out.asked)
+	if r.out.going == nil {
+		r.out.going = map[string]context.CancelFunc{}
+	}
+	r.out.going[id] = stop
+	r.out.busy++
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		defer stop()
+		f(own)
+	}()
+}
+
+func (o *outside) stop(id string) {
+	if stop := o.going[id]; stop != nil {
+		stop()
+		delete(o.going, id)
+	}
+}
+
+// report brings the end of a child or question; nil tells that it brings nothing.
+func (r *runner) report(ctx context.Context, id string, cmd Command) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.stop(id)
+	r.out.busy--
+	if r.done {
+		return
+	}
+	if cmd != nil {
+		if err := r.advance(ctx, cmd); err != nil && r.cfg.refused != nil {
+			r.cfg.refused(cmd, err)
+		}
+	}
+	r.checkOver()
+}
+
+// child runs a child to its end.
+func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
+	failed := func(reason, format string, args ...any) ChildSlot {
+		return ChildSlot{RunID: c.ID, Status: StatusFailed, Reason: reason, Error: Errorf(Permanent, reason, format, args...)}
+	}
+	if r.cfg.depth >= maxDepth {
+		return failed(ReasonTooDeep, "runs may spawn each other %d deep", maxDepth)
+	}
+	p := r.out.program
+	if c.Ref != "self" {
+		g := c.Graph
+		if g == nil {
+			if r.cfg.workflows == nil {
+				return failed(ReasonUnsupported, "nothing here knows workflows such as %q", c.Ref)
+			}
+			var err error
+			if g, err = r.cfg.workflows(c.Ref); err != nil {
+				return failed(ReasonBadChild, "%s: %v", c.Ref, err)
+			}
+		}
+		var err error
+		if p, err = Compile(g, r.out.all); err != nil {
+			return failed(ReasonBadChild, "%v", err)
+		}
+	}
+	cfg := r.cfg
+	cfg.runID, cfg.depth, cfg.in, cfg.progress = c.ID, cfg.depth+1, nil, nil
+	res, err := p.run(ctx, r.out.all, c.Input, cfg)
+	if err != nil {
+		return failed(ReasonBadChild, "%v", err)
+	}
+	slot := ChildSlot{RunID: c.ID, Status: res.Status, Reason: res.Reason, Result: res.Result, Outputs: res.Outputs, Error: res.Error, Usage: res.Usage}
+	if res.Status == StatusPaused { // nobody can resume it
+		slot.Status, slot.Error = StatusFailed, Errorf(Permanent, res.Reason, "the child stands still")
+	}
+	return slot
+}
+
+// listen takes commands until the channel is closed or the run is over.
+func (r *runner) listen(ctx context.Context) {
+	defer r.wg.Done()
+	for {
+		select {
+		case <-r.over:
+			return
+		case cmd, ok := <-r.cfg.in:
+			r.mu.Lock()
+			if !ok {
+				r.out.fed = false
+				r.checkOver()
+				r.mu.Unlock()
+				return
+			}
+			var err error
+			if !r.done {
+				cmd, err = stamped(cmd)
+				if err == nil {
+					err = r.advance(ctx, cmd)
+				}
+			} else {
+				err = ErrEnded
+			}
+			r.mu.Unlock()
+			if err != nil && r.cfg.refused != nil {
+				r.cfg.refused(cmd, err)
+			}
+		}
+	}
+}
+
+// stamped is a command from outside with its time, if it is one that may come from there.
+func stamped(cmd Command) (Command, error) {
+	now := func(t *time.Time) {
+		if t.IsZero() {
+			*t = time.Now()
+		}
+	}
+	switch c := cmd.(type) {
+	case Signaled:
+		now(&c.Now)
+		return c, nil
+	case Delivered:
+		now(&c.Now)
+		return c, nil
+	case Answered:
+		now(&c.Now)
+		return c, nil
+	case TaskEnded:
+		now(&c.Now)
+		return c, nil
+	case Pause:
+		now(&c.Now)
+		return c, nil
+	case Resume:
+		now(&c.Now)
+		return c, nil
+	case Cancel:
+		now(&c.Now)
+		return c, nil
+	case DeadlinePassed:
+		now(&c.Now)
+		return c, nil
+	}
+	return cmd, fmt.Errorf("%w: %T does not come from outside", ErrState, cmd)
+}
+
+// checkOver sees whether the run has ended, or stands still for good as far as this process goes. The lock is held.
+func (r *runner) checkOver() {
+	if r.done {
+		return
+	}
+	status, _ := r.s.Status()
+	over := status.Ended()
+	if !over && r.s.InFlight() == 0 {
+		_, timed := r.s.NextTimer()
+		over = status == StatusPaused || !timed && r.out.busy == 0 && !r.out.fed
+	}
+	if !over {
+		return
+	}
+	r.done = true
+	for id := range r.out.going {
+		r.out.stop(id)
+	}
+	close(r.over)
+}
