@@ -1,0 +1,227 @@
+// Package epigraph is the client of an Epigraph installation for Go programs: it starts graphs, watches and steers runs, and answers
+// their questions. It is a thin layer over the generated clients, which it lends for everything else. Workers are in sdk/worker, help
+// for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
+package epigraph
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+const (
+	headerAuthorization = "authorization"
+	headerNamespace     = "x-epigraph-namespace"
+	// attempts is how often a call that may be repeated is made before its error is told.
+	attempts = 5
+)
+
+// Client talks to one installation. It is safe for concurrent use.
+type Client struct {
+	// Executor is the generated client. Requests that leave request_id empty are given one, and are repeated while the service
+	// cannot be reached.
+	Executor executorv1.ExecutorServiceClient
+	conn     *grpc.ClientConn
+}
+
+// Option changes how Dial connects.
+type Option func(*options)
+
+type options struct {
+	key, namespace string
+	tls            *tls.Config
+	grpc           []grpc.DialOption
+	maxMessage     int
+}
+
+// WithKey shows an API key, which names the namespace too.
+func WithKey(key string) Option { return func(o *options) { o.key = key } }
+
+// WithNamespace names the namespace where no key does: in an open installation, or with the token of services.
+func WithNamespace(namespace string) Option { return func(o *options) { o.namespace = namespace } }
+
+// WithTLS secures the connection; nil trusts the system's authorities. Without it the connection is plain text.
+func WithTLS(cfg *tls.Config) Option {
+	return func(o *options) {
+		if cfg == nil {
+			cfg = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		o.tls = cfg
+	}
+}
+
+// WithGRPC adds options of gRPC itself, such as interceptors and stats handlers.
+func WithGRPC(more ...grpc.DialOption) Option {
+	return func(o *options) { o.grpc = append(o.grpc, more...) }
+}
+
+// WithMaxMessage bounds what is received at once; default 64 MiB.
+func WithMaxMessage(bytes int) Option { return func(o *options) { o.maxMessage = bytes } }
+
+// Dial returns a client of host:port, or dns:///host:port for several replicas. It connects when first used. Close it.
+func Dial(target string, opts ...Option) (*Client, error) {
+	o := options{maxMessage: 64 << 20}
+	for _, f := range opts {
+		f(&o)
+	}
+	creds := insecure.NewCredentials()
+	if o.tls != nil {
+		creds = credentials.NewTLS(o.tls)
+	}
+	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(o.maxMessage)),
+		grpc.WithChainUnaryInterceptor(o.unary),
+		grpc.WithChainStreamInterceptor(o.stream),
+	}, o.grpc...)...)
+	if err != nil {
+		return nil, &Error{Reason: "TARGET_INVALID", Message: "cannot dial " + target, Hint: "host:port, or dns:///host:port", cause: err}
+	}
+	return &Client{Executor: executorv1.NewExecutorServiceClient(conn), conn: conn}, nil
+}
+
+// Conn is the connection, for the generated clients of other services.
+func (c *Client) Conn() *grpc.ClientConn { return c.conn }
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+func (o *options) outgoing(ctx context.Context) context.Context {
+	if o.key != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, headerAuthorization, "Bearer "+o.key)
+	}
+	if md, _ := metadata.FromOutgoingContext(ctx); o.namespace != "" && len(md.Get(headerNamespace)) == 0 {
+		ctx = metadata.AppendToOutgoingContext(ctx, headerNamespace, o.namespace)
+	}
+	return ctx
+}
+
+func (o *options) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx = o.outgoing(ctx)
+	tries := 1
+	if m, ok := req.(proto.Message); ok && repeatable(m.ProtoReflect(), method) {
+		tries = attempts
+	}
+	pause := 50 * time.Millisecond
+	for {
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		tries--
+		if status.Code(err) != codes.Unavailable || tries == 0 {
+			return fromStatus(err)
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fromStatus(err)
+		}
+		pause = min(2*pause, 2*time.Second)
+	}
+}
+
+func (o *options) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s, err := open(o.outgoing(ctx), desc, cc, method, opts...)
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	return clientStream{s}, nil
+}
+
+type clientStream struct{ grpc.ClientStream }
+
+func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m)) }
+func (s clientStream) SendMsg(m any) error { return fromStatus(s.ClientStream.SendMsg(m)) }
+
+// repeatable reports whether a request may be sent twice, and gives it the id that makes it so.
+func repeatable(m protoreflect.Message, method string) bool {
+	if f := m.Descriptor().Fields().ByName("request_id"); f != nil && f.Kind() == protoreflect.StringKind {
+		if m.Get(f).String() == "" {
+			m.Set(f, protoreflect.ValueOfString(randomID()))
+		}
+		return true
+	}
+	if f := m.Descriptor().Fields().ByName("start"); f != nil && f.Message() != nil && m.Has(f) {
+		return repeatable(m.Mutable(f).Message(), method)
+	}
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	for _, read := range []string{"Get", "List", "Explain"} {
+		if strings.HasPrefix(name, read) {
+			return true
+		}
+	}
+	return false
+}
+
+// Error is what a service says about a call that failed. Reason is a stable word to act upon.
+type Error struct {
+	// Reason is a stable upper-case word, such as RUN_NOT_FOUND.
+	Reason  string
+	Message string
+	// Hint tells what to do about it; may be empty.
+	Hint string
+	// Violations name every faulty field of the request.
+	Violations []Violation
+	// Metadata are more facts, such as the id of a run that is in the way.
+	Metadata map[string]string
+	cause    error
+}
+
+// Violation is one faulty field of a request.
+type Violation struct{ Field, Reason, Message string }
+
+// Error tells everything in one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Reason + ": " + e.Message)
+	for _, v := range e.Violations {
+		b.WriteString("; " + v.Field + ": " + v.Message)
+	}
+	if e.Hint != "" {
+		b.WriteString(" (" + e.Hint + ")")
+	}
+	return b.String()
+}
+
+// Unwrap is the status as gRPC gave it.
+func (e *Error) Unwrap() error { return e.cause }
+
+// ReasonOf is the reason of an *Error in err's tree, or empty.
+func ReasonOf(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	return ""
+}
+
+func fromStatus(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	return errorOf(st, err)
+}
