@@ -69,6 +69,7 @@ const (
 	GateLimit  GateKind = "limit" // as many calls of an actor run as may
 	GateRate   GateKind = "rate"  // as many calls began as may
 	GateWorker GateKind = "worker"
+	GateQuota  GateKind = "quota" // the namespace has as much open as it may
 )
 
 // Blocker is what holds an attempt back.

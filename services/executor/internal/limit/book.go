@@ -39,6 +39,9 @@ type waiter struct {
 	seniority time.Time
 	run       string
 	ready     func(engine.Pass)
+	// refuse, if not nil, is called when the next answer is not for it: it does not wait. asked says that it was asked for.
+	refuse func()
+	asked  bool
 }
 
 type hold struct {
@@ -124,6 +127,9 @@ func (b *book) ask(now time.Time) (Ask, bool) {
 		a.Runs = append(a.Runs, h.run)
 	}
 	b.allowed = a.Held
+	for _, w := range b.waiting {
+		w.asked = true
+	}
 	return a, true
 }
 
@@ -159,6 +165,13 @@ func (b *book) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
 		b.rival = received.Add(-g.RivalAge)
 	}
 	out := b.hand(l, received)
+	b.waiting = slices.DeleteFunc(b.waiting, func(w *waiter) bool {
+		if w.refuse == nil || !w.asked {
+			return false
+		}
+		out = append(out, w.refuse)
+		return true
+	})
 	switch {
 	case len(b.waiting) > 0:
 		b.at(l, received.Add(jitter(again)))

@@ -158,6 +158,12 @@ type Store interface {
 	Figures(ctx context.Context, keys []Key) ([]Figure, error)
 	// OpenRuns counts the open runs of a namespace, and those that are PENDING, up to a bound each.
 	OpenRuns(ctx context.Context, namespace string, bound int64) (open, pending int64, err error)
+	// Next tells which pending runs of a namespace may begin while fewer than most are open, at most n: the most urgent first, then the oldest.
+	Next(ctx context.Context, namespace string, most int64, n int) ([]Pending, error)
+	// Stranded tells of runs that have waited for longer than age in namespaces that bound no open runs (any more).
+	Stranded(ctx context.Context, age time.Duration, n int) ([]Pending, error)
+	// Bytes sums up what the open runs of a namespace hold in the journal.
+	Bytes(ctx context.Context, namespace string) (int64, error)
 	// Sweep forgets what executors held that are gone, and rates that nobody used for a day.
 	Sweep(ctx context.Context) error
 	// Close ends what the store opened itself.

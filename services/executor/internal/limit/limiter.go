@@ -83,9 +83,6 @@ func (l *Limiter) Quota(namespace string) (Limit, bool) {
 	return q, ok
 }
 
-// Quotas are all of them.
-func (l *Limiter) Quotas() map[string]Limit { return l.known.Load().namespaces }
-
 // Refresh looks whether limits were changed.
 func (l *Limiter) Refresh(ctx context.Context) error {
 	have := l.known.Load().version

@@ -26,6 +26,8 @@ type Standing struct {
 	Others []Holding
 	// Last is when the last call was to begin. Rate only.
 	Last time.Time
+	// Open counts the open runs of the namespace, up to its bound. Only when the namespace itself is asked for.
+	Open int64
 	// Also is how the second limit stands, if the ask names one. Of it Limit and Last count.
 	Also *Standing
 }
@@ -59,6 +61,9 @@ func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 	if a.Rate {
 		return decideRate(s, a, now)
 	}
+	if a.Name == Namespace {
+		return decideQuota(s, a, owner, now)
+	}
 	bound := bound(s.Limit, a.Key)
 	d := Decision{Row: Holding{Owner: owner, Held: a.Held, Waiting: a.Want, Since: now.Add(-a.Age), Asked: now, Runs: joinRuns(a.Runs)}}
 	if bound == 0 {
@@ -89,6 +94,24 @@ func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 	d.Write = d.Row.Waiting > 0 || d.Row.Held != s.Mine.Held || d.Row.Waiting != s.Mine.Waiting || d.Row.Runs != s.Mine.Runs
 	// Whoever waits hears of what is free, and whoever holds of the first that waits.
 	d.Notify = waits > 0 && free-d.Grant.N > 0 || d.Row.Waiting > 0 && s.Mine.Waiting == 0 && holds > 0
+	return d
+}
+
+// decideQuota lets runs begin while fewer are open than may. What is held is room for runs whose beginning is not durable yet; nobody waits.
+func decideQuota(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
+	d := Decision{Row: Holding{Owner: owner, Held: a.Held, Since: now, Asked: now}}
+	if s.Limit == nil || s.Limit.MaxOpenRuns == 0 {
+		d.Grant = Grant{N: a.Want, Unbounded: true}
+		d.Row.Held, d.Write = 0, s.Mine.Held != 0
+		return d
+	}
+	free := s.Limit.MaxOpenRuns - s.Open - int64(a.Held)
+	for _, o := range s.Others {
+		free -= int64(o.Held)
+	}
+	d.Grant.N = int(max(min(int64(a.Want), free), 0))
+	d.Row.Held += d.Grant.N
+	d.Write = d.Row.Held != s.Mine.Held
 	return d
 }
 

@@ -28,6 +28,7 @@ type Driver struct {
 // Run runs the suite.
 func Run(t *testing.T, d Driver) {
 	t.Run("Store", func(t *testing.T) { t.Parallel(); stores(t, d) })
+	t.Run("Quotas", func(t *testing.T) { t.Parallel(); quotas(t, d) })
 	t.Run("Limiter", func(t *testing.T) { t.Parallel(); limiters(t, d) })
 }
 

@@ -119,6 +119,11 @@ func sync(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, turn int
 	})
 	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(ks))
 	r := queueRead(&b, ks)
+	for _, k := range ks {
+		if k.Name == limit.Namespace {
+			queueOpen(&b, r, k)
+		}
+	}
 	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
 	}
@@ -175,10 +180,25 @@ type reading struct {
 	limits   map[limit.Key]*limit.Limit
 	holdings map[limit.Key][]limit.Holding
 	last     map[limit.Key]time.Time
+	open     map[string]int64
 }
 
 func (r *reading) standing(k limit.Key) limit.Standing {
-	return limit.Standing{Limit: r.limits[k], Others: r.holdings[k], Last: r.last[k]}
+	return limit.Standing{Limit: r.limits[k], Others: r.holdings[k], Last: r.last[k], Open: r.open[k.Namespace]}
+}
+
+// queueOpen counts the open runs of a namespace, no further than they are bounded.
+func queueOpen(b *pgx.Batch, r *reading, k limit.Key) {
+	if r.open == nil {
+		r.open = map[string]int64{}
+	}
+	b.Queue(`SELECT count(*) FROM (SELECT FROM runs WHERE namespace = $1 AND state IN (2, 3, 4, 5)
+		LIMIT (SELECT max_open_runs FROM limits WHERE namespace = $1 AND name = $2)) o`, k.Namespace, k.Name).QueryRow(func(row pgx.Row) error {
+		var n int64
+		err := row.Scan(&n)
+		r.open[k.Namespace] = n
+		return err
+	})
 }
 
 const limitColumns = `l.namespace, l.name, l.max_concurrent, l.max_rate, l.rate_interval_us, l.max_open_runs, l.max_fan_out, l.max_bytes, l.max_pending_runs, l.update_time`
@@ -320,6 +340,43 @@ func (s *Store) OpenRuns(ctx context.Context, namespace string, bound int64) (op
 	err = s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM (SELECT FROM runs WHERE namespace = $1 AND state IN (2, 3, 4, 5) LIMIT $2) o),
 		(SELECT count(*) FROM (SELECT FROM runs WHERE namespace = $1 AND state = 1 LIMIT $2) p)`, namespace, bound).Scan(&open, &pending)
 	return open, pending, err
+}
+
+const (
+	// waitsForRoom is what the index of pending runs holds.
+	waitsForRoom = `state = 1 AND owner_id = '' AND wake_time IS NULL`
+	pendingOrder = ` ORDER BY priority, create_time, run_id LIMIT `
+)
+
+func pending(rows pgx.Rows, err error) ([]limit.Pending, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[limit.Pending])
+}
+
+// Next implements limit.Store.
+func (s *Store) Next(ctx context.Context, namespace string, most int64, n int) ([]limit.Pending, error) {
+	return pending(s.pool.Query(ctx, `SELECT namespace, run_id FROM runs WHERE namespace = $1 AND `+waitsForRoom+pendingOrder+`least($3,
+		$2 - (SELECT count(*) FROM (SELECT FROM runs WHERE namespace = $1 AND state IN (2, 3, 4, 5) LIMIT $2) o))`, namespace, most, n))
+}
+
+// Stranded implements limit.Store.
+func (s *Store) Stranded(ctx context.Context, age time.Duration, n int) ([]limit.Pending, error) {
+	return pending(s.pool.Query(ctx, `SELECT r.namespace, r.run_id FROM runs r WHERE `+waitsForRoom+` AND create_time < now() - $1::interval
+		AND NOT EXISTS (SELECT FROM limits l WHERE l.namespace = r.namespace AND l.name = '`+limit.Namespace+`' AND l.max_open_runs > 0)
+		LIMIT $2`, age, n))
+}
+
+// Bytes implements limit.Store.
+func (s *Store) Bytes(ctx context.Context, namespace string) (n int64, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT coalesce(sum(x.n), 0)::bigint FROM runs r CROSS JOIN LATERAL (
+			SELECT sum(octet_length(e.data)) AS n FROM events e WHERE e.run_id = r.run_id
+			UNION ALL SELECT octet_length(s.data) FROM snapshots s WHERE s.run_id = r.run_id
+			UNION ALL SELECT coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.named), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.attachments), 0)
+				FROM run_details d WHERE d.run_id = r.run_id) x
+		WHERE r.namespace = $1 AND r.state IN (1, 2, 3, 4, 5)`, namespace).Scan(&n)
+	return n, err
 }
 
 // Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew stays.

@@ -144,6 +144,12 @@ func standing(ctx context.Context, q queryer, k limit.Key) (st limit.Standing, a
 	if len(ls) > 0 {
 		st.Limit = &ls[0]
 	}
+	if len(ls) > 0 && k.Name == limit.Namespace {
+		if err := q.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM runs WHERE namespace = ? AND state IN (2, 3, 4, 5) LIMIT ?)`,
+			k.Namespace, st.Limit.MaxOpenRuns).Scan(&st.Open); err != nil {
+			return st, at, err
+		}
+	}
 	rows, err := q.QueryContext(ctx, `SELECT h.owner_id, h.owner_incarnation, h.held, h.waiting, h.since, h.asked, h.runs FROM limit_holdings h
 		JOIN executors e ON e.id = h.owner_id AND e.incarnation = h.owner_incarnation WHERE h.namespace = ? AND h.name = ?`, k.Namespace, k.Name)
 	st.Others, err = all(rows, err, func(rows *sql.Rows) (h limit.Holding, err error) {
@@ -273,6 +279,43 @@ func (s *Store) OpenRuns(ctx context.Context, namespace string, bound int64) (op
 	err = s.db.Read.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE namespace = ?1 AND state IN (2, 3, 4, 5) LIMIT ?2)),
 		(SELECT count(*) FROM (SELECT 1 FROM runs WHERE namespace = ?1 AND state = 1 LIMIT ?2))`, namespace, bound).Scan(&open, &pending)
 	return open, pending, err
+}
+
+const (
+	// waitsForRoom is what the index of pending runs holds.
+	waitsForRoom = `state = 1 AND owner_id = '' AND wake_time = 0`
+	pendingOrder = ` ORDER BY priority, create_time, run_id LIMIT `
+)
+
+func pending(rows *sql.Rows, err error) ([]limit.Pending, error) {
+	return all(rows, err, func(rows *sql.Rows) (p limit.Pending, err error) {
+		err = rows.Scan(&p.Namespace, &p.RunID)
+		return p, err
+	})
+}
+
+// Next implements limit.Store.
+func (s *Store) Next(ctx context.Context, namespace string, most int64, n int) ([]limit.Pending, error) {
+	return pending(s.db.Read.QueryContext(ctx, `SELECT namespace, run_id FROM runs WHERE namespace = ?1 AND `+waitsForRoom+pendingOrder+`min(?3,
+		?2 - (SELECT count(*) FROM (SELECT 1 FROM runs WHERE namespace = ?1 AND state IN (2, 3, 4, 5) LIMIT ?2)))`, namespace, most, n))
+}
+
+// Stranded implements limit.Store.
+func (s *Store) Stranded(ctx context.Context, age time.Duration, n int) ([]limit.Pending, error) {
+	return pending(s.db.Read.QueryContext(ctx, `SELECT r.namespace, r.run_id FROM runs r WHERE `+waitsForRoom+` AND create_time < `+now+` - ?
+		AND NOT EXISTS (SELECT 1 FROM limits l WHERE l.namespace = r.namespace AND l.name = '`+limit.Namespace+`' AND l.max_open_runs > 0)
+		LIMIT ?`, age.Microseconds(), n))
+}
+
+// Bytes implements limit.Store.
+func (s *Store) Bytes(ctx context.Context, namespace string) (n int64, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `SELECT coalesce(sum(
+			coalesce((SELECT sum(length(e.data)) FROM events e WHERE e.run_id = r.run_id), 0)
+			+ coalesce((SELECT length(s.data) FROM snapshots s WHERE s.run_id = r.run_id), 0)
+			+ coalesce((SELECT coalesce(length(d.args), 0) + coalesce(length(d.named), 0) + coalesce(length(d.context), 0) + coalesce(length(d.attachments), 0)
+				FROM run_details d WHERE d.run_id = r.run_id), 0)), 0)
+		FROM runs r WHERE r.namespace = ? AND r.state IN (1, 2, 3, 4, 5)`, namespace).Scan(&n)
+	return n, err
 }
 
 // Sweep implements limit.Store.
