@@ -207,6 +207,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return nil, err
 	}
+	if err := s.limits.Meter(d.Telemetry.MeterProvider, s.engine.Backlog); err != nil {
+		return nil, err
+	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), s.workers.Registered, d.Registry != nil)

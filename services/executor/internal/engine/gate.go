@@ -113,6 +113,14 @@ func (e *Engine) HeldBack(runID string) []Held {
 	return out
 }
 
+// Backlog counts attempts that wait here for a place, and not for anything else.
+func (e *Engine) Backlog() int {
+	if t := e.current(); t != nil {
+		return t.sched.backlog()
+	}
+	return 0
+}
+
 // request is what gates are told of a.
 func (a *attempt) request() GateRequest {
 	return GateRequest{Namespace: a.run.namespace, RunID: a.run.id, Ref: a.start.Ref, Attempt: a.start.Attempt, Actor: a.start.Actor,

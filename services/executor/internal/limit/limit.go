@@ -164,6 +164,8 @@ type Store interface {
 	Stranded(ctx context.Context, age time.Duration, n int) ([]Pending, error)
 	// Bytes sums up what the open runs of a namespace hold in the journal.
 	Bytes(ctx context.Context, namespace string) (int64, error)
+	// Backlog counts the jobs that are due, up to a bound, and the executors there are.
+	Backlog(ctx context.Context) (jobs, executors int64, err error)
 	// Sweep forgets what executors held that are gone, and rates that nobody used for a day.
 	Sweep(ctx context.Context) error
 	// Close ends what the store opened itself.

@@ -238,6 +238,16 @@ func limiters(t *testing.T, d Driver) {
 			b, ok := s.gates[1].Holding(req)
 			return ok && b.Name == "a" && slices.Equal(b.HolderRunIDs, []string{"r"})
 		}, 20*time.Second, 5*time.Millisecond)
+		bounds, err := s.Explain(t.Context(), "n", "a", "k")
+		require.NoError(t, err)
+		require.Len(t, bounds, 2)
+		require.True(t, bounds[0].Implied)
+		require.Equal(t, 1, bounds[1].Running)
+		require.Equal(t, []string{"s"}, bounds[1].Holders)
+		whole, ok, err := s.ExplainStart(t.Context(), "n")
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.EqualValues(t, 7, whole.MaxOpenRuns)
 		require.NoError(t, x.Delete(t.Context(), limit.ActorKey("n", "a")))
 		select {
 		case <-in:

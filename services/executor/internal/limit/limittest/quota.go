@@ -61,6 +61,15 @@ func quotas(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.EqualValues(t, 10+5*3, n)
 	})
+	t.Run("Backlog/CountsDueJobs", func(t *testing.T) {
+		t.Parallel()
+		r := d.replica(t, d.Fresh(t), "a")
+		require.NoError(t, r.InsertJobs(t.Context(), "n", []journal.Job{{Kind: journal.JobStart, RunID: "run_1"}, {Kind: journal.JobStart, RunID: "run_2", At: time.Now().Add(time.Hour)}}))
+		jobs, executors, err := r.Backlog(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, jobs)
+		require.EqualValues(t, 1, executors)
+	})
 	t.Run("Admit/NoMoreThanTheQuotaOverReplicas", func(t *testing.T) {
 		t.Parallel()
 		place := d.Fresh(t)

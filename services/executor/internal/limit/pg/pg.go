@@ -379,6 +379,12 @@ func (s *Store) Bytes(ctx context.Context, namespace string) (n int64, err error
 	return n, err
 }
 
+// Backlog implements limit.Store.
+func (s *Store) Backlog(ctx context.Context) (jobs, executors int64, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM river_job WHERE state = 'available' LIMIT 10000) j), (SELECT count(*) FROM executors)`).Scan(&jobs, &executors)
+	return jobs, executors, err
+}
+
 // Sweep implements limit.Store. What is deleted is told by its incarnation: a row that was taken up anew stays.
 func (s *Store) Sweep(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, `DELETE FROM limit_holdings h USING (
