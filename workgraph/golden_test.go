@@ -72,6 +72,34 @@ func TestGoldenJournals(t *testing.T) {
 	}
 }
 
+// TestGoldenSnapshots restores what earlier binaries kept of runs under way, and brings the runs to their end.
+func TestGoldenSnapshots(t *testing.T) {
+	raw, err := os.ReadFile("testdata/golden/v1-waiting.snapshot")
+	require.NoError(t, err)
+	head, snap, _ := strings.Cut(string(raw), "\n")
+	var g goldenJournal
+	require.NoError(t, json.Unmarshal([]byte(head), &g))
+	p, err := Compile(g.Graph, nil)
+	require.NoError(t, err)
+	s, err := Restore(p, []byte(snap))
+	require.NoError(t, err)
+	require.Equal(t, g.Visits, visitLines(s))
+	m := newMachine(t, p)
+	m.s = s
+	for _, st := range s.Outstanding() {
+		m.open[st.Ref] = st
+	}
+	m.later(time.Minute)
+	for range 20 {
+		for r := range m.open {
+			m.endRef(r, &Outcome{Values: one("9")}, nil)
+		}
+	}
+	m.later(time.Hour)
+	require.Equal(t, StatusCompleted, s.End().Status)
+	require.JSONEq(t, `{"T":"t","M":[{"ok":1},{"ok":2},{"ok":9}],"R":9,"end":9}`, string(js(s.End().Outputs)))
+}
+
 func writeGolden(t *testing.T, name string, m *goldenRun) {
 	g := goldenJournal{Machine: MachineVersion, Graph: m.p.Graph(), Visits: visitLines(m.s)}
 	text := string(js(g)) + "\n"
@@ -162,5 +190,68 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	}
 	require.Equal(t, StatusCompleted, r.s.End().Status)
 	runs["irreducible"] = r
+
+	// What version 2 has added.
+	g = nodesOf("x", nodes(FirstArg(), "kids", "late", "ask", "old", "task", "hear", "items", "end").Chain("kids", "end").Edge("ask", "end").State("log", Append).Graph())
+	g.Nodes[4].Effect = Unsafe
+	g.Nodes[6].Map = &Map{Over: "[1,2]", OnItemError: ContinueItems}
+	r = start(g, "1")
+	r.do(Signaled{Name: "early", Payload: js(1), Now: r.now})
+	r.do(Attempt{Ref: r.ref("task"), Attempt: 1, Now: r.now})
+	kids := spawn("c1", "c2")
+	kids.State = map[string]json.RawMessage{"log": js("kids")}
+	r.end("kids", kids)
+	late := spawn("l1", "l2")
+	late.Wait.Children.Timeout = Duration(time.Minute)
+	r.end("late", late)
+	r.end("ask", ask("q", func(q *Interrupt) { q.Approve = js("this") }))
+	r.end("old", ask("q2", func(q *Interrupt) { q.Timeout, q.Default = Duration(time.Minute), js("never mind") }))
+	r.end("task", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+	r.end("hear", Outcome{Wait: &Wait{Signal: &SignalWait{Name: "go"}}})
+	r.endRef(Ref{Node: "items", Visit: 1, Item: 1}, &Outcome{Wait: &Wait{Signal: &SignalWait{Name: "early"}}}, nil)
+	r.endRef(Ref{Node: "items", Visit: 1, Item: 2}, &Outcome{Wait: &Wait{Task: &TaskWait{Timeout: Duration(time.Second)}}}, nil)
+	require.NoError(t, r.child(Ref{Node: "late", Visit: 1}, "l2", StatusCompleted, "2"))
+	r.later(time.Minute)
+	r.do(ChildEnded{Ref: Ref{Node: "kids", Visit: 1}, Slot: ChildSlot{RunID: "c2", Status: StatusFailed, Error: Errorf(Permanent, "NO", ""),
+		Usage: []Usage{{Model: "m", InputTokens: 4}}}, Now: r.now})
+	require.NoError(t, r.child(Ref{Node: "kids", Visit: 1}, "c1", StatusCompleted, `{"a":1}`))
+	r.do(Answered{ID: "q", Decision: Approved, By: "ann", Now: r.now})
+	r.do(TaskEnded{Ref: Ref{Node: "task", Visit: 1}, Attempt: 1, Outcome: &Outcome{Values: one(`"built"`)}, By: "ci", Now: r.now})
+	r.do(Signaled{Name: "go", Payload: js("now"), Now: r.now})
+	r.end("end", Outcome{})
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["waits"] = r
+
+	g = nodesOf("x", inbox(nodes(FirstArg(), "A", "I", "J", "end").Edge("A", "I").Edge("I", "J").Edge("J", "I", When("visit < 3")).Edge("J", "end").Graph(),
+		Inbox{BatchSize: 2, TTL: Duration(time.Minute)}, "I", "J"))
+	g.Nodes[1].MaxVisits = 1
+	r = start(g, "1")
+	require.NoError(t, r.send("user", "I", `"old"`))
+	r.now = r.now.Add(time.Minute)
+	require.NoError(t, r.send("user", "", `"hi"`))
+	r.end("A", Outcome{Values: one(`"a"`)})
+	r.end("I", Outcome{Values: one(`"i"`)})
+	r.end("J", Outcome{Values: one(`"j"`)})
+	r.do(Resume{Now: r.now})
+	r.end("I", Outcome{Stop: AbstainResult})
+	r.end("end", Outcome{})
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["inboxes"] = r
+
+	g = nodesOf("x", nodes(FirstArg(), "A", "B", "C", "D").Edge("A", "B").Edge("A", "C").Edge("B", "D").State("log", Append).Graph())
+	p, err := Compile(g, nil)
+	require.NoError(t, err)
+	r = &goldenRun{newMachine(t, p), p}
+	r.do(Begin{Now: r.now, Adopt: []Adopted{{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("1"), State: map[string]json.RawMessage{"log": js("a")},
+		Select: &Select{Others: SelectNames, Names: []string{"B"}}}}, {Ref: Ref{Node: "B", Visit: 1}, Outcome: Outcome{Stop: AbstainResult}}}})
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["adopted"] = r
+
+	r = start(nodesOf("x", nodes(FirstArg(), "A", "B").Graph()))
+	r.end("A", spawn("c"))
+	r.do(DeadlinePassed{Now: r.now})
+	r.fail("B", Errorf(NotPerformed, ReasonCanceled, ""))
+	require.Equal(t, ReasonDeadline, r.s.End().Reason)
+	runs["deadline"] = r
 	return runs
 }
