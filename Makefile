@@ -99,6 +99,7 @@ vuln: ## Look for known vulnerabilities (needs the vulnerability database)
 setup: # What the tests need besides Go; test, race, bench and chaos call it.
 	@scripts/ensure-cc
 	@scripts/ensure-postgres
+	@scripts/ensure-node
 
 .PHONY: test
 test: setup ## Run all tests with the race detector, in random order

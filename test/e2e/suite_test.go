@@ -82,6 +82,7 @@ type suite struct {
 type options struct {
 	store  string // sqlite or postgres
 	script fakellm.Script
+	env    []string // for every process
 }
 
 // start migrates fresh databases and starts the services.
@@ -126,6 +127,7 @@ executor:
 `, quote("http://"+s.otlp.Endpoint()), namespaceA, keyA, namespaceB, keyB, o.store,
 		quote(filepath.Join(dir, "registry.db")), quote(url), quote(filepath.Join(dir, "executor.db")), quote(modelURL)), 0o600))
 	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "OTEL_BSP_SCHEDULE_DELAY=100"}
+	s.env = append(s.env, o.env...)
 
 	t.Cleanup(func() {
 		for _, name := range []string{"gateway", "planner", "executor", "registry"} {
