@@ -45,11 +45,10 @@ func WithWorkflows(f func(ref string) (*Graph, error)) Option {
 
 // outside is the part of a runner that is about things outside of its run. It is empty for most runs.
 type outside struct {
-	asked   context.Context
 	program *Program
 	all     Actors
 	// going are what stops children and questions, by id.
-	going map[string]context.CancelFunc
+	going map[string]context.CancelCauseFunc
 	busy  int // goroutines that will report something
 	fed   bool
 }
@@ -116,23 +115,23 @@ func (r *runner) reachOut(ctx context.Context, fx *Effects) {
 
 // start runs f beside the run until it has reported.
 func (r *runner) start(id string, f func(context.Context)) {
-	own, stop := context.WithCancel(r.out.asked)
+	own, stop := r.fresh()
 	if r.out.going == nil {
-		r.out.going = map[string]context.CancelFunc{}
+		r.out.going = map[string]context.CancelCauseFunc{}
 	}
 	r.out.going[id] = stop
 	r.out.busy++
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
-		defer stop()
+		defer stop(nil)
 		f(own)
 	}()
 }
 
 func (o *outside) stop(id string) {
 	if stop := o.going[id]; stop != nil {
-		stop()
+		stop(errCanceled)
 		delete(o.going, id)
 	}
 }
