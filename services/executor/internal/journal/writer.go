@@ -28,6 +28,9 @@ type WriterOptions struct {
 	Timeout time.Duration
 	// Drain bounds how long a stopping Writer goes on with what waits; default 10 s.
 	Drain time.Duration
+	// RowEvery is how far a run's row may lie behind its journal in what the journal tells as well: nodes and the time of the last change. Default 1 s; negative
+	// lets every append write the status that it carries.
+	RowEvery time.Duration
 	// Logger gets a warning for each failed try; nil discards.
 	Logger *slog.Logger
 	// Observe is called after each batch on the writer's goroutine; nil is fine.
@@ -56,6 +59,7 @@ type Writer struct {
 	o     WriterOptions
 	wake  chan struct{}
 	done  chan struct{}
+	rows  *rowKeeper
 
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -74,6 +78,8 @@ type item struct {
 	rows  int
 	size  int
 	since time.Time
+	// whole says that the status of the write is to be written, whatever the row says.
+	whole bool
 }
 
 // NewWriter returns a writer for owner. Nothing is written until Run runs.
@@ -95,10 +101,13 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 	if o.Drain <= 0 {
 		o.Drain = 10 * time.Second
 	}
+	if o.RowEvery == 0 {
+		o.RowEvery = time.Second
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
+	return &Writer{rows: newRowKeeper(o.RowEvery), c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
 }
 
 // Submit queues w and returns at once. If it returns nil, done is called exactly once, on the
@@ -205,11 +214,25 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) loop(hard context.Context) error {
 	for {
 		batch, closed := w.take()
+		inBatch := make(map[string]bool, len(batch))
+		for i := range batch {
+			inBatch[batch[i].write.RunID()] = true
+		}
+		// A run that is written to just now brings its row along by itself.
+		now := time.Now()
+		if closed {
+			// There is no later.
+			now = now.Add(w.rows.every)
+		}
+		owed, wait := w.rows.due(now, w.o.MaxRows, func(id string) bool { return inBatch[id] })
+		for _, wr := range owed {
+			batch = append(batch, item{write: wr, done: func(Result) {}, rows: 1, since: time.Now(), whole: true})
+		}
 		if len(batch) == 0 {
 			if closed {
 				return nil
 			}
-			<-w.wake
+			w.rest(wait)
 			continue
 		}
 		if err := w.flush(hard, batch); err != nil {
@@ -225,13 +248,15 @@ func (w *Writer) loop(hard context.Context) error {
 func (w *Writer) flush(hard context.Context, batch []item) error {
 	writes := make([]Write, len(batch))
 	b := Batch{Writes: len(batch), Waited: time.Since(batch[0].since)}
+	begin := time.Now()
 	for i, it := range batch {
-		writes[i] = it.write
+		if writes[i] = it.write; !it.whole {
+			writes[i] = w.rows.slim(it.write, begin)
+		}
 		b.Rows += it.rows
 		b.Bytes += it.size
 		b.Waited = max(b.Waited, time.Since(it.since))
 	}
-	begin := time.Now()
 	results, tries, err := w.commit(hard, writes)
 	b.Duration, b.Tries, b.Err = time.Since(begin), tries, err
 	if w.o.Observe != nil {
@@ -241,6 +266,7 @@ func (w *Writer) flush(hard context.Context, batch []item) error {
 		return err
 	}
 	for i, it := range batch {
+		w.rows.note(it.write, writes[i], results[i], begin)
 		it.done(results[i])
 	}
 	return nil
@@ -320,6 +346,20 @@ func (w *Writer) fail(err error) {
 		for _, it := range q.items {
 			it.done(Result{Err: err, RunID: it.write.RunID()})
 		}
+	}
+}
+
+// rest waits until there is something to do, for at most wait if it is not 0.
+func (w *Writer) rest(wait time.Duration) {
+	if wait <= 0 {
+		<-w.wake
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-w.wake:
+	case <-timer.C:
 	}
 }
 

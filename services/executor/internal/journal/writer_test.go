@@ -42,7 +42,7 @@ func (s *scripted) Commit(ctx context.Context, _ journal.Owner, ws []journal.Wri
 	}
 	res := make([]journal.Result, len(ws))
 	for i, w := range ws {
-		res[i] = journal.Result{RunID: w.RunID()}
+		res[i] = journal.Result{RunID: w.RunID(), Created: w.Start != nil}
 	}
 	return res, nil
 }
@@ -157,6 +157,58 @@ func TestWriter(t *testing.T) {
 				last++
 			}
 			require.Equal(t, 3, quiet, "a quiet tenant does not wait behind a loud one")
+		})
+	})
+	t.Run("Row/CountsAloneAreWrittenOnceASecond", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := &scripted{}
+			w, stop := run(t, c, journal.WriterOptions{})
+			_, err := w.Do(t.Context(), startOf("n", "r", 1))
+			require.NoError(t, err)
+			with := func(calls int64, s journal.State) journal.Write {
+				wr := appendOf("n", "r", 1)
+				wr.Append.Status = &journal.Status{State: s, Nodes: journal.NodeCounts{Completed: int32(calls)}}
+				return wr
+			}
+			calls := func(from int) (out []int64) {
+				for _, b := range c.batches[from:] {
+					for _, wr := range b {
+						if s := wr.Append.Status; s != nil {
+							out = append(out, int64(s.Nodes.Completed))
+						} else {
+							out = append(out, -1)
+						}
+					}
+				}
+				return out
+			}
+			do := func(wr journal.Write) {
+				_, err := w.Do(t.Context(), wr)
+				require.NoError(t, err)
+			}
+			sleep := func(d time.Duration) {
+				time.Sleep(d) //nolint:forbidigo // fake time: inside a synctest bubble
+				synctest.Wait()
+			}
+			do(with(1, journal.StateRunning))
+			do(with(2, journal.StateRunning))
+			require.Equal(t, []int64{-1, -1}, calls(1))
+			sleep(10 * time.Second)
+			require.Equal(t, []int64{2}, calls(3), "the row is brought up by itself, once")
+			do(with(3, journal.StateRunning))
+			require.Equal(t, []int64{3}, calls(4), "it had been left alone for long enough")
+			do(with(4, journal.StateRunning))
+			do(with(5, journal.StateWaiting))
+			do(with(6, journal.StateWaiting))
+			do(with(7, journal.StateCompleted))
+			require.Equal(t, []int64{-1, 5, -1, 7}, calls(5), "a change of state is written at once")
+			sleep(10 * time.Second)
+			require.Len(t, c.batches, 9, "nothing is owed after the end")
+			do(startOf("n", "r", 1))
+			do(with(8, journal.StateRunning))
+			require.NoError(t, stop())
+			require.Equal(t, []int64{-1, 8}, calls(10), "nothing is owed after a stop")
 		})
 	})
 	t.Run("Failure/IdenticalBatchIsSentAgain", func(t *testing.T) {
