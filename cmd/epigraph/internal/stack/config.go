@@ -26,6 +26,12 @@ import (
 // EnvPrefix marks the environment variables that are settings.
 const EnvPrefix = "EPIGRAPH_"
 
+// What grpc.tls.client_certs may be.
+const (
+	clientCertsRequired = "require"
+	clientCertsOptional = "optional"
+)
+
 // The services of the suite.
 const (
 	Planner  = "planner"
@@ -81,9 +87,12 @@ type GRPC struct {
 type TLS struct {
 	CertFile string `help:"PEM certificate that this process shows; empty means plain text"`
 	KeyFile  string `help:"PEM key of that certificate"`
-	// CAFile makes clients speak TLS and trust only these authorities. A server with it demands client certificates of them.
+	// CAFile makes clients speak TLS and trust only these authorities. A server with it demands client certificates of them: see ClientCerts.
 	CAFile     string `conf:"ca_file" help:"PEM authorities that both sides must be certified by"`
 	ServerName string `help:"name that servers' certificates must have; default the host dialed"`
+	// ClientCerts says whether who connects must show a certificate: "require", or "optional" for clients and workers that have
+	// only an API key. A certificate that is shown is checked all the same.
+	ClientCerts string `help:"whether who connects must show a certificate of ca_file: require or optional"`
 }
 
 // Upstream says where the other services are.
@@ -105,6 +114,7 @@ func DefaultConfig() Config {
 		Planner: planner.DefaultConfig(), Executor: executor.DefaultConfig(), Registry: registry.DefaultConfig(), Gateway: gateway.DefaultConfig(),
 		GRPC: GRPC{
 			PlannerAddr: "127.0.0.1:7401", ExecutorAddr: "127.0.0.1:7402", RegistryAddr: "127.0.0.1:7403",
+			TLS:          TLS{ClientCerts: clientCertsRequired},
 			MaxRecvBytes: 16 << 20, UnaryTimeout: time.Minute, Reflection: true, Grace: host.DefaultGrace,
 		},
 		Upstream:     Upstream{Planner: "127.0.0.1:7401", Executor: "127.0.0.1:7402", Registry: "127.0.0.1:7403"},
@@ -175,6 +185,12 @@ func (c Config) Validate() error {
 	add("auth", c.Auth.Validate())
 	if (c.GRPC.TLS.CertFile == "") != (c.GRPC.TLS.KeyFile == "") {
 		add("grpc.tls", errors.New("cert_file and key_file must be set together"))
+	}
+	if m := c.GRPC.TLS.ClientCerts; m != "" && m != clientCertsRequired && m != clientCertsOptional {
+		add("grpc.tls", fmt.Errorf("client_certs must be require or optional, got %q", m))
+	}
+	if c.GRPC.TLS.ClientCerts == clientCertsOptional && c.Auth.Open() {
+		add("grpc.tls", errors.New("client_certs: optional needs auth.service_token, or everyone who connects could do anything"))
 	}
 	if c.GRPC.MaxRecvBytes <= 0 {
 		add("grpc", errors.New("max_recv_bytes must be positive"))

@@ -26,6 +26,9 @@ func (t TLS) server() (*tls.Config, error) {
 			return nil, err
 		}
 		cfg.ClientCAs, cfg.ClientAuth = pool, tls.RequireAndVerifyClientCert
+		if t.ClientCerts == clientCertsOptional {
+			cfg.ClientAuth = tls.VerifyClientCertIfGiven
+		}
 	}
 	return cfg, nil
 }
