@@ -99,12 +99,13 @@ func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 		s.succeed(ns, o.Values, &c, nil)
 		return
 	}
-	sub, faults := s.planExpansion(ns, o.Expand)
+	task, faults := s.planExpansion(ns, o.Expand)
 	if len(faults) > 0 {
 		s.attemptFailed(unit{ns, 0}, refusedExpansion(faults), false, s.at)
 		return
 	}
-	s.growQ = append(s.growQ, growTask{ns, &c, o.Values, sub, s.at})
+	task.o, task.values, task.now = &c, o.Values, s.at
+	s.growQ = append(s.growQ, task)
 }
 
 // splitAdoption begins a new event when the last one has become large.

@@ -149,11 +149,33 @@ func (s *State) applyReset(ns *nodeState) {
 			no, gen = max(no, u.try().no), max(gen, u.try().gen)
 			s.letGo(u)
 		}
+		s.forgetItems(ns)
 	}
 	s.letGo(unit{ns, 0})
 	s.unmarkInputs(ns)
 	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
+	ns.kept = nil
 	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
+}
+
+// forgetItems drops what may still name items of a visit that will have others, or none.
+func (s *State) forgetItems(ns *nodeState) {
+	s.held = slices.DeleteFunc(s.held, func(u unit) bool { return u.ns == ns })
+	timers := s.timers[:0]
+	for _, t := range s.timers {
+		if t.ns != ns {
+			timers.push(t)
+		}
+	}
+	clear(s.timers[len(timers):])
+	s.timers = timers
+	for name, ls := range s.listeners {
+		if ls = slices.DeleteFunc(ls, func(l listener) bool { return l.ns == ns }); len(ls) == 0 {
+			delete(s.listeners, name)
+		} else {
+			s.listeners[name] = ls
+		}
+	}
 }
 
 // applyAmend goes over to an amended graph; visits that it removes have been reset.

@@ -15,34 +15,37 @@ import (
 // must replay.
 func TestMachineSurvivesEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &chaos{gen: gen{t: t, losers: true}}
-		spec := c.graph()
-		c.spice(spec.g)
-		p, err := Compile(spec.g, nil)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, mustJSON(spec.g))
-		}
-		c.s, c.j, c.now = New(p, "run"), &journalOf{p: p, snaps: map[int64]string{}}, time.Unix(5000, 0)
-		require.NoError(t, c.do(Begin{Now: c.now}))
-		for step := 0; c.s.End() == nil; step++ {
-			if step > 3000 {
-				require.NoError(t, c.do(Cancel{Now: c.now, Reason: "enough"}))
-			}
-			c.step(spec.g)
-		}
-		require.NotEqual(t, ReasonStarved, c.s.End().Reason, "graph %s", mustJSON(spec.g))
-		require.Empty(t, c.s.flights)
-		if c.s.End().Status == StatusCompleted && c.s.End().Reason == "" {
-			for n, b := range c.s.inboxes {
-				require.True(t, len(b.messages) == 0 || c.s.p.nodes[n].inbox.TTL > 0, "no message is lost")
-			}
-			c.s.Visits(func(v VisitInfo) bool {
-				require.Contains(t, []VisitStatus{VisitCompleted, VisitAbstained, VisitFailed, VisitSkipped, VisitCanceled}, v.Status, "%s", v.Ref)
-				return true
-			})
-		}
-		c.j.check(t, "run")
+		(&chaos{gen: gen{t: t, losers: true}}).survive(t)
 	})
+}
+
+func (c *chaos) survive(t *rapid.T) {
+	spec := c.graph()
+	c.spice(spec.g)
+	p, err := Compile(spec.g, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, mustJSON(spec.g))
+	}
+	c.s, c.j, c.now = New(p, "run"), &journalOf{p: p, snaps: map[int64]string{}}, time.Unix(5000, 0)
+	require.NoError(t, c.do(Begin{Now: c.now}))
+	for step := 0; c.s.End() == nil; step++ {
+		if step > 3000 {
+			require.NoError(t, c.do(Cancel{Now: c.now, Reason: "enough"}))
+		}
+		c.step(spec.g)
+	}
+	require.NotEqual(t, ReasonStarved, c.s.End().Reason, "graph %s", mustJSON(spec.g))
+	require.Empty(t, c.s.flights)
+	if c.s.End().Status == StatusCompleted && c.s.End().Reason == "" {
+		for n, b := range c.s.inboxes {
+			require.True(t, len(b.messages) == 0 || c.s.p.nodes[n].inbox.TTL > 0, "no message is lost")
+		}
+		c.s.Visits(func(v VisitInfo) bool {
+			require.Contains(t, []VisitStatus{VisitCompleted, VisitAbstained, VisitFailed, VisitSkipped, VisitCanceled}, v.Status, "%s", v.Ref)
+			return true
+		})
+	}
+	c.j.check(t, "run")
 }
 
 type chaos struct {
@@ -53,6 +56,8 @@ type chaos struct {
 	open []Start
 	// asked counts, to make ids.
 	asked int
+	// changing lets the graph change under way.
+	changing bool
 }
 
 // wait is a random wait with ids of its own.
@@ -173,6 +178,13 @@ func (c *chaos) do(cmd Command) error {
 
 func (c *chaos) step(g *Graph) {
 	require.NotEmpty(c.t, c.s.Why(3), "a run that goes on can say why")
+	if c.changing {
+		g = c.s.Graph()
+		if c.chance(8, "change") {
+			c.change(g)
+			return
+		}
+	}
 	switch k := c.num(0, 99, "step"); {
 	case k < 2:
 		_ = c.do(Pause{Reason: "test", Now: c.now})
@@ -252,6 +264,12 @@ func (c *chaos) finish(g *Graph) {
 	out, ferr := c.outcome(g, &st)
 	if out != nil && st.Item > 0 {
 		out.Select = nil
+	}
+	if out != nil && c.changing && c.chance(12, "expand") {
+		out.Expand, out.Stop = c.part(), Proceed
+		if out.Select != nil {
+			out.Select = &Select{Self: out.Select.Self}
+		}
 	}
 	if out != nil && c.chance(25, "wait") {
 		out.Wait = c.wait(&st)

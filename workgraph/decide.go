@@ -135,10 +135,10 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 
 // performed completes a unit whose outcome stands.
 func (s *State) performed(u unit, o *Outcome, now time.Time) {
-	var sub *Graph
+	var task growTask
 	if o.Expand != nil && s.drain == "" {
 		var faults []Fault
-		if sub, faults = s.planExpansion(u.ns, o.Expand); len(faults) > 0 {
+		if task, faults = s.planExpansion(u.ns, o.Expand); len(faults) > 0 {
 			s.attemptFailed(u, refusedExpansion(faults), false, now)
 			return
 		}
@@ -160,8 +160,9 @@ func (s *State) performed(u unit, o *Outcome, now time.Time) {
 		}
 		values = v
 	}
-	if sub != nil {
-		s.growQ = append(s.growQ, growTask{u.ns, o, values, sub, now})
+	if task.ns != nil {
+		task.o, task.values, task.now = o, values, now
+		s.growQ = append(s.growQ, task)
 		return
 	}
 	s.succeed(u.ns, values, o, nil)

@@ -21,6 +21,8 @@ type growTask struct {
 	values []json.RawMessage
 	sub    *Graph
 	now    time.Time
+	// grown is the program that from grows into, unless another expansion comes first.
+	from, grown *Program
 }
 
 // maxFaultsTold bounds the text of a refused expansion.
@@ -50,8 +52,17 @@ func expandFault(o *Outcome) string {
 	return ""
 }
 
-// planExpansion checks the sub-graph by itself and fills in its defaults and effects.
-func (s *State) planExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
+// planExpansion checks the sub-graph by itself and at its place, and fills in its defaults and effects.
+func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
+	filled, faults := s.fillExpansion(ns, sub)
+	if len(faults) > 0 {
+		return growTask{}, faults
+	}
+	q, faults := s.p.grow(ns.n, int(ns.f.serial), filled)
+	return growTask{ns: ns, sub: filled, from: s.p, grown: q}, faults
+}
+
+func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 	node := s.node(ns)
 	if node.inbox != nil {
 		return nil, []Fault{{Code: CodeCannotExpand, Node: node.ID, Field: "expand", Message: "a node that messages wake cannot expand",
@@ -228,10 +239,16 @@ func (s *State) growNext() {
 	t := s.growQ[0]
 	s.growQ = s.growQ[1:]
 	ref := s.ref(t.ns, 0)
-	q, faults := s.p.grow(t.ns.n, ref.Visit, t.sub)
-	if len(faults) > 0 {
-		s.attemptFailed(unit{t.ns, 0}, refusedExpansion(faults), false, t.now)
-		return
+	q := t.grown
+	if t.from != s.p {
+		var faults []Fault
+		if _, faults = s.fillExpansion(t.ns, t.sub); len(faults) == 0 {
+			q, faults = s.p.grow(t.ns.n, ref.Visit, t.sub)
+		}
+		if len(faults) > 0 {
+			s.attemptFailed(unit{t.ns, 0}, refusedExpansion(faults), false, t.now)
+			return
+		}
 	}
 	s.record(s.step(OpExpand, t.ns, &Detail{Graph: t.sub}))
 	s.applyGraph(q)

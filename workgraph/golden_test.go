@@ -253,5 +253,24 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	r.fail("B", Errorf(NotPerformed, ReasonCanceled, ""))
 	require.Equal(t, ReasonDeadline, r.s.End().Reason)
 	runs["deadline"] = r
+	g = nodesOf("x", nodes(Key("k"), "H", "A", "B", "C").Chain("H", "A", "B", "C").Back("B", "H", "visit < 2").Graph())
+	r = start(g, "0")
+	part := nodesOf("x", nodes(Key("k"), "x", "y").Graph())
+	r.end("H", Outcome{Values: one(`"h1"`)})
+	r.end("A", Outcome{Values: one(`"a1"`), Expand: part})
+	r.end("A#1/x", Outcome{Values: one(`"x1"`)})
+	r.end("A#1/y", Outcome{Values: one(`"y1"`)})
+	r.end("B", Outcome{Values: one(`"b1"`)})
+	r.end("H", Outcome{Values: one(`"h2"`)})
+	r.end("A", Outcome{Values: one(`"a2"`)})
+	r.amend(Patch{PutNodes: []Node{put("C", Arg("more", js(1))), put("N")}, AddEdges: []Edge{{From: "C", To: "N"}}})
+	r.end("B", Outcome{Values: one(`"b2"`)})
+	r.end("C", Outcome{Values: one(`"c"`), Expand: part})
+	r.amend(Patch{PutNodes: []Node{put("C#1/y", Arg("more", js(2))), put("M")}, AddEdges: []Edge{{From: "C", To: "M", When: `result == "c"`}}})
+	for _, id := range []string{"C#1/x", "C#1/y", "M", "N"} {
+		r.end(id, Outcome{Values: one(`"end"`)})
+	}
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["expand-and-amend"] = r
 	return runs
 }

@@ -138,7 +138,7 @@ func (p *Program) confine() {
 		}
 		r.nodes = r.take(r.nodes, func(n int32) int32 { return p.nodes[n].round }, func(g *growth) *[]int32 { return &g.nodes })
 		r.edges = r.take(r.edges, func(e int32) int32 { return rounds[e] }, func(g *growth) *[]int32 { return &g.edges })
-		r.children = r.take(r.children, func(c int32) int32 { return p.roundOf(int32(k), p.regions[c].head) },
+		r.children = r.take(r.children, func(c int32) int32 { return p.roundOf(int32(k), p.regions[c].member()) },
 			func(g *growth) *[]int32 { return &g.children })
 		for i, c := range r.children {
 			p.regions[c].slot = int32(i)
@@ -165,6 +165,14 @@ func (p *Program) confine() {
 	for n, visits := range expanded {
 		p.confineOut(&p.nodes[n], visits, rounds)
 	}
+}
+
+// member is a node that tells the region from others.
+func (r *region) member() int32 {
+	if r.head < 0 {
+		return r.nodes[0]
+	}
+	return r.head
 }
 
 // take moves what is confined to one round out of a region's list.

@@ -274,11 +274,13 @@ func (m *move) waits() {
 		u.ns = m.visit(u.ns)
 		s.asks[id] = u
 	}
-	for _, ls := range s.listeners {
+	for name, ls := range s.listeners {
+		ls = slices.DeleteFunc(ls, func(l listener) bool { return !l.valid() || m.visit(l.ns) == nil })
 		for i := range ls {
-			if ls[i].ns = m.visit(ls[i].ns); ls[i].ns == nil {
-				ls[i] = listener{unit{ns: &nodeState{}}, &waitState{}} // void
-			}
+			ls[i].ns = m.visit(ls[i].ns)
+		}
+		if s.listeners[name] = ls; len(ls) == 0 {
+			delete(s.listeners, name)
 		}
 	}
 }

@@ -220,10 +220,7 @@ func (a *amendment) frozen() []bool {
 // region refuses changes to the shape of a loop that has begun.
 func (a *amendment) region(k int32) {
 	old := &a.s.p.regions[k]
-	member := old.head
-	if member < 0 {
-		member = old.nodes[0]
-	}
+	member := old.member()
 	refuse := func(format string, args ...any) {
 		a.refuse(Fault{Code: CodeLoopBegun, Node: a.s.p.nodes[member].ID, Message: "the loop has begun, so its shape stays as it is: " + fmt.Sprintf(format, args...),
 			Hint: "change fields of nodes that it has not reached, or what comes after it"})

@@ -595,7 +595,7 @@ func (r *restorer) unit(f savedFlight) (unit, bool) {
 
 // entered reports whether the visit has arguments.
 func (ns *nodeState) entered() bool {
-	return (ns.no > 0 || ns.m != nil || ns.adopted) && ns.status != VisitPending
+	return (ns.no > ns.before || ns.m != nil || ns.adopted) && ns.status != VisitPending
 }
 
 // retravel computes a visit's arguments again from its inputs, the inputs' arguments first.
