@@ -34,7 +34,7 @@ func (c *chaos) survive(t *rapid.T) {
 		}
 		c.step(spec.g)
 	}
-	require.NotEqual(t, ReasonStarved, c.s.End().Reason, "graph %s", mustJSON(spec.g))
+	require.NotEqual(t, ReasonStarved, c.s.End().Reason, "%s\ngraph %s", c.s.End().Message, mustJSON(c.s.Graph()))
 	require.Empty(t, c.s.flights)
 	if c.s.End().Status == StatusCompleted && c.s.End().Reason == "" {
 		for n, b := range c.s.inboxes {

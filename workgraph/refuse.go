@@ -283,10 +283,18 @@ func (a *amendment) newEdges(frozen []bool) {
 		}
 		old := back[pe.from]
 		r := a.s.p.nodes[old].region
-		if r == 0 || !frozen[r] {
+		if r == 0 {
 			continue
 		}
 		from, to := a.q.nodes[pe.from].ID, a.q.nodes[pe.to].ID
+		if len(a.s.visitsOf(old)) == 0 && a.over(r) {
+			a.refuse(Fault{Code: CodeLoopBegun, From: from, To: to, Message: "the run has passed by the source for good without a visit, so nothing would ever come over the edge",
+				Hint: "lead the edge from another node"})
+			continue
+		}
+		if !frozen[r] {
+			continue
+		}
 		if pe.scope > 0 || !a.over(r) {
 			a.refuse(Fault{Code: CodeLoopBegun, From: from, To: to, Message: "the edge would lead out of a loop that goes on, and rounds that are over were decided without it",
 				Hint: "lead the edge from a node after the loop, or wait for the loop's end"})

@@ -234,9 +234,15 @@ func (w *why) unopened(n, r int32) {
 			return
 		}
 		f = fs[len(fs)-1]
+		if round := int(s.p.roundOf(up, n)); round > 0 { // a loop within the expansion of that round
+			if round > len(fs) {
+				return
+			}
+			f = fs[round-1]
+		}
 	}
 	if inst := &f.insts[s.p.regions[r].slot]; !inst.opened && !inst.closed {
-		w.depends(Ref{Node: s.p.nodes[n].ID, Visit: 1}, s.p.nodes[n].in, f)
+		w.depends(Ref{Node: s.p.nodes[n].ID, Visit: 1}, s.p.nodes[n].inAt(f.serial), f)
 	}
 }
 
