@@ -72,9 +72,9 @@ func (p *Postgres) WALBetween(ctx context.Context, from, to string) (w WAL, err 
 	return w, err
 }
 
-// Size is how many bytes a database holds.
-func (p *Postgres) Size(ctx context.Context, database string) (n int64, err error) {
-	err = p.conn.QueryRow(ctx, `SELECT pg_database_size($1)`, database).Scan(&n)
+// Size is how many bytes databases hold together.
+func (p *Postgres) Size(ctx context.Context, databases ...string) (n int64, err error) {
+	err = p.conn.QueryRow(ctx, `SELECT sum(pg_database_size(d))::bigint FROM unnest($1::text[]) AS d`, databases).Scan(&n)
 	return n, err
 }
 

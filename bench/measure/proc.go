@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,9 +94,9 @@ func descends(procs map[int]stat, pid int, roots []int) bool {
 	return false
 }
 
-// PostgresCPU is the processor time that the server below root has used so far for one database: its backends, what ended, and
-// what serves all (the writers and the postmaster). The backends of other databases are left out.
-func PostgresCPU(root int, database string) (time.Duration, error) {
+// PostgresCPU is the processor time that the server below root has used so far for some databases: their backends, what ended,
+// and what serves all (the writers and the postmaster). The backends of other databases are left out.
+func PostgresCPU(root int, databases ...string) (time.Duration, error) {
 	procs, err := all()
 	if err != nil {
 		return 0, err
@@ -112,7 +113,7 @@ func PostgresCPU(root int, database string) (time.Duration, error) {
 		// "postgres: user database host activity"; what serves all has other words there.
 		words := strings.Fields(strings.TrimRight(string(bytes.ReplaceAll(title, []byte{0}, []byte{' '})), " "))
 		backend := len(words) > 3 && words[0] == "postgres:" && words[1] == "postgres"
-		if !backend || words[2] == database {
+		if !backend || slices.Contains(databases, words[2]) {
 			sum += s.own + s.reaped
 		}
 	}

@@ -120,6 +120,9 @@ func (c *child) read(out io.Reader) {
 	}
 }
 
+// errGone says that a process cannot be asked any more.
+var errGone = errors.New("is gone")
+
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
 func (c *child) ask(ctx context.Context, req drive.Request, limit time.Duration) (drive.Answer, error) {
@@ -128,7 +131,7 @@ func (c *child) ask(ctx context.Context, req drive.Request, limit time.Duration)
 		return drive.Answer{}, err
 	}
 	if _, err := c.in.Write(append(raw, '\n')); err != nil {
-		return drive.Answer{}, errors.Join(err, c.last())
+		return drive.Answer{}, errors.Join(fmt.Errorf("%w: %w", errGone, err), c.last())
 	}
 	return c.answer(ctx, limit)
 }
@@ -143,9 +146,9 @@ func (c *child) answer(ctx context.Context, limit time.Duration) (drive.Answer, 
 		}
 		return a, nil
 	case <-c.ended:
-		return drive.Answer{}, errors.Join(fmt.Errorf("%s ended: %w", filepath.Base(c.cmd.Path), c.err), c.last())
+		return drive.Answer{}, errors.Join(fmt.Errorf("%s %w: %w", filepath.Base(c.cmd.Path), errGone, c.err), c.last())
 	case <-t.C:
-		return drive.Answer{}, errors.Join(fmt.Errorf("no answer within %s", limit), c.last())
+		return drive.Answer{}, errors.Join(fmt.Errorf("no answer within %s: %w", limit, errGone), c.last())
 	case <-ctx.Done():
 		return drive.Answer{}, ctx.Err()
 	}

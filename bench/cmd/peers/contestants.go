@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Stores.
@@ -31,8 +35,8 @@ const (
 	epigraphRemote = "Epigraph, remote workers"
 )
 
-// process is one process of a contestant. {store}, {database}, {dir}, {addr} and {port} stand for what is known at start:
-// the store's address, the database's name, a directory of its own, what the process before told as its address, a free port.
+// process is one process of a contestant. {store}, {database}, {dir} and {addr} stand for what is known at start: the
+// store's address, the database's name, a directory of its own, what the process before told as its address.
 type process struct {
 	// program is a package of ours below bench/, an absolute path, or a command on the path.
 	program string
@@ -43,6 +47,10 @@ type process struct {
 	engine bool
 	// silent processes do not tell when they are ready; the next one waits for them.
 	silent bool
+	// ports is how many free ports there are to be, as {port0} and so on; those of the last process that asked stay.
+	ports int
+	// before prepares what the process reads.
+	before func(ctx context.Context, h *harness, c *contestant, words map[string]string) error
 }
 
 // spec is a contestant.
@@ -55,7 +63,9 @@ type spec struct {
 	// processes are started in order; the last one is the driver.
 	processes []process
 	// prepare builds what is needed, once, into a directory that is kept between runs.
-	prepare func(h *harness) error
+	prepare func(ctx context.Context, h *harness) error
+	// also are suffixes of further databases.
+	also []string
 	// skip says why it does not take part in a load.
 	skip map[string]string
 }
@@ -113,11 +123,12 @@ func contestants() []*spec {
 	return append(all, peers()...)
 }
 
-// peers are the other engines.
-func peers() []*spec { return nil }
+func sortByName(all []*spec) {
+	slices.SortStableFunc(all, func(a, b *spec) int { return cmp.Compare(a.name, b.name) })
+}
 
 func (h *harness) binary(p process) string {
-	if filepath.Dir(p.program) == "contestant" {
+	if !filepath.IsAbs(p.program) && strings.Contains(p.program, "/") {
 		return filepath.Join(h.bin, filepath.Base(p.program))
 	}
 	return p.program

@@ -43,10 +43,12 @@ type harness struct {
 // contestant is a spec whose processes run.
 type contestant struct {
 	*spec
-	database string
-	files    string
-	procs    []*child
-	figures  figures
+	databases []string
+	files     string
+	procs     []*child
+	figures   figures
+	// failed are the loads at which it failed; it takes no further turns at them.
+	failed map[string]bool
 }
 
 func (c *contestant) driver() *child { return c.procs[len(c.procs)-1] }
@@ -98,7 +100,7 @@ func open(ctx context.Context, o options, log *slog.Logger) (_ *harness, err err
 	}
 	h.bin = filepath.Join(h.tmp, "bin")
 	log.InfoContext(ctx, "building", "dir", dir)
-	if err := h.command(ctx, dir, "go", "build", "-o", h.bin+"/", "./contestant/..."); err != nil {
+	if err := h.command(ctx, dir, nil, "go", "build", "-o", h.bin+"/", "./contestant/..."); err != nil {
 		return nil, err
 	}
 	if o.store == onSQLite {
@@ -142,10 +144,10 @@ func (h *harness) close() error {
 }
 
 // command runs a build step to its end.
-func (h *harness) command(ctx context.Context, dir, name string, args ...string) error {
+func (h *harness) command(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(append(os.Environ(), "GOWORK=off"), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, tail(string(out)))
@@ -182,9 +184,10 @@ func (h *harness) fail(ctx context.Context, name string, err error) {
 		return
 	}
 	h.log.ErrorContext(ctx, "contestant failed", "contestant", name, "err", err)
-	if h.faults[name] == "" {
-		h.faults[name] = err.Error()
+	if h.faults[name] != "" {
+		h.faults[name] += "\n"
 	}
+	h.faults[name] += err.Error()
 }
 
 func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error) {
@@ -195,22 +198,25 @@ func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error)
 		return nil, err
 	}
 	if s.prepare != nil {
-		if err := s.prepare(h); err != nil {
+		if err := s.prepare(ctx, h); err != nil {
 			return nil, err
 		}
 	}
-	c := &contestant{spec: s, figures: figures{}}
+	c := &contestant{spec: s, figures: figures{}, failed: map[string]bool{}}
 	words := map[string]string{"{dir}": dir, "{cache}": h.cache, "{bench}": h.dir, "{bin}": h.bin, "{profile}": ""}
 	if h.o.profile != "" {
 		words["{profile}"] = h.o.profile + "-" + slug
 	}
 	switch s.store {
 	case onPostgres:
-		c.database = "bench_" + slug
-		if err := h.pg.CreateDatabase(ctx, c.database); err != nil {
-			return nil, err
+		name := "bench_" + slug
+		for _, suffix := range append([]string{""}, s.also...) {
+			c.databases = append(c.databases, name+suffix)
+			if err := h.pg.CreateDatabase(ctx, name+suffix); err != nil {
+				return nil, err
+			}
 		}
-		words["{store}"], words["{database}"] = h.server.URL(c.database), c.database
+		words["{store}"], words["{database}"] = h.server.URL(name), name
 		if words["{socket}"], err = h.pg.Socket(ctx); err != nil {
 			return nil, err
 		}
@@ -223,11 +229,17 @@ func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error)
 			h.stop(c)
 		}
 	}()
-	for i, p := range s.processes {
-		if words["{port}"], err = freePort(); err != nil {
-			return nil, err
+	for _, p := range s.processes {
+		for i := range p.ports {
+			if words[fmt.Sprintf("{port%d}", i)], err = freePort(); err != nil {
+				return nil, err
+			}
 		}
-		words[fmt.Sprintf("{port%d}", i)] = words["{port}"]
+		if p.before != nil {
+			if err := p.before(ctx, h, c, words); err != nil {
+				return nil, err
+			}
+		}
 		child, err := h.spawn.start(h, slug, p, words)
 		if err != nil {
 			return nil, err
@@ -302,19 +314,23 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 func (h *harness) takers(l *loadSpec, round int) []*contestant {
 	var out []*contestant
 	for _, c := range h.contestants {
-		if c.takes(l.key) && len(c.procs) > 0 && (!c.peer || round < h.o.peerRounds) {
+		if c.takes(l.key) && len(c.procs) > 0 && !c.failed[l.key] && (!c.peer || round < h.o.peerRounds) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
+// drop takes a contestant out of a load at which it failed, and out of the rest too unless it can still answer.
 func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	h.fail(ctx, c.name, fmt.Errorf("%s: %w", l.key, err))
-	h.stop(c)
+	c.failed[l.key] = true
+	if errors.Is(err, errGone) {
+		h.stop(c)
+	}
 }
 
 // turnLimit bounds a turn, whatever a contestant does.
@@ -386,7 +402,7 @@ func (h *harness) turn(ctx context.Context, c *contestant, l *loadSpec, round in
 func (h *harness) size(ctx context.Context, c *contestant) (int64, error) {
 	switch c.store {
 	case onPostgres:
-		return h.pg.Size(ctx, c.database)
+		return h.pg.Size(ctx, c.databases...)
 	case onSQLite:
 		return measure.Files(c.files)
 	}
@@ -399,7 +415,7 @@ func (h *harness) cpu(c *contestant) (time.Duration, error) {
 	if err != nil || c.store != onPostgres {
 		return sum, err
 	}
-	pg, err := measure.PostgresCPU(h.pgRoot, c.database)
+	pg, err := measure.PostgresCPU(h.pgRoot, c.databases...)
 	return sum + pg, err
 }
 
