@@ -53,8 +53,11 @@ func (h *harness) judge() []Verdict {
 	for _, a := range aims() {
 		v := Verdict{Contestant: a.contestant, Aim: a.text, Shown: "not measured"}
 		c, base := by[a.contestant], by[a.baseline]
+		if c == nil {
+			continue
+		}
 		switch {
-		case c == nil, a.baseline != "" && base == nil:
+		case a.baseline != "" && base == nil:
 		case a.plus:
 			mine, ok := c.figures.value(a.figure)
 			other, also := base.figures.value(a.figure)

@@ -117,10 +117,24 @@ func contestants() []*spec {
 	}
 	all = append(all, floors(onPostgres, "", localClass)...)
 	all = append(all, embedded(epigraphLocal, localClass, onPostgres))
+	all = append(all, &spec{name: epigraphRemote, class: remoteClass, store: onPostgres, prepare: epigraphServer,
+		durability: "each node, before its successors start; epigraph serve executor, one worker process with the Go SDK",
+		processes: []process{
+			{program: "bench/epigraph", engine: true, silent: true, ports: 1, args: []string{"serve", "executor", "--set", "executor.store=postgres",
+				"--set", "executor.postgres_url={store}", "--set", "executor.id=bench", "--set", "executor.parallel=20000", "--set", "grpc.executor_addr=127.0.0.1:{port0}",
+				"--set", "upstream.registry=", "--set", "admin.addr=", "--set", "telemetry.log_level=warn"}},
+			{program: "contestant/worker", args: []string{"-addr", "127.0.0.1:{port0}"}},
+			{program: "contestant/client", args: []string{"-addr", "{addr}"}},
+		}})
 	all = append(all, floors(onSQLite, ", SQLite", sqliteClass)...)
 	all = append(all, embedded(epigraphLite, sqliteClass, onSQLite))
 	all = append(all, &spec{name: epigraphMem, class: memoryClass, durability: "none", processes: []process{{program: "contestant/memory", engine: true}}})
 	return append(all, peers()...)
+}
+
+// epigraphServer builds the product's own binary, in its workspace.
+func epigraphServer(ctx context.Context, h *harness) error {
+	return h.command(ctx, filepath.Dir(h.dir), []string{"GOWORK=", "CGO_ENABLED=0"}, "go", "build", "-o", filepath.Join(h.bin, "epigraph"), "./cmd/epigraph")
 }
 
 func sortByName(all []*spec) {

@@ -64,7 +64,7 @@ func peers() []*spec {
 		processes:  []process{node("--sqlite={store}")}})
 
 	for name, t := range map[string]temporal{"Temporal": {shards: 4, conns: 20}, "Temporal, tuned": {shards: 16, conns: 48, dynamic: temporalDynamic, worker: []string{"-pollers", "16", "-activities", "10000"}}} {
-		add(&spec{name: name, class: remoteClass, store: onPostgres, prepare: temporalServer, also: []string{"_visibility"},
+		add(&spec{name: name, class: remoteClass, store: onPostgres, prepare: both(temporalServer, goPeer("temporalsdk")), also: []string{"_visibility"},
 			durability: fmt.Sprintf("each activity, before the workflow sees it; %d shards, %d connections%s", t.shards, t.conns, t.note()),
 			skip:       map[string]string{w7alone: manySeconds, w7many: manySeconds},
 			processes: []process{
@@ -72,7 +72,7 @@ func peers() []*spec {
 				{program: "peers/temporalsdk", args: append([]string{"-addr", "127.0.0.1:{port0}"}, t.worker...)},
 			}})
 	}
-	add(&spec{name: "Temporal dev server, SQLite", class: sqliteClass, store: onSQLite, prepare: temporalCLI,
+	add(&spec{name: "Temporal dev server, SQLite", class: sqliteClass, store: onSQLite, prepare: both(temporalCLI, goPeer("temporalsdk")),
 		durability: "each activity, before the workflow sees it; server and worker are two processes",
 		skip:       map[string]string{w7alone: manySeconds, w7many: manySeconds},
 		processes: []process{
@@ -108,6 +108,10 @@ func goPeer(name string) func(context.Context, *harness) error {
 	return func(ctx context.Context, h *harness) error {
 		return h.command(ctx, h.dir, nil, "go", "build", "-o", h.bin+"/", "./peers/"+name)
 	}
+}
+
+func both(a, b func(context.Context, *harness) error) func(context.Context, *harness) error {
+	return func(ctx context.Context, h *harness) error { return errors.Join(a(ctx, h), b(ctx, h)) }
 }
 
 // kept runs make unless it already did for the same inputs: what is built is kept between runs.
