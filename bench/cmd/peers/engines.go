@@ -103,10 +103,10 @@ func node(args ...string) process {
 		env: []string{"NODE_ENV=production", "LANGSMITH_TRACING=false"}}
 }
 
-// goPeer builds a program below peers/.
+// goPeer builds a program of the module of the peers.
 func goPeer(name string) func(context.Context, *harness) error {
 	return func(ctx context.Context, h *harness) error {
-		return h.command(ctx, h.dir, nil, "go", "build", "-o", h.bin+"/", "./peers/"+name)
+		return h.command(ctx, filepath.Join(h.dir, "peers"), nil, "go", "build", "-o", h.bin+"/", "./"+name)
 	}
 }
 
