@@ -53,3 +53,20 @@ func (s *State) Var(name string) (json.RawMessage, bool) {
 	raw, err := json.Marshal(v)
 	return raw, err == nil
 }
+
+// And are the effects of two commands whose events are made durable together, the receiver's first.
+func (fx Effects) And(next Effects) Effects {
+	fx.Starts = append(fx.Starts[:len(fx.Starts):len(fx.Starts)], next.Starts...)
+	fx.Cancels = append(fx.Cancels, next.Cancels...)
+	fx.Spawns = append(fx.Spawns, next.Spawns...)
+	fx.CancelChildren = append(fx.CancelChildren, next.CancelChildren...)
+	fx.Opened = append(fx.Opened, next.Opened...)
+	fx.Closed = append(fx.Closed, next.Closed...)
+	if next.Graph != nil {
+		fx.Graph = next.Graph
+	}
+	if next.Ended != nil {
+		fx.Ended = next.Ended
+	}
+	return fx
+}

@@ -25,6 +25,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
@@ -157,6 +158,7 @@ type Service struct {
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
+	jobs        *dispatch.Dispatcher
 	log         *slog.Logger
 	close       func() error
 }
@@ -210,6 +212,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err := s.limits.Meter(d.Telemetry.MeterProvider, s.engine.Backlog); err != nil {
 		return nil, err
 	}
+	if s.jobs, err = s.dispatcher(j, d.Telemetry); err != nil {
+		return nil, err
+	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), s.workers.Registered, d.Registry != nil)
@@ -229,6 +234,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.engine.Run(ctx) })
+	g.Go(func() error { return s.jobs.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })

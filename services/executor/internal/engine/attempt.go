@@ -188,6 +188,11 @@ func (t *term) perform(a *attempt) {
 		end(nil, t.e.classify(call, a, err))
 		return
 	}
+	if refused := t.prepare(ctx, a, &out); refused != nil {
+		refused.Usage = out.Usage
+		end(nil, refused)
+		return
+	}
 	if n := outcomeSize(out); n > t.e.cfg.MaxPayload {
 		tooLarge := workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the result has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 		tooLarge.Usage = out.Usage
@@ -257,7 +262,7 @@ func (t *term) reuse(ctx context.Context, doer workgraph.Actor, version string, 
 		return out, nil
 	}
 	out, err := t.invoke(ctx, doer, a)
-	if err == nil && outcomeSize(out) <= t.e.cfg.MaxPayload {
+	if err == nil && out.Wait == nil && outcomeSize(out) <= t.e.cfg.MaxPayload {
 		t.e.outcomes.Put(key, out, time.Now().Add(a.start.CacheTTL))
 	}
 	return out, err
@@ -276,7 +281,10 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 		}
 	}()
 	beat, _ := ctx.Value(idleKey{}).(func())
-	return doer.Call(ctx, workgraph.NewCall(a.start, workgraph.CallOptions{
+	start := a.start
+	start.TaskToken = a.run.taskToken(start.Ref, start.Attempt)
+	start.Details = t.detailsOf(a)
+	return doer.Call(ctx, workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
 			if beat != nil {
 				beat()
@@ -362,6 +370,10 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	defer r.mu.Unlock()
 	out, fail = r.keep(out, fail)
 	cmd := workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}
+	if r.early {
+		r.early, x.more = false, true
+		defer t.pokeMail()
+	}
 	err := r.advance(cmd, x)
 	switch {
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
@@ -380,7 +392,7 @@ func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Ou
 	if out == nil {
 		return out, fail
 	}
-	n, limit := int64(outcomeSize(*out)), r.t.e.cfg.MaxRunBytes
+	n, limit := int64(outcomeSize(*out)+waitSize(out)), r.t.e.cfg.MaxRunBytes
 	if r.kept+n > limit {
 		full := workgraph.Errorf(workgraph.Permanent, ReasonRunTooLarge,
 			"the results of this run hold %d bytes, with this one they would exceed %d: keep large results outside and pass references", r.kept, limit)
@@ -388,6 +400,7 @@ func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Ou
 		return nil, full
 	}
 	r.kept += n
+	r.weigh()
 	return out, nil
 }
 

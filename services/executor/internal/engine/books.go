@@ -58,7 +58,7 @@ func (r *run) books(x extra, end *workgraph.RunEnd, now time.Time) ([]journal.Ou
 		}
 		out = append(out, o)
 	}
-	if end != nil && r.task != "" {
+	if end != nil && r.task != "" && !r.family.Borrowed {
 		o, err := r.settle(end, now).Out()
 		if err != nil {
 			return nil, err

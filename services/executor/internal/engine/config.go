@@ -36,8 +36,22 @@ type Config struct {
 	Drain time.Duration
 	// Grace is how long an actor may take to return once its context has ended; then it is given up.
 	Grace time.Duration
-	// ParkAfter is how long a run must have to wait before it leaves memory.
+	// ParkAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for anything else leaves at once.
 	ParkAfter time.Duration
+	// Linger is how long a run that waits for children stays in memory all the same, since they are mostly quick; 0 is not at all.
+	Linger time.Duration
+	// MaxLiveBytes is about how much memory live runs may take together. What is beyond waits as rows.
+	MaxLiveBytes int64
+	// MailPoll is how often the owner looks for mail of which it was not told.
+	MailPoll time.Duration
+	// MaxDepth is how deep below its root a run may stand.
+	MaxDepth int
+	// MaxFanOut is how many children one visit may spawn.
+	MaxFanOut int
+	// DetailsEvery is how often at most the details of one attempt's heartbeats are written down.
+	DetailsEvery time.Duration
+	// MaxWatches is how many watches of one namespace this executor serves at once.
+	MaxWatches int
 	// SnapshotEvery is how many events lie at least between two snapshots of a busy run.
 	SnapshotEvery int
 	// ScanInterval is the pause between two looks for runs without an owner.
@@ -61,9 +75,11 @@ func DefaultConfig() Config {
 	return Config{
 		Lease: journal.DefaultLease, Parallel: 256, ParallelRemote: 10_000, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
 		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 48 << 20,
-		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: time.Minute, SnapshotEvery: 256,
+		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: 5 * time.Second, SnapshotEvery: 256,
 		ScanInterval: 2 * time.Second, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
-		WatchPoll: 500 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
+		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
+		Linger: 200 * time.Millisecond, MaxLiveBytes: 1 << 30, MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, DetailsEvery: time.Second,
+		MaxWatches: 64,
 	}
 }
 
@@ -89,6 +105,15 @@ func (c Config) Validate() error {
 	positive("drain", int64(c.Drain))
 	positive("grace", int64(c.Grace))
 	positive("park_after", int64(c.ParkAfter))
+	positive("max_live_bytes", c.MaxLiveBytes)
+	positive("mail_poll", int64(c.MailPoll))
+	positive("max_depth", int64(c.MaxDepth))
+	positive("max_fan_out", int64(c.MaxFanOut))
+	positive("details_every", int64(c.DetailsEvery))
+	positive("max_watches", int64(c.MaxWatches))
+	if c.Linger < 0 {
+		faults = append(faults, errors.New("linger must not be negative"))
+	}
 	positive("snapshot_every", int64(c.SnapshotEvery))
 	positive("scan_interval", int64(c.ScanInterval))
 	positive("recover_parallel", int64(c.RecoverParallel))
@@ -132,6 +157,8 @@ type Deps struct {
 	Actors  Actors
 	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
 	Claims Claims
+	// Workflows finds the graphs of workflows that children name; nil knows none.
+	Workflows Workflows
 	// WakeOutbox is called after something was put into the outbox; nil is fine.
 	WakeOutbox func()
 	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine uses a KeyGate.

@@ -1,6 +1,8 @@
 package engine
 
-import "encoding/json"
+import (
+	"encoding/json"
+)
 
 // variable is what a call of the run may ask for: see workgraph.Call.Var.
 func (r *run) variable(name string) (json.RawMessage, bool) {
@@ -16,3 +18,5 @@ func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 	}
 	reporter{t.e.hub, a}.Progress(details)
 }
+
+func (t *term) detailsOf(*attempt) json.RawMessage { return nil }

@@ -27,19 +27,22 @@ const ReasonNotReady = "EXECUTOR_NOT_READY"
 
 // Engine runs graphs durably. It is safe for concurrent use.
 type Engine struct {
-	cfg      Config
-	journal  journal.Journal
-	actors   Actors
-	claims   Claims
-	wake     func()
-	gates    []Gate
-	remote   func(namespace, actor string) bool
-	log      *slog.Logger
-	tracer   trace.Tracer
-	meters   *meters
-	hub      *hub
-	programs *programs
-	outcomes *workgraph.OutcomeCache
+	cfg     Config
+	journal journal.Journal
+	actors  Actors
+	claims  Claims
+	wake    func()
+	// workflows is nil when there are none.
+	workflows Workflows
+	gates     []Gate
+	remote    func(namespace, actor string) bool
+	log       *slog.Logger
+	tracer    trace.Tracer
+	meters    *meters
+	hub       *hub
+	watchers  *watchers
+	programs  *programs
+	outcomes  *workgraph.OutcomeCache
 
 	mu    sync.Mutex
 	term  *term // nil while nothing is owned
@@ -51,8 +54,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
-	e := &Engine{cfg: cfg, journal: d.Journal, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, log: d.Logger,
-		hub: newHub(), ready: make(chan struct{})}
+	e := &Engine{cfg: cfg, journal: d.Journal, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
+		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
 	e.remote = d.Remote
 	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g Gate) bool { return g.Kind() == GateKey }) {
 		e.gates = append([]Gate{NewKeyGate()}, e.gates...)
@@ -114,22 +117,6 @@ func (e *Engine) Owner() journal.Owner {
 		return t.owner
 	}
 	return journal.Owner{}
-}
-
-// TakeUp sees to mail at once that was written here: for a run of this executor, or one that nobody owns. Other owners are told by the journal.
-func (e *Engine) TakeUp(p journal.Posted) {
-	t := e.current()
-	switch {
-	case t == nil || !p.New:
-	case p.Owner == t.owner:
-		t.pokeMail()
-	case p.Owner.IsZero():
-		go func() {
-			if err := t.wake(t.background, p.Run.Namespace, p.Run.ID); err != nil && t.background.Err() == nil && !journal.IsFenced(err) {
-				t.e.log.WarnContext(t.background, "run cannot be woken", "err", err, "run_id", p.Run.ID)
-			}
-		}()
-	}
 }
 
 func (e *Engine) current() *term {

@@ -35,6 +35,8 @@ type Letter struct {
 	// Slot and Usage are those of CHILD_ENDED.
 	Slot  *workgraph.ChildSlot `json:"slot,omitempty"`
 	Usage []workgraph.Usage    `json:"usage,omitempty"`
+	// Totals are what the child's row says that it used.
+	Totals *journal.Usage `json:"totals,omitempty"`
 	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made for.
 	Graph    json.RawMessage `json:"graph,omitempty"`
 	Revision int64           `json:"revision,omitempty"`

@@ -275,7 +275,7 @@ func TestTime(t *testing.T) {
 					return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "BUSY", "later")
 				}
 				return text("at last"), nil
-			})})
+			})}, func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = time.Hour })
 			g := chain(1, "flaky")
 			g.Nodes[0].Retry = workgraph.Retry{MaxAttempts: 5, InitialBackoff: workgraph.Duration(10 * time.Second), Jitter: -1}
 			begin := time.Now()
@@ -304,8 +304,7 @@ func TestTime(t *testing.T) {
 			time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
 			l.stop()
 			l = run(t, s, a, slow)
-			// What the job that the stop left behind asks for.
-			l.TakeUp(journal.Posted{New: true, Run: l.row(t, id)})
+			l.jobs(t)
 			row = waitBubble(t, l, id, journal.StateCompleted)
 			require.Equal(t, 10*time.Minute, row.EndTime.Sub(begin).Round(time.Minute))
 			require.Equal(t, 1, rec.of("b"))

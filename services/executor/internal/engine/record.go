@@ -14,7 +14,7 @@ import (
 
 // Event is one thing that happened in a run. Exactly one of Durable and Ephemeral is set.
 type Event struct {
-	RunID, RootID string
+	Namespace, RunID, RootID string
 	// Durable is an entry of the journal.
 	Durable *Durable
 	// Ephemeral tells of an attempt under way; it is not kept.
@@ -41,6 +41,8 @@ type Ephemeral struct {
 	Actor    string
 	Text     string
 	Progress json.RawMessage
+	// Queued is set when the run has not begun; no attempt is meant then.
+	Queued *Queued
 }
 
 // rowKind is the number of a kind of event in the journal; 0 if there is none. The numbers are stored and never change.
@@ -64,6 +66,20 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 17
 	case workgraph.Reconciled:
 		return 20
+	case workgraph.ChildClosed:
+		return 22
+	case workgraph.InterruptClosed:
+		return 24
+	case workgraph.SignalReceived:
+		return 25
+	case workgraph.MessageReceived:
+		return 26
+	case workgraph.GraphAmended:
+		return 28
+	case workgraph.TaskClosed:
+		return 29
+	case workgraph.DeadlineReached:
+		return 31
 	}
 	return 0
 }
@@ -135,6 +151,9 @@ func newTally(total int) *tally {
 	return &tally{Last: map[string]nodeState{}, counts: journal.NodeCounts{Total: int32(total)}}
 }
 
+// total says how many nodes there are by now.
+func (t *tally) total(n int) { t.counts.Total = int32(n) }
+
 func (t *tally) slot(s nodeState) *int32 {
 	switch s {
 	case nodeRunning:
@@ -183,9 +202,16 @@ func (t *tally) apply(ev *workgraph.Event) {
 	}
 }
 
-// encodeSnapshot puts the tally in front of the machine's snapshot.
-func encodeSnapshot(t *tally, machine []byte) ([]byte, error) {
-	head, err := json.Marshal(t.Last)
+// snapshotHead is what the engine keeps in front of the machine's snapshot.
+type snapshotHead struct {
+	// Nodes is the tally.
+	Nodes map[string]nodeState `json:"nodes"`
+	// Recorded says that every child that was spawned by then is known to have been recorded.
+	Recorded bool `json:"children_recorded,omitempty"`
+}
+
+func encodeSnapshot(h snapshotHead, machine []byte) ([]byte, error) {
+	head, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
 	}
@@ -195,21 +221,23 @@ func encodeSnapshot(t *tally, machine []byte) ([]byte, error) {
 	return append(out, machine...), nil
 }
 
-func decodeSnapshot(b []byte, total int) (*tally, []byte, error) {
+func decodeSnapshot(b []byte, total int) (*tally, snapshotHead, []byte, error) {
+	var h snapshotHead
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
-		return nil, nil, workgraph.ErrCorrupt
+		return nil, h, nil, workgraph.ErrCorrupt
 	}
 	n := 4 + int(binary.BigEndian.Uint32(b))
-	t := newTally(total)
-	last := map[string]nodeState{}
-	if err := json.Unmarshal(b[4:n], &last); err != nil {
-		return nil, nil, fmt.Errorf("decode snapshot: %w", err)
+	dec := json.NewDecoder(bytes.NewReader(b[4:n]))
+	dec.DisallowUnknownFields() // a snapshot of the first release had the nodes alone
+	if err := dec.Decode(&h); err != nil {
+		return nil, h, nil, fmt.Errorf("decode snapshot: %w", err)
 	}
-	for node, s := range last {
+	t := newTally(total)
+	for node, s := range h.Nodes {
 		if s < nodeRunning || s > nodeSkipped {
-			return nil, nil, workgraph.ErrCorrupt
+			return nil, h, nil, workgraph.ErrCorrupt
 		}
 		t.set(node, s)
 	}
-	return t, b[n:], nil
+	return t, h, b[n:], nil
 }

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +24,8 @@ type remedy struct {
 	extra extra
 	// then is called, if not nil, when the run stands again, with r.mu held: before it can be parked.
 	then func(*run)
+	// skip is mail that then deals with.
+	skip int64
 }
 
 // loading is a load that is under way; whoever wants the same run waits for it.
@@ -37,7 +41,7 @@ func (t *term) scan(ctx context.Context) {
 		wait := t.e.cfg.ScanInterval
 		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
 		// started by another: no more are claimed than can be worked on soon.
-		if room := t.e.cfg.Parallel - t.sched.backlog(); room <= 0 {
+		if room := t.e.cfg.Parallel - t.sched.backlog(); room <= 0 || t.full(0) {
 			wait = min(wait, crowdedPause)
 		} else if t.takeOver(ctx, min(room, takeBatch)) {
 			wait = 0
@@ -87,6 +91,12 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 	g.SetLimit(t.e.cfg.RecoverParallel)
 	for _, ref := range res.Claimed {
 		g.Go(func() error {
+			// What is claimed is this executor's to read; what does not fit into memory waits for room, and meanwhile others may
+			// have it.
+			if t.full(0) {
+				t.handBack(ctx, ref.RunID)
+				return nil
+			}
 			t.bring(ref.RunID, nil)
 			return nil
 		})
@@ -134,9 +144,16 @@ func (t *term) bring(id string, rem *remedy) *run {
 // load reads a run and sets it going. The run is nil if it has ended or is somebody else's.
 func (t *term) load(ctx context.Context, id string, rem *remedy) (*run, error) {
 	t.mu.Lock()
-	if r := t.runs[id]; r != nil || t.closed {
+	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
-		return r, nil
+		if r == nil || !r.leaving(ctx) {
+			return r, nil
+		}
+		t.mu.Lock()
+		if t.runs[id] == r {
+			t.mu.Unlock()
+			return r, nil
+		}
 	}
 	if l := t.loading[id]; l != nil {
 		t.mu.Unlock()
@@ -170,10 +187,25 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{t: t, id: id, namespace: row.Namespace, root: row.RootID, task: row.TaskID, program: p, created: row.CreateTime,
-		usage: row.Usage, started: row.StartTime, attempts: map[workgraph.Ref]*attempt{}}
-	if err := r.rebuild(ctx, loaded); err != nil {
+	r := t.newRun(id, p)
+	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
+	r.priority, r.deadline = int(row.Priority), row.Deadline
+	if r.family, err = familyOf(row); err != nil {
 		return nil, err
+	}
+	if row.LastSeq == 0 {
+		if ready, err := t.readPending(ctx, r, row, loaded.Snapshot); err != nil || !ready {
+			return nil, err
+		}
+	} else if err := r.rebuild(ctx, loaded); err != nil {
+		return nil, err
+	}
+	mail, err := t.e.journal.UnreadMail(ctx, row.Namespace, id, mailBatch)
+	if err != nil {
+		return nil, err
+	}
+	if rem != nil && rem.skip != 0 {
+		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return m.ID == rem.skip })
 	}
 	r.trace = t.resumed(ctx, row)
 	r.suspect.Store(row.Takeovers > 1)
@@ -198,10 +230,23 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 			}
 		}
 	}
+	r.weigh()
+	if r.pendingStart != nil {
+		if err := r.beginNow(now, mail); err != nil {
+			t.remove(r)
+			return nil, fmt.Errorf("begin run %s: %w", id, err)
+		}
+		return r, nil
+	}
 	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
 		t.remove(r)
 		return nil, fmt.Errorf("recover run %s: %w", id, err)
 	}
+	if at, ok := r.next(); ok && !at.After(time.Now()) {
+		// Its time has come, or passed while nobody held it.
+		r.arm(at)
+	}
+	r.takeUpLocked(mail)
 	if row.Takeovers > 0 {
 		t.vouch(r)
 	}
@@ -244,11 +289,13 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 
 func (r *run) replay(snapshot []byte, events []journal.Event) error {
 	r.state, r.tally, r.kept = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0
+	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
-		t, machine, err := decodeSnapshot(snapshot, r.program.nodes)
+		t, head, machine, err := decodeSnapshot(snapshot, r.program.nodes)
 		if err != nil {
 			return err
 		}
+		r.sure = head.Recorded
 		if r.state, err = workgraph.Restore(r.program.p, machine); err != nil {
 			return err
 		}
@@ -265,6 +312,11 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 		r.tally.apply(&d.Event)
 		if d.Outcome != nil {
 			r.kept += int64(outcomeSize(*d.Outcome))
+			if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
+				for i := range d.Outcome.Wait.Children.Runs {
+					r.unsure[d.Outcome.Wait.Children.Runs[i].ID] = true
+				}
+			}
 		}
 	}
 	r.seq = r.state.Seq()
@@ -306,84 +358,120 @@ func (r *run) write(w *journal.Append) {
 	}
 }
 
-// watchMail takes up the mail of this term's runs, whoever wrote it and wherever.
-func (t *term) watchMail(ctx context.Context) {
-	wakes, err := t.e.journal.MailWakes(ctx, t.owner)
-	if err != nil {
-		t.e.log.WarnContext(ctx, "no notice of mail, it is looked for instead", "err", err)
+// leaving reports, when it is known, whether the run was just given away: then it must be read anew by whoever wants it.
+func (r *run) leaving(ctx context.Context) bool {
+	r.mu.Lock()
+	released := r.released
+	r.mu.Unlock()
+	if released == nil {
+		return false
 	}
-	poll := time.NewTicker(time.Second)
-	defer poll.Stop()
+	select {
+	case <-released:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// handBack lets others have a run for which there is no room here.
+func (t *term) handBack(ctx context.Context, id string) {
+	if err := t.e.journal.Release(ctx, t.owner, []string{id}); err != nil && ctx.Err() == nil && !journal.IsFenced(err) {
+		t.e.log.WarnContext(ctx, "run not handed back", "err", err, "run_id", id)
+	}
+}
+
+// readPending reads what a run begins with that was recorded and never begun. It is not ready before its time, unless it is to end; then an
+// alarm is set.
+func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
+	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
+		t.alarms.set(r.id, row.WakeTime)
+		return false, nil
+	}
+	b := &workgraph.Begin{Context: row.Context}
+	if len(row.Args) > 0 {
+		if err := json.Unmarshal(row.Args, &b.Input.Args); err != nil {
+			return false, fmt.Errorf("decode arguments: %w", err)
+		}
+	}
+	if len(row.Named) > 0 {
+		if err := json.Unmarshal(row.Named, &b.Input.Named); err != nil {
+			return false, fmt.Errorf("decode arguments: %w", err)
+		}
+	}
+	req := StartRequest{Input: b.Input, Attachments: row.Attachments}
+	b.Input = req.travels()
+	var rec recorded
+	if len(kept) > 0 {
+		if err := json.Unmarshal(kept, &rec); err != nil {
+			return false, fmt.Errorf("decode pending run: %w", err)
+		}
+	}
+	b.Adopt = rec.Adopt
+	r.pendingStart, r.pendingSignal = b, rec.Signal
+	if r.task != "" && !r.family.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
+		// Its claim may have run out while it waited.
+		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
+		case err == nil:
+		case errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) || ctx.Err() != nil:
+			return false, err
+		default:
+			r.refused = errs.ReasonOf(err)
+		}
+	}
+	return true, nil
+}
+
+// beginNow begins a run that was recorded earlier. The caller holds r.mu.
+func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
+	r.started = dbkit.Micros(now)
+	if i := slices.IndexFunc(mail, func(m journal.Mail) bool { return m.Kind == journal.MailCancel }); i >= 0 {
+		r.takeUpLocked(mail[i : i+1])
+		return nil
+	}
+	if r.refused != "" {
+		return r.neverBegun(r.refused, extra{})
+	}
+	if !r.deadline.IsZero() && !now.Before(r.deadline) {
+		return r.neverBegun(workgraph.ReasonDeadline, extra{})
+	}
+	begin, err := r.beginning(now)
+	if err != nil {
+		return err
+	}
+	evs, eff, err := r.state.Advance(begin)
+	if err != nil {
+		return err
+	}
+	if sig := r.pendingSignal; sig != nil && eff.Ended == nil {
+		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		if err == nil { // it was checked when it was recorded
+			evs, eff = append(evs, more...), eff.And(fx)
+		}
+	}
+	if err := r.commit(evs, eff, extra{begins: true}); err != nil {
+		return err
+	}
+	r.takeUpLocked(mail)
+	return nil
+}
+
+// sweep gives parked and pending runs whose wake-up was lost another one, for as long as the term lasts.
+func (t *term) sweep(ctx context.Context) {
+	const late, batch = 5 * time.Second, 1000
+	tick := time.NewTicker(late)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case _, ok := <-wakes:
-			if !ok {
-				wakes = nil
-			}
-		case <-t.mail:
-		case <-poll.C:
+		case <-tick.C:
 		}
-		t.takeUpMail(ctx)
-	}
-}
-
-func (t *term) pokeMail() {
-	select {
-	case t.mail <- struct{}{}:
-	default:
-	}
-}
-
-// mailBatch is how much mail is read at a time.
-const mailBatch = 1000
-
-func (t *term) takeUpMail(ctx context.Context) {
-	mail, err := t.e.journal.PendingMail(ctx, t.owner, mailBatch)
-	if err != nil {
-		if ctx.Err() == nil && !journal.IsFenced(err) {
-			t.e.log.WarnContext(ctx, "mail cannot be read", "err", err)
-		}
-		return
-	}
-	for _, m := range mail {
-		r := t.get(m.RunID)
-		if r == nil {
-			if r, err = t.load(ctx, m.RunID, nil); err != nil || r == nil {
-				continue
-			}
-		}
-		if m.Kind == journal.MailCancel {
-			r.cancel(string(m.Body), m.ID)
+		n, err := t.e.journal.SweepParked(ctx, late, batch)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			t.e.log.WarnContext(ctx, "parked runs not swept", "err", err)
+		case n > 0:
+			t.e.log.InfoContext(ctx, "wake-ups that were lost are sent again", "count", n)
 		}
 	}
-}
-
-// cancel asks the machine to end the run, on account of a piece of mail.
-func (r *run) cancel(reason string, mail int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.canceling || r.gone.Load() {
-		return
-	}
-	r.canceling = true
-	err := r.advance(workgraph.Cancel{Reason: reason, Now: time.Now().UTC()}, extra{takenUp: []int64{mail}})
-	if errors.Is(err, workgraph.ErrEnded) || errors.Is(err, workgraph.ErrState) {
-		// It is ending already.
-		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, TakenUp: []int64{mail}})
-	}
-}
-
-// wake claims a run that nobody owns and goes on with it, if it may be claimed.
-func (t *term) wake(ctx context.Context, namespace, runID string) error {
-	owner, err := t.e.journal.ClaimRun(ctx, t.owner, namespace, runID)
-	if err != nil || owner != t.owner {
-		return err
-	}
-	if _, err := t.load(ctx, runID, nil); err != nil {
-		return err
-	}
-	t.pokeMail()
-	return nil
 }

@@ -51,14 +51,35 @@ type run struct {
 	// suspect is set while the run was taken over more than once without progress: it gets its turn first, so that it soon
 	// shows whether it is to blame.
 	suspect atomic.Bool
-	// canceling is set while a cancel waits to become durable.
-	canceling bool
+	// family is where the run stands among others.
+	family family
+	// deadline is when it is ended whatever it does; zero means never.
+	deadline time.Time
+	// children are those that it waits for, by id; the value tells whether the child is known to be recorded.
+	children map[string]bool
+	// sure says that when the run was read every child had been recorded but those in unsure.
+	sure   bool
+	unsure map[string]bool
+	// taken are the pieces of mail that were taken up by writes which are not answered yet.
+	taken map[int64]bool
+	// early is set while mail waits for the end of a call under way.
+	early bool
+	// released is closed when the write that gives the run away was answered; nil before that write.
+	released chan struct{}
+	// pendingStart is what a run that was recorded and never begun begins with; nil for any other.
+	pendingStart  *workgraph.Begin
+	pendingSignal *Signal
+	// refused is why a pending run must not begin after all.
+	refused string
+	// size is what it counts for in the memory of live runs.
+	size atomic.Int64
 
 	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
 	amu      sync.Mutex
 	attempts map[workgraph.Ref]*attempt
 	timer    *time.Timer
 	timerAt  time.Time
+	linger   *time.Timer
 	stopped  bool
 }
 
@@ -70,10 +91,15 @@ type extra struct {
 	entries   []outbox.Entry
 	trace     outbox.Trace
 	progress  bool
-	// takenUp is the mail that the decision takes into account.
-	takenUp []int64
+	// takenUp is the piece of mail that the command came by, or 0; more says that another waits already.
+	takenUp int64
+	more    bool
+	// rollup is what a child used.
+	rollup journal.Usage
 	// requestID goes into the event of the request.
 	requestID string
+	// begins says that a run which was recorded earlier begins with this.
+	begins bool
 	// recover starts what is outstanding instead of what the decision alone would start.
 	recover bool
 	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if advance
@@ -98,18 +124,28 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	}
 	if x.recover {
 		eff.Starts = r.state.Outstanding()
+		for _, s := range eff.Spawns {
+			r.children[s.Child.ID] = r.sure && !r.unsure[s.Child.ID]
+		}
 	}
 	r.slim(eff.Ended)
-	if len(evs) == 0 && len(x.takenUp) == 0 {
+	if len(evs) == 0 && x.takenUp == 0 {
 		if x.recover {
-			r.t.release(r, r.consequence(nil, eff))
+			c := r.consequence(nil, eff)
+			c.recovered = true
+			r.t.release(r, c)
 		}
 		if x.after != nil {
 			x.after(nil)
 		}
 		return nil
 	}
-	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: x.progress, TakenUp: x.takenUp}
+	return r.commit(evs, eff, x)
+}
+
+// commit queues what the machine decided. The caller holds r.mu.
+func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) error {
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: x.progress}
 	c, err := r.fill(w, evs, eff, x)
 	if err != nil {
 		r.t.lose(r, err)
@@ -124,6 +160,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	if err != nil {
 		committed(err)
 		r.pending--
+		r.unrelease()
 		if errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
 			return &tooLargeError{err}
 		}
@@ -192,7 +229,11 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		out = append(out, Event{RunID: r.id, RootID: r.root, Durable: d})
 	}
 	r.count(x.usage)
+	r.roll(x.rollup)
 	r.seq += int64(len(evs))
+	if x.takenUp != 0 {
+		w.TakenUp = []int64{x.takenUp}
+	}
 	now := dbkit.Now()
 	var err error
 	if w.Status, w.Outcome, err = r.status(now, eff.Ended); err != nil {
@@ -203,6 +244,18 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 			return consequence{}, err
 		}
 	}
+	if x.begins {
+		if err := r.confirm(w, now); err != nil {
+			return consequence{}, err
+		}
+	}
+	if err := r.family.letters(r, w, eff, now); err != nil {
+		return consequence{}, err
+	}
+	r.questions(w, eff, now)
+	if err := r.regraph(w, eff); err != nil {
+		return consequence{}, err
+	}
 	if r.wantsSnapshot(eff.Ended != nil) {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
@@ -210,7 +263,12 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		r.snapSeq = r.seq
 	}
 	c := r.consequence(out, eff)
-	c.outbox = len(w.Outbox) > 0
+	c.recovered = x.recover
+	c.outbox, c.mailed, c.takenUp = len(w.Outbox) > 0, w.Mail, w.TakenUp
+	if c.idle && !x.more && !x.recover && r.lingers() == 0 {
+		r.giveAway(w)
+		c.released = true
+	}
 	return c, nil
 }
 
@@ -226,19 +284,37 @@ func (r *run) wantsSnapshot(ended bool) bool {
 	return since >= max(int64(r.t.e.cfg.SnapshotEvery), r.snapSeq/2)
 }
 
-// idle reports whether the run holds nothing but rows: paused, or waiting for a time far enough away. The caller holds r.mu.
+// idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The caller holds r.mu.
 func (r *run) idle() bool {
 	if r.state.InFlight() > 0 {
 		return false
 	}
+	for _, recorded := range r.children {
+		if !recorded {
+			return false
+		}
+	}
 	switch st, _ := r.state.Status(); st {
-	case workgraph.StatusPaused:
-		return true
-	case workgraph.StatusRunning:
-		at, ok := r.state.NextTimer()
-		return ok && time.Until(at) > r.t.e.cfg.ParkAfter
+	case workgraph.StatusPaused, workgraph.StatusRunning:
+		at, ok := r.next()
+		return !ok || time.Until(at) > r.t.e.cfg.ParkAfter
 	}
 	return false
+}
+
+// next is when the run goes on by itself. The caller holds r.mu.
+func (r *run) next() (at time.Time, ok bool) {
+	switch st, _ := r.state.Status(); st {
+	case workgraph.StatusRunning:
+		at, ok = r.state.NextTimer()
+	case workgraph.StatusPaused:
+	default:
+		return at, false
+	}
+	if d := r.deadline; !d.IsZero() && (!ok || d.Before(at)) {
+		return d, true
+	}
+	return at, ok
 }
 
 // draining reports whether the run only waits for what is under way: an attempt that has not begun must not.
@@ -253,7 +329,11 @@ func (r *run) snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encodeSnapshot(r.tally, machine)
+	head := snapshotHead{Nodes: r.tally.Last, Recorded: true}
+	for _, recorded := range r.children {
+		head.Recorded = head.Recorded && recorded
+	}
+	return encodeSnapshot(head, machine)
 }
 
 // status is the run's row as it follows from the machine. The caller holds r.mu.
@@ -266,9 +346,12 @@ func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *jo
 	case workgraph.StatusDraining:
 		s.Reason = reason
 	case workgraph.StatusRunning:
-		if at, ok := r.state.NextTimer(); ok && r.state.InFlight() == 0 {
-			s.State, s.WakeTime = journal.StateWaiting, dbkit.Micros(at)
+		if r.state.InFlight() == 0 {
+			s.State = journal.StateWaiting
 		}
+	}
+	if at, ok := r.next(); ok && r.state.InFlight() == 0 {
+		s.WakeTime = dbkit.Micros(at)
 	}
 	if end == nil {
 		return s, nil, nil
@@ -336,7 +419,15 @@ type consequence struct {
 	timer   time.Time
 	ended   bool
 	idle    bool
+	// linger is how long it stays in memory all the same.
+	linger  time.Duration
 	outbox  bool
+	mailed  []journal.Mail
+	takenUp []int64
+	// recovered says that it follows from reading the run, so that what it asks for may have been done before.
+	recovered bool
+	// released says that the run is no longer this executor's once the decision is durable.
+	released bool
 	// keep says that nothing was decided: the timer stays as it is.
 	keep bool
 }
@@ -344,8 +435,8 @@ type consequence struct {
 func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
 	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
 	if !c.ended {
-		c.timer, _ = r.state.NextTimer()
-		c.idle = r.idle()
+		c.timer, _ = r.next()
+		c.idle, c.linger = r.idle(), r.lingers()
 	}
 	return c
 }
@@ -360,10 +451,18 @@ func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 		close(r.quiet)
 		r.quiet = nil
 	}
+	for _, id := range c.takenUp {
+		delete(r.taken, id)
+	}
+	released := r.released
 	r.mu.Unlock()
+	if c.released {
+		r.t.given(r, released, res, c)
+		return
+	}
 	if r.gone.Load() {
 		if res.Err == nil {
-			r.t.e.hub.publish(c.events...) // it happened, even if nothing follows from it here
+			r.t.told(c) // it happened, even if nothing follows from it here
 		}
 		return
 	}
@@ -381,6 +480,9 @@ func (r *run) retire(cause error) {
 	r.stopped = true
 	if r.timer != nil {
 		r.timer.Stop()
+	}
+	if r.linger != nil {
+		r.linger.Stop()
 	}
 	attempts := r.attempts
 	r.attempts = nil
@@ -423,13 +525,17 @@ func (r *run) due(at time.Time) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.seq
-	if err := r.advance(workgraph.TimerDue{Now: time.Now().UTC()}, extra{}); err != nil {
+	before, now := r.seq, time.Now().UTC()
+	var cmd workgraph.Command = workgraph.TimerDue{Now: now}
+	if !r.deadline.IsZero() && !now.Before(r.deadline) {
+		cmd = workgraph.DeadlinePassed{Now: now}
+	}
+	if err := r.advance(cmd, extra{}); err != nil {
 		r.t.e.log.DebugContext(context.Background(), "timer refused", "err", err, "run_id", r.id)
 		return
 	}
 	if r.seq == before {
-		if next, ok := r.state.NextTimer(); ok {
+		if next, ok := r.next(); ok {
 			if soon := time.Now().Add(time.Millisecond); next.Before(soon) {
 				next = soon
 			}

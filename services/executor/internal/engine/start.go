@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -49,6 +50,50 @@ type StartRequest struct {
 	Priority              int
 	Metadata, Attachments []byte
 	Request               journal.Request
+
+	// ID, if set, is the run's; it must be an id of a run that nobody else gives. A second start with it is ReasonRunExists.
+	ID string
+	// StartTime is when the run is to begin; the zero time and one that has passed mean now. Until then it is pending.
+	StartTime time.Time
+	// Timeout, if above 0, is how long after its start the run is ended whatever it does; Deadline, if earlier, says when.
+	Timeout  time.Duration
+	Deadline time.Time
+	// Pending leaves the start to whoever takes the run's job, though it may begin now.
+	Pending bool
+	// ForkedFrom is the run of which this is a fork, ScheduleID the schedule that starts it.
+	ForkedFrom, ScheduleID string
+	// Adopt are the visits that are taken over from another run.
+	Adopt []workgraph.Adopted
+	// Signal is given to the run in the transaction that records it; nil gives none.
+	Signal *Signal
+
+	// RootID is the top of the run's family, if it has a parent.
+	RootID string
+	family family
+	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried out.
+	lock   sync.Locker
+	before func() error
+}
+
+// Signal is what a run may wait for by its name.
+type Signal struct {
+	Name    string
+	Payload json.RawMessage
+}
+
+// deadline is when the run is to be ended, or zero.
+func (req *StartRequest) deadline(now time.Time) time.Time {
+	d := req.Deadline
+	if req.Timeout > 0 {
+		from := now
+		if req.StartTime.After(now) {
+			from = req.StartTime
+		}
+		if at := from.Add(req.Timeout); d.IsZero() || at.Before(d) {
+			d = at
+		}
+	}
+	return dbkit.Micros(d)
 }
 
 // argAttachments is the named argument under which the run's documents travel to its nodes.
@@ -75,6 +120,10 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 	if t == nil {
 		return "", false, notReady()
 	}
+	return e.begin(ctx, t, req)
+}
+
+func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (id string, created bool, err error) {
 	p, err := e.program(ctx, req.Namespace, req.Graph)
 	if err != nil {
 		return "", false, err
@@ -82,7 +131,9 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 	if err := e.fits(req); err != nil {
 		return "", false, err
 	}
-	id = ids.New(IDPrefix)
+	if id = req.ID; id == "" {
+		id = ids.New(IDPrefix)
+	}
 	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithAttributes(attribute.String("epigraph.run.id", id), attribute.Int("epigraph.run.nodes", p.nodes)))
 	defer func() {
 		if err != nil {
@@ -90,8 +141,8 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 		}
 		span.End()
 	}()
-	adopted := false
-	if req.TaskID != "" {
+	adopted, claims := false, req.TaskID != "" && !req.family.Borrowed
+	if claims {
 		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
 			return earlier, false, err
@@ -99,7 +150,7 @@ func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, create
 		id, adopted = own, own != id
 	}
 	res, err := t.start(ctx, id, p, req)
-	if req.TaskID != "" && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
+	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
 		e.unclaim(ctx, req, id)
 	}
 	if err != nil {
@@ -299,30 +350,6 @@ func (e *Engine) repeated(ctx context.Context, req StartRequest) (string, error)
 	return "", nil
 }
 
-// meta is what the run's row keeps in its metadata column.
-type meta struct {
-	User      json.RawMessage `json:"user,omitempty"`
-	RequestID string          `json:"request_id,omitempty"`
-	BodyHash  string          `json:"body_hash,omitempty"`
-}
-
-func decodeMeta(b []byte) (meta, error) {
-	var m meta
-	if len(b) == 0 {
-		return m, nil
-	}
-	if err := json.Unmarshal(b, &m); err != nil {
-		return m, fmt.Errorf("decode metadata: %w", err)
-	}
-	return m, nil
-}
-
-// UserMetadata is the part of a row's metadata that the caller of Start gave.
-func UserMetadata(row []byte) (json.RawMessage, error) {
-	m, err := decodeMeta(row)
-	return m.User, err
-}
-
 // unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the claim.
 func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -332,14 +359,37 @@ func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
 	}
 }
 
-// start decides the beginning in memory and waits until it is durable.
+// start records the run and waits until that is durable. What may begin now begins in memory in the same commit; what may not is left to
+// whoever takes its job.
 func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
-	r := &run{t: t, id: id, namespace: req.Namespace, root: id, task: req.TaskID, priority: req.Priority, program: p, created: now, started: now, trace: sc,
-		state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{}}
+	r := t.newRun(id, p)
+	r.namespace, r.task, r.priority, r.family, r.deadline = req.Namespace, req.TaskID, req.Priority, req.family, req.deadline(now)
+	r.created, r.trace = now, sc
+	if r.family.Parent == "" {
+		r.family = family{user: req.UserID, chat: req.ChatID, thread: req.ThreadID}
+	} else {
+		r.root = req.RootID
+	}
+	if req.lock != nil {
+		req.lock.Lock()
+		if err := req.before(); err != nil {
+			req.lock.Unlock()
+			return journal.Result{}, err
+		}
+	}
 	answer := make(chan journal.Result, 1)
-	if err := r.begin(req, now, answer); err != nil {
+	var err error
+	if req.Pending || req.StartTime.After(now) || t.full(weight(p.nodes)) {
+		err = r.record(req, now, answer)
+	} else {
+		err = r.begin(req, now, answer)
+	}
+	if req.lock != nil {
+		req.lock.Unlock()
+	}
+	if err != nil {
 		return journal.Result{}, err
 	}
 	select {
@@ -350,27 +400,68 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	}
 }
 
+// newRun is a run that knows nothing yet but its program.
+func (t *term) newRun(id string, p *program) *run {
+	return &run{t: t, id: id, root: id, program: p, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
+		children: map[string]bool{}, taken: map[int64]bool{}}
+}
+
+// recorded is what a pending run's row keeps in the place of a snapshot.
+type recorded struct {
+	Adopt  []workgraph.Adopted `json:"adopt,omitempty"`
+	Signal *Signal             `json:"signal,omitempty"`
+}
+
+// record writes the run down without beginning it.
+func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) error {
+	s := &journal.Start{Graph: r.program.body, Request: req.Request, Conflict: req.Conflict}
+	var err error
+	if s.Run, err = r.row(req, now); err != nil {
+		return err
+	}
+	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.counts}
+	if req.StartTime.After(now) {
+		s.Run.WakeTime = dbkit.Micros(req.StartTime)
+	}
+	job, err := r.job(journal.JobStart, s.Run.WakeTime)
+	if err != nil {
+		return err
+	}
+	s.Jobs = []journal.Job{job}
+	if len(req.Adopt) > 0 || req.Signal != nil {
+		if s.Snapshot, err = json.Marshal(recorded{req.Adopt, req.Signal}); err != nil {
+			return fmt.Errorf("encode pending run: %w", err)
+		}
+	}
+	return r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
+}
+
 func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Now: now})
+	r.started = now
+	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Adopt: req.Adopt, Now: now})
 	if err != nil {
 		return fmt.Errorf("begin run: %w", err)
+	}
+	if sig := req.Signal; sig != nil && eff.Ended == nil {
+		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		if err != nil {
+			return errs.New(errs.InvalidArgument, ReasonSignalInvalid, "%v", err)
+		}
+		evs, eff = append(evs, more...), eff.And(fx)
 	}
 	var w journal.Append
 	c, err := r.fill(&w, evs, eff, extra{})
 	if err != nil {
 		return err
 	}
-	if r.task != "" {
-		o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: carryContext(r.trace)}.Out()
-		if err != nil {
-			return err
-		}
-		w.Outbox = append([]journal.Out{o}, w.Outbox...)
-		c.outbox = true
+	if err := r.confirm(&w, now); err != nil {
+		return err
 	}
-	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Snapshot: w.Snapshot, Request: req.Request, Conflict: req.Conflict}
+	c.outbox = len(w.Outbox) > 0
+	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Mail: w.Mail, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot,
+		Request: req.Request, Conflict: req.Conflict}
 	if s.Run, err = r.row(req, now); err != nil {
 		return err
 	}
@@ -378,9 +469,13 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	if w.Outcome != nil {
 		s.Run.Outcome = *w.Outcome
 	}
-	if !r.t.insert(r) {
+	if !r.t.insertNew(r) {
+		if r.t.get(r.id) != nil {
+			return errs.New(errs.AlreadyExists, journal.ReasonRunExists, "run %s was started already", r.id)
+		}
 		return notReady()
 	}
+	r.weigh()
 	r.pending++
 	committed := r.commitSpan(len(s.Events))
 	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
@@ -401,13 +496,27 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	return err
 }
 
+// confirm lets the registry know, with the write that begins the run, that the run works on its task from now on.
+func (r *run) confirm(w *journal.Append, now time.Time) error {
+	if r.task == "" || r.family.Borrowed {
+		return nil
+	}
+	o, err := outbox.Confirm{TaskID: r.task, RunID: r.id, Start: now, Trace: carryContext(r.trace)}.Out()
+	if err != nil {
+		return err
+	}
+	w.Outbox = append([]journal.Out{o}, w.Outbox...)
+	return nil
+}
+
 func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	sc := carryContext(r.trace)
 	row := journal.Run{
 		ID: r.id, Namespace: r.namespace, RootID: r.root, GraphName: r.program.name, GraphHash: r.program.hash, MachineVersion: workgraph.MachineVersion,
 		TaskID: req.TaskID, UserID: req.UserID, ChatID: req.ChatID, ThreadID: req.ThreadID, BusinessKey: req.BusinessKey,
 		TraceParent: sc.Parent, TraceState: sc.State, Sampled: r.trace.IsSampled(), CreateTime: now, Labels: req.Labels,
-		Context: req.Context, Attachments: req.Attachments,
+		Context: req.Context, Attachments: req.Attachments, ParentID: r.family.Parent, Priority: int32(req.Priority), Deadline: r.deadline,
+		ForkedFrom: req.ForkedFrom, ScheduleID: req.ScheduleID,
 	}
 	var err error
 	encode := func(v any) []byte {
@@ -424,7 +533,11 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	if m := (meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash}); req.Metadata != nil || m.RequestID != "" {
+	m := meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed}
+	if r.family.Parent != "" {
+		m.Ref = &r.family.Ref
+	}
+	if !m.empty() {
 		row.Metadata = encode(m)
 	}
 	return row, err

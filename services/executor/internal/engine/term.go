@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -23,14 +24,17 @@ type term struct {
 	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
 	background context.Context //nolint:containedctx // as above
 	mail       chan struct{}
+	loads      chan struct{} // a place for every run that is being read
+	alarms     *alarms
+	bytes      atomic.Int64 // about what live runs take in memory
 	work       sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	runs    map[string]*run
-	loading map[string]*loading
-	parked  map[string]*time.Timer
-	losses  map[string]int
+	mu       sync.Mutex
+	closed   bool
+	runs     map[string]*run
+	loading  map[string]*loading
+	bringing map[string]bool // runs that wait for their turn to be read
+	losses   map[string]int
 }
 
 // serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the reason).
@@ -50,7 +54,9 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endWriting()
 	defer endBeating()
 	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
-		runs: map[string]*run{}, loading: map[string]*loading{}, parked: map[string]*time.Timer{}, losses: map[string]int{}}
+		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]int{}}
+	t.alarms = newAlarms(t.bringSoon)
+	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
@@ -62,6 +68,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { wrote <- t.writer.Run(writing) })
 	wg.Go(func() { t.scan(background) })
 	wg.Go(func() { t.watchMail(background) })
+	wg.Go(func() { t.sweep(background) })
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {
 		if g, ok := g.(TermGate); ok {
@@ -151,10 +158,6 @@ func (t *term) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	for id, timer := range t.parked {
-		timer.Stop()
-		delete(t.parked, id)
-	}
 }
 
 func (t *term) all() []*run {
@@ -187,10 +190,17 @@ func (t *term) insert(r *run) bool {
 		return false
 	}
 	t.runs[r.id] = r
-	if timer := t.parked[r.id]; timer != nil {
-		timer.Stop()
-		delete(t.parked, r.id)
+	return true
+}
+
+// insertNew is insert for a run that has only just got its id. It reports false when there is one already.
+func (t *term) insertNew(r *run) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.runs[r.id] != nil {
+		return false
 	}
+	t.runs[r.id] = r
 	return true
 }
 
@@ -199,6 +209,7 @@ func (t *term) remove(r *run) {
 	defer t.mu.Unlock()
 	if t.runs[r.id] == r {
 		delete(t.runs, r.id)
+		t.bytes.Add(-r.size.Swap(0))
 	}
 }
 
@@ -217,10 +228,7 @@ func (t *term) release(r *run, c consequence) {
 		t.spawn(func() { t.park(r) })
 		return
 	}
-	t.e.hub.publish(c.events...)
-	if c.outbox {
-		t.e.wake()
-	}
+	t.told(c)
 	t.stopAttempts(r, c.effects.Cancels)
 	for i := range c.effects.Starts {
 		t.launch(r, &c.effects.Starts[i])
@@ -233,8 +241,12 @@ func (t *term) release(r *run, c consequence) {
 		return
 	}
 	r.arm(c.timer)
+	if len(c.effects.Spawns) > 0 {
+		t.spawn(func() { t.spawnChildren(r, c.effects.Spawns, c.recovered) })
+		return
+	}
 	if c.idle {
-		t.spawn(func() { t.park(r) })
+		t.parkSoon(r, c.linger)
 	}
 }
 
@@ -289,29 +301,6 @@ func (r *run) inFlight() []*attempt {
 		out = append(out, a)
 	}
 	return out
-}
-
-// park takes a run out of memory that has nothing to do for a while. A timer in its place wakes it.
-func (t *term) park(r *run) {
-	r.mu.Lock()
-	if r.gone.Load() || r.pending > 0 || !r.idle() {
-		r.mu.Unlock()
-		return
-	}
-	at, timed := r.state.NextTimer()
-	st, _ := r.state.Status()
-	r.gone.Store(true)
-	r.mu.Unlock()
-	r.retire(errDropped)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.runs[r.id] == r {
-		delete(t.runs, r.id)
-	}
-	if timed && st == workgraph.StatusRunning && !t.closed {
-		id := r.id
-		t.parked[id] = time.AfterFunc(time.Until(at), func() { t.spawn(func() { t.bring(id, nil) }) })
-	}
 }
 
 // lose gives up a run whose decisions cannot become durable: they must be forgotten, so the run is read again from what is.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -124,6 +125,11 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	if err != nil {
 		return err
 	}
+	leave, err := e.watchers.enter(req.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1)}
 	defer func() {
 		for _, f := range w.undo {
@@ -134,7 +140,15 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	if row.State.Ended() && req.After >= row.LastSeq {
 		first.over = true
 	}
-	poll := time.NewTimer(e.cfg.WatchPoll)
+	if row.State == journal.StatePending && !req.DurableOnly {
+		if err := to.Event(Event{RunID: row.ID, RootID: row.RootID, Ephemeral: &Ephemeral{At: row.CreateTime, Queued: queued(row)}}); err != nil {
+			return err
+		}
+	}
+	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote, the less often the less
+	// there is.
+	wait := e.cfg.WatchPoll
+	poll := time.NewTimer(wait)
 	defer poll.Stop()
 	quiet := time.NewTimer(e.cfg.KeepAlive)
 	defer quiet.Stop()
@@ -147,6 +161,10 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 		}
 		if w.told {
 			quiet.Reset(e.cfg.KeepAlive)
+			if wait > e.cfg.WatchPoll {
+				wait = e.cfg.WatchPoll
+				poll.Reset(wait)
+			}
 		}
 		look = false
 		select {
@@ -154,9 +172,9 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 			return ctx.Err()
 		case <-w.wake:
 		case <-poll.C:
-			// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote.
 			look = true
-			poll.Reset(e.cfg.WatchPoll)
+			wait = min(2*wait, 5*e.cfg.WatchPoll)
+			poll.Reset(wait)
 		case <-quiet.C:
 			if err := to.KeepAlive(first.cursor); err != nil {
 				return err
@@ -164,6 +182,50 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 			quiet.Reset(e.cfg.KeepAlive)
 		}
 	}
+}
+
+// ReasonTooManyWatches is the reason when a namespace has as many watches here as it may.
+const ReasonTooManyWatches = "TOO_MANY_WATCHES"
+
+// watchers counts watches by namespace. It is safe for concurrent use.
+type watchers struct {
+	limit int
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (w *watchers) enter(namespace string) (leave func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[namespace] >= w.limit {
+		return nil, errs.New(errs.ResourceExhausted, ReasonTooManyWatches, "%d watches of the namespace go on at this replica, which is the limit", w.limit).
+			Hint("end one, or watch a root run with include_descendants instead of each of its children")
+	}
+	w.count[namespace]++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.count[namespace]--; w.count[namespace] == 0 {
+			delete(w.count, namespace)
+		}
+	}, nil
+}
+
+// Queued says why a run has not begun.
+type Queued struct {
+	// Reason is START_TIME or BACKLOG.
+	Reason    string
+	StartTime time.Time
+}
+
+func queued(row journal.Run) *Queued {
+	if row.WakeTime.After(time.Now()) {
+		return &Queued{Reason: "START_TIME", StartTime: row.WakeTime}
+	}
+	if row.Reason != "" {
+		return &Queued{Reason: row.Reason}
+	}
+	return &Queued{Reason: "BACKLOG"}
 }
 
 func (w *watch) add(runID, rootID string, after int64) *source {
@@ -271,6 +333,7 @@ func (w *watch) read(ctx context.Context, s *source) error {
 }
 
 func (w *watch) tell(s *source, ev Event) error {
+	ev.Namespace = w.req.Namespace
 	if err := w.to.Event(ev); err != nil {
 		return err
 	}
@@ -311,7 +374,7 @@ func (e *Engine) Events(ctx context.Context, run journal.Run, after int64, limit
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Event{RunID: run.ID, RootID: run.RootID, Durable: d})
+		out = append(out, Event{Namespace: run.Namespace, RunID: run.ID, RootID: run.RootID, Durable: d})
 	}
 	return out, nil
 }

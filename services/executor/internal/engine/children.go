@@ -1,0 +1,329 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Reasons of outcomes that ask for what cannot be had. They are permanent.
+const (
+	// ReasonDepthExceeded is the reason when a run would stand too deep below its root.
+	ReasonDepthExceeded = "RUN_DEPTH_EXCEEDED"
+	// ReasonFanOutExceeded is the reason when one visit asks for too many children.
+	ReasonFanOutExceeded = "FAN_OUT_EXCEEDED"
+	// ReasonWorkflowNotFound is the reason when a child names a workflow that cannot be found.
+	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
+	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists everything.
+	ReasonChildInvalid = "CHILD_INVALID"
+	// ReasonInterruptInvalid is the reason when a question's schema is none.
+	ReasonInterruptInvalid = "INTERRUPT_INVALID"
+)
+
+// InterruptPrefix is the prefix of ids of questions.
+const InterruptPrefix = "int"
+
+// Workflows finds the graphs of workflow definitions.
+type Workflows interface {
+	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error that is not errs.Unavailable is final.
+	Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
+}
+
+// refSelf names the graph of the run itself.
+const refSelf = "self"
+
+// prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since they must be in the
+// journal, references become graphs, and what cannot be had is refused. It changes out.
+func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
+	if out.Expand != nil {
+		if err := t.prepareExpansion(ctx, a, out); err != nil {
+			return err
+		}
+	}
+	if out.Wait == nil {
+		return nil
+	}
+	w := *out.Wait
+	out.Wait = &w
+	if w.Interrupt != nil {
+		q := *w.Interrupt
+		w.Interrupt = &q
+		return t.prepareQuestion(&q)
+	}
+	if w.Children != nil {
+		c := *w.Children
+		c.Runs = append([]workgraph.Child(nil), c.Runs...)
+		w.Children = &c
+		return t.prepareChildren(ctx, a.run, &c)
+	}
+	return nil
+}
+
+func (t *term) prepareQuestion(q *workgraph.Interrupt) *workgraph.Error {
+	q.ID = ids.New(InterruptPrefix)
+	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
+		return workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
+	}
+	if len(q.Schema) == 0 {
+		return nil
+	}
+	if _, err := actor.CompileSchema(q.Schema); err != nil {
+		return workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the schema of the answer cannot be used: %v", err)
+	}
+	return nil
+}
+
+func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Children) *workgraph.Error {
+	cfg := &t.e.cfg
+	if r.family.Depth+1 > cfg.MaxDepth {
+		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
+			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.family.Depth, cfg.MaxDepth)
+	}
+	if len(c.Runs) > cfg.MaxFanOut {
+		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), cfg.MaxFanOut)
+	}
+	var faults []string
+	for i := range c.Runs {
+		run := &c.Runs[i]
+		run.ID = ids.New(IDPrefix)
+		if (run.Graph == nil) == (run.Ref == "") {
+			faults = append(faults, childFault(i, "give exactly one of graph and ref"))
+			continue
+		}
+		if run.Ref != "" && run.Ref != refSelf {
+			g, err := t.e.workflow(ctx, r.namespace, run.Ref)
+			if err != nil {
+				return err
+			}
+			run.Graph, run.Ref = g, ""
+		}
+		if n := t.e.oversize(run.Input.Args, run.Input.Named); n > 0 {
+			faults = append(faults, childFault(i, errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "an input has %d bytes, the limit is %d", n, cfg.MaxPayload).Message))
+		}
+		if run.Graph == nil {
+			continue
+		}
+		p, err := t.e.program(ctx, r.namespace, run.Graph)
+		if list, ok := errors.AsType[workgraph.Faults](err); ok {
+			for _, f := range list {
+				faults = append(faults, childFault(i, f.String()))
+			}
+			continue
+		}
+		if err != nil {
+			return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "child %d: %v", i+1, errs.From(err).Message)
+		}
+		run.Graph = p.p.Graph() // with effects, so that it is the same graph wherever it is compiled
+	}
+	if len(faults) > 0 {
+		return workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "%s", strings.Join(faults, "\n"))
+	}
+	return nil
+}
+
+func childFault(i int, what string) string {
+	return "child " + strconv.Itoa(i+1) + ": " + what
+}
+
+// workflow finds the graph of a workflow version.
+func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, *workgraph.Error) {
+	slug, version, ok := strings.Cut(strings.TrimPrefix(ref, "workflow/"), "@")
+	if !strings.HasPrefix(ref, "workflow/") || !ok || slug == "" || version == "" {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q names no workflow: write \"self\" or \"workflow/SLUG@version\"", ref)
+	}
+	if e.workflows == nil {
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound,
+			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or configure a registry that keeps workflows", ref)
+	}
+	g, err := e.workflows.Workflow(ctx, namespace, ref)
+	switch {
+	case err == nil:
+		return g, nil
+	case errs.Is(err, errs.Unavailable):
+		return nil, workgraph.Errorf(workgraph.Retryable, ReasonRegistryUnavailable, "workflow %q cannot be read just now: %v", ref, errs.From(err).Message)
+	}
+	return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q: %v", ref, errs.From(err).Message)
+}
+
+// spawnChildren starts what a durable decision asked for, one after the other.
+func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
+	for i := range spawns {
+		t.spawnChild(r, &spawns[i], again)
+	}
+	r.mu.Lock()
+	idle, linger := !r.gone.Load() && r.pending == 0 && r.idle(), r.lingers()
+	r.mu.Unlock()
+	if idle {
+		t.parkSoon(r, linger)
+	}
+}
+
+// spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned out to be impossible,
+// or is not wanted any more.
+func (t *term) spawnChild(r *run, s *workgraph.Spawn, again bool) {
+	wait := 10 * time.Millisecond
+	for r.wants(s.Child.ID) {
+		err := t.startChild(r, s, again)
+		switch {
+		case err == nil:
+			r.mu.Lock()
+			if _, wanted := r.children[s.Child.ID]; wanted {
+				r.children[s.Child.ID] = true
+			}
+			r.mu.Unlock()
+			return
+		case errors.Is(err, errUnwanted), journal.IsFenced(err), errs.ReasonOf(err) == journal.ReasonWriterStopped, t.background.Err() != nil:
+			return
+		case !passing(err):
+			t.stillborn(r, s, err)
+			return
+		}
+		t.e.log.WarnContext(t.background, "child not started yet", "err", err, "run_id", r.id, "child", s.Child.ID)
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-t.background.Done():
+			pause.Stop()
+			return
+		}
+		wait = min(2*wait, 5*time.Second)
+		again = true
+	}
+}
+
+// passing reports whether a start may succeed when it is tried again.
+func passing(err error) bool {
+	if _, ok := errors.AsType[workgraph.Faults](err); ok {
+		return false
+	}
+	return errs.Is(err, errs.Unavailable) || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) || errs.Is(err, errs.DeadlineExceeded)
+}
+
+var errUnwanted = errors.New("engine: the child is not wanted any more")
+
+func (r *run) wants(child string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	recorded, wanted := r.children[child]
+	return wanted && !recorded && !r.gone.Load()
+}
+
+// startChild records the run of a spawn.
+func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
+	c := &s.Child
+	if again {
+		// It is asked for once more after a take-over: mostly it is there.
+		if _, err := t.e.journal.Get(t.background, r.namespace, c.ID); errs.ReasonOf(err) != journal.ReasonRunNotFound {
+			return err
+		}
+	}
+	facts, _ := r.variable("context")
+	if string(facts) == "null" {
+		facts = nil
+	}
+	req := StartRequest{
+		Namespace: r.namespace, Graph: c.Graph, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
+		ThreadID: r.family.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
+		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.Depth + 1, user: r.family.user, chat: r.family.chat, thread: r.family.thread},
+		before: func() error {
+			// Under the parent's lock nothing can come between the look and the start's place in the line of writes: a cancel that is
+			// decided later is written later, and finds the child.
+			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
+				return errUnwanted
+			}
+			return nil
+		}, lock: &r.mu,
+	}
+	if c.Ref == refSelf {
+		r.mu.Lock()
+		req.Graph = r.own()
+		r.mu.Unlock()
+	}
+	if req.TaskID == "" && r.task != "" {
+		req.TaskID, req.family.Borrowed = r.task, true
+	}
+	_, _, err := t.e.begin(t.background, t, req)
+	if errs.ReasonOf(err) == journal.ReasonRunExists {
+		return nil
+	}
+	return err
+}
+
+// stillborn tells the run that a child cannot be started.
+func (t *term) stillborn(r *run, s *workgraph.Spawn, cause error) {
+	e := errs.From(cause)
+	slot := workgraph.ChildSlot{RunID: s.Child.ID, Status: workgraph.StatusFailed, Reason: e.Reason,
+		Error: workgraph.Errorf(workgraph.Permanent, e.Reason, "the child was not started: %s", e.Message)}
+	if faults, ok := errors.AsType[workgraph.Faults](cause); ok {
+		slot.Reason = ReasonChildInvalid
+		slot.Error = workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "the child was not started: %v", faults)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.children, s.Child.ID)
+	err := r.advance(workgraph.ChildEnded{Ref: s.Ref, Slot: slot, Now: time.Now().UTC()}, extra{})
+	if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrStale) && !errors.Is(err, workgraph.ErrEnded) {
+		t.e.log.ErrorContext(t.background, "end of a child refused", "err", err, "run_id", r.id, "child", s.Child.ID)
+	}
+}
+
+// own is the graph that the run was given, for runs of itself. The caller holds r.mu.
+func (r *run) own() *workgraph.Graph { return r.program.p.Graph() }
+
+// prepareExpansion fills in what the sub-graph leaves to its actors.
+func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
+	g := out.Expand.Clone()
+	if len(g.Nodes) > t.e.cfg.MaxNodes {
+		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), t.e.cfg.MaxNodes)
+	}
+	known, err := t.e.programs.known(ctx, a.run.namespace, g)
+	if err != nil {
+		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
+	}
+	var faults []string
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		info, ok := known.ActorInfo(n.Actor)
+		switch {
+		case !ok:
+			faults = append(faults, "node "+n.ID+": no actor is called "+n.Actor)
+		case n.Effect != "":
+		case info.EffectOf != nil:
+			n.Effect = info.EffectOf(n)
+		default:
+			n.Effect = info.Effect
+		}
+		if n.Effect == "" {
+			n.Effect = workgraph.Unsafe
+		}
+	}
+	if len(faults) > 0 {
+		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "%s", strings.Join(faults, "\n"))
+	}
+	out.Expand = g
+	return nil
+}
+
+// waitSize is what an outcome asks for, in bytes, beside its values.
+func waitSize(o *workgraph.Outcome) int {
+	if o.Wait == nil && o.Expand == nil {
+		return 0
+	}
+	raw, err := json.Marshal(struct {
+		W *workgraph.Wait
+		E *workgraph.Graph
+	}{o.Wait, o.Expand})
+	if err != nil {
+		return 0 // the machine refuses what is no JSON
+	}
+	return len(raw)
+}

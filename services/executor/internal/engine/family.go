@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// family is where a run stands among others, and what its children inherit from it. It does not change.
+type family struct {
+	// Parent is the run that spawned it, at the visit Ref; both are empty for a top run.
+	Parent string
+	Ref    workgraph.Ref
+	// Depth is 0 for a top run.
+	Depth int
+	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor ended with this run.
+	Borrowed bool
+
+	user, chat, thread string
+}
+
+// reasonParent is why children are canceled.
+const reasonParent = "PARENT_GAVE_UP"
+
+// letters adds the mail that a decision causes for other runs: children that should end, and the parent that waits for this one.
+func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
+	for _, s := range eff.Spawns {
+		if _, known := r.children[s.Child.ID]; !known {
+			r.children[s.Child.ID] = false
+		}
+	}
+	for _, id := range eff.CancelChildren {
+		delete(r.children, id)
+		w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: id, Kind: journal.MailCancel, Key: "parent", Body: []byte(reasonParent), Time: now})
+	}
+	if eff.Ended == nil || f.Parent == "" {
+		return nil
+	}
+	body, err := r.obituary(eff.Ended).Encode()
+	if err != nil {
+		return fmt.Errorf("encode end of child: %w", err)
+	}
+	w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: f.Parent, Kind: journal.MailChildEnded, Key: r.id, Body: body, Time: now})
+	return nil
+}
+
+// obituary tells the parent how the run ended. What is too large for the parent to hold is left out, and said so.
+func (r *run) obituary(end *workgraph.RunEnd) *Letter {
+	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
+	if e := runError(end); e != nil {
+		slot.Error = &workgraph.Error{Type: e.Type, Reason: e.Reason, Message: e.Message}
+		if slot.Error.Type == "" {
+			slot.Error.Type = workgraph.Permanent
+		}
+		if len(slot.Error.Message) > maxMessage {
+			slot.Error.Message = slot.Error.Message[:maxMessage]
+		}
+	}
+	size := len(end.Result)
+	for k, v := range end.Outputs {
+		size += len(k) + len(v)
+	}
+	switch limit := r.t.e.cfg.MaxPayload / 2; {
+	case size <= limit:
+		slot.Result, slot.Outputs = end.Result, end.Outputs
+	default:
+		slot.Error = workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge,
+			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
+	}
+	totals := r.usage
+	return &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals}
+}
+
+// questions puts the rows of what is asked and answered into w.
+func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time) {
+	for _, o := range eff.Opened {
+		q := &o.Interrupt
+		w.Opened = append(w.Opened, journal.Interrupt{ID: q.ID, Namespace: r.namespace, RunID: r.id, RootID: r.root, NodeID: o.Node,
+			Visit: int32(min(o.Visit, 1<<31-1)), Item: int32(min(o.Item, 1<<31-1)), State: journal.InterruptOpen, Prompt: q.Prompt, Schema: q.Schema,
+			Approve: q.Approve, Default: q.Default, CreateTime: now, ExpireTime: o.Due})
+	}
+	for _, c := range eff.Closed {
+		state := journal.InterruptAnswered
+		switch c.How {
+		case workgraph.InterruptExpired:
+			state = journal.InterruptExpired
+		case workgraph.InterruptCanceled:
+			state = journal.InterruptCanceled
+		}
+		w.Closed = append(w.Closed, journal.Closing{ID: c.ID, State: state, Answer: c.Answer, Decision: c.Decision, By: c.By, Time: now})
+	}
+}
+
+// regraph pins the run to the graph that it has come to have.
+func (r *run) regraph(w *journal.Append, eff workgraph.Effects) error {
+	if eff.Graph == nil {
+		return nil
+	}
+	body, err := eff.Graph.Canonical()
+	if err != nil {
+		return fmt.Errorf("canonical form: %w", err)
+	}
+	w.GraphHash, w.Graph = sum(body), body
+	r.tally.total(len(eff.Graph.Nodes))
+	return nil
+}
+
+// roll adds what a child used to the run's own row.
+func (r *run) roll(u journal.Usage) {
+	r.usage.InputTokens += u.InputTokens
+	r.usage.CachedInputTokens += u.CachedInputTokens
+	r.usage.OutputTokens += u.OutputTokens
+	r.usage.ReasoningTokens += u.ReasoningTokens
+	r.usage.Calls += u.Calls
+}
+
+// meta is what the run's row keeps in its metadata column.
+type meta struct {
+	User      json.RawMessage `json:"user,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
+	BodyHash  string          `json:"body_hash,omitempty"`
+	// Ref, Depth and Borrowed are those of the run's family.
+	Ref      *workgraph.Ref `json:"parent_visit,omitempty"`
+	Depth    int            `json:"depth,omitempty"`
+	Borrowed bool           `json:"borrowed_task,omitempty"`
+}
+
+func (m *meta) empty() bool {
+	return m.User == nil && m.RequestID == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed
+}
+
+// familyOf reads the family of a run from its row.
+func familyOf(row journal.Run) (family, error) {
+	f := family{Parent: row.ParentID, user: row.UserID, chat: row.ChatID, thread: row.ThreadID}
+	m, err := decodeMeta(row.Metadata)
+	if err != nil {
+		return f, err
+	}
+	if m.Ref != nil {
+		f.Ref = *m.Ref
+	}
+	f.Depth, f.Borrowed = m.Depth, m.Borrowed
+	return f, nil
+}
+
+func decodeMeta(b []byte) (meta, error) {
+	var m meta
+	if len(b) == 0 {
+		return m, nil
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("decode metadata: %w", err)
+	}
+	return m, nil
+}
+
+// UserMetadata is the part of a row's metadata that the caller of Start gave.
+func UserMetadata(row []byte) (json.RawMessage, error) {
+	m, err := decodeMeta(row)
+	return m.User, err
+}

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// mailBatch is how many pieces of mail are read at a time.
+const mailBatch = 500
+
+// watchMail takes up what comes for the runs of this owner, whoever wrote it and wherever.
+func (t *term) watchMail(ctx context.Context) {
+	wakes, err := t.e.journal.MailWakes(ctx, t.owner)
+	if err != nil {
+		t.e.log.WarnContext(ctx, "no notice of mail, it is looked for instead", "err", err)
+	}
+	poll := time.NewTicker(t.e.cfg.MailPoll)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-wakes:
+			if !ok {
+				wakes = nil
+			}
+		case <-t.mail:
+		case <-poll.C:
+		}
+		t.deliver(ctx)
+	}
+}
+
+// pokeMail makes the owner look for mail at once.
+func (t *term) pokeMail() {
+	select {
+	case t.mail <- struct{}{}:
+	default:
+	}
+}
+
+// deliver hands out all mail there is.
+func (t *term) deliver(ctx context.Context) {
+	mail, err := t.e.journal.PendingMail(ctx, t.owner, mailBatch)
+	if err != nil {
+		if ctx.Err() == nil && !journal.IsFenced(err) {
+			t.e.log.WarnContext(ctx, "mail cannot be read", "err", err)
+		}
+		return
+	}
+	byRun := map[string][]journal.Mail{}
+	var order []string
+	for _, m := range mail {
+		if byRun[m.RunID] == nil {
+			order = append(order, m.RunID)
+		}
+		byRun[m.RunID] = append(byRun[m.RunID], m)
+	}
+	news := false
+	for _, id := range order {
+		if r := t.get(id); r != nil {
+			news = r.takeUp(byRun[id]) || news
+			continue
+		}
+		// Reading the run takes its mail up.
+		t.bringSoon(id)
+	}
+	if len(mail) == mailBatch && news {
+		t.pokeMail()
+	}
+}
+
+// takeUp gives mail to the machine, in order, and reports whether any of it was new.
+func (r *run) takeUp(mail []journal.Mail) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.takeUpLocked(mail)
+}
+
+func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
+	for i := range mail {
+		m := &mail[i]
+		if r.gone.Load() {
+			return news // it is taken up where the run goes on
+		}
+		if r.taken[m.ID] {
+			continue
+		}
+		news = true
+		r.taken[m.ID] = true
+		if err := r.open(m, i < len(mail)-1); err != nil && !errors.Is(err, errDropped) {
+			delete(r.taken, m.ID)
+			r.t.e.log.ErrorContext(r.t.background, "mail cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
+		}
+	}
+	return news
+}
+
+// open tells the machine what one piece of mail says. What comes too late, or to a run that it does not fit any more, is dropped.
+func (r *run) open(m *journal.Mail, more bool) error {
+	x := extra{takenUp: m.ID, more: more}
+	now := time.Now().UTC()
+	l, err := readLetter(m)
+	if err != nil {
+		return r.drop(m, x, err)
+	}
+	x.requestID = l.RequestID
+	cmd := l.Command(m.Kind, now)
+	switch m.Kind {
+	case journal.MailAmend:
+		if cmd, err = r.amendment(l, now); err != nil {
+			return r.drop(m, x, err)
+		}
+	case journal.MailChildEnded:
+		if l.Totals != nil {
+			x.rollup = *l.Totals
+		}
+		if l.Slot != nil {
+			delete(r.children, l.Slot.RunID)
+			l.Slot.Usage = l.Usage
+		}
+	case journal.MailResume, journal.MailReconcile:
+		x.progress = true
+	case journal.MailCancel:
+		if st, _ := r.state.Status(); st == workgraph.StatusPending {
+			return r.neverBegun(l.Reason, x)
+		}
+	}
+	if cmd == nil {
+		return r.drop(m, x, errors.New("mail of an unknown kind"))
+	}
+	err = r.advance(cmd, x)
+	switch {
+	case err == nil, errors.Is(err, errDropped):
+		return err
+	case m.Kind == journal.MailTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
+		// Its work was quicker than the call that began it: the mail waits for the end of the call.
+		delete(r.taken, m.ID)
+		r.early = true
+		return nil
+	case isTooLarge(err):
+		// What follows from it cannot be written: the run is read again without it.
+		r.t.reread(r, &remedy{then: func(again *run) {
+			again.taken[m.ID] = true
+			_ = again.drop(m, extra{takenUp: m.ID}, err) // if this cannot be written either, the run is read again
+		}, skip: m.ID})
+		return nil
+	}
+	return r.drop(m, x, err)
+}
+
+// underWay reports whether an attempt is in flight. The caller holds r.mu.
+func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
+	return slices.ContainsFunc(r.state.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
+}
+
+// drop takes mail off the run that means nothing to it.
+func (r *run) drop(m *journal.Mail, x extra, why error) error {
+	r.t.e.log.DebugContext(r.t.background, "mail came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
+	return r.note(x)
+}
+
+// readLetter reads the body of a piece of mail; that of a cancel is its reason.
+func readLetter(m *journal.Mail) (*Letter, error) {
+	if m.Kind == journal.MailCancel && (len(m.Body) == 0 || m.Body[0] != '{') {
+		return &Letter{Reason: string(m.Body)}, nil
+	}
+	return DecodeLetter(m.Body)
+}
+
+// note writes that mail was taken up, and nothing else. The caller holds r.mu.
+func (r *run) note(x extra) error {
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, TakenUp: []int64{x.takenUp}, Progress: x.progress}
+	c := consequence{keep: true, takenUp: w.TakenUp}
+	if !x.more && r.idle() && r.lingers() == 0 {
+		if err := r.position(w); err != nil {
+			return err
+		}
+		r.giveAway(w)
+		c.released = true
+	}
+	r.pending++
+	err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, c, x.after) })
+	if err != nil {
+		r.pending--
+		r.unrelease()
+	}
+	return err
+}
+
+// neverBegun ends a run that was asked to end before it began: it begins and ends in one write, and nothing is called.
+func (r *run) neverBegun(reason string, x extra) error {
+	now := time.Now().UTC()
+	begin, err := r.beginning(now)
+	if err != nil {
+		return err
+	}
+	evs, eff, err := r.state.Advance(begin)
+	if err != nil {
+		return err
+	}
+	more := func(cmd workgraph.Command) error {
+		es, fx, err := r.state.Advance(cmd)
+		evs, eff.Ended = append(evs, es...), fx.Ended
+		return err
+	}
+	starts := eff.Starts
+	if err := more(workgraph.Cancel{Reason: reason, Now: now}); err != nil {
+		return err
+	}
+	for i := range starts {
+		s := &starts[i]
+		if err := more(workgraph.Ended{Ref: s.Ref, Attempt: s.Attempt, Err: notPerformed(errCanceled), Now: now}); err != nil && !errors.Is(err, workgraph.ErrStale) {
+			return err
+		}
+	}
+	return r.commit(evs, workgraph.Effects{Ended: eff.Ended}, x)
+}

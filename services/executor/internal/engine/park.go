@@ -1,0 +1,328 @@
+package engine
+
+import (
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// wake is what a job about a run carries: what the journal puts in, and for a timer when exactly the run wants to go on.
+type wake struct {
+	journal.JobArgs
+	Due time.Time `json:"due,omitzero"`
+}
+
+// job asks for the run at a time, a little early, so that whoever takes it can hold it to the instant.
+func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
+	args, err := json.Marshal(wake{JobArgs: journal.JobArgs{Namespace: r.namespace, RunID: r.id}, Due: due})
+	if err != nil {
+		return journal.Job{}, fmt.Errorf("encode job: %w", err)
+	}
+	job := journal.Job{Kind: kind, RunID: r.id, Priority: r.priority, Args: args}
+	if !due.IsZero() {
+		job.At = due.Add(-journal.WakeEarly)
+	}
+	return job, nil
+}
+
+// giveAway makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is on its way. From here on
+// this value decides nothing more. The caller holds r.mu.
+func (r *run) giveAway(w *journal.Append) {
+	w.Release = true
+	if at, ok := r.next(); ok {
+		job, err := r.job(journal.JobWake, at)
+		if err != nil { // two texts and a time always marshal
+			panic("engine: " + err.Error())
+		}
+		w.Jobs = append(w.Jobs, job)
+	}
+	r.gone.Store(true)
+	r.released = make(chan struct{})
+}
+
+// unrelease takes giveAway back when its write was not even queued. The caller holds r.mu.
+func (r *run) unrelease() {
+	if r.released == nil {
+		return
+	}
+	close(r.released)
+	r.released = nil
+	r.gone.Store(false)
+}
+
+// given follows the answer to the write that gave the run away.
+func (t *term) given(r *run, released chan struct{}, res journal.Result, c consequence) {
+	defer close(released)
+	if res.Err != nil {
+		r.gone.Store(false)
+		t.lose(r, res.Err)
+		return
+	}
+	t.told(c)
+	r.retire(errDropped)
+	t.remove(r)
+}
+
+// told lets everybody know of what has become durable.
+func (t *term) told(c consequence) {
+	t.e.hub.publish(c.events...)
+	if c.outbox {
+		t.e.wake()
+	}
+	if len(c.mailed) > 0 {
+		t.pokeMail()
+		for _, m := range c.mailed {
+			if m.Kind == journal.MailChildEnded && t.get(m.RunID) == nil {
+				t.spawn(func() { t.rouse(m.Namespace, m.RunID) })
+			}
+		}
+	}
+}
+
+// lingers is how long a run stays in memory that could leave it: while it waits for children a moment, since they are mostly quick.
+// The caller holds r.mu.
+func (r *run) lingers() time.Duration {
+	if len(r.children) > 0 {
+		return r.t.e.cfg.Linger
+	}
+	return 0
+}
+
+// parkSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while r.mu is held.
+func (t *term) parkSoon(r *run, d time.Duration) {
+	if d == 0 {
+		t.spawn(func() { t.park(r) })
+		return
+	}
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if r.stopped {
+		return
+	}
+	if r.linger != nil {
+		r.linger.Stop()
+	}
+	r.linger = time.AfterFunc(d, func() { t.spawn(func() { t.park(r) }) })
+}
+
+// park takes a run out of memory that has nothing to do for a while: what is left of it are rows.
+func (t *term) park(r *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone.Load() || r.pending > 0 || !r.idle() {
+		return
+	}
+	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq}
+	if err := r.position(w); err != nil {
+		t.e.log.ErrorContext(t.background, "run cannot be parked", "err", err, "run_id", r.id)
+		return
+	}
+	r.giveAway(w)
+	r.pending++
+	if err := t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, consequence{released: true}, nil) }); err != nil {
+		r.pending--
+		r.unrelease()
+	}
+}
+
+// position puts the run's position into a write that has no events. The caller holds r.mu.
+func (r *run) position(w *journal.Append) (err error) {
+	if r.snapSeq == r.seq {
+		return nil
+	}
+	if w.Snapshot, err = r.snapshot(); err == nil {
+		r.snapSeq = r.seq
+	}
+	return err
+}
+
+// ReasonMemoryFull is the reason when no more runs are taken into memory for the moment.
+const ReasonMemoryFull = "EXECUTOR_MEMORY_FULL"
+
+// Work carries out a job about a run: it claims the run and goes on with it, or holds it until its instant. An error means that the job
+// should come again, perhaps to another executor; an errs.Unavailable one says that nothing is wrong.
+func (e *Engine) Work(ctx context.Context, args []byte) error {
+	t := e.current()
+	if t == nil {
+		return notReady()
+	}
+	var w wake
+	if err := json.Unmarshal(args, &w); err != nil || w.RunID == "" {
+		return errs.New(errs.InvalidArgument, "JOB_INVALID", "the job names no run").With(err)
+	}
+	return t.take(ctx, w)
+}
+
+// take claims a run that nobody owns and sees that it goes on at its time.
+func (t *term) take(ctx context.Context, w wake) error {
+	if r := t.get(w.RunID); r != nil && !r.gone.Load() {
+		t.pokeMail()
+		return nil
+	}
+	if t.full(0) {
+		return errs.New(errs.Unavailable, ReasonMemoryFull, "the runs in memory have %d bytes, the limit is %d", t.bytes.Load(), t.e.cfg.MaxLiveBytes).
+			Hint("the run is taken up when others have ended or wait")
+	}
+	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID)
+	switch {
+	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
+		return nil
+	case err != nil:
+		return err
+	case owner != t.owner:
+		return nil // somebody has it, or it has ended
+	}
+	if at := w.Due.Add(-holdBefore); time.Now().Before(at) {
+		t.alarms.set(w.RunID, at)
+		return nil
+	}
+	t.bringSoon(w.RunID)
+	return nil
+}
+
+// rouse takes a run up at once for which mail was written here. A job is on its way too, so it may fail.
+func (t *term) rouse(namespace, id string) {
+	err := t.take(t.background, wake{JobArgs: journal.JobArgs{Namespace: namespace, RunID: id}})
+	if err != nil && t.background.Err() == nil && !journal.IsFenced(err) {
+		t.e.log.DebugContext(t.background, "run not taken up here", "err", err, "run_id", id)
+	}
+}
+
+// holdBefore is how long before its timer a run is read, so that it stands ready at the instant.
+const holdBefore = 15 * time.Millisecond
+
+// bringSoon makes a run live beside everything else; as many at once as RecoverParallel says.
+func (t *term) bringSoon(id string) {
+	t.mu.Lock()
+	if t.closed || t.loading[id] != nil || t.bringing[id] {
+		t.mu.Unlock()
+		return
+	}
+	t.bringing[id] = true
+	t.mu.Unlock()
+	t.spawn(func() {
+		select {
+		case t.loads <- struct{}{}:
+			defer func() { <-t.loads }()
+		case <-t.background.Done():
+		}
+		t.mu.Lock()
+		delete(t.bringing, id)
+		t.mu.Unlock()
+		t.bring(id, nil)
+	})
+}
+
+// full reports whether there is no room in memory for so many more bytes. One run is always taken.
+func (t *term) full(more int64) bool {
+	n := t.bytes.Load()
+	return n > 0 && n+more > t.e.cfg.MaxLiveBytes
+}
+
+// weigh counts the run anew in the memory of live runs. The caller holds r.mu.
+func (r *run) weigh() {
+	size := weight(r.program.nodes) + r.kept
+	r.t.bytes.Add(size - r.size.Swap(size))
+}
+
+// weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
+func weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
+
+// alarms are the runs that this executor has claimed and not read yet, since their time is near but has not come: an id and a time each,
+// and one timer for all. It is safe for concurrent use.
+type alarms struct {
+	ring func(id string)
+
+	mu    sync.Mutex
+	heap  alarmHeap
+	timer *time.Timer
+	over  bool
+}
+
+type alarm struct {
+	at time.Time
+	id string
+}
+
+type alarmHeap []alarm
+
+func (h alarmHeap) Len() int           { return len(h) }
+func (h alarmHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h alarmHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *alarmHeap) Push(x any)        { *h = append(*h, x.(alarm)) }
+func (h *alarmHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = alarm{}
+	*h = old[:len(old)-1]
+	return last
+}
+
+func newAlarms(ring func(id string)) *alarms { return &alarms{ring: ring} }
+
+func (a *alarms) set(id string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	heap.Push(&a.heap, alarm{at, id})
+	a.arm()
+}
+
+// arm is called with a.mu held.
+func (a *alarms) arm() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	if len(a.heap) > 0 && !a.over {
+		a.timer = time.AfterFunc(time.Until(a.heap[0].at), a.due)
+	}
+}
+
+func (a *alarms) due() {
+	a.mu.Lock()
+	var ids []string
+	for now := time.Now(); len(a.heap) > 0 && !a.heap[0].at.After(now); {
+		ids = append(ids, heap.Pop(&a.heap).(alarm).id)
+	}
+	a.arm()
+	a.mu.Unlock()
+	for _, id := range ids {
+		a.ring(id)
+	}
+}
+
+func (a *alarms) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over, a.heap = true, nil
+	a.arm()
+}
+
+// beginning is the command that begins a run which was recorded and never begun, from its row.
+func (r *run) beginning(now time.Time) (workgraph.Begin, error) {
+	if r.pendingStart == nil {
+		return workgraph.Begin{}, fmt.Errorf("run %s has begun: %w", r.id, workgraph.ErrState)
+	}
+	b := *r.pendingStart
+	b.Now = now
+	return b, nil
+}
+
+// Live is how many runs are in memory here.
+func (e *Engine) Live() int {
+	t := e.current()
+	if t == nil {
+		return 0
+	}
+	return t.live()
+}

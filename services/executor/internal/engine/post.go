@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Reasons of refused mail.
+const (
+	// ReasonSignalInvalid is the reason of a signal that no run can take.
+	ReasonSignalInvalid = "SIGNAL_INVALID"
+	// ReasonNoBusinessKey is the reason when a run to signal or start is not named by a business key.
+	ReasonNoBusinessKey = "BUSINESS_KEY_MISSING"
+)
+
+// CancelRequest asks for the end of a run.
+type CancelRequest struct {
+	Namespace, RunID string
+	Reason           string
+	// Revision, if not 0, must be the run's present one.
+	Revision int64
+	Request  journal.Request
+}
+
+// Cancel asks for the end of a run and returns the run once the wish is durable. A run that has ended stays as it is.
+func (e *Engine) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
+	p, err := e.post(ctx, journal.Post{Method: "CancelRun", Revision: req.Revision, Request: req.Request,
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailCancel, Body: []byte(req.Reason)}}, nil)
+	return p.Run, err
+}
+
+func (e *Engine) signalFits(s *Signal) error {
+	if s.Name == "" || len(s.Name) > 256 {
+		return errs.New(errs.InvalidArgument, ReasonSignalInvalid, "a signal's name has 1 to 256 bytes")
+	}
+	return e.payloadFits("payload", s.Payload)
+}
+
+func (e *Engine) payloadFits(field string, raw json.RawMessage) error {
+	switch {
+	case len(raw) > e.cfg.MaxPayload:
+		return errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "%s has %d bytes, the limit is %d", field, len(raw), e.cfg.MaxPayload).
+			Hint("keep large values outside and pass a reference")
+	case len(raw) > 0 && !json.Valid(raw):
+		return errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "%s is not JSON", field)
+	}
+	return nil
+}
+
+// SignalWithStart gives a signal to the open run with the business key, or starts that run with the signal, whichever is possible: each in
+// one transaction. created tells that a run was started.
+func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Signal) (id string, created bool, err error) {
+	if req.BusinessKey == "" {
+		return "", false, errs.New(errs.InvalidArgument, ReasonNoBusinessKey, "the run to signal or start must have a business_key")
+	}
+	if err := e.signalFits(&sig); err != nil {
+		return "", false, err
+	}
+	req.Conflict, req.Signal = journal.ConflictReturnExisting, &sig
+	for {
+		id, created, err := e.Start(ctx, req)
+		if err != nil || created {
+			return id, created, err
+		}
+		row, err := e.journal.Get(ctx, req.Namespace, id)
+		if err != nil {
+			return "", false, err
+		}
+		if m, err := decodeMeta(row.Metadata); err != nil || req.Request.ID != "" && m.RequestID == req.Request.ID {
+			return id, false, err // this very request started it, with the signal
+		}
+		_, err = e.post(ctx, journal.Post{Method: "SignalWithStart", Request: req.Request,
+			Mail: journal.Mail{Namespace: req.Namespace, RunID: id, Kind: journal.MailSignal, Key: ids.New("req")}},
+			&Letter{Name: sig.Name, Payload: sig.Payload, RequestID: req.Request.ID})
+		if errs.ReasonOf(err) == journal.ReasonRunEnded && req.Request.ID == "" {
+			continue // it ended in between, so its key is free
+		}
+		return id, false, err
+	}
+}
+
+// post writes mail and wakes who takes it up.
+func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.Posted, error) {
+	if l != nil {
+		body, err := l.Encode()
+		if err != nil {
+			return journal.Posted{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)
+		}
+		p.Mail.Body = body
+	}
+	p.Mail.Time = dbkit.Now()
+	posted, err := e.journal.Post(ctx, p)
+	if err != nil {
+		return posted, err
+	}
+	e.TakeUp(posted)
+	return posted, nil
+}
+
+// TakeUp sees to mail at once that was written here: for a run of this executor, or one that nobody owns. Other owners are told by the
+// journal; and for a run without one a job is on its way, in case that this process dies now.
+func (e *Engine) TakeUp(p journal.Posted) {
+	t := e.current()
+	switch {
+	case t == nil || !p.New:
+	case p.Owner == t.owner:
+		t.pokeMail()
+	case p.Owner.IsZero():
+		t.spawn(func() { t.rouse(p.Run.Namespace, p.Run.ID) })
+	}
+}
+
+// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so whatever it brings about
+// comes in any case.
+const settleTime = 2 * time.Second
+
+// watchFor waits a moment for a run to become what its mail asks for, so that who asked sees it.
+func (e *Engine) watchFor(ctx context.Context, was journal.Run, is func(journal.Run) bool) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		row, err := e.journal.Get(ctx, was.Namespace, was.ID)
+		if err != nil || is(row) {
+			return
+		}
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// standing is where a run stands, with its row as it was read: look gives the machine's state to f, for reading only and only while f runs.
+// A run that is not in memory here is read from the journal, wherever it is.
+func (e *Engine) standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
+	row, err = e.journal.Get(ctx, namespace, runID)
+	if err != nil {
+		return nil, row, err
+	}
+	if t := e.current(); t != nil {
+		if r := t.get(runID); r != nil && !r.gone.Load() {
+			return func(f func(*workgraph.State)) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				f(r.state)
+			}, row, nil
+		}
+	}
+	loaded, err := e.journal.Load(ctx, runID)
+	if err != nil {
+		return nil, row, err
+	}
+	if loaded.Run.Namespace != namespace {
+		return nil, row, journal.RunNotFound(runID)
+	}
+	p, err := e.programs.stored(loaded.Run.GraphHash, loaded.Graph)
+	if err != nil {
+		return nil, row, err
+	}
+	r := (&term{e: e}).newRun(runID, p)
+	r.namespace = namespace
+	if loaded.Run.LastSeq > 0 {
+		if err := r.rebuild(ctx, loaded); err != nil {
+			return nil, row, err
+		}
+	}
+	return func(f func(*workgraph.State)) { f(r.state) }, loaded.Run, nil
+}

@@ -1,0 +1,382 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// outcome is an actor that returns what it is made with.
+func outcome(o func(c *workgraph.Call) workgraph.Outcome) workgraph.Actor {
+	return workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return o(c), nil })
+}
+
+func waits(w workgraph.Wait) workgraph.Actor {
+	return outcome(func(*workgraph.Call) workgraph.Outcome {
+		c := w
+		return workgraph.Outcome{Wait: &c}
+	})
+}
+
+func spawns(runs ...workgraph.Child) workgraph.Actor {
+	return waits(workgraph.Wait{Children: &workgraph.Children{Runs: runs}})
+}
+
+// jobs works the journal's jobs for an engine, as its service does.
+func (l *live) jobs(t testing.TB) {
+	t.Helper()
+	work := func(ctx context.Context, j dispatch.Job) error {
+		if err := l.Work(ctx, j.Args); err != nil {
+			return dispatch.Later(20 * time.Millisecond)
+		}
+		return nil
+	}
+	o := dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: work}, {Name: journal.JobStart, Handle: work}}}
+	var d *dispatch.Dispatcher
+	var err error
+	switch j := l.j.(type) {
+	case *pg.Store:
+		o.Schema = pg.Schema
+		d, err = dispatch.New(j.JobDriver(), o)
+	case *sqlite.Store:
+		d, err = dispatch.New(j.JobDriver(), o)
+	}
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = d.Run(ctx)
+	}()
+	stop := l.stop
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		stop()
+	})
+	t.Cleanup(l.stop)
+}
+
+// parked waits until a run is nobody's.
+func (l *live) parked(t testing.TB, id string, want journal.State) journal.Run {
+	t.Helper()
+	var row journal.Run
+	require.Eventually(t, func() bool {
+		row = l.row(t, id)
+		return row.State == want && row.Owner.IsZero()
+	}, 60*time.Second, 2*time.Millisecond, "run %s", id)
+	return row
+}
+
+func (l *live) mail(t testing.TB, id string, kind journal.MailKind, letter engine.Letter) {
+	t.Helper()
+	body, err := letter.Encode()
+	require.NoError(t, err)
+	p, err := l.j.Post(t.Context(), journal.Post{Method: "Test", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
+	require.NoError(t, err)
+	l.TakeUp(p)
+}
+
+func named(id string) option {
+	return func(c *engine.Config, _ *engine.Deps) { c.ID = id }
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		a := actors{
+			"ok":     &recorder{},
+			"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
+			"ask":    waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"Go?"`)}}),
+			"task":   waits(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+			"badask": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"x"`), Schema: json.RawMessage(`{"type": 7}`)}}),
+			"expire": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"x"`), Timeout: workgraph.Duration(200 * time.Millisecond), Default: json.RawMessage(`"late"`)}}),
+			"sleep":  waits(workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(400 * time.Millisecond)}}),
+		}
+		short := func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 50 * time.Millisecond }
+		l := run(t, s, a, short)
+		l.jobs(t)
+		other := run(t, s, a, short, named("other"))
+		then := func(actor string) *workgraph.Graph {
+			g := chain(2, "ok")
+			g.Nodes[0].Actor = actor
+			g.Nodes[0].PassDown = workgraph.PassDown{Mode: workgraph.ResultAsFirstArg}
+			return g
+		}
+		t.Run("Signal/WakesAParkedRunHereAndThere", func(t *testing.T) {
+			for _, from := range []*live{l, other} {
+				id := l.start(t, then("signal"))
+				l.parked(t, id, journal.StateWaiting)
+				from.mail(t, id, journal.MailSignal, engine.Letter{Name: "go", Payload: json.RawMessage(`7`)})
+				row := l.wait(t, id, journal.StateCompleted)
+				evs := l.events(t, id)
+				require.Len(t, kinds(evs, workgraph.SignalReceived), 1)
+				require.Equal(t, int64(len(evs)), row.LastSeq)
+				unread, err := l.j.UnreadMail(t.Context(), ns, id, 10)
+				require.NoError(t, err)
+				require.Empty(t, unread)
+			}
+		})
+		t.Run("Interrupt/IsARowAndAnsweredOnce", func(t *testing.T) {
+			id := l.start(t, then("ask"))
+			l.parked(t, id, journal.StateWaiting)
+			open, err := l.j.CountOpenInterrupts(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.Equal(t, 1, open)
+			q := kinds(l.events(t, id), workgraph.AttemptEnded)[0].Outcome.Wait.Interrupt
+			_, ok := ids.Time(engine.InterruptPrefix, q.ID)
+			require.True(t, ok, q.ID)
+			for range 2 {
+				l.mail(t, id, journal.MailAnswer, engine.Letter{InterruptID: q.ID, Payload: json.RawMessage(`"yes"`), By: "ada"})
+			}
+			l.wait(t, id, journal.StateCompleted)
+			closed := kinds(l.events(t, id), workgraph.InterruptClosed)
+			require.Len(t, closed, 1)
+			require.Equal(t, "ada", closed[0].By)
+			open, err = l.j.CountOpenInterrupts(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.Zero(t, open)
+		})
+		t.Run("Interrupt/ExpiresThoughNobodyHoldsIt", func(t *testing.T) {
+			id := l.start(t, chain(1, "expire"))
+			require.JSONEq(t, `"late"`, string(l.wait(t, id, journal.StateCompleted).Result))
+		})
+		t.Run("Interrupt/ASchemaThatIsNone", func(t *testing.T) {
+			id := l.start(t, chain(1, "badask"))
+			require.Contains(t, string(l.wait(t, id, journal.StateFailed).Error), engine.ReasonInterruptInvalid)
+		})
+		t.Run("Task/IsCompletedByItsAttempt", func(t *testing.T) {
+			id := l.start(t, then("task"))
+			l.parked(t, id, journal.StateWaiting)
+			end := engine.Letter{Ref: workgraph.Ref{Node: "n0", Visit: 1}, Attempt: 2, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(`1`)}}}
+			other.mail(t, id, journal.MailTaskEnded, end) // of an attempt that never was
+			end.Attempt = 1
+			other.mail(t, id, journal.MailTaskEnded, end)
+			l.wait(t, id, journal.StateCompleted)
+			require.Len(t, kinds(l.events(t, id), workgraph.TaskClosed), 1)
+		})
+		t.Run("Timer/GoesOnAtItsInstant", func(t *testing.T) {
+			id := l.start(t, then("sleep"))
+			l.wait(t, id, journal.StateCompleted)
+			evs := l.events(t, id)
+			fired, began := kinds(evs, workgraph.TimerFired)[0].At, attemptsOf(evs)[0].At
+			require.GreaterOrEqual(t, fired.Sub(began), 400*time.Millisecond)
+		})
+		t.Run("Pause/AndResumeByMail", func(t *testing.T) {
+			id := l.start(t, then("signal"))
+			l.parked(t, id, journal.StateWaiting)
+			other.mail(t, id, journal.MailPause, engine.Letter{Reason: "lunch"})
+			require.Equal(t, "lunch", l.parked(t, id, journal.StatePaused).Reason)
+			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+			require.NoError(t, other.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Cancel/EndsAParkedRun", func(t *testing.T) {
+			id := l.start(t, then("ask"))
+			l.parked(t, id, journal.StateWaiting)
+			_, err := other.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+			require.NoError(t, err)
+			require.Equal(t, "enough", l.wait(t, id, journal.StateCanceled).CancelReason)
+			open, err := l.j.CountOpenInterrupts(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.Zero(t, open)
+		})
+	})
+}
+
+func TestChildren(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		g, rec := newGate(), &recorder{}
+		a := actors{"ok": rec, "gate": g, "bad": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+			return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "NO", "it does not work")
+		})}
+		a["two"] = spawns(workgraph.Child{Graph: chain(2, "ok")}, workgraph.Child{Graph: chain(1, "bad")})
+		a["self"] = spawns(workgraph.Child{Ref: "self"})
+		a["faulty"] = spawns(workgraph.Child{Graph: chain(1, "nobody")}, workgraph.Child{Graph: &workgraph.Graph{}})
+		a["many"] = outcome(func(*workgraph.Call) workgraph.Outcome {
+			return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: make([]workgraph.Child, 1001)}}}
+		})
+		a["flow"] = spawns(workgraph.Child{Ref: "workflow/triage@3"})
+		a["hold"] = spawns(workgraph.Child{Graph: chain(1, "gate")})
+		l := run(t, s, a)
+		l.jobs(t)
+		children := func(t *testing.T, id string) []journal.Descendant {
+			t.Helper()
+			below, err := l.j.Descendants(t.Context(), ns, id)
+			require.NoError(t, err)
+			return below
+		}
+		t.Run("Spawn/SlotsInTheOrderAsked", func(t *testing.T) {
+			id := l.start(t, chain(1, "two"))
+			row := l.wait(t, id, journal.StateCompleted)
+			var slots []workgraph.ChildSlot
+			require.NoError(t, json.Unmarshal(row.Result, &slots))
+			require.Len(t, slots, 2)
+			require.Equal(t, workgraph.StatusCompleted, slots[0].Status)
+			require.JSONEq(t, `"done n1"`, string(slots[0].Result))
+			require.Equal(t, workgraph.StatusFailed, slots[1].Status)
+			require.Equal(t, "NO", slots[1].Error.Reason)
+			child := l.row(t, slots[0].RunID)
+			require.Equal(t, id, child.ParentID)
+			require.Equal(t, id, child.RootID)
+			require.Len(t, children(t, id), 2)
+		})
+		t.Run("Depth/IsBounded", func(t *testing.T) {
+			id := l.start(t, chain(1, "self"))
+			l.wait(t, id, journal.StateCompleted)
+			below := children(t, id)
+			require.Len(t, below, 3)
+			require.Contains(t, string(l.row(t, below[2].RunID).Error), engine.ReasonDepthExceeded)
+		})
+		t.Run("Fault/NamesEverything", func(t *testing.T) {
+			row := l.wait(t, l.start(t, chain(1, "faulty")), journal.StateFailed)
+			require.Contains(t, string(row.Error), engine.ReasonChildInvalid)
+			require.Contains(t, string(row.Error), "child 1")
+			require.Contains(t, string(row.Error), "child 2")
+		})
+		t.Run("FanOut/IsBounded", func(t *testing.T) {
+			require.Contains(t, string(l.wait(t, l.start(t, chain(1, "many")), journal.StateFailed).Error), engine.ReasonFanOutExceeded)
+		})
+		t.Run("Workflow/WithoutAResolver", func(t *testing.T) {
+			require.Contains(t, string(l.wait(t, l.start(t, chain(1, "flow")), journal.StateFailed).Error), engine.ReasonWorkflowNotFound)
+		})
+		t.Run("Cancel/GoesDown", func(t *testing.T) {
+			id := l.start(t, chain(1, "hold"))
+			g.next(t)
+			child := children(t, id)[0].RunID
+			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			require.NoError(t, err)
+			l.wait(t, id, journal.StateCanceled)
+			l.wait(t, child, journal.StateCanceled)
+		})
+		t.Run("Watch/TellsOfChildrenThatComeLate", func(t *testing.T) {
+			id := l.start(t, chain(1, "two"))
+			seen := map[string]bool{}
+			w := watcherFunc(func(ev engine.Event) error {
+				if ev.Durable != nil && ev.Durable.Kind == workgraph.RunEnded {
+					seen[ev.RunID] = true
+				}
+				return nil
+			})
+			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, Descendants: true}, w))
+			require.Len(t, seen, 3)
+		})
+		t.Run("Crash/ChildrenAreThereOnce", func(t *testing.T) {
+			id := l.start(t, chain(1, "hold"))
+			g.next(t)
+			l.stop()
+			next := run(t, s, a, named("next"))
+			next.jobs(t)
+			g.next(t) // the child goes on elsewhere
+			close(g.open)
+			next.wait(t, id, journal.StateCompleted)
+			require.Len(t, kinds(next.events(t, id), workgraph.ChildClosed), 1)
+		})
+	})
+}
+
+type watcherFunc func(engine.Event) error
+
+func (f watcherFunc) Event(ev engine.Event) error { return f(ev) }
+func (f watcherFunc) KeepAlive(int64) error       { return nil }
+
+func TestPending(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		a := actors{"ok": &recorder{}, "gate": newGate(), "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}
+		l := run(t, s, a)
+		l.jobs(t)
+		t.Run("StartTime/BeginsThen", func(t *testing.T) {
+			at := time.Now().Add(300 * time.Millisecond)
+			id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) {
+				r.StartTime, r.Input = at, workgraph.Input{Args: []json.RawMessage{json.RawMessage(`1`)}}
+			})
+			require.Equal(t, journal.StatePending, l.row(t, id).State)
+			l.wait(t, id, journal.StateCompleted)
+			first := l.events(t, id)[0].Durable
+			require.False(t, first.At.Before(at.Truncate(time.Millisecond).Add(-2*time.Millisecond)), "%s before %s", first.At, at)
+			require.Equal(t, `1`, string(first.Input.Args[0]))
+		})
+		t.Run("Cancel/NeverBegins", func(t *testing.T) {
+			id := l.start(t, chain(1, "ok"), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+			require.NoError(t, err)
+			l.wait(t, id, journal.StateCanceled)
+			for _, d := range attemptsOf(l.events(t, id)) {
+				require.Equal(t, workgraph.NotPerformed, d.Error.Type)
+			}
+		})
+		t.Run("Backlog/BeginsWithoutATime", func(t *testing.T) {
+			id := l.start(t, chain(2, "ok"), func(r *engine.StartRequest) { r.Pending = true })
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Deadline/EndsARun", func(t *testing.T) {
+			for _, actor := range []string{"signal", "gate"} {
+				id := l.start(t, chain(1, actor), func(r *engine.StartRequest) { r.Timeout = 300 * time.Millisecond })
+				row := l.wait(t, id, journal.StateFailed)
+				require.Equal(t, workgraph.ReasonDeadline, row.Reason)
+			}
+		})
+		t.Run("SignalWithStart/EitherWay", func(t *testing.T) {
+			req := engine.StartRequest{Namespace: ns, Graph: &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "signal"}, {ID: "b", Actor: "signal"}},
+				Edges: []workgraph.Edge{{From: "a", To: "b"}}}, BusinessKey: "k"}
+			first, created, err := l.SignalWithStart(t.Context(), req, engine.Signal{Name: "go"})
+			require.NoError(t, err)
+			require.True(t, created)
+			second, created, err := l.SignalWithStart(t.Context(), req, engine.Signal{Name: "go"})
+			require.NoError(t, err)
+			require.False(t, created)
+			require.Equal(t, first, second)
+			l.wait(t, first, journal.StateCompleted)
+			require.Len(t, kinds(l.events(t, first), workgraph.SignalReceived), 2)
+		})
+	})
+}
+
+func TestParkedRunsHoldNothing(t *testing.T) {
+	l := run(t, sqliteStore(t), actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
+	g := chain(2, "signal")
+	start := func(n int) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range n / 8 {
+					l.start(t, g)
+				}
+			})
+		}
+		wg.Wait()
+		require.Eventually(t, func() bool { return l.Live() == 0 }, 60*time.Second, 5*time.Millisecond)
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	start(400)
+	before, routines := heap(), runtime.NumGoroutine()
+	start(1000)
+	after := heap()
+	grown := max(int64(after)-int64(before), 0)
+	t.Log(fmt.Sprintf("1,000 parked runs: %d bytes of heap, %d goroutines more", grown, runtime.NumGoroutine()-routines))
+	require.Less(t, grown, int64(512<<10))
+	require.LessOrEqual(t, runtime.NumGoroutine(), routines+4)
+}

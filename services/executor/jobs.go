@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+)
+
+// jobPause is how long a job about a run waits that cannot be taken just now, for want of memory or of an owner.
+const jobPause = 500 * time.Millisecond
+
+// work gives the engine a job about a run.
+func (s *Service) work(ctx context.Context, j dispatch.Job) error {
+	err := s.engine.Work(ctx, j.Args)
+	switch {
+	case errs.Is(err, errs.Unavailable):
+		return dispatch.Later(jobPause)
+	case errs.Is(err, errs.InvalidArgument):
+		return dispatch.Never(err)
+	}
+	return err
+}
+
+// dispatcher works what the journal keeps for later.
+func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
+	o := dispatch.Options{Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
+		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work}}}
+	switch j := j.(type) {
+	case *pg.Store:
+		o.Schema = pg.Schema
+		return dispatch.New(j.JobDriver(), o)
+	case *sqlite.Store:
+		return dispatch.New(j.JobDriver(), o)
+	}
+	return nil, fmt.Errorf("a journal of type %T keeps no jobs", j)
+}
