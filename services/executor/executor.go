@@ -155,6 +155,7 @@ type Service struct {
 	journal     journal.Journal
 	outbox      *outbox.Deliverer // nil without a registry
 	limits      *limit.Limiter
+	quotas      *limit.Quotas
 	server      *rpc.Server
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
@@ -196,11 +197,12 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		}
 	}()
 	actors := catalog{builtin: set.Registry, more: d.Actors}
+	s.quotas = s.limits.Quotas()
 	if err := s.limits.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)
 	}
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: j, Actors: s.workers, Gates: s.limits.Around(s.workers), Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: j, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
@@ -238,6 +240,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })
+	g.Go(func() error { return s.quotas.Run(ctx, s.engine.Work) })
 	if s.outbox != nil {
 		g.Go(func() error { return s.outbox.Run(ctx) })
 	}

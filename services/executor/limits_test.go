@@ -74,3 +74,58 @@ func TestLimits(t *testing.T) {
 	_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/slow"})
 	require.Equal(t, "LIMIT_NOT_FOUND", errs.ReasonOf(err))
 }
+
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	called, open := make(chan string, 10), make(chan struct{})
+	f := serve(t, workgraph.Actors{"slow": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		called <- c.Node
+		select {
+		case <-open:
+			return workgraph.Outcome{}, nil
+		case <-ctx.Done():
+			return workgraph.Outcome{}, context.Cause(ctx)
+		}
+	})})
+	ctx := t.Context()
+	require.Eventually(t, func() bool { // what made sure that the executor serves
+		list, err := f.ListRuns(ctx, &executorv1.ListRunsRequest{})
+		require.NoError(t, err)
+		for _, r := range list.GetRuns() {
+			if r.GetEndTime() == nil {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, 5*time.Millisecond)
+	_, err := executorv1.NewLimitServiceClient(f.conn).PutLimit(ctx, &executorv1.PutLimitRequest{
+		Limit: &executorv1.Limit{Name: "namespace", MaxOpenRuns: 1, MaxPendingRuns: 2, MaxFanOut: 2}})
+	require.NoError(t, err)
+	start := func(priority int32, ids ...string) (*executorv1.Run, error) {
+		g := &graphv1.Graph{}
+		for _, id := range ids {
+			g.Nodes = append(g.Nodes, &graphv1.Node{Id: id, Actor: "slow"})
+		}
+		return f.StartRun(ctx, &executorv1.StartRunRequest{Graph: g, Priority: priority})
+	}
+	first, err := start(0, "first")
+	require.NoError(t, err)
+	require.Equal(t, executorv1.RunState_RUN_STATE_RUNNING, first.GetState())
+	require.Equal(t, "first", <-called)
+	late, err := start(4, "late")
+	require.NoError(t, err)
+	require.Equal(t, executorv1.RunState_RUN_STATE_PENDING, late.GetState())
+	soon, err := start(1, "soon")
+	require.NoError(t, err)
+	require.Equal(t, executorv1.RunState_RUN_STATE_PENDING, soon.GetState())
+	_, err = start(1, "more")
+	require.Equal(t, "QUOTA_EXCEEDED", errs.ReasonOf(err))
+	_, err = start(1, "a", "b", "c")
+	require.Equal(t, "QUOTA_EXCEEDED", errs.ReasonOf(err))
+	require.Empty(t, called)
+	close(open)
+	require.ElementsMatch(t, []string{"soon", "late"}, []string{<-called, <-called})
+	for _, r := range []*executorv1.Run{first, soon, late} {
+		f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
+	}
+}

@@ -88,8 +88,12 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.family.Depth, cfg.MaxDepth)
 	}
-	if len(c.Runs) > cfg.MaxFanOut {
-		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), cfg.MaxFanOut)
+	most := cfg.MaxFanOut
+	if n := t.e.quotas.FanOut(r.namespace); n > 0 {
+		most = min(most, n)
+	}
+	if len(c.Runs) > most {
+		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), most)
 	}
 	var faults []string
 	for i := range c.Runs {

@@ -163,6 +163,8 @@ type Deps struct {
 	WakeOutbox func()
 	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine uses a KeyGate.
 	Gates []Gate
+	// Quotas bound what namespaces have open; nil means that nothing does.
+	Quotas Quotas
 	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every attempt and must not block.
 	Remote func(namespace, actor string) bool
 

@@ -35,6 +35,7 @@ type Engine struct {
 	// workflows is nil when there are none.
 	workflows Workflows
 	gates     []Gate
+	quotas    Quotas
 	remote    func(namespace, actor string) bool
 	log       *slog.Logger
 	tracer    trace.Tracer
@@ -57,6 +58,9 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e := &Engine{cfg: cfg, journal: d.Journal, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
 	e.remote = d.Remote
+	if e.quotas = d.Quotas; e.quotas == nil {
+		e.quotas = unbounded{}
+	}
 	if e.gates = d.Gates; !slices.ContainsFunc(e.gates, func(g Gate) bool { return g.Kind() == GateKey }) {
 		e.gates = append([]Gate{NewKeyGate()}, e.gates...)
 	}

@@ -17,11 +17,13 @@ import (
 type wake struct {
 	journal.JobArgs
 	Due time.Time `json:"due,omitzero"`
+	// Start says that the run is to be begun.
+	Start bool `json:"start,omitempty"`
 }
 
 // job asks for the run at a time, a little early, so that whoever takes it can hold it to the instant.
 func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
-	args, err := json.Marshal(wake{JobArgs: journal.JobArgs{Namespace: r.namespace, RunID: r.id}, Due: due})
+	args, err := json.Marshal(wake{JobArgs: journal.JobArgs{Namespace: r.namespace, RunID: r.id}, Due: due, Start: kind == journal.JobStart})
 	if err != nil {
 		return journal.Job{}, fmt.Errorf("encode job: %w", err)
 	}
@@ -156,6 +158,12 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 	var w wake
 	if err := json.Unmarshal(args, &w); err != nil || w.RunID == "" {
 		return errs.New(errs.InvalidArgument, "JOB_INVALID", "the job names no run").With(err)
+	}
+	if w.Start {
+		// A run for which its namespace has no room is not even claimed: it is begun when there is some.
+		if room, err := e.quotas.Room(ctx, w.Namespace); err != nil || !room {
+			return err
+		}
 	}
 	return t.take(ctx, w)
 }

@@ -194,7 +194,9 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 		return nil, err
 	}
 	if row.LastSeq == 0 {
-		if ready, err := t.readPending(ctx, r, row, loaded.Snapshot); err != nil || !ready {
+		ready, err := t.readPending(ctx, r, row, loaded.Snapshot)
+		defer func() { r.takeRoom()() }()
+		if err != nil || !ready {
 			return nil, err
 		}
 	} else if err := r.rebuild(ctx, loaded); err != nil {
@@ -418,11 +420,28 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 			r.refused = errs.ReasonOf(err)
 		}
 	}
+	if row.CancelTime.IsZero() && r.family.Parent == "" && r.refused == "" {
+		release, ok, err := t.e.quotas.Admit(ctx, r.namespace)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return false, t.noRoom(ctx, row)
+		}
+		r.room = release
+	}
 	return true, nil
 }
 
 // beginNow begins a run that was recorded earlier. The caller holds r.mu.
 func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
+	room := r.takeRoom()
+	kept := false
+	defer func() {
+		if !kept {
+			room()
+		}
+	}()
 	r.started = dbkit.Micros(now)
 	if i := slices.IndexFunc(mail, func(m journal.Mail) bool { return m.Kind == journal.MailCancel }); i >= 0 {
 		r.takeUpLocked(mail[i : i+1])
@@ -448,9 +467,10 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 			evs, eff = append(evs, more...), eff.And(fx)
 		}
 	}
-	if err := r.commit(evs, eff, extra{begins: true}); err != nil {
+	if err := r.commit(evs, eff, extra{begins: true, after: func(error) { room() }}); err != nil {
 		return err
 	}
+	kept = true
 	r.takeUpLocked(mail)
 	return nil
 }

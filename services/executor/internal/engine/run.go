@@ -71,6 +71,8 @@ type run struct {
 	pendingSignal *Signal
 	// refused is why a pending run must not begin after all.
 	refused string
+	// room is to be called when the beginning of a pending run is durable or came to nothing; nil when nothing is kept for it.
+	room func()
 	// size is what it counts for in the memory of live runs.
 	size atomic.Int64
 

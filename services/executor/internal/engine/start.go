@@ -73,6 +73,8 @@ type StartRequest struct {
 	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried out.
 	lock   sync.Locker
 	before func() error
+	// full says that the namespace has no room for the run at the moment.
+	full bool
 }
 
 // Signal is what a run may wait for by its name.
@@ -130,6 +132,14 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (id strin
 	}
 	if err := e.fits(req); err != nil {
 		return "", false, err
+	}
+	if req.Priority == 0 {
+		req.Priority = DefaultPriority
+	}
+	if req.family.Parent == "" {
+		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
+			return "", false, err
+		}
 	}
 	if id = req.ID; id == "" {
 		id = ids.New(IDPrefix)
@@ -372,16 +382,36 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	} else {
 		r.root = req.RootID
 	}
+	wait := req.Pending || req.StartTime.After(now) || t.full(weight(p.nodes))
+	// Children are never held up: their parents are open, and wait for them.
+	bounded := r.family.Parent == ""
+	room := func() {}
+	if bounded && !wait {
+		release, ok, err := t.e.quotas.Admit(ctx, req.Namespace)
+		if err != nil {
+			return journal.Result{}, err
+		}
+		if release != nil {
+			room = release
+		}
+		wait, req.full = !ok, !ok
+	}
+	if bounded && wait {
+		if err := t.e.quotas.AcceptPending(ctx, req.Namespace); err != nil {
+			return journal.Result{}, err
+		}
+	}
 	if req.lock != nil {
 		req.lock.Lock()
 		if err := req.before(); err != nil {
 			req.lock.Unlock()
+			room()
 			return journal.Result{}, err
 		}
 	}
 	answer := make(chan journal.Result, 1)
 	var err error
-	if req.Pending || req.StartTime.After(now) || t.full(weight(p.nodes)) {
+	if wait {
 		err = r.record(req, now, answer)
 	} else {
 		err = r.begin(req, now, answer)
@@ -390,12 +420,18 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 		req.lock.Unlock()
 	}
 	if err != nil {
+		room()
 		return journal.Result{}, err
 	}
 	select {
 	case res := <-answer:
+		room()
 		return res, res.Err
 	case <-ctx.Done():
+		go func() { // the write is answered in any case
+			<-answer
+			room()
+		}()
 		return journal.Result{}, ctx.Err()
 	}
 }
@@ -420,6 +456,9 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 		return err
 	}
 	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.counts}
+	if req.full {
+		s.Run.Reason = waitsForRoom
+	}
 	if req.StartTime.After(now) {
 		s.Run.WakeTime = dbkit.Micros(req.StartTime)
 	}

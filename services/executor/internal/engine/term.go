@@ -238,6 +238,7 @@ func (t *term) release(r *run, c consequence) {
 		r.retire(errDropped)
 		t.remove(r)
 		t.e.meters.run(string(c.effects.Ended.Status))
+		t.e.quotas.Ended(r.namespace)
 		return
 	}
 	r.arm(c.timer)

@@ -32,6 +32,8 @@ type counted struct {
 	bytesAt, pendingAt time.Time
 }
 
+var _ engine.Quotas = (*Quotas)(nil)
+
 // Quotas holds starts to what namespaces may have open. It is an engine.Quotas.
 type Quotas struct {
 	l    *Limiter
@@ -201,9 +203,9 @@ func (q *Quotas) Ended(namespace string) {
 	}
 }
 
-// Run begins pending runs by priority when there is room, through start, until ctx ends. Any number of executors may do so: who
+// Run begins pending runs by priority when there is room, through start, which gets journal.JobArgs, until ctx ends. Any number of executors may do so: who
 // claims a run has it.
-func (q *Quotas) Run(ctx context.Context, start func(ctx context.Context, kind journal.JobKind, args []byte) error) error {
+func (q *Quotas) Run(ctx context.Context, start func(ctx context.Context, args []byte) error) error {
 	tick, slow := time.NewTicker(pump), time.NewTicker(strand)
 	defer tick.Stop()
 	defer slow.Stop()
@@ -223,7 +225,7 @@ func (q *Quotas) Run(ctx context.Context, start func(ctx context.Context, kind j
 	}
 }
 
-func (q *Quotas) round(ctx context.Context, bounded bool, start func(context.Context, journal.JobKind, []byte) error) error {
+func (q *Quotas) round(ctx context.Context, bounded bool, start func(context.Context, []byte) error) error {
 	var next []Pending
 	if !bounded {
 		var err error
@@ -246,7 +248,7 @@ func (q *Quotas) round(ctx context.Context, bounded bool, start func(context.Con
 		if err != nil {
 			return err
 		}
-		if err := start(ctx, journal.JobStart, args); err != nil && !errs.Is(err, errs.Unavailable) {
+		if err := start(ctx, args); err != nil && !errs.Is(err, errs.Unavailable) {
 			return err
 		}
 	}
