@@ -271,12 +271,7 @@ func TestDispatch(t *testing.T) {
 		work(t, s, wakes(b.note))
 		due := time.Now().Add(1500 * time.Millisecond)
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "later", At: due}, journal.Job{Kind: journal.JobWake, RunID: "now"})
-		require.Eventually(t, func() bool {
-			if slices.Contains(b.runs(), "later") {
-				return true
-			}
-			return false
-		}, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return slices.Contains(b.runs(), "later") }, patience, time.Millisecond)
 		require.False(t, time.Now().Before(due.Truncate(time.Millisecond)))
 		require.Equal(t, []string{"now", "later"}, b.runs())
 	})

@@ -37,8 +37,8 @@ func Child(d Driver) {
 	os.Exit(0)
 }
 
-// child starts runs and appends to them for as long as it lives, and prints each write after it was
-// told that it is durable.
+// child starts runs, appends to them, mails with each append, and parks them in the end, for as long as it lives, and prints each write
+// after it was told that it is durable.
 func child(ctx context.Context, d Driver, place string) error {
 	j, err := d.Open(ctx, place)
 	if err != nil {
@@ -58,6 +58,10 @@ func child(ctx context.Context, d Driver, place string) error {
 		defer out.Unlock()
 		fmt.Println(r.RunID, r.LastSeq)
 	}
+	inbox := start(2, func(s *journal.Start) { s.Outbox = []journal.Out{{Kind: "k"}} })
+	if _, err := j.Commit(ctx, me, []journal.Write{{Start: inbox}}); err != nil {
+		return err
+	}
 	for range 8 {
 		go func() {
 			for {
@@ -69,6 +73,11 @@ func child(ctx context.Context, d Driver, place string) error {
 					r, err := wr.Do(ctx, appendTo(s.Run.ID, last, 2, func(a *journal.Append) {
 						a.Outbox, a.Progress = []journal.Out{{Kind: "k"}}, true
 						a.Status = &journal.Status{State: journal.StateRunning, Usage: journal.Usage{Calls: int64(last + 2)}}
+						a.Mail = []journal.Mail{{RunID: inbox.Run.ID, Kind: journal.MailMessage, Key: fmt.Sprintf("%s/%d", a.RunID, last), Time: base}}
+						if last == 38 {
+							a.Status.State, a.Release = journal.StateWaiting, true
+							a.Jobs = []journal.Job{{Kind: journal.JobWake}}
+						}
 					}))
 					if err == nil {
 						told(r)
@@ -146,6 +155,13 @@ func check(t *testing.T, w *world, acked map[string]int64) {
 	rows, err := w.j.List(t.Context(), ns, journal.Filter{}, page.Cursor{}, 100_000)
 	require.NoError(t, err)
 	have := map[string]journal.Run{}
+	mails, jobs := map[string]int64{}, map[string]bool{}
+	for _, key := range w.d.Query(t, w.place, `SELECT key FROM mail WHERE kind = 'MESSAGE'`) {
+		mails[strings.Split(key, "/")[0]]++
+	}
+	for _, j := range w.jobs() {
+		jobs[strings.Fields(j)[2]] = true
+	}
 	var items int64
 	for _, r := range rows {
 		have[r.ID] = r
@@ -153,6 +169,14 @@ func check(t *testing.T, w *world, acked map[string]int64) {
 		require.Len(t, es, int(r.LastSeq), "row and journal agree")
 		// Every commit of the child wrote two events and one item.
 		items += r.LastSeq / 2
+		switch r.State {
+		case journal.StateRunning:
+			// All but its start wrote a piece of mail.
+			require.Equal(t, (r.LastSeq-2)/2, mails[r.ID], "mail and its event")
+		case journal.StateWaiting:
+			require.True(t, r.Owner.IsZero())
+			require.True(t, jobs[r.ID], "parked without a job")
+		}
 	}
 	for id, seq := range acked {
 		require.GreaterOrEqual(t, have[id].LastSeq, seq, "acknowledged and lost")

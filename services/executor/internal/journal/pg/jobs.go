@@ -124,10 +124,10 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 
 // SweepParked implements journal.Members.
 func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) (n int, err error) {
-	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3) AND owner_id = '' AND wake_time < clock_timestamp() - $1::interval
+	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3) AND owner_id = '' AND wake_time < now() - $1::interval
 			ORDER BY wake_time LIMIT $2)
 		UNION
-		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < clock_timestamp() - $1::interval
+		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < now() - $1::interval
 			AND EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = '' AND r.state < 6) ORDER BY m.id LIMIT $2) x`, interval(late), limit)
 	jobs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.JobRow, error) {
 		var ns, id string
