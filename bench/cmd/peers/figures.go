@@ -130,7 +130,10 @@ func (f figures) ratio(other figures, name string) (float64, bool) {
 	return median(out), true
 }
 
-// finished puts what the memory grew by with each run that ended, from the first round to the last.
+// noise is what memory differs by between two looks at a process that did nothing.
+const noise = 1 << 20
+
+// finished puts what the memory grew by beyond the noise with each run that ended, from the first round to the last.
 func (f figures) finished() {
 	held, runs := f.all(rssSettled), f.all(runsEnded)
 	if len(held) < 2 {
@@ -140,7 +143,7 @@ func (f figures) finished() {
 	for _, n := range runs[1:] {
 		sum += n
 	}
-	f.put(finishedBytes, 0, (held[len(held)-1]-held[0])/sum)
+	f.put(finishedBytes, 0, max(0, held[len(held)-1]-held[0]-noise)/sum)
 }
 
 func median(v []float64) float64 {

@@ -42,7 +42,7 @@ func plan(o options) ([]*loadSpec, error) {
 		simple(w2large, "fan-out 1 -> 1000 -> 1: ms for one run", load.Fan(1000), 5, time.Second),
 		simple(w3, "runs of 10 nodes in a row, 64 in flight", load.Chain(10), 1_000_000, 1500*time.Millisecond),
 		simple(w4, "20 sleepers of 50 ms in 4 levels: time / critical path", load.Layers(4, 5, 50*time.Millisecond), 3, time.Second),
-		simple(w5, "start latency of a run of one node on an idle system", load.Chain(1), 40, 2*time.Second),
+		simple(w5, "start latency of a run of one node on an idle system", load.Chain(1), 30, 2*time.Second),
 	}
 	all[5].critical = []time.Duration{200 * time.Millisecond}
 	for _, l := range all {

@@ -61,6 +61,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // Ctrl-C ends the other end of a pipe too, and we still have to clean up
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := bench(ctx, o, log, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)

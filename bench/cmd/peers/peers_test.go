@@ -30,10 +30,11 @@ func TestQuick(t *testing.T) {
 		got[c.Name] = c.Median
 	}
 	for _, name := range []string{sqliteOne, sqliteGroup, epigraphLite, epigraphMem} {
-		for _, figure := range []string{w1 + wall, w2small + wall, w2large + wall, rate, w4 + overPath, doneP50, startP50, w7alone + overPath, w7many + overPath} {
+		for _, figure := range []string{w1 + wall, w2small + wall, w2large + wall, rate, w4 + overPath, doneP50, startP50, w7many + overPath} {
 			require.Positive(t, got[name][figure], "%s: %s", name, figure)
 		}
 	}
+	require.Positive(t, got[epigraphLite][w7alone+overPath])
 	require.Contains(t, out.String(), "Aims")
 }
 

@@ -83,13 +83,19 @@ func open(ctx context.Context, addr string, o worker.Options) (drive.Engine, err
 	}); err != nil {
 		return nil, err
 	}
+	// A new namespace is known to all parts of the server only after a while, and a worker that finds none gives up.
+	if err := await(ctx, func() error {
+		_, err := e.client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	e.worker = worker.New(e.client, queue, o)
 	e.worker.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: "run"})
 	e.worker.RegisterActivityWithOptions(e.node, activity.RegisterOptions{Name: "node"})
-	if err := await(ctx, e.worker.Start); err != nil {
+	if err := e.worker.Start(); err != nil {
 		return nil, err
 	}
-	// A new namespace is known to all parts of the server only after a while.
 	one := load.Chain(1)
 	return e, await(ctx, func() error {
 		try, cancel := context.WithTimeout(ctx, 15*time.Second)
