@@ -368,6 +368,9 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	t.e.meters.ended(a, fail, usage)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if out != nil {
+		delete(r.details, a.start.Ref)
+	}
 	out, fail = r.keep(out, fail)
 	cmd := workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}
 	if r.early {

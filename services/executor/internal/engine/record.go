@@ -208,6 +208,8 @@ type snapshotHead struct {
 	Nodes map[string]nodeState `json:"nodes"`
 	// Recorded says that every child that was spawned by then is known to have been recorded.
 	Recorded bool `json:"children_recorded,omitempty"`
+	// Details are what heartbeats said last.
+	Details []detail `json:"details,omitempty"`
 }
 
 func encodeSnapshot(h snapshotHead, machine []byte) ([]byte, error) {

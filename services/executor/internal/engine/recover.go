@@ -298,6 +298,12 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 			return err
 		}
 		r.sure = head.Recorded
+		for i := range head.Details {
+			if r.details == nil {
+				r.details = map[workgraph.Ref]*detail{}
+			}
+			r.details[head.Details[i].Ref] = &head.Details[i]
+		}
 		if r.state, err = workgraph.Restore(r.program.p, machine); err != nil {
 			return err
 		}

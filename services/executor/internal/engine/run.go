@@ -62,6 +62,8 @@ type run struct {
 	unsure map[string]bool
 	// taken are the pieces of mail that were taken up by writes which are not answered yet.
 	taken map[int64]bool
+	// details are what heartbeats said last, of visits and items that have not succeeded.
+	details map[workgraph.Ref]*detail
 	// early is set while mail waits for the end of a call under way.
 	early bool
 	// released is closed when the write that gives the run away was answered; nil before that write.
@@ -258,7 +260,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if err := r.regraph(w, eff); err != nil {
 		return consequence{}, err
 	}
-	if r.wantsSnapshot(eff.Ended != nil) {
+	// A graph that has grown is read back from the position: the journal from its beginning needs the graph of the beginning.
+	if r.wantsSnapshot(eff.Ended != nil) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
 		}
@@ -334,6 +337,9 @@ func (r *run) snapshot() ([]byte, error) {
 	head := snapshotHead{Nodes: r.tally.Last, Recorded: true}
 	for _, recorded := range r.children {
 		head.Recorded = head.Recorded && recorded
+	}
+	for _, d := range r.details {
+		head.Details = append(head.Details, *d)
 	}
 	return encodeSnapshot(head, machine)
 }

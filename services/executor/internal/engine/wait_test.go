@@ -349,6 +349,41 @@ func TestPending(t *testing.T) {
 	})
 }
 
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		seen := make(chan string, 10)
+		a := actors{"beats": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			seen <- string(c.Details)
+			switch {
+			case c.Attempt == 1 && c.Details == nil:
+				c.Heartbeat(json.RawMessage(`{"at":5}`))
+				<-ctx.Done() // until its executor stops
+				return workgraph.Outcome{}, ctx.Err()
+			case c.Attempt == 1:
+				c.Heartbeat(json.RawMessage(`{"at":7}`))
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "BUSY", "once more")
+			}
+			return text("done"), nil
+		})}
+		g := chain(1, "beats")
+		g.Nodes[0].Effect = workgraph.Idempotent
+		g.Nodes[0].Retry = workgraph.Retry{MaxAttempts: 3, InitialBackoff: workgraph.Duration(time.Millisecond)}
+		l := run(t, s, a)
+		id := l.start(t, g)
+		require.Empty(t, <-seen)
+		require.Eventually(t, func() bool {
+			loaded, err := l.j.Load(t.Context(), id)
+			return err == nil && len(loaded.Snapshot) > 0
+		}, 20*time.Second, time.Millisecond)
+		l.stop()
+		next := run(t, s, a, named("next"))
+		require.JSONEq(t, `{"at":5}`, <-seen, "the next owner's attempt")
+		require.JSONEq(t, `{"at":7}`, <-seen, "the next attempt of the same owner")
+		next.wait(t, id, journal.StateCompleted)
+	})
+}
+
 func TestParkedRunsHoldNothing(t *testing.T) {
 	l := run(t, sqliteStore(t), actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
 	g := chain(2, "signal")
