@@ -72,6 +72,16 @@ type Config struct {
 	MaxTakeovers int `help:"take-overs without progress that quarantine a run"`
 	// KeepAlive is the longest silence on a watch.
 	KeepAlive time.Duration `help:"longest silence on a watch"`
+	// ParkAfter is how long a run must have to wait for a timer before it leaves memory.
+	ParkAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
+	// MaxLive bounds what live runs take in memory together; what is beyond waits as rows.
+	MaxLive conf.Bytes `help:"memory of live runs together"`
+	// MaxDepth is how deep below its root a run may stand.
+	MaxDepth int `help:"depth of child runs below their root at most"`
+	// MaxFanOut is how many children one visit may spawn.
+	MaxFanOut int `help:"children of one visit at most"`
+	// MaxWatches is how many watches of one namespace are served at once.
+	MaxWatches int `help:"watches of one namespace at once"`
 
 	// Actors configures the built-in actors.
 	Actors builtin.Config
@@ -87,6 +97,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Lease: e.Lease, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
+		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxWatches: e.MaxWatches,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
 }
@@ -127,6 +138,7 @@ func (c Config) engine() engine.Config {
 	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.Lease, c.Parallel, int(c.MaxPayload)
 	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
 	e.MaxTakeovers, e.KeepAlive = c.MaxTakeovers, c.KeepAlive
+	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxWatches
 	return e
 }
 
