@@ -94,3 +94,45 @@ func TestZombie(t *testing.T) {
 		a.wait(t, other, journal.StateCompleted)
 	})
 }
+
+// orphaner cuts the line when the first child is to be recorded: its parent's commit is durable then.
+type orphaner struct{ line }
+
+func (o *orphaner) Commit(ctx context.Context, owner journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	for _, w := range ws {
+		if w.Start != nil && w.Start.Run.ParentID != "" {
+			o.cut.Store(true)
+		}
+	}
+	return o.line.Commit(ctx, owner, ws)
+}
+
+func TestCrashBeforeChildren(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		rec := &recorder{}
+		a := actors{"ok": rec, "spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}, workgraph.Child{Graph: chain(2, "ok")})}
+		short := func(id string) option {
+			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, time.Second }
+		}
+		wire := &orphaner{}
+		first := run(t, s, a, short("a"), func(_ *engine.Config, d *engine.Deps) {
+			wire.Journal = d.Journal
+			d.Journal = wire
+		})
+		id := first.start(t, chain(1, "spawn"))
+		require.Eventually(t, wire.cut.Load, 20*time.Second, time.Millisecond)
+		below, err := first.j.Descendants(t.Context(), ns, id)
+		require.NoError(t, err)
+		require.Empty(t, below)
+		second := run(t, s, a, short("b"))
+		second.jobs(t)
+		second.wait(t, id, journal.StateCompleted)
+		below, err = second.j.Descendants(t.Context(), ns, id)
+		require.NoError(t, err)
+		require.Len(t, below, 2)
+		require.Len(t, kinds(second.events(t, id), workgraph.ChildClosed), 2)
+		require.Equal(t, 2, rec.of("n0"), "each child ran once")
+		wire.cut.Store(false)
+	})
+}
