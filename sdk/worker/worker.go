@@ -35,7 +35,7 @@ type Options struct {
 	Version string
 	// DrainTimeout is how long visits may go on once the worker is told to stop; 0 means 30 seconds.
 	DrainTimeout time.Duration
-	// Logger gets what happens to the connection; nil means slog's default.
+	// Logger gets what happens to the connection; nil means nobody.
 	Logger *slog.Logger
 }
 
@@ -66,7 +66,7 @@ func New(conn Connection, opts Options) *Worker {
 	}
 	log := opts.Logger
 	if log == nil {
-		log = slog.Default()
+		log = slog.New(slog.DiscardHandler)
 	}
 	return &Worker{conn: conn, opts: opts, log: log, actors: map[string]*served{}}
 }

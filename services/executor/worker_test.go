@@ -218,15 +218,6 @@ func (w *raw) visit() *executorv1.VisitTask {
 	}
 }
 
-func (w *raw) nothing(d time.Duration) {
-	w.t.Helper()
-	select {
-	case m, ok := <-w.got:
-		w.t.Fatalf("got %v (%v)", m, ok)
-	case <-time.After(d):
-	}
-}
-
 func (w *raw) answer(token string, values ...string) {
 	out := &executorv1.Outcome{}
 	for _, v := range values {

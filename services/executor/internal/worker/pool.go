@@ -23,7 +23,6 @@ type pool struct {
 	waiting map[string]map[string]*line
 	// reserved are the places of attempts that have passed the gate and not called yet.
 	reserved map[attempt]*place
-	closed   bool
 }
 
 // served is who serves one actor.

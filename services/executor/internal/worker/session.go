@@ -70,9 +70,8 @@ type answer struct {
 type lost uint8
 
 const (
-	answered lost = iota
-	// lostUnsent is a visit that surely did not reach the worker.
-	lostUnsent
+	// lostUnsent is a visit that surely did not reach the worker; 0 is one that was answered.
+	lostUnsent lost = iota + 1
 	// lostSent is one that may have been performed.
 	lostSent
 )

@@ -240,14 +240,12 @@ func (r outcomeReader) wait(ctx context.Context, m *executorv1.Wait) (*workgraph
 	case *executorv1.Wait_Children:
 		w.Children = &workgraph.Children{Timeout: timeout(m.Children.GetTimeout()), FailFast: m.Children.GetFailFast()}
 		for i, c := range m.Children.GetChildren() {
-			child, err := r.child(ctx, c)
-			if err != nil {
-				for _, f := range err {
-					if f.Node == "" && f.From == "" && f.To == "" {
-						f.Field = fmt.Sprintf("wait.children[%d].%s", i, f.Field)
-					}
-					faults = append(faults, f)
+			child, more := r.child(ctx, c)
+			for _, f := range more {
+				if f.Node == "" && f.From == "" && f.To == "" {
+					f.Field = fmt.Sprintf("wait.children[%d].%s", i, f.Field)
 				}
+				faults = append(faults, f)
 			}
 			w.Children.Runs = append(w.Children.Runs, child)
 		}
