@@ -190,7 +190,7 @@ In the environment, lists of plain values are written ` + "`a,b,c`" + `, and eve
 
 ` + "`OPENAI_BASE_URL`" + ` and ` + "`OPENAI_API_KEY`" + ` stand in for ` + "`executor.actors.llm.server.base_url`" + ` and ` + "`api_key`" + ` where
 those are not set. Telemetry honors the ` + "`OTEL_EXPORTER_OTLP_*`" + ` variables where ` + "`telemetry.otlp_endpoint`" + ` is not set.
-` + "`auth.keys`" + ` open both REST and gRPC; ` + "`gateway.keys`" + ` adds keys for REST alone. ` + "`epigraph dev`" + ` has other defaults for
+` + "`auth.keys`" + ` open both REST and gRPC, for clients and for workers alike; ` + "`gateway.keys`" + ` adds keys for REST alone. ` + "`epigraph dev`" + ` has other defaults for
 some settings: text logs from level warn on, no admin pages, short drain times, stores in its data directory
 (` + "`$XDG_DATA_HOME/epigraph`" + `, else ` + "`~/.local/share/epigraph`" + `).
 
