@@ -231,7 +231,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
-	s.server = rpc.NewServer(s.engine, j, j, actors.specs(), s.workers.Registered, d.Registry != nil)
+	s.server = rpc.NewServer(s.engine, j, actors.specs(), s.workers.Registered, d.Registry != nil)
 	return s, nil
 }
 

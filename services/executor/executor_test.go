@@ -111,7 +111,7 @@ type fixture struct {
 
 func value(s string) *graphv1.Payload { return &graphv1.Payload{Json: []byte(s)} }
 
-func serve(t *testing.T, actors workgraph.Actors) *fixture {
+func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
 	t.Helper()
 	f := &fixture{books: &books{}, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(f.spans))
@@ -127,6 +127,9 @@ func serve(t *testing.T, actors workgraph.Actors) *fixture {
 
 	cfg := executor.DefaultConfig()
 	cfg.SQLitePath, cfg.ScanInterval, cfg.KeepAlive, cfg.Drain = filepath.Join(t.TempDir(), "executor.db"), 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	for _, f := range change {
+		f(&cfg)
+	}
 	svc, err := executor.Open(t.Context(), cfg, executor.Deps{Registry: registryv1.NewRegistryServiceClient(regConn), Actors: actors, Telemetry: tel})
 	require.NoError(t, err)
 	server, err := grpckit.NewServer(grpckit.Options{Telemetry: tel})
@@ -178,7 +181,7 @@ func (f *fixture) wait(t *testing.T, id string, want executorv1.RunState) *execu
 		run, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 		require.NoError(t, err)
 		return run.GetState() == want
-	}, 20*time.Second, 2*time.Millisecond, "run %s", id)
+	}, 60*time.Second, 10*time.Millisecond, "run %s", id)
 	return run
 }
 

@@ -132,7 +132,7 @@ func (s *programs) stored(hash string, body []byte) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := workgraph.Compile(g, nil)
+	compiled, err := workgraph.Recompile(g, nil) // it may have grown
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}

@@ -80,6 +80,8 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 29
 	case workgraph.DeadlineReached:
 		return 31
+	case workgraph.VisitsAdopted:
+		return 32
 	}
 	return 0
 }
@@ -180,7 +182,7 @@ func (t *tally) apply(ev *workgraph.Event) {
 	for i := range ev.Steps {
 		s := &ev.Steps[i]
 		switch s.Op {
-		case workgraph.OpEnter:
+		case workgraph.OpEnter, workgraph.OpAdopt:
 			t.set(s.Node, nodeRunning)
 		case workgraph.OpComplete:
 			t.set(s.Node, nodeCompleted)

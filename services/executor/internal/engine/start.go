@@ -183,6 +183,21 @@ func (e *Engine) Check(ctx context.Context, namespace string, g *workgraph.Graph
 
 // program compiles within the limits.
 func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
+	if err := e.withinLimits(g); err != nil {
+		return nil, err
+	}
+	p, err := e.programs.compile(ctx, namespace, g)
+	if err != nil {
+		if list, ok := errors.AsType[workgraph.Faults](err); ok {
+			return nil, e.hints(ctx, namespace, g, list)
+		}
+		return nil, err
+	}
+	return p, e.graphFits(p.body)
+}
+
+// withinLimits counts nodes and edges.
+func (e *Engine) withinLimits(g *workgraph.Graph) error {
 	var faults workgraph.Faults
 	tooMany := func(what string, n, limit int) {
 		if n > limit {
@@ -193,20 +208,18 @@ func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Gra
 	tooMany("nodes", len(g.Nodes), e.cfg.MaxNodes)
 	tooMany("edges", len(g.Edges), e.cfg.MaxEdges)
 	if len(faults) > 0 {
-		return nil, faults
+		return faults
 	}
-	p, err := e.programs.compile(ctx, namespace, g)
-	if err != nil {
-		if list, ok := errors.AsType[workgraph.Faults](err); ok {
-			return nil, e.hints(ctx, namespace, g, list)
-		}
-		return nil, err
+	return nil
+}
+
+// graphFits weighs a graph's stored form.
+func (e *Engine) graphFits(body []byte) error {
+	if len(body) <= e.cfg.MaxGraphBytes {
+		return nil
 	}
-	if len(p.body) > e.cfg.MaxGraphBytes {
-		return nil, workgraph.Faults{{Code: workgraph.CodeTooLarge, Message: fmt.Sprintf("the graph has %d bytes, the limit is %d", len(p.body), e.cfg.MaxGraphBytes),
-			Hint: "keep large arguments outside and pass a reference"}}
-	}
-	return p, nil
+	return workgraph.Faults{{Code: workgraph.CodeTooLarge, Message: fmt.Sprintf("the graph has %d bytes, the limit is %d", len(body), e.cfg.MaxGraphBytes),
+		Hint: "keep large arguments outside and pass a reference"}}
 }
 
 // hints tells for every unknown actor which one may have been meant.

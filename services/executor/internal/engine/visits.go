@@ -36,6 +36,13 @@ type Visit struct {
 	// Duration is how long its attempts took together.
 	Duration time.Duration
 
+	// Wait is what it waits for, or waited for last; nil for a mapped visit, whose items have waits of their own.
+	Wait *VisitWait
+	// Cached says that its values were taken from the node cache, Adopted that they are those of the run of which this one is a fork.
+	Cached, Adopted bool
+	// Progress is where its call reported to be last.
+	Progress json.RawMessage
+
 	begin place
 	end   place
 	// waiting counts items in back-off, of a mapped visit.
@@ -44,6 +51,50 @@ type Visit struct {
 	unknown int
 	// base is where a page that follows this visit has to be read from.
 	base int64
+}
+
+// VisitWait is what a visit waits for.
+type VisitWait struct {
+	workgraph.Ref
+	Kind workgraph.WaitKind
+	// Attempt is the one whose outcome began the wait.
+	Attempt int
+	// Due is when it ends by itself; zero when it does not.
+	Due time.Time
+	// Children are the runs spawned, in the order asked.
+	Children []string
+	// Interrupt is the question's id.
+	Interrupt string
+	Signal    string
+}
+
+// WaitOf is the wait that the end of an attempt began; nil if it began none.
+func (d *Durable) WaitOf() *VisitWait {
+	if d.Kind != workgraph.AttemptEnded || d.Outcome == nil || d.Outcome.Wait == nil {
+		return nil
+	}
+	w := &VisitWait{Ref: d.Ref, Attempt: d.Attempt}
+	for i := range d.Steps {
+		if s := &d.Steps[i]; s.Op == workgraph.OpWait && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item && s.Detail != nil {
+			w.Due = s.Due
+		}
+	}
+	switch o := d.Outcome.Wait; {
+	case o.Timer != nil:
+		w.Kind = workgraph.WaitTimer
+	case o.Children != nil:
+		w.Kind = workgraph.WaitChildren
+		for i := range o.Children.Runs {
+			w.Children = append(w.Children, o.Children.Runs[i].ID)
+		}
+	case o.Interrupt != nil:
+		w.Kind, w.Interrupt = workgraph.WaitInterrupt, o.Interrupt.ID
+	case o.Task != nil:
+		w.Kind = workgraph.WaitTask
+	case o.Signal != nil:
+		w.Kind, w.Signal = workgraph.WaitSignal, o.Signal.Name
+	}
+	return w
 }
 
 // maxPageBytes is how much the values on one page of visits hold together, unless one visit alone holds more.
@@ -309,6 +360,10 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 			v.ItemsTotal = len(det.Items)
 		}
 		return
+	case workgraph.OpAdopt:
+		v = f.enter(d, i, ref)
+		v.Status, v.Adopted = workgraph.VisitRunning, true
+		return
 	case workgraph.OpSkip:
 		f.finish(d, i, f.enter(d, i, ref), workgraph.VisitSkipped)
 		return
@@ -340,6 +395,9 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 		f.settle(v, s.Item, workgraph.VisitBackoff)
 	case workgraph.OpWait:
 		v.waiting++
+		if s.Item == 0 {
+			v.Wait = d.WaitOf()
+		}
 		f.settle(v, s.Item, workgraph.VisitWaiting)
 	case workgraph.OpStart:
 		if d.Kind != workgraph.Reconciled {

@@ -1,15 +1,53 @@
 package rpc
 
 import (
+	"fmt"
+
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// eventMessage is the wire form of an event: one message for each entry of the journal, with the same sequence. graphHash is
-// needed for the first event only. It is nil for an ephemeral event that tells nothing.
-func eventMessage(ev engine.Event, graphHash string) *executorv1.RunEvent {
+// eventMessages is the wire form of an event: a message for each entry of the journal, with the same sequence. What else an entry
+// tells, such as a question, comes right before it without a sequence, so that whoever resumes gets both. graphHash is needed for the
+// first event only. There is none for an ephemeral event that tells nothing.
+func eventMessages(ev engine.Event, namespace, graphHash string) []*executorv1.RunEvent {
+	m := eventMessage(ev, namespace, graphHash)
+	if m == nil {
+		return nil
+	}
+	return append(beside(ev, m), m)
+}
+
+// beside is what an entry of the journal tells besides.
+func beside(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
+	d := ev.Durable
+	if d == nil || d.Outcome == nil || d.Kind != workgraph.AttemptEnded {
+		return nil
+	}
+	w := main.GetAttemptEnded().GetWait()
+	m := &executorv1.RunEvent{RunId: ev.RunID, RootRunId: ev.RootID, Time: main.GetTime()}
+	switch {
+	case w.GetKind() == executorv1.WaitKind_WAIT_KIND_CHILDREN:
+		m.Event = &executorv1.RunEvent_ChildrenSpawned{ChildrenSpawned: &executorv1.ChildrenSpawned{Visit: refMessage(d.Ref), RunIds: w.GetChildRunIds()}}
+	case w.GetKind() == executorv1.WaitKind_WAIT_KIND_INTERRUPT:
+		q := d.Outcome.Wait.Interrupt
+		m.Event = &executorv1.RunEvent_InterruptOpened{InterruptOpened: &executorv1.InterruptOpened{
+			InterruptId: q.ID, Visit: refMessage(d.Ref), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), ExpireTime: w.GetDueTime()}}
+	case d.Outcome.Expand != nil && main.GetAttemptEnded().GetState() == executorv1.VisitState_VISIT_STATE_COMPLETED:
+		x := &executorv1.GraphExpanded{Visit: refMessage(d.Ref)}
+		for i := range d.Outcome.Expand.Nodes {
+			x.NodeIds = append(x.NodeIds, expandedID(d.Ref, d.Outcome.Expand.Nodes[i].ID))
+		}
+		m.Event = &executorv1.RunEvent_GraphExpanded{GraphExpanded: x}
+	default:
+		return nil
+	}
+	return []*executorv1.RunEvent{m}
+}
+
+func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunEvent {
 	m := &executorv1.RunEvent{RunId: ev.RunID, RootRunId: ev.RootID}
 	if e := ev.Ephemeral; e != nil {
 		m.Time = stamp(e.At)
@@ -23,14 +61,27 @@ func eventMessage(ev engine.Event, graphHash string) *executorv1.RunEvent {
 	switch d.Kind {
 	case workgraph.RunStarted:
 		ready, _ := moved(d)
-		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: count(d.Version), StartNodes: ready}}
+		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{
+			GraphHash: graphHash, MachineVersion: count(d.Version), StartNodes: ready, Adopted: adopted(d)}}
+	case workgraph.VisitsAdopted:
+		// The history begins with more than one entry when much is taken over.
+		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: count(d.Version), Adopted: adopted(d)}}
+	case workgraph.MessageReceived:
+		m.Event = &executorv1.RunEvent_MessageDelivered{MessageDelivered: &executorv1.MessageDelivered{
+			NodeId: d.Node, From: d.Message.From, Message: graphpb.Payload(d.Message.Body)}}
+	case workgraph.GraphAmended:
+		m.Event = &executorv1.RunEvent_GraphAmended{GraphAmended: &executorv1.GraphAmended{Revision: d.Revision, By: d.By, GraphHash: d.GraphHash()}}
 	case workgraph.AttemptStarted:
 		// An UNSAFE attempt is given out again only if it was not performed, so its generation stays the first.
 		start := workgraph.Start{RunID: ev.RunID, Ref: d.Ref}
 		m.Event = &executorv1.RunEvent_AttemptIntended{AttemptIntended: &executorv1.AttemptIntended{
 			Visit: refMessage(d.Ref), Attempt: count(d.Attempt), EffectKey: start.EffectKey()}}
 	case workgraph.AttemptEnded:
-		m.Event = &executorv1.RunEvent_AttemptEnded{AttemptEnded: attemptEnded(d)}
+		a := attemptEnded(d)
+		if a.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
+			a.Wait = waitMessage(namespace, ev.RunID, d.WaitOf())
+		}
+		m.Event = &executorv1.RunEvent_AttemptEnded{AttemptEnded: a}
 	case workgraph.TimerFired:
 		m.Event = &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: refMessage(d.Ref)}}
 	case workgraph.RunPaused:
@@ -42,8 +93,60 @@ func eventMessage(ev engine.Event, graphHash string) *executorv1.RunEvent {
 	case workgraph.Reconciled:
 		m.Event = &executorv1.RunEvent_Reconciled{Reconciled: &executorv1.Reconciled{
 			Visit: refMessage(d.Ref), Performed: d.Error == nil || d.Error.Type != workgraph.NotPerformed, By: d.By, State: reconciledState(d)}}
+	case workgraph.ChildClosed:
+		m.Event = &executorv1.RunEvent_ChildEnded{ChildEnded: childEnded(d)}
+	case workgraph.InterruptClosed:
+		c := d.Closed
+		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: &executorv1.InterruptClosed{
+			InterruptId: c.ID, Visit: refMessage(d.Ref), Expired: c.How == workgraph.InterruptExpired, Canceled: c.How == workgraph.InterruptCanceled,
+			Answer: graphpb.Payload(c.Answer), By: c.By, Decision: c.Decision}}
+	case workgraph.TaskClosed:
+		m.Event = &executorv1.RunEvent_TaskCompleted{TaskCompleted: &executorv1.TaskCompleted{Visit: refMessage(d.Ref), By: d.By}}
+	case workgraph.SignalReceived:
+		x := &executorv1.SignalReceived{Name: d.Signal, Payload: graphpb.Payload(d.Payload)}
+		if d.Node != "" {
+			x.Visit = refMessage(d.Ref)
+		}
+		m.Event = &executorv1.RunEvent_SignalReceived{SignalReceived: x}
+	case workgraph.DeadlineReached:
+		m.Event = &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: workgraph.ReasonDeadline}}
 	case workgraph.RunEnded:
 		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End)}
+	}
+	return m
+}
+
+func childEnded(d *engine.Durable) *executorv1.ChildEnded {
+	m := &executorv1.ChildEnded{Visit: refMessage(d.Ref), RunId: d.Child.RunID, Reason: d.Child.Reason, State: executorv1.RunState_RUN_STATE_FAILED}
+	switch d.Child.Status {
+	case workgraph.StatusCompleted:
+		m.State = executorv1.RunState_RUN_STATE_COMPLETED
+	case workgraph.StatusCanceled:
+		m.State = executorv1.RunState_RUN_STATE_CANCELLED
+	case workgraph.StatusTimedOut:
+		m.State, m.TimedOut = executorv1.RunState_RUN_STATE_CANCELLED, true
+	}
+	return m
+}
+
+// waitMessage is what a visit waits for; nil if for nothing that has a name.
+func waitMessage(namespace, runID string, w *engine.VisitWait) *executorv1.WaitInfo {
+	if w == nil {
+		return nil
+	}
+	m := &executorv1.WaitInfo{DueTime: stamp(w.Due), ChildRunIds: w.Children, InterruptId: w.Interrupt, Signal: w.Signal}
+	switch w.Kind {
+	case workgraph.WaitTimer:
+		m.Kind = executorv1.WaitKind_WAIT_KIND_TIMER
+	case workgraph.WaitChildren:
+		m.Kind = executorv1.WaitKind_WAIT_KIND_CHILDREN
+	case workgraph.WaitInterrupt:
+		m.Kind = executorv1.WaitKind_WAIT_KIND_INTERRUPT
+	case workgraph.WaitTask:
+		m.Kind = executorv1.WaitKind_WAIT_KIND_TASK
+		m.TaskToken = engine.TaskToken{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt}.String()
+	case workgraph.WaitSignal:
+		m.Kind = executorv1.WaitKind_WAIT_KIND_SIGNAL
 	}
 	return m
 }
@@ -65,6 +168,17 @@ func ephemeral(m *executorv1.RunEvent, e *engine.Ephemeral) bool {
 
 func refMessage(r workgraph.Ref) *executorv1.VisitRef {
 	return &executorv1.VisitRef{NodeId: r.Node, Visit: count(r.Visit), Item: count(r.Item)}
+}
+
+// adopted are the visits that an event takes over.
+func adopted(d *engine.Durable) []*executorv1.VisitRef {
+	var out []*executorv1.VisitRef
+	for i := range d.Steps {
+		if s := &d.Steps[i]; s.Op == workgraph.OpAdopt {
+			out = append(out, &executorv1.VisitRef{NodeId: s.Node, Visit: count(s.Visit)})
+		}
+	}
+	return out
 }
 
 // moved lists the nodes that became ready by an event, and those that will not run because of it.
@@ -195,4 +309,9 @@ func pauseText(reason string) string {
 		return "the executors that ran it went down each time; it is not tried again by itself"
 	}
 	return ""
+}
+
+// expandedID is the id in the run's graph of a node that a visit inserted.
+func expandedID(at workgraph.Ref, id string) string {
+	return fmt.Sprintf("%s#%d/%s", at.Node, at.Visit, id)
 }

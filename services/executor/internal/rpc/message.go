@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -58,7 +59,7 @@ func decode(what string, b []byte, dst any) error {
 }
 
 // runMessage is the wire form of a row. Lists leave the large fields out.
-func (s *Server) runMessage(r journal.Run, whole bool) (*executorv1.Run, error) {
+func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*executorv1.Run, error) {
 	m := &executorv1.Run{
 		Id: r.ID, Namespace: r.Namespace, State: executorv1.RunState(r.State), StateReason: r.Reason, GraphName: r.GraphName, GraphHash: r.GraphHash,
 		TaskId: r.TaskID, UserId: r.UserID, ChatId: r.ChatID, ThreadId: r.ThreadID, Labels: r.Labels, BusinessKey: r.BusinessKey,
@@ -68,7 +69,9 @@ func (s *Server) runMessage(r journal.Run, whole bool) (*executorv1.Run, error) 
 			InputTokens: r.Usage.InputTokens, CachedInputTokens: r.Usage.CachedInputTokens, OutputTokens: r.Usage.OutputTokens,
 			ReasoningTokens: r.Usage.ReasoningTokens, Calls: r.Usage.Calls, CostNanoUsd: r.CostNanoUSD, UnpricedCalls: r.UnpricedCalls,
 		},
-		Nodes: &executorv1.NodeCounts{Total: r.Nodes.Total, Completed: r.Nodes.Completed, Failed: r.Nodes.Failed, Skipped: r.Nodes.Skipped, Running: r.Nodes.Running},
+		Priority: r.Priority, WakeTime: stamp(r.WakeTime), Deadline: stamp(r.Deadline), ForkedFromRunId: r.ForkedFrom, ScheduleId: r.ScheduleID,
+		GraphRevision: r.GraphRevision,
+		Nodes:         &executorv1.NodeCounts{Total: r.Nodes.Total, Completed: r.Nodes.Completed, Failed: r.Nodes.Failed, Skipped: r.Nodes.Skipped, Running: r.Nodes.Running},
 	}
 	if !s.priced {
 		m.Usage.UnpricedCalls = r.Usage.Calls
@@ -89,6 +92,13 @@ func (s *Server) runMessage(r journal.Run, whole bool) (*executorv1.Run, error) 
 	}
 	if !whole {
 		return m, nil
+	}
+	if !r.State.Ended() {
+		open, err := s.reader.CountOpenInterrupts(ctx, r.Namespace, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		m.OpenInterrupts = count(open)
 	}
 	return m, large(m, r)
 }
@@ -197,12 +207,15 @@ func errorMessage(e *workgraph.Error, ref workgraph.Ref) *executorv1.RunError {
 	return &executorv1.RunError{Type: errorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: ref.Node, Visit: count(ref.Visit)}
 }
 
-func visitMessage(runID string, v *engine.Visit) *executorv1.Visit {
+func visitMessage(namespace, runID string, v *engine.Visit) *executorv1.Visit {
 	m := &executorv1.Visit{
 		RunId: runID, NodeId: v.Node, Visit: count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: count(v.Attempts),
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),
 		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: count(v.ItemsTotal), ItemsDone: count(v.ItemsDone),
-		Effect: graphpb.Effect(v.Effect),
+		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Adopted, Progress: graphpb.Payload(v.Progress),
+	}
+	if v.Status == workgraph.VisitWaiting {
+		m.Wait = waitMessage(namespace, runID, v.Wait)
 	}
 	if v.Duration > 0 {
 		m.Duration = durationpb.New(v.Duration)

@@ -37,21 +37,22 @@ const ReasonEtagInvalid = "ETAG_INVALID"
 type Server struct {
 	executorv1.UnimplementedExecutorServiceServer
 	engine *engine.Engine
-	reader journal.Reader
-	mail   journal.Mailbox
+	reader journal.Journal
 	actors []actor.Spec
 	more   More
 	// priced says that a registry prices what is used.
 	priced bool
 	gate   *graphpb.Gate
+	// dial reaches other executors; nil if there is no way.
+	dial func(addr string) (*grpc.ClientConn, error)
 }
 
 // More lists the actors that a namespace has besides those of all.
 type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
 
 // NewServer returns a server; actors are those of every namespace.
-func NewServer(e *engine.Engine, r journal.Reader, m journal.Mailbox, actors []actor.Spec, more More, priced bool) *Server {
-	return &Server{engine: e, reader: r, mail: m, actors: actors, more: more, priced: priced, gate: graphpb.NewGate()}
+func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more More, priced bool) *Server {
+	return &Server{engine: e, reader: j, actors: actors, more: more, priced: priced, gate: graphpb.NewGate()}
 }
 
 // StartRun implements the service.
@@ -83,7 +84,14 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (st
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
 	out := engine.StartRequest{
 		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(),
-		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(),
+		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
+	}
+	if t := req.GetTimeout(); t != nil {
+		if err := t.CheckValid(); err != nil || t.AsDuration() <= 0 {
+			return out, errs.New(errs.InvalidArgument, "TIMEOUT_INVALID", "timeout must be above 0").
+				Violate("timeout", "TIMEOUT_INVALID", "not a time to wait").Hint("leave it out for a run without a deadline")
+		}
+		out.Timeout = t.AsDuration()
 	}
 	var faults workgraph.Faults
 	collect := func(err error) error {
@@ -193,7 +201,7 @@ func (s *Server) run(ctx context.Context, id string) (*executorv1.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.runMessage(row, true)
+	return s.runMessage(ctx, row, true)
 }
 
 // GetRun implements the service.
@@ -249,7 +257,7 @@ func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) 
 	rows, next := page.Cut(pg, rows, func(r journal.Run) page.Cursor { return page.Cursor{CreateTime: r.CreateTime, ID: r.ID} })
 	out := &executorv1.ListRunsResponse{NextPageToken: next}
 	for _, row := range rows {
-		m, err := s.runMessage(row, false)
+		m, err := s.runMessage(ctx, row, false)
 		if err != nil {
 			return nil, err
 		}
@@ -267,7 +275,7 @@ func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsReque
 	}
 	out := &executorv1.ListVisitsResponse{NextPageToken: next}
 	for i := range visits {
-		out.Visits = append(out.Visits, visitMessage(req.GetRunId(), &visits[i]))
+		out.Visits = append(out.Visits, visitMessage(grpckit.Namespace(ctx), req.GetRunId(), &visits[i]))
 	}
 	return out, nil
 }
@@ -318,11 +326,12 @@ func (w *watcher) Event(ev engine.Event) error {
 		}
 		hash = row.GraphHash
 	}
-	m := eventMessage(ev, hash)
-	if m == nil {
-		return nil
+	for _, m := range eventMessages(ev, grpckit.Namespace(w.stream.Context()), hash) {
+		if err := w.stream.Send(m); err != nil {
+			return err
+		}
 	}
-	return w.stream.Send(m)
+	return nil
 }
 
 // KeepAlive implements engine.Watcher.
@@ -339,20 +348,16 @@ func (s *Server) CancelRun(ctx context.Context, req *executorv1.CancelRunRequest
 	if err != nil {
 		return nil, err
 	}
-	body := proto.CloneOf(req)
-	body.RequestId = ""
-	once, err := request(req.GetRequestId(), body)
+	once, err := repeatable(req)
 	if err != nil {
 		return nil, err
 	}
-	posted, err := s.mail.Post(ctx, journal.Post{
-		Mail:     journal.Mail{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Kind: journal.MailCancel, Body: []byte(req.GetReason()), Time: dbkit.Now()},
-		Revision: revision, Request: once, Method: "CancelRun"})
+	row, err := s.engine.Cancel(ctx, engine.CancelRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once})
 	if err != nil {
 		return nil, err
 	}
-	s.engine.TakeUp(posted)
-	return s.runMessage(posted.Run, true)
+	return s.runMessage(ctx, row, true)
 }
 
 // ResumeRun implements the service.

@@ -1,0 +1,403 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Reasons of refused mail.
+const (
+	// ReasonNotStarted is the reason when a run waits for its start still.
+	ReasonNotStarted = "RUN_NOT_STARTED"
+	// ReasonNoInbox is the reason when no node of a run takes messages of a sender.
+	ReasonNoInbox = "INBOX_NOT_FOUND"
+	// ReasonAnswerInvalid is the reason when an answer does not satisfy its question.
+	ReasonAnswerInvalid = "ANSWER_INVALID"
+	// ReasonApproveHash is the reason when something else was approved than what is asked.
+	ReasonApproveHash = "APPROVE_HASH_MISMATCH"
+	// ReasonTaskNotWaiting is the reason when nothing waits for a task (any more).
+	ReasonTaskNotWaiting = "TASK_NOT_WAITING"
+)
+
+// refusedMail says what to do about a run that takes no mail.
+func refusedMail(err error) error {
+	if errs.ReasonOf(err) == journal.ReasonStateRefuses && errs.From(err).Meta["state"] == journal.StatePending.String() {
+		return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("it can be cancelled; anything else once it has started").With(err)
+	}
+	return err
+}
+
+// takenUp waits a moment until a piece of mail was taken up. It is durable, so that nothing is lost when that takes longer.
+func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.MailKind, key string) (bool, error) {
+	until := time.Now().Add(settleTime)
+	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
+		unread, err := e.journal.UnreadMail(ctx, namespace, runID, 1000)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(unread, func(m journal.Mail) bool { return m.Kind == kind && m.Key == key }) {
+			return true, nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+// once is the key of mail of which there may be any number: that of its request, else a new one.
+func once(r journal.Request) string {
+	if r.ID != "" {
+		return r.ID
+	}
+	return ids.New("req")
+}
+
+// PauseRequest asks that a run starts nothing new.
+type PauseRequest struct {
+	Namespace, RunID string
+	// Reason is for whoever reads the history.
+	Reason string
+	// Revision, if not 0, must be the run's present one.
+	Revision int64
+	Request  journal.Request
+}
+
+// Pause holds back new starts of a run. One that is paused already is left alone.
+func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return err
+	}
+	if row.State == journal.StatePaused || row.State == journal.StateQuarantined {
+		if req.Revision != 0 && req.Revision != row.Revision {
+			return journal.EtagMismatch(row.ID)
+		}
+		return nil
+	}
+	reason := req.Reason
+	if reason == "" {
+		reason = "REQUESTED"
+	}
+	_, err = e.post(ctx, journal.Post{Method: "PauseRun", Revision: req.Revision, Request: req.Request, Open: started(),
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailPause, Key: "pause"}}, &Letter{Reason: reason, RequestID: req.Request.ID})
+	if err != nil {
+		return refusedMail(err)
+	}
+	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailPause, "pause")
+	return err
+}
+
+// started are the states of a run that has events and goes on having them.
+func started() []journal.State {
+	return []journal.State{journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
+}
+
+// SignalRequest gives a run a signal.
+type SignalRequest struct {
+	Namespace, RunID string
+	Signal
+	Request journal.Request
+}
+
+// Signal gives a run a signal and returns the run once that is durable.
+func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
+	if err := e.signalFits(&req.Signal); err != nil {
+		return journal.Run{}, err
+	}
+	p, err := e.post(ctx, journal.Post{Method: "SignalRun", Request: req.Request,
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailSignal, Key: once(req.Request)}},
+		&Letter{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
+	return p.Run, refusedMail(err)
+}
+
+// MessageRequest puts a message into inboxes of a run.
+type MessageRequest struct {
+	Namespace, RunID string
+	From, Node       string
+	Message          json.RawMessage
+	Request          journal.Request
+}
+
+// Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
+func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
+	if err := e.payloadFits("message", req.Message); err != nil {
+		return journal.Run{}, err
+	}
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return row, err
+	}
+	nodes, err := e.nodesOf(ctx, row)
+	if err != nil {
+		return row, err
+	}
+	from, node := req.From, req.Node
+	var boxes []string
+	fits := false
+	for id, n := range nodes {
+		if n.On == nil || n.On.Inbox == nil {
+			continue
+		}
+		senders := n.On.Inbox.From
+		takes := len(senders) == 0 || slices.Contains(senders, from)
+		fits = fits || takes && (node == "" || node == id)
+		boxes = append(boxes, fmt.Sprintf("%s takes messages of %s", id, orAnybody(senders)))
+	}
+	if !fits {
+		slices.Sort(boxes)
+		err := errs.New(errs.FailedPrecondition, ReasonNoInbox, "no inbox of the run takes messages of %q", from)
+		if node != "" {
+			err = errs.New(errs.FailedPrecondition, ReasonNoInbox, "node %q has no inbox that takes messages of %q", node, from)
+		}
+		if len(boxes) == 0 {
+			return row, err.Hint("give a node of the graph `on: {inbox: {from: …}}`")
+		}
+		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
+	}
+	p, err := e.post(ctx, journal.Post{Method: "SendMessage", Request: req.Request,
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailMessage, Key: once(req.Request)}},
+		&Letter{From: from, Node: node, Payload: req.Message, RequestID: req.Request.ID})
+	return p.Run, refusedMail(err)
+}
+
+func orAnybody(senders []string) string {
+	if len(senders) == 0 {
+		return "anybody"
+	}
+	return strings.Join(senders, ", ")
+}
+
+// AnswerRequest answers a question.
+type AnswerRequest struct {
+	Namespace, InterruptID string
+	Answer                 json.RawMessage
+	// Decision is workgraph.Approved or workgraph.Rejected for a question of approval, else empty.
+	Decision, By string
+	// ApproveHash, if not empty, must name exactly what is to be approved.
+	ApproveHash string
+}
+
+// Answer answers a question, exactly once: the same answer again changes nothing, another one is refused. An answer that does not fit
+// leaves it open.
+func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt, error) {
+	q, err := e.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+	if err != nil {
+		return q, err
+	}
+	if q.State == journal.InterruptOpen {
+		if err := e.fitting(&q, &a); err != nil {
+			return q, err
+		}
+	} else if len(a.Answer) == 0 && len(q.Approve) == 0 {
+		a.Answer = json.RawMessage("null")
+	}
+	// White space does not make another answer.
+	if len(a.Answer) > 0 {
+		a.Answer = compact(a.Answer)
+	}
+	posted, err := e.post(ctx, journal.Post{Method: "AnswerInterrupt",
+		Mail:   journal.Mail{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.MailAnswer, Key: q.ID},
+		Answer: &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By}},
+		&Letter{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
+	if err != nil {
+		return q, err
+	}
+	if posted.New {
+		if _, err := e.takenUp(ctx, a.Namespace, q.RunID, journal.MailAnswer, q.ID); err != nil {
+			return q, err
+		}
+	}
+	return e.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
+}
+
+// fitting checks an answer against its question and fills in what may be left out.
+func (e *Engine) fitting(q *journal.Interrupt, a *AnswerRequest) error {
+	if err := e.payloadFits("answer", a.Answer); err != nil {
+		return err
+	}
+	invalid := func(field, format string, args ...any) *errs.Error {
+		text := fmt.Sprintf(format, args...)
+		return errs.New(errs.InvalidArgument, ReasonAnswerInvalid, "%s", text).Violate(field, ReasonAnswerInvalid, text).Set("interrupt_id", q.ID)
+	}
+	approval := len(q.Approve) > 0
+	switch {
+	case approval && a.Decision == "":
+		return invalid("decision", "the question is one of approval").Hint("say DECISION_APPROVED or DECISION_REJECTED")
+	case !approval && a.Decision != "":
+		return invalid("decision", "the question is not one of approval").Hint("give an answer instead of a decision")
+	case !approval && a.ApproveHash != "":
+		return invalid("approve_hash", "the question is not one of approval")
+	}
+	if hash := workgraph.ApproveHash(q.Approve); approval && a.ApproveHash != "" && a.ApproveHash != hash {
+		return errs.New(errs.FailedPrecondition, ReasonApproveHash, "what is to be approved is not what was seen").Set("approve_hash", hash).
+			Hint("read the question again")
+	}
+	if len(a.Answer) == 0 {
+		if approval {
+			return nil
+		}
+		if len(q.Schema) > 0 {
+			return invalid("answer", "there is no answer").Hint("give one that satisfies the question's schema")
+		}
+		a.Answer = json.RawMessage("null")
+		return nil
+	}
+	if len(q.Schema) == 0 {
+		return nil
+	}
+	schema, err := actor.CompileSchema(q.Schema)
+	if err != nil {
+		return nil // the question cannot be answered better than so: its own call gave a schema that none satisfies
+	}
+	err = actor.Satisfies(schema, a.Answer)
+	if err == nil {
+		return nil
+	}
+	refusal := errs.New(errs.InvalidArgument, ReasonAnswerInvalid, "the answer does not satisfy the question's schema").Set("interrupt_id", q.ID).
+		Hint("the question is still open; answer again")
+	ve, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return refusal.Violate("answer", ReasonAnswerInvalid, err.Error())
+	}
+	for _, u := range leaves(ve.BasicOutput(), nil) {
+		refusal = refusal.Violate("answer"+u.InstanceLocation, ReasonAnswerInvalid, u.Error.String())
+	}
+	return refusal
+}
+
+// maxAnswerFaults is how many faults of one answer are told.
+const maxAnswerFaults = 50
+
+// leaves are the places at which a value fails.
+func leaves(u *jsonschema.OutputUnit, out []*jsonschema.OutputUnit) []*jsonschema.OutputUnit {
+	if len(u.Errors) == 0 && u.Error != nil && len(out) < maxAnswerFaults {
+		return append(out, u)
+	}
+	for i := range u.Errors {
+		out = leaves(&u.Errors[i], out)
+	}
+	return out
+}
+
+// CompleteRequest ends work that went on outside: exactly one of Outcome and Err is set.
+type CompleteRequest struct {
+	Namespace, Token string
+	Outcome          *workgraph.Outcome
+	Err              *workgraph.Error
+	By               string
+}
+
+// CompleteTask ends a visit's wait for work outside and returns its run's id. Saying the same again does nothing.
+func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string, error) {
+	token, err := ParseTaskToken(req.Namespace, req.Token)
+	if err != nil {
+		return "", err
+	}
+	if req.Outcome != nil {
+		for i, v := range req.Outcome.Values {
+			if err := e.payloadFits(fmt.Sprintf("completed.values[%d]", i), v); err != nil {
+				return "", err
+			}
+			req.Outcome.Values[i] = compact(v)
+		}
+	}
+	row, err := e.journal.Get(ctx, token.Namespace, token.RunID)
+	if err != nil {
+		return "", err
+	}
+	if same, err := e.saidOfTask(ctx, row, token, req); err != nil || same {
+		return row.ID, err
+	}
+	posted, err := e.post(ctx, journal.Post{Method: "CompleteTask", Open: started(),
+		Mail: journal.Mail{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.MailTaskEnded, Key: req.Token}},
+		&Letter{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
+	if err != nil {
+		return "", refusedMail(err)
+	}
+	if !posted.New { // somebody else was faster
+		if _, err := e.saidOfTask(ctx, posted.Run, token, req); err != nil {
+			return "", err
+		}
+		return row.ID, nil
+	}
+	_, err = e.takenUp(ctx, token.Namespace, token.RunID, journal.MailTaskEnded, req.Token)
+	return row.ID, err
+}
+
+// saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so any more.
+func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToken, end CompleteRequest) (bool, error) {
+	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
+	unread, err := e.journal.UnreadMail(ctx, row.Namespace, row.ID, 1000)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range unread {
+		if m.Kind != journal.MailTaskEnded || m.Key != end.Token {
+			continue
+		}
+		l, err := DecodeLetter(m.Body)
+		if err != nil {
+			return false, err
+		}
+		if sameOutcome(l.Outcome, end.Outcome) && sameError(l.Err, end.Err) {
+			return true, nil
+		}
+		return false, gone.Hint("it was completed otherwise a moment ago")
+	}
+	if !row.State.Ended() {
+		look, _, err := e.standing(ctx, row.Namespace, row.ID)
+		if err != nil {
+			return false, err
+		}
+		open := false
+		look(func(s *workgraph.State) {
+			s.Waits(func(w workgraph.WaitInfo) bool {
+				open = w.Ref == token.Ref() && w.Attempt == token.Attempt && w.Kind == workgraph.WaitTask
+				return !open
+			})
+			for _, start := range s.Outstanding() { // its work may be quicker than the call that begins it
+				open = open || start.Ref == token.Ref() && start.Attempt == token.Attempt
+			}
+		})
+		if open {
+			return false, nil
+		}
+	}
+	same := false
+	found, err := e.happened(ctx, row, func(d *Durable) bool {
+		if d.Kind != workgraph.TaskClosed || d.Ref != token.Ref() || d.Attempt != token.Attempt && d.Attempt != 0 {
+			return false
+		}
+		same = sameOutcome(d.Outcome, end.Outcome) && sameError(d.Error, end.Err)
+		return true
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case same:
+		return true, nil
+	case found:
+		return false, gone.Hint("it was completed otherwise, or its time was up")
+	case row.State.Ended():
+		return false, gone.Hint("the run has ended")
+	}
+	return false, gone.Hint("its visit has ended")
+}

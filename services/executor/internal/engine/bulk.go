@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// DefaultBulk and MaxBulk are how many runs one bulk request is about, and at most.
+	DefaultBulk = 1000
+	MaxBulk     = 10_000
+	// maxBulkFailures is how many failures are told.
+	maxBulkFailures = 100
+	bulkPage        = 500
+	// bulkTime is how long one bulk request works; what is left is for the next.
+	bulkTime = 20 * time.Second
+)
+
+// ReasonFilterEmpty is the reason of a bulk request that would be about every run.
+const ReasonFilterEmpty = "FILTER_EMPTY"
+
+// BulkRequest selects runs.
+type BulkRequest struct {
+	Namespace string
+	Filter    journal.Filter
+	// Limit is how many at most; 0 means DefaultBulk.
+	Limit int
+	// DryRun only counts.
+	DryRun bool
+}
+
+// BulkFailure is a run with which it did not work.
+type BulkFailure struct {
+	RunID string
+	Err   error
+}
+
+// BulkResult tells what a bulk request did.
+type BulkResult struct {
+	// Matched is how many runs were found, up to the limit, Done with how many it worked.
+	Matched, Done int
+	// RunIDs are new runs.
+	RunIDs   []string
+	Failures []BulkFailure
+	// More says that there may be more.
+	More bool
+}
+
+// BulkCancel asks the open runs that a filter finds to end.
+func (e *Engine) BulkCancel(ctx context.Context, req BulkRequest, reason string) (BulkResult, error) {
+	open := []journal.State{journal.StatePending, journal.StateRunning, journal.StateWaiting, journal.StatePaused, journal.StateQuarantined}
+	if !req.narrow(open) {
+		return BulkResult{}, nil
+	}
+	return e.bulk(ctx, req, func(r journal.Run) bool { return r.CancelTime.IsZero() }, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		_, err := e.Cancel(ctx, CancelRequest{Namespace: r.Namespace, RunID: r.ID, Reason: reason})
+		if err == nil {
+			out.Done++
+		}
+		return err
+	})
+}
+
+// BulkRetry retries the runs that a filter finds, each once however often it is called.
+func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe bool) (BulkResult, error) {
+	if len(req.Filter.States) == 0 {
+		if req.empty() {
+			return BulkResult{}, filterEmpty()
+		}
+		req.Filter.States = []journal.State{journal.StateFailed}
+	}
+	if !req.narrow([]journal.State{journal.StateFailed, journal.StateCanceled}) {
+		return BulkResult{}, nil
+	}
+	return e.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		id, err := e.Retry(ctx, RetryRequest{
+			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe,
+			// The same for every call, so that a run is retried once.
+			Request: journal.Request{ID: "bulk-retry/" + r.ID, BodyHash: r.ID},
+		})
+		if err == nil {
+			out.Done++
+			out.RunIDs = append(out.RunIDs, id)
+		}
+		return err
+	})
+}
+
+// BulkDelete removes the ended runs that a filter finds, with the runs below them.
+func (e *Engine) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, error) {
+	if !req.narrow([]journal.State{journal.StateCompleted, journal.StateFailed, journal.StateCanceled}) {
+		return BulkResult{}, nil
+	}
+	res, err := e.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+		n, err := e.journal.DeleteRun(ctx, r.Namespace, r.ID, 0)
+		out.Done += n
+		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+			return nil // it went with the run above it
+		}
+		return err
+	})
+	purging, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTime)
+	defer cancel()
+	if perr := e.Purge(purging); perr != nil && purging.Err() == nil {
+		e.log.WarnContext(ctx, "rows of deleted runs not removed yet", "err", perr)
+	}
+	return res, err
+}
+
+func filterEmpty() error {
+	return errs.New(errs.InvalidArgument, ReasonFilterEmpty, "the filter is empty: it would be about every run").
+		Violate("filter", ReasonFilterEmpty, "nothing is set").Hint("set at least one field")
+}
+
+func (r *BulkRequest) empty() bool {
+	f := &r.Filter
+	return len(f.States) == 0 && f.TaskID == "" && f.UserID == "" && len(f.Labels) == 0 && f.CreatedAfter.IsZero() && f.CreatedBefore.IsZero() &&
+		f.ScheduleID == "" && f.Reason == ""
+}
+
+// narrow leaves only those states that can be meant, and reports whether any is left. Without states all of them are.
+func (r *BulkRequest) narrow(can []journal.State) bool {
+	if r.empty() {
+		return true // refused in a moment
+	}
+	if len(r.Filter.States) == 0 {
+		r.Filter.States = can
+		return true
+	}
+	var both []journal.State
+	for _, s := range r.Filter.States {
+		for _, c := range can {
+			if s == c {
+				both = append(both, s)
+			}
+		}
+	}
+	r.Filter.States = both
+	return len(both) > 0
+}
+
+// bulk does something with each run that is found. Those it is done with may no longer be found, so it goes by a cursor.
+func (e *Engine) bulk(ctx context.Context, req BulkRequest, is func(journal.Run) bool, do func(context.Context, journal.Run, *BulkResult) error) (BulkResult, error) {
+	var out BulkResult
+	if req.empty() {
+		return out, filterEmpty()
+	}
+	limit := req.Limit
+	if limit == 0 {
+		limit = DefaultBulk
+	}
+	limit = min(limit, MaxBulk)
+	until := time.Now().Add(bulkTime)
+	for after := (page.Cursor{}); ; {
+		rows, err := e.journal.List(ctx, req.Namespace, req.Filter, after, bulkPage)
+		if err != nil {
+			return out, err
+		}
+		for _, r := range rows {
+			after = page.Cursor{CreateTime: r.CreateTime, ID: r.ID}
+			if is != nil && !is(r) {
+				continue
+			}
+			if out.Matched == limit || time.Now().After(until) {
+				out.More = true
+				return out, nil
+			}
+			out.Matched++
+			if req.DryRun {
+				continue
+			}
+			if err := do(ctx, r, &out); err != nil {
+				if ctx.Err() != nil {
+					return out, ctx.Err()
+				}
+				if len(out.Failures) < maxBulkFailures {
+					out.Failures = append(out.Failures, BulkFailure{r.ID, err})
+				}
+			}
+		}
+		if len(rows) < bulkPage {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// purgeRows is how many rows of deleted runs are removed at a time.
+	purgeRows = 1000
+	// purgeTime bounds what of a deletion is waited for; the rest goes in the background. Nobody sees any of it by then.
+	purgeTime = 2 * time.Second
+)
+
+// Delete removes a run that has ended and the runs below it that have, and returns how many.
+func (e *Engine) Delete(ctx context.Context, namespace, runID string, revision int64) (int, error) {
+	n, err := e.journal.DeleteRun(ctx, namespace, runID, revision)
+	if err != nil {
+		return 0, err
+	}
+	purging, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTime)
+	defer cancel()
+	if err := e.Purge(purging); err != nil && purging.Err() == nil {
+		e.log.WarnContext(ctx, "rows of deleted runs not removed yet", "err", err)
+	}
+	return n, nil
+}
+
+// Purge removes the rows of deleted runs, until there are none or ctx ends. What a crash leaves, the next call removes.
+func (e *Engine) Purge(ctx context.Context) error {
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return nil
+		}
+		var err error
+		if more, err = e.journal.PurgeRuns(ctx, purgeRows); err != nil {
+			return err
+		}
+	}
+	return nil
+}

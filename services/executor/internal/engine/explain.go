@@ -1,0 +1,437 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// HoldupKind says what holds a run up. The numbers are those of the API.
+type HoldupKind int32
+
+// The kinds.
+const (
+	HoldupRunning          HoldupKind = 1
+	HoldupDependency       HoldupKind = 2
+	HoldupInterrupt        HoldupKind = 3
+	HoldupBackoff          HoldupKind = 4
+	HoldupTimer            HoldupKind = 5
+	HoldupChildren         HoldupKind = 6
+	HoldupTask             HoldupKind = 7
+	HoldupSignal           HoldupKind = 8
+	HoldupInbox            HoldupKind = 9
+	HoldupNoWorker         HoldupKind = 10
+	HoldupBudget           HoldupKind = 11
+	HoldupPaused           HoldupKind = 12
+	HoldupLostOwner        HoldupKind = 13
+	HoldupConcurrencyKey   HoldupKind = 14
+	HoldupConcurrencyLimit HoldupKind = 15
+	HoldupRateLimit        HoldupKind = 16
+	HoldupQuota            HoldupKind = 17
+	HoldupExecutorFull     HoldupKind = 18
+	HoldupReconciliation   HoldupKind = 19
+	HoldupQuarantined      HoldupKind = 20
+	HoldupStartTime        HoldupKind = 21
+	HoldupDraining         HoldupKind = 22
+	HoldupUnreadMail       HoldupKind = 23
+	HoldupEnded            HoldupKind = 24
+)
+
+// Holdup is one thing that holds a run up.
+type Holdup struct {
+	Kind HoldupKind
+	// Ref is the visit concerned; the zero value is the whole run.
+	Ref           workgraph.Ref
+	Message, Hint string
+	// Since and Until may be zero.
+	Since, Until             time.Time
+	RunIDs, Nodes, Questions []string
+	// Actor is what is called; Name the key, limit, signal or executor, as the kind says.
+	Actor, Name string
+}
+
+// Explanation says why a run does not move.
+type Explanation struct {
+	Row     journal.Run
+	Summary string
+	// Holdups has the most useful first; More is how many were left out.
+	Holdups []Holdup
+	More    int
+	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone knows.
+	Owner, Addr string
+}
+
+const (
+	// maxHoldups bounds an explanation.
+	maxHoldups = 1000
+	// mailPatience is how old mail may get before it is worth a word of its own.
+	mailPatience = 2 * time.Second
+	// shownChildren is how many children are looked at.
+	shownChildren = 20
+)
+
+// Explain says from the journal why a run does not move. What only the owner's memory knows is added by Arrange.
+func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explanation, error) {
+	look, row, err := e.standing(ctx, namespace, runID)
+	if err != nil {
+		return nil, err
+	}
+	x := &Explanation{Row: row}
+	if row.State.Ended() {
+		x.Holdups = []Holdup{ended(row)}
+		x.Arrange(nil)
+		return x, nil
+	}
+	if err := e.ownership(ctx, x); err != nil {
+		return nil, err
+	}
+	if err := e.unread(ctx, x); err != nil {
+		return nil, err
+	}
+	begun := row.LastSeq > 0
+	switch {
+	case !begun:
+		x.Holdups = append(x.Holdups, pending(row))
+	case row.State == journal.StateQuarantined:
+		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupQuarantined, Since: row.UpdateTime,
+			Message: "the executors that ran it went down each time, so it was set aside",
+			Hint:    "epigraph runs resume " + row.ID + " tries again; epigraph runs cancel " + row.ID + " ends it"})
+	}
+	if begun {
+		var graph *workgraph.Graph
+		if graph, err = e.graphOf(ctx, row); err != nil {
+			return nil, err
+		}
+		look(func(s *workgraph.State) { x.position(row, s, graph) })
+		if err := e.children(ctx, x); err != nil {
+			return nil, err
+		}
+	}
+	x.Arrange(e.HoldupsHere(namespace, runID))
+	return x, nil
+}
+
+// HoldupsHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
+func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
+	t := e.current()
+	if t == nil {
+		return nil
+	}
+	r := t.get(runID)
+	if r == nil || r.namespace != namespace {
+		return nil
+	}
+	held := map[workgraph.Ref]bool{}
+	var out []Holdup
+	for _, h := range e.HeldBack(runID) {
+		held[h.Ref] = true
+		out = append(out, heldBack(h))
+	}
+	for _, a := range r.inFlight() {
+		if at := a.startTime(); !held[a.start.Ref] && !at.IsZero() {
+			out = append(out, Holdup{Kind: HoldupRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at,
+				Message: fmt.Sprintf("%s calls %s, attempt %d", a.start.Ref, a.start.Actor, a.start.Attempt)})
+		}
+	}
+	return out
+}
+
+func heldBack(h Held) Holdup {
+	b := h.Blocker
+	out := Holdup{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
+	switch b.Kind {
+	case GateKey:
+		out.Kind, out.Message = HoldupConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
+		if len(b.HolderRunIDs) > 0 {
+			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
+			out.Hint = "epigraph runs explain " + b.HolderRunIDs[0] + " says what that one does"
+		}
+	case GateLimit:
+		out.Kind, out.Message = HoldupConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
+		out.Hint = "epigraph limits list shows the limits"
+	case GateRate:
+		out.Kind, out.Message = HoldupRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
+		out.Hint = "epigraph limits list shows the limits"
+	case GateWorker:
+		out.Kind, out.Message = HoldupNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
+		out.Hint = "epigraph workers list shows who is connected; start one that serves " + h.Actor
+	default:
+		out.Kind, out.Message = HoldupExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
+		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
+	}
+	if b.Message != "" {
+		out.Message += ": " + b.Message
+	}
+	return out
+}
+
+func ended(row journal.Run) Holdup {
+	out := Holdup{Kind: HoldupEnded, Since: row.EndTime, Message: "the run has ended: " + row.State.String()}
+	if row.Reason != "" {
+		out.Message += ", " + row.Reason
+	}
+	if row.State != journal.StateCompleted {
+		out.Hint = "epigraph runs retry " + row.ID + " runs again what failed, in a new run"
+	}
+	return out
+}
+
+// pending says why a run has not begun.
+func pending(row journal.Run) Holdup {
+	out := Holdup{Kind: HoldupQuota, Name: row.Reason, Since: row.CreateTime, Until: row.WakeTime, Message: "the run waits for its turn"}
+	switch {
+	case row.Reason == "START_TIME" || row.WakeTime.After(time.Now()):
+		out.Kind, out.Message = HoldupStartTime, "the run is to start at "+row.WakeTime.Format(time.RFC3339)
+	case row.Reason == "BACKLOG":
+		out.Kind, out.Message = HoldupExecutorFull, "runs that came before, or are more urgent, start first"
+	case row.Reason != "":
+		out.Message = "the namespace has as much open as it may"
+		out.Hint = "epigraph limits list shows the limits"
+	}
+	return out
+}
+
+// ownership finds who owns the run, and whether anybody of that name lives.
+func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
+	if x.Row.Owner.IsZero() {
+		return nil
+	}
+	x.Owner = x.Row.Owner.ID
+	if t := e.current(); t != nil && t.owner == x.Row.Owner {
+		return nil
+	}
+	all, err := e.journal.Executors(ctx)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(all, func(o journal.Executor) bool { return o.Owner == x.Row.Owner })
+	lost := Holdup{Kind: HoldupLostOwner, Name: x.Owner, Message: fmt.Sprintf("executor %s, which owned the run, is gone", x.Owner),
+		Hint: "another executor takes it over in a moment; if not, see that one runs"}
+	switch {
+	case at < 0:
+	case all[at].SinceHeartbeat > e.cfg.Lease:
+		lost.Message = fmt.Sprintf("executor %s, which owns the run, was last heard of %s ago", x.Owner, all[at].SinceHeartbeat.Round(time.Second))
+		lost.Since = time.Now().Add(-all[at].SinceHeartbeat)
+	default:
+		x.Addr = all[at].Addr
+		return nil
+	}
+	x.Holdups = append(x.Holdups, lost)
+	return nil
+}
+
+// unread tells of mail that was not taken up in time.
+func (e *Engine) unread(ctx context.Context, x *Explanation) error {
+	mail, err := e.journal.UnreadMail(ctx, x.Row.Namespace, x.Row.ID, 100)
+	if err != nil || len(mail) == 0 || time.Since(mail[0].Time) < mailPatience {
+		return err
+	}
+	kinds := map[journal.MailKind]int{}
+	var names []string
+	for _, m := range mail {
+		if kinds[m.Kind]++; kinds[m.Kind] == 1 {
+			names = append(names, string(m.Kind))
+		}
+	}
+	x.Holdups = append(x.Holdups, Holdup{Kind: HoldupUnreadMail, Since: mail[0].Time, Name: strings.Join(names, ", "),
+		Message: fmt.Sprintf("%d pieces of mail (%s) were not taken up yet", len(mail), strings.Join(names, ", ")),
+		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
+	return nil
+}
+
+// position tells what the machine knows.
+func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph) {
+	nodes := make(map[string]*workgraph.Node, len(g.Nodes))
+	for i := range g.Nodes {
+		nodes[g.Nodes[i].ID] = &g.Nodes[i]
+	}
+	unknown, held := 0, 0
+	approvals := map[string]bool{}
+	s.Waits(func(w workgraph.WaitInfo) bool {
+		if w.Interrupt != nil && len(w.Interrupt.Approve) > 0 {
+			approvals[w.Interrupt.ID] = true
+		}
+		return true
+	})
+	for _, r := range s.Why(maxHoldups + 1) {
+		switch r.Cause {
+		case workgraph.CauseReconciliation:
+			unknown++
+		case workgraph.CauseHeld:
+			held++
+			continue // the pause is told once
+		}
+		x.Holdups = append(x.Holdups, why(row, r, nodes[r.Node], approvals))
+	}
+	switch st, reason := s.Status(); st {
+	case workgraph.StatusPaused:
+		if row.State != journal.StateQuarantined {
+			x.Holdups = append(x.Holdups, paused(row, reason, unknown, held))
+		}
+	case workgraph.StatusDraining:
+		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupDraining, Name: reason,
+			Message: fmt.Sprintf("the run is ending (%s) and waits for calls in flight", reason)})
+	}
+}
+
+func paused(row journal.Run, reason string, unknown, held int) Holdup {
+	h := Holdup{Kind: HoldupPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: "epigraph runs resume " + row.ID + " lets it go on"}
+	if reason != "" {
+		h.Message += ": " + reason
+	}
+	if held > 0 {
+		h.Message += fmt.Sprintf(", and holds %d starts back", held)
+	}
+	switch {
+	case unknown > 0:
+		h.Hint = "say first what became of the calls in question, then epigraph runs resume " + row.ID
+	case strings.HasPrefix(reason, "BUDGET"):
+		h.Kind, h.Message = HoldupBudget, "the budget is used up: "+reason
+		h.Hint = "raise the budget, then epigraph runs resume " + row.ID
+	}
+	return h
+}
+
+// why puts a fact of the machine into words.
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]bool) Holdup {
+	h := Holdup{Ref: r.Ref, Until: r.Due}
+	if n != nil {
+		h.Actor = n.Actor
+	}
+	first := ""
+	if len(r.On) > 0 {
+		first = r.On[0]
+	}
+	some := strings.Join(r.On[:min(5, len(r.On))], ", ")
+	if more := r.More + max(len(r.On)-5, 0); more > 0 {
+		some += fmt.Sprintf(" and %d more", more)
+	}
+	switch r.Cause {
+	case workgraph.CauseReconciliation:
+		h.Kind, h.Message = HoldupReconciliation, fmt.Sprintf("nobody knows what became of the UNSAFE call of %s", r.Ref)
+		h.Hint = fmt.Sprintf("epigraph runs reconcile %s %s --visit %d --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, r.Visit)
+	case workgraph.CauseLimit:
+		h.Kind, h.Name, h.Message = HoldupPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
+		h.Hint = "epigraph runs resume " + row.ID + " gives it as many visits again"
+	case workgraph.CauseInterrupt:
+		h.Kind, h.Questions, h.Message = HoldupInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
+		h.Hint = "epigraph interrupts answer " + first + " VALUE"
+		if approvals[first] {
+			h.Hint = "epigraph interrupts answer " + first + " --approve | --reject"
+		}
+	case workgraph.CauseTask:
+		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
+		h.Kind, h.Message = HoldupTask, fmt.Sprintf("%s waits for work outside", r.Ref)
+		h.Hint = "epigraph tasks complete " + token.String() + " --value VALUE"
+	case workgraph.CauseSignal:
+		h.Kind, h.Name, h.Message = HoldupSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
+		h.Hint = fmt.Sprintf("epigraph runs signal %s %s VALUE", row.ID, first)
+	case workgraph.CauseChildren:
+		h.Kind, h.RunIDs, h.Message = HoldupChildren, r.On, fmt.Sprintf("%s waits for %d child runs", r.Ref, len(r.On)+r.More)
+		h.Hint = "epigraph runs explain " + first + " says what that one does"
+	case workgraph.CauseTimer:
+		h.Kind, h.Message = HoldupTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
+	case workgraph.CauseBackoff:
+		h.Kind, h.Message = HoldupBackoff, fmt.Sprintf("%s failed and is tried again at %s, attempt %d", r.Ref, r.Due.Format(time.RFC3339), r.Attempt)
+	case workgraph.CauseCanceling:
+		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
+	case workgraph.CauseRunning:
+		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s calls %s, attempt %d", r.Ref, h.Actor, r.Attempt)
+	case workgraph.CauseInbox:
+		h.Kind, h.Message = HoldupInbox, fmt.Sprintf("%s has %d messages and waits for %d", r.Ref, r.Have, r.Need)
+		sender := "NAME"
+		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
+			sender = n.On.Inbox.From[0]
+		}
+		h.Hint = fmt.Sprintf("epigraph runs send %s MESSAGE --from %s", row.ID, sender)
+	default:
+		h.Kind, h.Nodes, h.Message = HoldupDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
+	}
+	return h
+}
+
+// children says of child runs that are waited for which ones need help themselves.
+func (e *Engine) children(ctx context.Context, x *Explanation) error {
+	for i := range x.Holdups {
+		h := &x.Holdups[i]
+		if h.Kind != HoldupChildren {
+			continue
+		}
+		var stuck []string
+		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
+			row, err := e.journal.Get(ctx, x.Row.Namespace, id)
+			if err != nil {
+				continue // it is recorded in a moment, or was deleted
+			}
+			if row.State != journal.StateRunning {
+				stuck = append(stuck, id+" is "+row.State.String())
+				if len(stuck) == 1 {
+					h.Hint = "epigraph runs explain " + id + " says what that one does"
+				}
+			}
+		}
+		if len(stuck) > 0 {
+			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
+		}
+	}
+	return nil
+}
+
+// graphOf is the run's graph as it is now.
+func (e *Engine) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph, error) {
+	_, body, err := e.journal.Graph(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	return workgraph.Decode(body)
+}
+
+// usefulness orders kinds: what somebody can do something about first.
+func (k HoldupKind) usefulness() int {
+	order := []HoldupKind{
+		HoldupEnded, HoldupLostOwner, HoldupQuarantined, HoldupReconciliation, HoldupBudget, HoldupPaused, HoldupStartTime, HoldupQuota, HoldupInterrupt,
+		HoldupTask, HoldupNoWorker, HoldupSignal, HoldupConcurrencyKey, HoldupConcurrencyLimit, HoldupRateLimit, HoldupExecutorFull, HoldupChildren,
+		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupDraining, HoldupInbox, HoldupDependency,
+	}
+	return slices.Index(order, k)
+}
+
+// Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may be called again.
+func (x *Explanation) Arrange(local []Holdup) {
+	known := map[workgraph.Ref]bool{}
+	for _, h := range local {
+		known[h.Ref] = true
+	}
+	all := slices.DeleteFunc(x.Holdups, func(h Holdup) bool { return h.Kind == HoldupRunning && known[h.Ref] })
+	all = append(all, local...)
+	slices.SortStableFunc(all, func(a, b Holdup) int {
+		if c := cmp.Compare(a.Kind.usefulness(), b.Kind.usefulness()); c != 0 {
+			return c
+		}
+		return a.Until.Compare(b.Until)
+	})
+	x.Holdups = all
+	if n := len(all) - maxHoldups; n > 0 {
+		x.Holdups, x.More = all[:maxHoldups], x.More+n
+	}
+	if len(all) == 0 {
+		x.Summary = "nothing holds it up: it moves, or has just stopped to"
+		return
+	}
+	x.Summary = all[0].Message
+	others := 0
+	for _, h := range all[1:] {
+		if h.Kind != HoldupDependency && h.Kind != HoldupInbox {
+			others++
+		}
+	}
+	if others += x.More; others > 0 {
+		x.Summary += fmt.Sprintf(" (and %d more)", others)
+	}
+}

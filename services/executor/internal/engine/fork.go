@@ -1,0 +1,348 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Reasons of refused forks.
+const (
+	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again; Meta "visits" names them.
+	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
+	// ReasonForkChangesAdopted is the reason when nodes whose visits are taken over are other than they were.
+	ReasonForkChangesAdopted = "FORK_CHANGES_ADOPTED"
+	// ReasonVisitNotFound is the reason when a run has not reached a visit.
+	ReasonVisitNotFound = "VISIT_NOT_FOUND"
+	// ReasonNothingToRetry is the reason when nothing of a run has failed.
+	ReasonNothingToRetry = "NOTHING_TO_RETRY"
+)
+
+// ForkRequest says where and with what a run's history goes another way.
+type ForkRequest struct {
+	Namespace, RunID string
+	// From is the visit from which on things run anew; nil takes over every visit that completed.
+	From *workgraph.Ref
+	// Named overlay the named arguments of From's node; Args take the place of its positional ones if ReplaceArgs is set.
+	Named       map[string]json.RawMessage
+	Args        []json.RawMessage
+	ReplaceArgs bool
+	// Graph is that of the new run; nil is the same.
+	Graph       *workgraph.Graph
+	AllowUnsafe bool
+	BusinessKey string
+	// Labels are added to those of the old run.
+	Labels  map[string]string
+	Request journal.Request
+}
+
+// RetryRequest names a run that has ended without completing.
+type RetryRequest struct {
+	Namespace, RunID string
+	AllowUnsafe      bool
+	Request          journal.Request
+}
+
+// Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs anew.
+func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !row.State.Ended():
+		return "", journal.RunNotEnded(row.ID, row.State)
+	case row.State == journal.StateCompleted:
+		return "", errs.New(errs.FailedPrecondition, ReasonNothingToRetry, "run %q has completed", row.ID).Hint("fork it from the visit that is to run again")
+	}
+	if req.Request.ID != "" {
+		req.Request.ID = "RetryRun/" + req.Request.ID
+	}
+	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, BusinessKey: row.BusinessKey, Request: req.Request})
+}
+
+// Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a workgraph.Faults.
+func (e *Engine) Fork(ctx context.Context, req ForkRequest) (string, error) {
+	if req.Request.ID != "" {
+		req.Request.ID = "ForkRun/" + req.Request.ID
+	}
+	return e.fork(ctx, req)
+}
+
+func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
+	row, old, err := e.recorded(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return "", err
+	}
+	if old == nil {
+		return "", errs.New(errs.FailedPrecondition, ReasonNotStarted, "run %q has not begun, so there is nothing to take over", row.ID).
+			Hint("start another run with the same graph")
+	}
+	if err := reached(old, req.From); err != nil {
+		return "", err
+	}
+	adopt, again := workgraph.AdoptFrom(old, req.From)
+	before := ungrown(old.Graph())
+	g := before
+	if req.Graph != nil {
+		g = req.Graph
+	}
+	if g, err = rewritten(g, req); err != nil {
+		return "", err
+	}
+	p, err := e.program(ctx, req.Namespace, g)
+	if err != nil {
+		return "", err
+	}
+	if err := asTheyWere(before, p.p.Graph(), adopt, req.From); err != nil {
+		return "", err
+	}
+	if err := repeats(p.p, again, req.AllowUnsafe); err != nil {
+		return "", err
+	}
+	start, err := startOf(row)
+	if err != nil {
+		return "", err
+	}
+	start.Graph, start.Adopt, start.ForkedFrom, start.BusinessKey, start.Request = g, adopt, row.ID, req.BusinessKey, req.Request
+	if len(req.Labels) > 0 {
+		start.Labels = maps.Clone(start.Labels)
+		if start.Labels == nil {
+			start.Labels = map[string]string{}
+		}
+		maps.Copy(start.Labels, req.Labels)
+	}
+	if start.TaskID != "" {
+		id, _, err := e.Start(ctx, start)
+		if err == nil || !unclaimable(err) {
+			return id, err
+		}
+		start.TaskID = "" // somebody else works on the task, or it is over: the fork works on none
+	}
+	id, _, err := e.Start(ctx, start)
+	return id, err
+}
+
+// unclaimable reports whether a start was refused for its task alone.
+func unclaimable(err error) bool {
+	switch errs.ReasonOf(err) {
+	case ReasonNoRegistry:
+		return true
+	case journal.ReasonBusinessKeyInUse, journal.ReasonRequestIDReused, ReasonRegistryUnavailable:
+		return false
+	}
+	return errs.Is(err, errs.FailedPrecondition) || errs.Is(err, errs.NotFound) || errs.Is(err, errs.Conflict)
+}
+
+// recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has not begun.
+func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
+	loaded, err := e.journal.Load(ctx, runID)
+	if err != nil {
+		return journal.Run{}, nil, err
+	}
+	row := loaded.Run
+	if row.Namespace != namespace {
+		return journal.Run{}, nil, journal.RunNotFound(runID)
+	}
+	if row.LastSeq == 0 {
+		return row, nil, nil
+	}
+	p, err := e.programs.stored(row.GraphHash, loaded.Graph)
+	if err != nil {
+		return row, nil, err
+	}
+	r := (&term{e: e}).newRun(runID, p)
+	r.namespace = namespace
+	if err := r.rebuild(ctx, loaded); err != nil {
+		return row, nil, err
+	}
+	return row, r.state, nil
+}
+
+// reached checks that the run has come to a visit.
+func reached(s *workgraph.State, from *workgraph.Ref) error {
+	if from == nil {
+		return nil
+	}
+	found, last := false, 0
+	s.Visits(func(v workgraph.VisitInfo) bool {
+		if v.Node == from.Node && v.Item == 0 {
+			last = max(last, v.Visit)
+			found = found || v.Visit == from.Visit
+		}
+		return !found
+	})
+	switch {
+	case found:
+		return nil
+	case last > 0:
+		return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "node %q has had %d visits, not %d", from.Node, last, from.Visit).
+			Violate("visit", ReasonVisitNotFound, "no such visit")
+	}
+	return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the run has not reached node %q", from.Node).
+		Violate("visit", ReasonVisitNotFound, "no such visit").Hint("ListVisits names the visits of the run")
+}
+
+// rewritten is the graph with the arguments that the request gives to the node from which on things run anew.
+func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
+	if len(req.Named) == 0 && !req.ReplaceArgs {
+		return g, nil
+	}
+	if req.From == nil {
+		return nil, errs.New(errs.InvalidArgument, ReasonVisitNotFound, "arguments are given, but no visit whose they are").
+			Violate("visit", ReasonVisitNotFound, "missing").Hint("name the visit from which on things are to run anew")
+	}
+	out := g.Clone()
+	at := slices.IndexFunc(out.Nodes, func(n workgraph.Node) bool { return n.ID == req.From.Node })
+	if at < 0 {
+		return nil, errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the new graph has no node %q to give arguments to", req.From.Node).
+			Violate("visit", ReasonVisitNotFound, "not a node of the graph").
+			Hint("a node that an expansion made gets its arguments anew from the visit that made it: fork from there")
+	}
+	n := &out.Nodes[at]
+	if len(req.Named) > 0 {
+		named := maps.Clone(n.Named)
+		if named == nil {
+			named = make(map[string]json.RawMessage, len(req.Named))
+		}
+		maps.Copy(named, req.Named)
+		n.Named = named
+	}
+	if req.ReplaceArgs {
+		n.Args = req.Args
+	}
+	return out, nil
+}
+
+// asTheyWere refuses a graph in which nodes whose visits are taken over, or what leads to them, are other than before.
+func asTheyWere(before, after *workgraph.Graph, adopt []workgraph.Adopted, from *workgraph.Ref) error {
+	taken := make(map[string]bool, len(adopt))
+	for i := range adopt {
+		if id := adopt[i].Ref.Node; from == nil || id != from.Node {
+			taken[id] = true
+		}
+	}
+	d := workgraph.Diff(before, after)
+	out := errs.New(errs.InvalidArgument, ReasonForkChangesAdopted, "nodes whose visits are taken over must be as they were").
+		Hint("fork from an earlier visit, or leave these nodes as they are")
+	n := 0
+	bad := func(place, what string) {
+		n++
+		out = out.Violate(place, ReasonForkChangesAdopted, what)
+	}
+	for _, c := range d.ChangedNodes {
+		if taken[c.ID] {
+			bad("graph.nodes["+c.ID+"]", "its visit is taken over, and "+strings.Join(c.Fields, ", ")+" would change")
+		}
+	}
+	for _, id := range d.RemovedNodes {
+		if taken[id] {
+			bad("graph.nodes["+id+"]", "its visit is taken over, and the node is gone")
+		}
+	}
+	edge := func(e workgraph.Edge, what string) {
+		if taken[e.To] && e.Kind != workgraph.BackEdge {
+			bad("graph.edges["+e.From+" -> "+e.To+"]", what)
+		}
+	}
+	for _, e := range d.AddedEdges {
+		edge(e, "it leads to a node whose visit is taken over, and is new")
+	}
+	for _, e := range d.RemovedEdges {
+		edge(e, "it led to a node whose visit is taken over, and is gone")
+	}
+	for _, c := range d.ChangedEdges {
+		edge(workgraph.Edge{From: c.From, To: c.To, Kind: c.Kind}, "it leads to a node whose visit is taken over, and "+strings.Join(c.Fields, ", ")+" would change")
+	}
+	if n > 0 {
+		return out
+	}
+	return nil
+}
+
+// repeats refuses to run UNSAFE visits again that were performed, unless that is allowed.
+func repeats(p *workgraph.Program, again []workgraph.Ref, allowed bool) error {
+	if allowed {
+		return nil
+	}
+	var names []string
+	for _, ref := range again {
+		if _, there := p.Node(ref.Node); there || strings.Contains(ref.Node, "#") {
+			names = append(names, ref.String())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	shown := strings.Join(names[:min(20, len(names))], ", ")
+	if more := len(names) - 20; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return errs.New(errs.FailedPrecondition, ReasonForkRepeatsUnsafe, "UNSAFE calls that were performed would be made again: %s", shown).
+		Set("visits", shown).Hint("fork from a later visit, or allow it with allow_unsafe")
+}
+
+// startOf is the request by which a run could have been started, but for its graph and its keys.
+func startOf(row journal.Run) (StartRequest, error) {
+	out := StartRequest{
+		Namespace: row.Namespace, Context: row.Context, TaskID: row.TaskID, UserID: row.UserID, ChatID: row.ChatID, ThreadID: row.ThreadID,
+		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments,
+	}
+	m, err := decodeMeta(row.Metadata)
+	if err != nil {
+		return out, err
+	}
+	out.Metadata = m.User
+	if len(row.Args) > 0 {
+		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
+			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)
+		}
+	}
+	if len(row.Named) > 0 {
+		if err := json.Unmarshal(row.Named, &out.Input.Named); err != nil {
+			return out, fmt.Errorf("decode named arguments of run %s: %w", row.ID, err)
+		}
+	}
+	return out, nil
+}
+
+// ungrown is a graph without what expansions have made of it: a fork expands again what it takes over.
+func ungrown(g *workgraph.Graph) *workgraph.Graph {
+	grown := func(id string) bool { return strings.Contains(id, "#") }
+	if !slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return grown(n.ID) }) {
+		return g
+	}
+	out := g.Clone()
+	out.Nodes = slices.DeleteFunc(out.Nodes, func(n workgraph.Node) bool { return grown(n.ID) })
+	for i := range out.Nodes {
+		if on := out.Nodes[i].On; on != nil && on.Inbox != nil {
+			on.Inbox.From = slices.DeleteFunc(slices.Clone(on.Inbox.From), grown)
+		}
+	}
+	type name struct {
+		from, to string
+		kind     workgraph.EdgeKind
+	}
+	seen := map[name]bool{}
+	edges := out.Edges
+	out.Edges = nil
+	for _, e := range edges {
+		if grown(e.To) {
+			continue
+		}
+		// What led from a node to its successors leads there from the sinks of what was inserted.
+		e.From, _, _ = strings.Cut(e.From, "#")
+		if k := (name{e.From, e.To, e.Kind}); !seen[k] {
+			seen[k] = true
+			out.Edges = append(out.Edges, e)
+		}
+	}
+	return out
+}

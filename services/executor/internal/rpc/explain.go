@@ -1,0 +1,90 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// peerTimeout bounds the hop to a run's owner: what it alone knows makes an explanation better, but is not all of it.
+const peerTimeout = time.Second
+
+// ExplainRun implements the service.
+func (s *Server) ExplainRun(ctx context.Context, req *executorv1.ExplainRunRequest) (*executorv1.ExplainRunResponse, error) {
+	x, err := s.engine.Explain(ctx, grpckit.Namespace(ctx), req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	if x.Addr != "" && s.dial != nil {
+		if far := s.askOwner(ctx, x.Addr, req.GetRunId()); len(far) > 0 {
+			x.Arrange(far)
+		}
+	}
+	out := &executorv1.ExplainRunResponse{
+		RunId: x.Row.ID, State: executorv1.RunState(x.Row.State), Summary: x.Summary, Owner: x.Owner, More: count(x.More),
+	}
+	for i := range x.Holdups {
+		out.Blockers = append(out.Blockers, blockerMessage(&x.Holdups[i]))
+	}
+	return out, nil
+}
+
+// askOwner has the executor that owns a run tell what only it knows; nothing if it does not answer in time.
+func (s *Server) askOwner(ctx context.Context, addr, runID string) []engine.Holdup {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	conn, err := s.dial(addr)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = conn.Close() }() // nothing is left to lose on it
+	r, err := executorv1.NewPeerServiceClient(conn).ExplainLocal(ctx, &executorv1.ExplainLocalRequest{Namespace: grpckit.Namespace(ctx), RunId: runID})
+	if err != nil {
+		return nil
+	}
+	out := make([]engine.Holdup, 0, len(r.GetBlockers()))
+	for _, b := range r.GetBlockers() {
+		out = append(out, holdup(b))
+	}
+	return out
+}
+
+// Explainer answers the part of epigraph.executor.v1.PeerService that is about explanations.
+type Explainer struct{ Engine *engine.Engine }
+
+// ExplainLocal implements the service.
+func (x Explainer) ExplainLocal(_ context.Context, req *executorv1.ExplainLocalRequest) (*executorv1.ExplainLocalResponse, error) {
+	out := &executorv1.ExplainLocalResponse{}
+	for _, h := range x.Engine.HoldupsHere(req.GetNamespace(), req.GetRunId()) {
+		out.Blockers = append(out.Blockers, blockerMessage(&h))
+	}
+	return out, nil
+}
+
+// DialPeers lets explanations ask the executors that own runs.
+func (s *Server) DialPeers(dial func(addr string) (*grpc.ClientConn, error)) { s.dial = dial }
+
+func blockerMessage(h *engine.Holdup) *executorv1.Blocker {
+	m := &executorv1.Blocker{
+		Kind: executorv1.BlockerKind(h.Kind), Message: h.Message, Hint: h.Hint, Until: stamp(h.Until), Since: stamp(h.Since),
+		RunIds: h.RunIDs, NodeIds: h.Nodes, InterruptIds: h.Questions, Actor: h.Actor, Name: h.Name,
+	}
+	if h.Ref.Node != "" {
+		m.Visit = refMessage(h.Ref)
+	}
+	return m
+}
+
+func holdup(b *executorv1.Blocker) engine.Holdup {
+	return engine.Holdup{
+		Kind: engine.HoldupKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
+		RunIDs: b.GetRunIds(), Nodes: b.GetNodeIds(), Questions: b.GetInterruptIds(), Actor: b.GetActor(), Name: b.GetName(),
+		Ref: workgraph.Ref{Node: b.GetVisit().GetNodeId(), Visit: int(b.GetVisit().GetVisit()), Item: int(b.GetVisit().GetItem())},
+	}
+}

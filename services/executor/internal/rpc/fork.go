@@ -1,0 +1,224 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// RetryRun implements the service.
+func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) (*executorv1.Run, error) {
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.engine.Retry(ctx, engine.RetryRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), AllowUnsafe: req.GetAllowUnsafe(), Request: once})
+	if err != nil {
+		return nil, graphFaults(err)
+	}
+	return s.run(ctx, id)
+}
+
+// ForkRun implements the service.
+func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*executorv1.Run, error) {
+	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	fork := engine.ForkRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), ReplaceArgs: req.GetReplaceArgs(), AllowUnsafe: req.GetAllowUnsafe(),
+		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Request: once,
+	}
+	if v := req.GetVisit(); v != nil {
+		if v.GetItem() != 0 {
+			return nil, errs.New(errs.InvalidArgument, engine.ReasonVisitNotFound, "a whole visit runs anew, not one item of it").
+				Violate("visit.item", engine.ReasonVisitNotFound, "must be 0")
+		}
+		fork.From = &workgraph.Ref{Node: v.GetNodeId(), Visit: max(int(v.GetVisit()), 1)}
+	}
+	var faults workgraph.Faults
+	collect := func(err error) {
+		if more, ok := errors.AsType[workgraph.Faults](err); ok {
+			faults = append(faults, more...)
+		}
+	}
+	fork.Args, err = graphpb.RawList("args", req.GetArgs())
+	collect(err)
+	fork.Named, err = graphpb.RawMap("named", req.GetNamed())
+	collect(err)
+	if len(faults) > 0 {
+		return nil, inputFaults(faults)
+	}
+	if req.GetGraph() != nil {
+		if fork.Graph, err = graphpb.FromProto(req.GetGraph()); err != nil {
+			return nil, graphFaults(err)
+		}
+	}
+	id, err := s.engine.Fork(ctx, fork)
+	if err != nil {
+		return nil, graphFaults(err)
+	}
+	return s.run(ctx, id)
+}
+
+// AmendRun implements the service.
+func (s *Server) AmendRun(ctx context.Context, req *executorv1.AmendRunRequest) (*executorv1.AmendRunResponse, error) {
+	leave, err := s.gate.Enter(ctx, &graphv1.Graph{Nodes: req.GetPatch().GetPutNodes(), Edges: req.GetPatch().GetAddEdges()})
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	patch, err := patchOf(req.GetPatch())
+	if err != nil {
+		return nil, err
+	}
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.engine.Amend(ctx, engine.AmendRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Revision: req.GetExpectedRevision(), Patch: patch, DryRun: req.GetDryRun(),
+		By: req.GetBy(), Request: once})
+	if err != nil {
+		return nil, graphFaults(err)
+	}
+	run, err := s.run(ctx, req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	return &executorv1.AmendRunResponse{Run: run, Diff: diffMessage(a)}, nil
+}
+
+func patchOf(p *executorv1.GraphPatch) (workgraph.Patch, error) {
+	put, err := graphpb.FromProto(&graphv1.Graph{Nodes: p.GetPutNodes(), Edges: p.GetAddEdges()})
+	if err != nil {
+		return workgraph.Patch{}, graphFaults(err)
+	}
+	gone, err := graphpb.FromProto(&graphv1.Graph{Edges: p.GetRemoveEdges()})
+	if err != nil {
+		return workgraph.Patch{}, graphFaults(err)
+	}
+	return workgraph.Patch{RemoveNodes: p.GetRemoveNodes(), RemoveEdges: gone.Edges, PutNodes: put.Nodes, AddEdges: put.Edges}, nil
+}
+
+func edgeText(e workgraph.Edge) string {
+	out := e.From + " -> " + e.To
+	if e.Kind != "" && e.Kind != workgraph.DataEdge {
+		out += " (" + string(e.Kind) + ")"
+	}
+	return out
+}
+
+func diffMessage(a *engine.Amendment) *executorv1.GraphDiff {
+	d := &a.Diff
+	m := &executorv1.GraphDiff{AddedNodes: d.AddedNodes, RemovedNodes: d.RemovedNodes, GraphHash: a.GraphHash, GraphRevision: a.GraphRevision}
+	for _, c := range d.ChangedNodes {
+		m.ChangedNodes = append(m.ChangedNodes, &executorv1.NodeChange{NodeId: c.ID, Fields: c.Fields})
+	}
+	for _, e := range d.AddedEdges {
+		m.AddedEdges = append(m.AddedEdges, edgeText(e))
+	}
+	for _, e := range d.RemovedEdges {
+		m.RemovedEdges = append(m.RemovedEdges, edgeText(e))
+	}
+	// An edge that changes goes and comes.
+	for _, c := range d.ChangedEdges {
+		text := edgeText(workgraph.Edge{From: c.From, To: c.To, Kind: c.Kind})
+		m.AddedEdges, m.RemovedEdges = append(m.AddedEdges, text), append(m.RemovedEdges, text)
+	}
+	for _, ref := range a.Cancels {
+		m.Cancelled = append(m.Cancelled, refMessage(ref)) //nolint:misspell // the API spells it so
+	}
+	return m
+}
+
+// DeleteRun implements the service.
+func (s *Server) DeleteRun(ctx context.Context, req *executorv1.DeleteRunRequest) (*executorv1.DeleteRunResponse, error) {
+	revision, err := parseEtag(req.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.engine.Delete(ctx, grpckit.Namespace(ctx), req.GetRunId(), revision)
+	if err != nil {
+		return nil, err
+	}
+	return &executorv1.DeleteRunResponse{Runs: count(n)}, nil
+}
+
+// bulkRequest reads what bulk requests share.
+func bulkRequest(ctx context.Context, f *executorv1.RunFilter, limit int32, dry bool) (engine.BulkRequest, error) {
+	out := engine.BulkRequest{Namespace: grpckit.Namespace(ctx), Limit: int(limit), DryRun: dry, Filter: journal.Filter{
+		TaskID: f.GetTaskId(), UserID: f.GetUserId(), Labels: f.GetLabels(), ScheduleID: f.GetScheduleId(), Reason: f.GetStateReason(),
+		CreatedAfter: instant(f.GetCreatedAfter()), CreatedBefore: instant(f.GetCreatedBefore()),
+	}}
+	for _, st := range f.GetStates() {
+		if st < executorv1.RunState_RUN_STATE_PENDING || st > executorv1.RunState_RUN_STATE_CANCELLED {
+			return out, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "filter.states: %d is not a state to filter by", st).
+				Violate("filter.states", "STATE_UNKNOWN", "not a state of a run")
+		}
+		out.Filter.States = append(out.Filter.States, journal.State(st))
+	}
+	return out, nil
+}
+
+func bulkFailures(list []engine.BulkFailure) []*executorv1.BulkFailure {
+	var out []*executorv1.BulkFailure
+	for _, f := range list {
+		e := errs.From(f.Err)
+		out = append(out, &executorv1.BulkFailure{RunId: f.RunID, Reason: e.Reason, Message: e.Message})
+	}
+	return out
+}
+
+// BulkCancelRuns implements the service.
+func (s *Server) BulkCancelRuns(ctx context.Context, req *executorv1.BulkCancelRunsRequest) (*executorv1.BulkCancelRunsResponse, error) {
+	b, err := bulkRequest(ctx, req.GetFilter(), req.GetLimit(), req.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.engine.BulkCancel(ctx, b, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &executorv1.BulkCancelRunsResponse{Matched: count(r.Matched), Done: count(r.Done), Failures: bulkFailures(r.Failures), More: r.More}, nil
+}
+
+// BulkRetryRuns implements the service.
+func (s *Server) BulkRetryRuns(ctx context.Context, req *executorv1.BulkRetryRunsRequest) (*executorv1.BulkRetryRunsResponse, error) {
+	b, err := bulkRequest(ctx, req.GetFilter(), req.GetLimit(), req.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.engine.BulkRetry(ctx, b, req.GetAllowUnsafe())
+	if err != nil {
+		return nil, err
+	}
+	return &executorv1.BulkRetryRunsResponse{Matched: count(r.Matched), RunIds: r.RunIDs, Failures: bulkFailures(r.Failures), More: r.More}, nil
+}
+
+// BulkDeleteRuns implements the service.
+func (s *Server) BulkDeleteRuns(ctx context.Context, req *executorv1.BulkDeleteRunsRequest) (*executorv1.BulkDeleteRunsResponse, error) {
+	b, err := bulkRequest(ctx, req.GetFilter(), req.GetLimit(), req.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.engine.BulkDelete(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return &executorv1.BulkDeleteRunsResponse{Matched: count(r.Matched), Done: count(r.Done), Failures: bulkFailures(r.Failures), More: r.More}, nil
+}

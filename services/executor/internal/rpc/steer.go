@@ -1,0 +1,252 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// repeatable is the request id of a request with the hash of the rest of it.
+func repeatable(req interface {
+	proto.Message
+	GetRequestId() string
+}) (journal.Request, error) {
+	if req.GetRequestId() == "" {
+		return journal.Request{}, nil
+	}
+	body := proto.Clone(req)
+	m := body.ProtoReflect()
+	m.Clear(m.Descriptor().Fields().ByName(protoreflect.Name("request_id")))
+	return request(req.GetRequestId(), body)
+}
+
+// raw is the JSON of one payload of a request.
+func raw(field string, p *graphv1.Payload) ([]byte, error) {
+	b, err := graphpb.Raw(field, p)
+	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+		return nil, inputFaults(faults)
+	}
+	return b, err
+}
+
+// PauseRun implements the service.
+func (s *Server) PauseRun(ctx context.Context, req *executorv1.PauseRunRequest) (*executorv1.Run, error) {
+	revision, err := parseEtag(req.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	err = s.engine.Pause(ctx, engine.PauseRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once})
+	if err != nil {
+		return nil, err
+	}
+	return s.run(ctx, req.GetRunId())
+}
+
+// SignalRun implements the service.
+func (s *Server) SignalRun(ctx context.Context, req *executorv1.SignalRunRequest) (*executorv1.Run, error) {
+	payload, err := raw("payload", req.GetPayload())
+	if err != nil {
+		return nil, err
+	}
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.engine.Signal(ctx, engine.SignalRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Signal: engine.Signal{Name: req.GetName(), Payload: payload}, Request: once})
+	if err != nil {
+		return nil, err
+	}
+	return s.runMessage(ctx, row, true)
+}
+
+// SignalWithStart implements the service.
+func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWithStartRequest) (*executorv1.Run, error) {
+	payload, err := raw("payload", req.GetPayload())
+	if err != nil {
+		return nil, err
+	}
+	leave, err := s.gate.Enter(ctx, req.GetStart().GetGraph())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	start, err := s.startRequest(ctx, req.GetStart())
+	if err != nil {
+		return nil, err
+	}
+	if id := req.GetStart().GetRequestId(); id != "" {
+		body := proto.CloneOf(req)
+		body.Start.RequestId = ""
+		if start.Request, err = request(id, body); err != nil {
+			return nil, err
+		}
+	}
+	id, _, err := s.engine.SignalWithStart(ctx, start, engine.Signal{Name: req.GetName(), Payload: payload})
+	if err != nil {
+		return nil, graphFaults(err)
+	}
+	return s.run(ctx, id)
+}
+
+// SendMessage implements the service.
+func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
+	message, err := raw("message", req.GetMessage())
+	if err != nil {
+		return nil, err
+	}
+	if message == nil {
+		message = []byte("null")
+	}
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.engine.Send(ctx, engine.MessageRequest{
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), From: req.GetFrom(), Node: req.GetNodeId(), Message: message, Request: once})
+	if err != nil {
+		return nil, err
+	}
+	return s.runMessage(ctx, row, true)
+}
+
+// ended is what somebody says became of a call.
+func ended(field string, done *executorv1.CallPerformed, failed *executorv1.CallFailed) (*workgraph.Outcome, *workgraph.Error, error) {
+	if failed != nil {
+		return nil, &workgraph.Error{Type: workgraph.Permanent, Reason: failed.GetReason(), Message: failed.GetMessage()}, nil
+	}
+	values, err := graphpb.RawList(field+".values", done.GetValues())
+	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+		return nil, nil, inputFaults(faults)
+	}
+	return &workgraph.Outcome{Values: values}, nil, err
+}
+
+// CompleteTask implements the service.
+func (s *Server) CompleteTask(ctx context.Context, req *executorv1.CompleteTaskRequest) (*executorv1.CompleteTaskResponse, error) {
+	end := engine.CompleteRequest{Namespace: grpckit.Namespace(ctx), Token: req.GetTaskToken(), By: req.GetBy()}
+	var err error
+	if end.Outcome, end.Err, err = ended("completed", req.GetCompleted(), req.GetFailed()); err != nil {
+		return nil, err
+	}
+	id, err := s.engine.CompleteTask(ctx, end)
+	if err != nil {
+		return nil, err
+	}
+	return &executorv1.CompleteTaskResponse{RunId: id}, nil
+}
+
+// ListInterrupts implements the service.
+func (s *Server) ListInterrupts(ctx context.Context, req *executorv1.ListInterruptsRequest) (*executorv1.ListInterruptsResponse, error) {
+	ns := grpckit.Namespace(ctx)
+	filter := proto.CloneOf(req)
+	filter.PageSize, filter.PageToken = 0, ""
+	key, err := proto.MarshalOptions{Deterministic: true}.Marshal(filter)
+	if err != nil {
+		return nil, err
+	}
+	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListInterrupts", Parent: ns, Filter: string(key)})
+	if err != nil {
+		return nil, err
+	}
+	f := journal.InterruptFilter{RunID: req.GetRunId()}
+	for _, st := range req.GetStates() {
+		if st < executorv1.InterruptState_INTERRUPT_STATE_OPEN || st > executorv1.InterruptState_INTERRUPT_STATE_CANCELLED {
+			return nil, errs.New(errs.InvalidArgument, "STATE_UNKNOWN", "states: %d is not a state to filter by", st).
+				Violate("states", "STATE_UNKNOWN", "not a state of a question")
+		}
+		f.States = append(f.States, journal.InterruptState(st))
+	}
+	if len(f.States) == 0 {
+		f.States = []journal.InterruptState{journal.InterruptOpen}
+	}
+	if f.RunID != "" {
+		if _, err := s.reader.Get(ctx, ns, f.RunID); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.reader.ListInterrupts(ctx, ns, f, pg.After, pg.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	rows, next := page.Cut(pg, rows, func(i journal.Interrupt) page.Cursor { return page.Cursor{CreateTime: i.CreateTime, ID: i.ID} })
+	out := &executorv1.ListInterruptsResponse{NextPageToken: next}
+	for i := range rows {
+		out.Interrupts = append(out.Interrupts, interruptMessage(&rows[i]))
+	}
+	return out, nil
+}
+
+// GetInterrupt implements the service.
+func (s *Server) GetInterrupt(ctx context.Context, req *executorv1.GetInterruptRequest) (*executorv1.Interrupt, error) {
+	row, err := s.reader.GetInterrupt(ctx, grpckit.Namespace(ctx), req.GetInterruptId())
+	if err != nil {
+		return nil, err
+	}
+	return interruptMessage(&row), nil
+}
+
+// AnswerInterrupt implements the service.
+func (s *Server) AnswerInterrupt(ctx context.Context, req *executorv1.AnswerInterruptRequest) (*executorv1.Interrupt, error) {
+	answer, err := raw("answer", req.GetAnswer())
+	if err != nil {
+		return nil, err
+	}
+	a := engine.AnswerRequest{
+		Namespace: grpckit.Namespace(ctx), InterruptID: req.GetInterruptId(), Answer: answer, By: req.GetBy(), ApproveHash: req.GetApproveHash()}
+	switch req.GetDecision() {
+	case executorv1.Decision_DECISION_APPROVED:
+		a.Decision = workgraph.Approved
+	case executorv1.Decision_DECISION_REJECTED:
+		a.Decision = workgraph.Rejected
+	case executorv1.Decision_DECISION_UNSPECIFIED:
+	default:
+		return nil, errs.New(errs.InvalidArgument, engine.ReasonAnswerInvalid, "decision %d is not known", req.GetDecision()).
+			Violate("decision", engine.ReasonAnswerInvalid, "not a decision")
+	}
+	row, err := s.engine.Answer(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return interruptMessage(&row), nil
+}
+
+func interruptMessage(q *journal.Interrupt) *executorv1.Interrupt {
+	m := &executorv1.Interrupt{
+		Id: q.ID, RunId: q.RunID, RootRunId: q.RootID, Visit: &executorv1.VisitRef{NodeId: q.NodeID, Visit: q.Visit, Item: q.Item},
+		State: executorv1.InterruptState(q.State), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), Answer: graphpb.Payload(q.Answer),
+		By: q.By, Decision: decision(q.Decision), Approve: graphpb.Payload(q.Approve),
+		CreateTime: stamp(q.CreateTime), ExpireTime: stamp(q.ExpireTime), CloseTime: stamp(q.CloseTime),
+	}
+	if len(q.Approve) > 0 {
+		m.ApproveHash = workgraph.ApproveHash(q.Approve)
+	}
+	return m
+}
+
+func decision(word string) executorv1.Decision {
+	switch word {
+	case workgraph.Approved:
+		return executorv1.Decision_DECISION_APPROVED
+	case workgraph.Rejected:
+		return executorv1.Decision_DECISION_REJECTED
+	}
+	return executorv1.Decision_DECISION_UNSPECIFIED
+}

@@ -1,0 +1,329 @@
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// asks is an actor that waits as the node says.
+func asks(w workgraph.Wait) workgraph.Actor {
+	return workgraph.ActorFunc(func(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+		w := w
+		if w.Interrupt != nil {
+			q := *w.Interrupt
+			q.ID = "int_" + c.RunID + c.Node
+			w.Interrupt = &q
+		}
+		return workgraph.Outcome{Wait: &w}, nil
+	})
+}
+
+// calls counts the calls of each node.
+type calls struct {
+	mu    sync.Mutex
+	count map[string]int
+	fail  map[string]bool
+}
+
+func (c *calls) actor(effect workgraph.Effect) workgraph.Actor {
+	return declared{effect, workgraph.ActorFunc(func(_ context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.count == nil {
+			c.count = map[string]int{}
+		}
+		c.count[call.Node]++
+		if c.fail[call.Node] {
+			return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "REFUSED", "no")
+		}
+		out, err := json.Marshal(call.Node)
+		if v := call.Named["text"]; v != nil {
+			out = v
+		}
+		return workgraph.Outcome{Values: []json.RawMessage{out}}, err
+	})}
+}
+
+func (c *calls) of(node string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count[node]
+}
+
+func (c *calls) mend(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.fail, node)
+}
+
+// declared is an actor with an effect.
+type declared struct {
+	effect workgraph.Effect
+	workgraph.Actor
+}
+
+func (d declared) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: d.effect} }
+
+func onBoth(t *testing.T, f func(*testing.T, func(*executor.Config))) {
+	t.Run("SQLite", func(t *testing.T) { f(t, func(*executor.Config) {}) })
+	t.Run("Postgres", func(t *testing.T) {
+		url := pgtest.New(t)
+		f(t, func(c *executor.Config) { c.Store, c.PostgresURL = "postgres", conf.NewSecret(url) })
+	})
+}
+
+func TestSteer(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		c := &calls{fail: map[string]bool{}}
+		f := serve(t, workgraph.Actors{
+			"does": c.actor(workgraph.Idempotent), "fires": c.actor(workgraph.Unsafe),
+			"asks": asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"which color?"`),
+				Schema: json.RawMessage(`{"type": "object", "required": ["color"], "properties": {"color": {"type": "string"}}}`)}}),
+			"approves": asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"may I?"`), Approve: json.RawMessage(`{"pay": 7}`)}}),
+			"listens":  asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}), "delegates": asks(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+		}, store)
+		begin := func(t *testing.T, g *graphv1.Graph) string {
+			t.Helper()
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g})
+			require.NoError(t, err)
+			return r.GetId()
+		}
+		visit := func(t *testing.T, id, node string, want executorv1.VisitState) *executorv1.Visit {
+			t.Helper()
+			var out *executorv1.Visit
+			require.Eventually(t, func() bool {
+				r, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: id, NodeId: node})
+				require.NoError(t, err)
+				if len(r.GetVisits()) == 0 {
+					return false
+				}
+				out = r.GetVisits()[0]
+				return out.GetState() == want
+			}, 60*time.Second, 10*time.Millisecond)
+			return out
+		}
+		waiting, completed, failed := executorv1.VisitState_VISIT_STATE_WAITING, executorv1.RunState_RUN_STATE_COMPLETED, executorv1.RunState_RUN_STATE_FAILED
+
+		t.Run("AnswerInterrupt/ExactlyOnceAndOnlyAsAsked", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "q", Actor: "asks"}, &graphv1.Node{Id: "b", Actor: "does"}))
+			v := visit(t, id, "q", waiting)
+			require.Equal(t, executorv1.WaitKind_WAIT_KIND_INTERRUPT, v.GetWait().GetKind())
+			list, err := f.ListInterrupts(t.Context(), &executorv1.ListInterruptsRequest{RunId: id})
+			require.NoError(t, err)
+			require.Len(t, list.GetInterrupts(), 1)
+			q := list.GetInterrupts()[0]
+			require.Equal(t, v.GetWait().GetInterruptId(), q.GetId())
+			require.JSONEq(t, `"which color?"`, string(q.GetPrompt().GetJson()))
+			x, err := f.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
+			require.NoError(t, err)
+			require.Equal(t, executorv1.BlockerKind_BLOCKER_KIND_INTERRUPT, x.GetBlockers()[0].GetKind())
+			require.Equal(t, []string{q.GetId()}, x.GetBlockers()[0].GetInterruptIds())
+			require.Contains(t, x.GetBlockers()[0].GetHint(), "epigraph interrupts answer "+q.GetId())
+
+			_, err = f.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: q.GetId(), Answer: value(`{"color": 7}`)})
+			require.Equal(t, "ANSWER_INVALID", errs.ReasonOf(err))
+			require.Equal(t, "answer/color", errs.From(err).Violations[0].Field)
+			_, err = f.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: q.GetId(), Decision: executorv1.Decision_DECISION_APPROVED})
+			require.Equal(t, "ANSWER_INVALID", errs.ReasonOf(err))
+			right := &executorv1.AnswerInterruptRequest{InterruptId: q.GetId(), Answer: value(`{"color": "red"}`), By: "ada"}
+			for range 2 {
+				a, err := f.AnswerInterrupt(t.Context(), right)
+				require.NoError(t, err)
+				require.Equal(t, executorv1.InterruptState_INTERRUPT_STATE_ANSWERED, a.GetState())
+			}
+			right.Answer = value(`{"color": "blue"}`)
+			_, err = f.AnswerInterrupt(t.Context(), right)
+			require.Equal(t, "INTERRUPT_CLOSED", errs.ReasonOf(err))
+			f.wait(t, id, completed)
+			require.JSONEq(t, `{"color":"red"}`, string(visit(t, id, "q", executorv1.VisitState_VISIT_STATE_COMPLETED).GetValues()[0].GetJson()))
+		})
+		t.Run("AnswerInterrupt/ApprovalIsOfExactlyThat", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "q", Actor: "approves"}))
+			q := visit(t, id, "q", waiting).GetWait().GetInterruptId()
+			req := &executorv1.AnswerInterruptRequest{InterruptId: q, Decision: executorv1.Decision_DECISION_APPROVED, By: "ada", ApproveHash: "00"}
+			_, err := f.AnswerInterrupt(t.Context(), req)
+			require.Equal(t, "APPROVE_HASH_MISMATCH", errs.ReasonOf(err))
+			shown, err := f.GetInterrupt(t.Context(), &executorv1.GetInterruptRequest{InterruptId: q})
+			require.NoError(t, err)
+			req.ApproveHash = shown.GetApproveHash()
+			_, err = f.AnswerInterrupt(t.Context(), req)
+			require.NoError(t, err)
+			r := f.wait(t, id, completed)
+			require.Contains(t, string(r.GetResult().GetJson()), `"APPROVED"`)
+			require.Contains(t, string(r.GetResult().GetJson()), shown.GetApproveHash())
+		})
+		t.Run("SignalRun/WakesTheWaitOnce", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "s", Actor: "listens"}))
+			visit(t, id, "s", waiting)
+			for range 2 {
+				_, err := f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: id, Name: "go", Payload: value(`7`), RequestId: "once"})
+				require.NoError(t, err)
+			}
+			r := f.wait(t, id, completed)
+			require.Equal(t, "7", string(r.GetResult().GetJson()))
+			_, err := f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: id, Name: "go"})
+			require.Equal(t, "RUN_ENDED", errs.ReasonOf(err))
+		})
+		t.Run("SignalWithStart/StartsOnceAndSignals", func(t *testing.T) {
+			req := &executorv1.SignalWithStartRequest{Name: "go", Payload: value(`1`), Start: &executorv1.StartRunRequest{BusinessKey: "sws", RequestId: "sws",
+				Graph: nodes(&graphv1.Node{Id: "s", Actor: "listens"}, &graphv1.Node{Id: "s2", Actor: "listens"})}}
+			first, err := f.SignalWithStart(t.Context(), req)
+			require.NoError(t, err)
+			again, err := f.SignalWithStart(t.Context(), req)
+			require.NoError(t, err)
+			require.Equal(t, first.GetId(), again.GetId())
+			visit(t, first.GetId(), "s2", waiting)
+			req.Start.RequestId, req.Payload = "sws2", value(`2`)
+			_, err = f.SignalWithStart(t.Context(), req)
+			require.NoError(t, err)
+			f.wait(t, first.GetId(), completed)
+		})
+		t.Run("CompleteTask/ByTokenOnce", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "w", Actor: "delegates"}))
+			token := visit(t, id, "w", waiting).GetWait().GetTaskToken()
+			_, err := f.CompleteTask(t.Context(), &executorv1.CompleteTaskRequest{TaskToken: "nonsense", Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{}}})
+			require.Equal(t, "TASK_TOKEN_INVALID", errs.ReasonOf(err))
+			done := &executorv1.CompleteTaskRequest{TaskToken: token, By: "ada",
+				Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`{"score": 7}`)}}}}
+			for range 2 {
+				r, err := f.CompleteTask(t.Context(), done)
+				require.NoError(t, err)
+				require.Equal(t, id, r.GetRunId())
+			}
+			f.wait(t, id, completed)
+			done.GetCompleted().Values[0] = value(`8`)
+			_, err = f.CompleteTask(t.Context(), done)
+			require.Equal(t, "TASK_NOT_WAITING", errs.ReasonOf(err))
+		})
+		t.Run("PauseRun/HoldsNewStarts", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "s", Actor: "listens"}, &graphv1.Node{Id: "b", Actor: "does"}))
+			visit(t, id, "s", waiting)
+			r, err := f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: id, Reason: "lunch"})
+			require.NoError(t, err)
+			require.Equal(t, executorv1.RunState_RUN_STATE_PAUSED, r.GetState())
+			_, err = f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: id, Name: "go"})
+			require.NoError(t, err)
+			x, err := f.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
+			require.NoError(t, err)
+			require.Equal(t, executorv1.BlockerKind_BLOCKER_KIND_PAUSED, x.GetBlockers()[0].GetKind(), "%v", x)
+			_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id})
+			require.NoError(t, err)
+			f.wait(t, id, completed)
+		})
+		t.Run("RetryRun/RunsOnlyWhatFailed", func(t *testing.T) {
+			c.mu.Lock()
+			c.fail["r2"] = true
+			c.mu.Unlock()
+			id := begin(t, nodes(&graphv1.Node{Id: "r1", Actor: "fires"}, &graphv1.Node{Id: "r2", Actor: "does"}, &graphv1.Node{Id: "r3", Actor: "does"}))
+			f.wait(t, id, failed)
+			c.mend("r2")
+			var ids []string
+			for range 2 {
+				r, err := f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: id, RequestId: "again"})
+				require.NoError(t, err)
+				require.Equal(t, id, r.GetForkedFromRunId())
+				ids = append(ids, r.GetId())
+			}
+			require.Equal(t, ids[0], ids[1])
+			f.wait(t, ids[0], completed)
+			require.Equal(t, 1, c.of("r1"), "what completed was taken over")
+			require.True(t, visit(t, ids[0], "r1", executorv1.VisitState_VISIT_STATE_COMPLETED).GetAdopted())
+			require.Equal(t, 1, c.of("r3"))
+			_, err := f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: ids[0]})
+			require.Equal(t, "NOTHING_TO_RETRY", errs.ReasonOf(err))
+			bulk := func() []string {
+				b, err := f.BulkRetryRuns(t.Context(), &executorv1.BulkRetryRunsRequest{Filter: &executorv1.RunFilter{States: []executorv1.RunState{failed}}})
+				require.NoError(t, err)
+				require.Empty(t, b.GetFailures())
+				require.NotEmpty(t, b.GetRunIds())
+				return b.GetRunIds()
+			}
+			require.Equal(t, bulk(), bulk(), "a run is retried once")
+		})
+		t.Run("ForkRun/OtherArgumentsOtherGraphAndUnsafe", func(t *testing.T) {
+			g := nodes(&graphv1.Node{Id: "f1", Actor: "does"}, &graphv1.Node{Id: "f2", Actor: "fires"}, &graphv1.Node{Id: "f3", Actor: "does"})
+			id := begin(t, g)
+			f.wait(t, id, completed)
+			_, err := f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f2"}})
+			require.Equal(t, "FORK_REPEATS_UNSAFE", errs.ReasonOf(err))
+			require.Contains(t, errs.From(err).Meta["visits"], "f2")
+			_, err = f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "nowhere"}})
+			require.Equal(t, "VISIT_NOT_FOUND", errs.ReasonOf(err))
+			r, err := f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f3"},
+				Named: map[string]*graphv1.Payload{"text": value(`"other"`)}, Labels: map[string]string{"a": "b"}})
+			require.NoError(t, err)
+			done := f.wait(t, r.GetId(), completed)
+			require.Equal(t, `"other"`, string(done.GetResult().GetJson()))
+			require.Equal(t, "b", done.GetLabels()["a"])
+			require.Equal(t, []int{1, 1, 2}, []int{c.of("f1"), c.of("f2"), c.of("f3")})
+			changed := nodes(&graphv1.Node{Id: "f1", Actor: "does"}, &graphv1.Node{Id: "f2", Actor: "fires"}, &graphv1.Node{Id: "f4", Actor: "does"})
+			r, err = f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f3"}, Graph: changed})
+			require.NoError(t, err)
+			require.Equal(t, `"f4"`, string(f.wait(t, r.GetId(), completed).GetResult().GetJson()))
+			require.Equal(t, 1, c.of("f2"))
+			changed.Nodes[0].Named = map[string]*graphv1.Payload{"text": value(`"x"`)}
+			_, err = f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f3"}, Graph: changed})
+			require.Equal(t, "FORK_CHANGES_ADOPTED", errs.ReasonOf(err))
+			require.Equal(t, "graph.nodes[f1]", errs.From(err).Violations[0].Field)
+		})
+		t.Run("AmendRun/ChangesWhatHasNotRun", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "a1", Actor: "does"}, &graphv1.Node{Id: "a2", Actor: "listens"}, &graphv1.Node{Id: "a3", Actor: "does"}))
+			visit(t, id, "a2", waiting)
+			req := &executorv1.AmendRunRequest{RunId: id, DryRun: true, By: "ada", Patch: &executorv1.GraphPatch{
+				RemoveNodes: []string{"a3"}, PutNodes: []*graphv1.Node{{Id: "a4", Actor: "does"}}, AddEdges: []*graphv1.Edge{{From: "a2", To: "a4"}}}}
+			d, err := f.AmendRun(t.Context(), req)
+			require.NoError(t, err)
+			require.Equal(t, []string{"a4"}, d.GetDiff().GetAddedNodes())
+			require.Equal(t, []string{"a3"}, d.GetDiff().GetRemovedNodes())
+			require.Zero(t, d.GetRun().GetGraphRevision())
+			req.DryRun = false
+			d, err = f.AmendRun(t.Context(), req)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, d.GetRun().GetGraphRevision())
+			_, err = f.AmendRun(t.Context(), req)
+			require.Equal(t, "GRAPH_REVISION_MISMATCH", errs.ReasonOf(err))
+			_, err = f.AmendRun(t.Context(), &executorv1.AmendRunRequest{RunId: id, ExpectedRevision: 1, Patch: &executorv1.GraphPatch{RemoveNodes: []string{"a1"}}})
+			require.Equal(t, "AMEND_REFUSED", errs.ReasonOf(err))
+			require.NotEmpty(t, errs.From(err).Violations)
+			_, err = f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: id, Name: "go"})
+			require.NoError(t, err)
+			require.Equal(t, `"a4"`, string(f.wait(t, id, completed).GetResult().GetJson()))
+			require.Zero(t, c.of("a3"))
+		})
+		t.Run("DeleteRun/OnlyWhatHasEnded", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "s", Actor: "listens"}))
+			visit(t, id, "s", waiting)
+			_, err := f.DeleteRun(t.Context(), &executorv1.DeleteRunRequest{RunId: id})
+			require.Equal(t, "RUN_NOT_ENDED", errs.ReasonOf(err))
+			_, err = f.BulkCancelRuns(t.Context(), &executorv1.BulkCancelRunsRequest{Filter: &executorv1.RunFilter{}})
+			require.Equal(t, "FILTER_EMPTY", errs.ReasonOf(err))
+			b, err := f.BulkCancelRuns(t.Context(), &executorv1.BulkCancelRunsRequest{DryRun: true, Filter: &executorv1.RunFilter{States: []executorv1.RunState{executorv1.RunState_RUN_STATE_WAITING}}})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, b.GetMatched())
+			require.Zero(t, b.GetDone())
+			b, err = f.BulkCancelRuns(t.Context(), &executorv1.BulkCancelRunsRequest{Filter: &executorv1.RunFilter{States: []executorv1.RunState{executorv1.RunState_RUN_STATE_WAITING}}})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, b.GetDone())
+			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELLED)
+			d, err := f.DeleteRun(t.Context(), &executorv1.DeleteRunRequest{RunId: id})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, d.GetRuns())
+			_, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
+			require.Equal(t, "RUN_NOT_FOUND", errs.ReasonOf(err))
+		})
+	})
+}
