@@ -232,6 +232,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, j, actors.specs(), s.workers.Registered, d.Registry != nil)
+	s.server.DialPeers(d.Peer)
 	return s, nil
 }
 
@@ -239,7 +240,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterExecutorServiceServer(r, s.server)
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
-	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers})
+	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: rpc.Explainer{Engine: s.engine}})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
 }
 
@@ -271,7 +272,13 @@ func (s *Service) Close() error {
 // peer answers other executors.
 type peer struct {
 	executorv1.UnimplementedPeerServiceServer
-	workers *worker.Server
+	workers   *worker.Server
+	explainer rpc.Explainer
+}
+
+// ExplainLocal implements the service.
+func (p peer) ExplainLocal(ctx context.Context, req *executorv1.ExplainLocalRequest) (*executorv1.ExplainLocalResponse, error) {
+	return p.explainer.ExplainLocal(ctx, req)
 }
 
 // Invoke implements the service.
@@ -291,6 +298,9 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 		if _, err := s.journal.SweepRequestIDs(ctx, dbkit.Now().Add(-journal.RequestIDLife)); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "request ids not swept", "err", err)
+		}
+		if err := s.engine.Purge(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "deleted runs not purged", "err", err)
 		}
 	}
 }
