@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -415,7 +414,7 @@ func TestParkedRunsHoldNothing(t *testing.T) {
 	start(1000)
 	after := heap()
 	grown := max(int64(after)-int64(before), 0)
-	t.Log(fmt.Sprintf("1,000 parked runs: %d bytes of heap, %d goroutines more", grown, runtime.NumGoroutine()-routines))
+	t.Logf("1,000 parked runs: %d bytes of heap, %d goroutines more", grown, runtime.NumGoroutine()-routines)
 	require.Less(t, grown, int64(512<<10))
 	require.LessOrEqual(t, runtime.NumGoroutine(), routines+4)
 }
