@@ -73,6 +73,8 @@ type attempt struct {
 	queued time.Time
 	// remote says that a remote worker makes the call.
 	remote bool
+	// cached says that the outcome is that of an equal earlier call.
+	cached atomic.Bool
 	// reported is set by whoever reports the end; nobody else may after that.
 	reported atomic.Bool
 
@@ -259,6 +261,7 @@ func (t *term) reuse(ctx context.Context, doer workgraph.Actor, version string, 
 	out, ok := t.e.outcomes.Get(key, time.Now())
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
 	if ok {
+		a.cached.Store(true)
 		return out, nil
 	}
 	out, err := t.invoke(ctx, doer, a)
@@ -362,7 +365,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		return
 	}
 	usage := usageOf(out, fail)
-	x := extra{startTime: a.startTime(), actor: a.start.Actor, trace: carried, progress: true, usage: usage}
+	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage}
 	now := time.Now().UTC()
 	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))
 	t.e.meters.ended(a, fail, usage)

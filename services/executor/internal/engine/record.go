@@ -30,6 +30,8 @@ type Durable struct {
 	Actor string
 	// RequestID is the id of the request that caused it, if that had one and may be repeated.
 	RequestID string
+	// Cached says that the outcome of the attempt is that of an equal earlier call.
+	Cached bool
 }
 
 // Ephemeral is what an attempt tells while it is under way: its start, a piece of text, or how far it is.
@@ -92,6 +94,7 @@ type record struct {
 	StartTime time.Time       `json:"start_time,omitzero"`
 	Actor     string          `json:"actor,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
+	Cached    bool            `json:"cached,omitempty"`
 }
 
 func encodeEvent(d *Durable) (journal.Event, error) {
@@ -109,7 +112,8 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 		StartTime time.Time        `json:"start_time,omitzero"`
 		Actor     string           `json:"actor,omitempty"`
 		RequestID string           `json:"request_id,omitempty"`
-	}{ev, d.StartTime, d.Actor, d.RequestID})
+		Cached    bool             `json:"cached,omitempty"`
+	}{ev, d.StartTime, d.Actor, d.RequestID, d.Cached})
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
 	}
@@ -130,7 +134,7 @@ func decodeEvent(row journal.Event) (*Durable, error) {
 	if ev.Seq != row.Seq {
 		return nil, fmt.Errorf("run %s: event %d stands at %d", row.RunID, ev.Seq, row.Seq)
 	}
-	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID}, nil
+	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Cached: rec.Cached}, nil
 }
 
 // nodeState is where the last visit of a node stands.

@@ -91,6 +91,7 @@ type run struct {
 type extra struct {
 	startTime time.Time
 	actor     string
+	cached    bool
 	usage     []workgraph.Usage
 	entries   []outbox.Entry
 	trace     outbox.Trace
@@ -219,7 +220,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	for i := range evs {
 		d := &Durable{Event: evs[i]}
 		if d.Kind == workgraph.AttemptEnded {
-			d.StartTime, d.Actor = x.startTime, x.actor
+			d.StartTime, d.Actor, d.Cached = x.startTime, x.actor, x.cached
 		}
 		if i == 0 {
 			d.RequestID = x.requestID

@@ -330,6 +330,7 @@ func (f *folder) attempt(d *Durable) {
 		}
 		v.Duration += max(d.At.Sub(d.StartTime), 0)
 	}
+	v.Cached = d.Cached && d.Item == 0
 	if d.Actor != "" {
 		v.Actor = d.Actor
 	}

@@ -196,7 +196,7 @@ func moved(d *engine.Durable) (ready, skipped []string) {
 
 func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
 	m := &executorv1.AttemptEnded{
-		Visit: refMessage(d.Ref), Attempt: count(d.Attempt), StartTime: stamp(d.StartTime), Actor: d.Actor, Error: errorMessage(d.Error, d.Ref),
+		Visit: refMessage(d.Ref), Attempt: count(d.Attempt), StartTime: stamp(d.StartTime), Actor: d.Actor, Cached: d.Cached, Error: errorMessage(d.Error, d.Ref),
 		State: executorv1.VisitState_VISIT_STATE_COMPLETED,
 	}
 	if d.Error != nil {
