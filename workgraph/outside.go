@@ -46,7 +46,9 @@ func WithWorkflows(f func(ref string) (*Graph, error)) Option {
 // outside is the part of a runner that is about things outside of its run. It is empty for most runs.
 type outside struct {
 	program *Program
-	all     Actors
+	// fresh makes a context that ends by the run's own decision alone: a child must not be seen to end before the run is canceled itself.
+	fresh func() (context.Context, context.CancelCauseFunc)
+	all   Actors
 	// going are what stops children and questions, by id.
 	going map[string]context.CancelCauseFunc
 	busy  int // goroutines that will report something
@@ -115,7 +117,7 @@ func (r *runner) reachOut(ctx context.Context, fx *Effects) {
 
 // start runs f beside the run until it has reported.
 func (r *runner) start(id string, f func(context.Context)) {
-	own, stop := r.fresh()
+	own, stop := r.out.fresh()
 	if r.out.going == nil {
 		r.out.going = map[string]context.CancelCauseFunc{}
 	}

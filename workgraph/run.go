@@ -83,7 +83,9 @@ func (p *Program) run(ctx context.Context, actors Actors, input Input, cfg runCo
 		defer r.mu.Unlock()
 		return r.s.Var(name)
 	}
-	r.out = outside{program: p, all: actors, fed: cfg.in != nil}
+	r.out = outside{program: p, fresh: func() (context.Context, context.CancelCauseFunc) {
+		return context.WithCancelCause(context.WithoutCancel(asked))
+	}, all: actors, fed: cfg.in != nil}
 	r.mu.Lock()
 	r.workers, r.idle = 1, 1 // this goroutine is the first worker
 	err := r.advance(ctx, Begin{Input: input, Context: cfg.context, Now: time.Now()})

@@ -126,6 +126,9 @@ func locks(requests, keys []journal.Key) []int64 {
 
 // write sends everything in one message and returns the units whose guard did not hold.
 func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, r journal.Resolved, explicit bool, done *journal.Outcomes) ([]*journal.Unit, error) {
+	if u := lone(&r); u != nil && !explicit {
+		return s.writeOne(ctx, conn, owner, u, done)
+	}
 	var b pgx.Batch
 	if !explicit {
 		b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
@@ -220,6 +223,25 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 		}
 	}
 	return lost, nil
+}
+
+// writeOne is write for a lone event.
+func (s *Store) writeOne(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, u *journal.Unit, done *journal.Outcomes) (lost []*journal.Unit, err error) {
+	e := &u.Events[0]
+	var isFenced bool
+	var written int
+	if err := conn.QueryRow(ctx, appendOne, owner.ID, owner.Incarnation, u.RunID, u.Namespace, e.Seq, e.Time, e.Kind, e.Visit, e.NodeID, blob(e.Data), u.Progress).
+		Scan(&isFenced, &written); err != nil {
+		return nil, err
+	}
+	switch {
+	case isFenced:
+		return nil, journal.Fenced(owner)
+	case written == 1:
+		done.Committed(u, 0)
+		return nil, nil
+	}
+	return []*journal.Unit{u}, nil
 }
 
 const cancelable = "cancel_time IS NULL AND state < 6"

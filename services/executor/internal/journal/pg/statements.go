@@ -415,6 +415,30 @@ func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units [
 	batch.Queue(b.sql.String()+"\nSELECT "+written+", "+missing, append(b.args, ids)...)
 }
 
+// appendOne is appendEvents for a single event that brings nothing along, with the fence in the same statement: what a lone run that goes from
+// node to node is made of. It returns whether the owner is fenced and how many events were new. The fence is a lock on the owner's row as it is
+// now, whatever the statement's snapshot says.
+const appendOne = `WITH f AS MATERIALIZED (SELECT FROM executors WHERE id = $1 AND incarnation = $2 FOR KEY SHARE),
+	ev AS (INSERT INTO events (run_id, namespace, seq, time, kind, visit, node_id, data)
+		SELECT r.run_id, r.namespace, $5::bigint, $6::timestamptz, $7::int, $8::int, $9::text, $10::bytea FROM runs r
+		WHERE (SELECT count(*) FROM f) = 1 AND r.run_id = $3 AND r.namespace = $4 AND r.owner_id = $1 AND r.owner_incarnation = $2
+		AND ($5::bigint = 1 OR EXISTS (SELECT FROM events p WHERE p.run_id = $3 AND p.seq = $5::bigint - 1))
+		ON CONFLICT DO NOTHING RETURNING 1),
+	pr AS (UPDATE runs SET takeovers = 0 WHERE $11::boolean AND (SELECT count(*) FROM ev) = 1 AND run_id = $3 AND takeovers > 0)
+	SELECT (SELECT count(*) FROM f) = 0, (SELECT count(*) FROM ev)`
+
+// lone returns the one event that r consists of, or nil.
+func lone(r *journal.Resolved) unit {
+	if len(r.Appends) != 1 || len(r.Starts)+len(r.Cancels)+len(r.Requests) > 0 {
+		return nil
+	}
+	u := r.Appends[0]
+	if u.TouchesRow() || len(u.Events) != 1 || len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed) > 0 || u.Snapshot != nil {
+		return nil
+	}
+	return u
+}
+
 // appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
 func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
 	var b builder
