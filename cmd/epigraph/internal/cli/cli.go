@@ -144,6 +144,7 @@ type commands struct {
 	Dev     devCmd     `cmd:"" help:"Run the whole suite in this process, on SQLite files." group:"server"`
 	Serve   serveCmd   `cmd:"" help:"Run one service." group:"server"`
 	Migrate migrateCmd `cmd:"" help:"Bring every database schema up to date." group:"server"`
+	Doctor  doctorCmd  `cmd:"" help:"Look for harm in the databases, and say what to do." group:"server"`
 	Demo    demoCmd    `cmd:"" help:"Run an example plan against a scripted model and show everything that happened." group:"server"`
 
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." group:"other"`

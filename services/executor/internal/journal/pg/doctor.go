@@ -119,7 +119,7 @@ func (s *Store) look(ctx context.Context, fn func(context.Context, pgx.Tx) error
 // Runs implements journal.Inspector.
 func (s *Store) Runs(ctx context.Context, in journal.Sample) (refs []journal.RunRef, err error) {
 	err = s.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, strings.Replace(sampled, "$2", "$1", 2)+`SELECT namespace, run_id, state FROM look JOIN runs USING (run_id) WHERE $2::text IS NOT NULL`, sizeOf(in), in.From)
+		rows, err := tx.Query(ctx, strings.NewReplacer("$2", "$1", "$3", "$2").Replace(sampled)+`SELECT namespace, run_id, state FROM look JOIN runs USING (run_id)`, sizeOf(in), in.From)
 		refs, err = collect(rows, err, func(row pgx.CollectableRow) (r journal.RunRef, err error) {
 			err = row.Scan(&r.Namespace, &r.RunID, &r.State)
 			return r, err

@@ -67,7 +67,7 @@ func suspicions() map[journal.Suspicion]string {
 			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = h.owner_id AND e.incarnation = h.owner_incarnation) LIMIT ?1`,
 		journal.SuspectRequest: `SELECT request_id || ': of ' || ` + stamp("create_time") + ` FROM request_ids WHERE create_time < ` + now + ` - 96 * 60 * ` + minute + ` ORDER BY create_time LIMIT ?1`,
 		// Only a whole examination reads every page of the file.
-		journal.SuspectSetting: `SELECT * FROM (SELECT 'file: ' || quick_check AS line FROM pragma_quick_check(1) WHERE ?2 < 0 AND quick_check <> 'ok'
+		journal.SuspectSetting: `SELECT * FROM (SELECT 'file: ' || quick_check AS line FROM pragma_quick_check WHERE ?2 < 0 AND quick_check <> 'ok'
 			UNION ALL SELECT 'synchronous is ' || synchronous FROM pragma_synchronous WHERE synchronous < 2) LIMIT ?1`,
 	}
 }

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/doctor"
+)
+
+// doctorCmd examines the databases.
+type doctorCmd struct {
+	settings
+	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Whose database: registry or executor; both when not given."`
+	All      bool     `help:"Look at everything, however long it takes, in place of a sample."`
+	Strict   bool     `help:"Fail for warnings, too."`
+}
+
+// Help tells what it does and how it ends.
+func (doctorCmd) Help() string {
+	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve". Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
+}
+
+// Run examines.
+func (c *doctorCmd) Run(e *env) error {
+	cfg := stack.DefaultConfig()
+	if err := c.load(&cfg); err != nil {
+		return err
+	}
+	reports, err := stack.Examine(e.ctx, cfg, doctor.Options{All: c.All}, c.Services...)
+	if err != nil {
+		return err
+	}
+	worst := doctor.Severity(0)
+	for _, r := range reports {
+		worst = max(worst, r.Worst())
+	}
+	if e.json {
+		err = printValue(e.io.Out, map[string]any{"reports": reports, "healthy": worst < doctor.Fault})
+	} else {
+		var b strings.Builder
+		for _, r := range reports {
+			examined(&b, e.io.style(), r)
+		}
+		_, err = e.io.Out.Write([]byte(b.String()))
+	}
+	if err != nil {
+		return err
+	}
+	if worst >= doctor.Fault || c.Strict && worst >= doctor.Warning {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+// shownExamples is how many examples of a finding people are shown.
+const shownExamples = 5
+
+func examined(b *strings.Builder, style view.Style, r doctor.Report) {
+	how := "everything"
+	if r.Sampled > 0 {
+		how = fmt.Sprintf("the newest and a random stretch, %d rows at most; --all looks at everything", r.Sampled)
+	}
+	fmt.Fprintf(b, "%s on %s: %s in %s (%s)\n", style.Bold(r.Service), r.Store, view.Plural(r.Checks, "question"), r.Took.Round(time.Millisecond), how)
+	if len(r.Findings) == 0 {
+		b.WriteString("  nothing is wrong\n")
+	}
+	for _, f := range r.Findings {
+		count := fmt.Sprint(f.Count)
+		if f.More {
+			count += " or more"
+		}
+		fmt.Fprintf(b, "  %s %s: %s (%s)\n", style.Bold(strings.ToUpper(f.Severity.String())), f.Check, f.What, count)
+		for i, x := range f.Examples {
+			if i == shownExamples {
+				b.WriteString("      …\n")
+				break
+			}
+			fmt.Fprintf(b, "      %s\n", view.OneLine(x, 0))
+		}
+		if f.Remedy != "" {
+			fmt.Fprintf(b, "    %s %s\n", style.Dim("what to do:"), f.Remedy)
+		}
+	}
+}

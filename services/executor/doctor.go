@@ -1,0 +1,202 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/doctor"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+)
+
+const (
+	// examined is how many runs are looked at one by one when not all are, replayed how many of them are replayed.
+	examined, replayed = 2000, 200
+	// maxSkew is how far the clocks of the database and of this machine may lie apart.
+	maxSkew = time.Second
+)
+
+// inspected is a journal that can be examined.
+type inspected interface {
+	migrated
+	journal.Inspector
+}
+
+// Examine looks for harm in the journal that cfg names. It reads only, beside a service that runs.
+func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return r, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
+	}
+	var j inspected
+	if cfg.Store == "postgres" {
+		j, err = pg.Open(ctx, cfg.PostgresURL.Reveal(), pg.Options{})
+	} else {
+		if err := dbkit.SQLiteExists(cfg.SQLitePath); err != nil {
+			return r, err
+		}
+		j, err = sqlite.Open(ctx, cfg.SQLitePath, sqlite.Options{})
+	}
+	if err != nil {
+		return r, fmt.Errorf("open journal of executor: %w", err)
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	switch err := j.Migrations().Check(ctx); {
+	case errs.ReasonOf(err) == dbkit.ReasonSchemaNew:
+		r = doctor.Examine(ctx, "executor", cfg.Store, o, []doctor.Probe{schemaProbe(err, doctor.Note)})
+	case err != nil && errs.Is(err, errs.Unavailable) && errs.ReasonOf(err) == dbkit.ReasonUnreachable:
+		return r, err
+	case err != nil:
+		// Nothing else can be asked of a schema that is not there.
+		return doctor.Examine(ctx, "executor", cfg.Store, o, []doctor.Probe{schemaProbe(err, doctor.Fault)}), nil
+	}
+	early := r.Findings
+	in := journal.Sample{}
+	if !o.All {
+		in = journal.Sample{Size: examined, From: somewhere(ctx, j)}
+	}
+	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, in)...))
+	r.Sampled = in.Size
+	r.Findings = append(early, r.Findings...)
+	return r, nil
+}
+
+func schemaProbe(err error, s doctor.Severity) doctor.Probe {
+	return doctor.Probe{Name: "schema", Severity: s, What: "the schema is not the one that this binary knows", Remedy: "run `epigraph migrate`, or use the binary of the newer release",
+		Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}
+}
+
+// somewhere is a place among the ids of runs, by time, since their first part is one.
+func somewhere(ctx context.Context, j journal.Inspector) string {
+	first, last, err := j.LastRunID(ctx)
+	if err != nil {
+		return ""
+	}
+	from, ferr := ulid.ParseStrict(strings.ToUpper(strings.TrimPrefix(first, engine.IDPrefix+"_")))
+	to, terr := ulid.ParseStrict(strings.ToUpper(strings.TrimPrefix(last, engine.IDPrefix+"_")))
+	if ferr != nil || terr != nil || to.Time() <= from.Time() {
+		return ""
+	}
+	var at ulid.ULID
+	if at.SetTime(from.Time()+rand.Uint64N(to.Time()-from.Time())) != nil {
+		return ""
+	}
+	return engine.IDPrefix + "_" + strings.ToLower(at.String())
+}
+
+// members are the probes of executors and clocks.
+func members(j inspected, cfg Config) []doctor.Probe {
+	return []doctor.Probe{
+		{Name: "clock", Severity: doctor.Warning, What: "the clocks of the database and of this machine differ",
+			Remedy: "keep both by NTP: leases go by the database's clock and bear it, but timers, deadlines and schedules go by the executors'",
+			Look: func(ctx context.Context, _ int) ([]string, error) {
+				sent := time.Now()
+				theirs, err := j.Now(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return doctor.Skew(sent, theirs, time.Now(), maxSkew), nil
+			}},
+		{Name: "executors-none", Severity: doctor.Fault, What: "no executor is alive though runs wait for one", Remedy: "start an executor on this database",
+			Look: func(ctx context.Context, _ int) ([]string, error) {
+				es, err := j.Executors(ctx)
+				if err != nil {
+					return nil, err
+				}
+				for _, e := range es {
+					if e.SinceHeartbeat < cfg.Lease {
+						return nil, nil
+					}
+				}
+				var waiting []string
+				for _, s := range []journal.Suspicion{journal.SuspectOwner, journal.SuspectReleased, journal.SuspectOverdue, journal.SuspectMailOld} {
+					found, err := j.Suspects(ctx, s, journal.Sample{}, 1)
+					if err != nil {
+						return nil, err
+					}
+					waiting = append(waiting, found...)
+				}
+				return waiting, nil
+			}},
+		{Name: "executor-silent", Severity: doctor.Warning, What: "executors are registered that have not been heard of for longer than a lease",
+			Remedy: "another executor takes over within a lease; if none does, none is alive",
+			Look: func(ctx context.Context, _ int) (silent []string, err error) {
+				es, err := j.Executors(ctx)
+				for _, e := range es {
+					if e.SinceHeartbeat >= cfg.Lease {
+						silent = append(silent, fmt.Sprintf("%s at %s: silent for %s", e.ID, e.Addr, e.SinceHeartbeat.Round(time.Second)))
+					}
+				}
+				return silent, err
+			}},
+	}
+}
+
+// suspicions are the probes of the journal.
+func suspicions(j inspected, in journal.Sample) []doctor.Probe {
+	const (
+		report  = "this must never happen: keep the database as it is and report it, with the run's journal"
+		waiting = "an executor sees to it within seconds; if it stays, look at the executors' logs and whether one is alive"
+	)
+	var out []doctor.Probe
+	add := func(s journal.Suspicion, sev doctor.Severity, what, remedy string) {
+		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, Remedy: remedy,
+			Look: func(ctx context.Context, limit int) ([]string, error) { return j.Suspects(ctx, s, in, limit+1) }})
+	}
+	add(journal.SuspectGap, doctor.Fault, "journals have gaps, or are shorter than their run says", report)
+	add(journal.SuspectEnd, doctor.Fault, "runs and their journals disagree about their end", report)
+	out = append(out, doctor.Probe{Name: "journal-replay", Severity: doctor.Fault, What: "journals contradict themselves or their run", Remedy: report,
+		Look: func(ctx context.Context, limit int) ([]string, error) { return replay(ctx, j, in, limit) }})
+	add(journal.SuspectGraph, doctor.Fault, "the graphs of runs are missing", "restore table graphs from a backup: such a run cannot go on and cannot be shown")
+	add(journal.SuspectDetails, doctor.Fault, "runs lack their inputs and results", report)
+	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
+	add(journal.SuspectKey, doctor.Fault, "runs that have ended hold business keys", report)
+	add(journal.SuspectInterrupt, doctor.Fault, "questions are open that nobody waits for", report)
+	add(journal.SuspectMailLost, doctor.Fault, "there is mail to runs that are over", report)
+	add(journal.SuspectMailOld, doctor.Warning, "mail to runs was not taken up for a minute", waiting)
+	add(journal.SuspectOverdue, doctor.Fault, "parked runs are more than a minute overdue", waiting)
+	add(journal.SuspectOwner, doctor.Warning, "runs are owned by executors that are gone", waiting)
+	add(journal.SuspectReleased, doctor.Warning, "running runs were handed back and have no owner", waiting)
+	add(journal.SuspectPending, doctor.Warning, "runs have waited for their start for more than ten minutes", "see `epigraph limits ls`: their namespace may have as many open runs as it is allowed")
+	add(journal.SuspectChild, doctor.Fault, "children go on though their parent is over", "cancel them: `epigraph runs cancel ID`")
+	add(journal.SuspectQuarantined, doctor.Warning, "runs brought several executors down and are quarantined", "look at the executors' logs of that time; then `epigraph runs resume ID`, or cancel")
+	add(journal.SuspectReconcile, doctor.Note, "runs wait for somebody to say what became of a call", "look at the system that was called; then `epigraph runs reconcile`")
+	add(journal.SuspectOutbox, doctor.Warning, "usage and ends of runs could not be told to the registry five times or more", "is the registry up, and does the executor's token fit?")
+	add(journal.SuspectJob, doctor.Warning, "jobs were given up, or have been under way for more than an hour", "look at the error in the jobs page of the executor's admin port; jobs are hints, so parked-overdue and mail-old say whether harm was done")
+	add(journal.SuspectLimit, doctor.Note, "places of limits are booked for executors that are gone", "they count for nothing, and go when a live executor tidies up")
+	add(journal.SuspectRequest, doctor.Warning, "request ids are kept for more than a day beyond their life", "an executor sweeps them every ten minutes; is one alive?")
+	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "is an executor alive? it makes them ahead; events without a partition are moved by its maintenance")
+	add(journal.SuspectSetting, doctor.Fault, "the database may lose what it has acknowledged, or is damaged", "turn fsync, full_page_writes, synchronous_commit and autovacuum on; restore a damaged file from a backup")
+	return out
+}
+
+// replay audits runs of the sample, as many as their number or all.
+func replay(ctx context.Context, j inspected, in journal.Sample, limit int) ([]string, error) {
+	if in.Size > replayed {
+		in.Size = replayed
+	}
+	refs, err := j.Runs(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, ref := range refs {
+		faults, err := engine.Audit(ctx, j, ref.Namespace, ref.RunID)
+		if err != nil {
+			return found, fmt.Errorf("audit run %s: %w", ref.RunID, err)
+		}
+		if found = append(found, faults...); len(found) > limit {
+			break
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Audit replays the journal of a run from its beginning and says what is wrong with it, one line each: events that do not follow from each
+// other, an attempt that ended twice, a visit that was begun again after its end, a row that says another end. A run that is not there (any
+// more) has no faults. It reads only.
+func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]string, error) {
+	row, err := j.Get(ctx, namespace, runID)
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, body, err := j.Graph(ctx, namespace, runID)
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return nil, nil // the missing graph is a finding of its own
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPrograms(nil).stored(row.GraphHash, body)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: its graph cannot be used: %v", runID, err)}, nil
+	}
+	a := auditor{id: runID, state: workgraph.New(p.p, runID), ended: map[ending]int64{}, done: map[workgraph.Ref]int64{}}
+	for after := int64(0); ; {
+		events, err := j.Events(ctx, namespace, runID, after, 1000)
+		if err != nil {
+			return nil, err
+		}
+		for i := range events {
+			if !a.take(events[i]) {
+				return a.faults, nil
+			}
+		}
+		if len(events) < 1000 {
+			break
+		}
+		after = events[len(events)-1].Seq
+	}
+	// The row was read first: what came after it is no fault.
+	if st, ok := rowState(a.state); row.State.Ended() && (!ok || st != row.State) {
+		a.fault("the row says %s, its journal ends in state %s", row.State, st)
+	}
+	return a.faults, nil
+}
+
+type ending struct {
+	workgraph.Ref
+	attempt int
+}
+
+type auditor struct {
+	id     string
+	state  *workgraph.State
+	ended  map[ending]int64
+	done   map[workgraph.Ref]int64
+	faults []string
+}
+
+func (a *auditor) fault(format string, args ...any) {
+	a.faults = append(a.faults, a.id+": "+fmt.Sprintf(format, args...))
+}
+
+// take replays one event. It reports false when nothing can be said of what follows.
+func (a *auditor) take(row journal.Event) bool {
+	d, err := decodeEvent(row)
+	if err != nil {
+		a.fault("event %d cannot be read: %v", row.Seq, err)
+		return false
+	}
+	switch d.Kind {
+	case workgraph.AttemptEnded:
+		e := ending{workgraph.Ref{Node: d.Node, Visit: d.Visit, Item: d.Item}, d.Attempt}
+		if at, twice := a.ended[e]; twice {
+			a.fault("attempt %d of visit %d of %q, item %d, ends at %d and again at %d", d.Attempt, d.Visit, d.Node, d.Item, at, row.Seq)
+		}
+		a.ended[e] = row.Seq
+	case workgraph.AttemptStarted:
+		if at := a.done[workgraph.Ref{Node: d.Node, Visit: d.Visit}]; at > 0 {
+			a.fault("visit %d of %q was over at %d and is begun again at %d", d.Visit, d.Node, at, row.Seq)
+		}
+	case workgraph.GraphAmended:
+		// What was taken back may be done again.
+		clear(a.done)
+		clear(a.ended)
+	}
+	for i := range d.Steps {
+		if s := &d.Steps[i]; s.Op == workgraph.OpComplete && s.Item == 0 {
+			ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
+			if at := a.done[ref]; at > 0 {
+				a.fault("visit %d of %q is completed at %d and again at %d", s.Visit, s.Node, at, row.Seq)
+			}
+			a.done[ref] = row.Seq
+		}
+	}
+	if _, err := a.state.Apply(d.Event); err != nil {
+		a.fault("event %d does not follow from those before it: %v", row.Seq, err)
+		return false
+	}
+	return true
+}
+
+// rowState is the state of a row whose journal ends as the machine stands; false if it has not ended.
+func rowState(s *workgraph.State) (journal.State, bool) {
+	switch st, _ := s.Status(); st {
+	case workgraph.StatusCompleted:
+		return journal.StateCompleted, true
+	case workgraph.StatusFailed:
+		return journal.StateFailed, true
+	case workgraph.StatusCanceled:
+		return journal.StateCanceled, true
+	}
+	return journal.StateRunning, false
+}

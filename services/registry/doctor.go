@@ -1,0 +1,76 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/doctor"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+)
+
+// examined is how many rows are looked at when not all are.
+const examined = 1000
+
+// Examine looks for harm in the books that cfg names. It reads only, beside a service that runs.
+func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return r, fmt.Errorf("registry: %w", err)
+	}
+	if cfg.Store != "postgres" {
+		if err := dbkit.SQLiteExists(cfg.SQLitePath); err != nil {
+			return r, err
+		}
+	}
+	st, _, err := open(ctx, cfg, Deps{Telemetry: obs.Noop()})
+	if err != nil {
+		return r, fmt.Errorf("open store of registry: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	in, ok := st.(store.Inspector)
+	if !ok {
+		return r, fmt.Errorf("store %T cannot be examined", st)
+	}
+	if err := st.Ready(ctx); err != nil && errs.ReasonOf(err) != dbkit.ReasonSchemaNew {
+		if errs.ReasonOf(err) == dbkit.ReasonUnreachable {
+			return r, err
+		}
+		return doctor.Examine(ctx, "registry", cfg.Store, o, []doctor.Probe{{Name: "schema", Severity: doctor.Fault, What: "the schema is not the one that this binary knows",
+			Remedy: "run `epigraph migrate`", Look: func(context.Context, int) ([]string, error) { return []string{errs.From(err).Message}, nil }}}), nil
+	}
+	sample := examined
+	if o.All {
+		sample = 0
+	}
+	r = doctor.Examine(ctx, "registry", cfg.Store, o, probes(in, sample))
+	r.Sampled = sample
+	return r, nil
+}
+
+func probes(in store.Inspector, sample int) []doctor.Probe {
+	const report = "this must never happen: report it; the entries are the truth, the sums can be made from them"
+	out := []doctor.Probe{{Name: "clock", Severity: doctor.Warning, What: "the clocks of the database and of this machine differ", Remedy: "keep both by NTP",
+		Look: func(ctx context.Context, _ int) ([]string, error) {
+			sent := time.Now()
+			theirs, err := in.Now(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return doctor.Skew(sent, theirs, time.Now(), time.Second), nil
+		}}}
+	add := func(s store.Suspicion, sev doctor.Severity, what, remedy string) {
+		out = append(out, doctor.Probe{Name: string(s), Severity: sev, What: what, Remedy: remedy,
+			Look: func(ctx context.Context, limit int) ([]string, error) { return in.Suspects(ctx, s, sample, limit+1) }})
+	}
+	add(store.SuspectTaskTotals, doctor.Fault, "what is booked on tasks is not the sum of their entries", report)
+	add(store.SuspectEpicTotals, doctor.Fault, "what is booked on epics is not the sum of their entries", report)
+	add(store.SuspectNamespaceTotals, doctor.Fault, "what is booked on namespaces is not the sum of their entries", report)
+	add(store.SuspectTaskCounts, doctor.Fault, "epics count their tasks wrongly", report)
+	add(store.SuspectClaim, doctor.Warning, "claims of tasks have run out and were not settled", "the registry sweeps them; is it running?")
+	add(store.SuspectRunning, doctor.Warning, "tasks are running that no run claims", "is the run over? then `epigraph tasks transition ID failed` and start it again")
+	return out
+}

@@ -1,0 +1,88 @@
+package registry_test
+
+import (
+	"database/sql"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/doctor"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+// TestExamine harms the books in one way after the other, and asks what is wrong with them.
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	harms := []struct {
+		harm, mend string
+		wants      []string
+		// all tells what only a whole look finds.
+		all []string
+	}{
+		{harm: `UPDATE tasks SET nano_usd = nano_usd + 1`, mend: `UPDATE tasks SET nano_usd = nano_usd - 1`, wants: []string{"task-totals"}},
+		{harm: `UPDATE epics SET tokens = tokens + 1`, mend: `UPDATE epics SET tokens = tokens - 1`, wants: []string{"epic-totals"}},
+		{harm: `UPDATE namespace_totals SET model_calls = model_calls + 1`, mend: `UPDATE namespace_totals SET model_calls = model_calls - 1`, all: []string{"namespace-totals"}},
+		{harm: `UPDATE epics SET total_tasks = 7`, mend: `UPDATE epics SET total_tasks = 1`, wants: []string{"task-counts"}},
+		{harm: `DELETE FROM usage_entries`, wants: []string{"epic-totals", "task-totals"}, all: []string{"epic-totals", "namespace-totals", "task-totals"}},
+	}
+	for _, store := range []string{"sqlite", "postgres"} {
+		t.Run("Books/"+store, func(t *testing.T) {
+			t.Parallel()
+			cfg := sqliteConfig(t)
+			if cfg.Store = store; store == "postgres" {
+				cfg.PostgresURL = conf.NewSecret(pgtest.New(t))
+			}
+			c := serve(t, cfg)
+			task := newTask(t, c, &registryv1.Task{Title: "work"})
+			_, err := c.RecordUsage(t.Context(), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{
+				RunId: "run_1", NodeId: "n", Visit: 1, Attempt: 1, TaskId: task.GetId(), Kind: registryv1.UsageKind_USAGE_KIND_MODEL, Provider: "p", Model: "m", InputTokens: 5, OutputTokens: 6}}})
+			require.NoError(t, err)
+			exec := func(stmt string) {
+				t.Helper()
+				if store == "sqlite" {
+					db, err := sql.Open("sqlite", cfg.SQLitePath)
+					require.NoError(t, err)
+					_, err = db.ExecContext(t.Context(), stmt)
+					require.NoError(t, err)
+					require.NoError(t, db.Close())
+					return
+				}
+				conn, err := pgx.Connect(t.Context(), cfg.PostgresURL.Reveal())
+				require.NoError(t, err)
+				_, err = conn.Exec(t.Context(), `SET search_path = registry`)
+				require.NoError(t, err)
+				_, err = conn.Exec(t.Context(), stmt)
+				require.NoError(t, err)
+				require.NoError(t, conn.Close(t.Context()))
+			}
+			found := func(all bool) (names []string) {
+				t.Helper()
+				r, err := registry.Examine(t.Context(), cfg, doctor.Options{All: all})
+				require.NoError(t, err)
+				for _, f := range r.Findings {
+					names = append(names, f.Check)
+					require.Equal(t, doctor.Fault, f.Severity, "%+v", f)
+				}
+				slices.Sort(names)
+				return names
+			}
+			require.Empty(t, found(true))
+			for _, h := range harms {
+				exec(h.harm)
+				require.Equal(t, h.wants, found(false), h.harm)
+				if h.all == nil {
+					h.all = h.wants
+				}
+				require.Equal(t, h.all, found(true), h.harm)
+				if h.mend != "" {
+					exec(h.mend)
+				}
+			}
+		})
+	}
+}
