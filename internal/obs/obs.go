@@ -186,10 +186,11 @@ func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
 }
 
 func (t *Telemetry) traces(ctx context.Context, cfg Config, res *resource.Resource) error {
-	opts := []sdktrace.TracerProviderOption{
-		sdktrace.WithResource(res),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SampleRatio))),
+	root := sdktrace.TraceIDRatioBased(cfg.SampleRatio)
+	if cfg.Ring == nil && !cfg.exports("TRACES") {
+		root = sdktrace.NeverSample() // nobody would ever see what it costs to record
 	}
+	opts := []sdktrace.TracerProviderOption{sdktrace.WithResource(res), sdktrace.WithSampler(sdktrace.ParentBased(root))}
 	if cfg.Ring != nil {
 		opts = append(opts, sdktrace.WithSpanProcessor(cfg.Ring))
 	}

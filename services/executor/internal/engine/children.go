@@ -255,7 +255,7 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 	if req.TaskID == "" && r.task != "" {
 		req.TaskID, req.family.Borrowed = r.task, true
 	}
-	_, _, err := t.e.begin(t.background, t, req)
+	_, err := t.e.begin(t.background, t, req)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
 		return nil
 	}

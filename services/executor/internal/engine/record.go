@@ -15,6 +15,8 @@ import (
 // Event is one thing that happened in a run. Exactly one of Durable and Ephemeral is set.
 type Event struct {
 	Namespace, RunID, RootID string
+	// GraphHash may be set with the event that begins a run; else the run's row tells it.
+	GraphHash string
 	// Durable is an entry of the journal.
 	Durable *Durable
 	// Ephemeral tells of an attempt under way; it is not kept.

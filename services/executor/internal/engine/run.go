@@ -43,6 +43,9 @@ type run struct {
 	kept    int64 // bytes of results that the machine holds
 	seq     int64 // of the last event given to the writer
 	snapSeq int64
+	// durable is how far the writer is known to have come; over says that it wrote the end.
+	durable int64
+	over    bool
 	pending int // writes that are not answered yet
 	// quiet is closed once none is pending; nil when nobody waits for that.
 	quiet chan struct{}
@@ -231,7 +234,11 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		}
 		r.tally.apply(&d.Event)
 		w.Events = append(w.Events, row)
-		out = append(out, Event{RunID: r.id, RootID: r.root, Durable: d})
+		ev := Event{RunID: r.id, RootID: r.root, Durable: d}
+		if d.Kind == workgraph.RunStarted {
+			ev.GraphHash = r.program.hash
+		}
+		out = append(out, ev)
 	}
 	r.count(x.usage)
 	r.roll(x.rollup)
@@ -462,6 +469,9 @@ func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 	}
 	for _, id := range c.takenUp {
 		delete(r.taken, id)
+	}
+	if res.Err == nil {
+		r.durable, r.over = max(r.durable, res.LastSeq), r.over || c.ended
 	}
 	released := r.released
 	r.mu.Unlock()

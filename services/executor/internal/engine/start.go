@@ -118,30 +118,45 @@ func (req *StartRequest) travels() workgraph.Input {
 // when the id is that of an earlier run: the request came before, or the business key is taken and the policy returns its
 // holder. A faulty graph is a workgraph.Faults, everything else an *errs.Error.
 func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, created bool, err error) {
+	s, err := e.StartRun(ctx, req)
+	return s.ID, s.Created, err
+}
+
+// Started is what became of a start.
+type Started struct {
+	ID      string
+	Created bool
+	// Run is the row as it was written, so that nobody need read it; nil unless Created.
+	Run *journal.Run
+}
+
+// StartRun is Start for those who want the row as well.
+func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error) {
 	t := e.current()
 	if t == nil {
-		return "", false, notReady()
+		return Started{}, notReady()
 	}
 	return e.begin(ctx, t, req)
 }
 
-func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (id string, created bool, err error) {
+func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Started, err error) {
 	p, err := e.program(ctx, req.Namespace, req.Graph)
 	if err != nil {
-		return "", false, err
+		return Started{}, err
 	}
 	if err := e.fits(req); err != nil {
-		return "", false, err
+		return Started{}, err
 	}
 	if req.Priority == 0 {
 		req.Priority = DefaultPriority
 	}
 	if req.family.Parent == "" {
 		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
-			return "", false, err
+			return Started{}, err
 		}
 	}
-	if id = req.ID; id == "" {
+	id := req.ID
+	if id == "" {
 		id = ids.New(IDPrefix)
 	}
 	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithAttributes(attribute.String("epigraph.run.id", id), attribute.Int("epigraph.run.nodes", p.nodes)))
@@ -155,24 +170,30 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (id strin
 	if claims {
 		earlier, own, err := e.claim(ctx, req, id)
 		if err != nil || earlier != "" {
-			return earlier, false, err
+			return Started{ID: earlier}, err
 		}
 		id, adopted = own, own != id
 	}
-	res, err := t.start(ctx, id, p, req)
+	res, row, err := t.start(ctx, id, p, req)
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
 		e.unclaim(ctx, req, id)
 	}
 	if err != nil {
-		return "", false, err
+		return Started{}, err
 	}
 	if res.CancelRequestedOf != "" {
 		t.pokeMail()
 	}
+	out := Started{ID: res.RunID, Created: res.Created}
 	if res.Created {
 		e.meters.run("STARTED")
+		row.LastSeq, row.Revision, row.Owner = res.LastSeq, res.Revision, t.owner
+		if row.State == journal.StatePending {
+			row.Owner = journal.Owner{}
+		}
+		out.Run = row
 	}
-	return res.RunID, res.Created, nil
+	return out, nil
 }
 
 // Check returns what Start would say about the graph alone.
@@ -384,7 +405,7 @@ func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
 
 // start records the run and waits until that is durable. What may begin now begins in memory in the same commit; what may not is left to
 // whoever takes its job.
-func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, error) {
+func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Run, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, p)
@@ -402,7 +423,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	if bounded && !wait {
 		release, ok, err := t.e.quotas.Admit(ctx, req.Namespace)
 		if err != nil {
-			return journal.Result{}, err
+			return journal.Result{}, nil, err
 		}
 		if release != nil {
 			room = release
@@ -411,7 +432,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	}
 	if bounded && wait {
 		if err := t.e.quotas.AcceptPending(ctx, req.Namespace); err != nil {
-			return journal.Result{}, err
+			return journal.Result{}, nil, err
 		}
 	}
 	if req.lock != nil {
@@ -419,33 +440,34 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 		if err := req.before(); err != nil {
 			req.lock.Unlock()
 			room()
-			return journal.Result{}, err
+			return journal.Result{}, nil, err
 		}
 	}
 	answer := make(chan journal.Result, 1)
+	var row *journal.Run
 	var err error
 	if wait {
-		err = r.record(req, now, answer)
+		row, err = r.record(req, now, answer)
 	} else {
-		err = r.begin(req, now, answer)
+		row, err = r.begin(req, now, answer)
 	}
 	if req.lock != nil {
 		req.lock.Unlock()
 	}
 	if err != nil {
 		room()
-		return journal.Result{}, err
+		return journal.Result{}, nil, err
 	}
 	select {
 	case res := <-answer:
 		room()
-		return res, res.Err
+		return res, row, res.Err
 	case <-ctx.Done():
 		go func() { // the write is answered in any case
 			<-answer
 			room()
 		}()
-		return journal.Result{}, ctx.Err()
+		return journal.Result{}, nil, ctx.Err()
 	}
 }
 
@@ -462,11 +484,11 @@ type recorded struct {
 }
 
 // record writes the run down without beginning it.
-func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) error {
+func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Run, error) {
 	s := &journal.Start{Graph: r.program.body, Request: req.Request, Conflict: req.Conflict}
 	var err error
 	if s.Run, err = r.row(req, now); err != nil {
-		return err
+		return nil, err
 	}
 	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.counts}
 	if req.full {
@@ -477,45 +499,47 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 	}
 	job, err := r.job(journal.JobStart, s.Run.WakeTime)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.Jobs = []journal.Job{job}
 	if len(req.Adopt) > 0 || req.Signal != nil {
 		if s.Snapshot, err = json.Marshal(recorded{req.Adopt, req.Signal}); err != nil {
-			return fmt.Errorf("encode pending run: %w", err)
+			return nil, fmt.Errorf("encode pending run: %w", err)
 		}
 	}
-	return r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
+	// The writer's copy is not to be changed any more.
+	row := s.Run
+	return &row, r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
 }
 
-func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) error {
+func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = now
 	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Adopt: req.Adopt, Now: now})
 	if err != nil {
-		return fmt.Errorf("begin run: %w", err)
+		return nil, fmt.Errorf("begin run: %w", err)
 	}
 	if sig := req.Signal; sig != nil && eff.Ended == nil {
 		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
 		if err != nil {
-			return errs.New(errs.InvalidArgument, ReasonSignalInvalid, "%v", err)
+			return nil, errs.New(errs.InvalidArgument, ReasonSignalInvalid, "%v", err)
 		}
 		evs, eff = append(evs, more...), eff.And(fx)
 	}
 	var w journal.Append
 	c, err := r.fill(&w, evs, eff, extra{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.confirm(&w, now); err != nil {
-		return err
+		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
 	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Mail: w.Mail, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot,
 		Request: req.Request, Conflict: req.Conflict}
 	if s.Run, err = r.row(req, now); err != nil {
-		return err
+		return nil, err
 	}
 	s.Run.Status = *w.Status
 	if w.Outcome != nil {
@@ -523,12 +547,13 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	}
 	if !r.t.insertNew(r) {
 		if r.t.get(r.id) != nil {
-			return errs.New(errs.AlreadyExists, journal.ReasonRunExists, "run %s was started already", r.id)
+			return nil, errs.New(errs.AlreadyExists, journal.ReasonRunExists, "run %s was started already", r.id)
 		}
-		return notReady()
+		return nil, notReady()
 	}
 	r.weigh()
 	r.pending++
+	row := s.Run // the writer's is not to be changed any more
 	committed := r.commitSpan(len(s.Events))
 	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
 		committed(res.Err)
@@ -545,7 +570,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		r.gone.Store(true)
 		r.t.remove(r)
 	}
-	return err
+	return &row, err
 }
 
 // confirm lets the registry know, with the write that begins the run, that the run works on its task from now on.

@@ -20,6 +20,9 @@ type hub struct {
 // subscription is one watcher's share of one run.
 type subscription struct {
 	wake chan<- struct{}
+	// after and durable say what the watcher wants nothing of: events up to that one, and those that are not kept.
+	after   int64
+	durable bool
 
 	mu     sync.Mutex
 	events []Event
@@ -45,6 +48,9 @@ func (h *hub) publish(events ...Event) {
 }
 
 func (s *subscription) put(ev Event) {
+	if ev.Durable == nil && s.durable || ev.Durable != nil && ev.Durable.Seq <= s.after {
+		return
+	}
 	s.mu.Lock()
 	if len(s.events) < maxHeld {
 		s.events = append(s.events, ev)
@@ -66,15 +72,14 @@ func (s *subscription) take() []Event {
 	return evs
 }
 
-func (h *hub) subscribe(runID string, wake chan<- struct{}) (*subscription, func()) {
-	s := &subscription{wake: wake}
+func (h *hub) subscribe(runID string, s *subscription) func() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subs[runID] == nil {
 		h.subs[runID] = map[*subscription]struct{}{}
 	}
 	h.subs[runID][s] = struct{}{}
-	return s, func() {
+	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.subs[runID], s)
@@ -106,6 +111,8 @@ type source struct {
 	cursor        int64
 	sub           *subscription
 	over          bool
+	// read is set once the journal was asked, or need not be.
+	read bool
 }
 
 type watch struct {
@@ -121,8 +128,18 @@ type watch struct {
 // Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns nil after the
 // end of the run (and of its descendants, if they are watched). Ephemeral events are told when they come by.
 func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
-	if err != nil {
+	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1)}
+	defer func() {
+		for _, f := range w.undo {
+			f()
+		}
+	}()
+	first := w.add(req.RunID, "", req.After)
+	root, last, held := e.here(req.Namespace, req.RunID)
+	if held {
+		// Whatever comes after that is published from now on.
+		first.rootID, first.read = root, req.After >= last
+	} else if err := w.begin(ctx, first); err != nil {
 		return err
 	}
 	leave, err := e.watchers.enter(req.Namespace)
@@ -130,21 +147,6 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 		return err
 	}
 	defer leave()
-	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1)}
-	defer func() {
-		for _, f := range w.undo {
-			f()
-		}
-	}()
-	first := w.add(req.RunID, row.RootID, req.After)
-	if row.State.Ended() && req.After >= row.LastSeq {
-		first.over = true
-	}
-	if row.State == journal.StatePending && !req.DurableOnly {
-		if err := to.Event(Event{RunID: row.ID, RootID: row.RootID, Ephemeral: &Ephemeral{At: row.CreateTime, Queued: queued(row)}}); err != nil {
-			return err
-		}
-	}
 	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote, the less often the less
 	// there is.
 	wait := e.cfg.WatchPoll
@@ -182,6 +184,38 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 			quiet.Reset(e.cfg.KeepAlive)
 		}
 	}
+}
+
+// here tells of a run in this process's memory, whose row need not be read then: its root and how far its journal is durable. It is false
+// for a run that has ended, and for one of which nothing is durable yet.
+func (e *Engine) here(namespace, runID string) (root string, last int64, ok bool) {
+	t := e.current()
+	if t == nil {
+		return "", 0, false
+	}
+	r := t.get(runID)
+	if r == nil || r.namespace != namespace {
+		return "", 0, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.root, r.durable, r.durable > 0 && !r.over && !r.gone.Load()
+}
+
+// begin reads where a run stands that is not in memory here.
+func (w *watch) begin(ctx context.Context, s *source) error {
+	row, err := w.e.journal.Get(ctx, w.req.Namespace, w.req.RunID)
+	if err != nil {
+		return err
+	}
+	s.rootID = row.RootID
+	if row.State.Ended() && w.req.After >= row.LastSeq {
+		s.over = true
+	}
+	if row.State == journal.StatePending && !w.req.DurableOnly {
+		return w.to.Event(Event{RunID: row.ID, RootID: row.RootID, Ephemeral: &Ephemeral{At: row.CreateTime, Queued: queued(row)}})
+	}
+	return nil
 }
 
 // ReasonTooManyWatches is the reason when a namespace has as many watches here as it may.
@@ -229,10 +263,8 @@ func queued(row journal.Run) *Queued {
 }
 
 func (w *watch) add(runID, rootID string, after int64) *source {
-	s := &source{runID: runID, rootID: rootID, cursor: after}
-	sub, undo := w.e.hub.subscribe(runID, w.wake)
-	s.sub = sub
-	w.undo = append(w.undo, undo)
+	s := &source{runID: runID, rootID: rootID, cursor: after, sub: &subscription{wake: w.wake, after: after, durable: w.req.DurableOnly}}
+	w.undo = append(w.undo, w.e.hub.subscribe(runID, s.sub))
 	w.sources = append(w.sources, s)
 	return s
 }
@@ -253,7 +285,8 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if gap || look && !s.over && !w.e.holds(s.runID) || s.cursor == w.start(s) && !s.over {
+		if gap || !s.over && (!s.read || look && !w.e.holds(s.runID)) {
+			s.read = true
 			if err := w.read(ctx, s); err != nil {
 				return false, err
 			}
@@ -269,13 +302,6 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		over = len(w.sources) == n
 	}
 	return over, nil
-}
-
-func (w *watch) start(s *source) int64 {
-	if s == w.sources[0] {
-		return w.req.After
-	}
-	return 0
 }
 
 // holds reports whether the run is in this process's memory, so that whatever happens to it comes by the hub.

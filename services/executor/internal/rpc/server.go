@@ -57,28 +57,31 @@ func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more Mo
 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
-	id, err := s.start(ctx, req)
-	if err != nil {
+	started, err := s.start(ctx, req)
+	switch {
+	case err != nil:
 		return nil, err
+	case started.Run != nil:
+		return s.runMessage(*started.Run, true)
 	}
-	return s.run(ctx, id)
+	return s.run(ctx, started.ID)
 }
 
-func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (string, error) {
+func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (engine.Started, error) {
 	leave, err := s.gate.Enter(ctx, req.GetGraph())
 	if err != nil {
-		return "", err
+		return engine.Started{}, err
 	}
 	defer leave()
 	start, err := s.startRequest(ctx, req)
 	if err != nil {
-		return "", err
+		return engine.Started{}, err
 	}
-	id, _, err := s.engine.Start(ctx, start)
+	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
-		return "", graphFaults(err)
+		return engine.Started{}, graphFaults(err)
 	}
-	return id, nil
+	return started, nil
 }
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
@@ -318,8 +321,8 @@ type watcher struct {
 // Event implements engine.Watcher.
 func (w *watcher) Event(ev engine.Event) error {
 	w.root = ev.RootID
-	hash := ""
-	if ev.Durable != nil && ev.Durable.Kind == workgraph.RunStarted {
+	hash := ev.GraphHash
+	if hash == "" && ev.Durable != nil && ev.Durable.Kind == workgraph.RunStarted {
 		row, err := w.s.reader.Get(w.stream.Context(), grpckit.Namespace(w.stream.Context()), ev.RunID)
 		if err != nil {
 			return err
