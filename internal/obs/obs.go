@@ -49,8 +49,8 @@ type Config struct {
 	OTLPEndpoint string `conf:"otlp_endpoint" help:"OTLP/gRPC receiver, host:port; default the OTEL_EXPORTER_OTLP_* variables"`
 	// Insecure exports without TLS; a http:// URL implies it.
 	Insecure bool `help:"export telemetry without TLS"`
-	// SampleRatio is the share of new traces that are kept; the caller's decision is always honored.
-	SampleRatio float64 `help:"share of new traces that are kept, 0 to 1"`
+	// SampleRatio is the share of new traces that are kept; the caller's decision is always honored. Where nothing exports traces none are.
+	SampleRatio float64 `help:"share of new traces that are kept, 0 to 1; none where nothing exports them"`
 	LogLevel    string  `help:"debug, info, warn or error"`
 	LogFormat   string  `help:"json or text"`
 	// MetricInterval is the pause between two metric exports over OTLP.

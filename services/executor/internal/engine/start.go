@@ -128,6 +128,8 @@ type Started struct {
 	Created bool
 	// Run is the row as it was written, so that nobody need read it; nil unless Created.
 	Run *journal.Run
+	// Asks is how many questions it began with.
+	Asks int
 }
 
 // StartRun is Start for those who want the row as well.
@@ -187,11 +189,11 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	out := Started{ID: res.RunID, Created: res.Created}
 	if res.Created {
 		e.meters.run("STARTED")
-		row.LastSeq, row.Revision, row.Owner = res.LastSeq, res.Revision, t.owner
-		if row.State == journal.StatePending {
-			row.Owner = journal.Owner{}
+		row.Run.LastSeq, row.Run.Revision, row.Run.Owner = res.LastSeq, res.Revision, t.owner
+		if row.Run.State == journal.StatePending {
+			row.Run.Owner = journal.Owner{}
 		}
-		out.Run = row
+		out.Run, out.Asks = &row.Run, len(row.Opened)
 	}
 	return out, nil
 }
@@ -405,7 +407,7 @@ func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
 
 // start records the run and waits until that is durable. What may begin now begins in memory in the same commit; what may not is left to
 // whoever takes its job.
-func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Run, error) {
+func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, p)
@@ -444,7 +446,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 		}
 	}
 	answer := make(chan journal.Result, 1)
-	var row *journal.Run
+	var row *journal.Start
 	var err error
 	if wait {
 		row, err = r.record(req, now, answer)
@@ -484,7 +486,7 @@ type recorded struct {
 }
 
 // record writes the run down without beginning it.
-func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Run, error) {
+func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	s := &journal.Start{Graph: r.program.body, Request: req.Request, Conflict: req.Conflict}
 	var err error
 	if s.Run, err = r.row(req, now); err != nil {
@@ -508,11 +510,11 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 		}
 	}
 	// The writer's copy is not to be changed any more.
-	row := s.Run
+	row := *s
 	return &row, r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) { answer <- res })
 }
 
-func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Run, error) {
+func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = now
@@ -553,7 +555,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	}
 	r.weigh()
 	r.pending++
-	row := s.Run // the writer's is not to be changed any more
+	row := *s // the writer's is not to be changed any more
 	committed := r.commitSpan(len(s.Events))
 	err = r.t.writer.Submit(journal.Write{Start: s}, func(res journal.Result) {
 		committed(res.Err)

@@ -58,8 +58,20 @@ func decode(what string, b []byte, dst any) error {
 	return nil
 }
 
-// runMessage is the wire form of a row. Lists leave the large fields out.
+// runMessage is the wire form of a row. Lists leave the large fields out, and what must be counted.
 func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*executorv1.Run, error) {
+	open := 0
+	if whole && !r.State.Ended() {
+		var err error
+		if open, err = s.reader.CountOpenInterrupts(ctx, r.Namespace, r.ID); err != nil {
+			return nil, err
+		}
+	}
+	return s.rowMessage(r, open, whole)
+}
+
+// rowMessage is runMessage for a run of which it is known how many questions stand.
+func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Run, error) {
 	m := &executorv1.Run{
 		Id: r.ID, Namespace: r.Namespace, State: executorv1.RunState(r.State), StateReason: r.Reason, GraphName: r.GraphName, GraphHash: r.GraphHash,
 		TaskId: r.TaskID, UserId: r.UserID, ChatId: r.ChatID, ThreadId: r.ThreadID, Labels: r.Labels, BusinessKey: r.BusinessKey,
@@ -93,13 +105,7 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 	if !whole {
 		return m, nil
 	}
-	if !r.State.Ended() {
-		open, err := s.reader.CountOpenInterrupts(ctx, r.Namespace, r.ID)
-		if err != nil {
-			return nil, err
-		}
-		m.OpenInterrupts = count(open)
-	}
+	m.OpenInterrupts = count(open)
 	return m, large(m, r)
 }
 

@@ -62,7 +62,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 	case err != nil:
 		return nil, err
 	case started.Run != nil:
-		return s.runMessage(*started.Run, true)
+		return s.rowMessage(*started.Run, started.Asks, true)
 	}
 	return s.run(ctx, started.ID)
 }
