@@ -45,6 +45,16 @@ type Config struct {
 	Retry     time.Duration `help:"pause before clients of an event stream connect again"`
 
 	Grace time.Duration `help:"time that requests under way have to end when the gateway stops"`
+
+	// Cells are the databases with their executors and registries that namespaces are spread over. Without any there is one:
+	// that of upstream.executor and upstream.registry.
+	Cells []Cell `help:"cells: name, executor, registry; without any, all is at upstream.executor and upstream.registry"`
+	// Placements say where namespaces live. The first that matches holds.
+	Placements []PlacementRule `help:"where namespaces live: namespaces (a pattern), cell, closed"`
+	// DefaultCell is where namespaces live that no placement names; empty refuses them.
+	DefaultCell string `help:"cell of namespaces that no placement names; empty refuses them"`
+	// CellInFlight bounds the calls under way to one service of one cell, so that one that hangs fills up alone.
+	CellInFlight int `help:"calls under way to one service of one cell at most"`
 }
 
 // DefaultConfig listens on the loopback address and lets everyone in.
@@ -59,6 +69,7 @@ func DefaultConfig() Config {
 		KeepAlive:      15 * time.Second,
 		Retry:          3 * time.Second,
 		Grace:          host.DefaultGrace,
+		CellInFlight:   4096,
 	}
 }
 
@@ -87,14 +98,22 @@ func (c Config) Validate() error {
 			faults = append(faults, fmt.Errorf("cors_origins: %q is no origin; write it as https://host", o))
 		}
 	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, c.validateCells()...)...)
+}
+
+// CellConns are the connections to one cell, made by grpckit.Dial for it alone.
+type CellConns struct {
+	Executor, Registry *grpc.ClientConn
 }
 
 // Deps are what the gateway works with; the connections are required and stay the caller's to close.
 type Deps struct {
 	// The connections are made by grpckit.Dial with the service token: they carry the namespace of
 	// each request to the services.
+	// Executor and Registry are those of the only cell, and not used when Config.Cells names any.
 	Planner, Executor, Registry *grpc.ClientConn
+	// Cells are the connections to the cells of Config.Cells, by name.
+	Cells map[string]CellConns
 	// Telemetry reports spans, metrics and logs; nil means none.
 	Telemetry *obs.Telemetry
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
@@ -110,6 +129,15 @@ type Service struct {
 	server   host.Service
 }
 
+const scope = "github.com/epigraph-run/epigraph/services/gateway"
+
+const (
+	// cellFailures is how many calls in a row must fail before a service of a cell is left alone.
+	cellFailures = 5
+	// cellPause is for how long that is, before one call tries again.
+	cellPause = time.Second
+)
+
 // firstEvent is how long an event stream waits for its first event before it begins without one.
 const firstEvent = time.Second
 
@@ -119,7 +147,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, conf.ReasonInvalid, "gateway: %v", err)
 	}
-	if d.Planner == nil || d.Executor == nil || d.Registry == nil {
+	if d.Planner == nil || len(cfg.Cells) == 0 && (d.Executor == nil || d.Registry == nil) {
 		return nil, errs.New(errs.Internal, "DEPS_INCOMPLETE", "gateway: connections to planner, executor and registry are required")
 	}
 	if d.Telemetry == nil {
@@ -139,8 +167,12 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	router, err := cfg.router(d)
+	if err != nil {
+		return nil, err
+	}
 	handler, err := rest.New(ctx, rest.Options{
-		Planner: d.Planner, Executor: d.Executor, Registry: d.Registry,
+		Planner: d.Planner, Cells: router,
 		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready,
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,

@@ -116,6 +116,8 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 
 	cfg.Auth.Keys = append([]grpckit.APIKey{{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: d.key}}, cfg.Auth.Keys...)
 	cfg.Gateway.Anonymous = loopback(cfg.Gateway.Addr)
+	// What runs in this process is one cell.
+	cfg.Gateway.Cells, cfg.Gateway.Placements, cfg.Gateway.DefaultCell = nil, nil, ""
 	if cfg.Executor.ID == "" {
 		cfg.Executor.ID = "dev"
 	}

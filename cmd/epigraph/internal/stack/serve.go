@@ -222,15 +222,23 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 }
 
 func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Service, error) {
-	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Listener: p.listener}
-	var err error
-	for _, c := range []struct {
-		target string
-		conn   **grpc.ClientConn
-	}{{p.cfg.Upstream.Planner, &d.Planner}, {p.cfg.Upstream.Executor, &d.Executor}, {p.cfg.Upstream.Registry, &d.Registry}} {
-		if *c.conn, err = conns.dial(c.target); err != nil {
-			return nil, err
-		}
+	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
+	dial := func(target string, conn **grpc.ClientConn) (err error) {
+		*conn, err = conns.dial(target)
+		return err
+	}
+	up := p.cfg.Upstream
+	err := dial(up.Planner, &d.Planner)
+	if len(p.cfg.Gateway.Cells) == 0 {
+		err = errors.Join(err, dial(up.Executor, &d.Executor), dial(up.Registry, &d.Registry))
+	}
+	for _, cell := range p.cfg.Gateway.Cells {
+		var c gateway.CellConns
+		err = errors.Join(err, dial(cell.Executor, &c.Executor), dial(cell.Registry, &c.Registry))
+		d.Cells[cell.Name] = c
+	}
+	if err != nil {
+		return nil, err
 	}
 	return gateway.Open(ctx, p.cfg.gatewayConfig(), d)
 }

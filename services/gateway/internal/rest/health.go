@@ -2,11 +2,11 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -20,7 +20,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"status":"LIVE"}`))
 }
 
-// readyz says whether requests can be answered, and if not, who is missing.
+// readyz says whether requests can be answered, and if not, who is missing. With several cells it is enough that one of them can be
+// reached, since the namespaces of the others must not lose their gateway by it; it tells which are away.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.Ready != nil {
 		if err := s.Ready.Check(r.Context()); err != nil {
@@ -29,15 +30,39 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	missing := s.health.check(r.Context())
-	if len(missing) > 0 {
+	away := map[string]bool{}
+	for _, t := range missing {
+		away[t.cell] = true
+	}
+	named := s.Cells.Named()
+	all := s.Cells.Cells()
+	if away[""] || named && len(away) == len(all) {
 		e := errs.New(errs.Unavailable, "NOT_READY", "not every service can be reached")
-		e.Violations = missing
+		for _, t := range missing {
+			e.Violations = append(e.Violations, t.Violation)
+		}
 		s.writeError(w, r, e)
 		return
 	}
 	w.Header().Set("Content-Type", jsonType)
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write([]byte(`{"status":"READY","services":{"planner":"SERVING","executor":"SERVING","registry":"SERVING"}}`))
+	if !named {
+		_, _ = w.Write([]byte(`{"status":"READY","services":{"planner":"SERVING","executor":"SERVING","registry":"SERVING"}}`))
+		return
+	}
+	states := map[string]string{}
+	for _, c := range all {
+		states[c.Name] = "SERVING"
+		if away[c.Name] {
+			states[c.Name] = "AWAY"
+		}
+	}
+	body, err := json.Marshal(map[string]any{"status": "READY", "services": map[string]string{"planner": "SERVING"}, "cells": states})
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	_, _ = w.Write(body)
 }
 
 // health asks the services how they are, at most once a second whoever asks it.
@@ -47,28 +72,38 @@ type health struct {
 
 	mu      sync.Mutex
 	asked   time.Time
-	missing []errs.Violation
+	missing []absence
 }
 
 type target struct {
-	name   string
-	client healthpb.HealthClient
+	name, cell string
+	client     healthpb.HealthClient
+}
+
+// absence is a service that does not serve, and the cell that it belongs to.
+type absence struct {
+	errs.Violation
+	cell string
 }
 
 const healthAge = time.Second
 
 func newHealth(o Options) *health {
 	h := &health{timeout: o.HealthTimeout}
-	for _, t := range []struct {
-		name string
-		conn *grpc.ClientConn
-	}{{"planner", o.Planner}, {"executor", o.Executor}, {"registry", o.Registry}} {
-		h.targets = append(h.targets, target{t.name, healthpb.NewHealthClient(t.conn)})
+	h.targets = append(h.targets, target{name: "planner", client: healthpb.NewHealthClient(o.Planner)})
+	for _, c := range o.Cells.Cells() {
+		of := ""
+		if c.Name != "" {
+			of = c.Name + "/"
+		}
+		h.targets = append(h.targets,
+			target{name: of + "executor", cell: c.Name, client: healthpb.NewHealthClient(c.Executor)},
+			target{name: of + "registry", cell: c.Name, client: healthpb.NewHealthClient(c.Registry)})
 	}
 	return h
 }
 
-func (h *health) check(ctx context.Context) []errs.Violation {
+func (h *health) check(ctx context.Context) []absence {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.asked.IsZero() && time.Since(h.asked) < healthAge {
@@ -84,9 +119,9 @@ func (h *health) check(ctx context.Context) []errs.Violation {
 	}
 	wg.Wait()
 	h.missing = nil
-	for _, v := range found {
+	for i, v := range found {
 		if v != nil {
-			h.missing = append(h.missing, *v)
+			h.missing = append(h.missing, absence{*v, h.targets[i].cell})
 		}
 	}
 	h.asked = time.Now()

@@ -34,6 +34,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
 )
@@ -42,10 +43,11 @@ const scope = "github.com/epigraph-run/epigraph/services/gateway"
 
 // Options are what a Server needs; all are required but CORSOrigins and Ready.
 type Options struct {
-	Planner, Executor, Registry *grpc.ClientConn
-	Keyring                     *auth.Keyring
-	Telemetry                   *obs.Telemetry
-	Ready                       *host.Readiness
+	Planner   *grpc.ClientConn
+	Cells     *cells.Router // finds executor and registry
+	Keyring   *auth.Keyring
+	Telemetry *obs.Telemetry
+	Ready     *host.Readiness
 
 	MaxBodyBytes   int64
 	RequestTimeout time.Duration
@@ -109,13 +111,14 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithWriteContentLength(),
 	)
+	executor, registry := o.Cells.Conn(cells.Executor), o.Cells.Conn(cells.Registry)
 	if err := errors.Join(
 		plannerv1.RegisterPlannerServiceHandler(ctx, s.mux, o.Planner),
-		executorv1.RegisterExecutorServiceHandler(ctx, s.mux, o.Executor),
-		executorv1.RegisterWorkerServiceHandler(ctx, s.mux, o.Executor),
-		executorv1.RegisterScheduleServiceHandler(ctx, s.mux, o.Executor),
-		executorv1.RegisterLimitServiceHandler(ctx, s.mux, o.Executor),
-		registryv1.RegisterRegistryServiceHandler(ctx, s.mux, o.Registry),
+		executorv1.RegisterExecutorServiceHandlerClient(ctx, s.mux, executorv1.NewExecutorServiceClient(executor)),
+		executorv1.RegisterWorkerServiceHandlerClient(ctx, s.mux, executorv1.NewWorkerServiceClient(executor)),
+		executorv1.RegisterScheduleServiceHandlerClient(ctx, s.mux, executorv1.NewScheduleServiceClient(executor)),
+		executorv1.RegisterLimitServiceHandlerClient(ctx, s.mux, executorv1.NewLimitServiceClient(executor)),
+		registryv1.RegisterRegistryServiceHandlerClient(ctx, s.mux, registryv1.NewRegistryServiceClient(registry)),
 	); err != nil {
 		return nil, fmt.Errorf("register handlers: %w", err)
 	}
@@ -151,7 +154,7 @@ func (s *Server) buildRoutes() error {
 	events := newRoute(http.MethodGet, "/v1/runs/{run_id}/events")
 	events.stream = true
 	events.handler = s.countStreams(live.New(live.Options{
-		Executor:     executorv1.NewExecutorServiceClient(s.Executor),
+		Executor:     executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)),
 		Encode:       jsonview.Encode,
 		Fail:         s.writeError,
 		Describe:     func(r *http.Request, err error) proto.Message { return Message(err, exchangeOf(r.Context()).id) },
