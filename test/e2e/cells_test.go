@@ -1,0 +1,212 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit/otlptest"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+)
+
+// cell is a database with its registry and its executor.
+type cell struct {
+	*suite
+	url string
+}
+
+// serveCell migrates a database of its own and starts what belongs to it.
+func serveCell(t *testing.T, base *suite, dir, name string) *cell {
+	t.Helper()
+	c := &cell{suite: &suite{bin: base.bin, env: base.env, procs: map[string]*process{}}, url: pgtest.New(t)}
+	c.config = filepath.Join(dir, name+".yaml")
+	url, err := json.Marshal(c.url)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(c.config, fmt.Appendf(nil, `
+telemetry: {log_level: info, log_format: json}
+admin: {addr: ""}
+auth: {service_token: shared-by-the-services}
+grpc: {executor_addr: "127.0.0.1:0", registry_addr: "127.0.0.1:0", grace: 300ms}
+registry: {store: postgres, postgres_url: %[1]s, migrate: false}
+executor: {store: postgres, postgres_url: %[1]s, migrate: false, id: %[2]s, drain: 5s}
+`, url, name), 0o600))
+	text, err := c.command("migrate").CombinedOutput()
+	require.NoError(t, err, string(text))
+	c.serve(t, "registry", "")
+	c.serve(t, "executor", "")
+	ended(t, c.suite)
+	return c
+}
+
+// ended stops the processes of a suite at the end of the test.
+func ended(t *testing.T, s *suite) {
+	t.Cleanup(func() {
+		for _, name := range []string{"gateway", "planner", "executor", "registry"} {
+			if p := s.procs[name]; p != nil {
+				if c := p.complaints(); c != "" && t.Failed() {
+					t.Log(c)
+				}
+				p.kill()
+			}
+		}
+	})
+}
+
+// gateway starts one before the cells with these placements, in place of the one that there is.
+func (s *suite) gateway(t *testing.T, dir, placements string, east, west *cell) {
+	t.Helper()
+	if p := s.procs["gateway"]; p != nil {
+		p.stop(t)
+	}
+	s.config = filepath.Join(dir, "gateway.yaml")
+	require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, `
+telemetry: {log_level: info, log_format: json}
+admin: {addr: ""}
+auth: {service_token: shared-by-the-services}
+grpc: {planner_addr: "127.0.0.1:0"}
+gateway:
+  addr: 127.0.0.1:0
+  health_timeout: 1s
+  cells:
+    - {name: east, executor: %q, registry: %q}
+    - {name: west, executor: %q, registry: %q}
+  placements: [%s]
+  keys:
+    - {name: a, namespace: %s, secret: %s}
+    - {name: b, namespace: %s, secret: %s}
+`, east.procs["executor"].addr, east.procs["registry"].addr, west.procs["executor"].addr, west.procs["registry"].addr, placements,
+		namespaceA, keyA, namespaceB, keyB), 0o600))
+	if s.procs["planner"] == nil {
+		s.serve(t, "planner", "")
+	}
+	s.serve(t, "gateway", "")
+	s.awaitReady(t)
+}
+
+const question = `{"graph":{"name":"ask","nodes":[{"id":"ask","actor":"human","named":{"prompt":"May it move?"}},
+	{"id":"after","actor":"cel","named":{"expr":"1 + 1"}}],"edges":[{"from":"ask","to":"after"}]}}`
+
+func TestCells(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	s := &suite{bin: bin, otlp: otlptest.New(t), procs: map[string]*process{}}
+	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}
+	east, west := serveCell(t, s, dir, "east"), serveCell(t, s, dir, "west")
+	ended(t, s)
+	s.gateway(t, dir, "{namespaces: "+namespaceA+", cell: east}, {namespaces: team-*, cell: west}", east, west)
+
+	begin := func(t *testing.T, key, body string) (r run) {
+		s.ask(t, request{path: "/v1/runs", body: body, key: key}, &r)
+		return r
+	}
+	const sum = `{"graph":{"name":"sum","nodes":[{"id":"sum","actor":"cel","named":{"expr":"20 + 22"}}]}}`
+	var a, b run
+
+	t.Run("Namespaces/LiveInTheirCellsAlone", func(t *testing.T) {
+		for key, ns := range map[string]string{keyA: namespaceA, keyB: namespaceB} {
+			var epic struct{ ID string }
+			s.ask(t, request{path: "/v1/epics", body: `{"title":"books of ` + ns + `"}`, key: key}, &epic)
+			r := begin(t, key, sum)
+			require.Eventually(t, func() bool {
+				s.ask(t, request{path: "/v1/runs/" + r.ID, key: key}, &r)
+				return r.ended()
+			}, patience, 20*time.Millisecond)
+			require.Equal(t, "RUN_STATE_COMPLETED", r.State)
+			require.JSONEq(t, "42", string(r.Result))
+			if key == keyA {
+				a = r
+			} else {
+				b = r
+			}
+		}
+		for _, tc := range []struct {
+			c       *cell
+			has, no string
+		}{{east, namespaceA, namespaceB}, {west, namespaceB, namespaceA}} {
+			for _, table := range []string{"executor.runs", "executor.events", "registry.epics"} {
+				require.Equal(t, "t|f", psql(t, tc.c.url, "SELECT bool_or(namespace = '"+tc.has+"'), bool_or(namespace = '"+tc.no+"') FROM "+table), table)
+			}
+		}
+		status, body := s.do(t, request{path: "/v1/runs/" + a.ID, key: keyB})
+		require.Equal(t, http.StatusNotFound, status, string(body))
+	})
+
+	t.Run("Cell/DownIsNamedAndHarmsNoOther", func(t *testing.T) {
+		addr := west.procs["executor"].addr
+		west.procs["executor"].kill()
+		for range 10 {
+			status, body := s.do(t, request{path: "/v1/runs", body: sum, key: keyB})
+			require.Equal(t, http.StatusServiceUnavailable, status)
+			require.Contains(t, string(body), "CELL_UNAVAILABLE")
+			require.Contains(t, string(body), `"cell":"west"`)
+			before := time.Now()
+			begin(t, keyA, sum)
+			require.Less(t, time.Since(before), 5*time.Second)
+		}
+		status, body := s.do(t, request{path: "/v1/runs/" + b.ID + "/events", key: keyB})
+		require.Equal(t, http.StatusServiceUnavailable, status, string(body))
+		s.awaitReady(t)
+		west.serve(t, "executor", addr)
+		require.Eventually(t, func() bool {
+			status, _ := s.do(t, request{path: "/v1/runs/" + b.ID, key: keyB})
+			return status == http.StatusOK
+		}, patience, 50*time.Millisecond)
+	})
+
+	t.Run("Namespace/MovesWithItsWaitingRuns", func(t *testing.T) {
+		asks := begin(t, keyA, question)
+		sleeps := begin(t, keyA, `{"graph":{"name":"nap","nodes":[{"id":"nap","actor":"sleep","named":{"duration":"15s"}}]}}`)
+		move := func(verb string, args ...string) (string, error) {
+			cmd := exec.Command("../../scripts/move-namespace", append([]string{verb, east.url}, args...)...)
+			out, err := cmd.CombinedOutput()
+			return string(out), err
+		}
+		closed := "{namespaces: " + namespaceA + ", cell: east, closed: true}, {namespaces: team-*, cell: west}"
+		s.gateway(t, dir, closed, east, west)
+		status, body := s.do(t, request{path: "/v1/runs", body: sum})
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, string(body), "NAMESPACE_MOVING")
+		s.ask(t, request{path: "/v1/runs/" + asks.ID}, nil)
+
+		require.Eventually(t, func() bool { _, err := move("check", namespaceA); return err == nil }, patience, 50*time.Millisecond)
+		out, err := move("copy", west.url, namespaceA)
+		require.NoError(t, err, out)
+		t.Log(out)
+		_, err = move("copy", west.url, namespaceA)
+		require.Error(t, err, "it is there already")
+
+		s.gateway(t, dir, "{namespaces: team-*, cell: west}", east, west)
+		out, err = move("clean", namespaceA)
+		require.NoError(t, err, out)
+		require.Equal(t, "0", psql(t, east.url, "SELECT count(*) FROM executor.events"))
+
+		var open struct{ Interrupts []struct{ ID string } }
+		s.ask(t, request{path: "/v1/runs/" + asks.ID + "/interrupts"}, &open)
+		require.Len(t, open.Interrupts, 1)
+		s.ask(t, request{path: "/v1/interrupts/" + open.Interrupts[0].ID + ":answer", body: `{"answer":"yes"}`}, nil)
+		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, asks.ID).State)
+		require.JSONEq(t, "42", string(s.awaitEnd(t, a.ID).Result), "what had ended can be read")
+		var r run
+		require.Eventually(t, func() bool {
+			s.ask(t, request{path: "/v1/runs/" + sleeps.ID}, &r)
+			return r.ended()
+		}, 2*patience, 200*time.Millisecond)
+		require.Equal(t, "RUN_STATE_COMPLETED", r.State, "the timer came due in the new cell")
+	})
+}
+
+func psql(t *testing.T, url, query string) string {
+	t.Helper()
+	out, err := exec.Command("psql", "-X", "-At", "-v", "ON_ERROR_STOP=1", url, "-c", query).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out[:max(len(out)-1, 0)])
+}
