@@ -55,8 +55,8 @@ type Kind struct {
 type Options struct {
 	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again: another release may know it.
 	Kinds []Kind
-	// Wakes, Starts and Work are how many jobs of each queue are worked at once; defaults 64, 32 and 8.
-	Wakes, Starts, Work int
+	// Wakes, Starts, Schedules and Work are how many jobs of each queue are worked at once; defaults 64, 32, 16 and 8.
+	Wakes, Starts, Schedules, Work int
 	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
 	Drain time.Duration
 	// Retention is how long a finished job is kept to be looked at; default 1 minute. Discarded ones are kept for a day.
@@ -102,6 +102,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	}
 	def(&o.Wakes, 64)
 	def(&o.Starts, 32)
+	def(&o.Schedules, 16)
 	def(&o.Work, 8)
 	if o.Drain <= 0 {
 		o.Drain = 5 * time.Second
@@ -133,7 +134,8 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	cfg := &river.Config{
 		Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
-			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobKind("").Queue(): queue(o.Work),
+			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobSchedule.Queue(): queue(o.Schedules),
+			journal.JobKind("").Queue(): queue(o.Work),
 		},
 		FetchPollInterval: poll, FetchCooldown: cooldown,
 		JobTimeout: defaultTimeout, RescueStuckJobsAfter: longest + o.RescueAfter, MaxAttempts: 1000, RetryPolicy: patience{},

@@ -31,7 +31,25 @@ const (
 	JobWake JobKind = "wake"
 	// JobStart asks for a pending run to be claimed and begun.
 	JobStart JobKind = "start"
+	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
+	JobSchedule JobKind = "schedule"
 )
+
+// ScheduleArgs is what a job about a schedule carries.
+type ScheduleArgs struct {
+	Namespace  string `json:"namespace"`
+	ScheduleID string `json:"schedule_id"`
+	// Due is the time that it is for; the zero time is at once.
+	Due time.Time `json:"due,omitzero"`
+}
+
+// ScheduleJob asks for a schedule to be looked after, not before due.
+func ScheduleJob(namespace, id string, due time.Time) Job {
+	due = dbkit.Micros(due)
+	// Two texts and a time of this era always marshal.
+	args, _ := json.Marshal(ScheduleArgs{Namespace: namespace, ScheduleID: id, Due: due})
+	return Job{Kind: JobSchedule, At: due, Args: args}
+}
 
 // JobArgs is what a job about a run carries.
 type JobArgs struct {
@@ -42,7 +60,7 @@ type JobArgs struct {
 // Queue is where jobs of this kind stand in line, apart from those of others: wake-ups do not wait behind a backlog of starts.
 func (k JobKind) Queue() string {
 	switch k {
-	case JobWake, JobStart:
+	case JobWake, JobStart, JobSchedule:
 		return string(k)
 	}
 	return "work"

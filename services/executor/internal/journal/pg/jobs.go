@@ -111,6 +111,12 @@ func queueNotices(b *pgx.Batch, queues []string) {
 	b.Queue(`SELECT `+notifyQueue+` FROM unnest($1::text[]) AS d (q)`, queues)
 }
 
+// QueueJobs adds jobs to what is about to be sent in a transaction of this schema that is not the journal's.
+func QueueJobs(b *pgx.Batch, jobs []journal.JobRow) {
+	s := statements{jobs: jobTable()}
+	s.queueJobs(b, jobs)
+}
+
 // InsertJobs implements journal.Jobs.
 func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal.Job) error {
 	rows := make([]journal.JobRow, len(jobs))

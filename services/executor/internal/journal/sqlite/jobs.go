@@ -99,6 +99,14 @@ func (t txn) wakeUps(ctx context.Context, wakes []journal.JobRow) error {
 	return nil
 }
 
+// UpdateWithJobs runs fn in a write transaction of the file that is not the journal's; insert adds jobs to it. It does not end in the middle when
+// ctx does.
+func (s *Store) UpdateWithJobs(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, insert func([]journal.JobRow) error) error) error {
+	return s.update(ctx, func(ctx context.Context, t txn) error {
+		return fn(ctx, t.tx, func(jobs []journal.JobRow) error { return t.jobs(ctx, jobs) })
+	})
+}
+
 // InsertJobs implements journal.Jobs.
 func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal.Job) error {
 	return s.update(ctx, func(ctx context.Context, t txn) error {
