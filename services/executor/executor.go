@@ -33,6 +33,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
+	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -172,8 +173,11 @@ type Service struct {
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
 	jobs        *dispatch.Dispatcher
-	log         *slog.Logger
-	close       func() error
+	schedules   *schedule.Keeper
+
+	scheduleServer *rpc.ScheduleServer
+	log            *slog.Logger
+	close          func() error
 }
 
 // Open validates cfg and opens the journal. Runs go on, and new ones are taken, once Run runs.
@@ -201,8 +205,12 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, j.Close(), set.Close())
 	}
+	schedules, err := openSchedules(ctx, cfg, j, d.Telemetry)
+	if err != nil {
+		return nil, errors.Join(err, limits.Close(), j.Close(), set.Close())
+	}
 	s := &Service{journal: j, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
-		close: sync.OnceValue(func() error { return errors.Join(limits.Close(), j.Close(), set.Close()) })}
+		close: sync.OnceValue(func() error { return errors.Join(schedules.Close(), limits.Close(), j.Close(), set.Close()) })}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -232,6 +240,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, j, actors.specs(), s.workers.Registered, d.Registry != nil)
+	runs := rpc.Scheduled{Server: s.server}
+	if s.schedules, err = schedule.New(schedules, runs, s.log, d.Telemetry.MeterProvider); err != nil {
+		return nil, fmt.Errorf("make keeper of schedules: %w", err)
+	}
+	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.server.DialPeers(d.Peer)
 	return s, nil
 }
@@ -242,6 +255,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: rpc.Explainer{Engine: s.engine}})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)
+	executorv1.RegisterScheduleServiceServer(r, s.scheduleServer)
 }
 
 // Run takes runs and goes on with those that others left, until ctx ends. Then calls in flight may end within the drain
@@ -250,6 +264,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.engine.Run(ctx) })
 	g.Go(func() error { return s.jobs.Run(ctx) })
+	g.Go(func() error { return s.schedules.Run(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.workers.Run(ctx) })
 	g.Go(func() error { return s.limits.Run(ctx) })

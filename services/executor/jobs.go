@@ -31,7 +31,8 @@ func (s *Service) work(ctx context.Context, j dispatch.Job) error {
 // dispatcher works what the journal keeps for later.
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
 	o := dispatch.Options{Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
-		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work}}}
+		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
+			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout}}}
 	switch j := j.(type) {
 	case *pg.Store:
 		o.Schema = pg.Schema

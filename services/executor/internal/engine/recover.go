@@ -189,7 +189,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	}
 	r := t.newRun(id, p)
 	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
-	r.priority, r.deadline = int(row.Priority), row.Deadline
+	r.priority, r.deadline, r.schedule = int(row.Priority), row.Deadline, row.ScheduleID
 	if r.family, err = familyOf(row); err != nil {
 		return nil, err
 	}

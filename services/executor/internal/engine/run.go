@@ -29,6 +29,7 @@ type run struct {
 	root      string
 	task      string
 	priority  int // 1 to 4, 0 for the default
+	schedule  string
 	program   *program
 	created   time.Time
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
@@ -263,6 +264,10 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	}
 	if err := r.family.letters(r, w, eff, now); err != nil {
 		return consequence{}, err
+	}
+	if eff.Ended != nil && r.schedule != "" {
+		// What waits there for the end of this run goes on.
+		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
 	r.questions(w, eff, now)
 	if err := r.regraph(w, eff); err != nil {

@@ -204,6 +204,14 @@ func (e *Engine) Check(ctx context.Context, namespace string, g *workgraph.Graph
 	return err
 }
 
+// CheckStart returns what Start would say about what is asked for, without regard to what stands against it at the moment.
+func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
+	if _, err := e.program(ctx, req.Namespace, req.Graph); err != nil {
+		return err
+	}
+	return e.fits(req)
+}
+
 // program compiles within the limits.
 func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
 	if err := e.withinLimits(g); err != nil {
@@ -412,6 +420,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	sc := trace.SpanContextFromContext(ctx)
 	r := t.newRun(id, p)
 	r.namespace, r.task, r.priority, r.family, r.deadline = req.Namespace, req.TaskID, req.Priority, req.family, req.deadline(now)
+	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
 	if r.family.Parent == "" {
 		r.family = family{user: req.UserID, chat: req.ChatID, thread: req.ThreadID}

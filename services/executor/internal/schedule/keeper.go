@@ -20,8 +20,8 @@ import (
 
 const (
 	// scanPause is the pause between two looks for schedules whose job was lost, lag how long a job may take to come.
-	scanPause = 2 * time.Second
-	lag       = 2 * time.Second
+	scanPause = time.Second
+	lag       = time.Second
 	// overdue is how many schedules one look finds.
 	overdue = 500
 	// forgetPause is the pause between two rounds of forgetting.
@@ -267,11 +267,13 @@ func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Sche
 		if err != nil {
 			return Change{}, err
 		}
-		for n := 0; n < rounds && p.take(); n++ {
-			continue
-		}
 		was := s.Spec
 		f(s)
+		if said := s.Spec; !said.Paused {
+			s.Spec = was
+			p.takeAll()
+			s.Spec = said
+		}
 		s.Revision++
 		s.UpdateTime = now
 		p.changed, p.moved = true, true
@@ -282,9 +284,7 @@ func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Sche
 			}
 		}
 		// A pause that ends lets the times since its beginning be decided, by what the schedule says now.
-		for n := 0; n < rounds && p.take(); n++ {
-			continue
-		}
+		p.takeAll()
 		return p.close()
 	})
 	if err != nil {
@@ -292,6 +292,13 @@ func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Sche
 	}
 	k.after(ctx, key)
 	return k.store.Get(ctx, key)
+}
+
+// takeAll decides what is due, as far as one change may.
+func (p *position) takeAll() {
+	for n := 0; n < rounds && p.take(); n++ {
+		continue
+	}
 }
 
 // Update replaces what a schedule says. A revision other than 0 must be the present one. If it means other times from now on, those that passed

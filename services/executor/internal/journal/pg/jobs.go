@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// insertJobs and uniqueJobs are the two ends of an insert into River's table: a job that waits already is not written again. What the
+	// River's leader looks every five seconds which scheduled jobs will be due within the next five. A job that is due before long must not wait for
+	// that: it is available at once, and workers leave it alone until its time. insertJobs and uniqueJobs are the two ends of an insert into River's table: a job that waits already is not written again. What the
 	// workers are told of is theirs to say: see notifyQueue.
 	insertJobs = `INSERT INTO river_job (kind, queue, args, priority, scheduled_at, state, max_attempts, unique_key, unique_states)
 		SELECT j.kind, j.queue, convert_from(j.args, 'UTF8')::jsonb, j.priority, coalesce(j.at, now()),
-			CASE WHEN j.at > now() THEN 'scheduled' ELSE 'available' END::river_job_state, 1000, j.unique_key, B'10000001'`
+			CASE WHEN j.at > now() + interval '10 seconds' THEN 'scheduled' ELSE 'available' END::river_job_state, 1000, j.unique_key, B'10000001'`
 	uniqueJobs = `ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND unique_states IS NOT NULL AND river_job_state_in_bitmask(unique_states, state) DO NOTHING`
 	// notifyQueue is what River's workers listen for.
 	notifyQueue = `pg_notify('` + Schema + `.river_insert', '{"queue": "' || q || '"}')`

@@ -72,11 +72,16 @@ func (t txn) jobs(ctx context.Context, jobs []journal.JobRow) error {
 
 func (t txn) job(ctx context.Context, j *journal.JobRow) (inserted bool, err error) {
 	at, state := time.Now(), "available"
-	if j.At.After(at) {
-		at, state = j.At, "scheduled"
+	now := at
+	if j.At.After(now) {
+		// River's leader looks every five seconds which scheduled jobs will be due within the next five. A job that is due before long must not wait
+		// for that: it is available at once, and workers leave it alone until its time.
+		if at = j.At; at.Sub(now) > 10*time.Second {
+			state = "scheduled"
+		}
 	}
 	n, err := t.exec(ctx, insertJob, j.Kind, j.Queue, string(j.Args), j.Priority, at.UTC().Format(riverTime), state, j.Unique)
-	if n > 0 && state == "available" {
+	if n > 0 && at.Equal(now) {
 		t.queued[j.Queue] = true
 	}
 	return n > 0, err

@@ -449,6 +449,8 @@ type ListRunsRequest struct {
 	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
 	// Runs created before this time.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
+	// Runs that this schedule started.
+	ScheduleId    string `protobuf:"bytes,13,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,6 +567,13 @@ func (x *ListRunsRequest) GetCreatedBefore() *timestamppb.Timestamp {
 		return x.CreatedBefore
 	}
 	return nil
+}
+
+func (x *ListRunsRequest) GetScheduleId() string {
+	if x != nil {
+		return x.ScheduleId
+	}
+	return ""
 }
 
 // ListRunsResponse is one page of runs, without inputs and outputs.
@@ -3440,7 +3449,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x13GetRunGraphResponse\x12.\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
-	"graph_hash\x18\x02 \x01(\tR\tgraphHash\"\xc8\x04\n" +
+	"graph_hash\x18\x02 \x01(\tR\tgraphHash\"\xe9\x04\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
@@ -3455,7 +3464,9 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06labels\x18\n" +
 	" \x03(\v21.epigraph.executor.v1.ListRunsRequest.LabelsEntryR\x06labels\x12?\n" +
 	"\rcreated_after\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
-	"\x0ecreated_before\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x1a9\n" +
+	"\x0ecreated_before\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x1f\n" +
+	"\vschedule_id\x18\r \x01(\tR\n" +
+	"scheduleId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +

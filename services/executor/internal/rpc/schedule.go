@@ -1,0 +1,325 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/page"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
+)
+
+// shownTimes is how many of the next times a schedule shows.
+const shownTimes = 5
+
+// Scheduled starts the runs of schedules at a server of runs.
+type Scheduled struct{ *Server }
+
+var _ schedule.Runs = Scheduled{}
+
+// Start implements schedule.Runs.
+func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.Start) (string, error) {
+	ctx = grpckit.WithNamespace(ctx, x.Namespace)
+	var req executorv1.StartRunRequest
+	if err := proto.Unmarshal(x.Start, &req); err != nil {
+		return "", errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "what is to be started cannot be read").With(err)
+	}
+	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	start, err := s.startRequest(ctx, &req)
+	if err != nil {
+		return "", err
+	}
+	start.ID, start.ScheduleID = st.RunID, x.ID
+	// The same for every try, whatever the schedule says by then.
+	start.Request = journal.Request{ID: "schedule/" + x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
+	id, _, err := s.engine.Start(ctx, start)
+	if errs.ReasonOf(err) == journal.ReasonRunExists {
+		// An earlier try, which may still be on its way.
+		there, xerr := s.Exists(ctx, x.Namespace, st.RunID)
+		if there || xerr != nil {
+			return st.RunID, xerr
+		}
+		return "", errs.New(errs.Unavailable, engine.ReasonNotReady, "the run is being started").With(err)
+	}
+	return id, graphFaults(err)
+}
+
+// Cancel implements schedule.Runs.
+func (s Scheduled) Cancel(ctx context.Context, namespace, runID, reason string) error {
+	_, err := s.engine.Cancel(ctx, engine.CancelRequest{Namespace: namespace, RunID: runID, Reason: reason})
+	if r := errs.ReasonOf(err); r == journal.ReasonRunNotFound || r == journal.ReasonRunEnded {
+		return nil
+	}
+	return err
+}
+
+// Exists implements schedule.Runs.
+func (s Scheduled) Exists(ctx context.Context, namespace, runID string) (bool, error) {
+	_, err := s.reader.Get(ctx, namespace, runID)
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// check says what starting req would be refused for.
+func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) error {
+	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	start, err := s.startRequest(ctx, req)
+	if err != nil {
+		return err
+	}
+	return graphFaults(s.engine.CheckStart(ctx, start))
+}
+
+// ScheduleServer answers epigraph.executor.v1.ScheduleService.
+type ScheduleServer struct {
+	executorv1.UnimplementedScheduleServiceServer
+	keeper *schedule.Keeper
+	runs   Scheduled
+}
+
+// NewScheduleServer returns a server of the schedules that keeper carries out.
+func NewScheduleServer(keeper *schedule.Keeper, runs Scheduled) *ScheduleServer {
+	return &ScheduleServer{keeper: keeper, runs: runs}
+}
+
+func scheduleKey(ctx context.Context, id string) schedule.Key {
+	return schedule.Key{Namespace: grpckit.Namespace(ctx), ID: id}
+}
+
+// spec is what a message says, with every fault of it, those of the run to be started included.
+func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh bool) (schedule.Spec, []byte, error) {
+	out := schedule.Spec{
+		Cron: m.GetCron(), Zone: m.GetTimeZone(), Overlap: schedule.Overlap(m.GetOverlap()), Catchup: m.GetCatchupWindow().AsDuration(), Jitter: m.GetJitter().AsDuration(),
+		Begin: dbkit.Micros(instant(m.GetBeginTime())), End: dbkit.Micros(instant(m.GetEndTime())), Paused: m.GetPaused(), Note: m.GetNote(),
+	}
+	if m.GetCatchupWindow() != nil && out.Catchup == 0 {
+		out.Catchup = time.Nanosecond // was said, and is too short
+	}
+	fault := out.Validate(errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "the schedule cannot be kept as it is"))
+	if line, err := out.Timeline(""); err == nil && fresh && line.Next(dbkit.Now()).IsZero() {
+		fault = fault.Violate("schedule.end_time", schedule.ReasonInvalid, "no time of the schedule is left before it")
+	}
+	req := m.GetStart()
+	if req.GetRequestId() != "" {
+		fault = fault.Violate("schedule.start.request_id", schedule.ReasonInvalid, "must be empty: a start is identified by the schedule and its time")
+	}
+	if req.GetStartTime() != nil {
+		fault = fault.Violate("schedule.start.start_time", schedule.ReasonInvalid, "must be empty: the schedule says when")
+	}
+	if err := s.runs.check(ctx, req); err != nil {
+		if !errs.Is(err, errs.InvalidArgument) {
+			return out, nil, err
+		}
+		e := errs.From(err)
+		if e.HintText() != "" {
+			fault = fault.Hint(e.HintText())
+		}
+		if len(e.Violations) == 0 {
+			fault = fault.Violate("schedule.start", e.Reason, e.Message)
+		}
+		for _, v := range e.Violations {
+			fault = fault.Violate("schedule.start."+v.Field, v.Reason, v.Message)
+		}
+	}
+	if n := len(fault.Violations); n > 0 {
+		fault.Message = fmt.Sprintf("the schedule has %d faults, the first is at %s: %s", n, fault.Violations[0].Field, fault.Violations[0].Message)
+		return out, nil, fault
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		return out, nil, fmt.Errorf("encode start: %w", err)
+	}
+	return out, body, nil
+}
+
+// CreateSchedule implements the service.
+func (s *ScheduleServer) CreateSchedule(ctx context.Context, req *executorv1.CreateScheduleRequest) (*executorv1.Schedule, error) {
+	m := req.GetSchedule()
+	spec, body, err := s.spec(ctx, m, true)
+	if err != nil {
+		return nil, err
+	}
+	return s.answer(s.keeper.Create(ctx, schedule.Schedule{Key: scheduleKey(ctx, m.GetId()), Spec: spec, Start: body}))
+}
+
+// GetSchedule implements the service.
+func (s *ScheduleServer) GetSchedule(ctx context.Context, req *executorv1.GetScheduleRequest) (*executorv1.Schedule, error) {
+	return s.answer(s.keeper.Get(ctx, scheduleKey(ctx, req.GetScheduleId())))
+}
+
+// ListSchedules implements the service.
+func (s *ScheduleServer) ListSchedules(ctx context.Context, req *executorv1.ListSchedulesRequest) (*executorv1.ListSchedulesResponse, error) {
+	ns := grpckit.Namespace(ctx)
+	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListSchedules", Parent: ns, Order: "id"})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.keeper.List(ctx, ns, pg.After.ID, pg.Limit+1)
+	if err != nil {
+		return nil, schedulesAway(err)
+	}
+	rows, next := page.Cut(pg, rows, func(x schedule.Schedule) page.Cursor { return page.Cursor{CreateTime: x.CreateTime, ID: x.ID} })
+	out := &executorv1.ListSchedulesResponse{NextPageToken: next}
+	for i := range rows {
+		m, err := scheduleMessage(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Schedules = append(out.Schedules, m)
+	}
+	return out, nil
+}
+
+// UpdateSchedule implements the service.
+func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.UpdateScheduleRequest) (*executorv1.Schedule, error) {
+	m := req.GetSchedule()
+	if m.GetId() != req.GetScheduleId() {
+		return nil, errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "schedule.id is %q, but schedule %q is to be changed", m.GetId(), req.GetScheduleId()).
+			Violate("schedule.id", schedule.ReasonInvalid, "is not schedule_id; an id cannot be changed")
+	}
+	revision, err := scheduleEtag(m.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	spec, body, err := s.spec(ctx, m, false)
+	if err != nil {
+		return nil, err
+	}
+	return s.answer(s.keeper.Update(ctx, scheduleKey(ctx, req.GetScheduleId()), revision, spec, body))
+}
+
+// DeleteSchedule implements the service.
+func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.DeleteScheduleRequest) (*executorv1.DeleteScheduleResponse, error) {
+	revision, err := scheduleEtag(req.GetEtag())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.keeper.Delete(ctx, scheduleKey(ctx, req.GetScheduleId()), revision); err != nil {
+		return nil, schedulesAway(err)
+	}
+	return &executorv1.DeleteScheduleResponse{}, nil
+}
+
+// PauseSchedule implements the service.
+func (s *ScheduleServer) PauseSchedule(ctx context.Context, req *executorv1.PauseScheduleRequest) (*executorv1.Schedule, error) {
+	return s.answer(s.keeper.Pause(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
+}
+
+// ResumeSchedule implements the service.
+func (s *ScheduleServer) ResumeSchedule(ctx context.Context, req *executorv1.ResumeScheduleRequest) (*executorv1.Schedule, error) {
+	return s.answer(s.keeper.Resume(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetNote()))
+}
+
+// TriggerSchedule implements the service.
+func (s *ScheduleServer) TriggerSchedule(ctx context.Context, req *executorv1.TriggerScheduleRequest) (*executorv1.TriggerScheduleResponse, error) {
+	st, err := s.keeper.Trigger(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetRequestId())
+	if err != nil {
+		return nil, schedulesAway(err)
+	}
+	return &executorv1.TriggerScheduleResponse{Start: startMessage(st)}, nil
+}
+
+// BackfillSchedule implements the service.
+func (s *ScheduleServer) BackfillSchedule(ctx context.Context, req *executorv1.BackfillScheduleRequest) (*executorv1.BackfillScheduleResponse, error) {
+	overlap := schedule.Overlap(req.GetOverlap())
+	if overlap == 0 {
+		overlap = schedule.Allow
+	}
+	if overlap < schedule.Skip || overlap > schedule.Allow {
+		return nil, errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "overlap %d is no policy", overlap).Violate("overlap", schedule.ReasonInvalid, "not a policy")
+	}
+	list, err := s.keeper.Backfill(ctx, scheduleKey(ctx, req.GetScheduleId()), dbkit.Micros(instant(req.GetBeginTime())), dbkit.Micros(instant(req.GetEndTime())), overlap)
+	if err != nil {
+		return nil, schedulesAway(err)
+	}
+	out := &executorv1.BackfillScheduleResponse{}
+	for _, st := range list {
+		out.Starts = append(out.Starts, startMessage(st))
+	}
+	return out, nil
+}
+
+func (s *ScheduleServer) answer(x schedule.Schedule, err error) (*executorv1.Schedule, error) {
+	if err != nil {
+		return nil, schedulesAway(err)
+	}
+	return scheduleMessage(&x)
+}
+
+func scheduleMessage(x *schedule.Schedule) (*executorv1.Schedule, error) {
+	m := &executorv1.Schedule{
+		Id: x.ID, Cron: x.Cron, TimeZone: x.Zone, Overlap: executorv1.OverlapPolicy(x.Overlap), CatchupWindow: durationpb.New(x.Catchup),
+		BeginTime: stamp(x.Begin), EndTime: stamp(x.End), Paused: x.Paused, Note: x.Note, CreateTime: stamp(x.CreateTime), UpdateTime: stamp(x.UpdateTime),
+		Etag: etag(x.Revision), Skipped: x.Skipped,
+	}
+	if x.Jitter > 0 {
+		m.Jitter = durationpb.New(x.Jitter)
+	}
+	if len(x.Start) > 0 {
+		m.Start = &executorv1.StartRunRequest{}
+		if err := proto.Unmarshal(x.Start, m.Start); err != nil {
+			return nil, fmt.Errorf("decode start of schedule %s: %w", x.ID, err)
+		}
+	}
+	next, err := x.Next(shownTimes)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range next {
+		m.NextTimes = append(m.NextTimes, stamp(t))
+	}
+	for _, st := range x.Recent {
+		m.Recent = append(m.Recent, startMessage(st))
+	}
+	return m, nil
+}
+
+func startMessage(st schedule.Start) *executorv1.ScheduleStart {
+	m := &executorv1.ScheduleStart{ScheduleTime: stamp(st.Time), ActualTime: stamp(st.Actual), Result: string(st.Result), Message: st.Message}
+	if st.Result == schedule.Started {
+		m.RunId = st.RunID
+	}
+	return m
+}
+
+// scheduleEtag is the revision that an etag names, 0 for none.
+func scheduleEtag(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	text, err := strconv.Unquote(s)
+	if n, nerr := strconv.ParseInt(text, 10, 64); err == nil && nerr == nil && n > 0 && strings.HasPrefix(s, `"`) {
+		return n, nil
+	}
+	return 0, errs.New(errs.Conflict, journal.ReasonEtagMismatch, "etag %s is not one that the schedule can have", s).
+		Hint("read the schedule again and use its etag").Violate("etag", ReasonEtagInvalid, "not an etag of a schedule")
+}
+
+// schedulesAway tells callers that the database is gone for the moment, which is no fault of ours nor theirs.
+func schedulesAway(err error) error {
+	if dbkit.ConnectionLost(err) {
+		return errs.New(errs.Unavailable, dbkit.ReasonUnreachable, "the database of the schedules cannot be reached").With(err)
+	}
+	return err
+}

@@ -1,0 +1,49 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
+	schedulepg "github.com/epigraph-run/epigraph/services/executor/internal/schedule/pg"
+	schedulesqlite "github.com/epigraph-run/epigraph/services/executor/internal/schedule/sqlite"
+)
+
+// firingTimeout bounds the work of one job about a schedule: a backfill that was cut off has many runs to start.
+const firingTimeout = 2 * time.Minute
+
+// openSchedules opens the schedules that are kept beside j.
+func openSchedules(ctx context.Context, cfg Config, j journal.Journal, tel *obs.Telemetry) (schedule.Store, error) {
+	if s, ok := j.(*sqlite.Store); ok {
+		return schedulesqlite.New(s), nil
+	}
+	s, err := schedulepg.Open(ctx, cfg.PostgresURL.Reveal(), tel.TracerProvider)
+	if err != nil {
+		return nil, fmt.Errorf("open schedules of executor: %w", err)
+	}
+	return s, nil
+}
+
+// lookAfter works a job about a schedule.
+func (s *Service) lookAfter(ctx context.Context, j dispatch.Job) error {
+	var args journal.ScheduleArgs
+	if err := json.Unmarshal(j.Args, &args); err != nil {
+		return dispatch.Never(fmt.Errorf("decode job: %w", err))
+	}
+	// The database's clock may be ahead of ours, and times are decided by ours.
+	if early := time.Until(args.Due); early > 0 {
+		return dispatch.Later(early)
+	}
+	err := s.schedules.Fire(ctx, schedule.Key{Namespace: args.Namespace, ID: args.ScheduleID})
+	if errs.ReasonOf(err) == schedule.ReasonNotFound {
+		return nil
+	}
+	return err
+}

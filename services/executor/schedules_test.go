@@ -1,0 +1,317 @@
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// door is an actor that is held shut until somebody opens it.
+type door struct {
+	mu   sync.Mutex
+	open chan struct{}
+}
+
+func newDoor() *door { return &door{open: make(chan struct{})} }
+
+// pass lets everybody in who is there, and keeps the next ones out.
+func (d *door) pass() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.open)
+	d.open = make(chan struct{})
+}
+
+func (d *door) actor() workgraph.Actor {
+	return workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+		d.mu.Lock()
+		open := d.open
+		d.mu.Unlock()
+		select {
+		case <-open:
+			return workgraph.Outcome{}, nil
+		case <-ctx.Done():
+			return workgraph.Outcome{}, ctx.Err()
+		}
+	})
+}
+
+func TestSchedules(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		doors := map[string]*door{}
+		actors := workgraph.Actors{"does": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { return workgraph.Outcome{}, nil })}
+		for _, name := range []string{"skip", "one", "all", "other", "allow", "late"} {
+			doors[name] = newDoor()
+			actors[name] = doors[name].actor()
+		}
+		f := serve(t, actors, store)
+		c := executorv1.NewScheduleServiceClient(f.conn)
+		start := func(actor string) *executorv1.StartRunRequest {
+			return &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "n", Actor: actor}), Labels: map[string]string{"by": "clock"}}
+		}
+		create := func(t *testing.T, s *executorv1.Schedule) *executorv1.Schedule {
+			t.Helper()
+			out, err := c.CreateSchedule(t.Context(), &executorv1.CreateScheduleRequest{Schedule: s})
+			require.NoError(t, err)
+			return out
+		}
+		get := func(t *testing.T, id string) *executorv1.Schedule {
+			t.Helper()
+			out, err := c.GetSchedule(t.Context(), &executorv1.GetScheduleRequest{ScheduleId: id})
+			require.NoError(t, err)
+			return out
+		}
+		trigger := func(t *testing.T, id string) *executorv1.ScheduleStart {
+			t.Helper()
+			out, err := c.TriggerSchedule(t.Context(), &executorv1.TriggerScheduleRequest{ScheduleId: id})
+			require.NoError(t, err)
+			return out.GetStart()
+		}
+		state := func(t *testing.T, id string) executorv1.RunState {
+			t.Helper()
+			r, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
+			require.NoError(t, err)
+			return r.GetState()
+		}
+		ended := func(t *testing.T, id string) {
+			t.Helper()
+			require.Eventually(t, func() bool { return state(t, id) >= executorv1.RunState_RUN_STATE_COMPLETED }, 20*time.Second, 5*time.Millisecond)
+		}
+		results := func(s *executorv1.Schedule) (out []string) {
+			for _, r := range s.GetRecent() {
+				out = append(out, r.GetResult())
+			}
+			return out
+		}
+		never := "0 0 1 1 *"
+
+		t.Run("Clock/StartsEachTimeOnce", func(t *testing.T) {
+			s := create(t, &executorv1.Schedule{Id: "tick", Cron: "@every 1s", Start: start("does"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
+			require.Len(t, s.GetNextTimes(), 5)
+			require.Eventually(t, func() bool { return len(get(t, "tick").GetRecent()) >= 4 }, 30*time.Second, 20*time.Millisecond)
+			_, err := c.PauseSchedule(t.Context(), &executorv1.PauseScheduleRequest{ScheduleId: "tick", Note: "enough"})
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				s = get(t, "tick")
+				return !slices.Contains(results(s), "QUEUED") // what is just being carried out
+			}, 30*time.Second, 20*time.Millisecond)
+			require.True(t, s.GetPaused())
+			require.Equal(t, "enough", s.GetNote())
+			require.Empty(t, s.GetNextTimes())
+			seen := map[int64]bool{}
+			for _, r := range s.GetRecent() {
+				require.Equal(t, "STARTED", r.GetResult(), r)
+				t.Logf("late by %s", r.GetActualTime().AsTime().Sub(r.GetScheduleTime().AsTime()))
+				require.False(t, seen[r.GetScheduleTime().GetSeconds()])
+				seen[r.GetScheduleTime().GetSeconds()] = true
+				run, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: r.GetRunId()})
+				require.NoError(t, err)
+				require.Equal(t, "tick", run.GetScheduleId())
+				require.Equal(t, map[string]string{"by": "clock"}, run.GetLabels())
+			}
+			_, err = c.DeleteSchedule(t.Context(), &executorv1.DeleteScheduleRequest{ScheduleId: "tick"})
+			require.NoError(t, err)
+		})
+		t.Run("Overlap/Skip", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "skip", Cron: never, Start: start("skip")})
+			first := trigger(t, "skip")
+			require.Equal(t, "STARTED", first.GetResult())
+			require.Equal(t, "SKIPPED_OVERLAP", trigger(t, "skip").GetResult())
+			require.EqualValues(t, 1, get(t, "skip").GetSkipped())
+			doors["skip"].pass()
+			ended(t, first.GetRunId())
+			require.Equal(t, "STARTED", trigger(t, "skip").GetResult())
+		})
+		t.Run("Overlap/QueueOne", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "one", Cron: never, Start: start("one"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_QUEUE_ONE})
+			first := trigger(t, "one")
+			require.Equal(t, []string{"STARTED", "QUEUED", "SKIPPED_OVERLAP"}, []string{first.GetResult(), trigger(t, "one").GetResult(), trigger(t, "one").GetResult()})
+			doors["one"].pass()
+			ended(t, first.GetRunId())
+			done := time.Now()
+			require.Eventually(t, func() bool { return results(get(t, "one"))[1] == "STARTED" }, 20*time.Second, 5*time.Millisecond)
+			t.Logf("the next one was there %s after the end of the first", time.Since(done))
+		})
+		t.Run("Overlap/QueueAll", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "all", Cron: never, Start: start("all"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_QUEUE_ALL})
+			for i := range 4 {
+				require.Equal(t, []string{"STARTED", "QUEUED", "QUEUED", "QUEUED"}[i], trigger(t, "all").GetResult())
+			}
+			for i := range 4 {
+				var run string
+				require.Eventually(t, func() bool {
+					s := get(t, "all").GetRecent()
+					run = s[3-i].GetRunId()
+					if run == "" {
+						return false
+					}
+					doors["all"].pass()
+					return state(t, run) >= executorv1.RunState_RUN_STATE_COMPLETED
+				}, 20*time.Second, 5*time.Millisecond)
+			}
+		})
+		t.Run("Overlap/CancelOther", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "other", Cron: never, Start: start("other"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_CANCEL_OTHER})
+			first := trigger(t, "other")
+			require.Equal(t, "STARTED", first.GetResult())
+			trigger(t, "other")
+			ended(t, first.GetRunId())
+			require.Equal(t, executorv1.RunState_RUN_STATE_CANCELLED, state(t, first.GetRunId()))
+			require.Eventually(t, func() bool { return get(t, "other").GetRecent()[0].GetResult() == "STARTED" }, 20*time.Second, 5*time.Millisecond)
+		})
+		t.Run("Overlap/Allow", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "allow", Cron: never, Start: start("allow"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
+			a, b := trigger(t, "allow"), trigger(t, "allow")
+			require.Equal(t, []string{"STARTED", "STARTED"}, []string{a.GetResult(), b.GetResult()})
+			require.NotEqual(t, a.GetRunId(), b.GetRunId())
+			doors["allow"].pass()
+		})
+		t.Run("Trigger/RequestIDStartsOnce", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "once", Cron: never, Start: start("does"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
+			create(t, &executorv1.Schedule{Id: "twice", Cron: never, Start: start("does")})
+			var runs []string
+			for range 2 {
+				out, err := c.TriggerSchedule(t.Context(), &executorv1.TriggerScheduleRequest{ScheduleId: "once", RequestId: "r1"})
+				require.NoError(t, err)
+				require.Equal(t, "STARTED", out.GetStart().GetResult())
+				runs = append(runs, out.GetStart().GetRunId())
+			}
+			require.Equal(t, runs[0], runs[1])
+			_, err := c.TriggerSchedule(t.Context(), &executorv1.TriggerScheduleRequest{ScheduleId: "twice", RequestId: "r1"})
+			require.Equal(t, "REQUEST_ID_REUSED", errs.ReasonOf(grpckit.FromStatus(err)))
+			list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ScheduleId: "once"})
+			require.NoError(t, err)
+			require.Len(t, list.GetRuns(), 1)
+		})
+		t.Run("Backfill/EachTimeAtMostOnce", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "fill", Cron: "0 3 * * *", TimeZone: "Europe/Berlin", Start: start("does")})
+			span := func(from, to int, o executorv1.OverlapPolicy) *executorv1.BackfillScheduleRequest {
+				return &executorv1.BackfillScheduleRequest{ScheduleId: "fill", Overlap: o,
+					BeginTime: timestamppb.New(time.Date(2026, 1, from, 0, 0, 0, 0, time.UTC)), EndTime: timestamppb.New(time.Date(2026, 1, to, 0, 0, 0, 0, time.UTC))}
+			}
+			first, err := c.BackfillSchedule(t.Context(), span(1, 11, 0))
+			require.NoError(t, err)
+			require.Len(t, first.GetStarts(), 10)
+			runs := map[string]bool{}
+			for i, st := range first.GetStarts() {
+				require.Equal(t, "STARTED", st.GetResult(), st)
+				require.Equal(t, time.Date(2026, 1, i+1, 2, 0, 0, 0, time.UTC), st.GetScheduleTime().AsTime())
+				runs[st.GetRunId()] = true
+			}
+			require.Len(t, runs, 10)
+			second, err := c.BackfillSchedule(t.Context(), span(6, 14, executorv1.OverlapPolicy_OVERLAP_POLICY_QUEUE_ALL))
+			require.NoError(t, err)
+			require.Len(t, second.GetStarts(), 8)
+			for i, st := range second.GetStarts() {
+				require.Equal(t, i < 5, runs[st.GetRunId()], "%d: %v", i, st)
+			}
+			require.Eventually(t, func() bool {
+				list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ScheduleId: "fill"})
+				require.NoError(t, err)
+				return len(list.GetRuns()) == 13
+			}, 20*time.Second, 10*time.Millisecond)
+			for name, req := range map[string]*executorv1.BackfillScheduleRequest{
+				"Backwards": span(5, 4, 0),
+				"Future":    {ScheduleId: "fill", BeginTime: timestamppb.Now(), EndTime: timestamppb.New(time.Now().Add(time.Hour))},
+			} {
+				_, err := c.BackfillSchedule(t.Context(), req)
+				require.Equal(t, "BACKFILL_SPAN_INVALID", errs.ReasonOf(grpckit.FromStatus(err)), name)
+			}
+		})
+		t.Run("Pause/CatchesUpWithinTheWindow", func(t *testing.T) {
+			create(t, &executorv1.Schedule{Id: "pause", Cron: "@every 1s", Paused: true, Start: start("does"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
+			begin := time.Now()
+			require.Eventually(t, func() bool { return time.Since(begin) > 2500*time.Millisecond }, 10*time.Second, 50*time.Millisecond)
+			require.Empty(t, get(t, "pause").GetRecent())
+			s, err := c.ResumeSchedule(t.Context(), &executorv1.ResumeScheduleRequest{ScheduleId: "pause", Note: "on"})
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, len(s.GetRecent()), 2)
+			_, err = c.DeleteSchedule(t.Context(), &executorv1.DeleteScheduleRequest{ScheduleId: "pause", Etag: s.GetEtag()})
+			require.NoError(t, err)
+		})
+		t.Run("Start/FailsForGood", func(t *testing.T) {
+			req := start("late")
+			req.BusinessKey = "key"
+			create(t, &executorv1.Schedule{Id: "key", Cron: never, Start: req, Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
+			require.Equal(t, "STARTED", trigger(t, "key").GetResult())
+			st := trigger(t, "key")
+			require.Equal(t, "FAILED", st.GetResult())
+			require.Contains(t, st.GetMessage(), "BUSINESS_KEY_IN_USE")
+			doors["late"].pass()
+		})
+		t.Run("Resource/ChangesAndRefusals", func(t *testing.T) {
+			s := create(t, &executorv1.Schedule{Id: "res", Cron: "@daily", Start: start("does"), Jitter: durationpb.New(time.Minute)})
+			_, err := c.CreateSchedule(t.Context(), &executorv1.CreateScheduleRequest{Schedule: s})
+			require.Equal(t, "SCHEDULE_ALREADY_EXISTS", errs.ReasonOf(grpckit.FromStatus(err)))
+			s.Cron, s.TimeZone = "0 5 * * *", "Asia/Tokyo"
+			next, err := c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{ScheduleId: "res", Schedule: s})
+			require.NoError(t, err)
+			require.Equal(t, 20, next.GetNextTimes()[0].AsTime().Hour())
+			require.NotEqual(t, s.GetEtag(), next.GetEtag())
+			_, err = c.UpdateSchedule(t.Context(), &executorv1.UpdateScheduleRequest{ScheduleId: "res", Schedule: s})
+			require.Equal(t, "ETAG_MISMATCH", errs.ReasonOf(grpckit.FromStatus(err)))
+			_, err = c.DeleteSchedule(t.Context(), &executorv1.DeleteScheduleRequest{ScheduleId: "res", Etag: s.GetEtag()})
+			require.Equal(t, "ETAG_MISMATCH", errs.ReasonOf(grpckit.FromStatus(err)))
+			require.Equal(t, "res", get(t, "res").GetId())
+
+			bad := &executorv1.Schedule{Id: "bad", Cron: "61 * * * *", TimeZone: "Mars/Olympus", CatchupWindow: durationpb.New(0), Start: start("dose")}
+			bad.Start.RequestId = "r"
+			_, err = c.CreateSchedule(t.Context(), &executorv1.CreateScheduleRequest{Schedule: bad})
+			e := errs.From(grpckit.FromStatus(err))
+			require.Equal(t, "SCHEDULE_INVALID", e.Reason)
+			var fields []string
+			for _, v := range e.Violations {
+				fields = append(fields, v.Field)
+			}
+			require.Equal(t, []string{"schedule.catchup_window", "schedule.time_zone", "schedule.cron", "schedule.start.request_id", "schedule.start.graph.nodes[n].actor"}, fields)
+			require.Contains(t, e.HintText(), "does")
+			_, err = c.CreateSchedule(t.Context(), &executorv1.CreateScheduleRequest{Schedule: &executorv1.Schedule{Id: "past", Cron: "@daily", Start: start("does"), EndTime: timestamppb.New(time.Unix(1, 0))}})
+			require.Equal(t, "SCHEDULE_INVALID", errs.ReasonOf(grpckit.FromStatus(err)))
+
+			for i := range 3 {
+				create(t, &executorv1.Schedule{Id: fmt.Sprintf("zz-%d", i), Cron: "@daily", Start: start("does")})
+			}
+			var ids []string
+			for token := ""; ; {
+				page, err := c.ListSchedules(t.Context(), &executorv1.ListSchedulesRequest{PageSize: 2, PageToken: token})
+				require.NoError(t, err)
+				for _, s := range page.GetSchedules() {
+					require.Nil(t, s.GetStart())
+					ids = append(ids, s.GetId())
+				}
+				if token = page.GetNextPageToken(); token == "" {
+					break
+				}
+			}
+			require.IsIncreasing(t, ids)
+			require.Subset(t, ids, []string{"res", "zz-0", "zz-1", "zz-2"})
+			for _, err := range []error{
+				func() error {
+					_, err := c.DeleteSchedule(t.Context(), &executorv1.DeleteScheduleRequest{ScheduleId: "gone"})
+					return err
+				}(),
+				func() error {
+					_, err := c.TriggerSchedule(t.Context(), &executorv1.TriggerScheduleRequest{ScheduleId: "gone"})
+					return err
+				}(),
+			} {
+				require.Equal(t, "SCHEDULE_NOT_FOUND", errs.ReasonOf(grpckit.FromStatus(err)))
+			}
+		})
+	})
+}
