@@ -159,11 +159,17 @@ func (t *term) perform(a *attempt) {
 	report := reporter{t.e.hub, a}
 	report.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
 	ctx = actor.WithReporter(ctx, report)
-	ctx, span := t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
-		attribute.String("epigraph.run.id", a.run.id), attribute.String("epigraph.node.id", a.start.Node),
-		attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
-		attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
-	carried := carry(ctx)
+	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
+	if a.run.recorded() {
+		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
+			attribute.String("epigraph.run.id", a.run.id), attribute.String("epigraph.node.id", a.start.Node),
+			attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
+			attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
+	}
+	var carried outbox.Trace
+	if t.e.claims != nil {
+		carried = carry(ctx)
+	}
 	var once sync.Once
 	end := func(out *workgraph.Outcome, err *workgraph.Error) {
 		once.Do(func() {
@@ -229,6 +235,9 @@ func (t *term) intend(ctx context.Context, a *attempt) bool {
 
 // bound puts the node's timeouts on the context of a call.
 func (t *term) bound(ctx context.Context, a *attempt) (context.Context, func()) {
+	if a.start.Timeout <= 0 && a.start.IdleTimeout <= 0 {
+		return ctx, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var timers []*time.Timer
 	if d := a.start.Timeout; d > 0 {

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +24,25 @@ type meters struct {
 	takeovers metric.Int64Counter
 	// byPriority are ready made, since they are used for every attempt.
 	byPriority [MaxPriority + 1]metric.MeasurementOption
+	// byEnd holds options by ending, as they come up; there are as many as series of the counter, but no more than maxEndings.
+	byEnd   sync.Map
+	endings atomic.Int64
+}
+
+// endLabels say how an attempt of an actor ended.
+type endLabels struct{ actor, outcome string }
+
+const maxEndings = 10_000
+
+func (m *meters) end(e endLabels) metric.MeasurementOption {
+	if o, ok := m.byEnd.Load(e); ok {
+		return o.(metric.MeasurementOption)
+	}
+	o := metric.WithAttributeSet(attribute.NewSet(attribute.String("actor", e.actor), attribute.String("outcome", e.outcome)))
+	if m.endings.Add(1) <= maxEndings {
+		m.byEnd.Store(e, o)
+	}
+	return o
 }
 
 func newMeters(m metric.Meter, e *Engine) (*meters, error) {
@@ -92,7 +113,7 @@ func (m *meters) ended(a *attempt, fail *workgraph.Error, usage []workgraph.Usag
 	if fail != nil {
 		outcome = string(fail.Type)
 	}
-	m.attempts.Add(ctx, 1, metric.WithAttributes(attribute.String("actor", a.start.Actor), attribute.String("outcome", outcome)))
+	m.attempts.Add(ctx, 1, m.end(endLabels{a.start.Actor, outcome}))
 	for _, u := range usage {
 		m.token(u.Model, "input", u.InputTokens)
 		m.token(u.Model, "cached_input", u.CachedTokens)

@@ -179,9 +179,15 @@ func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) erro
 	return nil
 }
 
+// recorded reports whether spans below the run's are kept, so that what they would say is worth putting together.
+func (r *run) recorded() bool { return r.trace.IsSampled() || !r.trace.IsValid() }
+
 // commitSpan begins the span of a wait for durability: from handing a decision to the writer, over the flush that it shares with
 // others, to the answer. The returned function ends it.
 func (r *run) commitSpan(events int) func(error) {
+	if !r.recorded() {
+		return func(error) {}
+	}
 	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "journal.commit",
 		trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("epigraph.run.id", r.id), attribute.Int("epigraph.journal.events", events)))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,6 +21,8 @@ type scheduler struct {
 	entering []*attempt
 	// after is what is to be called then: releases and cancels of gates.
 	after   []func()
+	// spare are goroutines that performed something and wait for more: their stacks have grown to what it takes.
+	spare   []chan *attempt
 	waiting list.List // of *attempt, those at gates
 	at      []int     // how many wait at each gate
 	idle    chan struct{}
@@ -367,7 +370,50 @@ func (s *scheduler) fill(p *pool) {
 		p.running++
 		p.tenant(a.run.namespace).running++
 		a.dispatched = true
-		go s.perform(a)
+		if n := len(s.spare); n > 0 {
+			s.spare[n-1] <- a // has room for it
+			s.spare = s.spare[:n-1]
+		} else {
+			go s.work(a)
+		}
+	}
+}
+
+const (
+	// maxSpare is how many goroutines wait for more to do, and spareFor how long.
+	maxSpare = 64
+	spareFor = time.Second
+)
+
+// work performs a, and then what else it is given.
+func (s *scheduler) work(a *attempt) {
+	more := make(chan *attempt, 1)
+	idle := time.NewTimer(spareFor)
+	defer idle.Stop()
+	for a != nil {
+		s.perform(a)
+		a = nil
+		s.mu.Lock()
+		if s.stopped || len(s.spare) == maxSpare {
+			s.mu.Unlock()
+			return
+		}
+		s.spare = append(s.spare, more)
+		s.mu.Unlock()
+		idle.Reset(spareFor)
+		select {
+		case a = <-more:
+		case <-idle.C:
+			s.mu.Lock()
+			i := slices.Index(s.spare, more)
+			if i >= 0 {
+				s.spare = slices.Delete(s.spare, i, i+1)
+			}
+			s.mu.Unlock()
+			if i < 0 {
+				a = <-more // somebody was faster
+			}
+		}
 	}
 }
 
@@ -437,6 +483,10 @@ func (s *scheduler) stop() <-chan struct{} {
 	s.mu.Lock()
 	if !s.stopped {
 		s.stopped = true
+		for _, more := range s.spare {
+			close(more)
+		}
+		s.spare = nil
 		for s.waiting.Len() > 0 {
 			a := s.waiting.Front().Value.(*attempt)
 			s.leave(a)

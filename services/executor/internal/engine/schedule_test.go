@@ -40,9 +40,10 @@ type stage struct {
 	n     int
 }
 
-func newStage(limit, remote int, gates ...Gate) *stage {
+func newStage(t *testing.T, limit, remote int, gates ...Gate) *stage {
 	st := &stage{begun: make(chan *attempt, 1000)}
 	st.scheduler = newScheduler(limit, remote, gates, func(a *attempt) { st.begun <- a })
+	t.Cleanup(func() { st.stop() })
 	return st
 }
 
@@ -75,7 +76,7 @@ func TestScheduler(t *testing.T) {
 		})
 	}
 	bubble("Priority/UrgentRunsGoFirstAndNoneStarves", func(t *testing.T) {
-		st := newStage(1, 1)
+		st := newStage(t, 1, 1)
 		low, urgent := &run{namespace: "n", priority: 4}, &run{namespace: "n", priority: 1}
 		st.runs(t, st.queue(&run{namespace: "n"}, "a", false))
 		waits := st.queue(low, "a", false)
@@ -98,7 +99,7 @@ func TestScheduler(t *testing.T) {
 		require.Less(t, time.Since(begun), 4*patience)
 	})
 	bubble("Priority/IsOfOneNamespaceOnly", func(t *testing.T) {
-		st := newStage(1, 1)
+		st := newStage(t, 1, 1)
 		first := st.queue(&run{namespace: "a", priority: 1}, "a", false)
 		st.runs(t, first)
 		st.queue(&run{namespace: "a", priority: 1}, "a", false)
@@ -112,7 +113,7 @@ func TestScheduler(t *testing.T) {
 	})
 	bubble("Gates/NoPlaceIsHeldThere", func(t *testing.T) {
 		one, two := &door{kind: GateKey}, &door{kind: GateRate}
-		st := newStage(1, 1, one, two)
+		st := newStage(t, 1, 1, one, two)
 		r := &run{namespace: "n", id: "r"}
 		gated := st.queue(r, "gated", false)
 		free := st.queue(r, "free", false)
@@ -139,7 +140,7 @@ func TestScheduler(t *testing.T) {
 	})
 	bubble("Gates/WhoLeavesGivesAllBack", func(t *testing.T) {
 		one, two := &door{kind: GateKey, open: true}, &door{kind: GateRate}
-		st := newStage(1, 1, one, two)
+		st := newStage(t, 1, 1, one, two)
 		a := st.queue(&run{namespace: "n"}, "gated", false)
 		require.True(t, st.remove(a))
 		require.False(t, st.remove(a))
@@ -151,7 +152,7 @@ func TestScheduler(t *testing.T) {
 	})
 	bubble("Gates/StalePassIsNotUsed", func(t *testing.T) {
 		one, two := &door{kind: GateKey}, &door{kind: GateRate}
-		st := newStage(1, 1, one, two)
+		st := newStage(t, 1, 1, one, two)
 		r := &run{namespace: "n"}
 		gated, free := st.queue(r, "gated", false), st.queue(r, "free", false)
 		st.runs(t, free)
@@ -168,7 +169,7 @@ func TestScheduler(t *testing.T) {
 	})
 	bubble("Gates/StopEmptiesThem", func(t *testing.T) {
 		one := &door{kind: GateKey}
-		st := newStage(1, 1, one)
+		st := newStage(t, 1, 1, one)
 		st.queue(&run{namespace: "n"}, "gated", false)
 		<-st.stop()
 		require.Equal(t, 1, one.left)
@@ -177,7 +178,7 @@ func TestScheduler(t *testing.T) {
 		st.runs(t)
 	})
 	bubble("Gates/KeyIsHandedOnInOrder", func(t *testing.T) {
-		st := newStage(10, 1, NewKeyGate())
+		st := newStage(t, 10, 1, NewKeyGate())
 		r := &run{namespace: "n", id: "r"}
 		var as []*attempt
 		for range 4 {
@@ -196,7 +197,7 @@ func TestScheduler(t *testing.T) {
 		st.runs(t, as[3])
 	})
 	bubble("Remote/HasPlacesOfItsOwn", func(t *testing.T) {
-		st := newStage(1, 2)
+		st := newStage(t, 1, 2)
 		r := &run{namespace: "n"}
 		here := st.queue(r, "a", false)
 		st.queue(r, "a", false)

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/base64"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -37,15 +38,38 @@ func (t TaskToken) Ref() workgraph.Ref {
 
 // String is the token as it is given out; empty for one that would be too long.
 func (t TaskToken) String() string {
-	raw, err := json.Marshal(t)
-	if err != nil {
+	raw, err := t.json()
+	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw)) > maxToken {
 		return ""
 	}
-	s := tokenPrefix + base64.RawURLEncoding.EncodeToString(raw)
-	if len(s) > maxToken {
-		return ""
+	var room [maxToken]byte
+	return string(base64.RawURLEncoding.AppendEncode(append(room[:0], tokenPrefix...), raw))
+}
+
+// json is what encoding/json makes of t. Every call of an actor gets a token, so plain ones are put together by hand.
+func (t TaskToken) json() ([]byte, error) {
+	if !plain(t.Namespace) || !plain(t.RunID) || !plain(t.Node) {
+		return json.Marshal(t)
 	}
-	return s
+	b := make([]byte, 0, 48+len(t.Namespace)+len(t.RunID)+len(t.Node))
+	b = append(append(b, `{"n":"`...), t.Namespace...)
+	b = append(append(b, `","r":"`...), t.RunID...)
+	b = append(append(b, `","o":"`...), t.Node...)
+	b = strconv.AppendInt(append(b, `","v":`...), int64(t.Visit), 10)
+	if t.Item != 0 {
+		b = strconv.AppendInt(append(b, `,"i":`...), int64(t.Item), 10)
+	}
+	return append(strconv.AppendInt(append(b, `,"a":`...), int64(t.Attempt), 10), '}'), nil
+}
+
+// plain reports whether s stands in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }
 
 // ParseTaskToken reads a token. The namespace is that of the caller, who gets no other's runs by it.
