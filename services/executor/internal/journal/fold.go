@@ -36,6 +36,7 @@ type Unit struct {
 	Jobs         []JobRow
 	Opened       []Interrupt
 	Closed       []Closing
+	Blobs        []BlobRef
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -222,6 +223,7 @@ func (u *Unit) addStart(s *Start) {
 	status, outcome := s.Run.Status, s.Run.Outcome
 	u.Status, u.Outcome = cut(status), &outcome
 	u.add(s.Events, s.Outbox, s.Snapshot)
+	u.Blobs = append(u.Blobs, s.Blobs...)
 	u.more(s.Mail, s.Jobs, s.Opened)
 }
 
@@ -272,6 +274,7 @@ func (u *Unit) addAppend(a *Append) {
 		}
 	}
 	u.add(a.Events, a.Outbox, a.Snapshot)
+	u.Blobs = append(u.Blobs, a.Blobs...)
 	u.more(a.Mail, a.Jobs, a.Opened)
 }
 

@@ -24,6 +24,7 @@ type Journal interface {
 	Reader
 	Outbox
 	Deletion
+	Blobs
 	Workers
 	// Close ends every connection. It may be called more than once.
 	Close() error

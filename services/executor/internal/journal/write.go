@@ -40,6 +40,8 @@ type Start struct {
 	Snapshot []byte
 	Request  Request
 	Conflict ConflictPolicy
+	// Blobs are what its values refer to; a Packer sets them.
+	Blobs []BlobRef
 }
 
 // Append adds to the journal of a run.
@@ -77,6 +79,8 @@ type Append struct {
 	// Opened are new questions of this run; Closed are those that no longer stand.
 	Opened []Interrupt
 	Closed []Closing
+	// Blobs are what its values refer to; a Packer sets them.
+	Blobs []BlobRef
 }
 
 // Out is an outbox item to be.

@@ -31,6 +31,8 @@ type WriterOptions struct {
 	// RowEvery is how far a run's row may lie behind its journal in what the journal tells as well: nodes and the time of the last change. Default 1 s; negative
 	// lets every append write the status that it carries.
 	RowEvery time.Duration
+	// Packer gives values the form in which they are kept; nil keeps them as they are.
+	Packer Packer
 	// Logger gets a warning for each failed try; nil discards.
 	Logger *slog.Logger
 	// Observe is called after each batch on the writer's goroutine; nil is fine.
@@ -60,8 +62,12 @@ type Writer struct {
 	wake  chan struct{}
 	done  chan struct{}
 	rows  *rowKeeper
+	// slots are for the writes that store large values, storing is those.
+	slots   chan struct{}
+	storing sync.WaitGroup
 
 	mu     sync.Mutex
+	held   holds
 	queues map[string]*queue
 	turn   []string // namespaces with something waiting, the next one first
 	bytes  int
@@ -107,7 +113,7 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{rows: newRowKeeper(o.RowEvery), c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
+	return &Writer{rows: newRowKeeper(o.RowEvery), slots: make(chan struct{}, maxStoring), held: holds{runs: map[string][]*held{}}, c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
 }
 
 // Submit queues w and returns at once. If it returns nil, done is called exactly once, on the
@@ -118,8 +124,11 @@ func (w *Writer) Submit(wr Write, done func(Result)) error {
 	if err := Validate(wr, w.o.Limits); err != nil {
 		return err
 	}
+	var store func(context.Context) Write
+	if w.o.Packer != nil {
+		wr, store = w.o.Packer.Pack(wr)
+	}
 	it := item{write: wr, done: done, rows: wr.Rows(), size: wr.Size(), since: time.Now()}
-	ns := wr.Namespace()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed != nil {
@@ -128,6 +137,17 @@ func (w *Writer) Submit(wr Write, done func(Result)) error {
 	if wr.Start != nil && w.bytes+it.size > w.o.MaxBacklog && w.count > 0 {
 		return errs.New(errs.Unavailable, ReasonBacklogFull, "too much waits to be written").Hint("try again in a moment")
 	}
+	if (store != nil || len(w.held.runs) > 0) && w.hold(it, store) {
+		return nil
+	}
+	w.push(it)
+	w.poke()
+	return nil
+}
+
+// push puts an item where the next batch finds it.
+func (w *Writer) push(it item) {
+	ns := it.write.Namespace()
 	q := w.queues[ns]
 	if q == nil {
 		q = &queue{}
@@ -137,8 +157,6 @@ func (w *Writer) Submit(wr Write, done func(Result)) error {
 	q.items = append(q.items, it)
 	w.bytes += it.size
 	w.count++
-	w.poke()
-	return nil
 }
 
 // Do submits w and waits for its result. If ctx ends first its error is returned and the write goes
@@ -196,6 +214,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-finished:
 		}
 	})
+	w.beginStoring(hard)
 	err := w.loop(hard)
 	w.refuse(stopped())
 	if err != nil {
@@ -206,6 +225,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	close(finished)
 	cancel()
+	w.storing.Wait()
 	aux.Wait()
 	close(w.done)
 	return err
@@ -323,7 +343,7 @@ func (w *Writer) take() (batch []item, closed bool) {
 	}
 	w.bytes -= size
 	w.count -= len(batch)
-	return batch, w.closed != nil
+	return batch, w.closed != nil && len(w.held.runs) == 0
 }
 
 func (w *Writer) refuse(err error) {
@@ -340,8 +360,15 @@ func (w *Writer) fail(err error) {
 	w.mu.Lock()
 	w.closed = err
 	queues := w.queues
+	heldBack := w.held.runs
+	w.held.runs = map[string][]*held{}
 	w.queues, w.turn, w.bytes, w.count = map[string]*queue{}, nil, 0, 0
 	w.mu.Unlock()
+	for _, hs := range heldBack {
+		for _, h := range hs {
+			h.done(Result{Err: err, RunID: h.write.RunID()})
+		}
+	}
 	for _, q := range queues {
 		for _, it := range q.items {
 			it.done(Result{Err: err, RunID: it.write.RunID()})

@@ -356,6 +356,7 @@ func (s *statements) children(b *builder, units []unit, done string) {
 		b.with("sn", "INSERT INTO snapshots ("+names+") SELECT "+names+" FROM "+s.snapshots.from(b.next(), "n")+mine+
 			" ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq", s.snapshots.args(snaps)...)
 	}
+	s.blobRefs(b, units, done)
 	if len(taken) > 0 {
 		b.with("tk", fmt.Sprintf("DELETE FROM mail WHERE id = ANY ($%d::bigint[]) AND (run_id IN (SELECT run_id FROM %s)) IS TRUE", b.next(), done), taken)
 	}

@@ -356,6 +356,9 @@ func (t txn) children(ctx context.Context, units []*journal.Unit) error {
 				return err
 			}
 		}
+		if err := t.blobRefs(ctx, u); err != nil {
+			return err
+		}
 		if err := t.attachments(ctx, u); err != nil {
 			return err
 		}
