@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -59,12 +60,17 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 		// Nothing else can be asked of a schema that is not there.
 		return doctor.Examine(ctx, "executor", cfg.Store, o, []doctor.Probe{schemaProbe(err, doctor.Fault)}), nil
 	}
+	kept, err := openStash(ctx, cfg, j, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
 	early := r.Findings
 	in := journal.Sample{}
 	if !o.All {
 		in = journal.Sample{Size: examined, From: somewhere(ctx, j)}
 	}
-	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, in)...))
+	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, kept.Around(j), in)...))
 	r.Sampled = in.Size
 	r.Findings = append(early, r.Findings...)
 	return r, nil
@@ -142,7 +148,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 }
 
 // suspicions are the probes of the journal.
-func suspicions(j inspected, in journal.Sample) []doctor.Probe {
+func suspicions(j inspected, plain journal.Reader, in journal.Sample) []doctor.Probe {
 	const (
 		report  = "this must never happen: keep the database as it is and report it, with the run's journal"
 		waiting = "an executor sees to it within seconds; if it stays, look at the executors' logs and whether one is alive"
@@ -155,7 +161,7 @@ func suspicions(j inspected, in journal.Sample) []doctor.Probe {
 	add(journal.SuspectGap, doctor.Fault, "journals have gaps, or are shorter than their run says", report)
 	add(journal.SuspectEnd, doctor.Fault, "runs and their journals disagree about their end", report)
 	out = append(out, doctor.Probe{Name: "journal-replay", Severity: doctor.Fault, What: "journals contradict themselves or their run", Remedy: report,
-		Look: func(ctx context.Context, limit int) ([]string, error) { return replay(ctx, j, in, limit) }})
+		Look: func(ctx context.Context, limit int) ([]string, error) { return replay(ctx, j, plain, in, limit) }})
 	add(journal.SuspectGraph, doctor.Fault, "the graphs of runs are missing", "restore table graphs from a backup: such a run cannot go on and cannot be shown")
 	add(journal.SuspectDetails, doctor.Fault, "runs lack their inputs and results", report)
 	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
@@ -180,7 +186,7 @@ func suspicions(j inspected, in journal.Sample) []doctor.Probe {
 }
 
 // replay audits runs of the sample, as many as their number or all.
-func replay(ctx context.Context, j inspected, in journal.Sample, limit int) ([]string, error) {
+func replay(ctx context.Context, j inspected, plain journal.Reader, in journal.Sample, limit int) ([]string, error) {
 	if in.Size > replayed {
 		in.Size = replayed
 	}
@@ -190,7 +196,7 @@ func replay(ctx context.Context, j inspected, in journal.Sample, limit int) ([]s
 	}
 	var found []string
 	for _, ref := range refs {
-		faults, err := engine.Audit(ctx, j, ref.Namespace, ref.RunID)
+		faults, err := engine.Audit(ctx, plain, ref.Namespace, ref.RunID)
 		if err != nil {
 			return found, fmt.Errorf("audit run %s: %w", ref.RunID, err)
 		}

@@ -84,6 +84,16 @@ type Config struct {
 	// MaxWatches is how many watches of one namespace are served at once.
 	MaxWatches int `help:"watches of one namespace at once"`
 
+	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a directory beside the SQLite file; on PostgreSQL it means
+	// that they stay in the database, up to MaxPayload.
+	Blobs string `help:"where large values are kept: file:///dir, s3://bucket, gs://bucket or off; default beside the SQLite file, or in PostgreSQL itself"`
+	// BlobOver is the size from which on a value goes there.
+	BlobOver conf.Bytes `help:"size from which on a value is kept there"`
+	// BlobGrace is how long a value that nothing refers to is kept; it must be longer than any write can be under way.
+	BlobGrace time.Duration `help:"how long a value is kept there that nothing refers to"`
+	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
+	Compress conf.Bytes `help:"size from which on a value is compressed; 0 never"`
+
 	// Actors configures the built-in actors.
 	Actors builtin.Config
 	// Workers bounds what remote workers may do.
@@ -99,6 +109,7 @@ func DefaultConfig() Config {
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Lease: e.Lease, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxWatches: e.MaxWatches,
+		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
 }
@@ -131,6 +142,7 @@ func (c Config) Validate() error {
 	if err := c.Workers.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("workers: %w", err))
 	}
+	faults = append(faults, c.validateGrowth()...)
 	return errors.Join(append(faults, e.Validate())...)
 }
 
@@ -166,6 +178,8 @@ type Deps struct {
 type Service struct {
 	engine      *engine.Engine
 	journal     journal.Journal
+	stash       stashing
+	grace       time.Duration
 	outbox      *outbox.Deliverer // nil without a registry
 	limits      *limit.Limiter
 	quotas      *limit.Quotas
@@ -209,8 +223,14 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, limits.Close(), j.Close(), set.Close())
 	}
-	s := &Service{journal: j, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
-		close: sync.OnceValue(func() error { return errors.Join(schedules.Close(), limits.Close(), j.Close(), set.Close()) })}
+	stash, err := openStash(ctx, cfg, j, d.Telemetry.Logger)
+	if err != nil {
+		return nil, errors.Join(err, schedules.Close(), limits.Close(), j.Close(), set.Close())
+	}
+	// What is read is plain, whatever form it is kept in.
+	plain := stash.Around(j)
+	s := &Service{journal: j, stash: stash, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
+		close: sync.OnceValue(func() error { return errors.Join(schedules.Close(), limits.Close(), j.Close(), stash.Close(), set.Close()) })}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -222,7 +242,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("read limits: %w", err)
 	}
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: j, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
@@ -239,7 +259,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
-	s.server = rpc.NewServer(s.engine, j, actors.specs(), s.workers.Registered, d.Registry != nil)
+	s.server = rpc.NewServer(s.engine, plain, actors.specs(), s.workers.Registered, d.Registry != nil)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(schedules, runs, s.log, d.Telemetry.MeterProvider); err != nil {
 		return nil, fmt.Errorf("make keeper of schedules: %w", err)
@@ -313,6 +333,9 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 		if _, err := s.journal.SweepRequestIDs(ctx, dbkit.Now().Add(-journal.RequestIDLife)); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "request ids not swept", "err", err)
+		}
+		if _, err := s.stash.Collect(ctx, s.grace); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "large values that nothing refers to not removed", "err", err)
 		}
 		if err := s.engine.Purge(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "deleted runs not purged", "err", err)

@@ -154,7 +154,9 @@ type Claims interface {
 // Deps are the engine's collaborators.
 type Deps struct {
 	Journal journal.Journal
-	Actors  Actors
+	// Packer gives what is written the form in which Journal reads it back; nil leaves it as it is.
+	Packer journal.Packer
+	Actors Actors
 	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
 	Claims Claims
 	// Workflows finds the graphs of workflows that children name; nil knows none.

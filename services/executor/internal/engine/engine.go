@@ -29,6 +29,7 @@ const ReasonNotReady = "EXECUTOR_NOT_READY"
 type Engine struct {
 	cfg     Config
 	journal journal.Journal
+	packer  journal.Packer
 	actors  Actors
 	claims  Claims
 	wake    func()
@@ -55,7 +56,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
-	e := &Engine{cfg: cfg, journal: d.Journal, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
+	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
 	e.remote = d.Remote
 	if e.quotas = d.Quotas; e.quotas == nil {

@@ -60,7 +60,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
-	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe})
+	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe})
 
 	var wg sync.WaitGroup
 	beat, wrote := make(chan error, 1), make(chan error, 1)

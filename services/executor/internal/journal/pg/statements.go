@@ -434,7 +434,7 @@ func lone(r *journal.Resolved) unit {
 		return nil
 	}
 	u := r.Appends[0]
-	if u.TouchesRow() || len(u.Events) != 1 || len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed) > 0 || u.Snapshot != nil {
+	if u.TouchesRow() || len(u.Events) != 1 || len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) > 0 || u.Snapshot != nil {
 		return nil
 	}
 	return u

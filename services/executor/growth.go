@@ -1,0 +1,87 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/blob"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/stash"
+)
+
+// noBlobs is what keeps all values with their rows.
+const noBlobs = "off"
+
+// blobGraceMin is far longer than a write can be under way.
+const blobGraceMin = 10 * time.Minute
+
+// blobURL is where large values go; empty if nowhere.
+func (c Config) blobURL() (string, error) {
+	switch {
+	case c.Blobs == noBlobs || c.Blobs == "" && c.Store != "sqlite":
+		return "", nil
+	case c.Blobs != "":
+		return c.Blobs, nil
+	}
+	path, err := filepath.Abs(c.SQLitePath + ".blobs")
+	if err != nil {
+		return "", fmt.Errorf("find directory of blobs: %w", err)
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String(), nil
+}
+
+// validateGrowth reports faults of what bounds the journal's growth.
+func (c Config) validateGrowth() (faults []error) {
+	if c.Blobs != "" && c.Blobs != noBlobs {
+		if err := blob.Check(c.Blobs); err != nil {
+			faults = append(faults, fmt.Errorf("blobs: %w", err))
+		}
+	}
+	if c.BlobOver < conf.Bytes(4<<10) {
+		faults = append(faults, fmt.Errorf("blob_over must be at least 4KiB, got %d bytes", int64(c.BlobOver)))
+	}
+	if c.BlobGrace < blobGraceMin {
+		faults = append(faults, fmt.Errorf("blob_grace must be at least %s, got %s", blobGraceMin, c.BlobGrace))
+	}
+	if c.Compress < 0 {
+		faults = append(faults, errors.New("compress must not be negative"))
+	}
+	return faults
+}
+
+// stashing is how the journal's large values are kept.
+type stashing struct {
+	*stash.Stash
+	store *blob.Store
+}
+
+// openStash opens what keeps the large values of j.
+func openStash(ctx context.Context, cfg Config, j journal.Blobs, log *slog.Logger) (s stashing, err error) {
+	raw, err := cfg.blobURL()
+	if err != nil {
+		return s, err
+	}
+	if raw != "" {
+		if s.store, err = blob.Open(ctx, raw); err != nil {
+			return s, fmt.Errorf("open blob store of executor: %w", err)
+		}
+	}
+	if s.Stash, err = stash.New(j, stash.Options{Store: s.store, Over: int(cfg.BlobOver), Squeeze: int(cfg.Compress), Logger: log}); err != nil {
+		return s, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close lets go of the blob store.
+func (s stashing) Close() error {
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Close()
+}
