@@ -43,7 +43,9 @@ type ActorInfo struct {
 	Effect Effect
 	// EffectOf decides the effect from a node's own arguments, for actors where it depends on them. It wins over Effect.
 	EffectOf func(n *Node) Effect
-	Version  string
+	// SeesPlace says that results depend on the node or visit that calls, so that a cache must tell these apart.
+	SeesPlace bool
+	Version   string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
 }

@@ -35,14 +35,15 @@ func NewOutcomeCache(maxBytes int) *OutcomeCache {
 	return &OutcomeCache{maxBytes: maxBytes, byKey: map[string]*list.Element{}}
 }
 
-// CacheKey is the same exactly for calls that are equal in all that an actor can see but the run and the attempt. The scope
-// is whatever else tells calls apart, such as a tenant. It is empty when the call may not be answered from a cache: the node
-// has none, or this is not the first attempt, which is made because a result was not good enough.
+// CacheKey is the same exactly for calls of one actor with equal input: arguments, sources, messages and thread, wherever in
+// whatever run they are made. The scope is what else tells calls apart: a tenant, the actor's version and, for an actor that
+// SeesPlace, the visit. It is empty when the call may not be answered from a cache: the node has none, or this is not the first
+// attempt, which is made because a result was not good enough.
 func (s *Start) CacheKey(scope ...string) string {
 	if s.CacheTTL <= 0 || s.Effect != Pure && s.Effect != Idempotent || s.Attempt > 1 {
 		return ""
 	}
-	raw, err := json.Marshal([]any{scope, s.Actor, s.Kind, s.Thread, s.Ref, s.Args, s.Named, s.Upstream})
+	raw, err := json.Marshal([]any{scope, s.Actor, s.Kind, s.Thread, s.Args, s.Named, s.Upstream, s.Messages})
 	if err != nil {
 		return "" // an argument that is no JSON; its actor will say so
 	}

@@ -53,12 +53,10 @@ func TestCache(t *testing.T) {
 		key := base.CacheKey("a")
 		require.NotEmpty(t, key)
 		other := base
-		other.RunID, other.Generation = "run_2", 3
-		require.Equal(t, key, other.CacheKey("a"), "another run may reuse it")
+		other.RunID, other.Generation, other.Ref = "run_2", 3, Ref{Node: "m", Visit: 2}
+		require.Equal(t, key, other.CacheKey("a"), "another run and node may reuse it")
 		require.NotEqual(t, key, base.CacheKey("b"), "another tenant may not")
 		for name, change := range map[string]func(*Start){
-			"node":     func(s *Start) { s.Node = "m" },
-			"visit":    func(s *Start) { s.Visit = 2 },
 			"args":     func(s *Start) { s.Args = one("2") },
 			"named":    func(s *Start) { s.Named = map[string]json.RawMessage{"k": js(1)} },
 			"upstream": func(s *Start) { s.Upstream = []Upstream{{Node: "u", Values: one("1")}} },

@@ -28,6 +28,8 @@ type Spec struct {
 	Effect workgraph.Effect
 	// EffectOf decides the effect from a node's own arguments; nil leaves it to Effect.
 	EffectOf func(*workgraph.Node) workgraph.Effect
+	// SeesPlace says that results depend on the node or visit that calls.
+	SeesPlace bool
 	// Schema is the JSON Schema (2020-12) of the named arguments. Others are ignored, since results travel as arguments too.
 	Schema string
 	// Actor does the work.
@@ -71,7 +73,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	if !ok {
 		return workgraph.ActorInfo{}, false
 	}
-	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, Version: s.Version, Schema: json.RawMessage(s.Schema)}, true
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Version: s.Version, Schema: json.RawMessage(s.Schema)}, true
 }
 
 // Actor is the actor of that name.

@@ -75,6 +75,8 @@ type attempt struct {
 	remote bool
 	// cached says that the outcome is that of an equal earlier call.
 	cached atomic.Bool
+	// looked is set when the call asked for what is not in its input: the run's own variables.
+	looked atomic.Bool
 	// reported is set by whoever reports the end; nobody else may after that.
 	reported atomic.Bool
 
@@ -190,7 +192,7 @@ func (t *term) perform(a *attempt) {
 			t.sched.done(a)
 		})
 	})
-	out, err := t.reuse(call, doer, info.Version, a)
+	out, err := t.reuse(call, doer, info, a)
 	undo()
 	if err != nil {
 		end(nil, t.e.classify(call, a, err))
@@ -262,8 +264,12 @@ type idleKey struct{}
 const maxKeptOutcomes = 64 << 20
 
 // reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
-func (t *term) reuse(ctx context.Context, doer workgraph.Actor, version string, a *attempt) (workgraph.Outcome, error) {
-	key := a.start.CacheKey(a.run.namespace, version)
+func (t *term) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
+	scope := []string{a.run.namespace, info.Version}
+	if info.SeesPlace {
+		scope = append(scope, a.start.Ref.String())
+	}
+	key := a.start.CacheKey(scope...)
 	if key == "" {
 		return t.invoke(ctx, doer, a)
 	}
@@ -274,7 +280,7 @@ func (t *term) reuse(ctx context.Context, doer workgraph.Actor, version string, 
 		return out, nil
 	}
 	out, err := t.invoke(ctx, doer, a)
-	if err == nil && out.Wait == nil && outcomeSize(out) <= t.e.cfg.MaxPayload {
+	if err == nil && out.Wait == nil && !a.looked.Load() && outcomeSize(out) <= t.e.cfg.MaxPayload {
 		t.e.outcomes.Put(key, out, time.Now().Add(a.start.CacheTTL))
 	}
 	return out, err
@@ -303,7 +309,10 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 			}
 			t.keepDetails(a, details)
 		},
-		Var: a.run.variable,
+		Var: func(name string) (json.RawMessage, bool) {
+			a.looked.Store(true)
+			return a.run.variable(name)
+		},
 	}))
 }
 

@@ -24,7 +24,7 @@ const schema = `{
 // Spec describes the actor.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "cel", Version: "2", Effect: workgraph.Pure, Schema: schema,
+		Name: "cel", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Schema: schema,
 		Description: "Evaluates a CEL expression over its arguments and the results of the nodes before it.",
 		Actor:       workgraph.ActorFunc(call),
 	}

@@ -34,7 +34,7 @@ const ReasonTemplate = "TEMPLATE_FAILED"
 // Spec describes the actor.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "template", Version: "2", Effect: workgraph.Pure, Schema: schema,
+		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Schema: schema,
 		Description: "Fills the {{ expressions }} of a text with values of its arguments and of the nodes before it.",
 		Actor:       workgraph.ActorFunc(call),
 	}
