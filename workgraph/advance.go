@@ -290,12 +290,26 @@ func (s *State) timerDue(c TimerDue) error {
 			s.unpark(u)
 			s.restart(u)
 		} else {
+			ev.Closed, ev.Reason = s.expired(u.try().wait), expiryReason(u.try().wait.kind)
 			s.waitDue(u, s.expire(u), now)
 		}
 		s.runQueues()
 	}
 	s.settle(now)
 	return nil
+}
+
+// expiryReason tells in a journal what kind of wait had its time.
+func expiryReason(k WaitKind) string {
+	switch k {
+	case WaitInterrupt:
+		return ReasonInterruptExpired
+	case WaitTask:
+		return ReasonTaskExpired
+	case WaitSignal:
+		return ReasonSignalExpired
+	}
+	return ""
 }
 
 // restart gives out the unit's next attempt.

@@ -246,6 +246,8 @@ type Start struct {
 	Details json.RawMessage
 	// TaskToken names the attempt to whoever finishes its work from outside; set by whoever starts attempts.
 	TaskToken string
+	// RootRunID is the top of the run's family, the run itself if nobody spawned it; set by whoever starts attempts.
+	RootRunID string
 	// Messages are what an inbox hands over, oldest first; the visit has no arguments that travel then.
 	Messages []Message
 }

@@ -51,13 +51,13 @@ type Event struct {
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
 	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
 	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
-	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED
+	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED; TIMER_FIRED: INTERRUPT_EXPIRED, TASK_EXPIRED, SIGNAL_EXPIRED if it was such a wait
 	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
 
 	Child    *ChildSlot       `json:"child,omitempty"`    // CHILD_ENDED
 	Usage    []Usage          `json:"usage,omitempty"`    // CHILD_ENDED: the child's
-	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer
+	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer; TIMER_FIRED: a question that expired
 	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
 	Payload  json.RawMessage  `json:"payload,omitempty"`  // SIGNAL_RECEIVED
 	Message  *Message         `json:"message,omitempty"`  // MESSAGE_DELIVERED: to Node, or to all who take it

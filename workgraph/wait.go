@@ -540,19 +540,22 @@ func (u unit) waitAt(at int32) {
 }
 
 // expire ends a wait because its time has come.
-func (s *State) expire(u unit) *waitState {
-	var how *ClosedInterrupt
-	if w := u.try().wait; w.kind == WaitInterrupt {
-		q := w.out.Wait.Interrupt
-		how = &ClosedInterrupt{ID: q.ID, How: InterruptExpired}
-		if len(q.Default) > 0 {
-			how.Answer = s.defaultAnswer(q)
-			if len(q.Approve) > 0 {
-				how.Decision = defaultDecision(q)
-			}
+func (s *State) expire(u unit) *waitState { return s.applyWake(u, s.expired(u.try().wait)) }
+
+// expired is how the question of a wait closes whose time has come; nil if it waits for something else.
+func (s *State) expired(w *waitState) *ClosedInterrupt {
+	if w.kind != WaitInterrupt {
+		return nil
+	}
+	q := w.out.Wait.Interrupt
+	how := &ClosedInterrupt{ID: q.ID, How: InterruptExpired}
+	if len(q.Default) > 0 {
+		how.Answer = s.defaultAnswer(q)
+		if len(q.Approve) > 0 {
+			how.Decision = defaultDecision(q)
 		}
 	}
-	return s.applyWake(u, how)
+	return how
 }
 
 func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, usage []Usage) {

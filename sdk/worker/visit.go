@@ -17,6 +17,8 @@ import (
 // Visit is one attempt, as its function sees it.
 type Visit struct {
 	RunID, NodeID string
+	// RootRunID is the top of the run's family: the run itself if no other spawned it.
+	RootRunID string
 	// Number is which visit of the node it is, Item which item of a mapped one, Attempt which try; all from 1 but Item.
 	Number, Item, Attempt int
 	Actor                 string
@@ -44,7 +46,7 @@ func Call(ctx context.Context) *Visit {
 }
 
 func newVisit(t *executorv1.VisitTask) *Visit {
-	v := &Visit{RunID: t.GetRunId(), NodeID: t.GetVisit().GetNodeId(), Number: int(t.GetVisit().GetVisit()), Item: int(t.GetVisit().GetItem()),
+	v := &Visit{RunID: t.GetRunId(), RootRunID: t.GetRootRunId(), NodeID: t.GetVisit().GetNodeId(), Number: int(t.GetVisit().GetVisit()), Item: int(t.GetVisit().GetItem()),
 		Attempt: int(t.GetAttempt()), Actor: t.GetActor(), EffectKey: t.GetEffectKey(), Effect: EffectKind(t.GetEffect()), Details: t.GetDetails().GetJson(),
 		TaskToken: t.GetTaskToken(), Task: t}
 	for _, a := range t.GetArgs() {

@@ -220,6 +220,8 @@ func TestSteer(t *testing.T) {
 			x, err := f.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
 			require.NoError(t, err)
 			require.Equal(t, executorv1.BlockerKind_BLOCKER_KIND_PAUSED, x.GetBlockers()[0].GetKind(), "%v", x)
+			held := visit(t, id, "b", executorv1.VisitState_VISIT_STATE_HELD)
+			require.Zero(t, held.GetAttempts())
 			_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id})
 			require.NoError(t, err)
 			f.wait(t, id, completed)

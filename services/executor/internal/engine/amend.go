@@ -16,6 +16,8 @@ const (
 	ReasonRevisionMismatch = "GRAPH_REVISION_MISMATCH"
 	// ReasonAmendRefused is the reason when a change would touch what has happened.
 	ReasonAmendRefused = "AMEND_REFUSED"
+	// ReasonAmendUnsettled is the reason when a change is durable and its run's owner has not looked at it in time.
+	ReasonAmendUnsettled = "AMEND_UNSETTLED"
 	// ReasonAmendEmpty is the reason of a change that changes nothing.
 	ReasonAmendEmpty = "AMEND_EMPTY"
 )
@@ -43,22 +45,24 @@ type Amendment struct {
 // Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a workgraph.Faults.
 func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	out, p, err := e.planAmend(ctx, req)
-	if err != nil || req.DryRun {
+	if err != nil || req.DryRun || p == nil { // without a program the change was made already
 		return out, err
 	}
 	key := once(req.Request)
-	posted, err := e.post(ctx, journal.Post{Method: "AmendRun", Request: req.Request, Open: started(),
+	_, err = e.post(ctx, journal.Post{Method: "AmendRun", Request: req.Request, Open: started(),
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailAmend, Key: key}},
 		&Letter{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedMail(err)
 	}
-	if !posted.New {
-		return out, nil // it came before
-	}
+	// One that came before may have been refused since: what became of it is looked up in any case.
 	taken, err := e.takenUp(ctx, req.Namespace, req.RunID, journal.MailAmend, key)
-	if err != nil || !taken {
-		return out, err
+	if err != nil {
+		return nil, err
+	}
+	if !taken {
+		return nil, errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
+			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
 	}
 	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
 	if err != nil {
@@ -86,6 +90,9 @@ func (e *Engine) amendedBy(ctx context.Context, row journal.Run, revision int64,
 
 // GraphHash is the content hash of the graph that the event brings; empty if it brings none.
 func (d *Durable) GraphHash() string {
+	if d.Regraph != nil && d.Regraph.Hash != "" {
+		return d.Regraph.Hash
+	}
 	if d.Graph == nil {
 		return ""
 	}

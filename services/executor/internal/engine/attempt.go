@@ -300,7 +300,7 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 	}()
 	beat, _ := ctx.Value(idleKey{}).(func())
 	start := a.start
-	start.TaskToken = a.run.taskToken(start.Ref, start.Attempt)
+	start.TaskToken, start.RootRunID = a.run.taskToken(start.Ref, start.Attempt), a.run.root
 	start.Details = t.detailsOf(a)
 	return doer.Call(ctx, workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {

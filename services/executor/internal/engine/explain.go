@@ -41,6 +41,7 @@ const (
 	HoldupDraining         HoldupKind = 22
 	HoldupUnreadMail       HoldupKind = 23
 	HoldupEnded            HoldupKind = 24
+	HoldupAmendRefused     HoldupKind = 25
 )
 
 // Holdup is one thing that holds a run up.
@@ -110,6 +111,9 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 		}
 		look(func(s *workgraph.State) { x.position(row, s, graph) })
 		if err := e.children(ctx, x); err != nil {
+			return nil, err
+		}
+		if err := e.refusedAmendment(ctx, x); err != nil {
 			return nil, err
 		}
 	}
@@ -240,7 +244,7 @@ func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 		}
 	}
 	x.Holdups = append(x.Holdups, Holdup{Kind: HoldupUnreadMail, Since: mail[0].Time, Name: strings.Join(names, ", "),
-		Message: fmt.Sprintf("%d pieces of mail (%s) were not taken up yet", len(mail), strings.Join(names, ", ")),
+		Message: fmt.Sprintf("%s not taken up yet: %s", counted(len(mail), "piece")+" of mail", strings.Join(names, ", ")),
 		Hint:    "an executor takes them up in a moment; if not, see that one runs"})
 	return nil
 }
@@ -286,7 +290,7 @@ func paused(row journal.Run, reason string, unknown, held int) Holdup {
 		h.Message += ": " + reason
 	}
 	if held > 0 {
-		h.Message += fmt.Sprintf(", and holds %d starts back", held)
+		h.Message += fmt.Sprintf(", and holds %s back", counted(held, "start"))
 	}
 	switch {
 	case unknown > 0:
@@ -333,7 +337,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		h.Kind, h.Name, h.Message = HoldupSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
 		h.Hint = fmt.Sprintf("epigraph runs signal %s %s VALUE", row.ID, first)
 	case workgraph.CauseChildren:
-		h.Kind, h.RunIDs, h.Message = HoldupChildren, r.On, fmt.Sprintf("%s waits for %d child runs", r.Ref, len(r.On)+r.More)
+		h.Kind, h.RunIDs, h.Message = HoldupChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, counted(len(r.On)+r.More, "child run"))
 		h.Hint = "epigraph runs explain " + first + " says what that one does"
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = HoldupTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
@@ -354,6 +358,14 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		h.Kind, h.Nodes, h.Message = HoldupDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
 	}
 	return h
+}
+
+// counted is how many there are of something.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // children says of child runs that are waited for which ones need help themselves.
@@ -397,7 +409,7 @@ func (k HoldupKind) usefulness() int {
 	order := []HoldupKind{
 		HoldupEnded, HoldupLostOwner, HoldupQuarantined, HoldupReconciliation, HoldupBudget, HoldupPaused, HoldupStartTime, HoldupQuota, HoldupInterrupt,
 		HoldupTask, HoldupNoWorker, HoldupSignal, HoldupConcurrencyKey, HoldupConcurrencyLimit, HoldupRateLimit, HoldupExecutorFull, HoldupChildren,
-		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupDraining, HoldupInbox, HoldupDependency,
+		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupDraining, HoldupInbox, HoldupDependency, HoldupAmendRefused,
 	}
 	return slices.Index(order, k)
 }
@@ -424,10 +436,14 @@ func (x *Explanation) Arrange(local []Holdup) {
 		x.Summary = "nothing holds it up: it moves, or has just stopped to"
 		return
 	}
+	if all[0].Kind == HoldupAmendRefused {
+		x.Summary = "nothing holds it up: it moves, or has just stopped to; " + all[0].Message
+		return
+	}
 	x.Summary = all[0].Message
 	others := 0
 	for _, h := range all[1:] {
-		if h.Kind != HoldupDependency && h.Kind != HoldupInbox {
+		if h.Kind != HoldupDependency && h.Kind != HoldupInbox && h.Kind != HoldupAmendRefused {
 			others++
 		}
 	}

@@ -104,6 +104,7 @@ func (r *run) regraph(w *journal.Append, eff workgraph.Effects) error {
 		return fmt.Errorf("canonical form: %w", err)
 	}
 	w.GraphHash, w.Graph = sum(body), body
+	r.graph = w.GraphHash
 	r.tally.total(len(eff.Graph.Nodes))
 	return nil
 }

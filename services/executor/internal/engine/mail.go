@@ -113,7 +113,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 	cmd := l.Command(m.Kind, now)
 	switch m.Kind {
 	case journal.MailAmend:
-		if cmd, err = r.amendment(l, now); err != nil {
+		if cmd, x.regraph, err = r.amendment(l, now); err != nil {
 			return r.drop(m, x, err)
 		}
 	case journal.MailChildEnded:
@@ -137,7 +137,12 @@ func (r *run) open(m *journal.Mail, more bool) error {
 	err = r.advance(cmd, x)
 	switch {
 	case err == nil, errors.Is(err, errDropped):
+		if m.Kind == journal.MailAmend {
+			r.refusal = nil
+		}
 		return err
+	case m.Kind == journal.MailAmend && !isTooLarge(err):
+		r.refusal, x.keep = refusalOf(l, err, now), true
 	case m.Kind == journal.MailTaskEnded && errors.Is(err, workgraph.ErrStale) && r.underWay(l.Ref, l.Attempt):
 		// Its work was quicker than the call that began it: the mail waits for the end of the call.
 		delete(r.taken, m.ID)
@@ -176,6 +181,13 @@ func readLetter(m *journal.Mail) (*Letter, error) {
 // note writes that mail was taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, TakenUp: []int64{x.takenUp}, Progress: x.progress}
+	if x.keep {
+		var err error
+		if w.Snapshot, err = r.snapshot(); err != nil {
+			return err
+		}
+		r.snapSeq = r.seq
+	}
 	c := consequence{keep: true, takenUp: w.TakenUp}
 	if !x.more && r.idle() && r.lingers() == 0 {
 		if err := r.position(w); err != nil {

@@ -34,6 +34,19 @@ type Durable struct {
 	RequestID string
 	// Cached says that the outcome of the attempt is that of an equal earlier call.
 	Cached bool
+	// Regraph tells how the graph changed; nil when it did not.
+	Regraph *Regraph
+}
+
+// Regraph is a change of a run's graph.
+type Regraph struct {
+	// Was and Hash are the content hashes of the graph before and after; either is empty in the middle of several changes at once.
+	Was  string `json:"was,omitempty"`
+	Hash string `json:"hash,omitempty"`
+	// Added, Removed and Changed are the nodes of an amendment.
+	Added   []string `json:"added,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	Changed []string `json:"changed,omitempty"`
 }
 
 // Ephemeral is what an attempt tells while it is under way: its start, a piece of text, or how far it is.
@@ -97,6 +110,7 @@ type record struct {
 	Actor     string          `json:"actor,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
 	Cached    bool            `json:"cached,omitempty"`
+	Regraph   *Regraph        `json:"regraph,omitempty"`
 }
 
 func encodeEvent(d *Durable) (journal.Event, error) {
@@ -115,7 +129,8 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 		Actor     string           `json:"actor,omitempty"`
 		RequestID string           `json:"request_id,omitempty"`
 		Cached    bool             `json:"cached,omitempty"`
-	}{ev, d.StartTime, d.Actor, d.RequestID, d.Cached})
+		Regraph   *Regraph         `json:"regraph,omitempty"`
+	}{ev, d.StartTime, d.Actor, d.RequestID, d.Cached, d.Regraph})
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
 	}
@@ -136,7 +151,7 @@ func decodeEvent(row journal.Event) (*Durable, error) {
 	if ev.Seq != row.Seq {
 		return nil, fmt.Errorf("run %s: event %d stands at %d", row.RunID, ev.Seq, row.Seq)
 	}
-	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Cached: rec.Cached}, nil
+	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Cached: rec.Cached, Regraph: rec.Regraph}, nil
 }
 
 // nodeState is where the last visit of a node stands.
@@ -218,6 +233,8 @@ type snapshotHead struct {
 	Recorded bool `json:"children_recorded,omitempty"`
 	// Details are what heartbeats said last.
 	Details []detail `json:"details,omitempty"`
+	// Refusal is the last amendment that was refused when it was taken up.
+	Refusal *refusal `json:"refused_amendment,omitempty"`
 }
 
 func encodeSnapshot(h snapshotHead, machine []byte) ([]byte, error) {

@@ -280,9 +280,18 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 			after = page[len(page)-1].Seq
 		}
 	}
+	if err := r.fromFirst(ctx, l.Run, l.Events); err != nil {
+		return err
+	}
 	if err := r.replay(nil, l.Events); err != nil {
 		return err
 	}
+	if l.Run.GraphRevision > 0 {
+		// The tally counts the nodes of the graph as it is by now.
+		g := r.state.Graph()
+		r.tally.total(len(g.Nodes))
+	}
+	r.graph = l.Run.GraphHash
 	if r.seq != l.Run.LastSeq {
 		return fmt.Errorf("journal of run %s ends at %d, its row says %d: %w", r.id, r.seq, l.Run.LastSeq, workgraph.ErrCorrupt)
 	}
@@ -297,7 +306,7 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 		if err != nil {
 			return err
 		}
-		r.sure = head.Recorded
+		r.sure, r.refusal = head.Recorded, head.Refusal
 		for i := range head.Details {
 			if r.details == nil {
 				r.details = map[workgraph.Ref]*detail{}

@@ -245,7 +245,7 @@ func TestReconcile(t *testing.T) {
 				require.Len(t, u.calls(id), 1, "it waits for the resume")
 				visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "n0"})
 				require.NoError(t, err)
-				require.Equal(t, workgraph.VisitRunning, visits[0].Status)
+				require.Equal(t, workgraph.VisitHeld, visits[0].Status)
 				pause(t)
 				require.NoError(t, resume(l, id))
 				l.wait(t, id, journal.StateCompleted)

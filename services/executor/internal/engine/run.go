@@ -31,6 +31,7 @@ type run struct {
 	priority  int // 1 to 4, 0 for the default
 	schedule  string
 	program   *program
+	graph     string // content hash of the graph that the run has come to; guarded by mu
 	created   time.Time
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
 	trace trace.SpanContext
@@ -68,6 +69,8 @@ type run struct {
 	taken map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*detail
+	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
+	refusal *refusal
 	// early is set while mail waits for the end of a call under way.
 	early bool
 	// released is closed when the write that gives the run away was answered; nil before that write.
@@ -105,6 +108,10 @@ type extra struct {
 	more    bool
 	// rollup is what a child used.
 	rollup journal.Usage
+	// keep has the position written, though nothing happened.
+	keep bool
+	// regraph are the nodes that an amendment changes.
+	regraph *Regraph
 	// requestID goes into the event of the request.
 	requestID string
 	// begins says that a run which was recorded earlier begins with this.
@@ -227,8 +234,13 @@ func (e *tooLargeError) Unwrap() error { return e.err }
 // fill puts what was decided into w, moves r.seq on and returns what follows once w is durable. The caller holds r.mu.
 func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effects, x extra) (consequence, error) {
 	out := make([]Event, 0, len(evs))
+	was := r.graph
+	if err := r.regraph(w, eff); err != nil {
+		return consequence{}, err
+	}
+	changes := regraphs(evs, was, w.GraphHash, x.regraph)
 	for i := range evs {
-		d := &Durable{Event: evs[i]}
+		d := &Durable{Event: evs[i], Regraph: changes[i]}
 		if d.Kind == workgraph.AttemptEnded {
 			d.StartTime, d.Actor, d.Cached = x.startTime, x.actor, x.cached
 		}
@@ -276,10 +288,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
 	r.questions(w, eff, now)
-	if err := r.regraph(w, eff); err != nil {
-		return consequence{}, err
-	}
-	// A graph that has grown is read back from the position: the journal from its beginning needs the graph of the beginning.
+	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
 	if r.wantsSnapshot(eff.Ended != nil) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
@@ -353,7 +362,7 @@ func (r *run) snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := snapshotHead{Nodes: r.tally.Last, Recorded: true}
+	head := snapshotHead{Nodes: r.tally.Last, Recorded: true, Refusal: r.refusal}
 	for _, recorded := range r.children {
 		head.Recorded = head.Recorded && recorded
 	}

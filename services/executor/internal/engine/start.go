@@ -154,7 +154,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	}
 	if req.family.Parent == "" {
 		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
-			return Started{}, err
+			return e.earlier(ctx, req, err)
 		}
 	}
 	id := req.ID
@@ -181,7 +181,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		e.unclaim(ctx, req, id)
 	}
 	if err != nil {
-		return Started{}, err
+		return e.earlier(ctx, req, err)
 	}
 	if res.CancelRequestedOf != "" {
 		t.pokeMail()
@@ -196,6 +196,23 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		out.Run, out.Asks = &row.Run, len(row.Opened)
 	}
 	return out, nil
+}
+
+// earlier is the answer to a start that is refused: a request that was answered before is answered in the same way, whatever would stand
+// in its way now.
+func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (Started, error) {
+	if req.Request.ID == "" || !errs.Is(refusal, errs.ResourceExhausted) {
+		return Started{}, refusal
+	}
+	id, hash, err := e.journal.Requested(ctx, req.Namespace, "StartRun", req.Request.ID)
+	switch {
+	case err != nil || id == "":
+		return Started{}, refusal
+	case hash != req.Request.BodyHash:
+		return Started{}, errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
+			Hint("use a new request_id for a new request")
+	}
+	return Started{ID: id}, nil
 }
 
 // Check returns what Start would say about the graph alone.
@@ -484,7 +501,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 
 // newRun is a run that knows nothing yet but its program.
 func (t *term) newRun(id string, p *program) *run {
-	return &run{t: t, id: id, root: id, program: p, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
+	return &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}}
 }
 

@@ -182,6 +182,11 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		if len(rest) > 0 {
 			base = rest[0].begin.seq
 		}
+		if row.State == journal.StatePaused {
+			if err := e.heldVisits(ctx, row, rest); err != nil {
+				return nil, "", err
+			}
+		}
 		for _, v := range rest {
 			v.base = base
 			if len(visits) <= pg.Limit && (!from.open || v.begin.compare(from.place) > 0) {
@@ -192,6 +197,32 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	}
 	visits, next = page.Cut(pg, visits, func(v Visit) page.Cursor { return page.Cursor{ID: formatCursor(v)} })
 	return visits, next, nil
+}
+
+// heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and only the machine whether it began.
+func (e *Engine) heldVisits(ctx context.Context, row journal.Run, open []*Visit) error {
+	if !slices.ContainsFunc(open, func(v *Visit) bool { return v.Status == workgraph.VisitRunning }) {
+		return nil
+	}
+	look, _, err := e.standing(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return err
+	}
+	held := map[workgraph.Ref]bool{}
+	look(func(s *workgraph.State) {
+		s.Visits(func(v workgraph.VisitInfo) bool {
+			if v.Status == workgraph.VisitHeld {
+				held[v.Ref] = true
+			}
+			return true
+		})
+	})
+	for _, v := range open {
+		if v.Status == workgraph.VisitRunning && held[workgraph.Ref{Node: v.Node, Visit: v.Visit}] {
+			v.Status = workgraph.VisitHeld
+		}
+	}
+	return nil
 }
 
 type visitCursor struct {

@@ -88,6 +88,10 @@ type Reader interface {
 	Get(ctx context.Context, namespace, runID string) (Run, error)
 	// Graph returns the body of the graph that the run is pinned to, and its hash. ReasonRunNotFound.
 	Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error)
+	// GraphBody returns the body of a graph that a run of the namespace is or was pinned to. ReasonGraphNotFound.
+	GraphBody(ctx context.Context, namespace, hash string) ([]byte, error)
+	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such request is known.
+	Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error)
 	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args,
 	// Named, Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut.
 	List(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Run, error)
@@ -104,7 +108,7 @@ type Outbox interface {
 	// claim. Items of one run come in order, and none is given out while an earlier one of its run is
 	// hidden or backing off. A deliverer that fails on one must not go on with later ones of that run.
 	ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) ([]OutboxItem, error)
-	// AckOutbox removes delivered items and adds what they turned out to cost to their runs, in one
+	// AckOutbox removes delivered items and adds what they turned out to cost to their runs, and to all runs above these, in one
 	// transaction. An item that is gone already adds nothing, so that a second ack counts nothing twice.
 	AckOutbox(ctx context.Context, acks []OutboxAck) error
 	// RetryOutbox lets failed items be claimed again after a pause.

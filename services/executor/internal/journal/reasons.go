@@ -16,6 +16,8 @@ const (
 	ReasonSeqConflict = "SEQUENCE_CONFLICT"
 	// ReasonRunNotFound is the reason when there is no such run in the namespace.
 	ReasonRunNotFound = "RUN_NOT_FOUND"
+	// ReasonGraphNotFound is the reason when no run of the namespace was ever pinned to such a graph.
+	ReasonGraphNotFound = "GRAPH_NOT_FOUND"
 	// ReasonRunExists is the reason when a Start uses the id of another run.
 	ReasonRunExists = "RUN_ALREADY_EXISTS"
 	// ReasonRequestIDReused is the reason when a request id comes with another body.
@@ -66,6 +68,11 @@ func Fenced(o Owner) error {
 // RunNotFound returns the error of a run that is not there.
 func RunNotFound(id string) error {
 	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id)
+}
+
+// GraphNotFound returns the error of a graph that is not there.
+func GraphNotFound(hash string) error {
+	return errs.New(errs.NotFound, ReasonGraphNotFound, "graph %q not found", hash)
 }
 
 var errCommitTimeout = errs.New(errs.Unavailable, "COMMIT_TIMEOUT", "the database did not answer a commit in time")

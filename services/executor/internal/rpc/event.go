@@ -36,7 +36,7 @@ func beside(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
 		m.Event = &executorv1.RunEvent_InterruptOpened{InterruptOpened: &executorv1.InterruptOpened{
 			InterruptId: q.ID, Visit: refMessage(d.Ref), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), ExpireTime: w.GetDueTime()}}
 	case d.Outcome.Expand != nil && main.GetAttemptEnded().GetState() == executorv1.VisitState_VISIT_STATE_COMPLETED:
-		x := &executorv1.GraphExpanded{Visit: refMessage(d.Ref)}
+		x := &executorv1.GraphExpanded{Visit: refMessage(d.Ref), GraphHash: d.GraphHash()}
 		for i := range d.Outcome.Expand.Nodes {
 			x.NodeIds = append(x.NodeIds, expandedID(d.Ref, d.Outcome.Expand.Nodes[i].ID))
 		}
@@ -70,7 +70,11 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 		m.Event = &executorv1.RunEvent_MessageDelivered{MessageDelivered: &executorv1.MessageDelivered{
 			NodeId: d.Node, From: d.Message.From, Message: graphpb.Payload(d.Message.Body)}}
 	case workgraph.GraphAmended:
-		m.Event = &executorv1.RunEvent_GraphAmended{GraphAmended: &executorv1.GraphAmended{Revision: d.Revision, By: d.By, GraphHash: d.GraphHash()}}
+		x := &executorv1.GraphAmended{Revision: d.Revision, By: d.By, GraphHash: d.GraphHash()}
+		if c := d.Regraph; c != nil {
+			x.AddedNodes, x.RemovedNodes, x.ChangedNodes = c.Added, c.Removed, c.Changed
+		}
+		m.Event = &executorv1.RunEvent_GraphAmended{GraphAmended: x}
 	case workgraph.AttemptStarted:
 		// An UNSAFE attempt is given out again only if it was not performed, so its generation stays the first.
 		start := workgraph.Start{RunID: ev.RunID, Ref: d.Ref}
@@ -83,7 +87,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 		}
 		m.Event = &executorv1.RunEvent_AttemptEnded{AttemptEnded: a}
 	case workgraph.TimerFired:
-		m.Event = &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: refMessage(d.Ref)}}
+		timerFired(m, d)
 	case workgraph.RunPaused:
 		m.Event = &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{Reason: d.Reason, Message: pauseText(d.Reason)}}
 	case workgraph.RunResumed:
@@ -96,10 +100,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 	case workgraph.ChildClosed:
 		m.Event = &executorv1.RunEvent_ChildEnded{ChildEnded: childEnded(d)}
 	case workgraph.InterruptClosed:
-		c := d.Closed
-		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: &executorv1.InterruptClosed{
-			InterruptId: c.ID, Visit: refMessage(d.Ref), Expired: c.How == workgraph.InterruptExpired, Canceled: c.How == workgraph.InterruptCanceled,
-			Answer: graphpb.Payload(c.Answer), By: c.By, Decision: c.Decision}}
+		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: interruptClosed(d)}
 	case workgraph.TaskClosed:
 		m.Event = &executorv1.RunEvent_TaskCompleted{TaskCompleted: &executorv1.TaskCompleted{Visit: refMessage(d.Ref), By: d.By}}
 	case workgraph.SignalReceived:
@@ -109,11 +110,30 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 		}
 		m.Event = &executorv1.RunEvent_SignalReceived{SignalReceived: x}
 	case workgraph.DeadlineReached:
-		m.Event = &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: workgraph.ReasonDeadline}}
+		m.Event = &executorv1.RunEvent_DeadlinePassed{DeadlinePassed: &executorv1.DeadlinePassed{}}
 	case workgraph.RunEnded:
 		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End)}
 	}
 	return m
+}
+
+// timerFired says what it meant that a time was up.
+func timerFired(m *executorv1.RunEvent, d *engine.Durable) {
+	switch {
+	case d.Closed != nil:
+		m.Event = &executorv1.RunEvent_InterruptClosed{InterruptClosed: interruptClosed(d)}
+	case d.Reason == workgraph.ReasonTaskExpired:
+		m.Event = &executorv1.RunEvent_TaskCompleted{TaskCompleted: &executorv1.TaskCompleted{Visit: refMessage(d.Ref), Expired: true}}
+	default:
+		m.Event = &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: refMessage(d.Ref)}}
+	}
+}
+
+func interruptClosed(d *engine.Durable) *executorv1.InterruptClosed {
+	c := d.Closed
+	return &executorv1.InterruptClosed{
+		InterruptId: c.ID, Visit: refMessage(d.Ref), Expired: c.How == workgraph.InterruptExpired, Canceled: c.How == workgraph.InterruptCanceled,
+		Answer: graphpb.Payload(c.Answer), By: c.By, Decision: c.Decision}
 }
 
 func childEnded(d *engine.Durable) *executorv1.ChildEnded {
@@ -154,6 +174,8 @@ func waitMessage(namespace, runID string, w *engine.VisitWait) *executorv1.WaitI
 func ephemeral(m *executorv1.RunEvent, e *engine.Ephemeral) bool {
 	ref, attempt := refMessage(e.Ref), count(e.Attempt)
 	switch {
+	case e.Queued != nil:
+		m.Event = &executorv1.RunEvent_RunQueued{RunQueued: &executorv1.RunQueued{Reason: e.Queued.Reason, StartTime: stamp(e.Queued.StartTime)}}
 	case e.Started:
 		m.Event = &executorv1.RunEvent_AttemptStarted{AttemptStarted: &executorv1.AttemptStarted{Visit: ref, Attempt: attempt, Actor: e.Actor}}
 	case e.Text != "":

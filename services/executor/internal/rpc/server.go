@@ -327,7 +327,9 @@ func (w *watcher) Event(ev engine.Event) error {
 		if err != nil {
 			return err
 		}
-		hash = row.GraphHash
+		if hash, err = w.s.engine.FirstGraph(w.stream.Context(), row); err != nil {
+			return err
+		}
 	}
 	for _, m := range eventMessages(ev, grpckit.Namespace(w.stream.Context()), hash) {
 		if err := w.stream.Send(m); err != nil {

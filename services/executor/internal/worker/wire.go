@@ -22,7 +22,7 @@ import (
 // taskOf is the wire form of a call.
 func taskOf(ctx context.Context, c *workgraph.Call) *executorv1.VisitTask {
 	m := &executorv1.VisitTask{
-		RunId: c.RunID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: count(c.Visit), Item: count(c.Item)}, Attempt: count(c.Attempt),
+		RunId: c.RunID, RootRunId: c.RootRunID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: count(c.Visit), Item: count(c.Item)}, Attempt: count(c.Attempt),
 		Actor: c.Actor, Args: graphpb.Payloads(c.Args), Named: graphpb.PayloadMap(c.Named), EffectKey: c.EffectKey(), Effect: graphpb.Effect(c.Effect),
 		Details: graphpb.Payload(c.Details), TaskToken: c.TaskToken, Thread: c.Thread,
 	}

@@ -98,6 +98,31 @@ func outboxCases(t *testing.T, d Driver) {
 		require.Zero(t, n)
 		require.NoError(t, w.j.AckOutbox(t.Context(), nil))
 	})
+	t.Run("CostsReachTheRunsAbove", func(t *testing.T) {
+		w := open(t, d)
+		top := w.started(1)
+		below := func(parent string) string {
+			return w.started(1, func(s *journal.Start) { s.Run.ParentID, s.Run.RootID = parent, top })
+		}
+		a := below(top)
+		b, beside := below(a), below(top)
+		w.commit(appendTo(b, 1, 1, out("b")), appendTo(a, 1, 1, out("a")), appendTo(beside, 1, 1, out("beside")))
+		items, err := w.j.ClaimOutbox(t.Context(), 9, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, items, 3)
+		cost := map[string]int64{b: 100, a: 10, beside: 1}
+		var acks []journal.OutboxAck
+		for _, it := range items {
+			acks = append(acks, journal.OutboxAck{ID: it.ID, CostNanoUSD: cost[it.RunID], UnpricedCalls: 1})
+		}
+		for range 2 {
+			require.NoError(t, w.j.AckOutbox(t.Context(), acks))
+		}
+		for id, want := range map[string][2]int64{top: {111, 3}, a: {110, 2}, b: {100, 1}, beside: {1, 1}} {
+			r := w.get(id)
+			require.Equal(t, want, [2]int64{r.CostNanoUSD, r.UnpricedCalls})
+		}
+	})
 	t.Run("ManyClaimersKeepEachRunInOrder", func(t *testing.T) {
 		w := open(t, d)
 		const runs, each = 6, 15

@@ -28,6 +28,24 @@ func readCases(t *testing.T, d Driver) {
 		_, err = w.j.Load(t.Context(), "run_none")
 		reason(t, err, journal.ReasonRunNotFound)
 	})
+	t.Run("GraphsByHashAndRequestsById", func(t *testing.T) {
+		w := open(t, d)
+		var s *journal.Start
+		id := w.started(1, func(st *journal.Start) { st.Request, s = journal.Request{ID: "r", BodyHash: "h"}, st })
+		body, err := w.j.GraphBody(t.Context(), ns, s.Run.GraphHash)
+		require.NoError(t, err)
+		require.Equal(t, s.Graph, body)
+		_, err = w.j.GraphBody(t.Context(), "other", s.Run.GraphHash)
+		reason(t, err, journal.ReasonGraphNotFound)
+		run, hash, err := w.j.Requested(t.Context(), ns, "StartRun", "r")
+		require.NoError(t, err)
+		require.Equal(t, []string{id, "h"}, []string{run, hash})
+		for _, k := range [][3]string{{"other", "StartRun", "r"}, {ns, "CancelRun", "r"}, {ns, "StartRun", "s"}} {
+			run, _, err = w.j.Requested(t.Context(), k[0], k[1], k[2])
+			require.NoError(t, err)
+			require.Empty(t, run)
+		}
+	})
 	t.Run("EventsFromACursor", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(9)

@@ -53,12 +53,14 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 		ids[i], costs[i], unpriced[i] = a.ID, a.CostNanoUSD, a.UnpricedCalls
 	}
 	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `WITH a AS (SELECT DISTINCT ON (id) * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (id, cost, unpriced)),
+		_, err := tx.Exec(ctx, `WITH RECURSIVE a AS (SELECT DISTINCT ON (id) * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS t (id, cost, unpriced)),
 			locked AS MATERIALIZED (SELECT id FROM outbox WHERE id = ANY ($1) ORDER BY id FOR UPDATE),
 			deleted AS (DELETE FROM outbox WHERE id = ANY (ARRAY (SELECT id FROM locked)) RETURNING id, run_id, namespace),
-			gone AS (SELECT d.run_id, d.namespace, a.cost, a.unpriced FROM deleted d JOIN a ON a.id = d.id)
+			gone AS (SELECT d.run_id, d.namespace, a.cost, a.unpriced FROM deleted d JOIN a ON a.id = d.id WHERE a.cost <> 0 OR a.unpriced <> 0),
+			up AS (SELECT * FROM gone
+				UNION ALL SELECT r.parent_run_id, up.namespace, up.cost, up.unpriced FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.parent_run_id <> '')
 			INSERT INTO run_costs AS k (run_id, namespace, cost_nano_usd, unpriced_calls)
-			SELECT run_id, min(namespace), sum(cost), sum(unpriced) FROM gone GROUP BY run_id HAVING sum(cost) <> 0 OR sum(unpriced) <> 0 ORDER BY run_id
+			SELECT run_id, min(namespace), sum(cost), sum(unpriced) FROM up GROUP BY run_id ORDER BY run_id
 			ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = k.cost_nano_usd + excluded.cost_nano_usd,
 				unpriced_calls = k.unpriced_calls + excluded.unpriced_calls`, ids, costs, unpriced)
 		return err

@@ -91,6 +91,25 @@ func (s *Store) Graph(ctx context.Context, namespace, runID string) (hash string
 	return hash, body, away(err)
 }
 
+// GraphBody implements journal.Reader.
+func (s *Store) GraphBody(ctx context.Context, namespace, hash string) (body []byte, err error) {
+	err = s.read.QueryRow(ctx, `SELECT body FROM graphs WHERE namespace = $1 AND hash = $2`, namespace, hash).Scan(&body)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, journal.GraphNotFound(hash)
+	}
+	return body, away(err)
+}
+
+// Requested implements journal.Reader.
+func (s *Store) Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error) {
+	err = s.read.QueryRow(ctx, `SELECT run_id, body_hash FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
+		namespace, method, requestID).Scan(&runID, &bodyHash)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", "", nil
+	}
+	return runID, bodyHash, away(err)
+}
+
 // List implements journal.Reader.
 func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
 	var where strings.Builder

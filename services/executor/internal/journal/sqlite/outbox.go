@@ -53,7 +53,9 @@ func (s *Store) AckOutbox(ctx context.Context, acks []journal.OutboxAck) error {
 			if a.CostNanoUSD == 0 && a.UnpricedCalls == 0 {
 				continue
 			}
-			if _, err := t.exec(ctx, `INSERT INTO run_costs (run_id, namespace, cost_nano_usd, unpriced_calls) VALUES (?, ?, ?, ?)
+			if _, err := t.exec(ctx, `WITH RECURSIVE up (run_id) AS (
+					SELECT ?1 UNION SELECT r.parent_run_id FROM up JOIN runs r ON r.run_id = up.run_id WHERE r.parent_run_id <> '')
+				INSERT INTO run_costs (run_id, namespace, cost_nano_usd, unpriced_calls) SELECT run_id, ?2, ?3, ?4 FROM up WHERE true
 				ON CONFLICT (run_id) DO UPDATE SET cost_nano_usd = cost_nano_usd + excluded.cost_nano_usd,
 					unpriced_calls = unpriced_calls + excluded.unpriced_calls`, runID, namespace, a.CostNanoUSD, a.UnpricedCalls); err != nil {
 				return err

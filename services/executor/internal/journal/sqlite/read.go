@@ -90,6 +90,25 @@ func (s *Store) Graph(ctx context.Context, namespace, runID string) (hash string
 	return hash, body, err
 }
 
+// GraphBody implements journal.Reader.
+func (s *Store) GraphBody(ctx context.Context, namespace, hash string) (body []byte, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `SELECT body FROM graphs WHERE namespace = ? AND hash = ?`, namespace, hash).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, journal.GraphNotFound(hash)
+	}
+	return body, err
+}
+
+// Requested implements journal.Reader.
+func (s *Store) Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `SELECT run_id, body_hash FROM request_ids WHERE namespace = ? AND method = ? AND request_id = ?`,
+		namespace, method, requestID).Scan(&runID, &bodyHash)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", "", nil
+	}
+	return runID, bodyHash, err
+}
+
 // List implements journal.Reader.
 func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
 	var where strings.Builder

@@ -25,8 +25,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunEvent is one thing that happened. Durable events carry a sequence without gaps per run; ephemeral ones carry 0
-// and may be lost.
+// RunEvent is one thing that happened. Durable events carry a sequence without gaps per run. Ephemeral ones carry 0 and may be lost.
+// Companions carry 0 too, since they are part of the durable event that follows them: they come right before it whenever it comes, also
+// when a stream that broke is resumed before it, and are never lost. Who resumes after a sequence has seen its companions.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence in the run, from 1; 0 when the event is ephemeral. It is the id of server-sent events.
@@ -391,7 +392,7 @@ type RunEvent_AttemptEnded struct {
 }
 
 type RunEvent_TimerFired struct {
-	// Durable: a timer was due.
+	// Durable: a timer was due: that of a back-off, a sleep, or a wait for children or a signal.
 	TimerFired *TimerFired `protobuf:"bytes,13,opt,name=timer_fired,json=timerFired,proto3,oneof"`
 }
 
@@ -431,8 +432,7 @@ type RunEvent_Reconciled struct {
 }
 
 type RunEvent_ChildrenSpawned struct {
-	// Companion: children were spawned. Companions come with a durable event: right before it, with sequence 0, and again with it when a
-	// stream that broke is resumed.
+	// Companion: children were spawned.
 	ChildrenSpawned *ChildrenSpawned `protobuf:"bytes,21,opt,name=children_spawned,json=childrenSpawned,proto3,oneof"`
 }
 
@@ -447,7 +447,7 @@ type RunEvent_InterruptOpened struct {
 }
 
 type RunEvent_InterruptClosed struct {
-	// Durable: a question was answered. One that expires shows as timer_fired.
+	// Durable: a question was answered, or its time was up. One that is given up with its visit or run has no event of its own.
 	InterruptClosed *InterruptClosed `protobuf:"bytes,24,opt,name=interrupt_closed,json=interruptClosed,proto3,oneof"`
 }
 
@@ -472,12 +472,13 @@ type RunEvent_GraphAmended struct {
 }
 
 type RunEvent_TaskCompleted struct {
-	// Durable: work that went on outside was finished.
+	// Durable: work that went on outside was finished, or its time was up.
 	TaskCompleted *TaskCompleted `protobuf:"bytes,29,opt,name=task_completed,json=taskCompleted,proto3,oneof"`
 }
 
 type RunEvent_RunQueued struct {
-	// Ephemeral: the run is recorded and waits for its start; told to who begins to watch it.
+	// Ephemeral: the run is recorded and waits for its start. A run that has not begun has no durable events; who begins to watch it
+	// is told this first.
 	RunQueued *RunQueued `protobuf:"bytes,30,opt,name=run_queued,json=runQueued,proto3,oneof"`
 }
 

@@ -78,6 +78,8 @@ const (
 	BlockerKind_BLOCKER_KIND_UNREAD_MAIL BlockerKind = 23
 	// The run has ended.
 	BlockerKind_BLOCKER_KIND_ENDED BlockerKind = 24
+	// The last amendment was refused when it was taken up. It holds nothing up, but somebody may believe that it was made.
+	BlockerKind_BLOCKER_KIND_AMEND_REFUSED BlockerKind = 25
 )
 
 // Enum value maps for BlockerKind.
@@ -108,6 +110,7 @@ var (
 		22: "BLOCKER_KIND_DRAINING",
 		23: "BLOCKER_KIND_UNREAD_MAIL",
 		24: "BLOCKER_KIND_ENDED",
+		25: "BLOCKER_KIND_AMEND_REFUSED",
 	}
 	BlockerKind_value = map[string]int32{
 		"BLOCKER_KIND_UNSPECIFIED":       0,
@@ -135,6 +138,7 @@ var (
 		"BLOCKER_KIND_DRAINING":          22,
 		"BLOCKER_KIND_UNREAD_MAIL":       23,
 		"BLOCKER_KIND_ENDED":             24,
+		"BLOCKER_KIND_AMEND_REFUSED":     25,
 	}
 )
 
@@ -416,7 +420,7 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x129\n" +
 	"\bblockers\x18\x04 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\x05R\x04more*\xc6\x05\n" +
+	"\x04more\x18\x06 \x01(\x05R\x04more*\xe6\x05\n" +
 	"\vBlockerKind\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BLOCKER_KIND_RUNNING\x10\x01\x12\x1b\n" +
@@ -443,7 +447,8 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x17BLOCKER_KIND_START_TIME\x10\x15\x12\x19\n" +
 	"\x15BLOCKER_KIND_DRAINING\x10\x16\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNREAD_MAIL\x10\x17\x12\x16\n" +
-	"\x12BLOCKER_KIND_ENDED\x10\x18B\xe9\x01\n" +
+	"\x12BLOCKER_KIND_ENDED\x10\x18\x12\x1e\n" +
+	"\x1aBLOCKER_KIND_AMEND_REFUSED\x10\x19B\xe9\x01\n" +
 	"\x18com.epigraph.executor.v1B\fExplainProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (
