@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -20,6 +21,11 @@ const (
 	ReasonSchemaOld = "SCHEMA_TOO_OLD"
 	// ReasonSchemaNew is the reason of FailedPrecondition when a later binary has migrated the store.
 	ReasonSchemaNew = "SCHEMA_TOO_NEW"
+	// ReasonMigrationRefused is the reason of FailedPrecondition when a migration found that it must not run now. Its message and hint
+	// are those that the migration raised with SQLSTATE EG002.
+	ReasonMigrationRefused = "MIGRATION_REFUSED"
+
+	refusedCode = "EG002"
 
 	versionQuery = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 )
@@ -111,6 +117,9 @@ func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrati
 // Up applies what is missing and returns how many files it applied. It is safe to call at every start.
 func (m *Migrations) Up(ctx context.Context) (int, error) {
 	n, err := m.up(ctx)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == refusedCode {
+		return n, errs.New(errs.FailedPrecondition, ReasonMigrationRefused, "%s is not migrated: %s", m.name, refused.Message).Hint(refused.Hint).With(err)
+	}
 	if err != nil {
 		return n, lost(fmt.Errorf("migrate %s: %w", m.name, err))
 	}

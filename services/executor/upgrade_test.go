@@ -16,6 +16,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -50,6 +52,39 @@ func TestRunsOfEarlierReleasesGoOn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Executors of the first release would take runs that wait without an owner for lost ones.
+func TestMigrateWaitsForTheEndOfTheFirstRelease(t *testing.T) {
+	url := pgtest.New(t)
+	loadPostgres(t, url, unzip(t, "testdata/releases/v0.1/postgres.sql.gz"))
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) }()
+	beat := func(age string) {
+		_, err := conn.Exec(t.Context(), `UPDATE executor.executors SET heartbeat = now() - $1::interval`, age)
+		require.NoError(t, err)
+	}
+	cfg := executor.DefaultConfig()
+	cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(url)
+
+	beat("1 s")
+	_, _, err = executor.Migrate(t.Context(), cfg)
+	require.True(t, errs.Is(err, errs.FailedPrecondition), "got %v", err)
+	require.Equal(t, dbkit.ReasonMigrationRefused, errs.ReasonOf(err))
+	require.ErrorContains(t, err, "executors of an earlier release are running: dev")
+	var version int
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT max(version_id) FROM executor.goose_db_version`).Scan(&version))
+	require.Equal(t, 1, version)
+
+	beat("1 hour")
+	from, to, err := executor.Migrate(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), from)
+	require.Greater(t, to, from)
+	// What the old binary says at its first statement about runs.
+	_, err = conn.Exec(t.Context(), `UPDATE executor.runs SET cancel_state = 1`)
+	require.ErrorContains(t, err, "cancel_state")
 }
 
 func unzip(t *testing.T, path string) string {

@@ -203,7 +203,7 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 			return s, nil
 		}
 		reason := errs.ReasonOf(err)
-		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld
+		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused
 		if !passing || time.Now().After(deadline) {
 			return nil, err
 		}

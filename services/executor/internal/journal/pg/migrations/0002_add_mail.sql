@@ -1,4 +1,21 @@
 -- +goose Up
+-- Executors of the first release would take parked runs for lost ones, and read no mail. So none may be alive by now, and what makes
+-- one that comes back fail at its first statement about runs is that cancel_state is gone.
+-- +goose StatementBegin
+DO $$
+DECLARE
+    alive text;
+BEGIN
+    LOCK TABLE executors IN SHARE ROW EXCLUSIVE MODE;
+    SELECT string_agg(id, ', ' ORDER BY id) INTO alive FROM executors WHERE heartbeat > clock_timestamp() - interval '15 seconds';
+    IF alive IS NOT NULL THEN
+        RAISE EXCEPTION 'executors of an earlier release are running: %', alive
+            USING ERRCODE = 'EG002', HINT = 'stop them, then migrate again; one that was killed counts as running for 15 s';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- What happens outside of a run and must be taken into account by it.
 CREATE TABLE mail (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -11,10 +28,10 @@ CREATE TABLE mail (
     UNIQUE (run_id, kind, key)
 );
 
--- A cancel is a piece of mail. The column that told of it before is kept for a while, and read by nothing.
+-- A cancel is a piece of mail.
 INSERT INTO mail (time, run_id, namespace, kind, key, body)
 SELECT coalesce(cancel_time, now()), run_id, namespace, 'CANCEL', '', convert_to(cancel_reason, 'UTF8') FROM runs WHERE cancel_state = 1 AND state < 6;
-ALTER TABLE runs ALTER COLUMN cancel_state SET DEFAULT 0;
+ALTER TABLE runs DROP COLUMN cancel_state;
 
 ALTER TABLE runs
     ADD COLUMN graph_revision bigint NOT NULL DEFAULT 0,
