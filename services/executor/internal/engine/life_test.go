@@ -290,7 +290,7 @@ func TestTime(t *testing.T) {
 			rec := &recorder{}
 			a := actors{"ok": rec, "sleep": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 				o := text("slept")
-				o.Wait = &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(10 * time.Minute)}}
+				o.Wait = &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(time.Minute)}}
 				return o, nil
 			})}
 			s := sqliteStore(t)
@@ -300,13 +300,13 @@ func TestTime(t *testing.T) {
 			begin := time.Now()
 			id := l.start(t, g)
 			row := waitBubble(t, l, id, journal.StateWaiting)
-			require.Equal(t, 10*time.Minute, row.WakeTime.Sub(begin).Round(time.Minute))
-			time.Sleep(2 * time.Minute) //nolint:forbidigo // fake time
+			require.Equal(t, time.Minute, row.WakeTime.Sub(begin).Round(time.Minute))
+			time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
 			l.stop()
 			l = run(t, s, a, slow)
 			l.jobs(t)
 			row = waitBubble(t, l, id, journal.StateCompleted)
-			require.Equal(t, 10*time.Minute, row.EndTime.Sub(begin).Round(time.Minute))
+			require.Equal(t, time.Minute, row.EndTime.Sub(begin).Round(time.Minute))
 			require.Equal(t, 1, rec.of("b"))
 			l.stop()
 		})

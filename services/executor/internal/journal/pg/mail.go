@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -156,79 +155,7 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return collect(rows, err, scanMail)
 }
 
-// MailWakes implements journal.Mailbox. It keeps one connection, and after losing it wakes the
-// owner once more, since a notification may have been lost with it.
+// MailWakes implements journal.Mailbox.
 func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
-	conn, err := s.listen(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wakes := make(chan struct{}, 1)
-	go func() {
-		defer close(wakes)
-		for ctx.Err() == nil {
-			if conn != nil {
-				waitFor(ctx, conn, owner.ID, wakes)
-				closeConn(conn)
-			}
-			if conn, err = s.listen(ctx); err != nil {
-				conn = nil
-				pause(ctx, time.Second)
-				continue
-			}
-			wake(wakes)
-		}
-		if conn != nil {
-			closeConn(conn)
-		}
-	}()
-	return wakes, nil
-}
-
-func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
-	// Not of the pool: it is held for long, and must not be counted there nor keep Close waiting.
-	conn, err := pgx.ConnectConfig(ctx, s.hot.Config().ConnConfig)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if _, err := conn.Exec(ctx, "LISTEN "+mailChannel); err != nil {
-		closeConn(conn)
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return conn, nil
-}
-
-func waitFor(ctx context.Context, conn *pgx.Conn, id string, wakes chan<- struct{}) {
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return
-		}
-		if n.Payload == id {
-			wake(wakes)
-		}
-	}
-}
-
-func wake(wakes chan<- struct{}) {
-	select {
-	case wakes <- struct{}{}:
-	default:
-	}
-}
-
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	// The connection is given up either way.
-	_ = conn.Close(ctx)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	return dbkit.Listen(ctx, s.hot, mailChannel, 1, struct{}{}, func(payload string) (struct{}, bool) { return struct{}{}, payload == owner.ID })
 }

@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -155,49 +154,7 @@ func (s *Store) Workers(ctx context.Context, namespace string, lease time.Durati
 	return out, away(err)
 }
 
-// WorkerWakes implements journal.Workers. It keeps one connection, and after losing it wakes once more, since a notification may
-// have been lost with it.
+// WorkerWakes implements journal.Workers.
 func (s *Store) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
-	conn, err := s.listenTo(ctx, workerChannel)
-	if err != nil {
-		return nil, err
-	}
-	wakes := make(chan struct{}, 1)
-	go func() {
-		defer close(wakes)
-		for ctx.Err() == nil {
-			if conn != nil {
-				for {
-					if _, err := conn.WaitForNotification(ctx); err != nil {
-						break
-					}
-					wake(wakes)
-				}
-				closeConn(conn)
-			}
-			if conn, err = s.listenTo(ctx, workerChannel); err != nil {
-				conn = nil
-				pause(ctx, time.Second)
-				continue
-			}
-			wake(wakes)
-		}
-		if conn != nil {
-			closeConn(conn)
-		}
-	}()
-	return wakes, nil
-}
-
-// listenTo opens a connection of its own: it is held for long, and must not be counted in a pool nor keep Close waiting.
-func (s *Store) listenTo(ctx context.Context, channel string) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, s.hot.Config().ConnConfig)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		closeConn(conn)
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return conn, nil
+	return dbkit.Listen(ctx, s.hot, workerChannel, 1, struct{}{}, func(string) (struct{}, bool) { return struct{}{}, true })
 }

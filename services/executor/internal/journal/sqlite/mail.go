@@ -160,12 +160,21 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return all(rows, err, scanMail)
 }
 
-// MailWakes implements journal.Members. Mail from this process comes at once, that of another on
+// MailWakes implements journal.Mailbox. Mail from this process comes at once, that of another on
 // the same file by polling.
 func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
+	return s.wakesOf(ctx, owner.ID, pollMail, func() bool {
+		var n int
+		err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+pendingMail+` LIMIT 1)`, owner.ID, owner.Incarnation).Scan(&n)
+		return err != nil || n > 0
+	}), nil
+}
+
+// wakesOf sends when wake names id, and at each tick at which there may be something, until ctx ends.
+func (s *Store) wakesOf(ctx context.Context, id string, every time.Duration, may func() bool) <-chan struct{} {
 	signal, out := make(chan struct{}, 1), make(chan struct{}, 1)
 	s.mu.Lock()
-	s.wakes[signal] = owner.ID
+	s.wakes[signal] = id
 	s.mu.Unlock()
 	go func() {
 		defer close(out)
@@ -174,7 +183,7 @@ func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan stru
 			delete(s.wakes, signal)
 			s.mu.Unlock()
 		}()
-		tick := time.NewTicker(pollMail)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
@@ -182,9 +191,7 @@ func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan stru
 				return
 			case <-signal:
 			case <-tick.C:
-				var n int
-				err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+pendingMail+` LIMIT 1)`, owner.ID, owner.Incarnation).Scan(&n)
-				if err == nil && n == 0 {
+				if !may() {
 					continue
 				}
 			}
@@ -194,7 +201,7 @@ func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan stru
 			}
 		}
 	}()
-	return out, nil
+	return out
 }
 
 func (s *Store) wake(owners ...string) {

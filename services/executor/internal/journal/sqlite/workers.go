@@ -189,35 +189,9 @@ func (s *Store) Workers(ctx context.Context, namespace string, lease time.Durati
 
 // WorkerWakes implements journal.Workers. Workers of this process come at once, those of another on the same file by polling.
 func (s *Store) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
-	signal, out := make(chan struct{}, 1), make(chan struct{}, 1)
-	s.mu.Lock()
-	s.wakes[signal] = workersWoken
-	s.mu.Unlock()
-	go func() {
-		defer close(out)
-		defer func() {
-			s.mu.Lock()
-			delete(s.wakes, signal)
-			s.mu.Unlock()
-		}()
-		tick := time.NewTicker(pollWorkers)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signal:
-			case <-tick.C:
-				var n int
-				if err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM executors`).Scan(&n); err == nil && n < 2 {
-					continue // nobody else is there
-				}
-			}
-			select {
-			case out <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return out, nil
+	return s.wakesOf(ctx, workersWoken, pollWorkers, func() bool {
+		var n int
+		err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM executors`).Scan(&n)
+		return err != nil || n > 1
+	}), nil
 }

@@ -398,77 +398,10 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return err
 }
 
-// Wakes implements limit.Store. It keeps one connection, and after losing it says once more that limits were changed.
+// Wakes implements limit.Store. After a lost connection it says once more that limits were changed.
 func (s *Store) Wakes(ctx context.Context) (<-chan limit.Key, error) {
-	conn, err := s.listen(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wakes := make(chan limit.Key, 1024)
-	go func() {
-		defer close(wakes)
-		for ctx.Err() == nil {
-			if conn != nil {
-				pass(ctx, conn, wakes)
-				closeConn(conn)
-			}
-			if conn, err = s.listen(ctx); err != nil {
-				conn = nil
-				pause(ctx, time.Second)
-				continue
-			}
-			wake(wakes, limit.Key{})
-		}
-		if conn != nil {
-			closeConn(conn)
-		}
-	}()
-	return wakes, nil
-}
-
-func (s *Store) listen(ctx context.Context) (*pgx.Conn, error) {
-	// Not of the pool: it is held for long, and must not be counted there nor keep Close waiting.
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		closeConn(conn)
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return conn, nil
-}
-
-func pass(ctx context.Context, conn *pgx.Conn, wakes chan<- limit.Key) {
-	for {
-		n, err := conn.WaitForNotification(ctx)
-		if err != nil {
-			return
-		}
-		namespace, name, _ := strings.Cut(n.Payload, between)
-		wake(wakes, limit.Key{Namespace: namespace, Name: name})
-	}
-}
-
-func wake(wakes chan<- limit.Key, k limit.Key) {
-	select {
-	case wakes <- k:
-	default:
-	}
-}
-
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	// The connection is given up either way.
-	_ = conn.Close(ctx)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	return dbkit.Listen(ctx, s.pool, channel, 1024, limit.Key{}, func(payload string) (limit.Key, bool) {
+		namespace, name, _ := strings.Cut(payload, between)
+		return limit.Key{Namespace: namespace, Name: name}, true
+	})
 }
