@@ -113,15 +113,18 @@ func (p *position) place(t time.Time, from Origin, o Overlap, request string) St
 		return p.leave(st, SkippedOverlap, 1)
 	}
 	if o == CancelOther {
-		p.queue = slices.DeleteFunc(p.queue, func(old Start) bool {
-			gone := old.Overlap == CancelOther && p.blocked(old)
-			if gone {
-				old.RunID = ""
-				p.end(old, SkippedOverlap, "a later start took its place")
-				p.s.Skipped++
+		var stay []Start
+		for i, old := range p.queue {
+			// One that nothing stands before may be under way already.
+			if old.Overlap != CancelOther || i == 0 && !p.blocked(old) {
+				stay = append(stay, old)
+				continue
 			}
-			return gone
-		})
+			old.RunID = ""
+			p.end(old, SkippedOverlap, "a later start took its place")
+			p.s.Skipped++
+		}
+		p.queue = stay
 	}
 	p.s.Turns++
 	st.Turn, st.Result, st.RunID = p.s.Turns, Queued, p.runID()
