@@ -31,10 +31,11 @@ import (
 
 func main() {
 	store := flag.String("store", "", "PostgreSQL URL, or the path of a SQLite file")
+	id := flag.String("id", "bench", "name of this executor among those of its database")
 	parallel := flag.Int("parallel", 20_000, "attempts that run at once: sleepers take a place while they sleep")
 	profile := flag.String("cpuprofile", "", "prefix of the files of CPU profiles")
 	flag.Parse()
-	if err := run(*store, *parallel, *profile); err != nil {
+	if err := run(*store, *id, *parallel, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -53,7 +54,7 @@ func actor(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{load.Result(now)}}, nil
 }
 
-func run(store string, parallel int, profile string) error {
+func run(store, id string, parallel int, profile string) error {
 	ctx, stop := host.Signals(context.Background())
 	defer stop()
 	go func() { // the harness is gone when this ends
@@ -64,7 +65,7 @@ func run(store string, parallel int, profile string) error {
 	go profiles(ctx, profile)
 
 	cfg := executor.DefaultConfig()
-	cfg.ID, cfg.Parallel = "bench", parallel
+	cfg.ID, cfg.Parallel = id, parallel
 	if strings.HasPrefix(store, "postgres://") {
 		cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(store)
 	} else {
