@@ -178,6 +178,8 @@ type AdminOptions struct {
 	Metrics http.Handler
 	// Pprof serves /debug/pprof/, which shows much of the process: loopback or a private port only.
 	Pprof bool
+	// Pages are further pages, by the path below which they are; they must bring their own protection.
+	Pages map[string]http.Handler
 }
 
 // Admin returns the pages for probes, metrics and profiles: /livez, /readyz, /metrics, /debug/pprof/.
@@ -204,6 +206,10 @@ func Admin(o AdminOptions) http.Handler {
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	for path, h := range o.Pages {
+		mux.Handle(path, h)
+		mux.Handle(path+"/", h)
 	}
 	return mux
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -93,6 +94,9 @@ type Config struct {
 	BlobGrace time.Duration `help:"how long a value is kept there that nothing refers to"`
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
 	Compress conf.Bytes `help:"size from which on a value is compressed; 0 never"`
+
+	// RiverUI makes pages of the job queue: see Service.JobPages.
+	RiverUI bool `conf:"river_ui" help:"show the job queue of all namespaces at /river of the admin port: for operators only"`
 
 	// Actors configures the built-in actors.
 	Actors builtin.Config
@@ -187,6 +191,7 @@ type Service struct {
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
 	jobs        *dispatch.Dispatcher
+	pages       *dispatch.UI // nil unless asked for
 	schedules   *schedule.Keeper
 
 	scheduleServer *rpc.ScheduleServer
@@ -257,6 +262,11 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if s.jobs, err = s.dispatcher(j, d.Telemetry); err != nil {
 		return nil, err
 	}
+	if cfg.RiverUI {
+		if s.pages, err = s.jobs.UI(JobPagesPath); err != nil {
+			return nil, err
+		}
+	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, plain, actors.specs(), s.workers.Registered, d.Registry != nil)
@@ -292,7 +302,27 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.outbox != nil {
 		g.Go(func() error { return s.outbox.Run(ctx) })
 	}
+	if s.pages != nil {
+		g.Go(func() error {
+			if err := s.pages.Start(ctx); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "pages of the job queue not started", "err", err)
+			}
+			return nil
+		})
+	}
 	return g.Wait()
+}
+
+// JobPagesPath is the path below which JobPages expects to be served.
+const JobPagesPath = "/river"
+
+// JobPages shows the jobs of all namespaces and lets whoever reads them cancel and repeat jobs: it is for operators only, and asks nobody who
+// they are. It is nil unless Config.RiverUI is set, and answers while Run runs.
+func (s *Service) JobPages() http.Handler {
+	if s.pages == nil {
+		return nil
+	}
+	return s.pages
 }
 
 // Close closes the journal. It may be called more than once, and without Run.

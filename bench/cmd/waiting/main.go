@@ -32,7 +32,7 @@ func main() {
 	flag.IntVar(&o.wake, "wake", 1000, "how many of them to wake, at random")
 	flag.IntVar(&o.atOnce, "at-once", 4, "how many are woken at once")
 	flag.IntVar(&o.clients, "clients", 64, "starts in flight")
-	flag.IntVar(&o.timers, "timers", 200, "timers that come due together, beside what waits")
+	flag.IntVar(&o.timers, "timers", 50, "timers that come due together, beside what waits")
 	flag.IntVar(&o.live, "live", 5000, "runs that are live at once, to see what memory each takes; 0 leaves it out")
 	flag.IntVar(&o.throughput, "runs", 5000, "runs of 10 nodes to push through one executor, and through two; 0 leaves it out")
 	flag.Parse()

@@ -105,14 +105,9 @@ func (d *postgresDB) parked(ctx context.Context) (n int, err error) {
 
 func (d *postgresDB) tables(ctx context.Context) ([]table, int64, error) {
 	// Partitions count for their table.
-	const list = `SELECT c.oid::regclass::text, (SELECT sum(pg_total_relation_size(t.relid))::bigint FROM pg_partition_tree(c.oid) t)
+	const list = `SELECT c.oid::regclass::text, coalesce((SELECT sum(pg_total_relation_size(t.relid))::bigint FROM pg_partition_tree(c.oid) t), pg_total_relation_size(c.oid))
 		FROM pg_class c WHERE c.relnamespace = 'executor'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 2 DESC`
-	const plain = `SELECT c.oid::regclass::text, pg_total_relation_size(c.oid) FROM pg_class c
-		WHERE c.relnamespace = 'executor'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition ORDER BY 2 DESC`
 	out, err := scan(ctx, d.db, list)
-	if err != nil {
-		out, err = scan(ctx, d.db, plain)
-	}
 	if err != nil {
 		return nil, 0, err
 	}

@@ -106,6 +106,9 @@ type Upstream struct {
 type Admin struct {
 	Addr  string `help:"address of /livez, /readyz and /metrics; empty serves none"`
 	Pprof bool   `help:"serve /debug/pprof/ beside them"`
+	// Password guards what is more than probes, metrics and profiles, that is the pages of executor.river_ui: HTTP basic authentication,
+	// any user name. Without one they are served on a loopback address only.
+	Password conf.Secret `help:"password of the pages for operators, by HTTP basic authentication; needed for them unless addr is a loopback address"`
 }
 
 // DefaultConfig serves every service on loopback addresses with SQLite files in the working directory.
@@ -131,6 +134,7 @@ func DevConfig() Config {
 	c := DefaultConfig()
 	c.Telemetry.LogFormat, c.Telemetry.LogLevel = "text", "warn"
 	c.Admin.Addr = ""
+	c.Executor.RiverUI = true
 	c.Executor.Drain = 3 * time.Second
 	c.GRPC.Grace, c.Gateway.Grace = 2*time.Second, 3*time.Second
 	return c
@@ -224,7 +228,7 @@ func (c Config) ValidateFor(services ...string) error {
 		case Planner:
 			err = c.Planner.Validate()
 		case Executor:
-			err = c.Executor.Validate()
+			err = errors.Join(c.Executor.Validate(), c.guardPages())
 		case Registry:
 			err = c.Registry.Validate()
 		case Gateway:

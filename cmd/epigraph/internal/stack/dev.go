@@ -156,12 +156,13 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 	d.tel = tels["dev"]
 	d.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("data_dir", d.dataDir),
 		slog.String("http", d.httpAddr), slog.String("grpc", d.grpcAddr), conf.Attr("config", cfg))
+	jobs := &pages{admin: cfg.Admin}
 	if cfg.Admin.Addr != "" {
 		lis, err := listen(ctx, "admin.addr", cfg.Admin.Addr)
 		if err != nil {
 			return err
 		}
-		d.add(admin(cfg, lis, readiness, all...))
+		d.add(admin(cfg, lis, readiness, jobs, all...))
 	}
 	for _, name := range []string{Registry, Executor, Planner} {
 		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token}
@@ -171,6 +172,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 			return err
 		}
 		d.add(s)
+		jobs.show(s)
 		open[name] = s
 		if r, ok := s.(ready); ok {
 			readiness.Add(name, r.Ready)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ type Process struct {
 	tel       *obs.Telemetry
 	readiness *host.Readiness
 	opened    atomic.Bool
+	pages     pages
 }
 
 // Serve runs one service until ctx ends and it has stopped in good order.
@@ -82,7 +84,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 			return nil, err
 		}
 	}
-	p := &Process{name: service, cfg: cfg, readiness: &host.Readiness{}}
+	p := &Process{name: service, cfg: cfg, readiness: &host.Readiness{}, pages: pages{admin: cfg.Admin}}
 	if p.tel, err = telemetry(ctx, cfg, service, nil); err != nil {
 		return nil, err
 	}
@@ -148,7 +150,7 @@ func (p *Process) Close() error { return p.abandon() }
 func (p *Process) Run(ctx context.Context) error {
 	list := []host.Service{host.Flush(flushLimit, p.tel.Shutdown)}
 	if p.admin != nil {
-		list = append(list, admin(p.cfg, p.admin, p.readiness, p.tel))
+		list = append(list, admin(p.cfg, p.admin, p.readiness, &p.pages, p.tel))
 	}
 	list = append(list, host.Func(p.serve, func() error { return closeQuietly(p.listener) }), host.Drainer(p.readiness, p.cfg.DrainDelay))
 	return host.Run(ctx, list...)
@@ -187,6 +189,7 @@ func (p *Process) serve(ctx context.Context) error {
 		return errors.Join(err, s.Close())
 	}
 	s.Register(server)
+	p.pages.show(s)
 	if r, ok := s.(ready); ok {
 		p.readiness.Add(p.name, r.Ready)
 	}
@@ -389,8 +392,9 @@ func watchHealth(server *grpckit.Server, r *host.Readiness) host.Service {
 	}, nil)
 }
 
-func admin(cfg Config, lis net.Listener, r *host.Readiness, tels ...*obs.Telemetry) host.Service {
-	h := host.Admin(host.AdminOptions{Ready: r, Metrics: obs.MetricsHandler(tels...), Pprof: cfg.Admin.Pprof})
+func admin(cfg Config, lis net.Listener, r *host.Readiness, p *pages, tels ...*obs.Telemetry) host.Service {
+	h := host.Admin(host.AdminOptions{Ready: r, Metrics: obs.MetricsHandler(tels...), Pprof: cfg.Admin.Pprof,
+		Pages: map[string]http.Handler{executor.JobPagesPath: p}})
 	return host.HTTP(h, lis, host.HTTPOptions{Logger: tels[0].Logger, Grace: time.Second})
 }
 

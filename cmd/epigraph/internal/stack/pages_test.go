@@ -1,0 +1,74 @@
+package stack_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/conf"
+)
+
+func TestJobPages(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T, change func(*stack.Config)) string {
+		c := quiet()
+		c.Executor.SQLitePath = filepath.Join(t.TempDir(), "executor.db")
+		c.GRPC.ExecutorAddr, c.Admin.Addr, c.Upstream.Registry = "127.0.0.1:0", "127.0.0.1:0", ""
+		change(&c)
+		p, err := stack.Open(t.Context(), stack.Executor, c)
+		require.NoError(t, err)
+		run(t, p)
+		admin := "http://" + p.AdminAddr()
+		require.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
+		return admin
+	}
+	ask := func(t *testing.T, method, url string, change func(*http.Request)) int {
+		r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+		require.NoError(t, err)
+		if change != nil {
+			change(r)
+		}
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+
+	t.Run("Off/NothingThere", func(t *testing.T) {
+		t.Parallel()
+		admin := start(t, func(c *stack.Config) { c.Executor.RiverUI = false })
+		require.Equal(t, http.StatusNotFound, ask(t, http.MethodGet, admin+"/river/", nil))
+	})
+	t.Run("Loopback/ShownByALoopbackNameAlone", func(t *testing.T) {
+		t.Parallel()
+		admin := start(t, func(c *stack.Config) { c.Executor.RiverUI = true })
+		require.Eventually(t, func() bool { return ask(t, http.MethodGet, admin+"/river/api/queues", nil) == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
+		code, page := get(t, admin+"/river/")
+		require.Equal(t, http.StatusOK, code)
+		require.Contains(t, page, "/river/")
+		require.Equal(t, http.StatusForbidden, ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.Host = "made-up.example" }))
+		require.Equal(t, http.StatusForbidden, ask(t, http.MethodPost, admin+"/river/api/jobs/cancel", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }))
+	})
+	t.Run("Password/Asked", func(t *testing.T) {
+		t.Parallel()
+		admin := start(t, func(c *stack.Config) { c.Executor.RiverUI, c.Admin.Password = true, conf.NewSecret("open") })
+		require.Equal(t, http.StatusUnauthorized, ask(t, http.MethodGet, admin+"/river/api/queues", nil))
+		require.Equal(t, http.StatusUnauthorized, ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.SetBasicAuth("ops", "wrong") }))
+		require.Eventually(t, func() bool {
+			return ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.SetBasicAuth("ops", "open") }) == http.StatusOK
+		}, 20*time.Second, 20*time.Millisecond)
+		code, metrics := get(t, admin+"/metrics")
+		require.Equal(t, http.StatusOK, code, "probes and metrics need none")
+		require.Contains(t, metrics, "epigraph_executor_queue_depth{", "the name by which deploy/ scales")
+	})
+	t.Run("Address/OfOthersNeedsAPassword", func(t *testing.T) {
+		t.Parallel()
+		c := quiet()
+		c.Executor.RiverUI, c.Admin.Addr = true, "0.0.0.0:9464"
+		require.ErrorContains(t, c.ValidateFor(stack.Executor), "admin.password")
+	})
+}
