@@ -119,6 +119,11 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 	if kind == 0 {
 		return journal.Event{}, fmt.Errorf("encode event: unknown kind %q", ev.Kind)
 	}
+	row := journal.Event{Time: dbkit.Micros(ev.At), Kind: kind, NodeID: ev.Node, Visit: int32(min(ev.Visit, 1<<31-1))}
+	if data, ok := compactEvent(d, row); ok {
+		row.Data = data
+		return row, nil
+	}
 	// Written directly, since a RawMessage would be scanned once more.
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -134,12 +139,18 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
 	}
-	return journal.Event{
-		Time: dbkit.Micros(ev.At), Kind: kind, NodeID: ev.Node, Visit: int32(min(ev.Visit, 1<<31-1)), Data: bytes.TrimSuffix(b.Bytes(), []byte("\n")),
-	}, nil
+	row.Data = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return row, nil
 }
 
 func decodeEvent(row journal.Event) (*Durable, error) {
+	if len(row.Data) > 0 && row.Data[0] == compactForm {
+		d, ok := expandEvent(row)
+		if !ok || d.Version > workgraph.MachineVersion {
+			return nil, fmt.Errorf("run %s, event %d: not in a form that this binary knows", row.RunID, row.Seq)
+		}
+		return d, nil
+	}
 	var rec record
 	if err := json.Unmarshal(row.Data, &rec); err != nil {
 		return nil, fmt.Errorf("decode event %d of run %s: %w", row.Seq, row.RunID, err)

@@ -20,7 +20,7 @@ type scheduler struct {
 	// entering are attempts that are to enter a gate as soon as the lock is given back.
 	entering []*attempt
 	// after is what is to be called then: releases and cancels of gates.
-	after   []func()
+	after []func()
 	// spare are goroutines that performed something and wait for more: their stacks have grown to what it takes.
 	spare   []chan *attempt
 	waiting list.List // of *attempt, those at gates
