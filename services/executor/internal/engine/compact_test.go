@@ -33,7 +33,7 @@ func plainly(t *testing.T, d *Durable) *Durable {
 	require.NoError(t, err)
 	ev, err := workgraph.DecodeEvent(raw)
 	require.NoError(t, err)
-	return &Durable{Event: ev, StartTime: d.StartTime, Actor: d.Actor, RequestID: d.RequestID, Cached: d.Cached}
+	return &Durable{Event: ev, StartTime: d.StartTime, Actor: d.Actor, RequestID: d.RequestID, Cached: d.Cached, Regraph: d.Regraph}
 }
 
 func TestCompactEvents(t *testing.T) {
@@ -72,6 +72,7 @@ func TestCompactEvents(t *testing.T) {
 		{name: "Usage", inJSON: true, d: ended(func(d *Durable) { d.Outcome.Usage = []workgraph.Usage{{Model: "m", InputTokens: 3}} })},
 		{name: "State", inJSON: true, d: ended(func(d *Durable) { d.Outcome.State = map[string]json.RawMessage{"k": value} })},
 		{name: "Values", inJSON: true, d: ended(func(d *Durable) { d.Steps[0].Detail = &workgraph.Detail{Values: []json.RawMessage{value}} })},
+		{name: "Regraph", inJSON: true, d: ended(func(d *Durable) { d.Regraph = &Regraph{Was: "a", Hash: "b"} })},
 		{name: "ClockWentBack", inJSON: true, d: ended(func(d *Durable) { d.StartTime = micros.Add(time.Second) })},
 		{name: "Start", d: &Durable{RequestID: "req-1", Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunStarted, At: at, Input: &workgraph.Input{},
 			Steps: []workgraph.Step{{Op: workgraph.OpEnter, Node: "n1", Visit: 1}}}}},
@@ -137,7 +138,7 @@ func TestCompactEvents(t *testing.T) {
 		for typ, fields := range map[reflect.Type]int{
 			reflect.TypeFor[workgraph.Event](): 22, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 19,
 			reflect.TypeFor[workgraph.Outcome](): 7, reflect.TypeFor[workgraph.RunEnd](): 7, reflect.TypeFor[workgraph.InputRef](): 3,
-			reflect.TypeFor[workgraph.Input](): 2, reflect.TypeFor[workgraph.Ref](): 3, reflect.TypeFor[Durable](): 5,
+			reflect.TypeFor[workgraph.Input](): 2, reflect.TypeFor[workgraph.Ref](): 3, reflect.TypeFor[Durable](): 6,
 		} {
 			require.Equal(t, fields, typ.NumField(), typ.Name())
 		}
