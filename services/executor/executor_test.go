@@ -175,13 +175,15 @@ func nodes(ns ...*graphv1.Node) *graphv1.Graph {
 
 func (f *fixture) wait(t *testing.T, id string, want executorv1.RunState) *executorv1.Run {
 	t.Helper()
-	var run *executorv1.Run
+	var (
+		run *executorv1.Run
+		err error
+	)
 	require.Eventually(t, func() bool {
-		var err error
 		run, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
-		require.NoError(t, err)
-		return run.GetState() == want
+		return err != nil || run.GetState() == want
 	}, 60*time.Second, 10*time.Millisecond, "run %s", id)
+	require.NoError(t, err)
 	return run
 }
 

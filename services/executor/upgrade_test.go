@@ -37,7 +37,7 @@ func TestRunsOfEarlierReleasesGoOn(t *testing.T) {
 		for _, store := range []string{"sqlite", "postgres"} {
 			t.Run(filepath.Base(dir)+"/"+store, func(t *testing.T) {
 				cfg := executor.DefaultConfig()
-				cfg.Store, cfg.ID, cfg.ScanInterval, cfg.Lease = store, "successor", 50*time.Millisecond, time.Second
+				cfg.Store, cfg.ID, cfg.ScanInterval = store, "successor", 50*time.Millisecond
 				cfg.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"}
 				dump := unzip(t, filepath.Join(dir, store+".sql.gz"))
 				if store == "sqlite" {
