@@ -18,6 +18,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -155,8 +156,12 @@ func (t *term) perform(a *attempt) {
 		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload), outbox.Trace{})
 		return
 	}
-	if a.start.NeedsIntent() && !t.intend(ctx, a) {
-		return
+	if a.start.NeedsIntent() {
+		failpoint.Hit(failpoint.IntentBefore)
+		if !t.intend(ctx, a) {
+			return
+		}
+		failpoint.Hit(failpoint.IntentAfter)
 	}
 	report := reporter{t.e.hub, a}
 	report.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
@@ -193,6 +198,7 @@ func (t *term) perform(a *attempt) {
 		})
 	})
 	out, err := t.reuse(call, doer, info, a)
+	failpoint.Hit(failpoint.EffectAfter)
 	undo()
 	if err != nil {
 		end(nil, t.e.classify(call, a, err))

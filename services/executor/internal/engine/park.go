@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -187,6 +188,7 @@ func (t *term) take(ctx context.Context, w wake) error {
 	case owner != t.owner:
 		return nil // somebody has it, or it has ended
 	}
+	failpoint.Hit(failpoint.ClaimAfter)
 	if at := w.Due.Add(-holdBefore); time.Now().Before(at) {
 		t.alarms.set(w.RunID, at)
 		return nil

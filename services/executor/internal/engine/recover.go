@@ -14,6 +14,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -78,6 +79,9 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 			t.e.log.WarnContext(ctx, "take-over did not work", "err", err)
 		}
 		return false
+	}
+	if len(res.Claimed) > 0 {
+		failpoint.Hit(failpoint.TakeoverAfter)
 	}
 	for _, ref := range res.Quarantined {
 		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -177,6 +178,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		id, adopted = own, own != id
 	}
 	res, row, err := t.start(ctx, id, p, req)
+	failpoint.Hit(failpoint.StartAfterRecord)
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
 		e.unclaim(ctx, req, id)
 	}
@@ -359,7 +361,9 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 	if earlier, err = e.repeated(ctx, req); err != nil || earlier != "" {
 		return earlier, "", err
 	}
+	failpoint.Hit(failpoint.StartBeforeClaim)
 	err = e.claims.Claim(ctx, req.Namespace, req.TaskID, id, e.cfg.ClaimLease)
+	failpoint.Hit(failpoint.StartAfterClaim)
 	switch {
 	case err == nil:
 		return "", id, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -128,7 +129,10 @@ func (t *term) leave(base context.Context, endCalls context.CancelCauseFunc, end
 	}
 	ctx, cancel := context.WithTimeout(base, t.e.cfg.Grace)
 	defer cancel()
-	return errors.Join(t.writer.Err(), t.e.journal.Deregister(ctx, t.owner))
+	failpoint.Hit(failpoint.HandoverBefore)
+	err := t.e.journal.Deregister(ctx, t.owner)
+	failpoint.Hit(failpoint.HandoverAfter)
+	return errors.Join(t.writer.Err(), err)
 }
 
 // abandon drops everything at once: somebody else owns the runs.

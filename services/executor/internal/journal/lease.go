@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultLease is how old a heartbeat may get before others take over.
-const DefaultLease = 15 * time.Second
+const DefaultLease = 3 * time.Second
 
 // Lease keeps one owner alive and says, by this process's monotonic clock, whether the owner may
 // still act. It counts from before a heartbeat was sent and ends at half the lease, so that it is

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 )
 
 // Committer is what a Writer needs of a Journal.
@@ -297,7 +298,9 @@ func (w *Writer) commit(hard context.Context, writes []Write) (results []Result,
 	for {
 		tries++
 		ctx, cancel := context.WithTimeoutCause(hard, w.o.Timeout, errCommitTimeout)
+		failpoint.Hit(failpoint.CommitBefore)
 		results, err = w.c.Commit(ctx, w.owner, writes)
+		failpoint.Hit(failpoint.CommitAfter)
 		cancel()
 		switch {
 		case err == nil, IsFenced(err):

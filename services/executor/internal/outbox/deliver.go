@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -141,6 +142,7 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	)
 	var g errgroup.Group
 	g.SetLimit(d.o.Parallel)
+	failpoint.Hit(failpoint.OutboxBefore)
 	for _, group := range byRun(items) {
 		g.Go(func() error {
 			a, r := d.group(held, group, &down)
@@ -154,6 +156,7 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	if err := g.Wait(); err != nil {
 		return 0, err
 	}
+	failpoint.Hit(failpoint.OutboxAfter)
 	// What was delivered is acknowledged even while stopping: else it would be delivered again.
 	final, stop := context.WithTimeout(context.WithoutCancel(ctx), d.o.CallTimeout)
 	defer stop()
