@@ -2,5 +2,9 @@
 
 package chaos_test
 
-// kills is how often the executor is killed in the long test.
-const kills = 20
+// How often executors are killed in the long tests.
+const (
+	kills            = 20
+	stormKills       = 700
+	stormKillsSQLite = 300
+)

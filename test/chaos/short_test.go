@@ -2,5 +2,9 @@
 
 package chaos_test
 
-// kills is how often the executor is killed when all tests run.
-const kills = 3
+// How often executors are killed when all tests run.
+const (
+	kills            = 3
+	stormKills       = 24
+	stormKillsSQLite = 10
+)

@@ -1,0 +1,447 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// patience bounds every wait for something that takes far less.
+const patience = 2 * time.Minute
+
+// binary builds the command once per test process, with the points at which it can be killed.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "epigraph-chaos-")
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "epigraph")
+	text, err := exec.Command("go", "build", "-tags", "chaos", "-o", out, "github.com/epigraph-run/epigraph/cmd/epigraph").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the command: %w\n%s", err, text)
+	}
+	return out, nil
+})
+
+// cluster is a registry and some executors on one database, each a process.
+type cluster struct {
+	t     *testing.T
+	bin   string
+	dir   string
+	store string
+	// url is that of the database; exec, if set, is where the executors are told it is.
+	url, execURL string
+	settings     []string // for every process, KEY=VALUE
+	registry     *replica
+	reg          registryv1.RegistryServiceClient
+	replicas     []*replica
+	// kills counts every process that was killed, by whomever.
+	kills  atomic.Int64
+	points sync.Map // failpoint.Point -> *atomic.Int64
+}
+
+// clusterOptions change a cluster before it starts.
+type clusterOptions struct {
+	store     string
+	url       string
+	execURL   string
+	replicas  int
+	settings  []string
+	executors string // directory of the executor's SQLite file, if not the cluster's own
+}
+
+// newCluster migrates a fresh database and starts everything.
+func newCluster(t *testing.T, o clusterOptions) *cluster {
+	t.Helper()
+	bin, err := binary()
+	require.NoError(t, err)
+	c := &cluster{t: t, bin: bin, dir: t.TempDir(), store: o.store, url: o.url, execURL: o.execURL, settings: o.settings}
+	if o.store == "postgres" && c.url == "" {
+		c.url = pgtest.New(t)
+	}
+	if c.execURL == "" {
+		c.execURL = c.url
+	}
+	if o.executors == "" {
+		o.executors = c.dir
+	}
+	require.NoError(t, os.WriteFile(c.config(), fmt.Appendf(nil, `
+telemetry: {log_level: info, log_format: json}
+admin: {addr: ""}
+grpc: {grace: 300ms}
+upstream: {planner: "", executor: "", registry: %q}
+registry: {store: %s, sqlite_path: %q, postgres_url: %q, migrate: false}
+executor:
+  store: %[2]s
+  sqlite_path: %[5]q
+  postgres_url: %[4]q
+  migrate: false
+  drain: 1s
+  parallel: 64
+  actors: {http: {allow_private: [all], timeout: 5s}}
+`, c.addr("registry"), c.store, filepath.Join(c.dir, "registry.db"), c.url, filepath.Join(o.executors, "executor.db")), 0o600))
+	text, err := exec.Command(bin, "migrate", "--config="+c.config()).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	t.Cleanup(c.stop)
+	c.registry = c.newReplica("registry", "registry")
+	c.registry.launch(nil)
+	c.reg = registryv1.NewRegistryServiceClient(c.registry.conn)
+	for i := range o.replicas {
+		r := c.newReplica("executor", fmt.Sprintf("executor-%d", i))
+		c.replicas = append(c.replicas, r)
+		r.launch(nil)
+	}
+	return c
+}
+
+func (c *cluster) config() string { return filepath.Join(c.dir, "epigraph.yaml") }
+
+// addr is the port of a process, found free once and kept over its lives.
+func (c *cluster) addr(name string) string {
+	file := filepath.Join(c.dir, name+".addr")
+	if b, err := os.ReadFile(file); err == nil {
+		return string(b)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(c.t, err)
+	defer l.Close()
+	require.NoError(c.t, os.WriteFile(file, []byte(l.Addr().String()), 0o600))
+	return l.Addr().String()
+}
+
+func (c *cluster) stop() {
+	for _, r := range append(c.replicas, c.registry) {
+		if r == nil {
+			continue
+		}
+		r.end()
+		if c.t.Failed() {
+			if b, err := os.ReadFile(r.log); err == nil {
+				lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+				c.t.Logf("the last words of %s:\n%s", r.name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+			}
+		}
+	}
+}
+
+// replica is a place for a process: it has one life after the other there, under one address.
+type replica struct {
+	c             *cluster
+	service, name string
+	log           string
+	conn          *grpc.ClientConn
+	exec          executorv1.ExecutorServiceClient
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+	lives int
+	// id is the executor's name in this life.
+	id string
+}
+
+func (c *cluster) newReplica(service, name string) *replica {
+	r := &replica{c: c, service: service, name: name, log: filepath.Join(c.dir, name+".log")}
+	var err error
+	r.conn, err = grpckit.Dial(c.addr(name), grpckit.DialOptions{Namespace: namespace})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = r.conn.Close() })
+	r.exec = executorv1.NewExecutorServiceClient(r.conn)
+	return r
+}
+
+// start begins a life with these points armed. It does not wait until the process serves.
+func (r *replica) start(points map[failpoint.Point]int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lives++
+	r.id = r.name
+	args := []string{"serve", r.service, "--config=" + r.c.config(), "--set", "grpc." + r.service + "_addr=" + r.c.addr(r.name)}
+	if r.service == "executor" {
+		// Every other life has another name: then the runs are taken over, and not only taken back.
+		if r.lives%2 == 0 {
+			r.id += "-other"
+		}
+		args = append(args, "--set", "executor.id="+r.id, "--set", "executor.postgres_url="+r.c.execURL)
+	}
+	for _, s := range r.c.settings {
+		args = append(args, "--set", s)
+	}
+	var armed []string
+	for p, n := range points {
+		armed = append(armed, fmt.Sprintf("%s=%d", p, n))
+	}
+	log, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(r.c.bin, args...)
+	cmd.Env = append(os.Environ(), failpoint.Env+"="+strings.Join(armed, ","), "GOMAXPROCS=2", "GOMEMLIMIT=256MiB")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	r.cmd, r.ended = cmd, ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	return nil
+}
+
+// launch begins a life and waits until it serves.
+func (r *replica) launch(points map[failpoint.Point]int) {
+	r.c.t.Helper()
+	require.NoError(r.c.t, r.start(points))
+	require.Eventually(r.c.t, r.serves, patience, 10*time.Millisecond, "%s does not serve", r.name)
+}
+
+func (r *replica) serves() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if r.service == "executor" {
+		_, err := r.exec.ListRuns(ctx, &executorv1.ListRunsRequest{PageSize: 1})
+		return err == nil
+	}
+	_, err := registryv1.NewRegistryServiceClient(r.conn).ListEpics(ctx, &registryv1.ListEpicsRequest{PageSize: 1})
+	return err == nil
+}
+
+// over is closed when the present life has ended.
+func (r *replica) over() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+func (r *replica) signal(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd != nil {
+		_ = r.cmd.Process.Signal(s)
+	}
+}
+
+// kill is kill -9.
+func (r *replica) kill() {
+	r.signal(syscall.SIGKILL)
+	<-r.over()
+	r.c.kills.Add(1)
+}
+
+// end ends the process without counting it as a kill.
+func (r *replica) end() {
+	if r.over() == nil {
+		return
+	}
+	r.signal(syscall.SIGCONT)
+	r.signal(syscall.SIGKILL)
+	<-r.over()
+}
+
+// code is the exit code of the life that has ended; -1 if a signal ended it.
+func (r *replica) code() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// died counts a kill at a point.
+func (c *cluster) died(p failpoint.Point) {
+	c.kills.Add(1)
+	n, _ := c.points.LoadOrStore(p, &atomic.Int64{})
+	n.(*atomic.Int64).Add(1)
+}
+
+// ask calls one executor after the other until one answers with more than that it is not there.
+func ask[T any](ctx context.Context, c *cluster, f func(context.Context, executorv1.ExecutorServiceClient) (T, error)) (T, error) {
+	for i := int(turn.Add(1)); ; i++ {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		v, err := f(try, c.replicas[i%len(c.replicas)].exec)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return v, err
+		}
+		switch errs.KindOf(err) {
+		case errs.Unavailable, errs.DeadlineExceeded, errs.Canceled, errs.Conflict, errs.Internal:
+		default:
+			if errs.ReasonOf(err) != "TASK_NOT_CLAIMABLE" {
+				return v, err
+			}
+		}
+		pause := time.NewTimer(30 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+// turn spreads calls over the executors.
+var turn atomic.Int64
+
+// proxy passes connections on to a server, and can cut, hold up and slow them down.
+type proxy struct {
+	l       net.Listener
+	network string
+	target  string
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	cut   bool
+	delay time.Duration
+	// gate is closed while bytes may pass.
+	gate chan struct{}
+}
+
+func newProxy(t *testing.T, network, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{l: l, network: network, target: target, conns: map[net.Conn]bool{}, gate: make(chan struct{})}
+	close(p.gate)
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.sever(true)
+		p.hold(false)
+	})
+	go p.serve()
+	return p
+}
+
+// postgres is the URL of the database behind the proxy.
+func (p *proxy) postgres(url string) string {
+	_, rest, _ := strings.Cut(url, "@/")
+	name, _, _ := strings.Cut(rest, "?")
+	return "postgres://postgres@" + p.l.Addr().String() + "/" + name + "?sslmode=disable&connect_timeout=2"
+}
+
+func (p *proxy) serve() {
+	for {
+		in, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		go p.pass(in)
+	}
+}
+
+func (p *proxy) pass(in net.Conn) {
+	out, err := net.Dial(p.network, p.target)
+	if err != nil || !p.keep(in, out) {
+		_ = in.Close()
+		if out != nil {
+			_ = out.Close()
+		}
+		return
+	}
+	defer p.drop(in, out)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.copy(out, in) })
+	wg.Go(func() { p.copy(in, out) })
+	wg.Wait()
+}
+
+func (p *proxy) keep(cs ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		return false
+	}
+	for _, c := range cs {
+		p.conns[c] = true
+	}
+	return true
+}
+
+func (p *proxy) drop(cs ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range cs {
+		delete(p.conns, c)
+		_ = c.Close()
+	}
+}
+
+func (p *proxy) copy(to, from net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		gate, delay := p.gate, p.delay
+		p.mu.Unlock()
+		<-gate
+		if delay > 0 {
+			pause := time.NewTimer(delay)
+			<-pause.C
+		}
+		if n > 0 {
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				err = werr
+			}
+		}
+		if err != nil {
+			_ = to.Close()
+			_ = from.Close()
+			return
+		}
+	}
+}
+
+// sever breaks all connections; while on, new ones are refused.
+func (p *proxy) sever(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = on
+	if on {
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+// hold lets no byte pass while on, and tells nobody.
+func (p *proxy) hold(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.gate:
+		if on {
+			p.gate = make(chan struct{})
+		}
+	default:
+		if !on {
+			close(p.gate)
+		}
+	}
+}
+
+// slow makes every piece wait.
+func (p *proxy) slow(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}

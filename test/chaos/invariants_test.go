@@ -1,0 +1,158 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/doctor"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+// rows answers one question of the executor's tables, one text per row.
+func (c *cluster) rows(ctx context.Context, sql string) (out []string) {
+	c.t.Helper()
+	if c.store == "postgres" {
+		pool, err := dbkit.OpenPostgres(ctx, c.url, "executor", dbkit.PostgresOptions{MaxConns: 1})
+		require.NoError(c.t, err)
+		defer pool.Close()
+		rows, err := pool.Query(ctx, sql)
+		require.NoError(c.t, err, sql)
+		defer rows.Close()
+		for rows.Next() {
+			var s string
+			require.NoError(c.t, rows.Scan(&s))
+			out = append(out, s)
+		}
+		require.NoError(c.t, rows.Err())
+		return out
+	}
+	db, err := dbkit.OpenSQLite(ctx, filepath.Join(c.dir, "executor.db"))
+	require.NoError(c.t, err)
+	defer func() { require.NoError(c.t, db.Close()) }()
+	rows, err := db.Read.QueryContext(ctx, sql)
+	require.NoError(c.t, err, sql)
+	defer func() { require.NoError(c.t, rows.Close()) }()
+	for rows.Next() {
+		var s string
+		require.NoError(c.t, rows.Scan(&s))
+		out = append(out, s)
+	}
+	require.NoError(c.t, rows.Err())
+	return out
+}
+
+// invariants are questions whose every answer is a fault, asked when every run has ended.
+func invariants() map[string]string {
+	return map[string]string{
+		"runs not ended":              `SELECT run_id FROM runs WHERE state < 6`,
+		"runs not completed":          `SELECT run_id || ' ' || state || ' ' || state_reason FROM runs WHERE state <> 6`,
+		"journals with gaps":          `SELECT run_id FROM events GROUP BY run_id HAVING min(seq) <> 1 OR max(seq) <> count(*)`,
+		"events lost":                 `SELECT r.run_id FROM runs r WHERE r.last_seq > (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.run_id = r.run_id)`,
+		"not exactly one end":         `SELECT r.run_id FROM runs r WHERE (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 17) <> 1`,
+		"events after the end":        `SELECT e.run_id FROM events e WHERE e.kind = 17 AND EXISTS (SELECT 1 FROM events l WHERE l.run_id = e.run_id AND l.seq > e.seq)`,
+		"mail left":                   `SELECT run_id || ' ' || kind FROM mail`,
+		"outbox left":                 `SELECT run_id || ' ' || kind FROM outbox`,
+		"questions not answered once": `SELECT id || ' ' || state FROM interrupts WHERE state <> 2`,
+		"orphan children":             `SELECT r.run_id FROM runs r WHERE r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id)`,
+		"children without end":        `SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.state >= 6 AND r.state < 6`,
+		"too many children":           `SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`,
+		"jobs given up":               `SELECT kind FROM river_job WHERE state = 'discarded'`,
+	}
+}
+
+// check counts what must not be, in the databases and in the world outside.
+func (c *cluster) check(ctx context.Context, o *outside, jobs []*job) {
+	t := c.t
+	t.Helper()
+	left := func(sql string) func() bool { return func() bool { return len(c.rows(ctx, sql)) == 0 } }
+	require.Eventually(t, left(`SELECT run_id FROM outbox`), time.Minute, 100*time.Millisecond, "the outbox does not empty")
+	counts := map[string][]string{}
+	for what, sql := range invariants() {
+		counts[what] = c.rows(ctx, sql)
+	}
+	// One outcome for each visit, and none begun again after it: the journals are replayed.
+	ecfg, rcfg := executor.DefaultConfig(), registry.DefaultConfig()
+	ecfg.Store, ecfg.PostgresURL, ecfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.dir, "executor.db")
+	rcfg.Store, rcfg.PostgresURL, rcfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.dir, "registry.db")
+	er, err := executor.Examine(ctx, ecfg, doctor.Options{All: true})
+	require.NoError(t, err)
+	rr, err := registry.Examine(ctx, rcfg, doctor.Options{All: true})
+	require.NoError(t, err)
+	for _, f := range append(er.Findings, rr.Findings...) {
+		// A server of tests may be set up to forget; that is not the executor's fault.
+		if f.Severity == doctor.Fault && f.Check != "database-setting" {
+			counts["doctor: "+f.Check] = f.Examples
+		}
+	}
+	twice, total := o.twice()
+	counts["UNSAFE effects twice"] = twice
+	recorded := map[string]bool{}
+	for _, id := range c.rows(ctx, `SELECT run_id FROM runs WHERE parent_run_id = ''`) {
+		recorded[id] = true
+	}
+	seen := map[string]bool{}
+	for _, j := range jobs {
+		if seen[j.run] {
+			counts["two answers for one run"] = append(counts["two answers for one run"], j.run)
+		}
+		seen[j.run] = true
+		if !recorded[j.run] {
+			counts["runs lost"] = append(counts["runs lost"], j.run)
+		}
+		for _, node := range j.posts {
+			if !o.performed(j.run, node, 1) {
+				counts["effects lost"] = append(counts["effects lost"], j.run+"/"+node)
+			}
+		}
+		if j.task != "" {
+			task, err := c.reg.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: j.task})
+			require.NoError(t, err)
+			if task.GetState() != registryv1.TaskState_TASK_STATE_COMPLETED || task.GetRunId() != j.run {
+				counts["tasks not completed by their run"] = append(counts["tasks not completed by their run"], fmt.Sprintf("%s %s %s", j.task, task.GetState(), task.GetRunId()))
+			}
+		}
+	}
+	if len(recorded) != len(jobs) {
+		counts["runs beyond those asked for"] = []string{fmt.Sprintf("%d asked for, %d there", len(jobs), len(recorded))}
+	}
+	var b strings.Builder
+	faults := 0
+	names := make([]string, 0, len(counts))
+	for what := range counts {
+		names = append(names, what)
+	}
+	sort.Strings(names)
+	for _, what := range names {
+		found := counts[what]
+		faults += len(found)
+		fmt.Fprintf(&b, "  %-36s %d\n", what, len(found))
+		for _, x := range found[:min(len(found), 5)] {
+			fmt.Fprintf(&b, "      %s\n", x)
+		}
+	}
+	t.Logf("%s: %d runs asked for, %d UNSAFE effects, %d kills\n%s", c.store, len(jobs), total, c.kills.Load(), b.String())
+	require.Zero(t, faults, "%s", b.String())
+}
+
+// points says how often processes died at which point.
+func (c *cluster) report(t *testing.T) {
+	t.Helper()
+	var lines []string
+	c.points.Range(func(k, v any) bool {
+		lines = append(lines, fmt.Sprintf("  %-20s %d", k, v.(interface{ Load() int64 }).Load()))
+		return true
+	})
+	sort.Strings(lines)
+	t.Logf("kills by point:\n%s", strings.Join(lines, "\n"))
+}

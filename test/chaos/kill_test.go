@@ -1,0 +1,111 @@
+package chaos_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/failpoint"
+)
+
+// life lets one replica live and die again and again until stop is closed: killed at a point, or after a time.
+func (r *replica) torture(stop <-chan struct{}, budget func() bool) {
+	points := failpoint.Points()
+	for n := rand.IntN(len(points)); ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if !budget() {
+			return
+		}
+		p := points[n%len(points)]
+		times := 1 + rand.IntN(20)
+		switch p {
+		case failpoint.StartBeforeClaim, failpoint.StartAfterClaim, failpoint.HandoverBefore, failpoint.HandoverAfter, failpoint.TakeoverAfter, failpoint.ClaimAfter:
+			times = 1
+		case failpoint.StartAfterRecord, failpoint.IntentBefore, failpoint.IntentAfter, failpoint.OutboxAfter, failpoint.OutboxBefore:
+			times = 1 + rand.IntN(4)
+		}
+		if err := r.start(map[failpoint.Point]int{p: times}); err != nil {
+			r.c.t.Errorf("start %s: %v", r.name, err)
+			return
+		}
+		limit := 600*time.Millisecond + rand.N(1500*time.Millisecond)
+		handing := p == failpoint.HandoverBefore || p == failpoint.HandoverAfter
+		timer := time.NewTimer(limit)
+		select {
+		case <-r.over():
+			r.c.died(p)
+		case <-timer.C:
+			if handing {
+				r.signal(syscall.SIGTERM)
+				again := time.NewTimer(5 * time.Second)
+				select {
+				case <-r.over():
+					if r.code() == -1 {
+						r.c.died(p)
+					} else {
+						r.c.kills.Add(1)
+					}
+				case <-again.C:
+					r.kill()
+				}
+				again.Stop()
+			} else {
+				r.kill()
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// storm kills executors until so many are dead, lets the rest of the work be done in peace, and counts.
+func storm(t *testing.T, store string, replicas, kills int) *cluster {
+	t.Helper()
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	o := newOutside(t)
+	c := newCluster(t, clusterOptions{store: store, replicas: replicas, settings: []string{"executor.max_takeovers=3"}})
+	l := newLoad(ctx, c, o, 60*time.Millisecond)
+	var mu sync.Mutex
+	left := kills
+	budget := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		left--
+		return left >= 0
+	}
+	for _, r := range c.replicas {
+		r.kill()
+		left--
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, r := range c.replicas {
+		wg.Go(func() { r.torture(stop, budget) })
+	}
+	wg.Wait()
+	for _, r := range c.replicas {
+		r.launch(nil)
+	}
+	jobs := l.finish(ctx)
+	c.report(t)
+	t.Logf("%s, %d executors: %d kills in %s, %d calls of unknown outcome settled, %d times resumed from quarantine",
+		store, replicas, c.kills.Load(), time.Since(begin).Round(time.Second), l.settled.Load(), l.resumed.Load())
+	c.check(ctx, o, jobs)
+	require.GreaterOrEqual(t, int(c.kills.Load()), kills)
+	return c
+}
+
+func TestStorm(t *testing.T) {
+	t.Run("Postgres/ThreeExecutors", func(t *testing.T) { storm(t, "postgres", 3, stormKills) })
+	t.Run("SQLite/OneExecutor", func(t *testing.T) { storm(t, "sqlite", 1, stormKillsSQLite) })
+}
