@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,8 @@ type cluster struct {
 	bin   string
 	dir   string
 	store string
+	// executors is where the executors' SQLite file is.
+	executors string
 	// url is that of the database; exec, if set, is where the executors are told it is.
 	url, execURL string
 	settings     []string // for every process, KEY=VALUE
@@ -67,6 +70,8 @@ type clusterOptions struct {
 	replicas  int
 	settings  []string
 	executors string // directory of the executor's SQLite file, if not the cluster's own
+	// server, if set, is the PostgreSQL server to make the database on.
+	server *pgtest.Server
 }
 
 // newCluster migrates a fresh database and starts everything.
@@ -75,14 +80,16 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	bin, err := binary()
 	require.NoError(t, err)
 	c := &cluster{t: t, bin: bin, dir: t.TempDir(), store: o.store, url: o.url, execURL: o.execURL, settings: o.settings}
-	if o.store == "postgres" && c.url == "" {
+	if o.server != nil {
+		c.url = o.server.URL("")
+	} else if o.store == "postgres" && c.url == "" {
 		c.url = pgtest.New(t)
 	}
 	if c.execURL == "" {
 		c.execURL = c.url
 	}
-	if o.executors == "" {
-		o.executors = c.dir
+	if c.executors = o.executors; c.executors == "" {
+		c.executors = c.dir
 	}
 	require.NoError(t, os.WriteFile(c.config(), fmt.Appendf(nil, `
 telemetry: {log_level: info, log_format: json}
@@ -98,7 +105,7 @@ executor:
   drain: 1s
   parallel: 64
   actors: {http: {allow_private: [all], timeout: 5s}}
-`, c.addr("registry"), c.store, filepath.Join(c.dir, "registry.db"), c.url, filepath.Join(o.executors, "executor.db")), 0o600))
+`, c.addr("registry"), c.store, filepath.Join(c.dir, "registry.db"), c.url, filepath.Join(c.executors, "executor.db")), 0o600))
 	text, err := exec.Command(bin, "migrate", "--config="+c.config()).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	t.Cleanup(c.stop)
@@ -157,6 +164,8 @@ type replica struct {
 	lives int
 	// id is the executor's name in this life.
 	id string
+	// settings are its own, over those of the cluster.
+	settings []string
 }
 
 func (c *cluster) newReplica(service, name string) *replica {
@@ -183,7 +192,7 @@ func (r *replica) start(points map[failpoint.Point]int) error {
 		}
 		args = append(args, "--set", "executor.id="+r.id, "--set", "executor.postgres_url="+r.c.execURL)
 	}
-	for _, s := range r.c.settings {
+	for _, s := range slices.Concat(r.c.settings, r.settings) {
 		args = append(args, "--set", s)
 	}
 	var armed []string

@@ -7,4 +7,9 @@ const (
 	kills            = 20
 	stormKills       = 700
 	stormKillsSQLite = 300
+	failovers        = 50
+	zombies          = 5
+	restarts         = 6
+	// strict holds every single figure to its promise; a machine that does much else at the same time cannot.
+	strict = true
 )

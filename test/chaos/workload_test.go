@@ -148,6 +148,12 @@ func makeJob(t *testing.T, o *outside, shape string) *job {
 		chain(node("s", "sleep", "seconds", "0.2"), node("w", "signal", "name", `"go"`), call("p", "POST"))
 	case "task":
 		chain(call("u", "PUT"), workgraph.Node{ID: "w", Actor: "task"}, call("p", "POST"))
+	case "long":
+		nodes := make([]workgraph.Node, 40)
+		for i := range nodes {
+			nodes[i] = call(fmt.Sprintf("u%d", i), "PUT")
+		}
+		chain(nodes...)
 	case "loop":
 		chain(node("a", "cel", "expr", `"visit"`), call("u", "PUT"), call("p", "POST"))
 		g.Edges[1].When = "visit >= 3"
@@ -164,6 +170,7 @@ type load struct {
 	c       *cluster
 	o       *outside
 	gap     time.Duration
+	shapes  []string
 	stop    chan struct{}
 	starts  sync.WaitGroup
 	helpers sync.WaitGroup
@@ -173,13 +180,18 @@ type load struct {
 	jobs []*job
 	errs []string
 	seen map[string]time.Time
+	// extra says that runs were started besides.
+	extra bool
 	// settled counts UNSAFE calls of unknown outcome that were settled, and resumed quarantined runs.
 	settled, resumed atomic.Int64
 }
 
 // newLoad starts runs of all shapes, one every gap, and does for them what people and systems outside do.
-func newLoad(ctx context.Context, c *cluster, o *outside, gap time.Duration) *load {
-	l := &load{c: c, o: o, gap: gap, stop: make(chan struct{}), seen: map[string]time.Time{}}
+func newLoad(ctx context.Context, c *cluster, o *outside, gap time.Duration, only ...string) *load {
+	if len(only) == 0 {
+		only = shapes
+	}
+	l := &load{c: c, o: o, gap: gap, shapes: only, stop: make(chan struct{}), seen: map[string]time.Time{}}
 	l.starts.Go(func() { l.start(ctx) })
 	l.helpers.Go(func() { l.attend(ctx) })
 	return l
@@ -211,7 +223,7 @@ func (l *load) start(ctx context.Context) {
 		case <-pause.C:
 		}
 		gate <- struct{}{}
-		j := makeJob(l.c.t, l.o, shapes[i%len(shapes)])
+		j := makeJob(l.c.t, l.o, l.shapes[i%len(l.shapes)])
 		wg.Go(func() {
 			defer func() { <-gate }()
 			id := fmt.Sprintf("start-%d", i)

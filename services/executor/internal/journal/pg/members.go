@@ -63,6 +63,11 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
 			return err
 		}
+		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living renew theirs anyway.
+		if _, err := tx.Exec(ctx, `UPDATE executors SET heartbeat = clock_timestamp() WHERE id IN (
+			SELECT id FROM executors WHERE heartbeat > clock_timestamp() + $1::interval ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)`, interval(o.Lease)); err != nil {
+			return err
+		}
 		// One that is just committing is skipped: it lives, or the next scan finds it.
 		if _, err := tx.Exec(ctx, `DELETE FROM executors WHERE id IN (
 			SELECT id FROM executors WHERE id <> $1 AND heartbeat < clock_timestamp() - $2::interval ORDER BY id FOR UPDATE SKIP LOCKED)`,

@@ -64,6 +64,10 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err := t.fence(ctx, self); err != nil {
 			return err
 		}
+		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living renew theirs anyway.
+		if _, err := t.exec(ctx, `UPDATE executors SET heartbeat = `+now+` WHERE heartbeat > `+now+` + ?`, o.Lease.Microseconds()); err != nil {
+			return err
+		}
 		if _, err := t.exec(ctx, `DELETE FROM executors WHERE id <> ? AND heartbeat < `+now+` - ?`, self.ID, o.Lease.Microseconds()); err != nil {
 			return err
 		}

@@ -1,0 +1,328 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+// still waits for a time in which a fault lasts.
+func still(d time.Duration) {
+	pause := time.NewTimer(d)
+	<-pause.C
+}
+
+// trial is one cluster under load, with the database of its own when a fault is to befall that.
+type trial struct {
+	*cluster
+	ctx  context.Context //nolint:containedctx // it ends with the test
+	o    *outside
+	load *load
+}
+
+func newTrial(t *testing.T, o clusterOptions, only ...string) *trial {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	x := &trial{ctx: ctx, o: newOutside(t), cluster: newCluster(t, o)}
+	x.load = newLoad(ctx, x.cluster, x.o, 60*time.Millisecond, only...)
+	return x
+}
+
+// settle lets all work end and counts.
+func (x *trial) settle() []*job {
+	x.t.Helper()
+	jobs := x.load.finish(x.ctx)
+	x.t.Logf("%d calls of unknown outcome settled, %d times resumed from quarantine", x.load.settled.Load(), x.load.resumed.Load())
+	if x.load.extra {
+		x.check(x.ctx, x.o, jobs, true)
+	} else {
+		x.check(x.ctx, x.o, jobs)
+	}
+	return jobs
+}
+
+// goesOn waits until runs end that were started from now on.
+func (x *trial) goesOn() {
+	x.t.Helper()
+	ended := func() int { return len(x.rows(x.ctx, `SELECT run_id FROM runs WHERE state >= 6`)) }
+	before := ended()
+	require.Eventually(x.t, func() bool { return ended() > before+3 }, time.Minute, 50*time.Millisecond, "nothing ends any more")
+}
+
+// TestPoints kills an executor at each of the points, one after the other, under load.
+func TestPoints(t *testing.T) {
+	x := newTrial(t, clusterOptions{store: "postgres", replicas: 2})
+	victim, other := x.replicas[0], x.replicas[1]
+	for _, p := range failpoint.Points() {
+		t.Run(string(p), func(t *testing.T) {
+			victim.end()
+			require.NoError(t, victim.start(map[failpoint.Point]int{p: 1}))
+			switch p {
+			case failpoint.HandoverBefore, failpoint.HandoverAfter:
+				require.Eventually(t, victim.serves, patience, 10*time.Millisecond)
+				victim.signal(syscall.SIGTERM)
+			case failpoint.TakeoverAfter:
+				require.Eventually(t, victim.serves, patience, 10*time.Millisecond)
+				other.kill()
+				defer func() { other.launch(nil) }()
+			}
+			select {
+			case <-victim.over():
+			case <-time.After(patience):
+				require.FailNow(t, "the point was never reached")
+			}
+			require.Equal(t, -1, victim.code(), "it was to die of a signal")
+			x.died(p)
+		})
+	}
+	victim.end()
+	victim.launch(nil)
+	x.settle()
+}
+
+// TestHandover stops executors in good order, one after the other, as an update does.
+func TestHandover(t *testing.T) {
+	x := newTrial(t, clusterOptions{store: "postgres", replicas: 2})
+	for range 2 {
+		for _, r := range x.replicas {
+			r.signal(syscall.SIGTERM)
+			select {
+			case <-r.over():
+			case <-time.After(patience):
+				require.FailNow(t, "it does not stop")
+			}
+			require.Zero(t, r.code())
+			r.launch(nil)
+			x.goesOn()
+		}
+	}
+	x.settle()
+}
+
+// TestZombie stops a process for longer than its lease and lets it wake up late.
+func TestZombie(t *testing.T) {
+	x := newTrial(t, clusterOptions{store: "postgres", replicas: 3})
+	zombie := x.replicas[0]
+	for range zombies {
+		life := x.rows(x.ctx, fmt.Sprintf(`SELECT incarnation::text FROM executors WHERE id = '%s'`, zombie.id))
+		require.Len(t, life, 1)
+		zombie.signal(syscall.SIGSTOP)
+		require.Eventually(t, func() bool {
+			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT run_id FROM runs WHERE state < 6 AND owner_id = '%s' AND owner_incarnation = %s`, zombie.id, life[0]))) == 0 &&
+				len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation = %s`, zombie.id, life[0]))) == 0
+		}, time.Minute, 50*time.Millisecond, "nobody takes over from one that stands still")
+		zombie.signal(syscall.SIGCONT)
+		// It finds out by itself, and comes back as somebody else.
+		require.Eventually(t, func() bool {
+			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation > %s`, zombie.id, life[0]))) == 1
+		}, time.Minute, 50*time.Millisecond, "it does not come back")
+		x.goesOn()
+	}
+	x.settle()
+}
+
+// TestDatabaseRestart takes the database away in the middle of everything, without a word.
+func TestDatabaseRestart(t *testing.T) {
+	server := ownServer(t, "", nil)
+	x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2})
+	for i := range restarts {
+		x.goesOn()
+		require.NoError(t, server.Crash())
+		still(time.Duration(i%3) * 2 * time.Second)
+		require.NoError(t, server.Restart(x.ctx))
+	}
+	x.goesOn()
+	x.settle()
+}
+
+// ownServer starts a PostgreSQL server for one test.
+func ownServer(t *testing.T, dir string, settings map[string]string) *pgtest.Server {
+	t.Helper()
+	server, err := pgtest.Start(t.Context(), dir, pgtest.Options{Settings: settings})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	return server
+}
+
+// socket is where the server of a URL listens.
+func socket(t *testing.T, url string) string {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	network, address := "tcp", net.JoinHostPort(cfg.Host, fmt.Sprint(cfg.Port))
+	if strings.HasPrefix(cfg.Host, "/") {
+		network, address = "unix", filepath.Join(cfg.Host, fmt.Sprintf(".s.PGSQL.%d", cfg.Port))
+	}
+	return network + " " + address
+}
+
+// TestNetwork cuts one executor off its database, lets bytes get stuck on the way, and slows them down.
+func TestNetwork(t *testing.T) {
+	url := pgtest.New(t)
+	network, address, _ := strings.Cut(socket(t, url), " ")
+	p := newProxy(t, network, address)
+	x := newTrial(t, clusterOptions{store: "postgres", url: url, replicas: 2})
+	cut := x.replicas[0]
+	cut.end()
+	cut.settings = []string{"executor.postgres_url=" + p.postgres(url)}
+	cut.launch(nil)
+	x.goesOn()
+	for _, fault := range []struct {
+		name     string
+		on, off  func()
+		takeOver bool
+	}{
+		{"Cut", func() { p.sever(true) }, func() { p.sever(false) }, true},
+		{"Stuck", func() { p.hold(true) }, func() { p.hold(false) }, true},
+		{"Reset", func() { p.sever(true); p.sever(false) }, func() {}, false},
+		{"Slow", func() { p.slow(40 * time.Millisecond) }, func() { p.slow(0) }, false},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			fault.on()
+			if fault.takeOver {
+				require.Eventually(t, func() bool {
+					return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 0
+				}, time.Minute, 50*time.Millisecond,
+					"nobody takes over from one that is cut off")
+			} else {
+				still(2 * time.Second)
+			}
+			x.goesOn()
+			fault.off()
+			require.Eventually(t, func() bool {
+				return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 1
+			}, time.Minute, 50*time.Millisecond,
+				"it does not come back")
+			x.goesOn()
+		})
+	}
+	x.settle()
+}
+
+// TestClock moves the database's clock, as far as executors see it: by the age of what is written by it.
+func TestClock(t *testing.T) {
+	x := newTrial(t, clusterOptions{store: "postgres", replicas: 2})
+	set := func(sql string) {
+		conn, err := pgx.Connect(x.ctx, x.url)
+		require.NoError(t, err)
+		defer conn.Close(x.ctx)
+		_, err = conn.Exec(x.ctx, sql)
+		require.NoError(t, err)
+	}
+	t.Run("Forward", func(t *testing.T) {
+		for range 3 {
+			x.goesOn()
+			set(`UPDATE executor.executors SET heartbeat = heartbeat - interval '1 hour'`)
+		}
+		x.goesOn()
+	})
+	t.Run("Backward", func(t *testing.T) {
+		dead := x.replicas[0]
+		dead.kill()
+		set(fmt.Sprintf(`UPDATE executor.executors SET heartbeat = heartbeat + interval '1 hour' WHERE id = '%s'`, dead.id))
+		require.Eventually(t, func() bool {
+			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, dead.id))) == 0
+		}, 30*time.Second, 50*time.Millisecond,
+			"a heartbeat of the future keeps a dead executor alive")
+		dead.launch(nil)
+		x.goesOn()
+	})
+	x.settle()
+}
+
+// TestDiskFull lets the disk of the database run full, and gives room again.
+func TestDiskFull(t *testing.T) {
+	t.Run("Postgres/GoesOnWhenThereIsRoom", func(t *testing.T) {
+		dir := smallDisk(t, "160m")
+		server := ownServer(t, dir, map[string]string{"max_wal_size": "'48MB'", "min_wal_size": "'32MB'", "wal_recycle": "off"})
+		x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2})
+		x.goesOn()
+		filler := fill(t, dir)
+		// It takes a while until what was set aside is used up; then nothing can be written.
+		still(5 * time.Second)
+		require.NoError(t, os.Remove(filler))
+		require.NoError(t, server.Restart(x.ctx))
+		x.goesOn()
+		x.settle()
+	})
+	t.Run("SQLite/GoesOnWhenThereIsRoom", func(t *testing.T) {
+		dir := smallDisk(t, "24m")
+		x := newTrial(t, clusterOptions{store: "sqlite", replicas: 1, executors: dir})
+		x.goesOn()
+		filler := fill(t, dir)
+		start := func() error {
+			ctx, cancel := context.WithTimeout(x.ctx, 2*time.Second)
+			defer cancel()
+			_, err := x.replicas[0].exec.StartRun(ctx, &executorv1.StartRunRequest{Graph: makeJob(t, x.o, "long").wire})
+			return err
+		}
+		var err error
+		require.Eventually(t, func() bool { err = start(); return err != nil }, time.Minute, 50*time.Millisecond, "the disk is full, and runs are accepted")
+		t.Logf("a start is answered by: %v", err)
+		still(2 * time.Second)
+		require.NoError(t, os.Remove(filler))
+		require.Eventually(t, x.replicas[0].serves, time.Minute, 50*time.Millisecond)
+		x.goesOn()
+		x.load.extra = true
+		x.settle()
+	})
+}
+
+// smallDisk is a directory that has only so much room.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; len(d) > len(os.TempDir()); d = filepath.Dir(d) {
+		require.NoError(t, os.Chmod(d, 0o755)) // the server is another user
+	}
+	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size)
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("mounting a small disk needs root")
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// fill uses up all room.
+func fill(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	block := slices.Repeat([]byte{1}, 64<<10)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	return path
+}
+
+// TestSlowDisk makes every flush of the database's log take a tenth of a second.
+func TestSlowDisk(t *testing.T) {
+	server := ownServer(t, "", map[string]string{"commit_delay": "100000", "commit_siblings": "0"})
+	x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2})
+	lives := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
+	before := lives()
+	x.goesOn()
+	still(4 * time.Second)
+	require.Equal(t, before, lives(), "a slow disk is no reason to lose an executor")
+	x.settle()
+}
