@@ -92,7 +92,7 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 		c.executors = c.dir
 	}
 	require.NoError(t, os.WriteFile(c.config(), fmt.Appendf(nil, `
-telemetry: {log_level: info, log_format: json}
+telemetry: {log_level: warn, log_format: json}
 admin: {addr: ""}
 grpc: {grace: 300ms}
 upstream: {planner: "", executor: "", registry: %q}

@@ -79,8 +79,16 @@ func TestPoints(t *testing.T) {
 				victim.signal(syscall.SIGTERM)
 			case failpoint.TakeoverAfter:
 				require.Eventually(t, victim.serves, patience, 10*time.Millisecond)
-				other.kill()
-				defer func() { other.launch(nil) }()
+				// Until it is one that has runs.
+				for dead := false; !dead; {
+					other.kill()
+					select {
+					case <-victim.over():
+						dead = true
+					case <-time.After(6 * time.Second):
+					}
+					other.launch(nil)
+				}
 			}
 			select {
 			case <-victim.over():

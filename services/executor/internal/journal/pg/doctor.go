@@ -61,7 +61,9 @@ func suspicions() map[journal.Suspicion]string {
 			(SELECT r.run_id, r.state_reason FROM runs r WHERE r.namespace = ns.n AND r.state = 4 AND r.state_reason = 'NEEDS_RECONCILIATION'
 				ORDER BY r.create_time DESC, r.run_id DESC LIMIT $1) x LIMIT $1`,
 		journal.SuspectOutbox: `SELECT run_id || format(': %s, %s tries, %s', kind, attempts, last_error) FROM outbox WHERE attempts >= 5 ORDER BY id LIMIT $1`,
-		journal.SuspectJob: `(SELECT 'job ' || id || format(': %s, given up after %s tries, %s', kind, attempt, args) FROM river_job WHERE state = 'discarded' LIMIT $1)
+		journal.SuspectJob: `(SELECT 'job ' || id || format(': %s, given up after %s tries, %s', kind, attempt, args) FROM river_job WHERE state = 'discarded'
+				-- One that waits again beside an equal one goes this way, too.
+				AND NOT metadata ? 'unique_key_conflict' LIMIT $1)
 			UNION ALL (SELECT 'job ' || id || format(': %s, under way since %s, %s', kind, attempted_at, args) FROM river_job
 			WHERE state = 'running' AND attempted_at < now() - interval '1 hour' LIMIT $1) LIMIT $1`,
 		journal.SuspectLimit: `SELECT h.owner_id || format(': %s of %s in %s', h.held, h.name, h.namespace) FROM limit_holdings h WHERE h.held > 0

@@ -62,7 +62,7 @@ func suspicions() map[journal.Suspicion]string {
 			WHERE r.state = 4 AND r.state_reason = 'NEEDS_RECONCILIATION' LIMIT ?1`,
 		journal.SuspectOutbox: `SELECT run_id || ': ' || kind || ', ' || attempts || ' tries, ' || last_error FROM outbox WHERE attempts >= 5 ORDER BY id LIMIT ?1`,
 		journal.SuspectJob: `SELECT 'job ' || id || ': ' || kind || ', ' || state || ', ' || json(args) FROM river_job
-			WHERE state = 'discarded' OR state = 'running' AND attempted_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 hour') LIMIT ?1`,
+			WHERE state = 'discarded' AND json(metadata) NOT LIKE '%unique_key_conflict%' OR state = 'running' AND attempted_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 hour') LIMIT ?1`,
 		journal.SuspectLimit: `SELECT h.owner_id || ': ' || h.held || ' of ' || h.name || ' in ' || h.namespace FROM limit_holdings h WHERE h.held > 0
 			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = h.owner_id AND e.incarnation = h.owner_incarnation) LIMIT ?1`,
 		journal.SuspectRequest: `SELECT request_id || ': of ' || ` + stamp("create_time") + ` FROM request_ids WHERE create_time < ` + now + ` - 96 * 60 * ` + minute + ` ORDER BY create_time LIMIT ?1`,
