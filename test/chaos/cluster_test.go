@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
@@ -60,6 +61,8 @@ type cluster struct {
 	// kills counts every process that was killed, by whomever.
 	kills  atomic.Int64
 	points sync.Map // failpoint.Point -> *atomic.Int64
+	// pool asks the database what is so; made when first needed.
+	pool *pgxpool.Pool
 }
 
 // clusterOptions change a cluster before it starts.

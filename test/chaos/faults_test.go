@@ -258,7 +258,7 @@ func TestClock(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Run("Postgres/GoesOnWhenThereIsRoom", func(t *testing.T) {
 		dir := smallDisk(t, "160m")
-		server := ownServer(t, dir, map[string]string{"max_wal_size": "'48MB'", "min_wal_size": "'32MB'", "wal_recycle": "off"})
+		server := ownServer(t, dir, map[string]string{"max_wal_size": "48MB", "min_wal_size": "32MB", "wal_recycle": "off"})
 		x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2})
 		x.goesOn()
 		filler := fill(t, dir)

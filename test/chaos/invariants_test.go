@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sort"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -19,37 +21,52 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry"
 )
 
-// rows answers one question of the executor's tables, one text per row.
+// rows answers one question of the executor's tables, one text per row. It tries again for a while: the machine, or the database, may be in distress.
 func (c *cluster) rows(ctx context.Context, sql string) (out []string) {
 	c.t.Helper()
-	if c.store == "postgres" {
-		pool, err := dbkit.OpenPostgres(ctx, c.url, "executor", dbkit.PostgresOptions{MaxConns: 1})
-		require.NoError(c.t, err)
-		defer pool.Close()
-		rows, err := pool.Query(ctx, sql)
-		require.NoError(c.t, err, sql)
-		defer rows.Close()
-		for rows.Next() {
-			var s string
-			require.NoError(c.t, rows.Scan(&s))
-			out = append(out, s)
+	var err error
+	for range 60 {
+		if out, err = c.query(ctx, sql); err == nil {
+			return out
 		}
-		require.NoError(c.t, rows.Err())
-		return out
+		still(500 * time.Millisecond)
+	}
+	require.NoError(c.t, err, sql)
+	return nil
+}
+
+func (c *cluster) query(ctx context.Context, sql string) (out []string, err error) {
+	if c.store == "postgres" {
+		if c.pool == nil {
+			if c.pool, err = dbkit.OpenPostgres(ctx, c.url, "executor", dbkit.PostgresOptions{MaxConns: 1}); err != nil {
+				return nil, err
+			}
+			c.t.Cleanup(c.pool.Close)
+		}
+		rows, err := c.pool.Query(ctx, sql)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(rows, pgx.RowTo[string])
 	}
 	db, err := dbkit.OpenSQLite(ctx, filepath.Join(c.executors, "executor.db"))
-	require.NoError(c.t, err)
-	defer func() { require.NoError(c.t, db.Close()) }()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
 	rows, err := db.Read.QueryContext(ctx, sql)
-	require.NoError(c.t, err, sql)
-	defer func() { require.NoError(c.t, rows.Close()) }()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var s string
-		require.NoError(c.t, rows.Scan(&s))
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
 		out = append(out, s)
 	}
-	require.NoError(c.t, rows.Err())
-	return out
+	return out, rows.Err()
 }
 
 // invariants are questions whose every answer is a fault, asked when every run has ended.
