@@ -129,7 +129,7 @@ func (t *term) perform(a *attempt) {
 	t.e.meters.scheduled(a)
 	ctx, cancel := a.begin(trace.ContextWithSpanContext(t.calls, a.run.trace))
 	defer cancel(nil)
-	if !t.lease.Held() {
+	if !t.lease.Await(ctx) && ctx.Err() == nil {
 		return // the successor of this term makes the call
 	}
 	if ctx.Err() != nil {
@@ -230,7 +230,7 @@ func (t *term) intend(ctx context.Context, a *attempt) bool {
 		err = <-durable
 	}
 	switch {
-	case err == nil && !t.lease.Held():
+	case err == nil && !t.lease.Await(ctx) && ctx.Err() == nil:
 	case err == nil && ctx.Err() == nil:
 		return true
 	case err == nil:

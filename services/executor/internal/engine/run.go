@@ -559,7 +559,7 @@ func (r *run) due(at time.Time) {
 	}
 	r.timerAt = time.Time{}
 	r.amu.Unlock()
-	if !r.t.lease.Held() {
+	if !r.t.lease.Await(r.t.background) {
 		return // the term is over in a moment, and its successor has timers of its own
 	}
 	r.mu.Lock()

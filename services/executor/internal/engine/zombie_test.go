@@ -20,6 +20,8 @@ var errCut = errors.New("the line is cut")
 type line struct {
 	journal.Journal
 	cut atomic.Bool
+	// late counts down heartbeats that are held up, whatever their context says: the last but one fails, the last arrives.
+	late atomic.Int32
 }
 
 func (l *line) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
@@ -32,6 +34,14 @@ func (l *line) Register(ctx context.Context, id, addr string) (journal.Owner, er
 func (l *line) Heartbeat(ctx context.Context, o journal.Owner) error {
 	if l.cut.Load() {
 		return errCut
+	}
+	switch l.late.Load() {
+	case 2:
+		defer l.late.Add(-1)
+		return after(time.Second, func() error { return errCut })
+	case 1:
+		defer l.late.Add(-1)
+		return after(900*time.Millisecond, func() error { return l.Journal.Heartbeat(context.WithoutCancel(ctx), o) })
 	}
 	return l.Journal.Heartbeat(ctx, o)
 }
@@ -55,6 +65,12 @@ func (l *line) Deregister(ctx context.Context, o journal.Owner) error {
 		return errCut
 	}
 	return l.Journal.Deregister(ctx, o)
+}
+
+func after(d time.Duration, f func() error) error {
+	pause := time.NewTimer(d)
+	<-pause.C
+	return f()
 }
 
 func TestZombie(t *testing.T) {
@@ -134,5 +150,33 @@ func TestCrashBeforeChildren(t *testing.T) {
 		require.Len(t, kinds(second.events(t, id), workgraph.ChildClosed), 2)
 		require.Equal(t, 2, rec.of("n0"), "each child ran once")
 		wire.cut.Store(false)
+	})
+}
+
+// TestLateHeartbeat lets a heartbeat arrive after the half of the lease: the owner was not to act for a while, and then is again. What came up in
+// that while must not be forgotten.
+func TestLateHeartbeat(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		wire := &line{}
+		a := run(t, s, actors{"ok": &recorder{}, "post": &recorder{}}, func(c *engine.Config, d *engine.Deps) {
+			c.ID, c.Lease = "a", 4*time.Second
+			wire.Journal = d.Journal
+			d.Journal = wire
+		})
+		g := chain(3, "ok")
+		g.Nodes[1].Actor, g.Nodes[1].Effect = "post", workgraph.Unsafe
+		a.wait(t, a.start(t, g), journal.StateCompleted)
+		before := a.Owner()
+		wire.late.Store(2)
+		var ids []string
+		for wire.late.Load() > 0 {
+			ids = append(ids, a.start(t, g))
+			require.NoError(t, after(20*time.Millisecond, func() error { return nil }))
+		}
+		for _, id := range ids {
+			a.wait(t, id, journal.StateCompleted)
+		}
+		require.Equal(t, before, a.Owner(), "the ownership was lost over it, so the test shows nothing")
 	})
 }

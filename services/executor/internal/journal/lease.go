@@ -38,6 +38,24 @@ func (l *Lease) Held() bool {
 	return l.err == nil && time.Since(l.renewed) < l.life/2
 }
 
+// Await waits until the owner may act, which is at once unless a heartbeat is late, and reports whether it may: not if the lease is lost for good
+// or ctx ends first. A late heartbeat may still arrive, so whoever found the lease not held must come back, and not take it for lost.
+func (l *Lease) Await(ctx context.Context) bool {
+	for !l.Held() {
+		pause := time.NewTimer(l.life / 100)
+		select {
+		case <-pause.C:
+		case <-l.lost:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+		if l.Err() != nil || ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Lost is closed when the lease is lost for good: fenced, or not renewed for half its life while
 // Run was running.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
