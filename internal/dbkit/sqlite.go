@@ -66,8 +66,10 @@ func OpenSQLite(ctx context.Context, path string, opts ...SQLiteOptions) (*SQLit
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, unreachable.With(err)
 	}
-	base := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + sqlitePragmas
-	w, err := sql.Open("sqlite", base+"&_txlock=immediate")
+	file := "file:" + (&url.URL{Path: path}).EscapedPath() + "?"
+	base := file + sqlitePragmas
+	// Free pages can be given back only in a file that was so from its first page on.
+	w, err := sql.Open("sqlite", file+"_pragma=auto_vacuum(2)&"+sqlitePragmas+"&_txlock=immediate")
 	if err != nil {
 		return nil, unreachable.With(err)
 	}

@@ -92,6 +92,12 @@ type Config struct {
 	BlobOver conf.Bytes `help:"size from which on a value is kept there"`
 	// BlobGrace is how long a value that nothing refers to is kept; it must be longer than any write can be under way.
 	BlobGrace time.Duration `help:"how long a value is kept there that nothing refers to"`
+	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there first.
+	Retention time.Duration `help:"how long runs are kept after their end; 0 keeps them"`
+	// Archive is the URL of a store that gets each run, as one object, before it is removed.
+	Archive string `help:"where runs are archived before they are removed: file:///dir, s3://bucket or gs://bucket; default nowhere"`
+	// Partition is how much time one partition of the journal holds on PostgreSQL.
+	Partition time.Duration `help:"time that one partition of the journal holds on PostgreSQL"`
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
 	Compress conf.Bytes `help:"size from which on a value is compressed; 0 never"`
 
@@ -113,7 +119,7 @@ func DefaultConfig() Config {
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Lease: e.Lease, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxWatches: e.MaxWatches,
-		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10,
+		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
 }
@@ -183,6 +189,7 @@ type Service struct {
 	engine      *engine.Engine
 	journal     journal.Journal
 	stash       stashing
+	upkeep      *upkeep
 	grace       time.Duration
 	outbox      *outbox.Deliverer // nil without a registry
 	limits      *limit.Limiter
@@ -234,8 +241,14 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	// What is read is plain, whatever form it is kept in.
 	plain := stash.Around(j)
-	s := &Service{journal: j, stash: stash, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
-		close: sync.OnceValue(func() error { return errors.Join(schedules.Close(), limits.Close(), j.Close(), stash.Close(), set.Close()) })}
+	upkeep, err := openUpkeep(ctx, cfg, j, plain, d.Telemetry)
+	if err != nil {
+		return nil, errors.Join(err, stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
+	}
+	s := &Service{upkeep: upkeep, journal: j, stash: stash, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
+		close: sync.OnceValue(func() error {
+			return errors.Join(schedules.Close(), limits.Close(), j.Close(), upkeep.Close(), stash.Close(), set.Close())
+		})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -269,7 +282,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
-	s.server = rpc.NewServer(s.engine, plain, actors.specs(), s.workers.Registered, d.Registry != nil)
+	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(schedules, runs, s.log, d.Telemetry.MeterProvider); err != nil {
 		return nil, fmt.Errorf("make keeper of schedules: %w", err)

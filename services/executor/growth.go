@@ -52,8 +52,25 @@ func (c Config) validateGrowth() (faults []error) {
 	if c.Compress < 0 {
 		faults = append(faults, errors.New("compress must not be negative"))
 	}
+	if c.Retention != 0 && c.Retention < retentionMin {
+		faults = append(faults, fmt.Errorf("retention must be 0, which keeps runs, or at least %s, got %s", retentionMin, c.Retention))
+	}
+	if c.Archive != "" {
+		if err := blob.Check(c.Archive); err != nil {
+			faults = append(faults, fmt.Errorf("archive: %w", err))
+		}
+		if c.Retention == 0 {
+			faults = append(faults, errors.New("archive needs a retention: only what is removed is archived"))
+		}
+	}
+	if c.Partition < time.Hour {
+		faults = append(faults, fmt.Errorf("partition must be at least an hour, got %s", c.Partition))
+	}
 	return faults
 }
+
+// retentionMin keeps a slip of the pen from emptying a journal.
+const retentionMin = time.Minute
 
 // stashing is how the journal's large values are kept.
 type stashing struct {

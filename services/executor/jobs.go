@@ -32,6 +32,7 @@ func (s *Service) work(ctx context.Context, j dispatch.Job) error {
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
 	o := dispatch.Options{Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
+			{Name: journal.JobUpkeep, Handle: s.upkeep.work, Every: upkeepEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout}}}
 	switch j := j.(type) {
 	case *pg.Store:

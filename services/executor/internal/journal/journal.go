@@ -25,6 +25,7 @@ type Journal interface {
 	Outbox
 	Deletion
 	Blobs
+	Growth
 	Workers
 	// Close ends every connection. It may be called more than once.
 	Close() error

@@ -52,7 +52,12 @@ func (s *Store) PurgeRuns(ctx context.Context, limit int) (more bool, err error)
 		more = true
 		left := int64(limit)
 		for _, table := range journal.PurgeTables() {
-			tag, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE ctid = ANY (ARRAY(SELECT ctid FROM `+table+` WHERE run_id = $1 LIMIT $2))`, id, left)
+			// A row's place says which it is within one table only, and events lie in several.
+			where := `ctid = ANY (ARRAY(SELECT ctid FROM ` + table + ` WHERE run_id = $1 LIMIT $2))`
+			if table == "events" {
+				where = `run_id = $1 AND seq = ANY (ARRAY(SELECT seq FROM events WHERE run_id = $1 LIMIT $2))`
+			}
+			tag, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE `+where, id, left)
 			if err != nil {
 				return err
 			}

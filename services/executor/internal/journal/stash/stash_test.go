@@ -141,7 +141,9 @@ func start(id string, args string) *journal.Start {
 		Run: journal.Run{ID: id, Namespace: ns, GraphHash: "g", CreateTime: dbkit.Now(), Args: []byte(args), Status: journal.Status{State: journal.StateRunning}}}
 }
 
-func event(data string) []journal.Event { return []journal.Event{{Kind: 12, NodeID: "n", Visit: 1, Data: []byte(data)}} }
+func event(data string) []journal.Event {
+	return []journal.Event{{Kind: 12, NodeID: "n", Visit: 1, Data: []byte(data)}}
+}
 
 func TestStash(t *testing.T) {
 	journals(t, func(w *world) {

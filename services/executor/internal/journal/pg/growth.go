@@ -1,0 +1,209 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// maintenanceLock lets one executor at a time change the partitions.
+	maintenanceLock = `SELECT pg_advisory_xact_lock(hashtextextended('epigraph/` + Schema + `/partitions', 0))`
+	// partLockWait is the longest that commits may stand behind a change of the partitions that does not get its locks.
+	partLockWait = `SET LOCAL lock_timeout = '2s'`
+)
+
+// Expired implements journal.Growth.
+func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) ([]journal.Ended, error) {
+	rows, err := s.read.Query(ctx, `SELECT r.namespace, r.run_id, r.end_time, EXISTS (
+			WITH RECURSIVE below AS (
+				SELECT c.namespace, c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = r.namespace AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
+				UNION ALL
+				SELECT c.namespace, c.run_id, c.state, c.end_time FROM below b
+				JOIN runs c ON c.namespace = b.namespace AND c.parent_run_id = b.run_id AND c.parent_run_id <> '')
+			SELECT FROM below WHERE state < 6 OR end_time IS NULL OR end_time >= $1)
+		FROM runs r WHERE r.state >= 6 AND r.end_time < $1 AND (r.end_time, r.run_id) > ($2, $3) AND r.namespace <> $4
+		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))
+		ORDER BY r.end_time, r.run_id LIMIT $5`, before, after.EndTime, after.RunID, journal.Deleted, limit)
+	ends, err := collect(rows, err, func(row pgx.CollectableRow) (e journal.Ended, err error) {
+		err = row.Scan(&e.Namespace, &e.RunID, &e.EndTime, &e.Skipped)
+		e.EndTime = e.EndTime.UTC()
+		return e, err
+	})
+	return ends, away(err)
+}
+
+// NoteArchive implements journal.Growth.
+func (s *Store) NoteArchive(ctx context.Context, namespace, runID, place string) error {
+	_, err := s.hot.Exec(ctx, `INSERT INTO archives (namespace, run_id, place) VALUES ($1, $2, $3)
+		ON CONFLICT (namespace, run_id) DO UPDATE SET place = excluded.place, archive_time = now()`, namespace, runID, place)
+	return err
+}
+
+// ArchiveOf implements journal.Growth.
+func (s *Store) ArchiveOf(ctx context.Context, namespace, runID string) (place string, err error) {
+	err = s.read.QueryRow(ctx, `SELECT place FROM archives WHERE namespace = $1 AND run_id = $2`, namespace, runID).Scan(&place)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return place, away(err)
+}
+
+// eventPart is a partition of the events.
+type eventPart struct {
+	name, bound string
+	// end is where it ends; zero for the last one.
+	end time.Time
+}
+
+func eventParts(ctx context.Context, q querier) (parts []eventPart, err error) {
+	rows, err := q.Query(ctx, `SELECT c.oid::regclass::text, pg_get_expr(c.relpartbound, c.oid) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = to_regclass('events') AND c.relpartbound IS NOT NULL ORDER BY c.oid`)
+	return collect(rows, err, func(row pgx.CollectableRow) (p eventPart, err error) {
+		err = row.Scan(&p.name, &p.bound)
+		p.end, _ = upper(p.bound)
+		return p, err
+	})
+}
+
+// maintain runs fn in a transaction that is alone in changing partitions.
+func (s *Store) maintain(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, s.read, func(tx pgx.Tx) error {
+		for _, q := range []string{maintenanceLock, partLockWait} {
+			if _, err := tx.Exec(ctx, q); err != nil {
+				return err
+			}
+		}
+		return fn(tx)
+	})
+}
+
+// Extend implements journal.Growth.
+func (s *Store) Extend(ctx context.Context, width, ahead time.Duration) (p journal.Parts, err error) {
+	look := func(q querier) (now time.Time, err error) {
+		parts, err := eventParts(ctx, q)
+		if err != nil {
+			return now, err
+		}
+		p = journal.Parts{Count: len(parts)}
+		for _, part := range parts {
+			if part.end.After(p.End) {
+				p.End = part.end
+			}
+		}
+		if err := q.QueryRow(ctx, `SELECT now(), (SELECT count(*) FROM (SELECT FROM events_default LIMIT 1000) x)`).Scan(&now, &p.Stray); err != nil {
+			return now, err
+		}
+		return now.UTC(), nil
+	}
+	now, err := look(s.read)
+	if err != nil || !p.End.Before(now.Add(ahead)) {
+		return p, away(err)
+	}
+	err = s.maintain(ctx, func(tx pgx.Tx) error {
+		if now, err = look(tx); err != nil {
+			return err
+		}
+		for p.End.Before(now.Add(ahead)) {
+			from := p.End
+			to := from.Add(width).Truncate(time.Millisecond)
+			name := "events_to_" + to.Format("20060102150405")
+			var lo, hi string
+			if err := tx.QueryRow(ctx, `SELECT run_id_at($1), run_id_at($2)`, from, to).Scan(&lo, &hi); err != nil {
+				return err
+			}
+			// What came too early for its partition moves into it. Nobody may add to it on the way.
+			for _, q := range []string{
+				`CREATE TABLE ` + name + ` (LIKE events INCLUDING ALL)`,
+				`LOCK TABLE events_default IN SHARE ROW EXCLUSIVE MODE`,
+				`WITH d AS (DELETE FROM events_default WHERE run_id >= '` + lo + `' AND run_id < '` + hi + `' RETURNING *) INSERT INTO ` + name + ` SELECT * FROM d`,
+				`ALTER TABLE events ATTACH PARTITION ` + name + ` FOR VALUES FROM ('` + lo + `') TO ('` + hi + `')`,
+			} {
+				if _, err := tx.Exec(ctx, q); err != nil {
+					return fmt.Errorf("make partition %s: %w", name, err)
+				}
+			}
+			p.End = to
+		}
+		_, err := look(tx)
+		return err
+	})
+	return p, err
+}
+
+// Shrink implements journal.Growth: partitions that end before a time become one, which holds what is left in them.
+func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more bool, err error) {
+	// Rows of deleted runs are nobody's any more. The others are found by their runs, of which few are that old.
+	const left = ` e JOIN runs r ON r.run_id = e.run_id WHERE r.run_id < $1 AND r.namespace <> '` + journal.Deleted + `'`
+	err = s.maintain(ctx, func(tx pgx.Tx) error {
+		parts, err := eventParts(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var old []eventPart
+		var end time.Time
+		for _, p := range parts {
+			if !p.end.IsZero() && !p.end.After(before) {
+				old = append(old, p)
+				if p.end.After(end) {
+					end = p.end
+				}
+			}
+		}
+		// The oldest alone is what an earlier call left; its rows go one by one.
+		if len(old) < 2 {
+			return nil
+		}
+		var hi string
+		if err := tx.QueryRow(ctx, `SELECT run_id_at($1)`, end).Scan(&hi); err != nil {
+			return err
+		}
+		for _, q := range []string{`SET LOCAL enable_hashjoin = off`, `SET LOCAL enable_mergejoin = off`} {
+			if _, err := tx.Exec(ctx, q); err != nil {
+				return err
+			}
+		}
+		for _, p := range old {
+			var n int
+			if err := tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM `+p.name+left+` LIMIT $2) x`, hi, limit+1).Scan(&n); err != nil {
+				return err
+			}
+			if limit -= n; limit < 0 {
+				return nil // too much of it is still wanted
+			}
+		}
+		name := "events_old_" + end.Format("20060102150405")
+		for _, p := range old {
+			if p.name == name {
+				return nil
+			}
+		}
+		// From here on commits to these runs wait: there are few rows to move. Detaching wants the table itself.
+		if _, err := tx.Exec(ctx, `LOCK TABLE events IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `CREATE TABLE `+name+` (LIKE events INCLUDING ALL)`); err != nil {
+			return err
+		}
+		for _, p := range old {
+			_, err := tx.Exec(ctx, `INSERT INTO `+name+` SELECT e.* FROM `+p.name+left, hi)
+			if err == nil {
+				_, err = tx.Exec(ctx, `ALTER TABLE events DETACH PARTITION `+p.name)
+			}
+			if err == nil {
+				_, err = tx.Exec(ctx, `DROP TABLE `+p.name)
+			}
+			if err != nil {
+				return fmt.Errorf("drop partition %s: %w", p.name, err)
+			}
+		}
+		_, err = tx.Exec(ctx, `ALTER TABLE events ATTACH PARTITION `+name+` FOR VALUES FROM (MINVALUE) TO ('`+hi+`')`)
+		return err
+	})
+	return false, err
+}

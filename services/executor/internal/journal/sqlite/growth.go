@@ -1,0 +1,81 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// vacuumPages is how many free pages are given back in one go.
+const vacuumPages = 2000
+
+// Expired implements journal.Growth.
+func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) ([]journal.Ended, error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.end_time, EXISTS (
+			WITH RECURSIVE below (namespace, run_id, state, end_time) AS (
+				SELECT c.namespace, c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = r.namespace AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
+				UNION ALL
+				SELECT c.namespace, c.run_id, c.state, c.end_time FROM below b
+				JOIN runs c ON c.namespace = b.namespace AND c.parent_run_id = b.run_id AND c.parent_run_id <> '')
+			SELECT 1 FROM below WHERE state < 6 OR end_time = 0 OR end_time >= ?1)
+		FROM runs r WHERE r.state >= 6 AND r.end_time > 0 AND r.end_time < ?1 AND (r.end_time, r.run_id) > (?2, ?3) AND r.namespace <> ?4
+		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))
+		ORDER BY r.end_time, r.run_id LIMIT ?5`, micros(before), micros(after.EndTime), after.RunID, journal.Deleted, limit)
+	return all(rows, err, func(rows *sql.Rows) (e journal.Ended, err error) {
+		var end int64
+		err = rows.Scan(&e.Namespace, &e.RunID, &end, &e.Skipped)
+		e.EndTime = dbkit.FromUnixMicros(end)
+		return e, err
+	})
+}
+
+// NoteArchive implements journal.Growth.
+func (s *Store) NoteArchive(ctx context.Context, namespace, runID, place string) error {
+	return s.update(ctx, func(ctx context.Context, t txn) error {
+		_, err := t.exec(ctx, `INSERT INTO archives (namespace, run_id, place, archive_time) VALUES (?, ?, ?, `+now+`)
+			ON CONFLICT (namespace, run_id) DO UPDATE SET place = excluded.place, archive_time = excluded.archive_time`, namespace, runID, place)
+		return err
+	})
+}
+
+// ArchiveOf implements journal.Growth.
+func (s *Store) ArchiveOf(ctx context.Context, namespace, runID string) (place string, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `SELECT place FROM archives WHERE namespace = ? AND run_id = ?`, namespace, runID).Scan(&place)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return place, err
+}
+
+// Extend implements journal.Growth. There are no parts in a file.
+func (s *Store) Extend(context.Context, time.Duration, time.Duration) (journal.Parts, error) {
+	return journal.Parts{}, nil
+}
+
+// Shrink implements journal.Growth: free pages go back to the file system, some at a time. In a file that was made before this was asked for they are used again
+// instead.
+func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err error) {
+	// The pragma does its work row by row, and no transaction may be open around it.
+	rows, err := s.db.Write.QueryContext(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(vacuumPages)+`)`)
+	if err != nil {
+		return false, err
+	}
+	for rows.Next() {
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return false, err
+	}
+	var free, mode int
+	if err := s.db.Write.QueryRowContext(ctx, `PRAGMA auto_vacuum`).Scan(&mode); err != nil {
+		return false, err
+	}
+	if err := s.db.Write.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil {
+		return false, err
+	}
+	return mode == 2 && free > vacuumPages, nil
+}

@@ -1,0 +1,192 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/epigraph-run/epigraph/internal/blob"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/archive"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// upkeepEvery is how often somebody looks, upkeepTime how long one look may take: less than a job may, so that a crash is noticed soon.
+	upkeepEvery = 10 * time.Minute
+	upkeepTime  = 20 * time.Second
+	// upkeepPause is the pause before the next look if there is more to do.
+	upkeepPause = time.Second
+	// expiredBatch is how many trees are looked at in one go, movedRows how many events may be moved to let a partition go.
+	expiredBatch = 100
+	movedRows    = 50_000
+)
+
+// reasonArchived is the reason when a run that is asked for was archived.
+const reasonArchived = "RUN_ARCHIVED"
+
+// upkeep keeps the journal from growing without bound.
+type upkeep struct {
+	journal   journal.Journal
+	plain     journal.Reader
+	retention time.Duration
+	partition time.Duration
+	archive   *blob.Store // nil without
+	log       *slog.Logger
+	now       func() time.Time
+
+	parts, stray atomic.Int64
+	removed      metric.Int64Counter
+}
+
+func openUpkeep(ctx context.Context, cfg Config, j journal.Journal, plain journal.Reader, tel *obs.Telemetry) (u *upkeep, err error) {
+	u = &upkeep{journal: j, plain: plain, retention: cfg.Retention, partition: cfg.Partition, log: tel.Logger, now: dbkit.Now}
+	if cfg.Archive != "" {
+		if u.archive, err = blob.Open(ctx, cfg.Archive); err != nil {
+			return nil, fmt.Errorf("open archive of executor: %w", err)
+		}
+	}
+	m := tel.MeterProvider.Meter("github.com/epigraph-run/epigraph/services/executor")
+	if u.removed, err = m.Int64Counter("epigraph.executor.runs.expired", metric.WithDescription("runs removed since they ended longer ago than runs are kept")); err != nil {
+		return nil, err
+	}
+	parts, err := m.Int64ObservableGauge("epigraph.executor.journal.partitions", metric.WithDescription("partitions of the journal"))
+	if err != nil {
+		return nil, err
+	}
+	stray, err := m.Int64ObservableGauge("epigraph.executor.journal.stray_events", metric.WithDescription("events that have no partition of their own, up to 1,000; it should be 0"))
+	if err != nil {
+		return nil, err
+	}
+	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		if n := u.parts.Load(); n > 0 {
+			o.ObserveInt64(parts, n)
+			o.ObserveInt64(stray, u.stray.Load())
+		}
+		return nil
+	}, parts, stray)
+	return u, err
+}
+
+// Close lets go of the archive.
+func (u *upkeep) Close() error {
+	if u.archive == nil {
+		return nil
+	}
+	return u.archive.Close()
+}
+
+// work is one look.
+func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
+	begin := time.Now()
+	p, err := u.journal.Extend(ctx, u.partition, 2*u.partition)
+	if err != nil {
+		return fmt.Errorf("make partitions: %w", err)
+	}
+	u.parts.Store(int64(p.Count))
+	u.stray.Store(int64(p.Stray))
+	if p.Stray > 0 {
+		u.log.WarnContext(ctx, "events have no partition of their own", "events", p.Stray, "partitions_end", p.End)
+	}
+	var before time.Time
+	more := false
+	if u.retention > 0 {
+		before = u.now().Add(-u.retention)
+		if more, err = u.expire(ctx, before, begin.Add(upkeepTime)); err != nil {
+			return err
+		}
+	}
+	shrink, err := u.journal.Shrink(ctx, before, movedRows)
+	if err != nil {
+		return fmt.Errorf("give back space: %w", err)
+	}
+	if more || shrink {
+		return dispatch.Later(upkeepPause)
+	}
+	return nil
+}
+
+// expire removes trees of runs that ended before a time, until it is too late for more, and reports whether there is more.
+func (u *upkeep) expire(ctx context.Context, before, until time.Time) (more bool, err error) {
+	var after journal.Ended
+	for {
+		ends, err := u.journal.Expired(ctx, before, after, expiredBatch)
+		if err != nil {
+			return false, fmt.Errorf("look for runs that are kept no longer: %w", err)
+		}
+		for _, e := range ends {
+			after = e
+			if e.Skipped {
+				continue
+			}
+			if time.Now().After(until) {
+				return true, nil
+			}
+			if err := u.remove(ctx, e); err != nil {
+				return false, fmt.Errorf("remove run %s: %w", e.RunID, err)
+			}
+		}
+		if len(ends) < expiredBatch {
+			return false, nil
+		}
+	}
+}
+
+// remove archives a tree and deletes it. It is deleted only when all of it is archived, and what dies in between is done again.
+func (u *upkeep) remove(ctx context.Context, e journal.Ended) error {
+	if u.archive != nil {
+		below, err := u.journal.Descendants(ctx, e.Namespace, e.RunID)
+		if err != nil {
+			return err
+		}
+		ids := []string{e.RunID}
+		for _, d := range below {
+			ids = append(ids, d.RunID)
+		}
+		for _, id := range ids {
+			switch err := archive.Put(ctx, u.archive, u.plain, e.Namespace, id); {
+			case errs.ReasonOf(err) == journal.ReasonRunNotFound:
+				continue // deleted meanwhile
+			case err != nil:
+				return err
+			}
+			if err := u.journal.NoteArchive(ctx, e.Namespace, id, u.archive.Where()+"/"+archive.Name(e.Namespace, id)); err != nil {
+				return err
+			}
+		}
+	}
+	n, err := u.journal.DeleteRun(ctx, e.Namespace, e.RunID, 0)
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return nil
+	}
+	u.removed.Add(ctx, int64(n))
+	return err
+}
+
+// archived is a journal that says of runs that it has no more where they are.
+type archived struct{ journal.Journal }
+
+// Get implements journal.Reader.
+func (a archived) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	r, err := a.Journal.Get(ctx, namespace, runID)
+	if errs.ReasonOf(err) != journal.ReasonRunNotFound {
+		return r, err
+	}
+	place, perr := a.ArchiveOf(ctx, namespace, runID)
+	switch {
+	case perr != nil:
+		return r, errors.Join(err, perr)
+	case place == "":
+		return r, err
+	}
+	return r, errs.New(errs.NotFound, reasonArchived, "run %q was archived to %s", runID, place).Set("archive", place).
+		Hint("it is kept there as one compressed file of JSON lines")
+}

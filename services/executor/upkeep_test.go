@@ -1,0 +1,117 @@
+package executor
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/archive"
+	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+)
+
+func TestUpkeep(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	dir := t.TempDir()
+	j, err := sqlite.Open(ctx, filepath.Join(dir, "j.db"), sqlite.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, j.Close()) }()
+	_, err = j.Migrations().Up(ctx)
+	require.NoError(t, err)
+	me, err := j.Register(ctx, "me", "")
+	require.NoError(t, err)
+	cfg := DefaultConfig()
+	cfg.SQLitePath = filepath.Join(dir, "j.db")
+	cfg.Retention, cfg.Archive = time.Hour, "file://"+filepath.ToSlash(dir)+"/archive"
+	cfg.BlobOver = 4 << 10
+	require.NoError(t, cfg.Validate())
+	kept, err := openStash(ctx, cfg, j, obs.Noop().Logger)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, kept.Close()) }()
+	u, err := openUpkeep(ctx, cfg, j, kept.Around(j), obs.Noop())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, u.Close()) }()
+
+	now := time.Now().UTC()
+	big := `"` + strings.Repeat("0123456789", 1000) + `"`
+	begin := func(state journal.State, end time.Time, parent string) string {
+		id := ids.New("run")
+		w, store := kept.Pack(journal.Write{Start: &journal.Start{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}},
+			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: "g", CreateTime: now, Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end}}}})
+		require.NotNil(t, store)
+		w = store(ctx)
+		res, err := j.Commit(ctx, me, []journal.Write{w})
+		require.NoError(t, err)
+		require.NoError(t, res[0].Err)
+		return id
+	}
+	old := begin(journal.StateCompleted, now.Add(-2*time.Hour), "")
+	child := begin(journal.StateFailed, now.Add(-2*time.Hour), old)
+	young := begin(journal.StateCompleted, now.Add(-time.Minute), "")
+	live := begin(journal.StateRunning, time.Time{}, "")
+	_, err = archived{kept.Around(j)}.Get(ctx, "acme", old)
+	require.NoError(t, err)
+
+	require.NoError(t, u.work(ctx, dispatch.Job{}))
+	require.NoError(t, u.work(ctx, dispatch.Job{}), "again")
+	for more := true; more; {
+		more, err = j.PurgeRuns(ctx, 100)
+		require.NoError(t, err)
+	}
+	for _, id := range []string{young, live} {
+		_, err := j.Get(ctx, "acme", id)
+		require.NoError(t, err)
+	}
+	for _, id := range []string{old, child} {
+		_, err := archived{kept.Around(j)}.Get(ctx, "acme", id)
+		require.Equal(t, reasonArchived, errs.ReasonOf(err))
+		require.ErrorContains(t, err, "/archive/acme/"+id+".jsonl.zst")
+	}
+	_, err = archived{kept.Around(j)}.Get(ctx, "other", old)
+	require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err), "another tenant learns nothing")
+
+	raw, err := u.archive.Get(ctx, archive.Name("acme", old), 0)
+	require.NoError(t, err)
+	z, err := zstd.NewReader(bytes.NewReader(raw))
+	require.NoError(t, err)
+	defer z.Close()
+	var lines []archive.Line
+	for sc := bufio.NewScanner(z); sc.Scan(); {
+		var l archive.Line
+		require.NoError(t, json.Unmarshal(sc.Bytes(), &l))
+		lines = append(lines, l)
+	}
+	require.Len(t, lines, 4)
+	require.Equal(t, old, lines[0].Run.ID)
+	require.Equal(t, "COMPLETED", lines[0].Run.State)
+	require.Equal(t, "g", lines[1].Graph.Hash)
+	require.Equal(t, strings.Trim(big, `"`), lines[3].Event.Data, "values are whole")
+
+	t.Run("Config/Faults", func(t *testing.T) {
+		for want, change := range map[string]func(*Config){
+			"retention must be": func(c *Config) { c.Retention = time.Second },
+			"archive needs":     func(c *Config) { c.Retention = 0 },
+			"archive: ":         func(c *Config) { c.Archive = "ftp://x" },
+			"blobs: ":           func(c *Config) { c.Blobs = "nowhere" },
+			"blob_over":         func(c *Config) { c.BlobOver = 1 },
+			"blob_grace":        func(c *Config) { c.BlobGrace = time.Second },
+			"partition must":    func(c *Config) { c.Partition = time.Second },
+		} {
+			bad := cfg
+			change(&bad)
+			require.ErrorContains(t, bad.Validate(), want)
+		}
+	})
+}
