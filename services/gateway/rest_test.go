@@ -151,6 +151,21 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
+func TestNamesWithSlashes(t *testing.T) {
+	t.Parallel()
+	r := start(t, options{})
+	for _, method := range []string{"PUT", "DELETE"} {
+		body := ""
+		if method == "PUT" {
+			body = `{"maxConcurrent": 3}`
+		}
+		// The rig has no limits, so that it is the executor who refuses.
+		res := r.call(t, method, "/v1/limits/actor/http", body)
+		require.Equal(t, http.StatusNotImplemented, res.status, res.body)
+	}
+	require.Equal(t, "PATH_NOT_FOUND", r.call(t, "GET", "/v1/workers/a/b", "").error(t).Reason)
+}
+
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	r := start(t, options{})

@@ -309,6 +309,14 @@ func instant(flag, text string) (*timestamppb.Timestamp, error) {
 	return moment(flag, text)
 }
 
+// later reads a time, or in how long it will be; nil for none.
+func later(flag, text string) (*timestamppb.Timestamp, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return timestamppb.New(time.Now().Add(d)), nil
+	}
+	return moment(flag, text)
+}
+
 // moment reads a time; nil for none.
 func moment(flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {

@@ -32,7 +32,7 @@ func (c *runsExplainCmd) Run(e *env) error {
 func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 	var b strings.Builder
 	s := e.io.style()
-	fmt.Fprintf(&b, "%s is %s: %s\n", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")), view.OneLine(r.GetSummary(), 0))
+	fmt.Fprintf(&b, "%s %s: %s\n", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")), view.OneLine(r.GetSummary(), 0))
 	if r.GetOwner() != "" {
 		fmt.Fprintf(&b, "owner: %s\n", view.OneLine(r.GetOwner(), 80))
 	}

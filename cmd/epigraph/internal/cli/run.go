@@ -49,7 +49,7 @@ type runCmd struct {
 	OnConflict  string            `help:"What to do when an open run has the business key: ${enum}." enum:"fail,return,cancel" default:"fail"`
 	RequestID   string            `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
 	Priority    int32             `help:"How urgent it is, from 1 (first) to 4, when there is not room for all." placeholder:"N"`
-	StartAt     string            `help:"When it is to start." placeholder:"TIME"`
+	StartAt     string            `help:"When it is to start: a time, or how long from now (90m)." placeholder:"TIME"`
 	Deadline    time.Duration     `help:"How long after its start it is ended as failed." placeholder:"DURATION"`
 	Signal      string            `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
 	Detach      bool              `help:"Start the run and do not watch it." short:"d"`
@@ -154,7 +154,7 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 // later sets when the run is to start and to end.
 func (c *runCmd) later(req *executorv1.StartRunRequest) (err error) {
 	req.Priority = c.Priority
-	if req.StartTime, err = moment("--start-at", c.StartAt); err != nil {
+	if req.StartTime, err = later("--start-at", c.StartAt); err != nil {
 		return err
 	}
 	if c.Deadline > 0 {

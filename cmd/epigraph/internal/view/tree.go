@@ -215,7 +215,11 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		return t.line(s, n, note)
 	case *executorv1.RunEvent_RunPaused:
 		t.paused = e.RunPaused.GetReason()
-		return s.yellow("⏸ paused: " + OneLine(e.RunPaused.GetReason()+", "+e.RunPaused.GetMessage(), 200))
+		why := e.RunPaused.GetReason()
+		if m := e.RunPaused.GetMessage(); m != "" {
+			why += ", " + m
+		}
+		return s.yellow("⏸ paused: " + OneLine(why, 200))
 	case *executorv1.RunEvent_RunResumed:
 		t.paused = ""
 		return "▶ goes on"

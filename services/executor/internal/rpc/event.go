@@ -105,8 +105,10 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 		m.Event = &executorv1.RunEvent_TaskCompleted{TaskCompleted: &executorv1.TaskCompleted{Visit: refMessage(d.Ref), By: d.By}}
 	case workgraph.SignalReceived:
 		x := &executorv1.SignalReceived{Name: d.Signal, Payload: graphpb.Payload(d.Payload)}
-		if d.Node != "" {
-			x.Visit = refMessage(d.Ref)
+		for i := range d.Steps {
+			if s := &d.Steps[i]; s.Op == workgraph.OpWake && x.GetVisit() == nil {
+				x.Visit = refMessage(workgraph.Ref{Node: s.Node, Visit: s.Visit, Item: s.Item})
+			}
 		}
 		m.Event = &executorv1.RunEvent_SignalReceived{SignalReceived: x}
 	case workgraph.DeadlineReached:

@@ -24,6 +24,7 @@ type route struct {
 	rpc   protoreflect.MethodDescriptor // nil when the gateway answers itself
 	body  string                        // "", "*", or the name of a field
 	bound []string                      // field paths that come from the path
+	rest  bool                          // the last variable takes what is left of the path, slashes and colons included
 
 	open    bool // needs no credentials
 	stream  bool // has no deadline
@@ -34,6 +35,10 @@ func newRoute(method, template string) *route {
 	r := &route{method: method, template: strings.ReplaceAll(template, ".", "_")}
 	r.segments = strings.Split(strings.TrimPrefix(template, "/"), "/")
 	last := len(r.segments) - 1
+	if before, ok := strings.CutSuffix(r.segments[last], "=**}"); ok {
+		r.segments[last], r.rest = before+"}", true
+		r.template = strings.ReplaceAll(r.template, "=**}", "}")
+	}
 	if before, verb, ok := strings.Cut(r.segments[last], ":"); ok {
 		r.segments[last], r.verb = before, verb
 	}
@@ -94,11 +99,17 @@ func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 
 // matches reports whether a path, split at its slashes, is one of the route's.
 func (r *route) matches(path []string) bool {
+	if r.rest {
+		path = joined(path, len(r.segments))
+	}
 	if len(path) != len(r.segments) {
 		return false
 	}
 	for i, s := range r.segments {
 		p := path[i]
+		if r.rest && i == len(path)-1 {
+			return p != ""
+		}
 		if i == len(path)-1 && r.verb != "" {
 			var ok bool
 			if p, ok = strings.CutSuffix(p, ":"+r.verb); !ok {
@@ -113,6 +124,14 @@ func (r *route) matches(path []string) bool {
 	return true
 }
 
+// joined makes one segment of the n-th and all that follow.
+func joined(path []string, n int) []string {
+	if len(path) <= n {
+		return path
+	}
+	return append(slices.Clone(path[:n-1]), strings.Join(path[n-1:], "/"))
+}
+
 // service names who answers: "planner", "executor" or "registry". The events come from the executor.
 func (r *route) service() string {
 	if r.rpc == nil {
@@ -125,6 +144,9 @@ func (r *route) service() string {
 // bind sets the variables of the path, by their proto names.
 func (r *route) bind(req *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	if r.rest {
+		parts = joined(parts, len(r.segments))
+	}
 	for i, s := range r.segments {
 		if isVariable(s) {
 			req.SetPathValue(s[1:len(s)-1], strings.TrimSuffix(parts[i], ":"+r.verb))

@@ -1,0 +1,124 @@
+package e2e_test
+
+import (
+	"flag"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write what the commands of docs/tour.md print into it")
+
+// TestTour runs every command of docs/tour.md against the suite and compares what it prints with the page, ids and times apart.
+func TestTour(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cmd := exec.Command(bin, "dev", "--data="+filepath.Join(dir, "data"), "--http=127.0.0.1:0", "--grpc=127.0.0.1:0")
+	cmd.Env = []string{"HOME=" + dir, "EPIGRAPH_EXECUTOR_DRAIN=1s"}
+	p := launch(t, cmd)
+	t.Cleanup(p.kill)
+	find := func(pattern string) (found string) {
+		re := regexp.MustCompile(pattern)
+		require.Eventually(t, func() bool {
+			if m := re.FindStringSubmatch(p.output()); m != nil {
+				found = m[1]
+			}
+			return found != ""
+		}, patience, 20*time.Millisecond, "%v", p)
+		return found
+	}
+	s := &suite{url: find(`(http://127\.0\.0\.1:\d+)`)}
+	grpc := find(`gRPC\D+(127\.0\.0\.1:\d+)`)
+	require.Eventually(t, func() bool {
+		status, _ := s.do(t, request{path: "/readyz"})
+		return status == http.StatusOK
+	}, patience, 20*time.Millisecond)
+
+	const page = "../../docs/tour.md"
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	bins := t.TempDir()
+	require.NoError(t, os.Symlink(bin, filepath.Join(bins, "epigraph")))
+	vars := filepath.Join(dir, "vars")
+	shell := func(command string) string {
+		// Variables live from one command to the next.
+		script := `[ -f "$VARS" ] && . "$VARS"; eval "$COMMAND"; for v in run question fork; do declare -p $v 2>/dev/null; done > "$VARS"; true`
+		c := exec.CommandContext(within(t), "bash", "-c", script)
+		c.Dir = "../.."
+		c.Env = append(os.Environ(), "VARS="+vars, "COMMAND="+command, "PATH="+bins+":"+os.Getenv("PATH"), "EPIGRAPH_ADDR="+grpc, "api="+s.url+"/v1", "NO_COLOR=1")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return strings.TrimRight(string(out), "\n")
+	}
+	var written strings.Builder
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		command, is := strings.CutPrefix(lines[i], "$ ")
+		written.WriteString(lines[i] + "\n")
+		if !is {
+			continue
+		}
+		var want []string
+		for i+1 < len(lines) && !strings.HasPrefix(lines[i+1], "$ ") && lines[i+1] != "```" {
+			i++
+			want = append(want, lines[i])
+		}
+		expected, got := plain(strings.Join(want, "\n")), ""
+		// What only looks may be a moment too early.
+		looks := regexp.MustCompile(`runs (explain|show|visits)|interrupts (list|show)`).MatchString(command)
+		for until := time.Now().Add(patience); ; {
+			got = shell(command)
+			switch {
+			case *update && looks:
+				for range 5 {
+					got = shell(command)
+				}
+			case looks && (plain(got) != expected || strings.HasPrefix(command, "question=") && !asked(t, vars)) && time.Now().Before(until):
+				continue
+			}
+			break
+		}
+		if *update {
+			if got != "" {
+				written.WriteString(got + "\n")
+			}
+			continue
+		}
+		require.Equal(t, expected, plain(got), "$ %s", command)
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(written.String()), 0o644))
+	}
+}
+
+// asked reports whether a question was found.
+func asked(t *testing.T, vars string) bool {
+	t.Helper()
+	text, err := os.ReadFile(vars)
+	require.NoError(t, err)
+	return regexp.MustCompile(`question="int_`).Match(text)
+}
+
+// plain is an output without what is another one each time.
+func plain(s string) string {
+	for _, c := range [][2]string{
+		{`\b(run|int|req|tk|ep)_[0-9a-z]{26}\b`, "${1}_ID"},
+		{`\b[0-9a-f]{32}\b`, "TRACE"},
+		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`, "TIME"},
+		{`\b[\d.]+(ns|µs|ms|s|m)( \d+(\.\d+)?s)?\b`, "SPAN"},
+		{`(it is|is) (running|waiting|completed|pending still|cancelled)\b`, "$1 STATE"}, // it moves on meanwhile
+		{` +`, " "},
+	} {
+		s = regexp.MustCompile(c[0]).ReplaceAllString(s, c[1])
+	}
+	return s
+}
