@@ -36,7 +36,7 @@ func BenchmarkGrowth(b *testing.B) {
 	defer pool.Close()
 	fill := func(from, to int) {
 		for _, q := range []string{
-			`SET synchronous_commit = off`,
+			`SET synchronous_commit = off`, `SET statement_timeout = 0`,
 			fmt.Sprintf(`INSERT INTO runs (run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, start_time, end_time, update_time, wake_time,
 				input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls, takeovers, machine_version, state, nodes_total, nodes_completed,
 				nodes_failed, nodes_skipped, nodes_running, holds_key, sampled, state_reason, cancel_reason, graph_name, graph_hash, task_id, user_id,
