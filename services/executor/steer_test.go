@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -94,6 +96,7 @@ func TestSteer(t *testing.T) {
 			"asks": asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"which color?"`),
 				Schema: json.RawMessage(`{"type": "object", "required": ["color"], "properties": {"color": {"type": "string"}}}`)}}),
 			"approves": asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"may I?"`), Approve: json.RawMessage(`{"pay": 7}`)}}),
+			"hurries":  asks(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"now?"`), Timeout: workgraph.Duration(50 * time.Millisecond), Default: json.RawMessage(`"late"`)}}),
 			"listens":  asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}), "delegates": asks(workgraph.Wait{Task: &workgraph.TaskWait{}}),
 		}, store)
 		begin := func(t *testing.T, g *graphv1.Graph) string {
@@ -226,6 +229,33 @@ func TestSteer(t *testing.T) {
 			require.NoError(t, err)
 			f.wait(t, id, completed)
 		})
+		t.Run("Pending/KeepsSignalsAndEndsWhenCancelled", func(t *testing.T) {
+			later := func(in time.Duration) string {
+				r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "p1", Actor: "listens"}, &graphv1.Node{Id: "p2", Actor: "does"}),
+					StartTime: timestamppb.New(time.Now().Add(in))})
+				require.NoError(t, err)
+				require.Equal(t, executorv1.RunState_RUN_STATE_PENDING, r.GetState())
+				_, err = f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: r.GetId(), Name: "go", Payload: value(`"early"`)})
+				require.NoError(t, err)
+				return r.GetId()
+			}
+			never := later(time.Hour)
+			_, err := f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: never})
+			require.Equal(t, "RUN_NOT_STARTED", errs.ReasonOf(err))
+			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: never})
+			require.NoError(t, err)
+			f.wait(t, never, executorv1.RunState_RUN_STATE_CANCELLED)
+			require.Zero(t, c.of("p2"))
+			id := later(time.Second)
+			f.wait(t, id, completed)
+			require.JSONEq(t, `"early"`, string(visit(t, id, "p1", executorv1.VisitState_VISIT_STATE_COMPLETED).GetValues()[0].GetJson()))
+			require.Equal(t, 1, c.of("p2"))
+			for _, ev := range f.watch(t, &executorv1.WatchRunRequest{RunId: id, DurableOnly: true}) {
+				if s := ev.GetSignalReceived(); s != nil {
+					require.Equal(t, "go", s.GetName())
+				}
+			}
+		})
 		t.Run("RetryRun/RunsOnlyWhatFailed", func(t *testing.T) {
 			c.mu.Lock()
 			c.fail["r2"] = true
@@ -326,6 +356,31 @@ func TestSteer(t *testing.T) {
 			require.EqualValues(t, 1, d.GetRuns())
 			_, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 			require.Equal(t, "RUN_NOT_FOUND", errs.ReasonOf(err))
+		})
+		t.Run("WatchRun/TellsWhoseTimeWasUp", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "h", Actor: "hurries"}))
+			f.wait(t, id, completed)
+			var closed *executorv1.InterruptClosed
+			for _, ev := range f.watch(t, &executorv1.WatchRunRequest{RunId: id, DurableOnly: true}) {
+				require.Nil(t, ev.GetTimerFired())
+				if x := ev.GetInterruptClosed(); x != nil {
+					closed = x
+				}
+			}
+			require.True(t, closed.GetExpired())
+			require.Equal(t, "h", closed.GetVisit().GetNodeId())
+			require.JSONEq(t, `"late"`, string(closed.GetAnswer().GetJson()))
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "s", Actor: "listens"}), Timeout: durationpb.New(200 * time.Millisecond)})
+			require.NoError(t, err)
+			f.wait(t, r.GetId(), failed)
+			passed := 0
+			for _, ev := range f.watch(t, &executorv1.WatchRunRequest{RunId: r.GetId(), DurableOnly: true}) {
+				require.Nil(t, ev.GetCancelRequested())
+				if ev.GetDeadlinePassed() != nil {
+					passed++
+				}
+			}
+			require.Equal(t, 1, passed)
 		})
 	})
 }
