@@ -1,0 +1,9 @@
+package epigraphtest_test
+
+import (
+	"testing"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
