@@ -99,7 +99,7 @@ func (d *postgresDB) close() error   { return d.db.Close() }
 func (d *postgresDB) cpu() (time.Duration, error) { return measure.PostgresCPU(d.root, d.dbName) }
 
 func (d *postgresDB) parked(ctx context.Context) (n int, err error) {
-	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM executor.runs WHERE end_time IS NULL AND owner_id = ''`).Scan(&n)
+	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM executor.runs WHERE state < 6 AND owner_id = ''`).Scan(&n)
 	return n, err
 }
 
@@ -184,7 +184,7 @@ func (d *sqliteDB) close() error                { return d.db.Close() }
 func (d *sqliteDB) cpu() (time.Duration, error) { return 0, nil } // it is the executor's
 
 func (d *sqliteDB) parked(ctx context.Context) (n int, err error) {
-	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM runs WHERE end_time IS NULL AND owner_id = ''`).Scan(&n)
+	err = d.db.QueryRowContext(ctx, `SELECT count(*) FROM runs WHERE state < 6 AND owner_id = ''`).Scan(&n)
 	return n, err
 }
 
