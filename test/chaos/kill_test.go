@@ -106,6 +106,13 @@ func storm(t *testing.T, store string, replicas, kills int) *cluster {
 }
 
 func TestStorm(t *testing.T) {
-	t.Run("Postgres/ThreeExecutors", func(t *testing.T) { storm(t, "postgres", 3, stormKills) })
-	t.Run("SQLite/OneExecutor", func(t *testing.T) { storm(t, "sqlite", 1, stormKillsSQLite) })
+	t.Parallel()
+	t.Run("Postgres/ThreeExecutors", func(t *testing.T) {
+		t.Parallel()
+		storm(t, "postgres", 3, stormKills)
+	})
+	t.Run("SQLite/OneExecutor", func(t *testing.T) {
+		t.Parallel()
+		storm(t, "sqlite", 1, stormKillsSQLite)
+	})
 }

@@ -5,8 +5,8 @@ package chaos_test
 // How often executors are killed in the long tests.
 const (
 	kills            = 20
-	stormKills       = 700
-	stormKillsSQLite = 300
+	stormKills       = 850
+	stormKillsSQLite = 150
 	failovers        = 50
 	zombies          = 5
 	restarts         = 6

@@ -179,6 +179,12 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	}
 	res, row, err := t.start(ctx, id, p, req)
 	failpoint.Hit(failpoint.StartAfterRecord)
+	if adopted && errs.ReasonOf(err) == journal.ReasonRunExists {
+		// The start that seemed to be cut off was only slow: it waited to be written, like this one.
+		if earlier, rerr := e.repeated(ctx, req); rerr == nil && earlier != "" {
+			return Started{ID: earlier}, nil
+		}
+	}
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
 		e.unclaim(ctx, req, id)
 	}
