@@ -137,17 +137,29 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 	if len(around.Locked) > 0 {
 		b.Queue("SELECT FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR NO KEY UPDATE", around.Locked)
 	}
-	var plain, rows []*journal.Unit
+	var singles, plain, rows []*journal.Unit
 	for _, u := range r.Appends {
-		if u.TouchesRow() {
+		switch {
+		case u.TouchesRow():
 			rows = append(rows, u)
-		} else {
+		case single(u):
+			singles = append(singles, u)
+		default:
 			plain = append(plain, u)
 		}
 	}
 	revision := map[string]int64{}
 	missing := map[string]bool{}
 	doubtful := false
+	appended := map[string]bool{}
+	if len(singles) > 0 {
+		s.sql.appendSingles(&b, owner, singles)
+		last(&b).Query(func(rows pgx.Rows) error {
+			var id string
+			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { appended[id] = true; return nil })
+			return err
+		})
+	}
 	if len(plain) > 0 {
 		s.sql.appendEvents(&b, owner, plain)
 		last(&b).QueryRow(func(row pgx.Row) error {
@@ -208,6 +220,13 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 		return nil, err
 	}
 	var lost []*journal.Unit
+	for _, u := range singles {
+		if appended[u.RunID] {
+			done.Committed(u, 0)
+		} else {
+			lost = append(lost, u)
+		}
+	}
 	for _, u := range plain {
 		if missing[u.RunID] || doubtful && len(u.Events) > 0 {
 			lost = append(lost, u)

@@ -416,6 +416,34 @@ func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units [
 	batch.Queue(b.sql.String()+"\nSELECT "+written+", "+missing, append(b.args, ids)...)
 }
 
+// appendSingles is appendEvents for units of a single event that bring nothing along, which is most of what many runs write at once: one
+// statement over one list, that returns which runs it wrote to. What another try of the commit wrote is not among them.
+func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units []unit) {
+	events := make([]eventRow, len(units))
+	var progress []string
+	for i, u := range units {
+		events[i] = eventRow{u.Namespace, &u.Events[0]}
+		if u.Progress {
+			progress = append(progress, u.RunID)
+		}
+	}
+	var b builder
+	n, names := len(s.events), s.events.names("")
+	b.with("ok", "SELECT u.*, f.takeovers FROM "+s.events.from(1, "u")+` CROSS JOIN LATERAL (SELECT r.takeovers FROM runs r WHERE`+
+		fmt.Sprintf(owned, n+1, n+2)+" OFFSET 0) f WHERE u.seq = 1 OR EXISTS (SELECT FROM events p WHERE p.run_id = u.run_id AND p.seq = u.seq - 1)",
+		append(s.events.args(events), owner.ID, owner.Incarnation)...)
+	b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM ok ON CONFLICT DO NOTHING RETURNING run_id")
+	if len(progress) > 0 {
+		b.with("pr", fmt.Sprintf("UPDATE runs SET takeovers = 0 WHERE run_id = ANY (ARRAY (SELECT run_id FROM ok WHERE takeovers > 0 AND run_id = ANY ($%d::text[])))", b.next()), progress)
+	}
+	batch.Queue(b.sql.String()+"\nSELECT run_id FROM ev", b.args...)
+}
+
+// single reports whether u is one event that brings nothing along.
+func single(u unit) bool {
+	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed) == 0 && u.Snapshot == nil
+}
+
 // appendOne is appendEvents for a single event that brings nothing along, with the fence in the same statement: what a lone run that goes from
 // node to node is made of. It returns whether the owner is fenced and how many events were new. The fence is a lock on the owner's row as it is
 // now, whatever the statement's snapshot says.
@@ -434,7 +462,7 @@ func lone(r *journal.Resolved) unit {
 		return nil
 	}
 	u := r.Appends[0]
-	if u.TouchesRow() || len(u.Events) != 1 || len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) > 0 || u.Snapshot != nil {
+	if !single(u) {
 		return nil
 	}
 	return u
