@@ -2,7 +2,6 @@ package workgraph
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -493,5 +492,5 @@ func TestAmendPlan(t *testing.T) {
 		AddedEdges: []Edge{{From: "A", To: "N", Kind: DataEdge}}, ChangedEdges: []EdgeChange{{"B", "C", DataEdge, []string{"when"}}}},
 		Cancels: []Ref{{Node: "B", Visit: 1}}, Starts: []Ref{{Node: "N", Visit: 1}, {Node: "B", Visit: 1}}}, plan)
 	_, err = m.s.PlanAmend(nil)
-	require.True(t, errors.Is(err, ErrState))
+	require.ErrorIs(t, err, ErrState)
 }

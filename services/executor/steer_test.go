@@ -284,7 +284,8 @@ func TestSteer(t *testing.T) {
 				require.NotEmpty(t, b.GetRunIds())
 				return b.GetRunIds()
 			}
-			require.Equal(t, bulk(), bulk(), "a run is retried once")
+			first := bulk()
+			require.Equal(t, first, bulk(), "a run is retried once")
 		})
 		t.Run("ForkRun/OtherArgumentsOtherGraphAndUnsafe", func(t *testing.T) {
 			g := nodes(&graphv1.Node{Id: "f1", Actor: "does"}, &graphv1.Node{Id: "f2", Actor: "fires"}, &graphv1.Node{Id: "f3", Actor: "does"})

@@ -48,11 +48,10 @@ func TestUpkeep(t *testing.T) {
 	big := `"` + strings.Repeat("0123456789", 1000) + `"`
 	begin := func(state journal.State, end time.Time, parent string) string {
 		id := ids.New("run")
-		w, store := kept.Pack(journal.Write{Start: &journal.Start{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}},
+		_, store := kept.Pack(journal.Write{Start: &journal.Start{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}},
 			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: "g", CreateTime: now, Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end}}}})
 		require.NotNil(t, store)
-		w = store(ctx)
-		res, err := j.Commit(ctx, me, []journal.Write{w})
+		res, err := j.Commit(ctx, me, []journal.Write{store(ctx)})
 		require.NoError(t, err)
 		require.NoError(t, res[0].Err)
 		return id

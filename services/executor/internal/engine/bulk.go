@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// DefaultBulk and MaxBulk are how many runs one bulk request is about, and at most.
+	// DefaultBulk is how many runs one bulk request is about.
 	DefaultBulk = 1000
-	MaxBulk     = 10_000
+	// MaxBulk is how many it may be about at most.
+	MaxBulk = 10_000
 	// maxBulkFailures is how many failures are told.
 	maxBulkFailures = 100
 	bulkPage        = 500

@@ -84,7 +84,7 @@ func TestScheduler(t *testing.T) {
 		begun, turns := time.Now(), 0
 		for {
 			next := st.queue(urgent, "a", false)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // fake time
 			st.done(holder)
 			synctest.Wait()
 			if holder = <-st.begun; holder == waits {
@@ -158,7 +158,7 @@ func TestScheduler(t *testing.T) {
 		st.runs(t, free)
 		one.ready[0](one.pass(time.Time{}))
 		two.ready[0](two.pass(time.Now().Add(time.Second)))
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
 		st.done(free)
 		st.runs(t)
 		require.Len(t, two.entered, 2)

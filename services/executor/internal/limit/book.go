@@ -30,8 +30,6 @@ type book struct {
 	// Of rates: moments are beginnings that were granted and not used, in order.
 	moments []moment
 	timer   *time.Timer
-	// free says that nothing bounds it any more.
-	free bool
 }
 
 type waiter struct {

@@ -141,7 +141,7 @@ func diffMessage(a *engine.Amendment) *executorv1.GraphDiff {
 		m.AddedEdges, m.RemovedEdges = append(m.AddedEdges, text), append(m.RemovedEdges, text)
 	}
 	for _, ref := range a.Cancels {
-		m.Cancelled = append(m.Cancelled, refMessage(ref)) //nolint:misspell // the API spells it so
+		m.Cancelled = append(m.Cancelled, refMessage(ref))
 	}
 	return m
 }

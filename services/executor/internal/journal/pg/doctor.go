@@ -164,7 +164,7 @@ func partitions(ctx context.Context, tx pgx.Tx, now time.Time, limit int) ([]str
 	for _, p := range parts {
 		if p.bound == "DEFAULT" {
 			var n int
-			// The name comes from the catalogue, which has quoted it.
+			// The name comes from the catalog, which has quoted it.
 			if err := tx.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM `+p.name+` LIMIT 1000) x`).Scan(&n); err != nil {
 				return nil, err
 			}

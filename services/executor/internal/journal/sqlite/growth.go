@@ -62,12 +62,7 @@ func (s *Store) Extend(context.Context, time.Duration, time.Duration) (journal.P
 func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err error) {
 	// The pragma does its work row by row, and no transaction may be open around it.
 	rows, err := s.db.Write.QueryContext(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(vacuumPages)+`)`)
-	if err != nil {
-		return false, err
-	}
-	for rows.Next() {
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if _, err := all(rows, err, func(*sql.Rows) (struct{}, error) { return struct{}{}, nil }); err != nil {
 		return false, err
 	}
 	var free, mode int

@@ -7,8 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
@@ -53,7 +51,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func journals(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	backend := s3mem.New()
-	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.StdLog(log.New(io.Discard, "", 0)))).Server())
+	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
 	t.Cleanup(server.Close)
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
