@@ -2,8 +2,6 @@ package blob_test
 
 import (
 	"bytes"
-	"io"
-	"log"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
@@ -23,7 +21,7 @@ func stores(t *testing.T) map[string]string {
 	t.Helper()
 	backend := s3mem.New()
 	require.NoError(t, backend.CreateBucket("values"))
-	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.StdLog(log.New(io.Discard, "", 0)))).Server())
+	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
 	t.Cleanup(server.Close)
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")

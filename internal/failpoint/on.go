@@ -14,7 +14,7 @@ import (
 // armed is read once: it never changes in the life of a process.
 var armed = sync.OnceValue(func() map[Point]*atomic.Int64 {
 	m := map[Point]*atomic.Int64{}
-	for spec := range strings.SplitSeq(os.Getenv(Env), ",") {
+	for spec := range strings.SplitSeq(os.Getenv(Env), ",") { //nolint:forbidigo // only in binaries that are made to be killed, which have no settings of their own
 		name, times, _ := strings.Cut(spec, "=")
 		if n, err := strconv.ParseInt(times, 10, 64); err == nil && n > 0 {
 			m[Point(name)] = &atomic.Int64{}

@@ -30,7 +30,7 @@ func still(d time.Duration) {
 // trial is one cluster under load, with the database of its own when a fault is to befall that.
 type trial struct {
 	*cluster
-	ctx  context.Context //nolint:containedctx // it ends with the test
+	ctx  context.Context // it ends with the test
 	o    *outside
 	load *load
 }

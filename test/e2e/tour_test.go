@@ -72,7 +72,8 @@ func TestTour(t *testing.T) {
 			i++
 			want = append(want, lines[i])
 		}
-		expected, got := plain(strings.Join(want, "\n")), ""
+		expected := plain(strings.Join(want, "\n"))
+		var got string
 		// What only looks may be a moment too early.
 		looks := regexp.MustCompile(`runs (explain|show|visits)|interrupts (list|show)`).MatchString(command)
 		for until := time.Now().Add(patience); ; {

@@ -112,7 +112,7 @@ func (c *runsSignalCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.print(r, func() string { return "signalled; " + stands(r) })
+		return e.print(r, func() string { return "signaled; " + stands(r) })
 	})
 }
 

@@ -39,9 +39,10 @@ const (
 	DefaultCatchup = time.Minute
 	// MinCatchup lets a start be a little late, as every start is.
 	MinCatchup = 10 * time.Second
-	// MaxCatchup and MaxJitter bound what may be said.
+	// MaxCatchup is the longest catch-up window that may be asked for.
 	MaxCatchup = 366 * 24 * time.Hour
-	MaxJitter  = 24 * time.Hour
+	// MaxJitter is the longest jitter that may be asked for.
+	MaxJitter = 24 * time.Hour
 	// Memory is how long it is known which times were started, and what a trigger was answered.
 	Memory = 35 * 24 * time.Hour
 	// maxMessage bounds what is kept of a failure.

@@ -118,7 +118,7 @@ func (l *Timeline) tick(t time.Time) time.Time {
 	if d < 0 && d%l.every != 0 {
 		n--
 	}
-	return l.anchor.Add((n + 1) * l.every)
+	return l.anchor.Add(time.Duration(int64(n)+1) * l.every)
 }
 
 // local goes through local times until one exists in the zone and is after t. One that the clocks leave out is nowhere, and one that comes twice
