@@ -260,7 +260,11 @@ func TestSteer(t *testing.T) {
 			c.mu.Lock()
 			c.fail["r2"] = true
 			c.mu.Unlock()
-			id := begin(t, nodes(&graphv1.Node{Id: "r1", Actor: "fires"}, &graphv1.Node{Id: "r2", Actor: "does"}, &graphv1.Node{Id: "r3", Actor: "does"}))
+			mine := map[string]string{"drill": "retry"}
+			run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Labels: mine,
+				Graph: nodes(&graphv1.Node{Id: "r1", Actor: "fires"}, &graphv1.Node{Id: "r2", Actor: "does"}, &graphv1.Node{Id: "r3", Actor: "does"})})
+			require.NoError(t, err)
+			id := run.GetId()
 			f.wait(t, id, failed)
 			c.mend("r2")
 			var ids []string
@@ -275,13 +279,13 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, 1, c.of("r1"), "what completed was taken over")
 			require.True(t, visit(t, ids[0], "r1", executorv1.VisitState_VISIT_STATE_COMPLETED).GetAdopted())
 			require.Equal(t, 1, c.of("r3"))
-			_, err := f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: ids[0]})
+			_, err = f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: ids[0]})
 			require.Equal(t, "NOTHING_TO_RETRY", errs.ReasonOf(err))
 			bulk := func() []string {
-				b, err := f.BulkRetryRuns(t.Context(), &executorv1.BulkRetryRunsRequest{Filter: &executorv1.RunFilter{States: []executorv1.RunState{failed}}})
+				b, err := f.BulkRetryRuns(t.Context(), &executorv1.BulkRetryRunsRequest{Filter: &executorv1.RunFilter{States: []executorv1.RunState{failed}, Labels: mine}})
 				require.NoError(t, err)
 				require.Empty(t, b.GetFailures())
-				require.NotEmpty(t, b.GetRunIds())
+				require.Len(t, b.GetRunIds(), 1)
 				return b.GetRunIds()
 			}
 			first := bulk()
