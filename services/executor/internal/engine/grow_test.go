@@ -44,8 +44,9 @@ func TestGrown(t *testing.T) {
 			return err
 		}
 		l := run(t, s, a)
-		id := l.start(t, g)
-		first := l.row(t, id).GraphHash
+		started, err := l.StartRun(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+		require.NoError(t, err)
+		id, first := started.ID, started.Run.GraphHash
 		l.parked(t, id, journal.StateWaiting)
 		grown := l.row(t, id)
 		require.EqualValues(t, 1, grown.GraphRevision)
