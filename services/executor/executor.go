@@ -58,7 +58,7 @@ type Config struct {
 	// Addr is where other replicas reach this one.
 	Addr string `help:"address for other replicas"`
 	// Lease is how old a heartbeat may get before other executors take over.
-	Lease time.Duration `help:"age of a heartbeat at which others take over"`
+	Lease time.Duration `help:"age of a heartbeat at which others take over; on SQLite, where nobody else can, 15s"`
 	// Parallel is how many actors are called at once.
 	Parallel int `help:"attempts that run at once"`
 	// MaxPayload bounds one value.
@@ -156,9 +156,15 @@ func (c Config) Validate() error {
 	return errors.Join(append(faults, e.Validate())...)
 }
 
+// sqliteLease is the lease on SQLite when none is set: nobody else can take over there, and a restart under the same name waits for nothing.
+const sqliteLease = 15 * time.Second
+
 func (c Config) engine() engine.Config {
 	e := engine.DefaultConfig()
 	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.Lease, c.Parallel, int(c.MaxPayload)
+	if c.Store == "sqlite" && c.Lease == journal.DefaultLease {
+		e.Lease = sqliteLease
+	}
 	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
 	e.MaxTakeovers, e.KeepAlive = c.MaxTakeovers, c.KeepAlive
 	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxWatches

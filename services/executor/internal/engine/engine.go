@@ -48,6 +48,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	term  *term // nil while nothing is owned
+	lives []journal.Owner
 	ready chan struct{}
 }
 
@@ -124,6 +125,13 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
+// outlived reports whether this process was that owner.
+func (e *Engine) outlived(o journal.Owner) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.lives, o)
+}
+
 func (e *Engine) current() *term {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,6 +143,7 @@ func (e *Engine) set(t *term) {
 	defer e.mu.Unlock()
 	e.term = t
 	if t != nil {
+		e.lives = append(e.lives, t.owner)
 		select {
 		case <-e.ready:
 		default:

@@ -145,6 +145,9 @@ type TakeOverOptions struct {
 	Limit int
 	// MaxTakeovers defaults to DefaultMaxTakeovers.
 	MaxTakeovers int
+	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not bring it down, so
+	// they count no take-over. Nil means that no owner was.
+	Outlived func(Owner) bool
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
 	QuarantineEvent func(RunRef) Event

@@ -18,7 +18,7 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 			parked = append(parked, f)
 			continue
 		}
-		if !f.From.IsZero() {
+		if !f.From.IsZero() && (o.Outlived == nil || !o.Outlived(f.From)) {
 			f.Takeovers++
 			if f.Takeovers >= most {
 				res.Quarantined = append(res.Quarantined, f)
