@@ -119,7 +119,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 					return nil, err
 				}
 				for _, e := range es {
-					if e.SinceHeartbeat < cfg.Lease {
+					if e.SinceHeartbeat < cfg.lease() {
 						return nil, nil
 					}
 				}
@@ -138,7 +138,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 			Look: func(ctx context.Context, _ int) (silent []string, err error) {
 				es, err := j.Executors(ctx)
 				for _, e := range es {
-					if e.SinceHeartbeat >= cfg.Lease {
+					if e.SinceHeartbeat >= cfg.lease() {
 						silent = append(silent, fmt.Sprintf("%s at %s: silent for %s", e.ID, e.Addr, e.SinceHeartbeat.Round(time.Second)))
 					}
 				}

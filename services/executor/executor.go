@@ -57,8 +57,8 @@ type Config struct {
 	ID string `conf:"id" help:"name of this executor; default host name"`
 	// Addr is where other replicas reach this one.
 	Addr string `help:"address for other replicas"`
-	// Lease is how old a heartbeat may get before other executors take over.
-	Lease time.Duration `help:"age of a heartbeat at which others take over; on SQLite, where nobody else can, 15s"`
+	// Lease is how old a heartbeat may get before other executors take over; 0 means what fits the store.
+	Lease time.Duration `help:"age of a heartbeat at which others take over; 0 means 3s, and on SQLite, where nobody else can, 15s"`
 	// Parallel is how many actors are called at once.
 	Parallel int `help:"attempts that run at once"`
 	// MaxPayload bounds one value.
@@ -116,7 +116,7 @@ type Config struct {
 func DefaultConfig() Config {
 	e := engine.DefaultConfig()
 	return Config{
-		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Lease: e.Lease, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
+		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
 		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxWatches: e.MaxWatches,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
@@ -159,12 +159,20 @@ func (c Config) Validate() error {
 // sqliteLease is the lease on SQLite when none is set: nobody else can take over there, and a restart under the same name waits for nothing.
 const sqliteLease = 15 * time.Second
 
+// lease is the one that holds, for whoever judges by the age of a heartbeat.
+func (c Config) lease() time.Duration {
+	switch {
+	case c.Lease != 0:
+		return c.Lease
+	case c.Store == "sqlite":
+		return sqliteLease
+	}
+	return journal.DefaultLease
+}
+
 func (c Config) engine() engine.Config {
 	e := engine.DefaultConfig()
-	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.Lease, c.Parallel, int(c.MaxPayload)
-	if c.Store == "sqlite" && c.Lease == journal.DefaultLease {
-		e.Lease = sqliteLease
-	}
+	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.lease(), c.Parallel, int(c.MaxPayload)
 	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
 	e.MaxTakeovers, e.KeepAlive = c.MaxTakeovers, c.KeepAlive
 	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxWatches
@@ -173,7 +181,7 @@ func (c Config) engine() engine.Config {
 
 func (c Config) workers() worker.Config {
 	w := c.Workers
-	w.MaxPayload, w.Lease, w.MaxAge = int(c.MaxPayload), c.Lease, c.MaxStreamAge
+	w.MaxPayload, w.Lease, w.MaxAge = int(c.MaxPayload), c.lease(), c.MaxStreamAge
 	return w
 }
 
