@@ -138,18 +138,28 @@ func TestRestart(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
-		// Each executor is fenced away while the run makes no progress, as if the run had killed it.
+		// Each executor dies while it calls the same node, as if the run had killed it.
 		g := newGate()
-		l := run(t, s, actors{"gate": g}, func(c *engine.Config, _ *engine.Deps) { c.MaxTakeovers = 2 })
-		id := l.start(t, chain(1, "gate"))
-		for l.row(t, id).State != journal.StateQuarantined {
-			before := l.Owner()
-			_, err := l.j.Register(t.Context(), "exec", "")
-			require.NoError(t, err)
-			require.Eventually(t, func() bool {
-				return l.Owner().Incarnation > before.Incarnation+1 && l.row(t, id).Owner != before || l.row(t, id).State == journal.StateQuarantined
-			}, 20*time.Second, time.Millisecond)
+		var wire *line
+		next := func(id string) *live {
+			wire = &line{}
+			mine := wire
+			return run(t, s, actors{"gate": g}, named(id), func(c *engine.Config, d *engine.Deps) {
+				c.MaxTakeovers, c.Lease = 2, time.Second
+				mine.Journal, d.Journal = d.Journal, mine
+			})
 		}
+		l := next("a")
+		id := l.start(t, chain(1, "gate"))
+		g.next(t)
+		wire.cut.Store(true)
+		l = next("b")
+		g.next(t) // given out again
+		require.Equal(t, "b", l.row(t, id).Owner.ID)
+		require.Equal(t, 1, l.row(t, id).Takeovers)
+		wire.cut.Store(true)
+		l = next("c")
+		require.Eventually(t, func() bool { return l.row(t, id).State == journal.StateQuarantined }, 60*time.Second, 2*time.Millisecond)
 		row := l.row(t, id)
 		require.Equal(t, journal.ReasonQuarantined, row.Reason)
 		evs := l.events(t, id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -44,8 +45,44 @@ func (t *term) pokeMail() {
 	}
 }
 
-// deliver hands out all mail there is.
+// settled are the pieces of mail whose taking up became durable since mail was last looked for: what was read before that still names
+// them. It is safe for concurrent use.
+type settled struct {
+	mu  sync.Mutex
+	ids map[int64]struct{}
+}
+
+// forget begins a new look: what is durable by now cannot be read any more.
+func (s *settled) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.ids)
+}
+
+func (s *settled) add(ids []int64) {
+	if len(ids) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ids == nil {
+		s.ids = map[int64]struct{}{}
+	}
+	for _, id := range ids {
+		s.ids[id] = struct{}{}
+	}
+}
+
+func (s *settled) has(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.ids[id]
+	return ok
+}
+
+// deliver hands out all mail there is. One goroutine at a time may do so.
 func (t *term) deliver(ctx context.Context) {
+	t.settled.forget()
 	mail, err := t.e.journal.PendingMail(ctx, t.owner, mailBatch)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -88,7 +125,7 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 		if r.gone.Load() {
 			return news // it is taken up where the run goes on
 		}
-		if r.taken[m.ID] {
+		if r.taken[m.ID] || r.t.settled.has(m.ID) {
 			continue
 		}
 		news = true

@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +63,15 @@ func kinds(evs []engine.Event, k workgraph.EventKind) []*engine.Durable {
 		}
 	}
 	return out
+}
+
+// story tells events in a line each.
+func story(evs []engine.Event) string {
+	var b strings.Builder
+	for i := range evs {
+		fmt.Fprintf(&b, "%d %s %+v\n", evs[i].Durable.Seq, evs[i].Durable.Kind, *evs[i].Durable)
+	}
+	return b.String()
 }
 
 func TestResume(t *testing.T) {

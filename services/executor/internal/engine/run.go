@@ -487,6 +487,9 @@ func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 		close(r.quiet)
 		r.quiet = nil
 	}
+	if res.Err == nil {
+		r.t.settled.add(c.takenUp) // before it is forgotten here
+	}
 	for _, id := range c.takenUp {
 		delete(r.taken, id)
 	}

@@ -36,6 +36,8 @@ type term struct {
 	loading  map[string]*loading
 	bringing map[string]bool // runs that wait for their turn to be read
 	losses   map[string]int
+
+	settled settled
 }
 
 // serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the reason).

@@ -128,7 +128,7 @@ func TestWaits(t *testing.T) {
 				from.mail(t, id, journal.MailSignal, engine.Letter{Name: "go", Payload: json.RawMessage(`7`)})
 				row := l.wait(t, id, journal.StateCompleted)
 				evs := l.events(t, id)
-				require.Len(t, kinds(evs, workgraph.SignalReceived), 1)
+				require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
 				require.Equal(t, int64(len(evs)), row.LastSeq)
 				unread, err := l.j.UnreadMail(t.Context(), ns, id, 10)
 				require.NoError(t, err)

@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// slowPost is a journal that reads the mail of an owner, and gives it out only when it is told to; by then the run itself, which waits
+// for that reading, may have taken the mail up.
+type slowPost struct {
+	journal.Journal
+	armed, read, out, again chan struct{}
+	once                    [3]sync.Once
+}
+
+func (s *slowPost) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
+	ms, err := s.Journal.UnreadMail(ctx, namespace, runID, limit)
+	if len(ms) > 0 {
+		s.once[0].Do(func() { close(s.armed) })
+		<-s.read
+	}
+	return ms, err
+}
+
+func (s *slowPost) PendingMail(ctx context.Context, o journal.Owner, limit int) ([]journal.Mail, error) {
+	select {
+	case <-s.out:
+		s.once[2].Do(func() { close(s.again) })
+	default:
+	}
+	ms, err := s.Journal.PendingMail(ctx, o, limit)
+	select {
+	case <-s.armed:
+		if len(ms) > 0 {
+			s.once[1].Do(func() { close(s.read) })
+			<-s.out
+		}
+	default:
+	}
+	return ms, err
+}
+
+func TestMail(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		t.Run("Signal/IsHeardOnceThoughItWasReadBeforeItWasTakenUp", func(t *testing.T) {
+			slow := &slowPost{armed: make(chan struct{}), read: make(chan struct{}), out: make(chan struct{}), again: make(chan struct{})}
+			g := newGate()
+			l := run(t, s, actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, d *engine.Deps) {
+				slow.Journal, d.Journal = d.Journal, slow
+				c.ParkAfter, c.MailPoll = 10*time.Millisecond, 5*time.Millisecond
+			})
+			waiting := chain(2, "gate")
+			waiting.Nodes[0].Actor = "signal"
+			id := l.start(t, waiting)
+			l.parked(t, id, journal.StateWaiting)
+			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go", Payload: json.RawMessage(`7`)})
+			g.next(t) // the signal is durable: the node after it is called
+			close(slow.out)
+			<-slow.again
+			close(g.open)
+			l.wait(t, id, journal.StateCompleted)
+			evs := l.events(t, id)
+			require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
+		})
+	})
+}
