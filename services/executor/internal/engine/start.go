@@ -181,9 +181,13 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	failpoint.Hit(failpoint.StartAfterRecord)
 	if adopted && errs.ReasonOf(err) == journal.ReasonRunExists {
 		// The start that seemed to be cut off was only slow: it waited to be written, like this one.
-		if earlier, rerr := e.repeated(ctx, req); rerr == nil && earlier != "" {
-			return Started{ID: earlier}, nil
+		earlier, rerr := e.repeated(ctx, req)
+		if rerr != nil || earlier != "" {
+			return Started{ID: earlier}, rerr
 		}
+		// It waits still, or another request was quicker: a later try finds the one or the other.
+		return Started{}, errs.New(errs.Unavailable, ReasonNotReady, "an earlier start with this task is still being recorded").
+			Hint("try again in a moment").With(err)
 	}
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
 		e.unclaim(ctx, req, id)
