@@ -28,6 +28,8 @@ const (
 	OpVerify = "verify"
 	// OpWait starts runs that wait for an hour, for engines that are Waiters.
 	OpWait = "wait"
+	// OpMeasure asks engines that are Limits for their figures.
+	OpMeasure = "measure"
 )
 
 // Request asks for one operation.
@@ -56,6 +58,8 @@ type Answer struct {
 	Took []time.Duration `json:"took,omitempty"`
 	// Start is by run: from its submission until its first node began.
 	Start []time.Duration `json:"start,omitempty"`
+	// Repeats counts the nodes that ran again, of engines that are AtLeastOnce.
+	Repeats int `json:"repeats,omitempty"`
 	// Values are figures of engines that measure themselves.
 	Values map[string]float64 `json:"values,omitempty"`
 }
@@ -77,7 +81,19 @@ type Waiter interface {
 
 // Limit is an Engine that measures itself instead.
 type Limit interface {
-	Measure(ctx context.Context, wall time.Duration) (map[string]float64, error)
+	Measure(ctx context.Context, req Request) (map[string]float64, error)
+}
+
+// AtLeastOnce is an Engine whose promise allows that a node's body runs again before its result is recorded. Such repeats are
+// counted and shown; for any other engine they are a fault.
+type AtLeastOnce interface {
+	MayRepeat()
+}
+
+// Called is what a node gives back that tells when it was called, in nanoseconds since 1970, and by which executor.
+type Called struct {
+	At       int64  `json:"t"`
+	Executor string `json:"executor"`
 }
 
 // Run is one run of a graph.
@@ -89,6 +105,8 @@ type Run struct {
 	left    atomic.Int64
 	done    []atomic.Bool
 	first   atomic.Int64
+	repeats atomic.Int64
+	again   atomic.Int64 // a node that was repeated, plus 1
 	trouble atomic.Pointer[string]
 }
 
@@ -114,9 +132,11 @@ func (r *Run) Exec(i int) []byte {
 		time.Sleep(s)
 	}
 	if r.done[i].Swap(true) {
-		r.fault(fmt.Sprintf("node %d ran twice", i))
+		r.repeats.Add(1)
+		r.again.CompareAndSwap(0, int64(i)+1)
+	} else {
+		r.left.Add(-1)
 	}
-	r.left.Add(-1)
 	return load.Result(now)
 }
 
@@ -130,10 +150,13 @@ func (r *Run) Remote(nodes int, first time.Time) {
 
 func (r *Run) fault(text string) { r.trouble.CompareAndSwap(nil, &text) }
 
-// Check says what went wrong in the run, if anything did.
-func (r *Run) Check() error {
+// Check says what went wrong in the run, if anything did. Repeats are no fault if mayRepeat is set.
+func (r *Run) Check(mayRepeat bool) error {
 	if t := r.trouble.Load(); t != nil {
 		return errors.New(*t)
+	}
+	if i := r.again.Load(); i != 0 && !mayRepeat {
+		return fmt.Errorf("node %d ran twice", i-1)
 	}
 	if n := r.left.Load(); n != 0 {
 		return fmt.Errorf("%d of %d nodes did not run", n, len(r.Graph.Nodes))
@@ -256,11 +279,14 @@ func (d *driver) do(ctx context.Context, req Request) (Answer, error) {
 			return Answer{}, errors.New("this contestant cannot start waiting runs")
 		}
 		return Answer{}, w.Wait(ctx, req.Runs)
-	case OpRun:
-		if l, ok := d.engine.(Limit); ok {
-			values, err := l.Measure(ctx, req.MaxWall)
-			return Answer{Values: values}, err
+	case OpMeasure:
+		l, ok := d.engine.(Limit)
+		if !ok {
+			return Answer{}, errors.New("this contestant has no figures of its own")
 		}
+		values, err := l.Measure(ctx, req)
+		return Answer{Values: values}, err
+	case OpRun:
 		return d.run(ctx, req)
 	}
 	return Answer{}, fmt.Errorf("unknown operation %q", req.Op)
@@ -274,7 +300,8 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 	defer cancel(nil)
 	a := Answer{Took: make([]time.Duration, req.Runs), Start: make([]time.Duration, req.Runs)}
 	var next, ended atomic.Int64
-	var nodes atomic.Int64
+	var nodes, repeats atomic.Int64
+	_, mayRepeat := d.engine.(AtLeastOnce)
 	var wg sync.WaitGroup
 	began := time.Now()
 	for range max(1, min(req.InFlight, req.Runs)) {
@@ -289,7 +316,7 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 				}
 				r := newRun(&req.Graphs[i%len(req.Graphs)], d.numbers.Add(1))
 				at := time.Now()
-				if err := errors.Join(d.engine.Run(ctx, r), r.Check()); err != nil {
+				if err := errors.Join(d.engine.Run(ctx, r), r.Check(mayRepeat)); err != nil {
 					cancel(fmt.Errorf("run %d (%s): %w", i, r.Graph.Name, err))
 					return
 				}
@@ -299,6 +326,7 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 				}
 				ended.Add(1)
 				nodes.Add(int64(len(r.Graph.Nodes)))
+				repeats.Add(r.repeats.Load())
 				if req.Pause > 0 {
 					rest(ctx, req.Pause)
 				}
@@ -306,7 +334,7 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 		})
 	}
 	wg.Wait()
-	a.Wall, a.Nodes = time.Since(began), int(nodes.Load())
+	a.Wall, a.Nodes, a.Repeats = time.Since(began), int(nodes.Load()), int(repeats.Load())
 	a.Took, a.Start = a.Took[:ended.Load()], a.Start[:ended.Load()]
 	d.runs += ended.Load()
 	d.nodes += nodes.Load()

@@ -23,7 +23,7 @@ func TestWalk(t *testing.T) {
 			order = append(order, node)
 			return nil
 		}))
-		require.NoError(t, r.Check())
+		require.NoError(t, r.Check(false))
 		require.Len(t, order, 52)
 		require.Equal(t, 0, order[0])
 		require.Equal(t, 51, order[51])
@@ -31,18 +31,19 @@ func TestWalk(t *testing.T) {
 	t.Run("Check/MissingNode", func(t *testing.T) {
 		r := drive.NewRun(&g, 1)
 		r.Exec(0)
-		require.ErrorContains(t, r.Check(), "51 of 52")
+		require.ErrorContains(t, r.Check(false), "51 of 52")
 	})
 	t.Run("Check/TooEarly", func(t *testing.T) {
 		r := drive.NewRun(&g, 1)
 		r.Exec(1)
-		require.ErrorContains(t, r.Check(), "began before")
+		require.ErrorContains(t, r.Check(false), "began before")
 	})
 	t.Run("Check/Twice", func(t *testing.T) {
 		r := drive.NewRun(&g, 1)
 		r.Exec(0)
 		r.Exec(0)
-		require.ErrorContains(t, r.Check(), "twice")
+		require.ErrorContains(t, r.Check(false), "twice")
+		require.ErrorContains(t, r.Check(true), "51 of 52", "a repeat counts once")
 	})
 	t.Run("Error/EndsTheRun", func(t *testing.T) {
 		r := drive.NewRun(&g, 1)

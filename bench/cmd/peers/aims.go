@@ -13,6 +13,13 @@ type aim struct {
 	plus    bool // judge the difference
 }
 
+// Wake-ups that have aims, as their contestant names them.
+const (
+	wakeAnswered = "interrupt answered, run held by the other"
+	wakeChild    = "child done, parent held by the other"
+	wakeTimer    = "timer due, run in the database"
+)
+
 func aims() []aim {
 	return []aim{
 		{contestant: epigraphLocal, figure: perCPU, baseline: floorGroup, limit: 0.30, atLeast: true, text: "W3 nodes per CPU-second >= 30 % of floor-B"},
@@ -30,6 +37,12 @@ func aims() []aim {
 		{contestant: epigraphLocal, figure: waitingBytes, limit: 4096, text: "RssAnon <= 4 KiB per waiting run"},
 		{contestant: epigraphRemote, figure: w1 + wall, limit: 150, text: "W1 <= 150 ms with remote workers"},
 		{contestant: epigraphRemote, figure: rate, limit: 3000, atLeast: true, text: "W3 >= 3,000 nodes/s with remote workers"},
+		{contestant: epigraphTwo, figure: w8 + " " + wakeAnswered + "|p50", limit: 10, text: "Wake-up, interrupt answered at the other replica: p50 <= 10 ms"},
+		{contestant: epigraphTwo, figure: w8 + " " + wakeAnswered + "|max", limit: 150, text: "Wake-up, interrupt answered at the other replica: worst <= 150 ms"},
+		{contestant: epigraphTwo, figure: w8 + " " + wakeChild + "|p50", limit: 10, text: "Wake-up, child done at the other replica: p50 <= 10 ms"},
+		{contestant: epigraphTwo, figure: w8 + " " + wakeChild + "|max", limit: 150, text: "Wake-up, child done at the other replica: worst <= 150 ms"},
+		{contestant: epigraphTwo, figure: w8 + " " + wakeTimer + "|p50", limit: 10, text: "Wake-up, timer due, whichever replica: p50 <= 10 ms"},
+		{contestant: epigraphTwo, figure: w8 + " " + wakeTimer + "|max", limit: 150, text: "Wake-up, timer due, whichever replica: worst <= 150 ms"},
 		{contestant: epigraphMem, figure: rate, limit: 300_000, atLeast: true, text: "W3 >= 300,000 nodes/s in memory"},
 	}
 }

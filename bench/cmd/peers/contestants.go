@@ -21,6 +21,7 @@ const (
 	remoteClass = "server with workers, PostgreSQL"
 	sqliteClass = "SQLite"
 	memoryClass = "not durable"
+	wakeClass   = "two replicas, PostgreSQL"
 )
 
 // Names of those that others are held against, or that have aims.
@@ -33,6 +34,7 @@ const (
 	epigraphLite   = "Epigraph, SQLite"
 	epigraphMem    = "Epigraph, in memory"
 	epigraphRemote = "Epigraph, remote workers"
+	epigraphTwo    = "Epigraph, two replicas"
 )
 
 // process is one process of a contestant. {store}, {database}, {dir} and {addr} stand for what is known at start: the
@@ -81,8 +83,7 @@ func (s *spec) baselines() (one, group string) {
 }
 
 func (s *spec) takes(load string) bool {
-	isLimit := s.class == limitClass
-	if isLimit != (load == limitsKey) {
+	if (s.class == limitClass) != (load == limitsKey) || (s.class == wakeClass) != (load == w8) {
 		return false
 	}
 	_, skipped := s.skip[load]
@@ -134,6 +135,11 @@ func contestants() []*spec {
 			{program: "contestant/worker", args: []string{"-addr", "127.0.0.1:{port0}"}},
 			{program: "contestant/client", args: []string{"-addr", "{addr}"}},
 		}})
+	replica := func(id string) process {
+		return process{program: "contestant/host", args: []string{"-store", "{store}", "-id", id, "-cpuprofile", "{profile}-" + id}, engine: true}
+	}
+	all = append(all, &spec{name: epigraphTwo, class: wakeClass, store: onPostgres, durability: "each node, before its successors start; two executors on one database",
+		processes: []process{replica("r0"), replica("r1"), {program: "contestant/wake", args: []string{"-addrs", "{addr0},{addr1}", "-names", "r0,r1"}}}})
 	all = append(all, floors(onSQLite, ", SQLite", sqliteClass)...)
 	all = append(all, embedded(epigraphLite, sqliteClass, onSQLite))
 	all = append(all, &spec{name: epigraphMem, class: memoryClass, durability: "none", skip: map[string]string{w7alone: enough},

@@ -56,6 +56,9 @@ func peers() []*spec {
 		}
 		add(s)
 	}
+	add(&spec{name: "River, SQLite", class: sqliteClass, store: onSQLite, prepare: goPeer("river"),
+		durability: each + ": result, successors' jobs and completion in one transaction; polls every 2 ms (as it comes, every second)", skip: map[string]string{w7alone: enough},
+		processes: []process{program("river", "-store", "{store}", "-cooldown", "1ms", "-poll", "2ms")}})
 
 	for name, conns := range map[string]string{"LangGraph.js": "10", "LangGraph.js, tuned": "32"} {
 		add(&spec{name: name, class: localClass, store: onPostgres, prepare: langgraph,

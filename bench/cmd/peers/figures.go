@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/bench/drive"
@@ -29,6 +30,18 @@ const (
 	finishedBytes = "RssAnon B/finished run"
 	waitingBytes  = "RssAnon B/waiting run"
 )
+
+// figureLoad is the load that a figure comes from.
+func figureLoad(name string) string {
+	switch name {
+	case walBytes, pageBytes, dbBytes, rssPeak, rssSettled, runsEnded, finishedBytes:
+		return w3
+	case waitingBytes:
+		return w6
+	}
+	load, _, _ := strings.Cut(name, " ")
+	return load
+}
 
 // turn is what one contestant did at one load in one round.
 type turn struct {
@@ -59,9 +72,9 @@ func (f figures) add(l *loadSpec, t turn) {
 	ms := func(d []time.Duration, q float64) float64 { return quantile(d, q).Seconds() * 1e3 }
 	nodes := float64(a.Nodes)
 	switch l.key {
-	case limitsKey:
+	case limitsKey, w8:
 		for name, v := range a.Values {
-			f.put(name, t.round, v)
+			f.put(l.key+" "+name, t.round, v)
 		}
 	case w1, w2small, w2large:
 		f.put(l.key+wall, t.round, ms(a.Took, 0.5))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,18 @@ type harness struct {
 	version string
 
 	contestants []*contestant
-	faults      map[string]string
+	faults      []Fault
+	schedule    *schedule
+}
+
+// Fault is what went wrong with a contestant. It ends neither the run nor, unless it is about all of them, the contestant's other loads.
+type Fault struct {
+	Contestant string `json:"contestant"`
+	// Load is empty if the contestant took part in nothing.
+	Load string `json:"load,omitempty"`
+	Text string `json:"text"`
+	// Ours tells faults of Epigraph, and of what it is held against, from those of other engines.
+	Ours bool `json:"ours,omitempty"`
 }
 
 // contestant is a spec whose processes run.
@@ -50,6 +62,12 @@ type contestant struct {
 	figures   figures
 	// failed are the loads at which it failed; it takes no further turns at them.
 	failed map[string]bool
+	// rounds is in how many rounds it took part, by load.
+	rounds map[string]int
+	// repeats counts nodes that ran again, where that is allowed.
+	repeats int
+	// lives is how often its processes were started.
+	lives int
 }
 
 func (c *contestant) driver() *child { return c.procs[len(c.procs)-1] }
@@ -77,7 +95,8 @@ func (c *contestant) engines() []int {
 }
 
 // settings keep checkpoints out of the turns: the harness makes one before each turn that needs it. All else is as it comes.
-var settings = map[string]string{"checkpoint_timeout": "30min", "max_wal_size": "8GB", "listen_addresses": ""}
+// All contestants stay connected at once, some with several processes that have a pool each.
+var settings = map[string]string{"checkpoint_timeout": "30min", "max_wal_size": "8GB", "listen_addresses": "", "max_connections": "1000"}
 
 func open(ctx context.Context, o options, log *slog.Logger) (_ *harness, err error) {
 	dir, err := filepath.Abs(o.dir)
@@ -87,7 +106,7 @@ func open(ctx context.Context, o options, log *slog.Logger) (_ *harness, err err
 	if _, err := os.Stat(filepath.Join(dir, "contestant", "floor")); err != nil {
 		return nil, fmt.Errorf("-dir must name the bench module: %w", err)
 	}
-	h := &harness{o: o, log: log, dir: dir, cache: o.cache, faults: map[string]string{}, spawn: newSpawner()}
+	h := &harness{o: o, log: log, dir: dir, cache: o.cache, spawn: newSpawner()}
 	if h.cache == "" {
 		h.cache = filepath.Join(dir, ".peers")
 	}
@@ -171,39 +190,41 @@ func (h *harness) start(ctx context.Context, specs []*spec) {
 		if ctx.Err() != nil {
 			return
 		}
-		c, err := h.bring(ctx, s)
-		if err != nil {
-			h.fail(ctx, s.name, fmt.Errorf("did not start: %w", err))
+		c := &contestant{spec: s, figures: figures{}, failed: map[string]bool{}, rounds: map[string]int{}}
+		if err := h.bring(ctx, c); err != nil {
+			h.fail(ctx, c, "", fmt.Errorf("did not start: %w", err))
 			continue
 		}
 		h.contestants = append(h.contestants, c)
 	}
 }
 
-func (h *harness) fail(ctx context.Context, name string, err error) {
+func (h *harness) fail(ctx context.Context, c *contestant, load string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	h.log.ErrorContext(ctx, "contestant failed", "contestant", name, "err", err)
-	if h.faults[name] != "" {
-		h.faults[name] += "\n"
-	}
-	h.faults[name] += err.Error()
+	h.log.ErrorContext(ctx, "contestant failed", "contestant", c.name, "load", load, "err", err)
+	h.faults = append(h.faults, Fault{Contestant: c.name, Load: load, Text: err.Error(), Ours: !c.peer})
 }
 
-func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error) {
+// bring starts the processes of a contestant on a fresh database.
+func (h *harness) bring(ctx context.Context, c *contestant) (err error) {
+	s := c.spec
 	h.log.InfoContext(ctx, "starting", "contestant", s.name)
 	slug := strings.Trim(notWord.ReplaceAllString(strings.ToLower(s.name), "_"), "_")
+	if c.lives++; c.lives > 1 {
+		slug += "_" + strconv.Itoa(c.lives)
+	}
 	dir := filepath.Join(h.tmp, slug)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+		return err
 	}
-	if s.prepare != nil {
+	if s.prepare != nil && c.lives == 1 {
 		if err := s.prepare(ctx, h); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	c := &contestant{spec: s, figures: figures{}, failed: map[string]bool{}}
+	c.databases = nil
 	words := map[string]string{"{dir}": dir, "{cache}": h.cache, "{bench}": h.dir, "{bin}": h.bin, "{profile}": ""}
 	if h.o.profile != "" {
 		words["{profile}"] = h.o.profile + "-" + slug
@@ -214,12 +235,12 @@ func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error)
 		for _, suffix := range append([]string{""}, s.also...) {
 			c.databases = append(c.databases, name+suffix)
 			if err := h.pg.CreateDatabase(ctx, name+suffix); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		words["{store}"], words["{database}"] = h.server.URL(name), name
 		if words["{socket}"], err = h.pg.Socket(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	case onSQLite:
 		c.files = filepath.Join(dir, "store.db")
@@ -230,20 +251,20 @@ func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error)
 			h.stop(c)
 		}
 	}()
-	for _, p := range s.processes {
+	for k, p := range s.processes {
 		for i := range p.ports {
 			if words[fmt.Sprintf("{port%d}", i)], err = freePort(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if p.before != nil {
 			if err := p.before(ctx, h, c, words); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		child, err := h.spawn.start(h, slug, p, words)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.procs = append(c.procs, child)
 		if p.silent {
@@ -251,13 +272,13 @@ func (h *harness) bring(ctx context.Context, s *spec) (_ *contestant, err error)
 		}
 		a, err := child.answer(ctx, 2*time.Minute)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if a.Addr != "" {
-			words["{addr}"] = a.Addr
+			words["{addr}"], words[fmt.Sprintf("{addr%d}", k)] = a.Addr, a.Addr
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // stop ends a contestant's processes, last first.
@@ -284,31 +305,43 @@ func freePort() (string, error) {
 
 // run has every contestant take its turns at one load: round by round, so that what the machine does meanwhile hits all alike.
 func (h *harness) run(ctx context.Context, l *loadSpec) error {
-	h.log.InfoContext(ctx, "load", "load", l.key, "what", l.title)
+	until := h.schedule.share(l, time.Now())
+	h.log.InfoContext(ctx, "load", "load", l.key, "what", l.title, "share", time.Until(until).Round(time.Second))
 	rounds := h.o.rounds
 	if h.o.quick || l.once {
 		rounds = 1
 	}
 	if len(l.warm.Graphs) > 0 {
-		for _, c := range h.takers(l, 0) {
+		for _, c := range h.able(l) {
 			if _, err := h.ask(ctx, c, l.warm); err != nil {
 				h.drop(ctx, c, l, err)
 			}
 		}
 	}
+	costs := map[*contestant]time.Duration{}
 	for r := range rounds {
-		takers := h.takers(l, r)
+		began := time.Now()
+		takers := h.o.takes(h.able(l), r, costs, time.Until(until))
+		if len(takers) == 0 {
+			break
+		}
 		for k := range takers {
 			c := takers[(k+r)%len(takers)]
+			at := time.Now()
 			if err := h.turn(ctx, c, l, r); err != nil {
 				h.drop(ctx, c, l, err)
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			costs[c] = time.Since(at)
+			c.rounds[l.key]++
 		}
+		h.log.InfoContext(ctx, "round", "load", l.key, "round", fmt.Sprintf("%d/%d", r+1, rounds), "contestants", len(takers),
+			"took", time.Since(began).Round(100*time.Millisecond), "slowest", slowest(takers, costs), "gone", time.Since(h.schedule.began).Round(time.Second),
+			"to_go_at_most", max(0, time.Until(h.schedule.until)).Round(time.Second))
 	}
-	for _, c := range h.takers(l, 0) {
+	for _, c := range h.able(l) {
 		if _, err := h.ask(ctx, c, drive.Request{Op: drive.OpVerify}); err != nil {
 			h.drop(ctx, c, l, fmt.Errorf("what ran is not in the store: %w", err))
 		}
@@ -316,33 +349,57 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 	return ctx.Err()
 }
 
-func (h *harness) takers(l *loadSpec, round int) []*contestant {
+func slowest(takers []*contestant, costs map[*contestant]time.Duration) string {
+	c := slices.MaxFunc(takers, func(a, b *contestant) int { return cmp.Compare(costs[a], costs[b]) })
+	return fmt.Sprintf("%s %s", c.name, costs[c].Round(100*time.Millisecond))
+}
+
+// able are the contestants that take part in a load, unless they failed at it.
+func (h *harness) able(l *loadSpec) []*contestant {
 	var out []*contestant
 	for _, c := range h.contestants {
-		if c.takes(l.key) && len(c.procs) > 0 && !c.failed[l.key] && (!c.peer || round < h.o.peerRounds) {
+		if c.takes(l.key) && len(c.procs) > 0 && !c.failed[l.key] {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// drop takes a contestant out of a load at which it failed, and out of the rest too unless it can still answer.
+// drop takes a contestant out of a load at which it failed. Its figures there do not count. It starts anew for the other loads: what
+// is left of the failed runs would not let it be compared.
 func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	h.fail(ctx, c.name, fmt.Errorf("%s: %w", l.key, err))
+	h.fail(ctx, c, l.key, err)
 	c.failed[l.key] = true
-	if errors.Is(err, errGone) {
-		h.stop(c)
+	for name := range c.figures {
+		if figureLoad(name) == l.key {
+			delete(c.figures, name)
+		}
+	}
+	h.stop(c)
+	if c.lives >= mostLives {
+		h.fail(ctx, c, "", errors.New("it failed too often to take part any longer"))
+		return
+	}
+	if err := h.bring(ctx, c); err != nil {
+		h.fail(ctx, c, "", fmt.Errorf("did not start again: %w", err))
 	}
 }
 
+// mostLives is how often a contestant is started that fails again and again.
+const mostLives = 4
+
 // turnLimit bounds a turn, whatever a contestant does.
-const turnLimit = 3 * time.Minute
+const turnLimit = 75 * time.Second
 
 func (h *harness) ask(ctx context.Context, c *contestant, req drive.Request) (drive.Answer, error) {
-	return c.driver().ask(ctx, req, turnLimit)
+	limit := turnLimit
+	if req.Op == drive.OpMeasure || req.Op == drive.OpWait {
+		limit = 3 * time.Minute
+	}
+	return c.driver().ask(ctx, req, limit)
 }
 
 func (h *harness) turn(ctx context.Context, c *contestant, l *loadSpec, round int) error {
@@ -401,6 +458,7 @@ func (h *harness) turn(ctx context.Context, c *contestant, l *loadSpec, round in
 		}
 	}
 	c.figures.add(l, t)
+	c.repeats += a.Repeats
 	return nil
 }
 
@@ -449,22 +507,27 @@ func (h *harness) waiting(ctx context.Context) error {
 		if len(c.procs) == 0 || !c.ours() {
 			continue
 		}
-		l := &loadSpec{key: w6}
-		before, err := h.settled(ctx, c)
-		if err != nil {
-			return err
+		if err := h.held(ctx, c, n); err != nil {
+			h.drop(ctx, c, &loadSpec{key: w6}, err)
 		}
-		if _, err := h.ask(ctx, c, drive.Request{Op: drive.OpWait, Runs: n}); err != nil {
-			h.drop(ctx, c, l, err)
-			continue
-		}
-		after, err := h.settled(ctx, c)
-		if err != nil {
-			return err
-		}
-		c.figures.put(waitingBytes, 0, float64(after-before)/float64(n))
 	}
 	return ctx.Err()
+}
+
+func (h *harness) held(ctx context.Context, c *contestant, n int) error {
+	before, err := h.settled(ctx, c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.ask(ctx, c, drive.Request{Op: drive.OpWait, Runs: n}); err != nil {
+		return err
+	}
+	after, err := h.settled(ctx, c)
+	if err != nil {
+		return err
+	}
+	c.figures.put(waitingBytes, 0, float64(after-before)/float64(n))
+	return nil
 }
 
 // settled is the memory of the contestant's engine after it gave back what it does not use.

@@ -20,6 +20,7 @@ const (
 	w6        = "W6"
 	w7alone   = "W7/alone"
 	w7many    = "W7/16"
+	w8        = "W8"
 )
 
 // loadSpec is one load and how much of it makes a turn.
@@ -32,17 +33,19 @@ type loadSpec struct {
 	critical []time.Duration
 	// once is for loads that are a sample by themselves.
 	once bool
+	// weight is about what part of the time the load takes.
+	weight int
 }
 
 func plan(o options) ([]*loadSpec, error) {
 	all := []*loadSpec{
-		{key: limitsKey, title: "bare commits, batched inserts, gRPC echo", req: drive.Request{MaxWall: 1500 * time.Millisecond}},
-		simple(w1, "a chain of 100 nodes: ms for one run", load.Chain(100), 10, time.Second),
-		simple(w2small, "fan-out 1 -> 100 -> 1: ms for one run", load.Fan(100), 10, time.Second),
-		simple(w2large, "fan-out 1 -> 1000 -> 1: ms for one run", load.Fan(1000), 5, time.Second),
-		simple(w3, "runs of 10 nodes in a row, 64 in flight", load.Chain(10), 1_000_000, 1500*time.Millisecond),
-		simple(w4, "20 sleepers of 50 ms in 4 levels: time / critical path", load.Layers(4, 5, 50*time.Millisecond), 3, time.Second),
-		simple(w5, "start latency of a run of one node on an idle system", load.Chain(1), 30, 2*time.Second),
+		{key: limitsKey, title: "bare commits, batched inserts, gRPC echo", weight: 2, req: drive.Request{Op: drive.OpMeasure, MaxWall: 1500 * time.Millisecond}},
+		simple(w1, 9, "a chain of 100 nodes: ms for one run", load.Chain(100), 10, time.Second),
+		simple(w2small, 5, "fan-out 1 -> 100 -> 1: ms for one run", load.Fan(100), 10, time.Second),
+		simple(w2large, 14, "fan-out 1 -> 1000 -> 1: ms for one run", load.Fan(1000), 5, time.Second),
+		simple(w3, 12, "runs of 10 nodes in a row, 64 in flight", load.Chain(10), 1_000_000, 1500*time.Millisecond),
+		simple(w4, 6, "20 sleepers of 50 ms in 4 levels: time / critical path", load.Layers(4, 5, 50*time.Millisecond), 3, time.Second),
+		simple(w5, 8, "start latency of a run of one node on an idle system", load.Chain(1), 30, 2*time.Second),
 	}
 	all[5].critical = []time.Duration{200 * time.Millisecond}
 	for _, l := range all {
@@ -77,16 +80,25 @@ func plan(o options) ([]*loadSpec, error) {
 		}
 		title := fmt.Sprintf("%d real graphs, %%s: median of time / critical path", len(graphs))
 		all = append(all,
-			&loadSpec{key: w7alone, title: fmt.Sprintf(title, "one at a time"), once: true, critical: critical,
+			&loadSpec{key: w7alone, title: fmt.Sprintf(title, "one at a time"), once: true, weight: 14, critical: critical,
 				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 1}},
-			&loadSpec{key: w7many, title: fmt.Sprintf(title, "16 at a time"), once: true, critical: critical,
+			&loadSpec{key: w7many, title: fmt.Sprintf(title, "16 at a time"), once: true, weight: 10, critical: critical,
 				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 16}})
+	}
+	if o.wakes > 0 {
+		n := o.wakes
+		if o.quick {
+			n = min(n, 20)
+		}
+		all = append(all, &loadSpec{key: w8, title: fmt.Sprintf("%d wake-ups of each kind between two replicas: ms until the next node is called", n), once: true, weight: 10,
+			req: drive.Request{Op: drive.OpMeasure, Runs: n}})
 	}
 	var out []*loadSpec
 	for _, l := range all {
-		if l.req.Op = drive.OpRun; l.warm.Op == "" {
-			l.warm.Op = drive.OpRun
+		if l.req.Op == "" {
+			l.req.Op = drive.OpRun
 		}
+		l.warm.Op = drive.OpRun
 		if wanted(o.loads, l.key) {
 			out = append(out, l)
 		}
@@ -97,9 +109,9 @@ func plan(o options) ([]*loadSpec, error) {
 	return out, nil
 }
 
-func simple(key, title string, g load.Graph, runs int, wall time.Duration) *loadSpec {
+func simple(key string, weight int, title string, g load.Graph, runs int, wall time.Duration) *loadSpec {
 	graphs := []load.Graph{g}
-	return &loadSpec{key: key, title: title,
+	return &loadSpec{key: key, title: title, weight: weight,
 		req:  drive.Request{Graphs: graphs, Runs: runs, InFlight: 1, MaxWall: wall},
 		warm: drive.Request{Graphs: graphs, Runs: 2, InFlight: 1, MaxWall: wall / 2},
 	}

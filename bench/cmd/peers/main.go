@@ -31,6 +31,8 @@ type options struct {
 	dags       string
 	dagCount   int
 	waiting    int
+	wakes      int
+	most       time.Duration
 	profile    string
 	jsonPath   string
 	mdPath     string
@@ -51,6 +53,8 @@ func main() {
 	flag.StringVar(&o.dags, "dags", os.Getenv("EPIGRAPH_BENCH_DAGS"), "JSON lines of real graphs for W7 (EPIGRAPH_BENCH_DAGS); none leaves W7 out")
 	flag.IntVar(&o.dagCount, "dag-count", 100, "how many of them")
 	flag.IntVar(&o.waiting, "waiting", 5000, "runs that wait, to see what memory each takes; 0 leaves it out")
+	flag.IntVar(&o.wakes, "wakes", 1000, "wake-ups of each kind between two replicas; 0 leaves them out")
+	flag.DurationVar(&o.most, "time", 13*time.Minute, "about how long all may take: rounds beyond the first are given out by what they cost")
 	flag.StringVar(&o.profile, "cpuprofile", "", "prefix of CPU profiles of Epigraph's own process, one for each turn")
 	flag.StringVar(&o.jsonPath, "json", "", "write the figures as JSON to this file; - is the standard output")
 	flag.StringVar(&o.mdPath, "markdown", "", "write the table as Markdown to this file; - is the standard output")
@@ -88,13 +92,14 @@ func bench(ctx context.Context, o options, log *slog.Logger, out io.Writer) (err
 		}
 		return nil
 	}
+	began := time.Now()
 	h, err := open(ctx, o, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	began := time.Now()
 	h.start(ctx, specs)
+	h.schedule = newSchedule(began, o.most-o.after(), loads)
 	for _, l := range loads {
 		if err := h.run(ctx, l); err != nil {
 			return err
@@ -107,10 +112,24 @@ func bench(ctx context.Context, o options, log *slog.Logger, out io.Writer) (err
 	if err := rep.write(o, out); err != nil {
 		return err
 	}
-	if len(h.faults) > 0 {
-		return fmt.Errorf("%d contestants failed: see the notes above", len(h.faults))
+	var ours []string
+	for _, f := range h.faults {
+		if f.Ours {
+			ours = append(ours, strings.TrimSpace(f.Contestant+" "+f.Load))
+		}
+	}
+	if len(ours) > 0 {
+		return fmt.Errorf("failed: %s: see the notes above", strings.Join(ours, "; "))
 	}
 	return nil
+}
+
+// after is what comes after the loads: memory of runs that wait, and the end of all processes.
+func (o options) after() time.Duration {
+	if o.waiting == 0 || !wanted(o.loads, w6) {
+		return 10 * time.Second
+	}
+	return 30 * time.Second
 }
 
 // choose filters the contestants.

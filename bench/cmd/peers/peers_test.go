@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestQuick(t *testing.T) {
 	dags := filepath.Join(t.TempDir(), "dags.jsonl")
 	require.NoError(t, os.WriteFile(dags, []byte(`{"id":"a","family":"x","n":3,"runtime_s":[1,2,3],"edges":[[0,1],[0,2]]}`+"\n"+
 		`{"id":"b","family":"y","n":2,"runtime_s":[0,1],"edges":[[1,0]]}`+"\n"), 0o600))
-	o := options{dir: "../..", store: onSQLite, only: "^Epigraph", rounds: 1, quick: true, dags: dags, dagCount: 2, waiting: 10, jsonPath: filepath.Join(t.TempDir(), "out.json")}
+	o := options{dir: "../..", store: onSQLite, only: "^Epigraph", rounds: 1, quick: true, dags: dags, dagCount: 2, waiting: 10, most: time.Minute, jsonPath: filepath.Join(t.TempDir(), "out.json")}
 	var out bytes.Buffer
 	require.NoError(t, bench(t.Context(), o, slog.New(slog.DiscardHandler), &out), "%s", &out)
 
@@ -24,7 +25,7 @@ func TestQuick(t *testing.T) {
 	require.NoError(t, err)
 	var r Report
 	require.NoError(t, json.Unmarshal(raw, &r))
-	require.Empty(t, r.Failed)
+	require.Empty(t, r.Faults)
 	got := map[string]map[string]float64{}
 	for _, c := range r.Contestants {
 		got[c.Name] = c.Median
@@ -76,4 +77,38 @@ func TestFigures(t *testing.T) {
 	require.InDelta(t, 2.0, ratio, 0)
 	_, ok = a.ratio(b, "y")
 	require.False(t, ok)
+}
+
+func TestTakes(t *testing.T) {
+	c := func(name string, peer bool) *contestant { return &contestant{spec: &spec{name: name, peer: peer}} }
+	own, quick, slow := c("own", false), c("quick", true), c("slow", true)
+	all := []*contestant{slow, own, quick}
+	costs := map[*contestant]time.Duration{own: time.Second, quick: time.Second, slow: 20 * time.Second}
+	o := options{rounds: 5, peerRounds: 3}
+	t.Run("First/Everybody", func(t *testing.T) {
+		require.Equal(t, all, o.takes(all, 0, nil, 0))
+	})
+	t.Run("Further/WhoFits", func(t *testing.T) {
+		require.Equal(t, []*contestant{own, quick}, o.takes(all, 1, costs, 10*time.Second))
+		require.Equal(t, all, o.takes(all, 1, costs, 60*time.Second))
+	})
+	t.Run("Least/OursInAnyCase", func(t *testing.T) {
+		require.Equal(t, []*contestant{own}, o.takes(all, 2, costs, 0))
+		require.Empty(t, o.takes(all, 3, costs, 0))
+	})
+	t.Run("PeerRounds/Bound", func(t *testing.T) {
+		require.Equal(t, []*contestant{own}, o.takes(all, 3, costs, time.Hour))
+	})
+}
+
+func TestReport(t *testing.T) {
+	f := figures{}
+	f.put(w1+wall, 0, 12)
+	r := &Report{Contestants: []Line{{Name: "A", Class: localClass, figures: f}, {Name: "B", Class: localClass, figures: figures{}, Repeats: 2}},
+		Faults: []Fault{{Contestant: "B", Load: w1, Text: "no more connections"}}}
+	var out bytes.Buffer
+	r.text(&out)
+	require.Contains(t, out.String(), "failed [1]")
+	require.Contains(t, out.String(), "[1] B W1: no more connections")
+	require.Contains(t, out.String(), "B: 2 nodes ran again")
 }

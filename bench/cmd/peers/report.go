@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"runtime"
@@ -16,16 +17,16 @@ import (
 
 // Report is the outcome, as written with -json.
 type Report struct {
-	Machine     string            `json:"machine"`
-	Go          string            `json:"go"`
-	Postgres    string            `json:"postgres,omitempty"`
-	Rounds      int               `json:"rounds"`
-	PeerRounds  int               `json:"peer_rounds"`
-	Quick       bool              `json:"quick,omitempty"`
-	Took        string            `json:"took"`
-	Contestants []Line            `json:"contestants"`
-	Aims        []Verdict         `json:"aims"`
-	Failed      map[string]string `json:"failed,omitempty"`
+	Machine     string    `json:"machine"`
+	Go          string    `json:"go"`
+	Postgres    string    `json:"postgres,omitempty"`
+	Rounds      int       `json:"rounds"`
+	PeerRounds  int       `json:"peer_rounds"`
+	Quick       bool      `json:"quick,omitempty"`
+	Took        string    `json:"took"`
+	Contestants []Line    `json:"contestants"`
+	Aims        []Verdict `json:"aims"`
+	Faults      []Fault   `json:"faults,omitempty"`
 }
 
 // Line is one contestant's figures: all of each, by round.
@@ -36,21 +37,26 @@ type Line struct {
 	Median     map[string]float64   `json:"median"`
 	Rounds     map[string][]float64 `json:"rounds"`
 	Skipped    map[string]string    `json:"skipped,omitempty"`
+	// Turns is in how many rounds it took part, by load.
+	Turns map[string]int `json:"turns,omitempty"`
+	// Repeats counts nodes that ran again, which an engine that promises "at least once" may let happen.
+	Repeats int `json:"repeats,omitempty"`
 
 	one, group figures
 	figures    figures
+	peer       bool
 }
 
 func (h *harness) report(took time.Duration) *Report {
 	r := &Report{Machine: machine(), Go: runtime.Version(), Postgres: h.version, Rounds: h.o.rounds, PeerRounds: h.o.peerRounds, Quick: h.o.quick,
-		Took: took.Round(time.Second).String(), Failed: h.faults}
+		Took: took.Round(time.Second).String(), Faults: h.faults}
 	by := map[string]figures{}
 	for _, c := range h.contestants {
 		c.figures.finished()
 		by[c.name] = c.figures
 	}
 	for _, c := range h.contestants {
-		l := Line{Name: c.name, Class: c.class, Durability: c.durability, Median: map[string]float64{}, Rounds: map[string][]float64{}, figures: c.figures, Skipped: c.skip}
+		l := Line{Name: c.name, Class: c.class, Durability: c.durability, Median: map[string]float64{}, Rounds: map[string][]float64{}, figures: c.figures, Skipped: c.skip, Turns: c.rounds, Repeats: c.repeats, peer: c.peer}
 		for name := range c.figures {
 			l.Median[name], _ = c.figures.value(name)
 			l.Rounds[name] = c.figures.all(name)
@@ -160,10 +166,55 @@ func (r *Report) table() [][]string {
 			}
 			row := []string{l.Name}
 			for _, c := range cols {
-				row = append(row, c.with(l))
+				row = append(row, c.with(l)+r.mark(l.Name, figureLoad(c.figure), c.with(l) == ""))
 			}
 			rows = append(rows, row)
 		}
+	}
+	return rows
+}
+
+// mark points to the faults of a contestant at a load; a cell that has no figure says why.
+func (r *Report) mark(name, load string, empty bool) string {
+	var marks []string
+	for i, f := range r.Faults {
+		if f.Contestant == name && (f.Load == load || f.Load == "" && empty) {
+			marks = append(marks, fmt.Sprintf("[%d]", i+1))
+		}
+	}
+	if len(marks) == 0 {
+		return ""
+	}
+	if empty {
+		return "failed " + strings.Join(marks, "")
+	}
+	return " " + strings.Join(marks, "")
+}
+
+// wakes are rows of the table of wake-ups.
+func (r *Report) wakes() [][]string {
+	rows := [][]string{{"wake-up: ms until the next node is called", "n", "on another replica", "p50", "p99", "max"}}
+	for _, l := range r.Contestants {
+		if l.Class != wakeClass {
+			continue
+		}
+		var kinds []string
+		for name := range l.Median {
+			if kind, ok := strings.CutSuffix(name, "|n"); ok {
+				kinds = append(kinds, kind)
+			}
+		}
+		slices.Sort(kinds)
+		for _, k := range kinds {
+			row := []string{strings.TrimPrefix(k, w8+" ")}
+			for _, v := range []string{"|n", "|elsewhere", "|p50", "|p99", "|max"} {
+				row = append(row, number(l.Median[k+v]))
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 1 {
+		return nil
 	}
 	return rows
 }
@@ -177,7 +228,7 @@ func (r *Report) limits() [][]string {
 		}
 		var parts []string
 		for name, v := range l.Median {
-			parts = append(parts, name+": "+number(v))
+			parts = append(parts, strings.TrimPrefix(name, limitsKey+" ")+": "+number(v))
 		}
 		slices.Sort(parts)
 		rows = append(rows, []string{l.Name, strings.Join(parts, "; ")})
@@ -186,7 +237,7 @@ func (r *Report) limits() [][]string {
 }
 
 func (r *Report) text(w io.Writer) {
-	fmt.Fprintf(w, "%s, %s, PostgreSQL %s; medians of %d rounds (peers: %d), %s\n", r.Machine, r.Go, r.Postgres, r.Rounds, r.PeerRounds, r.Took)
+	fmt.Fprintf(w, "%s, %s, PostgreSQL %s; medians of up to %d interleaved rounds (peers: %d), %s\n", r.Machine, r.Go, r.Postgres, r.Rounds, r.PeerRounds, r.Took)
 	if r.Quick {
 		fmt.Fprintln(w, "QUICK: one round of tiny loads. These figures show that everything runs, and nothing else.")
 	}
@@ -194,7 +245,41 @@ func (r *Report) text(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s\n", l[0], l[1])
 	}
 	fmt.Fprintln(w)
-	rows := r.table()
+	if rows := r.table(); len(rows[0]) > 1 {
+		aligned(w, rows)
+	}
+	if rows := r.wakes(); rows != nil {
+		fmt.Fprintln(w)
+		aligned(w, rows)
+	}
+	fmt.Fprintln(w, "\nAims")
+	for _, v := range r.Aims {
+		fmt.Fprintf(w, "  %-4s  %-28s %-52s %s\n", verdict(v), v.Contestant, v.Aim, v.Shown)
+	}
+	r.notes(w, "  ")
+}
+
+// fewer says at which loads a contestant took part in fewer rounds than others of its kind.
+func (r *Report) fewer(l Line) string {
+	most := map[string]int{}
+	for _, o := range r.Contestants {
+		if o.peer == l.peer {
+			for load, n := range o.Turns {
+				most[load] = max(most[load], n)
+			}
+		}
+	}
+	var out []string
+	for _, load := range slices.Sorted(maps.Keys(l.Turns)) {
+		if n := l.Turns[load]; n < most[load] {
+			out = append(out, fmt.Sprintf("%s %d of %d", load, n, most[load]))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// aligned writes rows in columns; a row of one cell is a heading.
+func aligned(w io.Writer, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, row := range rows {
 		if len(row) == 1 {
@@ -222,11 +307,6 @@ func (r *Report) text(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
-	fmt.Fprintln(w, "\nAims")
-	for _, v := range r.Aims {
-		fmt.Fprintf(w, "  %-4s  %-28s %-52s %s\n", verdict(v), v.Contestant, v.Aim, v.Shown)
-	}
-	r.notes(w, "  ")
 }
 
 func (r *Report) notes(w io.Writer, indent string) {
@@ -235,21 +315,45 @@ func (r *Report) notes(w io.Writer, indent string) {
 		if l.Class != limitClass {
 			fmt.Fprintf(w, "%s%s: %s\n", indent, l.Name, l.Durability)
 		}
-		for load, why := range l.Skipped {
-			fmt.Fprintf(w, "%s%s: no %s: %s\n", indent, l.Name, load, why)
+		for _, load := range slices.Sorted(maps.Keys(l.Skipped)) {
+			fmt.Fprintf(w, "%s%s: no %s: %s\n", indent, l.Name, load, l.Skipped[load])
+		}
+		if few := r.fewer(l); few != "" {
+			fmt.Fprintf(w, "%s%s: fewer rounds, since each takes long: %s\n", indent, l.Name, few)
+		}
+		if l.Repeats > 0 {
+			fmt.Fprintf(w, "%s%s: %d nodes ran again, which its promise (at least once) allows\n", indent, l.Name, l.Repeats)
 		}
 	}
-	for name, why := range r.Failed {
-		fmt.Fprintf(w, "%sFAILED %s: %s\n", indent, name, strings.ReplaceAll(why, "\n", "\n"+indent+"  "))
+	if len(r.Faults) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nFaults")
+	for i, f := range r.Faults {
+		fmt.Fprintf(w, "%s[%d] %s %s: %s\n", indent, i+1, f.Contestant, f.Load, strings.ReplaceAll(f.Text, "\n", "\n"+indent+"  "))
 	}
 }
 
 func (r *Report) markdown(w io.Writer) {
-	fmt.Fprintf(w, "%s, %s, PostgreSQL %s; medians of %d interleaved rounds (peers: %d), %s.\n\n", r.Machine, r.Go, r.Postgres, r.Rounds, r.PeerRounds, r.Took)
+	fmt.Fprintf(w, "%s, %s, PostgreSQL %s; medians of up to %d interleaved rounds (peers: %d), %s.\n\n", r.Machine, r.Go, r.Postgres, r.Rounds, r.PeerRounds, r.Took)
 	for _, l := range r.limits() {
 		fmt.Fprintf(w, "- %s: %s\n", l[0], l[1])
 	}
-	rows := r.table()
+	if rows := r.table(); len(rows[0]) > 1 {
+		piped(w, rows)
+	}
+	if rows := r.wakes(); rows != nil {
+		piped(w, rows)
+	}
+	fmt.Fprint(w, "\n| aim | contestant | got | |\n|---|---|---|---|\n")
+	for _, v := range r.Aims {
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.Aim, v.Contestant, v.Shown, verdict(v))
+	}
+	r.notes(w, "- ")
+}
+
+// piped writes rows as a table of Markdown.
+func piped(w io.Writer, rows [][]string) {
 	fmt.Fprintf(w, "\n| %s |\n|%s\n", strings.Join(rows[0], " | "), strings.Repeat("---|", len(rows[0])))
 	for _, row := range rows[1:] {
 		if len(row) == 1 {
@@ -257,11 +361,6 @@ func (r *Report) markdown(w io.Writer) {
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
 	}
-	fmt.Fprint(w, "\n| aim | contestant | got | |\n|---|---|---|---|\n")
-	for _, v := range r.Aims {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", v.Aim, v.Contestant, v.Shown, verdict(v))
-	}
-	r.notes(w, "- ")
 }
 
 func verdict(v Verdict) string {

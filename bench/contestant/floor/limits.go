@@ -23,14 +23,14 @@ type limits struct{ floor }
 func (l *limits) Run(context.Context, *drive.Run) error      { return errNoLoads }
 func (l *limits) Verify(context.Context, int64, int64) error { return nil }
 
-func (l *limits) Measure(ctx context.Context, wall time.Duration) (map[string]float64, error) {
+func (l *limits) Measure(ctx context.Context, req drive.Request) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, c := range []struct{ clients, rows int }{{1, 1}, {8, 1}, {32, 1}, {1, 100}, {1, 1000}} {
 		if c.clients > l.table.most()*2 {
 			continue
 		}
 		prefix := fmt.Sprintf("limit_%d_%d_%d_", c.clients, c.rows, time.Now().UnixNano())
-		n, d, err := repeat(ctx, c.clients, wall/5, func(ctx context.Context, client, turn int) error {
+		n, d, err := repeat(ctx, c.clients, req.MaxWall/5, func(ctx context.Context, client, turn int) error {
 			rows := make([]row, c.rows)
 			for i := range rows {
 				rows[i] = row{run: fmt.Sprintf("%s%d", prefix, client), seq: int64(turn*c.rows + i), node: i, at: time.Now(), data: load.Result(time.Now())}
@@ -100,11 +100,11 @@ func openEcho() (drive.Engine, error) {
 func (e *echo) Run(context.Context, *drive.Run) error      { return errNoLoads }
 func (e *echo) Verify(context.Context, int64, int64) error { return nil }
 
-func (e *echo) Measure(ctx context.Context, wall time.Duration) (map[string]float64, error) {
+func (e *echo) Measure(ctx context.Context, req drive.Request) (map[string]float64, error) {
 	out := map[string]float64{}
 	in := wrapperspb.Bytes(load.Result(time.Now()))
 	for _, clients := range []int{1, 64} {
-		n, d, err := repeat(ctx, clients, wall/2, func(ctx context.Context, _, _ int) error {
+		n, d, err := repeat(ctx, clients, req.MaxWall/2, func(ctx context.Context, _, _ int) error {
 			return e.conn.Invoke(ctx, echoMethod, in, new(wrapperspb.BytesValue))
 		})
 		if err != nil {

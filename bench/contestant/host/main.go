@@ -54,6 +54,14 @@ func actor(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{load.Result(now)}}, nil
 }
 
+// where is the actor that says besides on which executor it was called.
+func where(id string) workgraph.ActorFunc {
+	return func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+		raw, err := json.Marshal(drive.Called{At: time.Now().UnixNano(), Executor: id})
+		return workgraph.Outcome{Values: []json.RawMessage{raw}}, err
+	}
+}
+
 func run(store, id string, parallel int, profile string) error {
 	ctx, stop := host.Signals(context.Background())
 	defer stop()
@@ -77,7 +85,7 @@ func run(store, id string, parallel int, profile string) error {
 	if err != nil {
 		return err
 	}
-	s, err := executor.Open(ctx, cfg, executor.Deps{Telemetry: tel, Actors: workgraph.Actors{"bench": workgraph.ActorFunc(actor)}})
+	s, err := executor.Open(ctx, cfg, executor.Deps{Telemetry: tel, Actors: workgraph.Actors{"bench": workgraph.ActorFunc(actor), "where": where(id)}})
 	if err != nil {
 		return err
 	}

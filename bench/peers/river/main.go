@@ -11,29 +11,40 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/riverdriver/riversqlite"
 	"github.com/riverqueue/river/rivermigrate"
 
 	"github.com/epigraph-run/epigraph/bench/drive"
 )
 
 func main() {
-	store := flag.String("store", "", "PostgreSQL URL")
+	store := flag.String("store", "", "PostgreSQL URL, or the path of a SQLite file")
 	cooldown := flag.Duration("cooldown", river.FetchCooldownDefault, "least time between two fetches")
 	poll := flag.Duration("poll", river.FetchPollIntervalDefault, "time between two fetches that nobody asked for")
 	workers := flag.Int("workers", 100, "jobs that run at once")
 	conns := flag.Int("conns", 16, "connections")
 	flag.Parse()
 	os.Exit(drive.Main(func(ctx context.Context) (drive.Engine, error) {
-		return open(ctx, *store, int32(*conns), river.Config{
-			FetchCooldown: *cooldown, FetchPollInterval: *poll, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: *workers}},
-		})
+		cfg := river.Config{FetchCooldown: *cooldown, FetchPollInterval: *poll, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: *workers}}}
+		if !strings.HasPrefix(*store, "postgres://") {
+			db, err := openSQLite(ctx, *store)
+			if err != nil {
+				return nil, err
+			}
+			return open(ctx, riversqlite.New(db.DB), db, cfg)
+		}
+		db, err := openPostgres(ctx, *store, int32(*conns))
+		if err != nil {
+			return nil, err
+		}
+		return open(ctx, riverpgxv5.New(db.Pool), db, cfg)
 	}))
 }
 
@@ -44,13 +55,27 @@ type nodeArgs struct {
 
 func (nodeArgs) Kind() string { return "node" }
 
-type engine struct {
-	pool   *pgxpool.Pool
-	client *river.Client[pgx.Tx]
+// tables are those of the harness, beside River's own.
+type tables[TTx any] interface {
+	begin(ctx context.Context, f func(tx TTx) error) error
+	// add records the nodes of a run, each with how many it waits for.
+	add(ctx context.Context, tx TTx, run int64, waits []int32) error
+	// finish records a node's result and counts down what next waits for. It returns those that wait for nothing any more.
+	finish(ctx context.Context, tx TTx, run int64, node int, result []byte, next []int) (ready []int, err error)
+	count(ctx context.Context) (done, jobs int64, err error)
+	close()
+}
+
+type engine[TDriver riverdriver.Driver[TTx], TTx any] struct {
+	tables tables[TTx]
+	client *river.Client[TTx]
 
 	mu   sync.Mutex
 	runs map[int64]*job
 }
+
+// MayRepeat says that River's jobs come at least once: a job whose transaction was rolled back runs again.
+func (*engine[TDriver, TTx]) MayRepeat() {}
 
 // job is a run under way.
 type job struct {
@@ -62,23 +87,13 @@ type job struct {
 	left int
 }
 
-type worker struct {
+type worker[TDriver riverdriver.Driver[TTx], TTx any] struct {
 	river.WorkerDefaults[nodeArgs]
-	e *engine
+	e *engine[TDriver, TTx]
 }
 
-func open(ctx context.Context, url string, conns int32, cfg river.Config) (drive.Engine, error) {
-	pc, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	pc.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, err
-	}
-	e := &engine{pool: pool, runs: map[int64]*job{}}
-	driver := riverpgxv5.New(pool)
+func open[TDriver riverdriver.Driver[TTx], TTx any](ctx context.Context, driver TDriver, db tables[TTx], cfg river.Config) (drive.Engine, error) {
+	e := &engine[TDriver, TTx]{tables: db, runs: map[int64]*job{}}
 	m, err := rivermigrate.New(driver, nil)
 	if err != nil {
 		return nil, err
@@ -86,19 +101,16 @@ func open(ctx context.Context, url string, conns int32, cfg river.Config) (drive
 	if _, err := m.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return nil, err
 	}
-	if _, err := pool.Exec(ctx, `CREATE TABLE node (run bigint, node int, waits int, data bytea, PRIMARY KEY (run, node))`); err != nil {
-		return nil, err
-	}
 	cfg.Workers = river.NewWorkers()
 	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	river.AddWorker(cfg.Workers, &worker{e: e})
+	river.AddWorker(cfg.Workers, &worker[TDriver, TTx]{e: e})
 	if e.client, err = river.NewClient(driver, &cfg); err != nil {
 		return nil, err
 	}
 	return e, e.client.Start(context.WithoutCancel(ctx))
 }
 
-func (e *engine) Run(ctx context.Context, r *drive.Run) error {
+func (e *engine[TDriver, TTx]) Run(ctx context.Context, r *drive.Run) error {
 	j := &job{run: r, next: r.Graph.Successors(), done: make(chan struct{}), left: len(r.Graph.Nodes)}
 	e.mu.Lock()
 	e.runs[r.Number] = j
@@ -108,14 +120,14 @@ func (e *engine) Run(ctx context.Context, r *drive.Run) error {
 		delete(e.runs, r.Number)
 		e.mu.Unlock()
 	}()
-	nodes, waits, ready := make([]int32, len(r.Graph.Nodes)), make([]int32, len(r.Graph.Nodes)), []int(nil)
+	waits, ready := make([]int32, len(r.Graph.Nodes)), []int(nil)
 	for i, n := range r.Graph.Nodes {
-		if nodes[i], waits[i] = int32(i), int32(len(n.Deps)); waits[i] == 0 {
+		if waits[i] = int32(len(n.Deps)); waits[i] == 0 {
 			ready = append(ready, i)
 		}
 	}
-	err := pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO node (run, node, waits) SELECT $1, n, w FROM unnest($2::int[], $3::int[]) AS t (n, w)`, r.Number, nodes, waits); err != nil {
+	err := e.tables.begin(ctx, func(tx TTx) error {
+		if err := e.tables.add(ctx, tx, r.Number, waits); err != nil {
 			return err
 		}
 		return e.insert(ctx, tx, r.Number, ready)
@@ -131,7 +143,7 @@ func (e *engine) Run(ctx context.Context, r *drive.Run) error {
 	}
 }
 
-func (e *engine) insert(ctx context.Context, tx pgx.Tx, run int64, nodes []int) error {
+func (e *engine[TDriver, TTx]) insert(ctx context.Context, tx TTx, run int64, nodes []int) error {
 	if len(nodes) == 1 {
 		_, err := e.client.InsertTx(ctx, tx, nodeArgs{run, nodes[0]}, nil)
 		return err
@@ -144,9 +156,9 @@ func (e *engine) insert(ctx context.Context, tx pgx.Tx, run int64, nodes []int) 
 	return err
 }
 
-func (w *worker) Timeout(*river.Job[nodeArgs]) time.Duration { return time.Minute }
+func (w *worker[TDriver, TTx]) Timeout(*river.Job[nodeArgs]) time.Duration { return time.Minute }
 
-func (w *worker) Work(ctx context.Context, rj *river.Job[nodeArgs]) error {
+func (w *worker[TDriver, TTx]) Work(ctx context.Context, rj *river.Job[nodeArgs]) error {
 	e, a := w.e, rj.Args
 	e.mu.Lock()
 	j := e.runs[a.Run]
@@ -155,34 +167,17 @@ func (w *worker) Work(ctx context.Context, rj *river.Job[nodeArgs]) error {
 		return river.JobCancel(errors.New("the run is gone"))
 	}
 	result := j.run.Exec(a.Node)
-	err := pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE node SET data = $3 WHERE run = $1 AND node = $2`, a.Run, a.Node, result); err != nil {
+	err := e.tables.begin(ctx, func(tx TTx) error {
+		ready, err := e.tables.finish(ctx, tx, a.Run, a.Node, result, j.next[a.Node])
+		if err != nil {
 			return err
 		}
-		if len(j.next[a.Node]) > 0 {
-			// Counted down in order of the nodes, so that two that end at once do not wait for each other.
-			rows, err := tx.Query(ctx, `UPDATE node SET waits = waits - 1 WHERE (run, node) IN (
-				SELECT run, node FROM node WHERE run = $1 AND node = ANY ($2) ORDER BY node FOR UPDATE) RETURNING node, waits`, a.Run, j.next[a.Node])
-			if err != nil {
+		if len(ready) > 0 {
+			if err := e.insert(ctx, tx, a.Run, ready); err != nil {
 				return err
-			}
-			var ready []int
-			var node, waits int
-			if _, err := pgx.ForEachRow(rows, []any{&node, &waits}, func() error {
-				if waits == 0 {
-					ready = append(ready, node)
-				}
-				return nil
-			}); err != nil {
-				return err
-			}
-			if len(ready) > 0 {
-				if err := e.insert(ctx, tx, a.Run, ready); err != nil {
-					return err
-				}
 			}
 		}
-		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, rj)
+		_, err = river.JobCompleteTx[TDriver](ctx, tx, rj)
 		return err
 	})
 	if err != nil {
@@ -196,12 +191,9 @@ func (w *worker) Work(ctx context.Context, rj *river.Job[nodeArgs]) error {
 	return nil
 }
 
-func (e *engine) Verify(ctx context.Context, runs, nodes int64) error {
-	var done, jobs int64
-	if err := e.pool.QueryRow(ctx, `SELECT count(*) FROM node WHERE data IS NOT NULL AND waits = 0`).Scan(&done); err != nil {
-		return err
-	}
-	if err := e.pool.QueryRow(ctx, `SELECT count(*) FROM river_job WHERE state = 'completed'`).Scan(&jobs); err != nil {
+func (e *engine[TDriver, TTx]) Verify(ctx context.Context, runs, nodes int64) error {
+	done, jobs, err := e.tables.count(ctx)
+	if err != nil {
 		return err
 	}
 	if done != nodes || jobs != nodes {
@@ -210,10 +202,10 @@ func (e *engine) Verify(ctx context.Context, runs, nodes int64) error {
 	return nil
 }
 
-func (e *engine) Close() error {
+func (e *engine[TDriver, TTx]) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	err := e.client.StopAndCancel(ctx)
-	e.pool.Close()
+	e.tables.close()
 	return err
 }
