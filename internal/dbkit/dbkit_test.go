@@ -90,6 +90,34 @@ func TestSQLite(t *testing.T) {
 		_, err := dbkit.OpenSQLite(t.Context(), path)
 		require.Equal(t, dbkit.ReasonDamaged, errs.ReasonOf(err), "got %v", err)
 	})
+	t.Run("Collect/AllOrNothingAndTheRowsClosed", func(t *testing.T) {
+		t.Parallel()
+		s := openSQLite(t)
+		number := func(rows *sql.Rows) (n int, err error) {
+			err = rows.Scan(&n)
+			return n, err
+		}
+		for _, c := range []struct {
+			query, fault string
+			want         []int
+		}{
+			{query: `VALUES (1), (2), (3)`, want: []int{1, 2, 3}},
+			{query: `SELECT 1 WHERE 0`},
+			{query: `VALUES (1), ('x')`, fault: "converting"},
+			{query: `SELECT 1 UNION ALL SELECT abs(-9223372036854775807 - 1)`, fault: "integer overflow"},
+			{query: `SELECT`, fault: "incomplete input"},
+		} {
+			rows, err := s.Write.QueryContext(t.Context(), c.query)
+			got, err := dbkit.Collect(rows, err, number)
+			require.Equal(t, c.want, got, c.query)
+			if c.fault == "" {
+				require.NoError(t, err, c.query)
+			} else {
+				require.ErrorContains(t, err, c.fault, c.query)
+			}
+			require.Zero(t, s.Write.Stats().InUse, "the only writer is free again")
+		}
+	})
 	t.Run("Update/CommitsOrRollsBackAndFreesTheWriter", func(t *testing.T) {
 		t.Parallel()
 		s := openSQLite(t)

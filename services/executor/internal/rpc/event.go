@@ -5,6 +5,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -62,10 +63,10 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 	case workgraph.RunStarted:
 		ready, _ := moved(d)
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{
-			GraphHash: graphHash, MachineVersion: count(d.Version), StartNodes: ready, Adopted: adopted(d)}}
+			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready, Adopted: adopted(d)}}
 	case workgraph.VisitsAdopted:
 		// The history begins with more than one entry when much is taken over.
-		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: count(d.Version), Adopted: adopted(d)}}
+		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Adopted: adopted(d)}}
 	case workgraph.MessageReceived:
 		m.Event = &executorv1.RunEvent_MessageDelivered{MessageDelivered: &executorv1.MessageDelivered{
 			NodeId: d.Node, From: d.Message.From, Message: graphpb.Payload(d.Message.Body)}}
@@ -79,7 +80,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 		// An UNSAFE attempt is given out again only if it was not performed, so its generation stays the first.
 		start := workgraph.Start{RunID: ev.RunID, Ref: d.Ref}
 		m.Event = &executorv1.RunEvent_AttemptIntended{AttemptIntended: &executorv1.AttemptIntended{
-			Visit: refMessage(d.Ref), Attempt: count(d.Attempt), EffectKey: start.EffectKey()}}
+			Visit: refMessage(d.Ref), Attempt: callpb.Count(d.Attempt), EffectKey: start.EffectKey()}}
 	case workgraph.AttemptEnded:
 		a := attemptEnded(d)
 		if a.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
@@ -174,7 +175,7 @@ func waitMessage(namespace, runID string, w *engine.VisitWait) *executorv1.WaitI
 }
 
 func ephemeral(m *executorv1.RunEvent, e *engine.Ephemeral) bool {
-	ref, attempt := refMessage(e.Ref), count(e.Attempt)
+	ref, attempt := refMessage(e.Ref), callpb.Count(e.Attempt)
 	switch {
 	case e.Queued != nil:
 		m.Event = &executorv1.RunEvent_RunQueued{RunQueued: &executorv1.RunQueued{Reason: e.Queued.Reason, StartTime: stamp(e.Queued.StartTime)}}
@@ -191,7 +192,7 @@ func ephemeral(m *executorv1.RunEvent, e *engine.Ephemeral) bool {
 }
 
 func refMessage(r workgraph.Ref) *executorv1.VisitRef {
-	return &executorv1.VisitRef{NodeId: r.Node, Visit: count(r.Visit), Item: count(r.Item)}
+	return &executorv1.VisitRef{NodeId: r.Node, Visit: callpb.Count(r.Visit), Item: callpb.Count(r.Item)}
 }
 
 // adopted are the visits that an event takes over.
@@ -199,7 +200,7 @@ func adopted(d *engine.Durable) []*executorv1.VisitRef {
 	var out []*executorv1.VisitRef
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Op == workgraph.OpAdopt {
-			out = append(out, &executorv1.VisitRef{NodeId: s.Node, Visit: count(s.Visit)})
+			out = append(out, &executorv1.VisitRef{NodeId: s.Node, Visit: callpb.Count(s.Visit)})
 		}
 	}
 	return out
@@ -220,7 +221,7 @@ func moved(d *engine.Durable) (ready, skipped []string) {
 
 func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
 	m := &executorv1.AttemptEnded{
-		Visit: refMessage(d.Ref), Attempt: count(d.Attempt), StartTime: stamp(d.StartTime), Actor: d.Actor, Cached: d.Cached, Error: errorMessage(d.Error, d.Ref),
+		Visit: refMessage(d.Ref), Attempt: callpb.Count(d.Attempt), StartTime: stamp(d.StartTime), Actor: d.Actor, Cached: d.Cached, Error: errorMessage(d.Error, d.Ref),
 		State: executorv1.VisitState_VISIT_STATE_COMPLETED,
 	}
 	if d.Error != nil {
@@ -311,13 +312,13 @@ func runEnded(end *workgraph.RunEnd) *executorv1.RunEnded {
 	if m.State == executorv1.RunState_RUN_STATE_FAILED {
 		m.Error = &executorv1.RunError{Reason: end.Reason, Message: end.Message}
 		if end.Error != nil {
-			m.Error.Type, m.Error.Reason = errorType(end.Error.Type), end.Error.Reason
+			m.Error.Type, m.Error.Reason = callpb.ErrorType(end.Error.Type), end.Error.Reason
 			if end.Error.Message != "" {
 				m.Error.Message = end.Error.Message
 			}
 		}
 		if end.Failed != nil {
-			m.Error.NodeId, m.Error.Visit = end.Failed.Node, count(end.Failed.Visit)
+			m.Error.NodeId, m.Error.Visit = end.Failed.Node, callpb.Count(end.Failed.Visit)
 		}
 	}
 	return m

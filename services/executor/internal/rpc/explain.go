@@ -8,6 +8,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -27,7 +28,7 @@ func (s *Server) ExplainRun(ctx context.Context, req *executorv1.ExplainRunReque
 		}
 	}
 	out := &executorv1.ExplainRunResponse{
-		RunId: x.Row.ID, State: executorv1.RunState(x.Row.State), Summary: x.Summary, Owner: x.Owner, More: count(x.More),
+		RunId: x.Row.ID, State: executorv1.RunState(x.Row.State), Summary: x.Summary, Owner: x.Owner, More: callpb.Count(x.More),
 	}
 	for i := range x.Holdups {
 		out.Blockers = append(out.Blockers, blockerMessage(&x.Holdups[i]))

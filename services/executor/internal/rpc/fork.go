@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -156,7 +157,7 @@ func (s *Server) DeleteRun(ctx context.Context, req *executorv1.DeleteRunRequest
 	if err != nil {
 		return nil, err
 	}
-	return &executorv1.DeleteRunResponse{Runs: count(n)}, nil
+	return &executorv1.DeleteRunResponse{Runs: callpb.Count(n)}, nil
 }
 
 // bulkRequest reads what bulk requests share.
@@ -194,7 +195,7 @@ func (s *Server) BulkCancelRuns(ctx context.Context, req *executorv1.BulkCancelR
 	if err != nil {
 		return nil, err
 	}
-	return &executorv1.BulkCancelRunsResponse{Matched: count(r.Matched), Done: count(r.Done), Failures: bulkFailures(r.Failures), More: r.More}, nil
+	return &executorv1.BulkCancelRunsResponse{Matched: callpb.Count(r.Matched), Done: callpb.Count(r.Done), Failures: bulkFailures(r.Failures), More: r.More}, nil
 }
 
 // BulkRetryRuns implements the service.
@@ -207,7 +208,7 @@ func (s *Server) BulkRetryRuns(ctx context.Context, req *executorv1.BulkRetryRun
 	if err != nil {
 		return nil, err
 	}
-	return &executorv1.BulkRetryRunsResponse{Matched: count(r.Matched), RunIds: r.RunIDs, Failures: bulkFailures(r.Failures), More: r.More}, nil
+	return &executorv1.BulkRetryRunsResponse{Matched: callpb.Count(r.Matched), RunIds: r.RunIDs, Failures: bulkFailures(r.Failures), More: r.More}, nil
 }
 
 // BulkDeleteRuns implements the service.
@@ -220,5 +221,5 @@ func (s *Server) BulkDeleteRuns(ctx context.Context, req *executorv1.BulkDeleteR
 	if err != nil {
 		return nil, err
 	}
-	return &executorv1.BulkDeleteRunsResponse{Matched: count(r.Matched), Done: count(r.Done), Failures: bulkFailures(r.Failures), More: r.More}, nil
+	return &executorv1.BulkDeleteRunsResponse{Matched: callpb.Count(r.Matched), Done: callpb.Count(r.Done), Failures: bulkFailures(r.Failures), More: r.More}, nil
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -100,12 +100,12 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 		if err := decode("error", r.Error, &e); err != nil {
 			return nil, err
 		}
-		m.Error = &executorv1.RunError{Type: errorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: e.Node, Visit: count(e.Visit)}
+		m.Error = &executorv1.RunError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: e.Node, Visit: callpb.Count(e.Visit)}
 	}
 	if !whole {
 		return m, nil
 	}
-	m.OpenInterrupts = count(open)
+	m.OpenInterrupts = callpb.Count(open)
 	return m, large(m, r)
 }
 
@@ -143,20 +143,6 @@ func traceID(parent string) string {
 	return part[1]
 }
 
-func errorType(t workgraph.ErrorType) executorv1.ErrorType {
-	switch t {
-	case workgraph.Retryable:
-		return executorv1.ErrorType_ERROR_TYPE_RETRYABLE
-	case workgraph.Permanent:
-		return executorv1.ErrorType_ERROR_TYPE_PERMANENT
-	case workgraph.Unknown:
-		return executorv1.ErrorType_ERROR_TYPE_UNKNOWN
-	case workgraph.NotPerformed:
-		return executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED
-	}
-	return executorv1.ErrorType_ERROR_TYPE_UNSPECIFIED
-}
-
 func visitState(s workgraph.VisitStatus) executorv1.VisitState {
 	switch s {
 	case workgraph.VisitHeld:
@@ -185,8 +171,6 @@ func visitState(s workgraph.VisitStatus) executorv1.VisitState {
 	return executorv1.VisitState_VISIT_STATE_UNSPECIFIED
 }
 
-func count(n int) int32 { return int32(max(min(n, math.MaxInt32), math.MinInt32)) }
-
 func usageMessage(us []workgraph.Usage) *executorv1.Usage {
 	if len(us) == 0 {
 		return nil
@@ -210,14 +194,14 @@ func errorMessage(e *workgraph.Error, ref workgraph.Ref) *executorv1.RunError {
 	if e == nil {
 		return nil
 	}
-	return &executorv1.RunError{Type: errorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: ref.Node, Visit: count(ref.Visit)}
+	return &executorv1.RunError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: ref.Node, Visit: callpb.Count(ref.Visit)}
 }
 
 func visitMessage(namespace, runID string, v *engine.Visit) *executorv1.Visit {
 	m := &executorv1.Visit{
-		RunId: runID, NodeId: v.Node, Visit: count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: count(v.Attempts),
+		RunId: runID, NodeId: v.Node, Visit: callpb.Count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: callpb.Count(v.Attempts),
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),
-		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: count(v.ItemsTotal), ItemsDone: count(v.ItemsDone),
+		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: callpb.Count(v.ItemsTotal), ItemsDone: callpb.Count(v.ItemsDone),
 		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Adopted, Progress: graphpb.Payload(v.Progress),
 	}
 	if v.Status == workgraph.VisitWaiting {

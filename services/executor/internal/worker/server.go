@@ -21,6 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -353,7 +354,7 @@ func (s *Server) ListWorkers(ctx context.Context, _ *executorv1.ListWorkersReque
 	me := s.owner().ID
 	out := &executorv1.ListWorkersResponse{}
 	add := func(w journal.Worker) {
-		out.Workers = append(out.Workers, &executorv1.WorkerInfo{WorkerId: w.ID, ExecutorId: w.ExecutorID, Actors: w.Actors, Slots: count(w.Slots), Busy: count(w.Busy),
+		out.Workers = append(out.Workers, &executorv1.WorkerInfo{WorkerId: w.ID, ExecutorId: w.ExecutorID, Actors: w.Actors, Slots: callpb.Count(w.Slots), Busy: callpb.Count(w.Busy),
 			ConnectTime: timestamppb.New(w.ConnectTime), UserAgent: w.UserAgent, Draining: w.Draining})
 	}
 	for _, w := range s.here() {

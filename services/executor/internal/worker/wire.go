@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -16,18 +15,19 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // taskOf is the wire form of a call.
 func taskOf(ctx context.Context, c *workgraph.Call) *executorv1.VisitTask {
 	m := &executorv1.VisitTask{
-		RunId: c.RunID, RootRunId: c.RootRunID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: count(c.Visit), Item: count(c.Item)}, Attempt: count(c.Attempt),
+		RunId: c.RunID, RootRunId: c.RootRunID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: callpb.Count(c.Visit), Item: callpb.Count(c.Item)}, Attempt: callpb.Count(c.Attempt),
 		Actor: c.Actor, Args: graphpb.Payloads(c.Args), Named: graphpb.PayloadMap(c.Named), EffectKey: c.EffectKey(), Effect: graphpb.Effect(c.Effect),
 		Details: graphpb.Payload(c.Details), TaskToken: c.TaskToken, Thread: c.Thread,
 	}
 	for _, u := range c.Upstream {
-		up := &executorv1.Upstream{NodeId: u.Node, Visit: count(u.Visit), Outcome: string(u.Outcome), Values: graphpb.Payloads(u.Values)}
+		up := &executorv1.Upstream{NodeId: u.Node, Visit: callpb.Count(u.Visit), Outcome: string(u.Outcome), Values: graphpb.Payloads(u.Values)}
 		if u.Error != nil {
 			up.Error = errorMessage(u.Error)
 		}
@@ -48,24 +48,8 @@ func taskOf(ctx context.Context, c *workgraph.Call) *executorv1.VisitTask {
 	return m
 }
 
-func count(n int) int32 { return int32(max(min(n, math.MaxInt32), math.MinInt32)) }
-
-func errorType(t workgraph.ErrorType) executorv1.ErrorType {
-	switch t {
-	case workgraph.Retryable:
-		return executorv1.ErrorType_ERROR_TYPE_RETRYABLE
-	case workgraph.Permanent:
-		return executorv1.ErrorType_ERROR_TYPE_PERMANENT
-	case workgraph.Unknown:
-		return executorv1.ErrorType_ERROR_TYPE_UNKNOWN
-	case workgraph.NotPerformed:
-		return executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED
-	}
-	return executorv1.ErrorType_ERROR_TYPE_UNSPECIFIED
-}
-
 func errorMessage(e *workgraph.Error) *executorv1.CallError {
-	m := &executorv1.CallError{Type: errorType(e.Type), Reason: e.Reason, Message: e.Message}
+	m := &executorv1.CallError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message}
 	if e.RetryAfter > 0 {
 		m.RetryAfter = durationpb.New(time.Duration(e.RetryAfter))
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -61,7 +62,7 @@ func (s *Store) OrphanBlobs(ctx context.Context, grace, again time.Duration, lim
 			SELECT b.namespace, b.hash FROM blobs b WHERE (b.touch_time < `+now+` - ? AND b.doom_time = 0 OR b.doom_time > 0 AND b.doom_time < `+now+` - ?)
 			AND NOT EXISTS (SELECT 1 FROM blob_refs r WHERE r.namespace = b.namespace AND r.hash = b.hash) ORDER BY b.touch_time LIMIT ?)
 			RETURNING namespace, hash`, grace.Microseconds(), again.Microseconds(), limit)
-		names, err = all(rows, err, func(rows *sql.Rows) (n journal.BlobName, err error) {
+		names, err = dbkit.Collect(rows, err, func(rows *sql.Rows) (n journal.BlobName, err error) {
 			var hash []byte
 			err = rows.Scan(&n.Namespace, &hash)
 			copy(n.Hash[:], hash)

@@ -415,7 +415,7 @@ func (t txn) judge(ctx context.Context, owner journal.Owner, u *journal.Unit, do
 	}
 	if st.Found && len(u.Events) > 0 {
 		rows, err := t.tx.QueryContext(ctx, selectEvents+` WHERE run_id = ? AND seq > ? AND seq <= ? ORDER BY seq`, u.RunID, u.Expected, u.LastSeq())
-		if st.Events, err = all(rows, err, scanEvent); err != nil {
+		if st.Events, err = dbkit.Collect(rows, err, scanEvent); err != nil {
 			return fmt.Errorf("read back events: %w", err)
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Store) Suspects(ctx context.Context, what journal.Suspicion, in journal
 		args = append(args, in.From)
 	}
 	rows, err := s.db.Read.QueryContext(ctx, q, args...)
-	return all(rows, err, func(rows *sql.Rows) (line string, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (line string, err error) {
 		err = rows.Scan(&line)
 		return line, err
 	})
@@ -103,7 +103,7 @@ func sizeOf(in journal.Sample) int {
 // Runs implements journal.Inspector.
 func (s *Store) Runs(ctx context.Context, in journal.Sample) ([]journal.RunRef, error) {
 	rows, err := s.db.Read.QueryContext(ctx, sampled+`SELECT namespace, run_id, state FROM look JOIN runs USING (run_id) LIMIT ?1`, -1, sizeOf(in), in.From)
-	return all(rows, err, func(rows *sql.Rows) (r journal.RunRef, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (r journal.RunRef, err error) {
 		err = rows.Scan(&r.Namespace, &r.RunID, &r.State)
 		return r, err
 	})

@@ -26,7 +26,7 @@ func (s *Store) Expired(ctx context.Context, before time.Time, after journal.End
 		FROM runs r WHERE r.state >= 6 AND r.end_time > 0 AND r.end_time < ?1 AND (r.end_time, r.run_id) > (?2, ?3) AND r.namespace <> ?4
 		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))
 		ORDER BY r.end_time, r.run_id LIMIT ?5`, micros(before), micros(after.EndTime), after.RunID, journal.Deleted, limit)
-	return all(rows, err, func(rows *sql.Rows) (e journal.Ended, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (e journal.Ended, err error) {
 		var end int64
 		err = rows.Scan(&e.Namespace, &e.RunID, &end, &e.Skipped)
 		e.EndTime = dbkit.FromUnixMicros(end)
@@ -62,7 +62,7 @@ func (s *Store) Extend(context.Context, time.Duration, time.Duration) (journal.P
 func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err error) {
 	// The pragma does its work row by row, and no transaction may be open around it.
 	rows, err := s.db.Write.QueryContext(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(vacuumPages)+`)`)
-	if _, err := all(rows, err, func(*sql.Rows) (struct{}, error) { return struct{}{}, nil }); err != nil {
+	if _, err := dbkit.Collect(rows, err, func(*sql.Rows) (struct{}, error) { return struct{}{}, nil }); err != nil {
 		return false, err
 	}
 	var free, mode int

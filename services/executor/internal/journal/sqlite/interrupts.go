@@ -80,7 +80,7 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 		and("(i.create_time, i.id) < (?, ?)", micros(after.CreateTime), after.ID)
 	}
 	rows, err := s.db.Read.QueryContext(ctx, selectInterrupts+where+` ORDER BY i.create_time DESC, i.id DESC LIMIT ?`, append(args, limit)...)
-	return all(rows, err, func(rows *sql.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
 }
 
 // CountOpenInterrupts implements journal.Interrupts.

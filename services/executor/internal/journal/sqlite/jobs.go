@@ -132,7 +132,7 @@ func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) 
 		UNION
 		SELECT * FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < `+now+` - ?1
 			AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = '' AND r.state < 6) ORDER BY m.id LIMIT ?2)`, late.Microseconds(), limit)
-	found, err := all(rows, err, func(rows *sql.Rows) (journal.JobRow, error) {
+	found, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.JobRow, error) {
 		var ns, id string
 		err := rows.Scan(&ns, &id)
 		return journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}), err

@@ -151,13 +151,13 @@ func (t txn) deliver(ctx context.Context, m journal.Mail) (isNew bool, err error
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
 	rows, err := s.db.Read.QueryContext(ctx, selectMail+pendingMail+` ORDER BY m.id LIMIT ?`, owner.ID, owner.Incarnation, limit)
-	return all(rows, err, scanMail)
+	return dbkit.Collect(rows, err, scanMail)
 }
 
 // UnreadMail implements journal.Mailbox.
 func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
 	rows, err := s.db.Read.QueryContext(ctx, selectMail+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
-	return all(rows, err, scanMail)
+	return dbkit.Collect(rows, err, scanMail)
 }
 
 // MailWakes implements journal.Mailbox. Mail from this process comes at once, that of another on

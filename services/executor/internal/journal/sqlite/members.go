@@ -50,7 +50,7 @@ func (s *Store) Heartbeat(ctx context.Context, owner journal.Owner) error {
 // Executors implements journal.Members.
 func (s *Store) Executors(ctx context.Context) ([]journal.Executor, error) {
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT id, incarnation, addr, max(`+now+` - heartbeat, 0) FROM executors ORDER BY id`)
-	return all(rows, err, func(rows *sql.Rows) (e journal.Executor, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (e journal.Executor, err error) {
 		var age int64
 		err = rows.Scan(&e.ID, &e.Incarnation, &e.Addr, &age)
 		e.SinceHeartbeat = time.Duration(age) * time.Microsecond
@@ -85,7 +85,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 			}
 			rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
 				WHERE`+cond+` ORDER BY r.run_id LIMIT ?`, args...)
-			more, err := all(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
+			more, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
 				err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
 				return f, err
 			})
@@ -226,7 +226,7 @@ func (t txn) release(ctx context.Context, owner journal.Owner, runID string) err
 	rows, err := t.tx.QueryContext(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0
 		WHERE owner_id = ? AND owner_incarnation = ? AND state < 6 AND owner_id <> '' AND (? = '' OR run_id = ?)
 		RETURNING namespace, run_id, state, wake_time`, owner.ID, owner.Incarnation, runID, runID)
-	free, err := all(rows, err, func(rows *sql.Rows) (f journal.Freed, err error) {
+	free, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (f journal.Freed, err error) {
 		var wake int64
 		err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &wake)
 		f.WakeTime = dbkit.FromUnixMicros(wake)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -26,7 +27,7 @@ func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (
 					SELECT 1 FROM outbox p WHERE p.run_id = o.run_id AND (p.seq, p.ordinal) < (o.seq, o.ordinal) AND p.next_at > `+now+`)
 				ORDER BY o.id LIMIT ?)
 			RETURNING id, namespace, run_id, seq, ordinal, kind, body, attempts, last_error`, ttl.Microseconds(), limit)
-		items, err = all(rows, err, func(rows *sql.Rows) (i journal.OutboxItem, err error) {
+		items, err = dbkit.Collect(rows, err, func(rows *sql.Rows) (i journal.OutboxItem, err error) {
 			err = rows.Scan(&i.ID, &i.Namespace, &i.RunID, &i.Seq, &i.Ordinal, &i.Kind, &i.Body, &i.Attempts, &i.LastError)
 			return i, err
 		})

@@ -161,13 +161,13 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 	args = append(args, limit)
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT `+runColumns+` FROM `+from+` WHERE r.namespace = ?`+where.String()+
 		fmt.Sprintf(` ORDER BY %[1]s.create_time DESC, %[1]s.run_id DESC LIMIT ?`, order), args...)
-	return all(rows, err, func(rows *sql.Rows) (journal.Run, error) { return scanRun(rows, false) })
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Run, error) { return scanRun(rows, false) })
 }
 
 // Events implements journal.Reader.
 func (s *Store) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]journal.Event, error) {
 	rows, err := s.db.Read.QueryContext(ctx, selectEvents+` WHERE namespace = ? AND run_id = ? AND seq > ? ORDER BY seq LIMIT ?`, namespace, runID, afterSeq, limit)
-	return all(rows, err, scanEvent)
+	return dbkit.Collect(rows, err, scanEvent)
 }
 
 // Descendants implements journal.Reader.
@@ -178,7 +178,7 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 			SELECT r.run_id, r.parent_run_id, r.state, r.last_seq, r.create_time FROM below b
 			JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
 		SELECT r.run_id, r.parent_run_id, r.state, `+lastSeq+` FROM below r ORDER BY r.create_time, r.run_id`, namespace, runID)
-	return all(rows, err, func(rows *sql.Rows) (d journal.Descendant, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (d journal.Descendant, err error) {
 		err = rows.Scan(&d.RunID, &d.ParentRunID, &d.State, &d.LastSeq)
 		return d, err
 	})
@@ -203,7 +203,7 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 			return fmt.Errorf("load snapshot: %w", err)
 		}
 		rows, err := tx.QueryContext(ctx, selectEvents+` WHERE run_id = ? AND seq > ? ORDER BY seq`, runID, l.SnapshotSeq)
-		l.Events, err = all(rows, err, scanEvent)
+		l.Events, err = dbkit.Collect(rows, err, scanEvent)
 		return err
 	})
 	return l, err

@@ -208,18 +208,3 @@ func tuples(n, k int) string {
 	one := "(" + strings.Repeat("?, ", k-1) + "?)"
 	return strings.Repeat(one+", ", n-1) + one
 }
-
-func all[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) (out []T, rerr error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { rerr = errors.Join(rerr, rows.Close()) }()
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
-}

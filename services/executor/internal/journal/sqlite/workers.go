@@ -38,7 +38,7 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 		rows, err := t.tx.QueryContext(ctx, `SELECT a.name, a.effect, EXISTS (SELECT 1 FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
 			AND r.executor_id <> ? AND`+alive+`) FROM remote_actors a WHERE a.namespace = ? AND a.name IN (SELECT value FROM json_each(?)) ORDER BY a.name`,
 			self.ID, lease.Microseconds(), namespace, string(list))
-		old, err := all(rows, err, func(rows *sql.Rows) (k known, err error) {
+		old, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (k known, err error) {
 			err = rows.Scan(&k.name, &k.effect, &k.served)
 			return k, err
 		})
@@ -90,7 +90,7 @@ func (s *Store) RemoteActors(ctx context.Context, namespace string, names []stri
 		query, args = query+` AND name IN (SELECT value FROM json_each(?))`, append(args, string(list))
 	}
 	rows, err := s.db.Read.QueryContext(ctx, query+` ORDER BY name`, args...)
-	return all(rows, err, func(rows *sql.Rows) (a journal.RemoteActor, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (a journal.RemoteActor, err error) {
 		var seen int64
 		err = rows.Scan(&a.Name, &a.Description, &a.Effect, &a.Version, &a.Schema, &seen)
 		a.LastSeen = dbkit.FromUnixMicros(seen)
@@ -166,7 +166,7 @@ func (s *Store) Routes(ctx context.Context, namespace, actor string, lease time.
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT e.id, e.incarnation, e.addr, r.slots, r.busy FROM worker_routes r
 		JOIN executors e ON e.id = r.executor_id AND e.incarnation = r.incarnation
 		WHERE r.namespace = ? AND r.actor = ? AND e.heartbeat >= `+now+` - ? ORDER BY e.id`, namespace, actor, lease.Microseconds())
-	return all(rows, err, func(rows *sql.Rows) (r journal.WorkerRoute, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (r journal.WorkerRoute, err error) {
 		err = rows.Scan(&r.Executor.ID, &r.Executor.Incarnation, &r.Addr, &r.Slots, &r.Busy)
 		return r, err
 	})
@@ -176,7 +176,7 @@ func (s *Store) Routes(ctx context.Context, namespace, actor string, lease time.
 func (s *Store) Workers(ctx context.Context, namespace string, lease time.Duration) ([]journal.Worker, error) {
 	rows, err := s.db.Read.QueryContext(ctx, `SELECT executor_id, namespace, worker_id, actors, slots, busy, connect_time, user_agent, draining FROM workers r
 		WHERE namespace = ? AND`+alive+` ORDER BY executor_id, worker_id`, namespace, lease.Microseconds())
-	return all(rows, err, func(rows *sql.Rows) (w journal.Worker, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (w journal.Worker, err error) {
 		var names []byte
 		var at int64
 		if err := rows.Scan(&w.ExecutorID, &w.Namespace, &w.ID, &names, &w.Slots, &w.Busy, &at, &w.UserAgent, &w.Draining); err != nil {

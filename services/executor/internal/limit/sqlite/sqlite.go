@@ -152,7 +152,7 @@ func standing(ctx context.Context, q queryer, k limit.Key) (st limit.Standing, a
 	}
 	rows, err := q.QueryContext(ctx, `SELECT h.owner_id, h.owner_incarnation, h.held, h.waiting, h.since, h.asked, h.runs FROM limit_holdings h
 		JOIN executors e ON e.id = h.owner_id AND e.incarnation = h.owner_incarnation WHERE h.namespace = ? AND h.name = ?`, k.Namespace, k.Name)
-	st.Others, err = all(rows, err, func(rows *sql.Rows) (h limit.Holding, err error) {
+	st.Others, err = dbkit.Collect(rows, err, func(rows *sql.Rows) (h limit.Holding, err error) {
 		var since, asked int64
 		err = rows.Scan(&h.Owner.ID, &h.Owner.Incarnation, &h.Held, &h.Waiting, &since, &asked, &h.Runs)
 		h.Since, h.Asked = time.UnixMicro(since).UTC(), time.UnixMicro(asked).UTC()
@@ -164,27 +164,12 @@ func standing(ctx context.Context, q queryer, k limit.Key) (st limit.Standing, a
 const selectLimits = `SELECT namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out, max_bytes, max_pending_runs, update_time FROM limits`
 
 func limits(rows *sql.Rows, err error) ([]limit.Limit, error) {
-	return all(rows, err, func(rows *sql.Rows) (l limit.Limit, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (l limit.Limit, err error) {
 		var us, at int64
 		err = rows.Scan(&l.Namespace, &l.Name, &l.MaxConcurrent, &l.MaxRate, &us, &l.MaxOpenRuns, &l.MaxFanOut, &l.MaxBytes, &l.MaxPendingRuns, &at)
 		l.RateInterval, l.UpdateTime = time.Duration(us)*time.Microsecond, time.UnixMicro(at).UTC()
 		return l, err
 	})
-}
-
-func all[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) (out []T, rerr error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { rerr = errors.Join(rerr, rows.Close()) }()
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
 }
 
 // Figures implements limit.Store.
@@ -288,7 +273,7 @@ const (
 )
 
 func pending(rows *sql.Rows, err error) ([]limit.Pending, error) {
-	return all(rows, err, func(rows *sql.Rows) (p limit.Pending, err error) {
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (p limit.Pending, err error) {
 		err = rows.Scan(&p.Namespace, &p.RunID)
 		return p, err
 	})

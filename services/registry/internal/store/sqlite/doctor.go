@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -55,18 +55,10 @@ func (s *Store) Suspects(ctx context.Context, what store.Suspicion, sample, limi
 		sample = -1
 	}
 	rows, err := s.db.Read.QueryContext(ctx, q, limit, sample)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return nil, err
-		}
-		found = append(found, line)
-	}
-	return found, rows.Err()
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (line string, err error) {
+		err = rows.Scan(&line)
+		return line, err
+	})
 }
 
 // Now implements store.Inspector.

@@ -129,20 +129,9 @@ func (t tx) Remember(ctx context.Context, r store.Request) (earlier store.Reques
 type scanner interface{ Scan(into ...any) error }
 
 // collect reads all rows of a query.
-func collect[T any](ctx context.Context, t tx, scan func(scanner) (T, error), query string, args ...any) (out []T, err error) {
+func collect[T any](ctx context.Context, t tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := t.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (T, error) { return scan(rows) })
 }
 
 // one reads a single row, or returns missing.

@@ -1,0 +1,28 @@
+// Package callpb puts what a call counts and fails with into its wire form, for clients and for remote workers alike. It knows the
+// model and the generated types, and nothing of runs or of those who ask.
+package callpb
+
+import (
+	"math"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Count is n as the wire has it; what does not fit becomes the nearest that does.
+func Count(n int) int32 { return int32(max(min(n, math.MaxInt32), math.MinInt32)) }
+
+// ErrorType is UNSPECIFIED for a type that the wire does not know.
+func ErrorType(t workgraph.ErrorType) executorv1.ErrorType {
+	switch t {
+	case workgraph.Retryable:
+		return executorv1.ErrorType_ERROR_TYPE_RETRYABLE
+	case workgraph.Permanent:
+		return executorv1.ErrorType_ERROR_TYPE_PERMANENT
+	case workgraph.Unknown:
+		return executorv1.ErrorType_ERROR_TYPE_UNKNOWN
+	case workgraph.NotPerformed:
+		return executorv1.ErrorType_ERROR_TYPE_NOT_PERFORMED
+	}
+	return executorv1.ErrorType_ERROR_TYPE_UNSPECIFIED
+}
