@@ -138,7 +138,7 @@ func TestGRPC(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- host.Run(ctx, host.GRPC(s, lis, 50*time.Millisecond)) }()
 	h := healthpb.NewHealthClient(conn)
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		r, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{})
 		return err == nil && r.GetStatus() == healthpb.HealthCheckResponse_SERVING
 	}, 5*time.Second, time.Millisecond)

@@ -1,5 +1,5 @@
 // Package testkit owns what tests of every package share: the check for leaked goroutines with the
-// one list of known exceptions, and a logger that writes to the test. It must not know any service,
+// one list of known exceptions, a logger that writes to the test, and waiting for a condition. It must not know any service,
 // and no production code may import it.
 package testkit
 
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -36,4 +37,17 @@ func Context(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Eventually waits until cond holds and fails the test if it does not within patience. Unlike require.Eventually it asks cond on the test's own
+// goroutine, so that cond may fail the test by itself.
+func Eventually(t require.TestingT, cond func() bool, patience, pause time.Duration, msgAndArgs ...any) {
+	if h, ok := t.(interface{ Helper() }); ok {
+		h.Helper()
+	}
+	for end := time.Now().Add(patience); !cond(); <-time.After(pause) {
+		if time.Now().After(end) {
+			require.FailNow(t, "the condition does not hold within "+patience.String(), msgAndArgs...)
+		}
+	}
 }

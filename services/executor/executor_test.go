@@ -158,7 +158,7 @@ func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Confi
 		require.NoError(t, svc.Close())
 		require.NoError(t, svc.Close(), "closing twice")
 	})
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expression": value(`"1"`)}})})
 		return err == nil
 	}, 20*time.Second, 5*time.Millisecond)
@@ -179,7 +179,7 @@ func (f *fixture) wait(t *testing.T, id string, want executorv1.RunState) *execu
 		run *executorv1.Run
 		err error
 	)
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		run, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
 		return err != nil || run.GetState() == want
 	}, 60*time.Second, 10*time.Millisecond, "run %s", id)
@@ -379,7 +379,7 @@ func TestService(t *testing.T) {
 		require.NoError(t, err)
 		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 		var got *executorv1.Run
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			got, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 			require.NoError(t, err)
 			return got.GetUsage().GetCostNanoUsd() == 70 && got.GetUsage().GetUnpricedCalls() == 1
@@ -387,7 +387,7 @@ func TestService(t *testing.T) {
 		require.Equal(t, int64(20), got.GetUsage().GetInputTokens())
 		require.Equal(t, int64(4), got.GetUsage().GetCachedInputTokens())
 		require.Equal(t, int64(2), got.GetUsage().GetCalls())
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return len(f.books.settled) > 0 && f.books.settled[len(f.books.settled)-1].GetRunId() == run.GetId()
@@ -406,7 +406,7 @@ func TestService(t *testing.T) {
 		got := f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_FAILED)
 		require.Equal(t, "REFUSED", got.GetError().GetReason())
 		require.Equal(t, executorv1.ErrorType_ERROR_TYPE_PERMANENT, got.GetError().GetType())
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return f.books.entries["bad"].GetFailed()
@@ -421,7 +421,7 @@ func TestService(t *testing.T) {
 		require.NoError(t, err)
 		f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 		f.books.down.Store(false)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return f.books.entries["late"] != nil
@@ -448,7 +448,7 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, err)
 	f.wait(t, run.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 	parents := map[string]string{}
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		names := map[string]string{}
 		var spans []tracetest.SpanStub
 		for _, s := range f.spans.GetSpans() {

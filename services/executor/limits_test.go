@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -54,7 +55,7 @@ func TestLimits(t *testing.T) {
 	run, err := f.StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
 	require.NoError(t, err)
 	<-called
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		ls, err := limits.ListLimits(ctx, &executorv1.ListLimitsRequest{})
 		require.NoError(t, err)
 		a, n := ls.GetLimits()[0], ls.GetLimits()[1]
@@ -64,7 +65,7 @@ func TestLimits(t *testing.T) {
 	require.Empty(t, called, "the second call waits")
 	close(open)
 	<-called
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		r, err := f.GetRun(ctx, &executorv1.GetRunRequest{RunId: run.GetId()})
 		require.NoError(t, err)
 		return r.GetState() == executorv1.RunState_RUN_STATE_COMPLETED
@@ -88,7 +89,7 @@ func TestQuotas(t *testing.T) {
 		}
 	})})
 	ctx := t.Context()
-	require.Eventually(t, func() bool { // what made sure that the executor serves
+	testkit.Eventually(t, func() bool { // what made sure that the executor serves
 		list, err := f.ListRuns(ctx, &executorv1.ListRunsRequest{})
 		require.NoError(t, err)
 		for _, r := range list.GetRuns() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
@@ -90,7 +91,7 @@ func TestSchedules(t *testing.T) {
 		}
 		ended := func(t *testing.T, id string) {
 			t.Helper()
-			require.Eventually(t, func() bool { return state(t, id) >= executorv1.RunState_RUN_STATE_COMPLETED }, 20*time.Second, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool { return state(t, id) >= executorv1.RunState_RUN_STATE_COMPLETED }, 20*time.Second, 5*time.Millisecond)
 		}
 		results := func(s *executorv1.Schedule) (out []string) {
 			for _, r := range s.GetRecent() {
@@ -103,10 +104,10 @@ func TestSchedules(t *testing.T) {
 		t.Run("Clock/StartsEachTimeOnce", func(t *testing.T) {
 			s := create(t, &executorv1.Schedule{Id: "tick", Cron: "@every 1s", Start: start("does"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
 			require.Len(t, s.GetNextTimes(), 5)
-			require.Eventually(t, func() bool { return len(get(t, "tick").GetRecent()) >= 4 }, 30*time.Second, 20*time.Millisecond)
+			testkit.Eventually(t, func() bool { return len(get(t, "tick").GetRecent()) >= 4 }, 30*time.Second, 20*time.Millisecond)
 			_, err := c.PauseSchedule(t.Context(), &executorv1.PauseScheduleRequest{ScheduleId: "tick", Note: "enough"})
 			require.NoError(t, err)
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				s = get(t, "tick")
 				return !slices.Contains(results(s), "QUEUED") // what is just being carried out
 			}, 30*time.Second, 20*time.Millisecond)
@@ -144,7 +145,7 @@ func TestSchedules(t *testing.T) {
 			doors["one"].pass()
 			ended(t, first.GetRunId())
 			done := time.Now()
-			require.Eventually(t, func() bool { return results(get(t, "one"))[1] == "STARTED" }, 20*time.Second, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool { return results(get(t, "one"))[1] == "STARTED" }, 20*time.Second, 5*time.Millisecond)
 			t.Logf("the next one was there %s after the end of the first", time.Since(done))
 		})
 		t.Run("Overlap/QueueAll", func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestSchedules(t *testing.T) {
 			}
 			for i := range 4 {
 				var run string
-				require.Eventually(t, func() bool {
+				testkit.Eventually(t, func() bool {
 					s := get(t, "all").GetRecent()
 					run = s[3-i].GetRunId()
 					if run == "" {
@@ -172,7 +173,7 @@ func TestSchedules(t *testing.T) {
 			trigger(t, "other")
 			ended(t, first.GetRunId())
 			require.Equal(t, executorv1.RunState_RUN_STATE_CANCELLED, state(t, first.GetRunId()))
-			require.Eventually(t, func() bool { return get(t, "other").GetRecent()[0].GetResult() == "STARTED" }, 20*time.Second, 5*time.Millisecond)
+			testkit.Eventually(t, func() bool { return get(t, "other").GetRecent()[0].GetResult() == "STARTED" }, 20*time.Second, 5*time.Millisecond)
 		})
 		t.Run("Overlap/Allow", func(t *testing.T) {
 			create(t, &executorv1.Schedule{Id: "allow", Cron: never, Start: start("allow"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
@@ -220,7 +221,7 @@ func TestSchedules(t *testing.T) {
 			for i, st := range second.GetStarts() {
 				require.Equal(t, i < 5, runs[st.GetRunId()], "%d: %v", i, st)
 			}
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ScheduleId: "fill"})
 				require.NoError(t, err)
 				return len(list.GetRuns()) == 13
@@ -236,7 +237,7 @@ func TestSchedules(t *testing.T) {
 		t.Run("Pause/CatchesUpWithinTheWindow", func(t *testing.T) {
 			create(t, &executorv1.Schedule{Id: "pause", Cron: "@every 1s", Paused: true, Start: start("does"), Overlap: executorv1.OverlapPolicy_OVERLAP_POLICY_ALLOW})
 			begin := time.Now()
-			require.Eventually(t, func() bool { return time.Since(begin) > 2500*time.Millisecond }, 10*time.Second, 50*time.Millisecond)
+			testkit.Eventually(t, func() bool { return time.Since(begin) > 2500*time.Millisecond }, 10*time.Second, 50*time.Millisecond)
 			require.Empty(t, get(t, "pause").GetRecent())
 			s, err := c.ResumeSchedule(t.Context(), &executorv1.ResumeScheduleRequest{ScheduleId: "pause", Note: "on"})
 			require.NoError(t, err)

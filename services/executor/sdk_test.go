@@ -68,7 +68,7 @@ func TestSDK(t *testing.T) {
 		runs(t, w)
 		g := workgraph.NewBuilder("order").Node("p", "price", workgraph.Arg("item", json.RawMessage(`"tea"`)), workgraph.Arg("count", json.RawMessage(`2`))).Graph()
 		var run *epigraph.Run
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			var err error
 			run, err = c.StartRun(t.Context(), g)
 			return err == nil
@@ -114,7 +114,7 @@ func TestSDK(t *testing.T) {
 		})
 		stop := runs(t, w)
 		var run *epigraph.Run
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			var err error
 			run, err = c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "slow").Graph())
 			return err == nil
@@ -154,7 +154,7 @@ func TestSDK(t *testing.T) {
 		}, worker.Effect(worker.Pure))
 		runs(t, w)
 		var run *epigraph.Run
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			var err error
 			run, err = c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "waits").Graph())
 			return err == nil
@@ -213,7 +213,7 @@ func pace(t *testing.T, r *replica, total int) {
 		}
 		return b.Chain(ids...).Graph()
 	}
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		_, err := c.StartRun(t.Context(), chain(1))
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -108,7 +109,7 @@ func TestSteer(t *testing.T) {
 		visit := func(t *testing.T, id, node string, want executorv1.VisitState) *executorv1.Visit {
 			t.Helper()
 			var out *executorv1.Visit
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				r, err := f.ListVisits(t.Context(), &executorv1.ListVisitsRequest{RunId: id, NodeId: node})
 				require.NoError(t, err)
 				if len(r.GetVisits()) == 0 {

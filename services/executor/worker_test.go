@@ -109,7 +109,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 		<-r.done
 	})
 	c := r.client(keyAcme)
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expression": value(`"1"`)}})})
 		return err == nil
 	}, 20*time.Second, 5*time.Millisecond)
@@ -258,7 +258,7 @@ func start(t *testing.T, c executorv1.ExecutorServiceClient, g *graphv1.Graph) r
 func (r run) is(want executorv1.RunState) *executorv1.Run {
 	r.t.Helper()
 	var got *executorv1.Run
-	require.Eventually(r.t, func() bool {
+	testkit.Eventually(r.t, func() bool {
 		var err error
 		got, err = r.c.GetRun(r.t.Context(), &executorv1.GetRunRequest{RunId: r.GetId()})
 		return err == nil && got.GetState() == want
@@ -333,7 +333,7 @@ func TestWorkers(t *testing.T) {
 		_, _, err = r.connect(t, keyOther, hello(1, unsafe("steady")))
 		require.NoError(t, err, "another namespace has its own actors")
 		w.cancel()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
 			return err == nil
 		}, 20*time.Second, 20*time.Millisecond)
@@ -492,7 +492,7 @@ func TestWorkers(t *testing.T) {
 				}
 			}
 		}()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Tokens{Tokens: &executorv1.VisitTokens{Token: v.GetToken(), Text: "word"}}})
 			select {
 			case s := <-seen:
@@ -516,7 +516,7 @@ func TestWorkers(t *testing.T) {
 		got := start(t, c, nodes(node("a", "leaves"), node("b", "leaves")))
 		v := w.visit()
 		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}})
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			list, err := executorv1.NewWorkerServiceClient(r.dial(keyAcme)).ListWorkers(t.Context(), &executorv1.ListWorkersRequest{})
 			require.NoError(t, err)
 			for _, i := range list.GetWorkers() {

@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/gateway"
 )
 
@@ -153,7 +154,7 @@ func TestCells(t *testing.T) {
 		require.Contains(t, body, `"east":"SERVING"`)
 		require.Contains(t, body, `"west":"AWAY"`)
 		servers["east"].Stop()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			status, body = ask(r, http.MethodGet, "/readyz", "", "")
 			return status == http.StatusServiceUnavailable
 		}, 20*time.Second, 50*time.Millisecond)
@@ -201,13 +202,13 @@ func TestCells(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		const body = `{"graph":{"nodes":[{"id":"a","actor":"cel"}]}}`
-		require.Eventually(t, func() bool { // at first each waits for its timeout
+		testkit.Eventually(t, func() bool { // at first each waits for its timeout
 			_, text := ask(r, http.MethodPost, "/v1/runs", body, "west-1")
 			return strings.Contains(text, "CELL_UNAVAILABLE")
 		}, 20*time.Second, time.Millisecond)
 		status, text := ask(r, http.MethodGet, "/v1/runs/run_1", "", "east-1")
 		require.Equal(t, http.StatusOK, status, text)
-		require.Eventually(t, func() bool { // one is let through to see whether it is back
+		testkit.Eventually(t, func() bool { // one is let through to see whether it is back
 			status, _ := ask(r, http.MethodGet, "/v1/runs/run_1", "", "west-1")
 			return status == http.StatusOK
 		}, 20*time.Second, 20*time.Millisecond)

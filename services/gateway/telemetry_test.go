@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // TestTrace follows one request from the client's span to the service's.
@@ -34,7 +35,7 @@ func TestTrace(t *testing.T) {
 
 	find := func(name string, kind trace.SpanKind) sdktrace.ReadOnlySpan {
 		var found sdktrace.ReadOnlySpan
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			for _, s := range spans.Ended() {
 				if s.Name() == name && s.SpanKind() == kind {
 					found = s

@@ -26,6 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -120,7 +121,7 @@ func (w *world) launch() *server {
 	require.NoError(w.t, s.cmd.Start())
 	w.t.Cleanup(s.kill)
 	var addr string
-	require.Eventually(w.t, func() bool {
+	testkit.Eventually(w.t, func() bool {
 		b, err := os.ReadFile(filepath.Join(w.dir, "addr"))
 		life, rest, _ := strings.Cut(string(b), " ")
 		addr = rest
@@ -209,7 +210,7 @@ func torture(t *testing.T, store, url string) {
 	for k := range kills {
 		// The kills are spread evenly over the work.
 		want := total * (k + 1) / (kills + 1)
-		require.Eventually(t, func() bool { return ends(t, log) >= want }, 5*time.Minute, time.Millisecond, "no progress in life %d", w.life)
+		testkit.Eventually(t, func() bool { return ends(t, log) >= want }, 5*time.Minute, time.Millisecond, "no progress in life %d", w.life)
 		jitter := time.NewTimer(rand.N(20 * time.Millisecond))
 		<-jitter.C
 		w.current().kill()
@@ -337,12 +338,12 @@ func (w *world) start(ctx context.Context, ps []*plan) <-chan error {
 // settle waits until every run has ended and everything has reached the registry.
 func (w *world) settle(ctx context.Context, ps []*plan) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool {
+	testkit.Eventually(w.t, func() bool {
 		open, err := w.current().exec.ListRuns(ctx, &executorv1.ListRunsRequest{PageSize: 1, States: []executorv1.RunState{
 			executorv1.RunState_RUN_STATE_PENDING, executorv1.RunState_RUN_STATE_RUNNING, executorv1.RunState_RUN_STATE_WAITING}})
 		return err == nil && len(open.GetRuns()) == 0
 	}, 5*time.Minute, 20*time.Millisecond, "runs do not end")
-	require.Eventually(w.t, func() bool { return w.left(ctx) == 0 }, 2*time.Minute, 20*time.Millisecond, "the outbox does not empty")
+	testkit.Eventually(w.t, func() bool { return w.left(ctx) == 0 }, 2*time.Minute, 20*time.Millisecond, "the outbox does not empty")
 }
 
 func (w *world) books(ctx context.Context, ps []*plan) map[string][]*registryv1.UsageEntry {

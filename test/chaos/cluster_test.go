@@ -22,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -227,7 +228,7 @@ func (r *replica) start(points map[failpoint.Point]int) error {
 func (r *replica) launch(points map[failpoint.Point]int) {
 	r.c.t.Helper()
 	require.NoError(r.c.t, r.start(points))
-	require.Eventually(r.c.t, r.serves, patience, 10*time.Millisecond, "%s does not serve", r.name)
+	testkit.Eventually(r.c.t, r.serves, patience, 10*time.Millisecond, "%s does not serve", r.name)
 }
 
 func (r *replica) serves() bool {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // failoverLimit is the promise: within it every run of a killed executor goes on elsewhere, with default settings.
@@ -22,7 +24,7 @@ func TestFailover(t *testing.T) {
 	for i := range failovers {
 		victim := x.replicas[i%len(x.replicas)]
 		owned := fmt.Sprintf(`SELECT run_id || ' ' || (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.run_id = r.run_id) FROM runs r WHERE r.state < 6 AND r.owner_id = '%s'`, victim.id)
-		require.Eventually(t, func() bool { return len(x.rows(x.ctx, owned)) >= 3 }, time.Minute, 20*time.Millisecond, "%s is given no runs", victim.name)
+		testkit.Eventually(t, func() bool { return len(x.rows(x.ctx, owned)) >= 3 }, time.Minute, 20*time.Millisecond, "%s is given no runs", victim.name)
 		victim.kill()
 		begin := time.Now()
 		var left []string
@@ -37,7 +39,7 @@ func TestFailover(t *testing.T) {
 		runs += len(left)
 		waiting := `SELECT x.id FROM (VALUES ` + strings.Join(left, ", ") + `) x (id, seq) JOIN runs r ON r.run_id = x.id WHERE r.state < 6
 			AND NOT EXISTS (SELECT FROM events e WHERE e.run_id = x.id AND e.seq > x.seq)`
-		require.Eventually(t, func() bool { return len(x.rows(x.ctx, waiting)) == 0 }, time.Minute, 20*time.Millisecond, "runs of a killed executor stand still")
+		testkit.Eventually(t, func() bool { return len(x.rows(x.ctx, waiting)) == 0 }, time.Minute, 20*time.Millisecond, "runs of a killed executor stand still")
 		took = append(took, time.Since(begin))
 		victim.launch(nil)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
@@ -62,7 +63,7 @@ func (x *trial) goesOn() {
 	x.t.Helper()
 	ended := func() int { return len(x.rows(x.ctx, `SELECT run_id FROM runs WHERE state >= 6`)) }
 	before := ended()
-	require.Eventually(x.t, func() bool { return ended() > before+3 }, time.Minute, 50*time.Millisecond, "nothing ends any more")
+	testkit.Eventually(x.t, func() bool { return ended() > before+3 }, time.Minute, 50*time.Millisecond, "nothing ends any more")
 }
 
 // TestPoints kills an executor at each of the points, one after the other, under load.
@@ -76,7 +77,7 @@ func TestPoints(t *testing.T) {
 			require.NoError(t, victim.start(map[failpoint.Point]int{p: 1}))
 			switch p {
 			case failpoint.HandoverBefore, failpoint.HandoverAfter:
-				require.Eventually(t, victim.serves, patience, 10*time.Millisecond)
+				testkit.Eventually(t, victim.serves, patience, 10*time.Millisecond)
 				victim.signal(syscall.SIGTERM)
 			case failpoint.TakeoverAfter:
 				dead := func() bool {
@@ -88,7 +89,7 @@ func TestPoints(t *testing.T) {
 					}
 				}
 				// It may find runs of its life before at once.
-				require.Eventually(t, func() bool { return dead() || victim.serves() }, patience, 10*time.Millisecond)
+				testkit.Eventually(t, func() bool { return dead() || victim.serves() }, patience, 10*time.Millisecond)
 				// Until it is one that has runs.
 				for dead := dead(); !dead; {
 					other.kill()
@@ -143,13 +144,13 @@ func TestZombie(t *testing.T) {
 		life := x.rows(x.ctx, fmt.Sprintf(`SELECT incarnation::text FROM executors WHERE id = '%s'`, zombie.id))
 		require.Len(t, life, 1)
 		zombie.signal(syscall.SIGSTOP)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT run_id FROM runs WHERE state < 6 AND owner_id = '%s' AND owner_incarnation = %s`, zombie.id, life[0]))) == 0 &&
 				len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation = %s`, zombie.id, life[0]))) == 0
 		}, time.Minute, 50*time.Millisecond, "nobody takes over from one that stands still")
 		zombie.signal(syscall.SIGCONT)
 		// It finds out by itself, and comes back as somebody else.
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation > %s`, zombie.id, life[0]))) == 1
 		}, time.Minute, 50*time.Millisecond, "it does not come back")
 		x.goesOn()
@@ -218,7 +219,7 @@ func TestNetwork(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			fault.on()
 			if fault.takeOver {
-				require.Eventually(t, func() bool {
+				testkit.Eventually(t, func() bool {
 					return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 0
 				}, time.Minute, 50*time.Millisecond,
 					"nobody takes over from one that is cut off")
@@ -227,7 +228,7 @@ func TestNetwork(t *testing.T) {
 			}
 			x.goesOn()
 			fault.off()
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 1
 			}, time.Minute, 50*time.Millisecond,
 				"it does not come back")
@@ -259,7 +260,7 @@ func TestClock(t *testing.T) {
 		dead := x.replicas[0]
 		dead.kill()
 		set(fmt.Sprintf(`UPDATE executor.executors SET heartbeat = heartbeat + interval '1 hour' WHERE id = '%s'`, dead.id))
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, dead.id))) == 0
 		}, 30*time.Second, 50*time.Millisecond,
 			"a heartbeat of the future keeps a dead executor alive")
@@ -297,11 +298,11 @@ func TestDiskFull(t *testing.T) {
 			return err
 		}
 		var err error
-		require.Eventually(t, func() bool { err = start(); return err != nil }, time.Minute, 50*time.Millisecond, "the disk is full, and runs are accepted")
+		testkit.Eventually(t, func() bool { err = start(); return err != nil }, time.Minute, 50*time.Millisecond, "the disk is full, and runs are accepted")
 		t.Logf("a start is answered by: %v", err)
 		still(2 * time.Second)
 		require.NoError(t, os.Remove(filler))
-		require.Eventually(t, x.replicas[0].serves, time.Minute, 50*time.Millisecond)
+		testkit.Eventually(t, x.replicas[0].serves, time.Minute, 50*time.Millisecond)
 		x.goesOn()
 		x.load.extra = true
 		x.settle()

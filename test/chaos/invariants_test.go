@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/doctor"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/services/registry"
@@ -94,7 +95,7 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 	t := c.t
 	t.Helper()
 	left := func(sql string) func() bool { return func() bool { return len(c.rows(ctx, sql)) == 0 } }
-	require.Eventually(t, left(`SELECT run_id FROM outbox`), time.Minute, 100*time.Millisecond, "the outbox does not empty")
+	testkit.Eventually(t, left(`SELECT run_id FROM outbox`), time.Minute, 100*time.Millisecond, "the outbox does not empty")
 	counts := map[string][]string{}
 	for what, sql := range invariants() {
 		counts[what] = c.rows(ctx, sql)

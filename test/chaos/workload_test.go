@@ -19,6 +19,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -413,7 +414,7 @@ func (l *load) finish(ctx context.Context) []*job {
 	l.stopped.Store(true)
 	begin := time.Now()
 	var left []*executorv1.Run
-	require.Eventually(l.c.t, func() bool {
+	testkit.Eventually(l.c.t, func() bool {
 		var err error
 		left, err = l.open(ctx)
 		return err == nil && len(left) == 0

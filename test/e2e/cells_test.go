@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/otlptest"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 )
@@ -116,7 +117,7 @@ func TestCells(t *testing.T) {
 			var epic struct{ ID string }
 			s.ask(t, request{path: "/v1/epics", body: `{"title":"books of ` + ns + `"}`, key: key}, &epic)
 			r := begin(t, key, sum)
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				s.ask(t, request{path: "/v1/runs/" + r.ID, key: key}, &r)
 				return r.ended()
 			}, patience, 20*time.Millisecond)
@@ -156,7 +157,7 @@ func TestCells(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status, string(body))
 		s.awaitReady(t)
 		west.serve(t, "executor", addr)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			status, _ := s.do(t, request{path: "/v1/runs/" + b.ID, key: keyB})
 			return status == http.StatusOK
 		}, patience, 50*time.Millisecond)
@@ -177,7 +178,7 @@ func TestCells(t *testing.T) {
 		require.Contains(t, string(body), "NAMESPACE_MOVING")
 		s.ask(t, request{path: "/v1/runs/" + asks.ID}, nil)
 
-		require.Eventually(t, func() bool { _, err := move("check", namespaceA); return err == nil }, patience, 50*time.Millisecond)
+		testkit.Eventually(t, func() bool { _, err := move("check", namespaceA); return err == nil }, patience, 50*time.Millisecond)
 		out, err := move("copy", west.url, namespaceA)
 		require.NoError(t, err, out)
 		t.Log(out)
@@ -196,7 +197,7 @@ func TestCells(t *testing.T) {
 		require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, asks.ID).State)
 		require.JSONEq(t, "42", string(s.awaitEnd(t, a.ID).Result), "what had ended can be read")
 		var r run
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			s.ask(t, request{path: "/v1/runs/" + sleeps.ID}, &r)
 			return r.ended()
 		}, 2*patience, 200*time.Millisecond)

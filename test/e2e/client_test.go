@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // request is one REST call; the zero method is GET, or POST with a body.
@@ -182,7 +184,7 @@ func (s *suite) compile(t *testing.T, text string) json.RawMessage {
 func (s *suite) awaitEnd(t *testing.T, runID string) run {
 	t.Helper()
 	var r run
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended()
 	}, patience, 20*time.Millisecond)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // TestDev starts the whole suite as one process, as a person does.
@@ -29,7 +31,7 @@ func TestDev(t *testing.T) {
 	key := regexp.MustCompile(`ek_\w+`)
 	ready := func(p *process) *suite {
 		s := &suite{}
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			m := address.FindStringSubmatch(p.output())
 			if m == nil {
 				return false
@@ -65,7 +67,7 @@ func TestDev(t *testing.T) {
 	p = begin()
 	s = ready(p)
 	require.Equal(t, printed, key.FindString(p.output()))
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
 		return r.ended()
 	}, patience, 20*time.Millisecond)

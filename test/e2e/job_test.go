@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // tripPlan is a plan of eight problems with two joins, as a model prints one, prose and fence included.
@@ -160,7 +161,7 @@ func runTrip(t *testing.T, s *suite) {
 		State, RunID, ResultSummary                          string
 		ActualTokens, ActualNanoUsd, LlmCalls, UnpricedCalls int64String
 	}
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/tasks/" + taskID}, &task)
 		s.ask(t, request{path: "/v1/runs/" + started.ID}, &got)
 		return task.State == "TASK_STATE_COMPLETED" && got.Usage.CostNanoUsd > 0 && got.Usage.CostNanoUsd == task.ActualNanoUsd

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // awaitPause polls until the run stands still for a reason, or has ended.
 func (s *suite) awaitPause(t *testing.T, runID string) (r run) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended() || r.State == "RUN_STATE_PAUSED"
 	}, 30*time.Second, 10*time.Millisecond)

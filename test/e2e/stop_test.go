@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // TestStop ends processes in the middle of work and has them finish it after a restart.
@@ -51,7 +52,7 @@ func (s *suite) requireBooked(t *testing.T, runs, tasks []string) {
 			State                                 string
 			ActualTokens, ActualNanoUsd, LlmCalls int64String
 		}
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			s.ask(t, request{path: "/v1/tasks/" + tasks[i]}, &task)
 			return task.State == "TASK_STATE_COMPLETED" && int64(task.ActualNanoUsd) >= tripProblems*callCost
 		}, patience, 20*time.Millisecond)
@@ -76,7 +77,7 @@ func stopExecutor(t *testing.T, s *suite) {
 	watched := make(chan []event, 1)
 	stream := s.watch(t, runs[stoppedRuns-1], "?durable_only=true", "")
 	go func() { watched <- readEvents(stream, 1000) }()
-	require.Eventually(t, func() bool { return len(s.model.Requests()) > stoppedRuns*tripProblems/4 }, patience, time.Millisecond)
+	testkit.Eventually(t, func() bool { return len(s.model.Requests()) > stoppedRuns*tripProblems/4 }, patience, time.Millisecond)
 	s.procs["executor"].stop(t)
 	done := len(s.model.Requests())
 	require.Less(t, done, stoppedRuns*tripProblems, "the executor was to be stopped in the middle")

@@ -190,7 +190,7 @@ func (s *suite) restart(t *testing.T, service string) {
 
 func (s *suite) awaitReady(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		status, _ := s.do(t, request{path: "/readyz"})
 		return status == http.StatusOK
 	}, patience, 20*time.Millisecond)
@@ -253,7 +253,7 @@ func (p *process) kill() {
 // await returns when a log line satisfies cond.
 func (p *process) await(t *testing.T, what string, cond func(logLine) bool) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, l := range p.lines {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write what the commands of docs/tour.md print into it")
@@ -28,7 +30,7 @@ func TestTour(t *testing.T) {
 	t.Cleanup(p.kill)
 	find := func(pattern string) (found string) {
 		re := regexp.MustCompile(pattern)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			if m := re.FindStringSubmatch(p.output()); m != nil {
 				found = m[1]
 			}
@@ -38,7 +40,7 @@ func TestTour(t *testing.T) {
 	}
 	s := &suite{url: find(`(http://127\.0\.0\.1:\d+)`)}
 	grpc := find(`gRPC\D+(127\.0\.0\.1:\d+)`)
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		status, _ := s.do(t, request{path: "/readyz"})
 		return status == http.StatusOK
 	}, patience, 20*time.Millisecond)

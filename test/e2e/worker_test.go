@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -61,7 +62,7 @@ func startTypescript(t *testing.T, key string, addrs ...string) *process {
 		}
 		p.kill()
 	})
-	require.Eventually(t, func() bool { return strings.Contains(p.output(), "connected to") }, patience, 10*time.Millisecond, "%v", p)
+	testkit.Eventually(t, func() bool { return strings.Contains(p.output(), "connected to") }, patience, 10*time.Millisecond, "%v", p)
 	return p
 }
 
@@ -125,7 +126,7 @@ func TestWorkerInAnotherLanguage(t *testing.T) {
 	}
 	past := func(c *epigraph.Client, n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return done(c) >= n }, 2*patience, 50*time.Millisecond, "nobody goes on")
+		testkit.Eventually(t, func() bool { return done(c) >= n }, 2*patience, 50*time.Millisecond, "nobody goes on")
 	}
 	past(onB, 30)
 	a.kill() // the one that the worker is connected to

@@ -116,7 +116,7 @@ func TestServer(t *testing.T) {
 		require.DirExists(t, sock)
 		require.NoError(t, cmd.Process.Kill())
 		require.Error(t, cmd.Wait())
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			_, err := os.Stat(sock)
 			return os.IsNotExist(err)
 		}, 20*time.Second, 50*time.Millisecond)

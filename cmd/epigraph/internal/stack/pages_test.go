@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 func TestJobPages(t *testing.T) {
@@ -23,7 +24,7 @@ func TestJobPages(t *testing.T) {
 		require.NoError(t, err)
 		run(t, p)
 		admin := "http://" + p.AdminAddr()
-		require.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
 		return admin
 	}
 	ask := func(t *testing.T, method, url string, change func(*http.Request)) int {
@@ -46,7 +47,7 @@ func TestJobPages(t *testing.T) {
 	t.Run("Loopback/ShownByALoopbackNameAlone", func(t *testing.T) {
 		t.Parallel()
 		admin := start(t, func(c *stack.Config) { c.Executor.RiverUI = true })
-		require.Eventually(t, func() bool { return ask(t, http.MethodGet, admin+"/river/api/queues", nil) == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { return ask(t, http.MethodGet, admin+"/river/api/queues", nil) == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
 		code, page := get(t, admin+"/river/")
 		require.Equal(t, http.StatusOK, code)
 		require.Contains(t, page, "/river/")
@@ -58,7 +59,7 @@ func TestJobPages(t *testing.T) {
 		admin := start(t, func(c *stack.Config) { c.Executor.RiverUI, c.Admin.Password = true, conf.NewSecret("open") })
 		require.Equal(t, http.StatusUnauthorized, ask(t, http.MethodGet, admin+"/river/api/queues", nil))
 		require.Equal(t, http.StatusUnauthorized, ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.SetBasicAuth("ops", "wrong") }))
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.SetBasicAuth("ops", "open") }) == http.StatusOK
 		}, 20*time.Second, 20*time.Millisecond)
 		code, metrics := get(t, admin+"/metrics")

@@ -234,7 +234,7 @@ func TestDispatch(t *testing.T) {
 			require.NoError(t, res[0].Err)
 			require.Equal(t, journal.ReasonSeqConflict, errs.ReasonOf(res[1].Err))
 		}
-		require.Eventually(t, func() bool { return len(b.runs()) >= 10 }, patience, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(b.runs()) >= 10 }, patience, time.Millisecond)
 		require.ElementsMatch(t, want, b.runs())
 	})
 	onBoth(t, "Mail/WakesAParkedRun", func(t *testing.T, s *store) {
@@ -264,7 +264,7 @@ func TestDispatch(t *testing.T) {
 		o := wakes(b.note)
 		o.Wakes = 1
 		work(t, s, o)
-		require.Eventually(t, func() bool { return len(b.runs()) == 6 }, patience, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(b.runs()) == 6 }, patience, time.Millisecond)
 		require.Equal(t, []string{"1-3", "2-1", "2-4", "0-5", "3-2", "4-0"}, b.runs())
 	})
 	onBoth(t, "Time/NotBeforeItIsDue", func(t *testing.T, s *store) {
@@ -278,7 +278,7 @@ func TestDispatch(t *testing.T) {
 			return b.note(ctx, j)
 		}))
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "later", At: due}, journal.Job{Kind: journal.JobWake, RunID: "now"})
-		require.Eventually(t, func() bool { return len(b.runs()) == 2 }, patience, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(b.runs()) == 2 }, patience, time.Millisecond)
 		require.ElementsMatch(t, []string{"now", "later"}, b.runs())
 		require.False(t, early.Load())
 	})
@@ -294,10 +294,10 @@ func TestDispatch(t *testing.T) {
 			return b.note(ctx, j)
 		}))
 		close(gate)
-		require.Eventually(t, func() bool { return len(b.runs()) == 3 }, patience, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(b.runs()) == 3 }, patience, time.Millisecond)
 		// One that is worked or done is no hint any more.
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "b"})
-		require.Eventually(t, func() bool { return len(b.runs()) == 4 }, patience, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(b.runs()) == 4 }, patience, time.Millisecond)
 		got := b.runs()
 		require.Equal(t, 2, count(got, "a"))
 	})
@@ -320,7 +320,7 @@ func TestDispatch(t *testing.T) {
 			}
 			return nil
 		}))
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			r := b.runs()
 			return count(r, "fails") == 2 && count(r, "later") == 2 && count(r, "panics") == 2
 		}, patience, time.Millisecond)
@@ -350,7 +350,7 @@ func TestDispatch(t *testing.T) {
 		require.NoError(t, s.exec("DELETE FROM river_leader"))
 		var b book
 		work(t, s, wakes(b.note))
-		require.Eventually(t, func() bool { return count(b.runs(), "a") == 1 }, patience, 10*time.Millisecond)
+		testkit.Eventually(t, func() bool { return count(b.runs(), "a") == 1 }, patience, 10*time.Millisecond)
 		require.Equal(t, 2, b.jobs[0].Attempt)
 	})
 	onBoth(t, "Periodic/OneLeaderInserts", func(t *testing.T, s *store) {
@@ -358,7 +358,7 @@ func TestDispatch(t *testing.T) {
 		o := dispatch.Options{Kinds: []dispatch.Kind{{Name: "sweep", Handle: b.note, Every: time.Second}}}
 		work(t, s, o)
 		work(t, s, o)
-		require.Eventually(t, func() bool { return len(b.runs()) >= 3 }, patience, 10*time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(b.runs()) >= 3 }, patience, 10*time.Millisecond)
 	})
 	onBoth(t, "Stop/WhatIsInProgressEnds", func(t *testing.T, s *store) {
 		began, gate := make(chan struct{}), make(chan struct{})
@@ -384,7 +384,7 @@ func TestDispatch(t *testing.T) {
 		o.TracerProvider, o.MeterProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(rec)), sdkmetric.NewMeterProvider()
 		work(t, s, o)
 		s.insert(t, journal.Job{Kind: journal.JobWake, RunID: "a"})
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return slices.ContainsFunc(rec.Ended(), func(sp sdktrace.ReadOnlySpan) bool { return sp.Name() == "river.work/wake" })
 		}, patience, time.Millisecond)
 	})

@@ -197,7 +197,7 @@ func (l *live) row(t testing.TB, id string) journal.Run {
 func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		row = l.row(t, id)
 		return slices.Contains(want, row.State)
 	}, 60*time.Second, 2*time.Millisecond, "run %s", id)
@@ -345,7 +345,7 @@ func TestRun(t *testing.T) {
 			}
 			require.Equal(t, 1, rec.of("kept"))
 			id := l.start(t, g, func(r *engine.StartRequest) { r.Namespace = "elsewhere" })
-			require.Eventually(t, func() bool { return rec.of("kept") == 2 }, 20*time.Second, time.Millisecond, id)
+			testkit.Eventually(t, func() bool { return rec.of("kept") == 2 }, 20*time.Second, time.Millisecond, id)
 		})
 		t.Run("Large/TenThousandNodes", func(t *testing.T) {
 			t.Parallel()

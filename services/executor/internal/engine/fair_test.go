@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -37,7 +38,7 @@ func TestFairness(t *testing.T) {
 		}
 		require.Empty(t, g.called, "the rest of the places stays free for others")
 		close(g.open) // then the greedy one gets on, too
-		require.Eventually(t, func() bool { return g.ended.Load() == 60 }, 30*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return g.ended.Load() == 60 }, 30*time.Second, time.Millisecond)
 	})
 	t.Run("Namespace/AFewPlacesAreNotKeptBack", func(t *testing.T) {
 		t.Parallel()

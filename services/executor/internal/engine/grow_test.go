@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -70,7 +71,7 @@ func TestGrown(t *testing.T) {
 			require.NoError(t, err)
 			l.mail(t, id, journal.MailAmend, engine.Letter{By: "bob", RequestID: "r7", Graph: body, Revision: 2})
 			var x *engine.Explanation
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				x, err = l.Explain(t.Context(), ns, id)
 				require.NoError(t, err)
 				return len(x.Holdups) > 0 && x.Holdups[len(x.Holdups)-1].Kind == engine.HoldupAmendRefused

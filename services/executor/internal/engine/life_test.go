@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -126,7 +127,7 @@ func TestRestart(t *testing.T) {
 			g.next(t)
 			_, err := l.j.Register(t.Context(), "exec", "") // somebody takes the name
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 }, 20*time.Second, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 }, 20*time.Second, time.Millisecond)
 			g.next(t) // given out again
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
@@ -159,7 +160,7 @@ func TestQuarantine(t *testing.T) {
 		require.Equal(t, 1, l.row(t, id).Takeovers)
 		wire.cut.Store(true)
 		l = next("c")
-		require.Eventually(t, func() bool { return l.row(t, id).State == journal.StateQuarantined }, 60*time.Second, 2*time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateQuarantined }, 60*time.Second, 2*time.Millisecond)
 		row := l.row(t, id)
 		require.Equal(t, journal.ReasonQuarantined, row.Reason)
 		evs := l.events(t, id)
@@ -395,7 +396,7 @@ func TestWatch(t *testing.T) {
 					require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, Descendants: i%2 == 0, DurableOnly: i == 7}, books[i]))
 				})
 			}
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				books[0].mu.Lock()
 				defer books[0].mu.Unlock()
 				return books[0].alive > 0
@@ -472,7 +473,7 @@ func TestVisits(t *testing.T) {
 		g := diamond("ok")
 		g.Nodes[1].Actor = "gate"
 		id := l.start(t, g)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
@@ -510,9 +511,9 @@ func TestVisits(t *testing.T) {
 		want := map[string]workgraph.VisitStatus{"ok": workgraph.VisitCompleted, "skipped": workgraph.VisitSkipped, "failed": workgraph.VisitFailed,
 			"fallback": workgraph.VisitCompleted, "backoff": workgraph.VisitBackoff, "abstained": workgraph.VisitAbstained, "running": workgraph.VisitRunning,
 			"waiting": workgraph.VisitWaiting, "dead": workgraph.VisitSkipped}
-		require.Eventually(t, func() bool { return maps.Equal(want, states()) }, 20*time.Second, 2*time.Millisecond, "got %v", states())
+		testkit.Eventually(t, func() bool { return maps.Equal(want, states()) }, 20*time.Second, 2*time.Millisecond, "got %v", states())
 		// The row may lie behind a little.
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			return l.row(t, id).Nodes == journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}
 		}, 20*time.Second, 2*time.Millisecond)
 		posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -105,7 +106,7 @@ func TestResume(t *testing.T) {
 				before := l.row(t, id).LastSeq
 				require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
 				require.Greater(t, l.row(t, id).LastSeq, before)
-				require.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i }, 20*time.Second, time.Millisecond)
+				testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i }, 20*time.Second, time.Millisecond)
 			}
 			l.wait(t, id, journal.StateCompleted)
 			require.Len(t, attemptsOf(l.events(t, id)), 10)
@@ -115,7 +116,7 @@ func TestResume(t *testing.T) {
 			l.wait(t, id, journal.StatePaused)
 			req := engine.ResumeRequest{Namespace: ns, RunID: id, RequestID: "once"}
 			require.NoError(t, l.Resume(t.Context(), req))
-			require.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
+			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
 				20*time.Second, time.Millisecond)
 			before := l.row(t, id).LastSeq
 			require.NoError(t, l.Resume(t.Context(), req))
@@ -162,7 +163,7 @@ func TestResume(t *testing.T) {
 				wg.Go(func() { _ = l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Revision: rev}) })
 			}
 			wg.Wait()
-			require.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
+			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
 				20*time.Second, time.Millisecond)
 			require.Len(t, kinds(l.events(t, id), workgraph.RunResumed), 1)
 		})
@@ -268,7 +269,7 @@ func TestReconcile(t *testing.T) {
 		t.Run("Items/EachNeedsItsOwn", func(t *testing.T) {
 			g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n0", Actor: "unsafe", Map: &workgraph.Map{Over: "[1,2]"}}}}
 			id := l.start(t, g)
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				if l.row(t, id).State != journal.StatePaused {
 					return false
 				}

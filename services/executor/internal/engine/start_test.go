@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -74,8 +75,8 @@ func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 			_, _, err := l.Start(short, first)
 			started <- err
 		}()
-		require.Eventually(t, func() bool { return registry.of() == first.ID }, 20*time.Second, time.Millisecond)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool { return registry.of() == first.ID }, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool {
 			c, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			_, _, err := l.Start(c, req)
@@ -84,7 +85,7 @@ func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 		cancel()
 		require.Error(t, <-started)
 		close(db.shut)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			id, created, err := l.Start(t.Context(), req)
 			return err == nil && id == first.ID && !created
 		}, 20*time.Second, 5*time.Millisecond)

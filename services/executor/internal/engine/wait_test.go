@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -76,7 +77,7 @@ func (l *live) jobs(t testing.TB) {
 func (l *live) parked(t testing.TB, id string, want journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		row = l.row(t, id)
 		return row.State == want && row.Owner.IsZero()
 	}, 60*time.Second, 2*time.Millisecond, "run %s", id)
@@ -375,7 +376,7 @@ func TestDetails(t *testing.T) {
 		l := run(t, s, a)
 		id := l.start(t, g)
 		require.Empty(t, <-seen)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			loaded, err := l.j.Load(t.Context(), id)
 			return err == nil && len(loaded.Snapshot) > 0
 		}, 20*time.Second, time.Millisecond)
@@ -400,7 +401,7 @@ func TestParkedRunsHoldNothing(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Eventually(t, func() bool { return l.Live() == 0 }, 60*time.Second, 5*time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Live() == 0 }, 60*time.Second, 5*time.Millisecond)
 	}
 	heap := func() uint64 {
 		runtime.GC()

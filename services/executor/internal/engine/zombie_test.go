@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -104,7 +105,7 @@ func TestZombie(t *testing.T) {
 		// The first owner comes back to life, and its call returns at last.
 		close(deaf.open)
 		wire.cut.Store(false)
-		require.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation }, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation }, 20*time.Second, time.Millisecond)
 		require.Len(t, attemptsOf(b.events(t, id)), 3, "the zombie's outcome was written")
 		other := a.start(t, chain(2, "ok"))
 		a.wait(t, other, journal.StateCompleted)
@@ -137,7 +138,7 @@ func TestCrashBeforeChildren(t *testing.T) {
 			d.Journal = wire
 		})
 		id := first.start(t, chain(1, "spawn"))
-		require.Eventually(t, wire.cut.Load, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, wire.cut.Load, 20*time.Second, time.Millisecond)
 		below, err := first.j.Descendants(t.Context(), ns, id)
 		require.NoError(t, err)
 		require.Empty(t, below)

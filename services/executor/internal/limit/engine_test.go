@@ -182,7 +182,7 @@ func TestReplicas(t *testing.T) {
 	ended := func(t *testing.T, r *replica, ids []string) {
 		t.Helper()
 		for _, id := range ids {
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				row, err := r.Journal.Get(t.Context(), ns, id)
 				require.NoError(t, err)
 				return row.State == journal.StateCompleted
@@ -230,7 +230,7 @@ func TestReplicas(t *testing.T) {
 		}
 		for i := range 2 {
 			at := calls.Load() + 20
-			require.Eventually(t, func() bool { return calls.Load() > at }, time.Minute, time.Millisecond)
+			testkit.Eventually(t, func() bool { return calls.Load() > at }, time.Minute, time.Millisecond)
 			rs[i].kill()
 			rs[i] = open(t, url, fmt.Sprint("new", i), a)
 		}
@@ -270,7 +270,7 @@ func TestReplicas(t *testing.T) {
 		for i := range 6 {
 			ids = append(ids, start(t, rs[i%2], g, 0))
 		}
-		require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(when) > 15 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(when) > 15 }, time.Minute, time.Millisecond)
 		rs[0].kill()
 		last := open(t, url, "d", a)
 		ended(t, last, ids)

@@ -192,7 +192,7 @@ func TestRun(t *testing.T) {
 			require.Equal(t, int64(4), w.backlog(t))
 			w.books.refuse(nil)
 			// The store's own clock decides when a retry is due, and that one is real.
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				w.d.Wake()
 				return w.backlog(t) == 0
 			}, 10*time.Hour, 100*time.Millisecond)

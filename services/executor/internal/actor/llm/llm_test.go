@@ -14,6 +14,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/actortest"
 	actorllm "github.com/epigraph-run/epigraph/services/executor/internal/actor/llm"
@@ -171,7 +172,7 @@ func TestFailure(t *testing.T) {
 			_, err := s.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{"request": json.RawMessage(`"x"`)}}, workgraph.CallOptions{}))
 			ended <- err
 		}()
-		require.Eventually(t, func() bool { return len(fake.Requests()) == 1 }, 5*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return len(fake.Requests()) == 1 }, 5*time.Second, time.Millisecond)
 		cancel()
 		require.Error(t, <-ended)
 	})

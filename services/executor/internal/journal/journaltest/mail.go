@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -57,7 +58,7 @@ func mailCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.TakenUp = []int64{ms[0].ID} }))[0].Err)
 		require.Empty(t, w.pending(w.me))
 		stop()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			select {
 			case _, open := <-wakes:
 				return !open

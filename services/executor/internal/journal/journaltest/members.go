@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -89,7 +90,7 @@ func fenceCases(t *testing.T, d Driver) {
 				acked <- n
 			})
 			<-firstAck
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				res := w.takeOver(next, journal.TakeOverOptions{Lease: dead})
 				return len(res.Claimed) == 1
 			}, 20*time.Second, time.Millisecond)

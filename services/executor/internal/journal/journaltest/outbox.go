@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -67,7 +68,7 @@ func outboxCases(t *testing.T, d Driver) {
 		id := w.started(1)
 		w.commit(appendTo(id, 1, 1, out("a", "b")))
 		claim(w, 9, 50*time.Millisecond)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			got, items := claim(w, 9, time.Minute)
 			return got == "a b" && items[0].Attempts == 2
 		}, 20*time.Second, 10*time.Millisecond)

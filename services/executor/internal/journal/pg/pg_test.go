@@ -194,7 +194,7 @@ func TestOneFlush(t *testing.T) {
 		pool, err := dbkit.OpenPostgres(t.Context(), url, pg.Schema, dbkit.PostgresOptions{})
 		require.NoError(t, err)
 		defer pool.Close()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			var updates, hot int64
 			err := pool.QueryRow(t.Context(), `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'executor' AND relname = 'runs'`).Scan(&updates, &hot)
 			return err == nil && updates == 100 && hot >= 90

@@ -105,7 +105,7 @@ func limiters(t *testing.T, d Driver) {
 			require.EqualValues(t, 1, perKey[k].peak.Load())
 		}
 		keys := []limit.Key{limit.ActorKey("n", "a"), limit.ConcurrencyKey("n", "0")}
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			f, err := first.Figures(t.Context(), keys)
 			require.NoError(t, err)
 			return f[0].Running == 0 && f[0].Waiting == 0 && f[1].Running == 0
@@ -224,7 +224,7 @@ func limiters(t *testing.T, d Driver) {
 		require.False(t, s.gates[1].Concerns(req))
 		x.put(t, limit.Limit{Key: limit.ActorKey("n", "a"), MaxConcurrent: 1})
 		x.put(t, limit.Limit{Key: limit.Key{Namespace: "n", Name: limit.Namespace}, MaxOpenRuns: 7})
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			_, ok := s.Quota("n")
 			return ok && s.gates[1].Concerns(req)
 		}, 20*time.Second, 5*time.Millisecond)
@@ -234,7 +234,7 @@ func limiters(t *testing.T, d Driver) {
 			defer close(in)
 			s.pass(req, nil)()
 		}()
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			b, ok := s.gates[1].Holding(req)
 			return ok && b.Name == "a" && slices.Equal(b.HolderRunIDs, []string{"r"})
 		}, 20*time.Second, 5*time.Millisecond)

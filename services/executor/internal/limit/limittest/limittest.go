@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
@@ -158,7 +159,7 @@ func stores(t *testing.T, d Driver) {
 			},
 			"Left": func(t *testing.T, a, _ *replica) { require.NoError(t, a.Deregister(t.Context(), a.Owner)) },
 			"TakenOver": func(t *testing.T, _, b *replica) {
-				require.Eventually(t, func() bool {
+				testkit.Eventually(t, func() bool {
 					require.NoError(t, b.Heartbeat(t.Context(), b.Owner))
 					_, err := b.TakeOver(t.Context(), b.Owner, journal.TakeOverOptions{Lease: time.Millisecond, Limit: 1})
 					require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 )
@@ -252,7 +253,7 @@ func Run(t *testing.T, d Driver) {
 			child.Stderr = &out
 			require.NoError(t, child.Start())
 			// Once it has started some more.
-			require.Eventually(t, func() bool {
+			testkit.Eventually(t, func() bool {
 				b, _ := os.ReadFile(l.path)
 				return strings.Count(string(b), "\n") > i*times/kills/2
 			}, time.Minute, time.Millisecond, out.String())

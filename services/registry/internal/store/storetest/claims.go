@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/books"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -22,7 +23,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 	lapse := func(t *testing.T, f *fixture, id, run string) {
 		_, _, err := f.ClaimTask(f.ctx, ns, id, run, time.Millisecond)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			n, _, err := f.Sweep(f.ctx)
 			return err == nil && n == 1
 		}, 10*time.Second, 2*time.Millisecond)
@@ -106,7 +107,7 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			v := f.task(t, f.epic(t, epic.Epic{}).ID)
 			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "old", time.Millisecond)
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return claim(f, v.ID, "new") == nil }, 10*time.Second, 2*time.Millisecond)
+			testkit.Eventually(t, func() bool { return claim(f, v.ID, "new") == nil }, 10*time.Second, 2*time.Millisecond)
 			_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "old", time.Time{})
 			lost := requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
 			require.Equal(t, "new", lost.Meta["run_id"])

@@ -1,0 +1,43 @@
+package testkit_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+)
+
+// failing is a test that notes what it is told and is stopped by a panic.
+type failing struct{ told string }
+
+func (f *failing) Errorf(format string, args ...any) { f.told += fmt.Sprintf(format, args...) }
+func (f *failing) FailNow()                          { panic(f) }
+
+func TestEventually(t *testing.T) {
+	t.Run("Condition/HoldsLate", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			testkit.Eventually(t, func() bool { return time.Since(begin) >= 3*time.Second }, time.Minute, time.Second)
+			require.Equal(t, 3*time.Second, time.Since(begin))
+		})
+	})
+	t.Run("Condition/NeverHolds", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &failing{}
+			require.PanicsWithValue(t, f, func() { testkit.Eventually(f, func() bool { return false }, time.Minute, time.Second, "of %s", "it") })
+			require.Contains(t, f.told, "within 1m0s")
+			require.Contains(t, f.told, "of it")
+		})
+	})
+	t.Run("Condition/FailsTheTestItself", func(t *testing.T) {
+		f := &failing{}
+		require.PanicsWithValue(t, f, func() {
+			testkit.Eventually(f, func() bool { require.True(f, false, "at once"); return false }, time.Hour, time.Hour)
+		})
+		require.Contains(t, f.told, "at once")
+	})
+}
