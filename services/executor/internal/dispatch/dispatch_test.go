@@ -245,7 +245,7 @@ func TestDispatch(t *testing.T) {
 		require.NoError(t, err)
 		claimed := make(chan journal.Owner, 1)
 		work(t, s, wakes(func(ctx context.Context, j dispatch.Job) error {
-			o, err := s.ClaimRun(ctx, me, j.Namespace, j.RunID)
+			o, err := s.ClaimRun(ctx, me, j.Namespace, j.RunID, journal.Patience{})
 			claimed <- o
 			return err
 		}))

@@ -125,6 +125,11 @@ func (e *Engine) Owner() journal.Owner {
 	return journal.Owner{}
 }
 
+// patience is how take-overs are counted, by whichever way a run comes here.
+func (e *Engine) patience() journal.Patience {
+	return journal.Patience{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived}
+}
+
 // outlived reports whether this process was that owner.
 func (e *Engine) outlived(o journal.Owner) bool {
 	e.mu.Lock()

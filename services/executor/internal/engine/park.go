@@ -179,7 +179,7 @@ func (t *term) take(ctx context.Context, w wake) error {
 		return errs.New(errs.Unavailable, ReasonMemoryFull, "the runs in memory have %d bytes, the limit is %d", t.bytes.Load(), t.e.cfg.MaxLiveBytes).
 			Hint("the run is taken up when others have ended or wait")
 	}
-	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID)
+	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.patience())
 	switch {
 	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
 		return nil

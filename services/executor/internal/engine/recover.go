@@ -72,7 +72,7 @@ const (
 
 func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
-		Lease: t.e.cfg.Lease, Limit: limit, MaxTakeovers: t.e.cfg.MaxTakeovers, QuarantineEvent: quarantine, Outlived: t.e.outlived,
+		Lease: t.e.cfg.Lease, Limit: limit, Patience: t.e.patience(), QuarantineEvent: quarantine,
 	})
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {

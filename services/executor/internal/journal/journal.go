@@ -50,9 +50,9 @@ type Members interface {
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
 	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns the run now: self, another
 	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while mail of kind RESUME or
-	// CANCEL waits for it. A run whose owner is gone counts a take-over as in TakeOver; one that would be quarantined is left to it.
+	// CANCEL waits for it. A run whose owner is gone counts a take-over by the rule of TakeOver; one that would be quarantined is left to it.
 	// ReasonRunNotFound, ReasonFenced.
-	ClaimRun(ctx context.Context, self Owner, namespace, runID string) (Owner, error)
+	ClaimRun(ctx context.Context, self Owner, namespace, runID string, p Patience) (Owner, error)
 	// SweepParked inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
 	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
 	SweepParked(ctx context.Context, late time.Duration, limit int) (int, error)
@@ -143,14 +143,19 @@ type TakeOverOptions struct {
 	Lease time.Duration
 	// Limit is how many runs are claimed or quarantined at most.
 	Limit int
+	Patience
+	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
+	// It may be called more than once for a run and must have no effect.
+	QuarantineEvent func(RunRef) Event
+}
+
+// Patience is the one rule by which take-overs are counted, whoever claims a run.
+type Patience struct {
 	// MaxTakeovers defaults to DefaultMaxTakeovers.
 	MaxTakeovers int
 	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not bring it down, so
 	// they count no take-over. Nil means that no owner was.
 	Outlived func(Owner) bool
-	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
-	// It may be called more than once for a run and must have no effect.
-	QuarantineEvent func(RunRef) Event
 }
 
 // TakeOverResult is what a take-over found.

@@ -8,26 +8,32 @@ import (
 // SortOut decides which found runs are claimed, which are quarantined and which become parked, and counts their take-overs.
 // Drivers only.
 func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []RunRef) {
-	most := o.MaxTakeovers
-	if most <= 0 {
-		most = DefaultMaxTakeovers
-	}
 	res.More = len(found) >= o.Limit
 	for _, f := range found {
 		if f.State == StatePaused || f.State == StateQuarantined {
 			parked = append(parked, f)
 			continue
 		}
-		if !f.From.IsZero() && (o.Outlived == nil || !o.Outlived(f.From)) {
-			f.Takeovers++
-			if f.Takeovers >= most {
-				res.Quarantined = append(res.Quarantined, f)
-				continue
-			}
+		var over bool
+		if f.Takeovers, over = o.count(f.From, f.Takeovers); over {
+			res.Quarantined = append(res.Quarantined, f)
+			continue
 		}
 		res.Claimed = append(res.Claimed, f)
 	}
 	return res, parked
+}
+
+// count is how many take-overs a run has seen when somebody goes on with it after from, which is gone, and whether that is one too many.
+func (p Patience) count(from Owner, before int) (now int, over bool) {
+	if from.IsZero() || p.Outlived != nil && p.Outlived(from) {
+		return before, false
+	}
+	most := p.MaxTakeovers
+	if most <= 0 {
+		most = DefaultMaxTakeovers
+	}
+	return before + 1, before+1 >= most
 }
 
 // Claimable is a run that somebody wants to claim, as a driver finds it under the lock of its row. Drivers only.
@@ -41,7 +47,7 @@ type Claimable struct {
 }
 
 // Claim decides whether self may become the owner and with which count of take-overs; else the present owner stays.
-func (c Claimable) Claim(self Owner) (now Owner, takeovers int, claimed bool) {
+func (c Claimable) Claim(self Owner, p Patience) (now Owner, takeovers int, claimed bool) {
 	switch {
 	case c.State.Ended():
 		return Owner{}, 0, false
@@ -49,12 +55,12 @@ func (c Claimable) Claim(self Owner) (now Owner, takeovers int, claimed bool) {
 		return c.Owner, 0, false
 	case c.State == StateQuarantined && !c.Summoned:
 		return Owner{}, 0, false
-	case !c.Owner.IsZero() && c.Takeovers+1 >= DefaultMaxTakeovers:
-		return Owner{}, 0, false
-	case !c.Owner.IsZero():
-		return self, c.Takeovers + 1, true
 	}
-	return self, c.Takeovers, true
+	takeovers, over := p.count(c.Owner, c.Takeovers)
+	if over {
+		return Owner{}, 0, false
+	}
+	return self, takeovers, true
 }
 
 // Freed is a run that its owner gave back. Drivers only.

@@ -121,7 +121,7 @@ func (w *world) unread(id string) []journal.Mail {
 
 func (w *world) claim(self journal.Owner, id string) journal.Owner {
 	w.t.Helper()
-	o, err := w.j.ClaimRun(w.t.Context(), self, ns, id)
+	o, err := w.j.ClaimRun(w.t.Context(), self, ns, id, journal.Patience{})
 	require.NoError(w.t, err)
 	return o
 }

@@ -283,13 +283,13 @@ func parkCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, w.me, w.claim(w.me, sick))
 		again := w.register(w.me.ID)
-		_, err = w.j.ClaimRun(t.Context(), w.me, ns, sick)
+		_, err = w.j.ClaimRun(t.Context(), w.me, ns, sick, journal.Patience{})
 		reason(t, err, journal.ReasonFenced)
 		w.takeOver(again, journal.TakeOverOptions{Lease: time.Hour})
 		require.Zero(t, w.claim(again, sick), "what it was told brought its owner down again")
-		_, err = w.j.ClaimRun(t.Context(), again, "other", sick)
+		_, err = w.j.ClaimRun(t.Context(), again, "other", sick, journal.Patience{})
 		reason(t, err, journal.ReasonRunNotFound)
-		_, err = w.j.ClaimRun(t.Context(), again, ns, "run_none")
+		_, err = w.j.ClaimRun(t.Context(), again, ns, "run_none", journal.Patience{})
 		reason(t, err, journal.ReasonRunNotFound)
 	})
 	t.Run("Claim/CountsKilledOwners", func(t *testing.T) {
@@ -304,6 +304,30 @@ func parkCases(t *testing.T, d Driver) {
 			}
 		}
 		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Quarantined, 1)
+	})
+	t.Run("Claim/HasTheGivenPatience", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(0, func(s *journal.Start) { s.Run.State = journal.StatePending })
+		last := w.me
+		claim := func(p journal.Patience) int {
+			last, w.me = w.me, w.register(w.me.ID)
+			o, err := w.j.ClaimRun(t.Context(), w.me, ns, id, p)
+			require.NoError(t, err)
+			require.Contains(t, []journal.Owner{{}, w.me}, o)
+			if o.IsZero() {
+				require.Equal(t, last, w.get(id).Owner, "it is left to a take-over")
+				return -1
+			}
+			return w.get(id).Takeovers
+		}
+		for n := range 5 { // nobody owns it at first
+			require.Equal(t, n, claim(journal.Patience{MaxTakeovers: 6}))
+		}
+		outlived := journal.Patience{MaxTakeovers: 1, Outlived: func(o journal.Owner) bool { return o == last }}
+		require.Equal(t, 4, claim(outlived), "the claimer's process was its owner before")
+		require.Equal(t, 4, claim(outlived))
+		require.Equal(t, -1, claim(journal.Patience{MaxTakeovers: 5, Outlived: func(journal.Owner) bool { return false }}))
+		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Patience: journal.Patience{MaxTakeovers: 5}}).Quarantined, 1)
 	})
 	t.Run("Mail/ToAParkedRunMakesOneJob", func(t *testing.T) {
 		w := open(t, d)

@@ -178,7 +178,7 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 }
 
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
-func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string) (now journal.Owner, err error) {
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 			FROM runs r WHERE r.run_id = $1`, runID).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned); err != nil {
 			return err
 		}
-		owner, takeovers, claimed := c.Claim(self)
+		owner, takeovers, claimed := c.Claim(self, p)
 		now = owner
 		if !claimed {
 			return nil

@@ -176,7 +176,7 @@ func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
 }
 
 // ClaimRun implements journal.Members.
-func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string) (now journal.Owner, err error) {
+func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		if err := t.fence(ctx, self); err != nil {
 			return err
@@ -190,7 +190,7 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		} else if err != nil {
 			return err
 		}
-		owner, takeovers, claimed := c.Claim(self)
+		owner, takeovers, claimed := c.Claim(self, p)
 		now = owner
 		if claimed {
 			_, err = t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers = ? WHERE run_id = ?`, self.ID, self.Incarnation, takeovers, runID)
