@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -446,4 +447,41 @@ func TestBudget(t *testing.T) {
 	l.wait(t, first, journal.StateCompleted)
 	l.wait(t, second, journal.StateCompleted)
 	require.NoError(t, <-watching)
+}
+
+// TestTimersOutliveLeases loses the lease again and again while timers run, in memory and parked: each fires once, and no run is blamed for it.
+func TestTimersOutliveLeases(t *testing.T) {
+	t.Parallel()
+	const losses = 2 * journal.DefaultMaxTakeovers
+	eachStore(t, func(t *testing.T, s store) {
+		for name, parkAfter := range map[string]time.Duration{"InMemory": time.Hour, "Parked": 10 * time.Millisecond} {
+			t.Run(name, func(t *testing.T) {
+				l := run(t, s, actors{"sleep": outcome(func(c *workgraph.Call) workgraph.Outcome {
+					var ms int
+					if err := json.Unmarshal(c.Args[0], &ms); err != nil {
+						panic(err)
+					}
+					return workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(time.Duration(ms) * time.Millisecond)}}}
+				}), "ok": &recorder{}}, named(name), func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = parkAfter })
+				l.jobs(t)
+				var ids []string
+				for ms := range 20 {
+					g := chain(2, "ok")
+					g.Nodes[0].Actor, g.Nodes[0].Args = "sleep", []json.RawMessage{json.RawMessage(strconv.Itoa((ms + 1) * 100))}
+					ids = append(ids, l.start(t, g))
+				}
+				for range losses {
+					before := l.Owner()
+					_, err := l.j.Register(t.Context(), name, "") // somebody takes the name
+					require.NoError(t, err)
+					testkit.Eventually(t, func() bool { o := l.Owner(); return !o.IsZero() && o.Incarnation > before.Incarnation+1 }, time.Minute, time.Millisecond)
+				}
+				for _, id := range ids {
+					row := l.wait(t, id, journal.StateCompleted, journal.StateQuarantined, journal.StateFailed)
+					require.Equal(t, journal.StateCompleted, row.State, "%s", story(l.events(t, id)))
+					require.Len(t, kinds(l.events(t, id), workgraph.TimerFired), 1)
+				}
+			})
+		}
+	})
 }
