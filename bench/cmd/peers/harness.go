@@ -64,6 +64,8 @@ type contestant struct {
 	failed map[string]bool
 	// rounds is in how many rounds it took part, by load.
 	rounds map[string]int
+	// late are the loads at which it had no turn, since there was no time.
+	late []string
 	// repeats counts nodes that ran again, where that is allowed.
 	repeats int
 	// lives is how often its processes were started.
@@ -305,7 +307,8 @@ func freePort() (string, error) {
 
 // run has every contestant take its turns at one load: round by round, so that what the machine does meanwhile hits all alike.
 func (h *harness) run(ctx context.Context, l *loadSpec) error {
-	until := h.schedule.share(l, time.Now())
+	from := time.Now()
+	until := h.schedule.share(l, from)
 	h.log.InfoContext(ctx, "load", "load", l.key, "what", l.title, "share", time.Until(until).Round(time.Second))
 	rounds := h.o.rounds
 	if h.o.quick || l.once {
@@ -328,8 +331,15 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 		for k := range takers {
 			c := takers[(k+r)%len(takers)]
 			at := time.Now()
+			if c.peer && !h.o.quick && at.Sub(from) > 2*until.Sub(from) {
+				c.late = append(c.late, l.key)
+				continue
+			}
 			if err := h.turn(ctx, c, l, r); err != nil {
 				h.drop(ctx, c, l, err)
+			}
+			if took := time.Since(at); took > 10*time.Second && !l.once {
+				h.log.InfoContext(ctx, "long turn", "load", l.key, "contestant", c.name, "took", took.Round(100*time.Millisecond))
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -392,7 +402,7 @@ func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err erro
 const mostLives = 4
 
 // turnLimit bounds a turn, whatever a contestant does.
-const turnLimit = 75 * time.Second
+const turnLimit = time.Minute
 
 func (h *harness) ask(ctx context.Context, c *contestant, req drive.Request) (drive.Answer, error) {
 	limit := turnLimit

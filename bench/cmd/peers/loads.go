@@ -40,16 +40,21 @@ type loadSpec struct {
 func plan(o options) ([]*loadSpec, error) {
 	all := []*loadSpec{
 		{key: limitsKey, title: "bare commits, batched inserts, gRPC echo", weight: 2, req: drive.Request{Op: drive.OpMeasure, MaxWall: 1500 * time.Millisecond}},
-		simple(w1, 9, "a chain of 100 nodes: ms for one run", load.Chain(100), 10, time.Second),
-		simple(w2small, 5, "fan-out 1 -> 100 -> 1: ms for one run", load.Fan(100), 10, time.Second),
-		simple(w2large, 14, "fan-out 1 -> 1000 -> 1: ms for one run", load.Fan(1000), 5, time.Second),
-		simple(w3, 12, "runs of 10 nodes in a row, 64 in flight", load.Chain(10), 1_000_000, 1500*time.Millisecond),
-		simple(w4, 6, "20 sleepers of 50 ms in 4 levels: time / critical path", load.Layers(4, 5, 50*time.Millisecond), 3, time.Second),
-		simple(w5, 8, "start latency of a run of one node on an idle system", load.Chain(1), 30, 2*time.Second),
+		simple(w1, 10, "a chain of 100 nodes: ms for one run", load.Chain(100), 10, time.Second),
+		simple(w2small, 6, "fan-out 1 -> 100 -> 1: ms for one run", load.Fan(100), 10, time.Second),
+		simple(w2large, 13, "fan-out 1 -> 1000 -> 1: ms for one run", load.Fan(1000), 5, time.Second),
+		simple(w3, 14, "runs of 10 nodes in a row, 64 in flight", load.Chain(10), 1_000_000, 1500*time.Millisecond),
+		simple(w4, 7, "20 sleepers of 50 ms in 4 levels: time / critical path", load.Layers(4, 5, 50*time.Millisecond), 3, time.Second),
+		simple(w5, 8, "start latency of a run of one node on an idle system", load.Chain(1), 30, time.Second),
 	}
 	all[5].critical = []time.Duration{200 * time.Millisecond}
 	for _, l := range all {
 		switch l.key {
+		case w1:
+			// A tenth of the load: with some, one run takes ten seconds and more.
+			l.warm.Graphs = []load.Graph{load.Chain(10)}
+		case w2large:
+			l.warm.Graphs = []load.Graph{load.Fan(100)}
 		case w3:
 			l.req.InFlight, l.warm.InFlight = 64, 64
 			l.warm.Runs, l.warm.MaxWall = 2000, 400*time.Millisecond
@@ -80,9 +85,9 @@ func plan(o options) ([]*loadSpec, error) {
 		}
 		title := fmt.Sprintf("%d real graphs, %%s: median of time / critical path", len(graphs))
 		all = append(all,
-			&loadSpec{key: w7alone, title: fmt.Sprintf(title, "one at a time"), once: true, weight: 14, critical: critical,
+			&loadSpec{key: w7alone, title: fmt.Sprintf(title, "one at a time"), once: true, weight: 16, critical: critical,
 				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 1}},
-			&loadSpec{key: w7many, title: fmt.Sprintf(title, "16 at a time"), once: true, weight: 10, critical: critical,
+			&loadSpec{key: w7many, title: fmt.Sprintf(title, "16 at a time"), once: true, weight: 9, critical: critical,
 				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 16}})
 	}
 	if o.wakes > 0 {
@@ -90,7 +95,7 @@ func plan(o options) ([]*loadSpec, error) {
 		if o.quick {
 			n = min(n, 20)
 		}
-		all = append(all, &loadSpec{key: w8, title: fmt.Sprintf("%d wake-ups of each kind between two replicas: ms until the next node is called", n), once: true, weight: 10,
+		all = append(all, &loadSpec{key: w8, title: fmt.Sprintf("%d wake-ups of each kind between two replicas: ms until the next node is called", n), once: true, weight: 12,
 			req: drive.Request{Op: drive.OpMeasure, Runs: n}})
 	}
 	var out []*loadSpec

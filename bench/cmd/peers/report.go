@@ -39,6 +39,8 @@ type Line struct {
 	Skipped    map[string]string    `json:"skipped,omitempty"`
 	// Turns is in how many rounds it took part, by load.
 	Turns map[string]int `json:"turns,omitempty"`
+	// Late are loads for which there was no time.
+	Late []string `json:"late,omitempty"`
 	// Repeats counts nodes that ran again, which an engine that promises "at least once" may let happen.
 	Repeats int `json:"repeats,omitempty"`
 
@@ -56,7 +58,7 @@ func (h *harness) report(took time.Duration) *Report {
 		by[c.name] = c.figures
 	}
 	for _, c := range h.contestants {
-		l := Line{Name: c.name, Class: c.class, Durability: c.durability, Median: map[string]float64{}, Rounds: map[string][]float64{}, figures: c.figures, Skipped: c.skip, Turns: c.rounds, Repeats: c.repeats, peer: c.peer}
+		l := Line{Name: c.name, Class: c.class, Durability: c.durability, Median: map[string]float64{}, Rounds: map[string][]float64{}, figures: c.figures, Skipped: c.skip, Turns: c.rounds, Late: c.late, Repeats: c.repeats, peer: c.peer}
 		for name := range c.figures {
 			l.Median[name], _ = c.figures.value(name)
 			l.Rounds[name] = c.figures.all(name)
@@ -320,6 +322,9 @@ func (r *Report) notes(w io.Writer, indent string) {
 		}
 		if few := r.fewer(l); few != "" {
 			fmt.Fprintf(w, "%s%s: fewer rounds, since each takes long: %s\n", indent, l.Name, few)
+		}
+		if len(l.Late) > 0 {
+			fmt.Fprintf(w, "%s%s: no time was left for %s\n", indent, l.Name, strings.Join(l.Late, ", "))
 		}
 		if l.Repeats > 0 {
 			fmt.Fprintf(w, "%s%s: %d nodes ran again, which its promise (at least once) allows\n", indent, l.Name, l.Repeats)
