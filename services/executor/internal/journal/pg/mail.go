@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -43,16 +44,8 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 			return err
 		}
 		m := p.Mail
-		var f journal.Found
-		err = tx.QueryRow(ctx, `SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation FROM runs r
-			WHERE r.namespace = $1 AND r.run_id = $2 FOR NO KEY UPDATE`, m.Namespace, m.RunID).Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return journal.RunNotFound(m.RunID)
-		} else if err != nil {
-			return err
-		}
-		// The owner is looked for by a statement of its own: that of the lock may have begun before a take-over ended.
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM executors WHERE id = $1 AND incarnation = $2)`, f.Owner.ID, f.Owner.Incarnation).Scan(&f.OwnerLive); err != nil {
+		f, q, err := found(ctx, tx, p)
+		if err != nil {
 			return err
 		}
 		write := !repeated
@@ -62,20 +55,28 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 			}
 		}
 		if write && p.Answer != nil {
-			if write, err = answer(ctx, tx, p); err != nil {
+			if q.ID == "" {
+				return journal.InterruptNotFound(p.Answer.InterruptID)
+			}
+			said, err := p.Answer.Closes(&q)
+			if err != nil {
 				return err
 			}
+			write = !said
 		}
 		if write && f.State.Ended() {
 			return journal.RunEnded(m.RunID)
+		}
+		if f.OwnerLive && !f.State.Ended() {
+			posted.Owner = f.Owner
+		}
+		if write && m.Kind != journal.MailCancel {
+			return s.hand(ctx, tx, p, &posted)
 		}
 		if write {
 			if posted.New, err = s.deliver(ctx, tx, m); err != nil {
 				return err
 			}
-		}
-		if f.OwnerLive && !f.State.Ended() {
-			posted.Owner = f.Owner
 		}
 		posted.Run, err = get(ctx, tx, m.Namespace, m.RunID)
 		return err
@@ -110,21 +111,54 @@ func request(ctx context.Context, tx pgx.Tx, p journal.Post) (repeated bool, err
 	return true, nil
 }
 
-// answer closes the question that p answers and reports whether that was new.
-func answer(ctx context.Context, tx pgx.Tx, p journal.Post) (closed bool, err error) {
-	a := p.Answer
-	i, err := scanInterrupt(tx.QueryRow(ctx, selectInterrupts+` WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Mail.Namespace, a.InterruptID, p.Mail.RunID))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, journal.InterruptNotFound(a.InterruptID)
-	} else if err != nil {
-		return false, err
+// found locks the run of p, and the question that p answers, and tells how they stand; the question has no id if there is none.
+// All goes in one round trip, since whoever waits for the mail waits for each.
+func found(ctx context.Context, tx pgx.Tx, p journal.Post) (f journal.Found, q journal.Interrupt, err error) {
+	var b pgx.Batch
+	b.Queue(`SELECT FROM runs WHERE namespace = $1 AND run_id = $2 FOR NO KEY UPDATE`, p.Mail.Namespace, p.Mail.RunID)
+	// What stands in the row is read by a statement of its own: that of the lock may have begun before a take-over ended.
+	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
+			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
+		FROM runs r WHERE r.namespace = $1 AND r.run_id = $2`, p.Mail.Namespace, p.Mail.RunID).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return journal.RunNotFound(p.Mail.RunID)
+		}
+		return err
+	})
+	if p.Answer != nil {
+		b.Queue(selectInterrupts+` WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Mail.Namespace, p.Answer.InterruptID, p.Mail.RunID).
+			QueryRow(func(row pgx.Row) (err error) {
+				if q, err = scanInterrupt(row); errors.Is(err, pgx.ErrNoRows) {
+					q, err = journal.Interrupt{}, nil
+				}
+				return err
+			})
 	}
-	if repeated, err := a.Closes(&i); err != nil || repeated {
-		return false, err
+	err = tx.SendBatch(ctx, &b).Close()
+	return f, q, err
+}
+
+// hand writes what p says to a run whose row is locked, wakes whoever is to read it, and reads the run, in one round trip.
+func (s *Store) hand(ctx context.Context, tx pgx.Tx, p journal.Post, posted *journal.Posted) error {
+	var b pgx.Batch
+	m := p.Mail
+	if a := p.Answer; a != nil {
+		b.Queue(`UPDATE interrupts SET state = $2, answer = $3, decision = $4, closed_by = $5, close_time = $6 WHERE id = $1`,
+			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time))
 	}
-	_, err = tx.Exec(ctx, `UPDATE interrupts SET state = $2, answer = $3, decision = $4, closed_by = $5, close_time = $6 WHERE id = $1`,
-		a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(p.Mail.Time))
-	return true, err
+	b.Queue(insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)).Exec(func(tag pgconn.CommandTag) error {
+		posted.New = tag.RowsAffected() > 0
+		return nil
+	})
+	// Mail that was there before has woken its reader; to do so again does no harm.
+	s.sql.queueWakes(&b, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
+	queueOwnerNotices(&b, []string{m.RunID})
+	b.Queue(selectRun, m.Namespace, m.RunID).QueryRow(func(row pgx.Row) (err error) {
+		posted.Run, err = scanRun(row, true)
+		return err
+	})
+	return tx.SendBatch(ctx, &b).Close()
 }
 
 // deliver writes one piece of mail to a run whose row is locked, and wakes whoever is to read it.

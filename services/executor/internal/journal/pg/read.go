@@ -67,8 +67,10 @@ func scanEvent(row pgx.CollectableRow) (journal.Event, error) {
 	return e, err
 }
 
+const selectRun = `SELECT ` + runColumns + bigColumns + ` FROM runs r` + joins + ` WHERE r.namespace = $1 AND r.run_id = $2`
+
 func get(ctx context.Context, q querier, namespace, runID string) (journal.Run, error) {
-	r, err := scanRun(q.QueryRow(ctx, `SELECT `+runColumns+bigColumns+` FROM runs r`+joins+` WHERE r.namespace = $1 AND r.run_id = $2`, namespace, runID), true)
+	r, err := scanRun(q.QueryRow(ctx, selectRun, namespace, runID), true)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, journal.RunNotFound(runID)
 	}
