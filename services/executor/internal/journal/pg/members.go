@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -180,21 +181,21 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
 func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, `SELECT FROM runs WHERE run_id = $1 AND namespace = $2 FOR UPDATE`, runID, namespace)
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() == 0 {
-			return journal.RunNotFound(runID)
-		}
 		var c journal.Claimable
-		if err := tx.QueryRow(ctx, `SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,
+		var b pgx.Batch
+		b.Queue(`SELECT executor_fence($1, $2)`, self.ID, self.Incarnation)
+		b.Queue(`SELECT FROM runs WHERE run_id = $1 AND namespace = $2 FOR UPDATE`, runID, namespace)
+		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
 				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
-			FROM runs r WHERE r.run_id = $1`, runID).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned); err != nil {
+			FROM runs r WHERE r.run_id = $1 AND r.namespace = $2`, runID, namespace).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return journal.RunNotFound(runID)
+			}
+			return err
+		})
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
 		owner, takeovers, claimed := c.Claim(self, p)
@@ -202,7 +203,7 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		if !claimed {
 			return nil
 		}
-		_, err = tx.Exec(ctx, `UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, runID, self.ID, self.Incarnation, takeovers)
+		_, err := tx.Exec(ctx, `UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, runID, self.ID, self.Incarnation, takeovers)
 		return err
 	})
 	if err != nil {

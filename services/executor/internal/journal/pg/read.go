@@ -198,24 +198,31 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 // Load implements journal.Log.
 func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err error) {
 	err = pgx.BeginTxFunc(ctx, s.hot, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		var err error
 		l = journal.Loaded{}
-		l.Run, err = scanRun(tx.QueryRow(ctx, `SELECT `+runColumns+bigColumns+` FROM runs r`+joins+` WHERE r.run_id = $1`, runID), true)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return journal.RunNotFound(runID)
-		} else if err != nil {
+		var b pgx.Batch // one round trip: whoever wakes the run waits for it
+		b.Queue(`SELECT `+runColumns+bigColumns+` FROM runs r`+joins+` WHERE r.run_id = $1`, runID).QueryRow(func(row pgx.Row) (err error) {
+			if l.Run, err = scanRun(row, true); errors.Is(err, pgx.ErrNoRows) {
+				return journal.RunNotFound(runID)
+			}
 			return err
-		}
-		if err := tx.QueryRow(ctx, `SELECT body FROM graphs WHERE namespace = $1 AND hash = $2`, l.Run.Namespace, l.Run.GraphHash).Scan(&l.Graph); err != nil {
-			return fmt.Errorf("load graph: %w", err)
-		}
-		err = tx.QueryRow(ctx, `SELECT seq, data FROM snapshots WHERE run_id = $1`, runID).Scan(&l.SnapshotSeq, &l.Snapshot)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("load snapshot: %w", err)
-		}
-		rows, err := tx.Query(ctx, selectEvents+` WHERE run_id = $1 AND seq > $2 ORDER BY seq`, runID, l.SnapshotSeq)
-		l.Events, err = collect(rows, err, scanEvent)
-		return err
+		})
+		b.Queue(`SELECT g.body FROM runs r JOIN graphs g ON g.namespace = r.namespace AND g.hash = r.graph_hash WHERE r.run_id = $1`, runID).QueryRow(func(row pgx.Row) error {
+			if err := row.Scan(&l.Graph); err != nil {
+				return fmt.Errorf("load graph: %w", err)
+			}
+			return nil
+		})
+		b.Queue(`SELECT seq, data FROM snapshots WHERE run_id = $1`, runID).QueryRow(func(row pgx.Row) error {
+			if err := row.Scan(&l.SnapshotSeq, &l.Snapshot); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("load snapshot: %w", err)
+			}
+			return nil
+		})
+		b.Queue(selectEvents+` WHERE run_id = $1 AND seq > coalesce((SELECT s.seq FROM snapshots s WHERE s.run_id = $1), 0) ORDER BY seq`, runID).Query(func(rows pgx.Rows) (err error) {
+			l.Events, err = collect(rows, nil, scanEvent)
+			return err
+		})
+		return tx.SendBatch(ctx, &b).Close()
 	})
 	return l, err
 }
