@@ -106,6 +106,8 @@ type Limits struct {
 	Depth int
 	// Nodes is how many nodes the graph may come to have; 0 is DefaultNodes.
 	Nodes int
+	// Edges is how many edges it may come to have; 0 leaves it to MaxEdges.
+	Edges int
 }
 
 // The limits where none are given.

@@ -58,8 +58,19 @@ func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
 	if len(faults) > 0 {
 		return growTask{}, faults
 	}
-	q, faults := s.p.grow(ns.n, int(ns.f.serial), filled)
+	q, faults := s.grow(ns, int(ns.f.serial), filled)
 	return growTask{ns: ns, sub: filled, from: s.p, grown: q}, faults
+}
+
+// grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the limits: what was decided once stays.
+func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
+	q, faults := s.p.grow(ns.n, visit, sub)
+	limit := s.p.limits.Edges
+	if len(faults) > 0 || limit <= 0 || len(q.g.Edges) <= limit {
+		return q, faults
+	}
+	return nil, []Fault{{Code: CodeTooLarge, Node: s.node(ns).ID, Field: "expand", Hint: "let fewer nodes begin or end the sub-graph: each is led to from the node, and on to all that follow",
+		Message: fmt.Sprintf("the run would have %d edges, the limit is %d", len(q.g.Edges), limit)}}
 }
 
 func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
@@ -243,7 +254,7 @@ func (s *State) growNext() {
 	if t.from != s.p {
 		var faults []Fault
 		if _, faults = s.fillExpansion(t.ns, t.sub); len(faults) == 0 {
-			q, faults = s.p.grow(t.ns.n, ref.Visit, t.sub)
+			q, faults = s.grow(t.ns, ref.Visit, t.sub)
 		}
 		if len(faults) > 0 {
 			s.attemptFailed(unit{t.ns, 0}, refusedExpansion(faults), false, t.now)

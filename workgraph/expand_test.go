@@ -320,6 +320,7 @@ func TestExpandRefused(t *testing.T) {
 	for i := range 20 {
 		big.Nodes = append(big.Nodes, Node{ID: fmt.Sprint("n", i), Actor: "x"})
 	}
+	wide := &Graph{Nodes: big.Nodes[:16]}
 	actors := Actors{"x": noop}
 	for name, c := range map[string]struct {
 		sub  *Graph
@@ -332,6 +333,7 @@ func TestExpandRefused(t *testing.T) {
 		"AllFault": {&Graph{Nodes: []Node{{ID: "a"}, {ID: "a", Actor: "x", When: "("}}}, []string{CodeNoActor, CodeDuplicateNode, CodeBadExpression}},
 		"Outside":  {nodesOf("x", nodes(PassDown{}, "a").Edge("a", "Z").Graph()), []string{CodeUnknownNode}},
 		"TooLarge": {big, []string{CodeTooLarge, "22 nodes"}},
+		"TooWide":  {wide, []string{CodeTooLarge, "32 edges, the limit is 30"}},
 		"State":    {&Graph{Nodes: []Node{{ID: "a", Actor: "x"}}, State: map[string]StateKey{"s": {}}}, []string{"state.s"}},
 		"LongID":   {&Graph{Nodes: []Node{{ID: strings.Repeat("i", MaxIDLen), Actor: "x"}}}, []string{CodeBadID}},
 		"NodeRefs": {&Graph{Nodes: []Node{{ID: "a", Actor: "x", When: "nodes.nope.result == 1"}}}, []string{CodeUnknownNodeRef}},
@@ -340,7 +342,7 @@ func TestExpandRefused(t *testing.T) {
 			g := nodesOf("x", nodes(PassDown{}, "A", "Z").Chain("A", "Z").Graph())
 			p, err := Compile(g, actors)
 			require.NoError(t, err)
-			p = p.WithLimits(Limits{Nodes: 20})
+			p = p.WithLimits(Limits{Nodes: 20, Edges: 30})
 			m := newMachine(t, p)
 			m.begin()
 			m.end("A", Outcome{Expand: c.sub})

@@ -101,6 +101,10 @@ type Config struct {
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.
 	Compress conf.Bytes `help:"size from which on a value is compressed; 0 never"`
 
+	// Workflows is a folder of workflow versions, SLUG@VERSION.json for all namespaces and NAMESPACE/SLUG@VERSION.json for one, that children
+	// may name. All executors of a database need the same files. Deps.Workflows goes before it.
+	Workflows string `help:"folder of graphs that children name as workflow/SLUG@VERSION: SLUG@VERSION.json, or NAMESPACE/SLUG@VERSION.json"`
+
 	// RiverUI makes pages of the job queue: see Service.JobPages.
 	RiverUI bool `conf:"river_ui" help:"show the job queue of all namespaces at /river of the admin port: for operators only"`
 
@@ -194,6 +198,9 @@ type Deps struct {
 	Registry registryv1.RegistryServiceClient
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
+	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows. errs.Unavailable is tried again, any other
+	// error fails the visit that asked.
+	Workflows func(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 	// Telemetry reports; nil means none.
 	Telemetry *obs.Telemetry
 }
@@ -259,9 +266,13 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
+	flows, err := openWorkflows(cfg.Workflows, d.Workflows)
+	if err != nil {
+		return nil, errors.Join(err, upkeep.Close(), stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
+	}
 	s := &Service{upkeep: upkeep, journal: j, stash: stash, grace: cfg.BlobGrace, log: d.Telemetry.Logger, limits: limit.New(limits, d.Telemetry.Logger),
 		close: sync.OnceValue(func() error {
-			return errors.Join(schedules.Close(), limits.Close(), j.Close(), upkeep.Close(), stash.Close(), set.Close())
+			return errors.Join(flows.Close(), schedules.Close(), limits.Close(), j.Close(), upkeep.Close(), stash.Close(), set.Close())
 		})}
 	defer func() {
 		if err != nil {
@@ -274,7 +285,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("read limits: %w", err)
 	}
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})

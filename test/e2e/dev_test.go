@@ -21,7 +21,7 @@ func TestDev(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	begin := func() *process {
-		cmd := exec.Command(bin, "dev", "--data="+filepath.Join(dir, "data"), "--http=127.0.0.1:0", "--grpc=127.0.0.1:0")
+		cmd := exec.Command(bin, "dev", "--data="+filepath.Join(dir, "data"), "--set=gateway.addr=127.0.0.1:0", "--grpc=127.0.0.1:0")
 		cmd.Env = []string{"HOME=" + dir, "EPIGRAPH_EXECUTOR_DRAIN=1s"}
 		p := launch(t, cmd)
 		t.Cleanup(p.kill)
@@ -56,6 +56,19 @@ func TestDev(t *testing.T) {
 	require.NotZero(t, second.exitCode(t))
 	require.Contains(t, second.output(), "DATA_DIR_IN_USE")
 	require.Contains(t, second.output(), "--data")
+
+	// Graphs in its folder of workflows are run below others.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "workflows", "greet@1.json"),
+		[]byte(`{"nodes":[{"id":"say","actor":"template","named":{"text":"hello {{ named.who }}"}}]}`), 0o600))
+	var parent run
+	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"nodes":[{"id":"d","actor":"spawn",
+		"named":{"ref":"workflow/greet@1","input":{"named":{"who":"ada"}}}}]}}`}, &parent)
+	require.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/runs/" + parent.ID, key: printed}, &parent)
+		return parent.ended()
+	}, patience, 20*time.Millisecond)
+	require.Equal(t, "RUN_STATE_COMPLETED", parent.State, "%+v", parent.Error)
+	require.Contains(t, string(parent.Result), `"hello ada"`)
 
 	// A run that is under way when the process ends goes on when it starts again.
 	var r run

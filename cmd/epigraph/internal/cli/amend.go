@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -88,7 +88,7 @@ func (c *runsAmendCmd) plan(e *env, s *services, text string) (*executorv1.Amend
 		return nil, nil, err
 	}
 	if raw != nil {
-		g, err := readGraph(raw)
+		g, err := graphpb.Read(raw)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -111,17 +111,15 @@ func readPatch(text string) (*executorv1.GraphPatch, error) {
 		return nil, errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change is not JSON").
 			Hint(`write {"removeNodes": [], "removeEdges": [], "putNodes": [], "addEdges": []}, or the whole graph`)
 	}
-	r := graphReader{}
-	raw := r.message("patch", json.RawMessage(bytes.TrimSpace([]byte(text))), p.ProtoReflect().Descriptor())
-	if len(r.faults) == 0 {
-		err := protojson.Unmarshal(raw, p)
-		if err == nil {
-			return p, nil
-		}
-		return nil, errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change cannot be read: %s", protoPlace.ReplaceAllString(err.Error(), ""))
+	faults, err := graphpb.ReadMessage("patch", bytes.TrimSpace([]byte(text)), p)
+	if err != nil {
+		return nil, errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change cannot be read: %v", err)
+	}
+	if len(faults) == 0 {
+		return p, nil
 	}
 	x := errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change cannot be read").Hint("epigraph.executor.v1.GraphPatch in /openapi.json names every field")
-	x.Violations = r.faults
+	x.Violations = faults
 	return nil, x
 }
 

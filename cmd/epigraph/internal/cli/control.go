@@ -11,6 +11,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -244,7 +245,7 @@ func (e *env) graphFile(name string) (*graphv1.Graph, error) {
 	if raw == nil {
 		return nil, errs.New(errs.InvalidArgument, "GRAPH_INVALID", "%s holds no graph", name).Hint("`epigraph runs graph RUN --json` prints one")
 	}
-	return readGraph(raw)
+	return graphpb.Read(raw)
 }
 
 type runsDeleteCmd struct {

@@ -1,15 +1,9 @@
 package cli
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/graphpb"
-	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
-	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestFindGraph(t *testing.T) {
@@ -29,78 +23,4 @@ func TestFindGraph(t *testing.T) {
 	}
 	_, err := findGraph(`{"graph": {"nodes": [{"actor": "x"}]}, "requestId": "r"}`)
 	require.ErrorContains(t, err, `"requestId" beside the graph is not read`)
-}
-
-func TestReadGraph(t *testing.T) {
-	t.Run("BothForms/AreOneGraph", func(t *testing.T) {
-		rest, err := readGraph([]byte(`{"name": "g", "nodes": [
-			{"id": "a", "actor": "x", "args": [12345678901234567890, null], "named": {"k": {"json": "e30="}}, "timeout": "1.5s",
-			 "retry": {"maxAttempts": 2, "initialInterval": "0.1s"}, "onError": {"kind": "ON_ERROR_KIND_FALLBACK", "fallback": null},
-			 "join": {"kind": "JOIN_KIND_QUORUM", "quorum": 1}, "resultPassDownMode": {"key": "r"}}],
-			"edges": [{"from": "a", "to": "a", "kind": "EDGE_KIND_BACK", "when": "false"}], "state": {"s": {"initial": [1]}}}`))
-		require.NoError(t, err)
-		model, err := readGraph([]byte(`{"name": "g", "nodes": [
-			{"id": "a", "actor": "x", "args": [12345678901234567890, null], "named": {"k": {"json": "e30="}}, "timeout": "1.5s",
-			 "retry": {"max_attempts": 2, "initial_backoff": "100ms"}, "on_error": {"action": "FALLBACK", "value": null},
-			 "join": {"mode": "QUORUM", "n": 1}, "result_pass_down_mode": {"mode": "KEY", "key": "r"}}],
-			"edges": [{"from": "a", "to": "a", "kind": "BACK", "when": "false"}], "state": {"s": {"initial": [1]}}}`))
-		require.NoError(t, err)
-		require.Empty(t, diffText(t, rest, model))
-		require.Equal(t, "12345678901234567890", string(rest.GetNodes()[0].GetArgs()[0].GetJson()))
-		require.Equal(t, "null", string(rest.GetNodes()[0].GetArgs()[1].GetJson()))
-	})
-
-	t.Run("Example/NeedsNoOtherForm", func(t *testing.T) {
-		raw, err := os.ReadFile("../../../../examples/rounds/graph.json")
-		require.NoError(t, err)
-		_, err = workgraph.Decode(raw)
-		require.Error(t, err, "the example is in the documented form")
-		_, err = readGraph(raw)
-		require.NoError(t, err)
-	})
-
-	t.Run("Faults/AllAtOnceWithTheirPlaces", func(t *testing.T) {
-		_, err := readGraph([]byte(`{"nodes": [{"id": "a", "actor": "x", "retry": {"initialInterval": "100ms", "tries": 1}}, 7],
-			"edges": {}, "state": [], "nams": 1}`))
-		x, ok := err.(*errs.Error) //nolint:errorlint // it is what the function returns
-		require.True(t, ok)
-		require.Equal(t, graphpb.ReasonGraphInvalid, x.Reason)
-		var got []string
-		for _, v := range x.Violations {
-			got = append(got, v.Field+" "+v.Reason)
-		}
-		require.Equal(t, []string{
-			"graph.nodes[0].retry.initialInterval WRONG_TYPE", "graph.nodes[0].retry.tries UNKNOWN_FIELD", "graph.nodes[1] WRONG_TYPE",
-			"graph.edges WRONG_TYPE", "graph.state WRONG_TYPE", "graph.nams UNKNOWN_FIELD",
-		}, got)
-	})
-
-	t.Run("Faults/OfTheProtobuf", func(t *testing.T) {
-		for _, raw := range []string{
-			`{"nodes": [{"id": "a", "actor": "x", "maxVisits": "many"}]}`,
-			`{"nodes": [{"id": "a", "id": "b", "actor": "x", "maxVisits": 0.5}]}`,
-			`{"nodes": [{"id": "a", "actor": "x", "resultPassDownMode": {"key": "a", "merge": "b"}}]}`,
-		} {
-			_, err := readGraph([]byte(raw))
-			require.ErrorContains(t, err, "the graph cannot be read: ")
-			require.NotContains(t, err.Error(), "line")
-		}
-	})
-}
-
-// diffText is what tells two graphs apart; empty when nothing does.
-func diffText(t *testing.T, a, b *graphv1.Graph) string {
-	t.Helper()
-	ga, err := graphpb.FromProto(a)
-	require.NoError(t, err)
-	gb, err := graphpb.FromProto(b)
-	require.NoError(t, err)
-	ca, err := ga.Canonical()
-	require.NoError(t, err)
-	cb, err := gb.Canonical()
-	require.NoError(t, err)
-	if string(ca) == string(cb) {
-		return ""
-	}
-	return string(ca) + "\n" + string(cb)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
@@ -187,7 +188,7 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 			return nil, errs.New(errs.InvalidArgument, "FLAG_FOR_PLANS", "--actor, --set-actor, --with and --accept-repair are for plans; a graph says itself what its nodes call").
 				Hint("change the graph, or give the run an input with --arg and --input")
 		}
-		g, err := readGraph(raw)
+		g, err := graphpb.Read(raw)
 		if err == nil && c.Name != "" {
 			g.Name = c.Name
 		}

@@ -35,7 +35,7 @@ func ignoredEnv() []string { return append([]string{"EPIGRAPH_CONFIG"}, ClientEn
 type devCmd struct {
 	settings
 	Data string `help:"Folder for the databases; one in your data folder when not given." aliases:"data-dir" placeholder:"DIR" type:"path"`
-	HTTP string `help:"Address of the REST API." name:"http" aliases:"http-addr" default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	HTTP string `help:"Address of the REST API; gateway.addr when not given, which is 127.0.0.1:8080 by default." name:"http" aliases:"http-addr" placeholder:"HOST:PORT"`
 	GRPC string `help:"Address of the gRPC API." name:"grpc" aliases:"grpc-addr" default:"127.0.0.1:7400" placeholder:"HOST:PORT"`
 }
 

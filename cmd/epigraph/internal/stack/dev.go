@@ -123,6 +123,12 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	}
 	inside(o.DataDir, &cfg.Executor.SQLitePath)
 	inside(o.DataDir, &cfg.Registry.SQLitePath)
+	if cfg.Executor.Workflows == "" {
+		cfg.Executor.Workflows = filepath.Join(o.DataDir, "workflows")
+		if err := os.MkdirAll(cfg.Executor.Workflows, 0o700); err != nil {
+			return nil, errs.New(errs.InvalidArgument, "DATA_DIR_UNUSABLE", "cannot make the folder of workflows: %v", err).With(err)
+		}
+	}
 	if err := cfg.ValidateFor(Services()...); err != nil {
 		return nil, err
 	}

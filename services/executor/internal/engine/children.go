@@ -23,6 +23,8 @@ const (
 	ReasonFanOutExceeded = "FAN_OUT_EXCEEDED"
 	// ReasonWorkflowNotFound is the reason when a child names a workflow that cannot be found.
 	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
+	// ReasonWorkflowInvalid is the reason when what is kept under the workflow's name is no graph.
+	ReasonWorkflowInvalid = "WORKFLOW_INVALID"
 	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists everything.
 	ReasonChildInvalid = "CHILD_INVALID"
 	// ReasonInterruptInvalid is the reason when a question's schema is none.
@@ -146,14 +148,16 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 	}
 	if e.workflows == nil {
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound,
-			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or configure a registry that keeps workflows", ref)
+			"this executor knows no workflows, so %q cannot be found: give the child's graph itself, or set executor.workflows to a folder that has it", ref)
 	}
 	g, err := e.workflows.Workflow(ctx, namespace, ref)
 	switch {
 	case err == nil:
 		return g, nil
 	case errs.Is(err, errs.Unavailable):
-		return nil, workgraph.Errorf(workgraph.Retryable, ReasonRegistryUnavailable, "workflow %q cannot be read just now: %v", ref, errs.From(err).Message)
+		return nil, workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "workflow %q cannot be read just now: %v", ref, errs.From(err).Message)
+	case errs.Is(err, errs.InvalidArgument):
+		return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%v", errs.From(err).Message)
 	}
 	return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowNotFound, "%q: %v", ref, errs.From(err).Message)
 }
@@ -286,8 +290,12 @@ func (r *run) own() *workgraph.Graph { return r.program.p.Graph() }
 // prepareExpansion fills in what the sub-graph leaves to its actors.
 func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	g := out.Expand.Clone()
-	if len(g.Nodes) > t.e.cfg.MaxNodes {
-		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), t.e.cfg.MaxNodes)
+	most := t.e.cfg.MaxNodes
+	if n := t.e.quotas.FanOut(a.run.namespace); n > 0 {
+		most = min(most, n)
+	}
+	if len(g.Nodes) > most {
+		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), most)
 	}
 	known, err := t.e.programs.known(ctx, a.run.namespace, g)
 	if err != nil {

@@ -79,7 +79,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
-	e.programs = newPrograms(d.Actors)
+	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges})
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

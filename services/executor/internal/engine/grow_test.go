@@ -27,6 +27,50 @@ func (f forgetful) Load(ctx context.Context, runID string) (journal.Loaded, erro
 	return l, err
 }
 
+// steps is a chain of these actors.
+func steps(actors ...string) *workgraph.Graph {
+	g := chain(len(actors), "")
+	for i, a := range actors {
+		g.Nodes[i].Actor = a
+	}
+	return g
+}
+
+func TestGrowthIsBounded(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		a := actors{"ok": &recorder{}, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
+			"grows": outcome(func(*workgraph.Call) workgraph.Outcome {
+				return workgraph.Outcome{Expand: chain(4, "ok")}
+			}),
+			"widens": outcome(func(*workgraph.Call) workgraph.Outcome {
+				return workgraph.Outcome{Expand: &workgraph.Graph{Nodes: chain(4, "ok").Nodes}}
+			})}
+		l := run(t, s, a, func(c *engine.Config, _ *engine.Deps) {
+			c.MaxNodes, c.MaxEdges, c.ParkAfter = 6, 7, 10*time.Millisecond
+		})
+		refused := func(t *testing.T, row journal.Run, what string) {
+			t.Helper()
+			require.Contains(t, string(row.Error), workgraph.ReasonExpandRefused)
+			require.Contains(t, string(row.Error), what)
+		}
+		t.Run("Nodes/CountAllThatThereAre", func(t *testing.T) {
+			row := l.wait(t, l.start(t, steps("ok", "grows")), journal.StateCompleted)
+			require.EqualValues(t, 6, row.Nodes.Total)
+			refused(t, l.wait(t, l.start(t, steps("ok", "ok", "grows")), journal.StateFailed), "the run would have 7 nodes, the limit is 6")
+		})
+		t.Run("Edges/CountAllThatThereAre", func(t *testing.T) {
+			refused(t, l.wait(t, l.start(t, steps("widens", "ok")), journal.StateFailed), "the run would have 8 edges, the limit is 7")
+		})
+		t.Run("Restored/HasTheLimitsStill", func(t *testing.T) {
+			id := l.start(t, steps("ok", "signal", "grows"))
+			l.parked(t, id, journal.StateWaiting)
+			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+			refused(t, l.wait(t, id, journal.StateFailed), "the run would have 7 nodes")
+		})
+	})
+}
+
 func TestGrown(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

@@ -28,6 +28,8 @@ type program struct {
 // programs remembers compiled graphs, so that many runs of one graph compile it once. It is safe for concurrent use.
 type programs struct {
 	actors Actors
+	// limits bound what expansions make of the graphs.
+	limits workgraph.Limits
 
 	mu    sync.Mutex
 	byKey map[string]*list.Element
@@ -43,8 +45,8 @@ type kept struct {
 // maxKeptNodes bounds the memory of remembered programs.
 const maxKeptNodes = 300_000
 
-func newPrograms(actors Actors) *programs {
-	return &programs{actors: actors, byKey: map[string]*list.Element{}}
+func newPrograms(actors Actors, limits workgraph.Limits) *programs {
+	return &programs{actors: actors, limits: limits, byKey: map[string]*list.Element{}}
 }
 
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a workgraph.Faults when the graph is
@@ -72,7 +74,7 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	if err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
-	p := &program{p: compiled, name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	p := &program{p: compiled.WithLimits(s.limits), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
 	s.keep(key, p)
 	s.keep("pinned/"+p.hash, p)
 	return p, nil
@@ -136,7 +138,7 @@ func (s *programs) stored(hash string, body []byte) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}
-	p := &program{p: compiled, name: g.Name, nodes: len(g.Nodes), hash: hash, body: body}
+	p := &program{p: compiled.WithLimits(s.limits), name: g.Name, nodes: len(g.Nodes), hash: hash, body: body}
 	s.keep(key, p)
 	return p, nil
 }

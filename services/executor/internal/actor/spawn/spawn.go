@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -154,9 +155,9 @@ func graph(raw json.RawMessage) (*workgraph.Graph, error) {
 		}
 		raw = json.RawMessage(text)
 	}
-	g, err := workgraph.Decode(raw)
+	g, err := graphpb.ReadModel(raw)
 	if err != nil {
-		return nil, actor.BadArguments("graph: %v", err)
+		return nil, actor.BadArguments("%v", err)
 	}
 	return g, nil
 }

@@ -30,6 +30,16 @@ func TestSpawn(t *testing.T) {
 		require.Equal(t, workgraph.Duration(time.Hour), c.Timeout)
 		require.True(t, c.FailFast)
 	})
+	t.Run("Graph/AsTheRESTAPIWritesIt", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, spawn.Spec(), `{"graph": {"nodes": [{"id": "a", "actor": "cel", "onError": {"kind": "ON_ERROR_KIND_CONTINUE"}}]}}`)
+		require.NoError(t, err)
+		require.Equal(t, workgraph.Continue, out.Wait.Children.Runs[0].Graph.Nodes[0].OnError.Action)
+	})
+	t.Run("Graph/FaultsHavePlaces", func(t *testing.T) {
+		t.Parallel()
+		require.Contains(t, actortest.Fails(t, spawn.Spec(), `{"graph": {"nodes": [{"id": "a", "aktor": "cel"}]}}`).Message, `graph.nodes[0].aktor: Node has no field "aktor"`)
+	})
 	t.Run("Runs/One", func(t *testing.T) {
 		t.Parallel()
 		out, err := actortest.Call(t, spawn.Spec(), `{"ref": "workflow/triage@3", "input": {"args": ["x"]}}`)
