@@ -40,6 +40,7 @@ type harness struct {
 
 	contestants []*contestant
 	faults      []Fault
+	graphs      map[string]int // of W7, by load
 	schedule    *schedule
 }
 
@@ -108,7 +109,7 @@ func open(ctx context.Context, o options, log *slog.Logger) (_ *harness, err err
 	if _, err := os.Stat(filepath.Join(dir, "contestant", "floor")); err != nil {
 		return nil, fmt.Errorf("-dir must name the bench module: %w", err)
 	}
-	h := &harness{o: o, log: log, dir: dir, cache: o.cache, spawn: newSpawner()}
+	h := &harness{o: o, log: log, dir: dir, cache: o.cache, graphs: map[string]int{}, spawn: newSpawner()}
 	if h.cache == "" {
 		h.cache = filepath.Join(dir, ".peers")
 	}
@@ -307,20 +308,30 @@ func freePort() (string, error) {
 
 // run has every contestant take its turns at one load: round by round, so that what the machine does meanwhile hits all alike.
 func (h *harness) run(ctx context.Context, l *loadSpec) error {
-	from := time.Now()
-	until := h.schedule.share(l, from)
-	h.log.InfoContext(ctx, "load", "load", l.key, "what", l.title, "share", time.Until(until).Round(time.Second))
+	until := h.schedule.share(l, time.Now())
+	if l.fit != nil {
+		if err := l.fit(l, time.Until(until), len(h.able(l))); err != nil {
+			return err
+		}
+	}
+	h.log.InfoContext(ctx, "load", "load", l.key, "what", l.title, "graphs", len(l.req.Graphs), "share", time.Until(until).Round(time.Second))
 	rounds := h.o.rounds
 	if h.o.quick || l.once {
 		rounds = 1
 	}
 	if len(l.warm.Graphs) > 0 {
 		for _, c := range h.able(l) {
-			if _, err := h.ask(ctx, c, l.warm); err != nil {
+			req := l.warm
+			if c.peer && l.peerWarm != nil {
+				req = *l.peerWarm
+			}
+			if _, err := h.ask(ctx, c, req); err != nil {
 				h.drop(ctx, c, l, err)
 			}
 		}
 	}
+	from := time.Now()
+	most := 2 * max(0, until.Sub(from))
 	costs := map[*contestant]time.Duration{}
 	for r := range rounds {
 		began := time.Now()
@@ -331,21 +342,24 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 		for k := range takers {
 			c := takers[(k+r)%len(takers)]
 			at := time.Now()
-			if c.peer && !h.o.quick && at.Sub(from) > 2*until.Sub(from) {
+			if c.peer && !h.o.quick && at.Sub(from) > max(most, leastFirst) {
 				c.late = append(c.late, l.key)
 				continue
 			}
 			if err := h.turn(ctx, c, l, r); err != nil {
 				h.drop(ctx, c, l, err)
 			}
-			if took := time.Since(at); took > 10*time.Second && !l.once {
-				h.log.InfoContext(ctx, "long turn", "load", l.key, "contestant", c.name, "took", took.Round(100*time.Millisecond))
+			if took := time.Since(at); took > 10*time.Second || l.once {
+				h.log.InfoContext(ctx, "turn", "load", l.key, "contestant", c.name, "took", took.Round(100*time.Millisecond))
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			costs[c] = time.Since(at)
 			c.rounds[l.key]++
+			if len(l.critical) > 1 {
+				h.graphs[l.key] = len(l.critical)
+			}
 		}
 		h.log.InfoContext(ctx, "round", "load", l.key, "round", fmt.Sprintf("%d/%d", r+1, rounds), "contestants", len(takers),
 			"took", time.Since(began).Round(100*time.Millisecond), "slowest", slowest(takers, costs), "gone", time.Since(h.schedule.began).Round(time.Second),
@@ -397,6 +411,9 @@ func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err erro
 		h.fail(ctx, c, "", fmt.Errorf("did not start again: %w", err))
 	}
 }
+
+// leastFirst is how long the first round of a load may take at least before peers are left out of it.
+const leastFirst = 20 * time.Second
 
 // mostLives is how often a contestant is started that fails again and again.
 const mostLives = 4

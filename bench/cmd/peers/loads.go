@@ -29,12 +29,16 @@ type loadSpec struct {
 	req        drive.Request
 	// warm is the turn before the first one, which does not count.
 	warm drive.Request
+	// peerWarm, if not nil, is that of the other engines.
+	peerWarm *drive.Request
 	// critical is by graph: the time that it takes at least; empty where nodes take no time.
 	critical []time.Duration
 	// once is for loads that are a sample by themselves.
 	once bool
 	// weight is about what part of the time the load takes.
 	weight int
+	// fit, if not nil, makes the load as large as can be done in the time by so many contestants.
+	fit func(l *loadSpec, left time.Duration, takers int) error
 }
 
 func plan(o options) ([]*loadSpec, error) {
@@ -58,6 +62,8 @@ func plan(o options) ([]*loadSpec, error) {
 		case w3:
 			l.req.InFlight, l.warm.InFlight = 64, 64
 			l.warm.Runs, l.warm.MaxWall = 2000, 400*time.Millisecond
+			// A slow one would take a minute to end what 64 have begun.
+			l.peerWarm = &drive.Request{Graphs: l.req.Graphs, Runs: 8, InFlight: 8, MaxWall: 200 * time.Millisecond, Op: drive.OpRun}
 		case w5:
 			l.req.Pause, l.warm.Pause = 15*time.Millisecond, 5*time.Millisecond
 			l.warm.Runs = 5
@@ -71,31 +77,23 @@ func plan(o options) ([]*loadSpec, error) {
 		}
 	}
 	if o.dags != "" {
-		count := o.dagCount
-		if o.quick {
-			count = 6
+		for _, l := range []*loadSpec{
+			{key: w7alone, title: "real graphs, one at a time: median of time / critical path", once: true, weight: 16, req: drive.Request{InFlight: 1}},
+			{key: w7many, title: "real graphs, 16 at a time: median of time / critical path", once: true, weight: 9, req: drive.Request{InFlight: 16}},
+		} {
+			l.fit = o.sample
+			if err := o.sample(l, time.Hour, 1); err != nil {
+				return nil, err
+			}
+			all = append(all, l)
 		}
-		graphs, err := load.ReadDAGs(o.dags, count)
-		if err != nil {
-			return nil, err
-		}
-		critical := make([]time.Duration, len(graphs))
-		for i := range graphs {
-			critical[i] = graphs[i].CriticalPath()
-		}
-		title := fmt.Sprintf("%d real graphs, %%s: median of time / critical path", len(graphs))
-		all = append(all,
-			&loadSpec{key: w7alone, title: fmt.Sprintf(title, "one at a time"), once: true, weight: 16, critical: critical,
-				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 1}},
-			&loadSpec{key: w7many, title: fmt.Sprintf(title, "16 at a time"), once: true, weight: 9, critical: critical,
-				req: drive.Request{Graphs: graphs, Runs: len(graphs), InFlight: 16}})
 	}
 	if o.wakes > 0 {
 		n := o.wakes
 		if o.quick {
 			n = min(n, 20)
 		}
-		all = append(all, &loadSpec{key: w8, title: fmt.Sprintf("%d wake-ups of each kind between two replicas: ms until the next node is called", n), once: true, weight: 12,
+		all = append(all, &loadSpec{key: w8, title: "wake-ups of each kind between two replicas: ms until the next node is called", once: true, weight: 12,
 			req: drive.Request{Op: drive.OpMeasure, Runs: n}})
 	}
 	var out []*loadSpec
@@ -113,6 +111,31 @@ func plan(o options) ([]*loadSpec, error) {
 	}
 	return out, nil
 }
+
+// sample picks the graphs of W7: as many as asked for, unless time is short. One graph takes about 250 ms.
+func (o options) sample(l *loadSpec, left time.Duration, takers int) error {
+	count := o.dagCount
+	if o.quick {
+		count = 6
+	}
+	each := 250 * time.Millisecond * time.Duration(max(1, takers)) / time.Duration(l.req.InFlight)
+	if l.req.InFlight > 1 {
+		each *= 4 // then the processor is what they wait for
+	}
+	count = min(count, max(leastGraphs, int(left/each)))
+	graphs, err := load.ReadDAGs(o.dags, count)
+	if err != nil {
+		return err
+	}
+	l.req.Graphs, l.req.Runs, l.critical = graphs, len(graphs), make([]time.Duration, len(graphs))
+	for i := range graphs {
+		l.critical[i] = graphs[i].CriticalPath()
+	}
+	return nil
+}
+
+// leastGraphs is how many graphs are run however short the time is.
+const leastGraphs = 16
 
 func simple(key string, weight int, title string, g load.Graph, runs int, wall time.Duration) *loadSpec {
 	graphs := []load.Graph{g}

@@ -51,7 +51,7 @@ func main() {
 	flag.IntVar(&o.peerRounds, "peer-rounds", 3, "of those, in how many the other engines take part")
 	flag.BoolVar(&o.quick, "quick", false, "one round of tiny loads: shows that everything works and measures nothing")
 	flag.StringVar(&o.dags, "dags", os.Getenv("EPIGRAPH_BENCH_DAGS"), "JSON lines of real graphs for W7 (EPIGRAPH_BENCH_DAGS); none leaves W7 out")
-	flag.IntVar(&o.dagCount, "dag-count", 100, "how many of them")
+	flag.IntVar(&o.dagCount, "dag-count", 100, "how many of them at most: fewer if time is short, and the table says how many")
 	flag.IntVar(&o.waiting, "waiting", 5000, "runs that wait, to see what memory each takes; 0 leaves it out")
 	flag.IntVar(&o.wakes, "wakes", 1000, "wake-ups of each kind between two replicas; 0 leaves them out")
 	flag.DurationVar(&o.most, "time", 13*time.Minute, "about how long all may take: rounds beyond the first are given out by what they cost")

@@ -17,16 +17,17 @@ import (
 
 // Report is the outcome, as written with -json.
 type Report struct {
-	Machine     string    `json:"machine"`
-	Go          string    `json:"go"`
-	Postgres    string    `json:"postgres,omitempty"`
-	Rounds      int       `json:"rounds"`
-	PeerRounds  int       `json:"peer_rounds"`
-	Quick       bool      `json:"quick,omitempty"`
-	Took        string    `json:"took"`
-	Contestants []Line    `json:"contestants"`
-	Aims        []Verdict `json:"aims"`
-	Faults      []Fault   `json:"faults,omitempty"`
+	Machine     string         `json:"machine"`
+	Go          string         `json:"go"`
+	Postgres    string         `json:"postgres,omitempty"`
+	Rounds      int            `json:"rounds"`
+	PeerRounds  int            `json:"peer_rounds"`
+	Graphs      map[string]int `json:"graphs,omitempty"`
+	Quick       bool           `json:"quick,omitempty"`
+	Took        string         `json:"took"`
+	Contestants []Line         `json:"contestants"`
+	Aims        []Verdict      `json:"aims"`
+	Faults      []Fault        `json:"faults,omitempty"`
 }
 
 // Line is one contestant's figures: all of each, by round.
@@ -50,7 +51,7 @@ type Line struct {
 }
 
 func (h *harness) report(took time.Duration) *Report {
-	r := &Report{Machine: machine(), Go: runtime.Version(), Postgres: h.version, Rounds: h.o.rounds, PeerRounds: h.o.peerRounds, Quick: h.o.quick,
+	r := &Report{Machine: machine(), Go: runtime.Version(), Postgres: h.version, Rounds: h.o.rounds, PeerRounds: h.o.peerRounds, Graphs: h.graphs, Quick: h.o.quick,
 		Took: took.Round(time.Second).String(), Faults: h.faults}
 	by := map[string]figures{}
 	for _, c := range h.contestants {
@@ -246,6 +247,9 @@ func (r *Report) text(w io.Writer) {
 	for _, l := range r.limits() {
 		fmt.Fprintf(w, "%s: %s\n", l[0], l[1])
 	}
+	if n := r.Graphs; len(n) > 0 {
+		fmt.Fprintf(w, "W7: %d graphs one at a time, %d graphs 16 at a time\n", n[w7alone], n[w7many])
+	}
 	fmt.Fprintln(w)
 	if rows := r.table(); len(rows[0]) > 1 {
 		aligned(w, rows)
@@ -343,6 +347,9 @@ func (r *Report) markdown(w io.Writer) {
 	fmt.Fprintf(w, "%s, %s, PostgreSQL %s; medians of up to %d interleaved rounds (peers: %d), %s.\n\n", r.Machine, r.Go, r.Postgres, r.Rounds, r.PeerRounds, r.Took)
 	for _, l := range r.limits() {
 		fmt.Fprintf(w, "- %s: %s\n", l[0], l[1])
+	}
+	if n := r.Graphs; len(n) > 0 {
+		fmt.Fprintf(w, "- W7: %d graphs one at a time, %d graphs 16 at a time\n", n[w7alone], n[w7many])
 	}
 	if rows := r.table(); len(rows[0]) > 1 {
 		piped(w, rows)
