@@ -205,8 +205,9 @@ func (t *term) rouse(namespace, id string) {
 	}
 }
 
-// holdBefore is how long before its timer a run is read, so that it stands ready at the instant.
-const holdBefore = 15 * time.Millisecond
+// holdBefore is how long before its timer a run is read, so that it stands ready at the instant: several times what reading takes, since a
+// process that does much has others before it.
+const holdBefore = 50 * time.Millisecond
 
 // bringSoon makes a run live beside everything else; as many at once as RecoverParallel says.
 func (t *term) bringSoon(id string) {
