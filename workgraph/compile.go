@@ -438,6 +438,9 @@ func (noLoader) Load(url string) (any, error) {
 }
 
 func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
+	if fault := ValueFault(raw); fault != "" {
+		return nil, errors.New("the schema " + fault)
+	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return nil, errors.New("the schema is not JSON")

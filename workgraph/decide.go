@@ -16,13 +16,13 @@ func checkOutcome(o *Outcome) *Error {
 		return e
 	}
 	for i, v := range o.Values {
-		if !validJSON(v) {
-			return bad(ReasonBadOutcome, "value %d is not JSON", i)
+		if fault := ValueFault(v); fault != "" {
+			return bad(ReasonBadOutcome, "value %d %s", i, fault)
 		}
 	}
 	for k, v := range o.State {
-		if !validJSON(v) {
-			return bad(ReasonBadOutcome, "the update of state %q is not JSON", k)
+		if fault := ValueFault(v); fault != "" {
+			return bad(ReasonBadOutcome, "the update of state %q %s", k, fault)
 		}
 	}
 	switch o.Stop {

@@ -70,6 +70,10 @@ func (s *State) finishMap(ns *nodeState) {
 		}
 		values = v
 	}
+	if err := deepValues(values); err != nil {
+		s.failVisit(ns, err, false)
+		return
+	}
 	s.succeed(ns, values, nil, nil)
 }
 

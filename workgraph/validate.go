@@ -176,13 +176,13 @@ func (c *checker) checkNode(i int32) {
 	}
 	c.checkActor(n)
 	for k, v := range n.Args {
-		if !json.Valid(v) {
-			c.node(CodeBadJSON, n.ID, fmt.Sprintf("args[%d]", k), "", "the argument is not JSON")
+		if fault := ValueFault(v); fault != "" {
+			c.node(CodeBadJSON, n.ID, fmt.Sprintf("args[%d]", k), "", "the argument %s", fault)
 		}
 	}
 	for _, k := range sortedKeys(n.Named) {
-		if !json.Valid(n.Named[k]) {
-			c.node(CodeBadJSON, n.ID, "named."+k, "", "the argument is not JSON")
+		if fault := ValueFault(n.Named[k]); fault != "" {
+			c.node(CodeBadJSON, n.ID, "named."+k, "", "the argument %s", fault)
 		}
 	}
 	c.passDown(n.PassDown, func(code, field, hint, msg string) { c.node(code, n.ID, field, hint, "%s", msg) })
@@ -323,6 +323,8 @@ func (c *checker) checkPolicies(n *Node) {
 	switch {
 	case n.OnError.Action == Fallback && !json.Valid(n.OnError.Value):
 		c.node(CodeBadJSON, n.ID, "on_error.value", "give the value to go on with", "FALLBACK needs a JSON value")
+	case n.OnError.Action == Fallback && tooDeep(n.OnError.Value):
+		c.node(CodeBadJSON, n.ID, "on_error.value", "", "the value %s", ValueFault(n.OnError.Value))
 	case n.OnError.Action != Fallback && len(n.OnError.Value) > 0:
 		c.node(CodeBadValue, n.ID, "on_error.value", "set on_error.action to FALLBACK, or drop the value", "the value belongs to FALLBACK")
 	}

@@ -42,8 +42,8 @@ func newStateVar(k StateKey) (*stateVar, error) {
 	default:
 		v.scalar = rawNull
 		if len(k.Initial) > 0 {
-			if !json.Valid(k.Initial) {
-				return nil, errors.New("the initial value is not JSON")
+			if fault := ValueFault(k.Initial); fault != "" {
+				return nil, errors.New("the initial value " + fault)
 			}
 			v.scalar = k.Initial
 		}
@@ -53,8 +53,8 @@ func newStateVar(k StateKey) (*stateVar, error) {
 
 // check reports whether update could take the value.
 func (v *stateVar) check(raw json.RawMessage) error {
-	if !json.Valid(raw) {
-		return errors.New("the update is not JSON")
+	if fault := ValueFault(raw); fault != "" {
+		return errors.New("the update " + fault)
 	}
 	switch v.reducer {
 	case Add:

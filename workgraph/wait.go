@@ -135,8 +135,11 @@ func interruptFault(q *Interrupt) string {
 		name string
 		raw  json.RawMessage
 	}{{"prompt", q.Prompt}, {"schema", q.Schema}, {"default", q.Default}, {"approve", q.Approve}} {
-		if len(part.raw) > 0 && !validJSON(part.raw) {
-			return "the interrupt's " + part.name + " is not JSON"
+		if len(part.raw) == 0 {
+			continue
+		}
+		if fault := ValueFault(part.raw); fault != "" {
+			return "the interrupt's " + part.name + " " + fault
 		}
 	}
 	if len(q.Approve) > 0 && len(q.Default) > 0 && defaultDecision(q) == "" {
@@ -271,7 +274,11 @@ func (s *State) endWait(u unit) {
 func (s *State) waited(u unit, o *Outcome, values []json.RawMessage, now time.Time) {
 	fin := *o
 	fin.Values, fin.Wait, fin.Usage = values, nil, nil
-	if err := s.examineValues(u, &fin); err != nil {
+	err := deepValues(values)
+	if err == nil {
+		err = s.examineValues(u, &fin)
+	}
+	if err != nil {
 		s.attemptFailed(u, err, false, now)
 		return
 	}

@@ -129,9 +129,13 @@ func Raw(field string, p *graphv1.Payload) (json.RawMessage, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	if !utf8.Valid(b) || !json.Valid(b) {
-		return nil, workgraph.Faults{{Code: CodePayload, Field: field, Message: "the value is not one JSON text in UTF-8",
-			Hint: "encode the value as JSON; a text needs its quotes"}}
+	if fault := workgraph.ValueFault(b); !utf8.Valid(b) || fault != "" {
+		f := workgraph.Fault{Code: CodePayload, Field: field, Message: "the value is not one JSON text in UTF-8",
+			Hint: "encode the value as JSON; a text needs its quotes"}
+		if utf8.Valid(b) && json.Valid(b) {
+			f.Message, f.Hint = "the value "+fault, "keep it flatter, or send it as a text that holds JSON"
+		}
+		return nil, workgraph.Faults{f}
 	}
 	return b, nil
 }

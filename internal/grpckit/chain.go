@@ -37,6 +37,17 @@ type call struct {
 	header func(metadata.MD) error
 }
 
+// checkRequest checks the one message of a call.
+func (c *call) checkRequest(m any) error {
+	if err := c.check(m); err != nil {
+		return err
+	}
+	if msg, ok := m.(proto.Message); ok {
+		return checkText(msg)
+	}
+	return nil
+}
+
 type link struct {
 	name string
 	run  func(ctx context.Context, c *call, next func(context.Context) error) error
@@ -101,7 +112,7 @@ func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	c := &call{method: info.FullMethod}
 	c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
 	err = k.run(ctx, c, func(ctx context.Context) error {
-		if err := c.check(req); err != nil {
+		if err := c.checkRequest(req); err != nil {
 			return err
 		}
 		resp, err = handler(ctx, req)
@@ -116,7 +127,11 @@ func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := &call{method: info.FullMethod, stream: true, header: ss.SetHeader}
 	return k.run(context.WithValue(ss.Context(), drainKey{}, k.drain), c, func(ctx context.Context) error {
-		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, check: c.check})
+		check := c.check
+		if !info.IsClientStream { // else one bad text would cut off all that the stream carries
+			check = c.checkRequest
+		}
+		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, check: check})
 	})
 }
 

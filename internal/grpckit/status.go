@@ -7,6 +7,7 @@ package grpckit
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,12 @@ const Domain = "epigraph.run"
 
 // MetaRequestID is the ErrorInfo key that names the request in the server's log.
 const MetaRequestID = "request_id"
+
+// MetaViolations is the ErrorInfo key that says how many fields are at fault when not all of them are listed.
+const MetaViolations = "violations"
+
+// maxViolations bounds the trailers of a call, which clients and proxies refuse when they are large.
+const maxViolations = 100
 
 var codeOf = [...]codes.Code{
 	errs.Internal:           codes.Internal,
@@ -70,7 +77,10 @@ func ToStatus(ctx context.Context, err error) *status.Status {
 	details := []protoadapt.MessageV1{info}
 	if len(e.Violations) > 0 {
 		bad := &errdetails.BadRequest{}
-		for _, v := range e.Violations {
+		if n := len(e.Violations); n > maxViolations {
+			info.Metadata[MetaViolations] = strconv.Itoa(n)
+		}
+		for _, v := range e.Violations[:min(len(e.Violations), maxViolations)] {
 			bad.FieldViolations = append(bad.FieldViolations,
 				&errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Message, Reason: v.Reason})
 		}

@@ -377,10 +377,19 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	r := a.run
 	r.forget(a)
 	r.suspect.Store(false)
-	if fail != nil && len(fail.Message) > maxMessage {
+	if fail != nil {
 		short := *fail
-		short.Message = strings.ToValidUTF8(fail.Message[:maxMessage], "") + "…"
+		if len(fail.Message) > maxMessage {
+			short.Message = fail.Message[:maxMessage] + "…"
+		}
+		short.Reason, short.Message = clean(fail.Reason, maxErrorReason), clean(strings.ToValidUTF8(short.Message, ""), maxMessage+4)
+		short.Usage = plausible(fail.Usage)
 		fail = &short
+	}
+	if out != nil && len(out.Usage) > 0 {
+		fair := *out
+		fair.Usage = plausible(out.Usage)
+		out = &fair
 	}
 	a.mu.Lock()
 	cause := a.cause
@@ -436,6 +445,9 @@ func (r *run) keep(out *workgraph.Outcome, fail *workgraph.Error) (*workgraph.Ou
 
 // maxMessage bounds the text of an error in bytes: lists of runs tell it.
 const maxMessage = 8 << 10
+
+// maxErrorReason bounds an error's reason in bytes.
+const maxErrorReason = 256
 
 func isTooLarge(err error) bool {
 	_, ok := errors.AsType[*tooLargeError](err)

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -43,6 +45,39 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 		})
 	}
 	return out
+}
+
+// Limits of what a worker says that its calls used: those of the registry, and sums that stay far from overflowing.
+const (
+	maxProvider = 128
+	maxModel    = 256
+	maxTokens   = 1_000_000_000_000
+	maxCost     = 1_000_000_000_000_000 // a million dollars
+)
+
+// plausible is usage that the books can take. What a call claims beyond that is cut, so that its run's other entries are booked.
+func plausible(usage []workgraph.Usage) []workgraph.Usage {
+	out := slices.Clone(usage)
+	for i := range out {
+		u := &out[i]
+		u.Provider, u.Model, u.Call = clean(u.Provider, maxProvider), clean(u.Model, maxModel), clean(u.Call, maxModel)
+		for _, n := range []*int64{&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens} {
+			*n = min(max(*n, 0), maxTokens)
+		}
+		if u.CostNanoUSD != nil {
+			cost := min(max(*u.CostNanoUSD, 0), maxCost)
+			u.CostNanoUSD = &cost
+		}
+	}
+	return out
+}
+
+// clean is a text of at most n bytes that every store can keep.
+func clean(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
 // books are the outbox items that leave with a decision.

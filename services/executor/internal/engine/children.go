@@ -115,6 +115,9 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		if n := t.e.oversize(run.Input.Args, run.Input.Named); n > 0 {
 			faults = append(faults, childFault(i, errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "an input has %d bytes, the limit is %d", n, cfg.MaxPayload).Message))
 		}
+		if err := checkLabels(run.Labels); err != nil {
+			faults = append(faults, childFault(i, errs.From(err).Message))
+		}
 		if run.Graph == nil {
 			continue
 		}

@@ -33,7 +33,7 @@ const (
 // keepDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
 // together with the run's position.
 func (t *term) keepDetails(a *attempt, details json.RawMessage) {
-	if len(details) == 0 || len(details) > maxDetails || !json.Valid(details) {
+	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return
 	}
 	reporter{t.e.hub, a}.Progress(details)

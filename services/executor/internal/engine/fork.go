@@ -118,6 +118,9 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 			start.Labels = map[string]string{}
 		}
 		maps.Copy(start.Labels, req.Labels)
+		if err := checkLabels(start.Labels); err != nil {
+			return "", err
+		}
 	}
 	if start.TaskID != "" {
 		id, _, err := e.Start(ctx, start)

@@ -209,7 +209,7 @@ func (r *run) drop(m *journal.Mail, x extra, why error) error {
 
 // readLetter reads the body of a piece of mail; that of a cancel is its reason.
 func readLetter(m *journal.Mail) (*Letter, error) {
-	if m.Kind == journal.MailCancel && (len(m.Body) == 0 || m.Body[0] != '{') {
+	if m.Kind == journal.MailCancel {
 		return &Letter{Reason: string(m.Body)}, nil
 	}
 	return DecodeLetter(m.Body)

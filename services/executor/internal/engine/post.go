@@ -48,8 +48,8 @@ func (e *Engine) payloadFits(field string, raw json.RawMessage) error {
 	case len(raw) > e.cfg.MaxPayload:
 		return errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "%s has %d bytes, the limit is %d", field, len(raw), e.cfg.MaxPayload).
 			Hint("keep large values outside and pass a reference")
-	case len(raw) > 0 && !json.Valid(raw):
-		return errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "%s is not JSON", field)
+	case len(raw) > 0 && workgraph.ValueFault(raw) != "":
+		return errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "%s %s", field, workgraph.ValueFault(raw))
 	}
 	return nil
 }

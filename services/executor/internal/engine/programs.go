@@ -52,14 +52,17 @@ func newPrograms(actors Actors, limits workgraph.Limits) *programs {
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a workgraph.Faults when the graph is
 // at fault.
 func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
-	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
-	asked, err := json.Marshal(g)
-	if err != nil {
-		return nil, fmt.Errorf("key of graph: %w", err)
-	}
 	known, err := s.known(ctx, namespace, g)
 	if err != nil {
 		return nil, err
+	}
+	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
+	asked, err := json.Marshal(g)
+	if err != nil {
+		if _, fault := workgraph.Compile(g, known); fault != nil {
+			return nil, fault // says where, as an infinite number has no JSON form
+		}
+		return nil, fmt.Errorf("key of graph: %w", err)
 	}
 	key := "asked/" + sum(asked) + known.fingerprint()
 	if p := s.find(key); p != nil {
@@ -74,7 +77,8 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	if err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
-	p := &program{p: compiled.WithLimits(s.limits), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	// Which actors an expansion may call is asked when it comes, since known holds only those of this graph.
+	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
 	s.keep(key, p)
 	s.keep("pinned/"+p.hash, p)
 	return p, nil

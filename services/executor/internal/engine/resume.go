@@ -143,8 +143,8 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	}
 	if req.Outcome != nil {
 		for i, v := range req.Outcome.Values {
-			if !json.Valid(v) {
-				return errs.New(errs.InvalidArgument, ReasonOutcomeInvalid, "value %d is not JSON", i)
+			if fault := workgraph.ValueFault(v); fault != "" {
+				return errs.New(errs.InvalidArgument, ReasonOutcomeInvalid, "value %d %s", i, fault)
 			}
 		}
 	}

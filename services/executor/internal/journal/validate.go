@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -58,10 +59,17 @@ func (c *check) start(s *Start) {
 	if r.CreateTime.IsZero() {
 		c.fail("a start needs a creation time")
 	}
-	c.texts("run", r.ID, r.Namespace, r.GraphName, r.GraphHash, r.TaskID, r.UserID, r.ChatID, r.ThreadID, r.BusinessKey, r.ParentID, r.RootID,
-		r.TraceParent, r.TraceState, r.ForkedFrom, r.ScheduleID, s.Request.ID, s.Request.BodyHash)
+	c.texts("the run's graph name", r.GraphName)
+	c.texts("the run's business key", r.BusinessKey)
+	c.texts("the run's user id", r.UserID)
+	c.texts("the run's chat id", r.ChatID)
+	c.texts("the run's thread id", r.ThreadID)
+	c.texts("the run's task id", r.TaskID)
+	c.texts("the request id", s.Request.ID)
+	c.texts("the run", r.ID, r.Namespace, r.GraphHash, r.ParentID, r.RootID, r.TraceParent, r.TraceState, r.ForkedFrom, r.ScheduleID, s.Request.BodyHash)
 	for k, v := range r.Labels {
-		c.texts("label", k, v)
+		c.texts("the key of a label", k)
+		c.texts(fmt.Sprintf("the label %.64q", k), v)
 	}
 	c.bytes("metadata", r.Metadata)
 	c.bytes("args", r.Args)
@@ -84,7 +92,7 @@ func (c *check) start(s *Start) {
 func (c *check) append(a *Append) {
 	c.need("run id", a.RunID)
 	c.need("namespace", a.Namespace)
-	c.texts("run", a.RunID, a.Namespace)
+	c.texts("the run", a.RunID, a.Namespace)
 	if a.ExpectedLastSeq < 0 {
 		c.fail("the expected sequence is negative")
 	}
@@ -103,7 +111,7 @@ func (c *check) append(a *Append) {
 	c.mail(a.RunID, a.Mail)
 	c.jobs(a.Jobs)
 	c.opened(a.Opened)
-	c.texts("graph hash", a.GraphHash)
+	c.texts("the graph hash", a.GraphHash)
 	c.bytes("graph", a.Graph)
 	if (a.GraphHash == "") != (len(a.Graph) == 0) {
 		c.fail("a graph and its hash come together")
@@ -114,7 +122,7 @@ func (c *check) append(a *Append) {
 	for i := range a.Closed {
 		cl := &a.Closed[i]
 		c.need("interrupt id", cl.ID)
-		c.texts("interrupt", cl.ID, cl.Decision, cl.By)
+		c.texts("the closed question", cl.ID, cl.Decision, cl.By)
 		c.bytes("answer", cl.Answer)
 		c.time(cl.Time)
 		if cl.State <= InterruptOpen || cl.State > InterruptCanceled {
@@ -128,17 +136,19 @@ func ValidatePost(p Post, l Limits) error {
 	c := check{limits: l}
 	c.need("run id", p.Mail.RunID)
 	c.need("namespace", p.Mail.Namespace)
-	c.texts("request", p.Mail.Namespace, p.Mail.RunID, p.Request.ID, p.Request.BodyHash, p.Method)
+	c.texts("the request id", p.Request.ID)
+	c.texts("the request", p.Mail.Namespace, p.Mail.RunID, p.Request.BodyHash, p.Method)
 	if p.Request.ID != "" {
 		c.need("method", p.Method)
 	}
 	c.mail("", []Mail{p.Mail})
 	if p.Mail.Kind == MailCancel {
-		c.texts("cancel reason", string(p.Mail.Body))
+		c.text("the reason", string(p.Mail.Body), maxReason)
 	}
 	if a := p.Answer; a != nil {
 		c.need("interrupt id", a.InterruptID)
-		c.texts("answer", a.InterruptID, a.Decision, a.By)
+		c.texts("by", a.By)
+		c.texts("the answer", a.InterruptID, a.Decision)
 		c.bytes("answer", a.Answer)
 	}
 	return c.err
@@ -149,7 +159,7 @@ func (c *check) mail(from string, ms []Mail) {
 		m := &ms[i]
 		c.need("target of mail", m.RunID)
 		c.need("kind of mail", string(m.Kind))
-		c.texts("mail", m.RunID, string(m.Kind), m.Key)
+		c.texts("the mail", m.RunID, string(m.Kind), m.Key)
 		c.bytes("mail", m.Body)
 		c.time(m.Time)
 		if m.RunID == from {
@@ -163,7 +173,7 @@ func (c *check) jobs(js []Job) {
 	for i := range js {
 		j := &js[i]
 		c.need("job kind", string(j.Kind))
-		c.texts("job", string(j.Kind), j.RunID)
+		c.texts("the job", string(j.Kind), j.RunID)
 		c.bytes("job", j.Args)
 		c.time(j.At)
 		if len(j.Args) > 0 && !json.Valid(j.Args) {
@@ -177,7 +187,7 @@ func (c *check) opened(is []Interrupt) {
 	for i := range is {
 		q := &is[i]
 		c.need("interrupt id", q.ID)
-		c.texts("interrupt", q.ID, q.NodeID, q.RootID)
+		c.texts("the question", q.ID, q.NodeID, q.RootID)
 		for _, b := range [][]byte{q.Prompt, q.Schema, q.Approve, q.Default} {
 			c.bytes("interrupt", b)
 		}
@@ -194,7 +204,7 @@ func (c *check) status(s *Status) {
 	if s.State < StatePending || s.State > StateCanceled {
 		c.fail("the state is not one")
 	}
-	c.texts("reason", s.Reason)
+	c.text("the reason", s.Reason, maxReason)
 	for _, t := range []time.Time{s.StartTime, s.EndTime, s.UpdateTime, s.WakeTime} {
 		c.time(t)
 	}
@@ -213,7 +223,7 @@ func (c *check) events(es []Event) {
 			c.fail("an event needs a kind, and a visit that is not negative")
 		}
 		c.time(e.Time)
-		c.texts("event", e.NodeID)
+		c.texts("the event", e.NodeID)
 		what := "event"
 		if e.NodeID != "" {
 			what += " of node " + e.NodeID
@@ -226,7 +236,7 @@ func (c *check) events(es []Event) {
 func (c *check) outbox(os []Out) {
 	for i := range os {
 		c.need("outbox kind", os[i].Kind)
-		c.texts("outbox kind", os[i].Kind)
+		c.texts("the outbox kind", os[i].Kind)
 		c.bytes("outbox item", os[i].Body)
 		c.size += eventOverhead
 	}
@@ -243,14 +253,19 @@ func (c *check) need(what, s string) {
 
 func (c *check) texts(what string, ss ...string) {
 	for _, s := range ss {
-		c.size += len(s)
-		if len(s) > maxText {
-			c.fail("a text of " + what + " is too long")
-		}
-		// Postgres keeps neither.
-		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
-			c.fail("a text of " + what + " is not clean UTF-8")
-		}
+		c.text(what, s, maxText)
+	}
+}
+
+func (c *check) text(what, s string, limit int) {
+	c.size += len(s)
+	switch { // Postgres keeps none of these
+	case len(s) > limit:
+		c.fail(fmt.Sprintf("%s has %d bytes, the limit is %d", what, len(s), limit))
+	case !utf8.ValidString(s):
+		c.fail(what + " is not UTF-8")
+	case strings.IndexByte(s, 0) >= 0:
+		c.fail(what + " contains the NUL character")
 	}
 }
 
@@ -282,6 +297,8 @@ func tooLarge(what string, n, limit int) error {
 const (
 	// maxText keeps every indexed text below what a Postgres index entry can hold.
 	maxText = 512
+	// maxReason is for reasons, which are no part of any index.
+	maxReason = 4096
 	// eventOverhead is about what a row costs besides its values.
 	eventOverhead = 96
 )

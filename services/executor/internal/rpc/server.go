@@ -190,9 +190,13 @@ func graphFaults(err error) error {
 	return err
 }
 
-// inputFaults is the error of values beside the graph that are not JSON.
+// inputFaults is the error of values beside the graph that cannot be kept.
 func inputFaults(faults workgraph.Faults) error {
-	e := errs.New(errs.InvalidArgument, graphpb.CodePayload, "a value of the request is not JSON").Hint(faults[0].Hint)
+	e := errs.New(errs.InvalidArgument, graphpb.CodePayload, "%d values of the request cannot be taken", len(faults))
+	if len(faults) == 1 {
+		e.Message = faults[0].Field + ": " + faults[0].Message
+	}
+	e = e.Hint(faults[0].Hint)
 	for _, f := range faults {
 		e = e.Violate(f.Field, f.Code, f.Message)
 	}

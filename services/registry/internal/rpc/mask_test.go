@@ -68,30 +68,6 @@ func TestMask(t *testing.T) {
 	})
 }
 
-func TestCheckText(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		task *registryv1.Task
-		want string
-	}{
-		{&registryv1.Task{Title: "ok", Tags: []string{"a"}, Labels: map[string]string{"a": "b"}, Notes: []*registryv1.Note{{Text: "n"}}}, ""},
-		{&registryv1.Task{Title: "\x00"}, "task.title"},
-		{&registryv1.Task{Tags: []string{"a", "b\x00"}}, "task.tags[1]"},
-		{&registryv1.Task{Labels: map[string]string{"\x00": "b"}}, "task.labels"},
-		{&registryv1.Task{Labels: map[string]string{"b": "\x00"}}, "task.labels"},
-		{&registryv1.Task{Notes: []*registryv1.Note{{}, {Author: "\x00"}}}, "task.notes[1].author"},
-	} {
-		err := checkText(&registryv1.CreateTaskRequest{Task: tc.task, RequestId: "r"})
-		if tc.want == "" {
-			require.NoError(t, err)
-			continue
-		}
-		bad, ok := errors.AsType[*errs.Error](err)
-		require.True(t, ok, "got %v", err)
-		require.Equal(t, tc.want, bad.Violations[0].Field)
-	}
-}
-
 func FuzzMask(f *testing.F) {
 	for _, s := range []string{"*", "title", "labels.a", "requirements.json", "etag", "", "a.b.c"} {
 		f.Add(s)

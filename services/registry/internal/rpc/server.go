@@ -43,9 +43,6 @@ func (s *Server) CreateEpic(ctx context.Context, req *registryv1.CreateEpicReque
 
 // GetEpic implements registryv1.RegistryServiceServer.
 func (s *Server) GetEpic(ctx context.Context, req *registryv1.GetEpicRequest) (*registryv1.Epic, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	return epicReply(s.books.Epic(ctx, grpckit.Namespace(ctx), req.GetEpicId()))
 }
 
@@ -96,9 +93,6 @@ func (s *Server) TransitionEpic(ctx context.Context, req *registryv1.TransitionE
 
 // DeleteEpic implements registryv1.RegistryServiceServer.
 func (s *Server) DeleteEpic(ctx context.Context, req *registryv1.DeleteEpicRequest) (*emptypb.Empty, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	return &emptypb.Empty{}, s.books.DeleteEpic(ctx, grpckit.Namespace(ctx), req.GetEpicId(), req.GetEtag())
 }
 
@@ -116,9 +110,6 @@ func (s *Server) CreateTask(ctx context.Context, req *registryv1.CreateTaskReque
 
 // GetTask implements registryv1.RegistryServiceServer.
 func (s *Server) GetTask(ctx context.Context, req *registryv1.GetTaskRequest) (*registryv1.Task, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	return taskReply(s.books.Task(ctx, grpckit.Namespace(ctx), req.GetTaskId()))
 }
 
@@ -172,17 +163,11 @@ func (s *Server) TransitionTask(ctx context.Context, req *registryv1.TransitionT
 
 // DeleteTask implements registryv1.RegistryServiceServer.
 func (s *Server) DeleteTask(ctx context.Context, req *registryv1.DeleteTaskRequest) (*emptypb.Empty, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	return &emptypb.Empty{}, s.books.DeleteTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetEtag())
 }
 
 // ClaimTask implements registryv1.RegistryServiceServer.
 func (s *Server) ClaimTask(ctx context.Context, req *registryv1.ClaimTaskRequest) (*registryv1.ClaimTaskResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	lease, err := duration("lease", req.GetLease())
 	if err != nil {
 		return nil, err
@@ -196,9 +181,6 @@ func (s *Server) ClaimTask(ctx context.Context, req *registryv1.ClaimTaskRequest
 
 // ConfirmClaim implements registryv1.RegistryServiceServer.
 func (s *Server) ConfirmClaim(ctx context.Context, req *registryv1.ConfirmClaimRequest) (*registryv1.Task, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	start, err := instant("start_time", req.GetStartTime())
 	if err != nil {
 		return nil, err
@@ -208,9 +190,6 @@ func (s *Server) ConfirmClaim(ctx context.Context, req *registryv1.ConfirmClaimR
 
 // SettleClaim implements registryv1.RegistryServiceServer.
 func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	o := books.Settlement{Summary: req.GetResultSummary(), Error: req.GetErrorMessage()}
 	var err error
 	if o.State, err = enum("state", req.GetState(), epic.TaskCanceled); err != nil {
@@ -227,9 +206,6 @@ func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimReq
 
 // RecordUsage implements registryv1.RegistryServiceServer.
 func (s *Server) RecordUsage(ctx context.Context, req *registryv1.RecordUsageRequest) (*registryv1.RecordUsageResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	in := make([]usage.Entry, len(req.GetEntries()))
 	for i, e := range req.GetEntries() {
 		var err error
@@ -303,11 +279,8 @@ func (s *Server) ListPrices(ctx context.Context, req *registryv1.ListPricesReque
 	return &registryv1.ListPricesResponse{Prices: each(rows, priceTo), NextPageToken: next}, nil
 }
 
-// prepared checks the texts of a request, reads it, and hashes what it asks for.
+// prepared reads a request and hashes what it asks for.
 func prepared[T any](req proto.Message, requestID string, read func() (T, error)) (in T, o books.Once, err error) {
-	if err := checkText(req); err != nil {
-		return in, o, err
-	}
 	if in, err = read(); err != nil || requestID == "" {
 		return in, o, err
 	}
@@ -323,9 +296,6 @@ type listRequest interface {
 
 // paged reads the paging fields of a list request; everything else in it belongs to the query.
 func paged(ctx context.Context, method string, req listRequest) (page.Page, error) {
-	if err := checkText(req); err != nil {
-		return page.Page{}, err
-	}
 	filter, err := bytesWithout(req, "page_size", "page_token")
 	if err != nil {
 		return page.Page{}, err

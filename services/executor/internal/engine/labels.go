@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+const (
+	// ReasonLabelsInvalid is the reason when the labels of a run cannot be kept.
+	ReasonLabelsInvalid = "LABELS_INVALID"
+
+	maxLabels      = 64
+	maxLabelKey    = 63
+	maxLabelLength = 256
+)
+
+// checkLabels holds labels that come by another way than a start to the rules of those that do.
+func checkLabels(labels map[string]string) error {
+	refused := func(format string, args ...any) *errs.Error {
+		e := errs.New(errs.InvalidArgument, ReasonLabelsInvalid, format, args...)
+		return e.Violate("labels", ReasonLabelsInvalid, e.Message)
+	}
+	if n := len(labels); n > maxLabels {
+		return refused("a run has %d labels at most, not %d", maxLabels, n)
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if !labelKey(k) {
+			return refused("%.80q is no key of a label", k).
+				Hint(fmt.Sprintf("use 1 to %d of a-z, 0-9, and between them . _ / -", maxLabelKey))
+		}
+		if v := labels[k]; utf8.RuneCountInString(v) > maxLabelLength || strings.ContainsRune(v, 0) || !utf8.ValidString(v) {
+			return refused("the label %q must have at most %d characters, NUL not among them", k, maxLabelLength)
+		}
+	}
+	return nil
+}
+
+func labelKey(k string) bool {
+	plain := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+	if k == "" || len(k) > maxLabelKey || !plain(k[0]) || !plain(k[len(k)-1]) {
+		return false
+	}
+	for i := range len(k) {
+		if !plain(k[i]) && !strings.ContainsRune("._/-", rune(k[i])) {
+			return false
+		}
+	}
+	return true
+}
