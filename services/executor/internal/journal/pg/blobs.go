@@ -36,7 +36,7 @@ func (s *statements) blobRefs(b *builder, units []unit, done string) {
 	}
 	t := blobTable()
 	names := t.names("")
-	b.with("br", "INSERT INTO blob_refs ("+names+") SELECT "+names+" FROM "+t.from(b.next(), "b")+only("run_id", done)+" ON CONFLICT DO NOTHING", t.args(rows)...)
+	b.with("br", "INSERT INTO blob_refs ("+names+") SELECT "+names+" FROM "+t.from(b.next(), "b")+only("run_id", done)+" ON CONFLICT DO NOTHING", t.packs(rows)...)
 }
 
 // NoteBlobs implements journal.Blobs.

@@ -24,26 +24,65 @@ func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journa
 	})
 }
 
+// attempt writes the direct way what can go it, and if that turns out to be wrong everything with a look at each run.
 func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes) error {
+	err := s.try(ctx, owner, units, done, true)
+	if c := code(err); c == fenceFailed || c == uniqueViolation {
+		err = s.try(ctx, owner, units, done, false)
+	}
+	if code(err) == fenceFailed {
+		s.known.forget(owner, nil)
+		return journal.Fenced(owner)
+	}
+	return err
+}
+
+const uniqueViolation = "23505"
+
+func (s *Store) try(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes, direct bool) error {
 	conn, err := s.commit.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection: %w", err)
 	}
 	// A connection that is left inside a transaction is closed by the pool, which rolls back.
 	defer conn.Release()
+	w := writing{owner: owner, conn: conn, number: s.known.connection(conn.Conn()), direct: direct}
+	w.known = s.known.take(w.number, owner, units)
 	ground := journal.Ground{}
 	requests, keys := journal.Needs(units)
-	explicit := len(requests)+len(keys) > 0
-	if explicit {
+	w.explicit = len(requests)+len(keys) > 0
+	if w.explicit {
 		if ground, err = lookUp(ctx, conn, owner, units, requests, keys); err != nil {
-			return rollback(ctx, conn, fenced(err, owner))
+			return rollback(ctx, conn, err)
 		}
 	}
-	lost, err := s.write(ctx, conn, owner, journal.Resolve(units, ground, done), explicit, done)
+	lost, err := s.write(ctx, &w, journal.Resolve(units, ground, done), ground, done)
 	if err != nil {
-		return rollback(ctx, conn, fenced(err, owner))
+		return rollback(ctx, conn, err)
 	}
 	return s.judge(ctx, conn, owner, lost, done)
+}
+
+// writing is one try of a commit.
+type writing struct {
+	owner  journal.Owner
+	conn   *pgxpool.Conn
+	number uint64
+	known  map[*journal.Unit]knownRun
+	// direct lets what is known go the direct way; explicit says that a transaction was begun and the owner's row is locked.
+	direct, explicit bool
+}
+
+// goes reports whether a unit goes the direct way.
+func (w *writing) goes(u *journal.Unit, g journal.Ground) bool {
+	if !w.direct {
+		return false
+	}
+	if u.Start != nil {
+		return !g.Exists[u.RunID]
+	}
+	r, ok := w.known[u]
+	return ok && (r.calm || !u.Progress)
 }
 
 func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
@@ -66,7 +105,7 @@ func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units 
 	}
 	var b pgx.Batch
 	b.Queue("BEGIN")
-	b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
+	queueFence(&b, owner)
 	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(requests, keys))
 	ns, names := split(requests)
 	// OFFSET 0 keeps each of these a look-up by key per name.
@@ -125,21 +164,22 @@ func locks(requests, keys []journal.Key) []int64 {
 }
 
 // write sends everything in one message and returns the units whose guard did not hold.
-func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, r journal.Resolved, explicit bool, done *journal.Outcomes) ([]*journal.Unit, error) {
-	if u := lone(&r); u != nil && !explicit {
-		return s.writeOne(ctx, conn, owner, u, done)
-	}
+func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, ground journal.Ground, done *journal.Outcomes) ([]*journal.Unit, error) {
 	var b pgx.Batch
-	if !explicit {
-		b.Queue("SELECT executor_fence($1, $2)", owner.ID, owner.Incarnation)
-	}
+	owner := w.owner
 	around := r.Surroundings()
-	if len(around.Locked) > 0 {
-		b.Queue("SELECT FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR NO KEY UPDATE", around.Locked)
+	var starts, appends, newcomers, singles, plain, rows []*journal.Unit
+	for _, u := range r.Starts {
+		if w.goes(u, ground) {
+			starts = append(starts, u)
+		} else {
+			newcomers = append(newcomers, u)
+		}
 	}
-	var singles, plain, rows []*journal.Unit
 	for _, u := range r.Appends {
 		switch {
+		case w.goes(u, ground):
+			appends = append(appends, u)
 		case u.TouchesRow():
 			rows = append(rows, u)
 		case single(u):
@@ -148,10 +188,27 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 			plain = append(plain, u)
 		}
 	}
+	graphs := s.newGraphs(w.number, slices.Concat(r.Starts, r.Appends))
+	// The first statement locks the owner's row. It may do something else as well if nothing goes before it.
+	fenced := w.explicit
+	if !fenced && (len(appends)+len(starts) == 0 || len(around.Locked)+len(graphs) > 0) {
+		queueFence(&b, owner)
+		fenced = true
+	}
+	if len(around.Locked) > 0 {
+		b.Queue("SELECT FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR NO KEY UPDATE", around.Locked)
+	}
+	queueGraphs(&b, graphs)
 	revision := map[string]int64{}
 	missing := map[string]bool{}
 	doubtful := false
 	appended := map[string]bool{}
+	switch {
+	case !fenced && len(starts) == 0 && len(appends) == 1 && single(appends[0]) && len(singles)+len(plain)+len(rows)+len(newcomers) == 0:
+		s.sql.queueLone(&b, owner, appends[0])
+	case len(starts)+len(appends) > 0:
+		s.sql.queueDirect(&b, owner, starts, appends, !fenced, func(id string, rev int64) { revision[id] = rev })
+	}
 	if len(singles) > 0 {
 		s.sql.appendSingles(&b, owner, singles)
 		last(&b).Query(func(rows pgx.Rows) error {
@@ -181,7 +238,6 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 		})
 	}
 	if len(rows) > 0 {
-		queueGraphs(&b, rows)
 		s.sql.appendRows(&b, owner, rows)
 		last(&b).Query(func(rows pgx.Rows) error {
 			var id string
@@ -196,9 +252,8 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 				cancel_time = CASE WHEN `+cancelable+` THEN $3 ELSE cancel_time END WHERE run_id = $1`, c.RunID, c.Reason, c.Time)
 		}
 	}
-	if len(r.Starts) > 0 {
-		queueGraphs(&b, r.Starts)
-		s.sql.insertRuns(&b, owner, r.Starts)
+	if len(newcomers) > 0 {
+		s.sql.insertRuns(&b, owner, newcomers)
 		last(&b).Query(func(rows pgx.Rows) error {
 			var id string
 			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { revision[id] = 1; return nil })
@@ -212,55 +267,51 @@ func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, owner journal.Own
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6)`,
 			q.Key.Namespace, methodStart, q.Key.Name, q.Seen.BodyHash, q.Seen.RunID, q.Time)
 	}
+	if len(around.Targets) == 0 && len(around.Ended) > 0 {
+		// The direct way has removed the mail of those that end, and who never asked has no question.
+		settled := map[string]bool{}
+		for _, u := range appends {
+			settled[u.RunID] = w.known[u].silent && len(u.Opened) == 0
+		}
+		for _, u := range starts {
+			settled[u.RunID] = len(u.Opened) == 0
+		}
+		around.Ended = slices.DeleteFunc(around.Ended, func(id string) bool { return settled[id] })
+	}
 	s.queueAround(&b, around)
-	if explicit {
+	if w.explicit {
 		b.Queue("COMMIT")
 	}
-	if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+	if err := w.conn.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, err
+	}
+	s.known.keepGraphs(w.number, slices.Collect(maps.Keys(graphs)))
+	for _, u := range starts {
+		revision[u.RunID] = 1
 	}
 	var lost []*journal.Unit
-	for _, u := range singles {
-		if appended[u.RunID] {
-			done.Committed(u, 0)
+	settle := func(u *journal.Unit, committed bool, revision int64) {
+		if committed {
+			done.Committed(u, revision)
+			s.known.keep(w.number, owner, u, w.known[u])
 		} else {
 			lost = append(lost, u)
 		}
+	}
+	for _, u := range appends {
+		settle(u, true, revision[u.RunID])
+	}
+	for _, u := range singles {
+		settle(u, appended[u.RunID], 0)
 	}
 	for _, u := range plain {
-		if missing[u.RunID] || doubtful && len(u.Events) > 0 {
-			lost = append(lost, u)
-		} else {
-			done.Committed(u, 0)
-		}
+		settle(u, !missing[u.RunID] && (!doubtful || len(u.Events) == 0), 0)
 	}
-	for _, u := range slices.Concat(rows, r.Starts) {
-		if rev, ok := revision[u.RunID]; ok {
-			done.Committed(u, rev)
-		} else {
-			lost = append(lost, u)
-		}
+	for _, u := range slices.Concat(rows, starts, newcomers) {
+		rev, ok := revision[u.RunID]
+		settle(u, ok, rev)
 	}
 	return lost, nil
-}
-
-// writeOne is write for a lone event.
-func (s *Store) writeOne(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, u *journal.Unit, done *journal.Outcomes) (lost []*journal.Unit, err error) {
-	e := &u.Events[0]
-	var isFenced bool
-	var written int
-	if err := conn.QueryRow(ctx, appendOne, owner.ID, owner.Incarnation, u.RunID, u.Namespace, e.Seq, e.Time, e.Kind, e.Visit, e.NodeID, blob(e.Data), u.Progress).
-		Scan(&isFenced, &written); err != nil {
-		return nil, err
-	}
-	switch {
-	case isFenced:
-		return nil, journal.Fenced(owner)
-	case written == 1:
-		done.Committed(u, 0)
-		return nil, nil
-	}
-	return []*journal.Unit{u}, nil
 }
 
 const cancelable = "cancel_time IS NULL AND state < 6"
@@ -288,17 +339,27 @@ func (s *Store) queueAround(b *pgx.Batch, a journal.Around) {
 
 func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
 
-// queueGraphs stores each graph once; sorted, so that two executors do not wait for each other in a circle.
-func queueGraphs(b *pgx.Batch, units []*journal.Unit) {
+// newGraphs are the graphs of units that are not known to be stored.
+func (s *Store) newGraphs(conn uint64, units []*journal.Unit) map[journal.Key][]byte {
 	graphs := map[journal.Key][]byte{}
-	for _, u := range units {
-		if u.Start != nil {
-			graphs[journal.Key{Namespace: u.Namespace, Name: u.Start.Run.GraphHash}] = u.Start.Graph
-		}
-		if u.GraphChanges > 0 {
-			graphs[journal.Key{Namespace: u.Namespace, Name: u.GraphHash}] = u.Graph
+	note := func(u *journal.Unit, hash string, body []byte) {
+		if k := (journal.Key{Namespace: u.Namespace, Name: hash}); !s.known.stored(conn, k) {
+			graphs[k] = body
 		}
 	}
+	for _, u := range units {
+		if u.Start != nil {
+			note(u, u.Start.Run.GraphHash, u.Start.Graph)
+		}
+		if u.GraphChanges > 0 {
+			note(u, u.GraphHash, u.Graph)
+		}
+	}
+	return graphs
+}
+
+// queueGraphs stores each graph once; sorted, so that two executors do not wait for each other in a circle.
+func queueGraphs(b *pgx.Batch, graphs map[journal.Key][]byte) {
 	if len(graphs) == 0 {
 		return
 	}

@@ -214,6 +214,9 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 
 // Release implements journal.Members.
 func (s *Store) Release(ctx context.Context, owner journal.Owner, runIDs []string) error {
+	s.known.forget(owner, runIDs)
+	// A commit may have been under way.
+	defer s.known.forget(owner, runIDs)
 	err := dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, owner.ID, owner.Incarnation); err != nil {
 			return err
@@ -250,6 +253,7 @@ func (s *Store) release(ctx context.Context, tx pgx.Tx, owner journal.Owner, run
 
 // Deregister implements journal.Members.
 func (s *Store) Deregister(ctx context.Context, owner journal.Owner) error {
+	defer s.known.forget(owner, nil)
 	return dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM executors WHERE id = $1 AND incarnation = $2`, owner.ID, owner.Incarnation)
 		if err != nil || tag.RowsAffected() == 0 {

@@ -60,11 +60,13 @@ type Store struct {
 	jobs *pgxpool.Pool
 	m    *dbkit.Migrations
 	sql  statements
+	// known is kept by commits.
+	known known
 }
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
-	s := &Store{sql: newStatements()}
+	s := &Store{sql: newStatements(), known: known{runs: map[string]knownRun{}, graphs: map[journal.Key]uint64{}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -117,6 +119,7 @@ func openEngine(ctx context.Context, url string, o Options, conns int32, off ...
 		params[name] = "off"
 	}
 	params["plan_cache_mode"] = "force_generic_plan"
+	cfg.AfterConnect = takePacks
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 

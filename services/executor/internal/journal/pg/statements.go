@@ -22,10 +22,12 @@ func blob(b []byte) []byte {
 type column[T any] struct {
 	name, typ string
 	array     func([]T) any
+	// pack is array for connections that take packs.
+	pack func([]T) packed
 }
 
 func col[T, V any](name, typ string, get func(T) V) column[T] {
-	return column[T]{name: name, typ: typ, array: func(rows []T) any {
+	return column[T]{name: name, typ: typ, pack: packColumn(get), array: func(rows []T) any {
 		vs := make([]V, len(rows))
 		for i, r := range rows {
 			vs[i] = get(r)
@@ -72,6 +74,15 @@ func (t table[T]) args(rows []T) []any {
 	return out
 }
 
+// packs is args for connections that take packs.
+func (t table[T]) packs(rows []T) []any {
+	out := make([]any, len(t))
+	for i, c := range t {
+		out[i] = c.pack(rows)
+	}
+	return out
+}
+
 type eventRow struct {
 	namespace string
 	*journal.Event
@@ -112,6 +123,7 @@ type statements struct {
 	jobs      table[journal.JobRow]
 	opened    table[*journal.Interrupt]
 	closed    table[closingRow]
+	direct    direct
 }
 
 type unit = *journal.Unit
@@ -142,7 +154,7 @@ func newStatements() statements {
 		col("nodes_running", "int", func(u unit) int32 { return status(u).Nodes.Running }),
 	}
 	run := func(u unit) *journal.Run { return &u.Start.Run }
-	return statements{
+	s := statements{
 		events: table[eventRow]{
 			col("seq", "bigint", func(e eventRow) int64 { return e.Seq }),
 			col("time", "timestamptz", func(e eventRow) time.Time { return e.Time }),
@@ -282,6 +294,8 @@ func newStatements() statements {
 			col("close_time", "timestamptz", func(c closingRow) *time.Time { return null(c.Time) }),
 		},
 	}
+	s.direct = s.makeDirect()
+	return s
 }
 
 // builder renders one statement whose later parts write only for the runs that its first part wrote:
@@ -303,15 +317,41 @@ func (b *builder) with(name, sql string, args ...any) {
 }
 
 // only keeps the rows whose run the part called done wrote. IS TRUE keeps the planner from making a join of
-// it, which it would do row by row for want of an estimate; as it is, it looks each up in a hash table.
+// it, which it would do row by row for want of an estimate; as it is, it looks each up in a hash table. No part means that all are written for.
 func only(column, done string) string {
+	if done == "" {
+		return " WHERE true"
+	}
 	return " WHERE (" + column + " IN (SELECT run_id FROM " + done + ")) IS TRUE"
 }
 
 // children adds what hangs on the runs that done wrote. Empty parts are left out; there are few
 // combinations, so each soon is a prepared statement. A part that another try of the same commit wrote, whose answer was lost, changes nothing.
 func (s *statements) children(b *builder, units []unit, done string) {
-	var events []eventRow
+	if events := eventRows(units); len(events) > 0 {
+		names := s.events.names("")
+		b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(b.next(), "e")+only("run_id", done)+" ON CONFLICT DO NOTHING RETURNING 1",
+			s.events.packs(events)...)
+	}
+	s.others(b, units, done)
+}
+
+func eventRows(units []unit) []eventRow {
+	n := 0
+	for _, u := range units {
+		n += len(u.Events)
+	}
+	events := make([]eventRow, 0, n)
+	for _, u := range units {
+		for i := range u.Events {
+			events = append(events, eventRow{u.Namespace, &u.Events[i]})
+		}
+	}
+	return events
+}
+
+// others is children but for the events.
+func (s *statements) others(b *builder, units []unit, done string) {
 	var out []outRow
 	var snaps []unit
 	var mail []mailRow
@@ -320,9 +360,6 @@ func (s *statements) children(b *builder, units []unit, done string) {
 	var closed []closingRow
 	var taken []int64
 	for _, u := range units {
-		for i := range u.Events {
-			events = append(events, eventRow{u.Namespace, &u.Events[i]})
-		}
 		for i := range u.Outbox {
 			out = append(out, outRow{u.Namespace, u.RunID, &u.Outbox[i]})
 		}
@@ -342,40 +379,45 @@ func (s *statements) children(b *builder, units []unit, done string) {
 		taken = append(taken, u.TakenUp...)
 	}
 	mine := only("run_id", done)
-	if len(events) > 0 {
-		names := s.events.names("")
-		b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(b.next(), "e")+mine+" ON CONFLICT DO NOTHING RETURNING 1",
-			s.events.args(events)...)
-	}
 	if len(out) > 0 {
 		names := s.outbox.names("")
-		b.with("ob", "INSERT INTO outbox ("+names+") SELECT "+names+" FROM "+s.outbox.from(b.next(), "o")+mine+" ON CONFLICT DO NOTHING", s.outbox.args(out)...)
+		again := " ON CONFLICT DO NOTHING"
+		if done == "" {
+			again = ""
+		}
+		b.with("ob", "INSERT INTO outbox ("+names+") SELECT "+names+" FROM "+s.outbox.from(b.next(), "o")+mine+again, s.outbox.packs(out)...)
 	}
 	if len(snaps) > 0 {
 		names := s.snapshots.names("")
 		b.with("sn", "INSERT INTO snapshots ("+names+") SELECT "+names+" FROM "+s.snapshots.from(b.next(), "n")+mine+
-			" ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq", s.snapshots.args(snaps)...)
+			" ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq", s.snapshots.packs(snaps)...)
 	}
 	s.blobRefs(b, units, done)
 	if len(taken) > 0 {
-		b.with("tk", fmt.Sprintf("DELETE FROM mail WHERE id = ANY ($%d::bigint[]) AND (run_id IN (SELECT run_id FROM %s)) IS TRUE", b.next(), done), taken)
+		var readers []string
+		for _, u := range units {
+			if len(u.TakenUp) > 0 {
+				readers = append(readers, u.RunID)
+			}
+		}
+		b.with("tk", "DELETE FROM mail"+mine+fmt.Sprintf(" AND id = ANY ($%d::bigint[]) AND run_id = ANY ($%d::text[])", b.next(), b.next()+1), taken, readers)
 	}
 	if len(mail) > 0 {
 		names := s.mail.names("", "from_run")
-		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.mail.from(b.next(), "m")+only("from_run", done)+" ON CONFLICT DO NOTHING", s.mail.args(mail)...)
+		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.mail.from(b.next(), "m")+only("from_run", done)+" ON CONFLICT DO NOTHING", s.mail.packs(mail)...)
 	}
 	if len(jobs) > 0 {
-		b.with("jb", insertJobs+" FROM "+s.jobs.from(b.next(), "j")+only("j.run_id", done)+" "+uniqueJobs, s.jobs.args(jobs)...)
+		b.with("jb", insertJobs+" FROM "+s.jobs.from(b.next(), "j")+only("j.run_id", done)+" "+uniqueJobs, s.jobs.packs(jobs)...)
 	}
 	if len(opened) > 0 {
 		names := s.opened.names("", "root_run_id")
 		b.with("op", "INSERT INTO interrupts ("+names+", root_run_id) SELECT "+names+`,
 			coalesce(nullif(root_run_id, ''), (SELECT r.root_run_id FROM runs r WHERE r.run_id = i.run_id), run_id) FROM `+
-			s.opened.from(b.next(), "i")+mine+" ON CONFLICT DO NOTHING", s.opened.args(opened)...)
+			s.opened.from(b.next(), "i")+mine+" ON CONFLICT DO NOTHING", s.opened.packs(opened)...)
 	}
 	if len(closed) > 0 {
 		b.with("cl", `UPDATE interrupts i SET state = c.state, answer = c.answer, decision = c.decision, closed_by = c.closed_by, close_time = c.close_time FROM `+
-			s.closed.from(b.next(), "c")+only("c.run_id", done)+" AND i.id = c.id AND i.run_id = c.run_id AND i.state = 1", s.closed.args(closed)...)
+			s.closed.from(b.next(), "c")+only("c.run_id", done)+" AND i.id = c.id AND i.run_id = c.run_id AND i.state = 1", s.closed.packs(closed)...)
 	}
 }
 
@@ -393,7 +435,7 @@ func (s *statements) appendEvents(batch *pgx.Batch, owner journal.Owner, units [
 	var b builder
 	n := len(s.plain)
 	b.with("upd", "SELECT u.run_id, f.takeovers FROM "+s.plain.from(1, "u")+` CROSS JOIN LATERAL (SELECT r.takeovers FROM runs r WHERE`+
-		fmt.Sprintf(owned, n+1, n+2)+" OFFSET 0) f WHERE"+follows, append(s.plain.args(units), owner.ID, owner.Incarnation)...)
+		fmt.Sprintf(owned, n+1, n+2)+" OFFSET 0) f WHERE"+follows, append(s.plain.packs(units), owner.ID, owner.Incarnation)...)
 	var progress []string
 	ids := make([]string, len(units))
 	events := 0
@@ -431,7 +473,7 @@ func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units 
 	n, names := len(s.events), s.events.names("")
 	b.with("ok", "SELECT u.*, f.takeovers FROM "+s.events.from(1, "u")+` CROSS JOIN LATERAL (SELECT r.takeovers FROM runs r WHERE`+
 		fmt.Sprintf(owned, n+1, n+2)+" OFFSET 0) f WHERE u.seq = 1 OR EXISTS (SELECT FROM events p WHERE p.run_id = u.run_id AND p.seq = u.seq - 1)",
-		append(s.events.args(events), owner.ID, owner.Incarnation)...)
+		append(s.events.packs(events), owner.ID, owner.Incarnation)...)
 	b.with("ev", "INSERT INTO events ("+names+") SELECT "+names+" FROM ok ON CONFLICT DO NOTHING RETURNING run_id")
 	if len(progress) > 0 {
 		b.with("pr", fmt.Sprintf("UPDATE runs SET takeovers = 0 WHERE run_id = ANY (ARRAY (SELECT run_id FROM ok WHERE takeovers > 0 AND run_id = ANY ($%d::text[])))", b.next()), progress)
@@ -441,50 +483,31 @@ func (s *statements) appendSingles(batch *pgx.Batch, owner journal.Owner, units 
 
 // single reports whether u is one event that brings nothing along.
 func single(u unit) bool {
-	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed) == 0 && u.Snapshot == nil
+	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) == 0 && u.Snapshot == nil
 }
 
-// appendOne is appendEvents for a single event that brings nothing along, with the fence in the same statement: what a lone run that goes from
-// node to node is made of. It returns whether the owner is fenced and how many events were new. The fence is a lock on the owner's row as it is
-// now, whatever the statement's snapshot says.
-const appendOne = `WITH f AS MATERIALIZED (SELECT FROM executors WHERE id = $1 AND incarnation = $2 FOR KEY SHARE),
-	ev AS (INSERT INTO events (run_id, namespace, seq, time, kind, visit, node_id, data)
-		SELECT r.run_id, r.namespace, $5::bigint, $6::timestamptz, $7::int, $8::int, $9::text, $10::bytea FROM runs r
-		WHERE (SELECT count(*) FROM f) = 1 AND r.run_id = $3 AND r.namespace = $4 AND r.owner_id = $1 AND r.owner_incarnation = $2
-		AND ($5::bigint = 1 OR EXISTS (SELECT FROM events p WHERE p.run_id = $3 AND p.seq = $5::bigint - 1))
-		ON CONFLICT DO NOTHING RETURNING 1),
-	pr AS (UPDATE runs SET takeovers = 0 WHERE $11::boolean AND (SELECT count(*) FROM ev) = 1 AND run_id = $3 AND takeovers > 0)
-	SELECT (SELECT count(*) FROM f) = 0, (SELECT count(*) FROM ev)`
-
-// lone returns the one event that r consists of, or nil.
-func lone(r *journal.Resolved) unit {
-	if len(r.Appends) != 1 || len(r.Starts)+len(r.Cancels)+len(r.Requests) > 0 {
-		return nil
-	}
-	u := r.Appends[0]
-	if !single(u) {
-		return nil
-	}
-	return u
-}
-
-// appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
-func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
-	var b builder
+// updateRows renders the update of runs' rows by appends of their owner.
+func (s *statements) updateRows(guard string) string {
 	var set strings.Builder
 	for _, c := range s.appends[10:] {
 		fmt.Fprintf(&set, ", %[1]s = CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END", c.name)
 	}
 	n := len(s.appends)
-	b.with("upd", `UPDATE runs r SET last_seq = u.last_seq, revision = r.revision + 1,
+	return `UPDATE runs r SET last_seq = u.last_seq, revision = r.revision + 1,
 		holds_key = r.holds_key AND NOT u.ended,
 		takeovers = CASE WHEN u.progress THEN 0 ELSE r.takeovers END,
 		owner_id = CASE WHEN u.release THEN '' ELSE r.owner_id END,
 		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
 		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
-		graph_revision = r.graph_revision + u.graph_changes`+set.String()+`
-		FROM `+s.appends.from(1, "u")+" WHERE"+fmt.Sprintf(owned, n+1, n+2)+" AND r.last_seq <= u.expected AND"+follows+`
-		RETURNING r.run_id, r.revision`, append(s.appends.args(units), owner.ID, owner.Incarnation)...)
+		graph_revision = r.graph_revision + u.graph_changes` + set.String() + `
+		FROM ` + s.appends.from(1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
+}
+
+// appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
+func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
+	var b builder
+	b.with("upd", s.updateRows(" AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
+		append(s.appends.packs(units), owner.ID, owner.Incarnation)...)
 	var ended []unit
 	for _, u := range units {
 		if u.Outcome != nil {
@@ -493,7 +516,7 @@ func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []u
 	}
 	if len(ended) > 0 {
 		b.with("oc", "UPDATE run_details d SET result = c.result, outputs = c.outputs, error = c.error FROM "+s.outcomes.from(b.next(), "c")+
-			only("c.run_id", "upd")+" AND d.run_id = c.run_id", s.outcomes.args(ended)...)
+			only("c.run_id", "upd")+" AND d.run_id = c.run_id", s.outcomes.packs(ended)...)
 	}
 	s.children(&b, units, "upd")
 	batch.Queue(b.sql.String()+"\nSELECT run_id, revision FROM upd", b.args...)
@@ -505,10 +528,17 @@ func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []u
 	names, n := s.runs.names("", "pending"), len(s.runs)
 	b.with("ins", "INSERT INTO runs (owner_id, owner_incarnation, revision, takeovers, "+names+fmt.Sprintf(`)
 		SELECT CASE WHEN pending THEN '' ELSE $%d::text END, CASE WHEN pending THEN 0 ELSE $%d::bigint END, 1, 0, `, n+1, n+2)+names+
-		" FROM "+s.runs.from(1, "u")+" ON CONFLICT DO NOTHING RETURNING run_id", append(s.runs.args(units), owner.ID, owner.Incarnation)...)
+		" FROM "+s.runs.from(1, "u")+" ON CONFLICT DO NOTHING RETURNING run_id", append(s.runs.packs(units), owner.ID, owner.Incarnation)...)
 	mine := only("run_id", "ins")
 	names = s.details.names("")
-	b.with("det", "INSERT INTO run_details ("+names+") SELECT "+names+" FROM "+s.details.from(b.next(), "d")+mine, s.details.args(units)...)
+	b.with("det", "INSERT INTO run_details ("+names+") SELECT "+names+" FROM "+s.details.from(b.next(), "d")+mine, s.details.packs(units)...)
+	s.labelRows(&b, units, "ins")
+	s.children(&b, units, "ins")
+	batch.Queue(b.sql.String()+"\nSELECT run_id FROM ins", b.args...)
+}
+
+// labelRows adds the labels of new runs.
+func (s *statements) labelRows(b *builder, units []unit, done string) {
 	var labels []labelRow
 	for _, u := range units {
 		for k, v := range u.Start.Run.Labels {
@@ -517,8 +547,6 @@ func (s *statements) insertRuns(batch *pgx.Batch, owner journal.Owner, units []u
 	}
 	if len(labels) > 0 {
 		names := s.labels.names("")
-		b.with("lab", "INSERT INTO run_labels ("+names+") SELECT "+names+" FROM "+s.labels.from(b.next(), "l")+mine, s.labels.args(labels)...)
+		b.with("lab", "INSERT INTO run_labels ("+names+") SELECT "+names+" FROM "+s.labels.from(b.next(), "l")+only("run_id", done), s.labels.packs(labels)...)
 	}
-	s.children(&b, units, "ins")
-	batch.Queue(b.sql.String()+"\nSELECT run_id FROM ins", b.args...)
 }

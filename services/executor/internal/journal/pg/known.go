@@ -1,0 +1,115 @@
+package pg
+
+import (
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// maxKnown bounds the runs and the graphs that are remembered.
+const maxKnown = 200_000
+
+// known is what this store has itself been told is durable, so that the next commit need not ask for it. Each piece belongs to the connection
+// that was told: a server that came back, or another one in its place, has ended that connection, and may have lost what it told.
+// Nothing rests on it but speed: what is not known, or turns out to be wrong, is asked for.
+type known struct {
+	mu     sync.Mutex
+	runs   map[string]knownRun
+	graphs map[journal.Key]uint64
+	last   uint64
+}
+
+// knownRun is an open run as a commit left it. Its owner cannot change as long as the owner is not fenced, but by what the owner itself does.
+type knownRun struct {
+	conn      uint64
+	owner     journal.Owner
+	namespace string
+	lastSeq   int64
+	// calm says that the row counts no take-over, silent that the run has never asked a question.
+	calm, silent bool
+}
+
+// connection tells connections of all times apart.
+func (k *known) connection(conn *pgx.Conn) uint64 {
+	const key = "epigraph.connection"
+	data := conn.PgConn().CustomData()
+	if id, ok := data[key].(uint64); ok {
+		return id
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last++
+	data[key] = k.last
+	return k.last
+}
+
+// take returns what is known of the runs of units and forgets it: until the commit has ended it is true no more.
+func (k *known) take(conn uint64, owner journal.Owner, units []*journal.Unit) map[*journal.Unit]knownRun {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make(map[*journal.Unit]knownRun, len(units))
+	for _, u := range units {
+		r, ok := k.runs[u.RunID]
+		if !ok {
+			continue
+		}
+		delete(k.runs, u.RunID)
+		if r.conn == conn && r.owner == owner && r.namespace == u.Namespace && r.lastSeq == u.Expected && u.Start == nil {
+			out[u] = r
+		}
+	}
+	return out
+}
+
+// keep remembers a unit that was committed.
+func (k *known) keep(conn uint64, owner journal.Owner, u *journal.Unit, was knownRun) {
+	if u.Ends() || u.Release || u.Pending() {
+		return
+	}
+	r := knownRun{conn: conn, owner: owner, namespace: u.Namespace, lastSeq: u.LastSeq(), calm: was.calm || u.Progress, silent: was.silent && len(u.Opened) == 0}
+	if u.Start != nil {
+		r.calm, r.silent = true, len(u.Opened) == 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.runs) < maxKnown {
+		k.runs[u.RunID] = r
+	}
+}
+
+// forget drops runs; nil means all of an owner.
+func (k *known) forget(owner journal.Owner, runIDs []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range runIDs {
+		delete(k.runs, id)
+	}
+	if runIDs != nil {
+		return
+	}
+	for id, r := range k.runs {
+		if r.owner == owner {
+			delete(k.runs, id)
+		}
+	}
+}
+
+// stored reports whether a graph is in the database.
+func (k *known) stored(conn uint64, graph journal.Key) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.graphs[graph] == conn
+}
+
+func (k *known) keepGraphs(conn uint64, graphs []journal.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.graphs)+len(graphs) > maxKnown {
+		clear(k.graphs)
+	}
+	for _, g := range graphs {
+		k.graphs[g] = conn
+	}
+}
