@@ -203,10 +203,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	missing := map[string]bool{}
 	doubtful := false
 	appended := map[string]bool{}
-	switch {
-	case !fenced && len(starts) == 0 && len(appends) == 1 && single(appends[0]) && len(singles)+len(plain)+len(rows)+len(newcomers) == 0:
-		s.sql.queueLone(&b, owner, appends[0])
-	case len(starts)+len(appends) > 0:
+	if len(starts)+len(appends) > 0 {
 		s.sql.queueDirect(&b, owner, starts, appends, !fenced, func(id string, rev int64) { revision[id] = rev })
 	}
 	if len(singles) > 0 {
@@ -282,7 +279,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	if w.explicit {
 		b.Queue("COMMIT")
 	}
-	if err := w.conn.SendBatch(ctx, &b).Close(); err != nil {
+	if err := send(ctx, w.conn, &b); err != nil {
 		return nil, err
 	}
 	s.known.keepGraphs(w.number, slices.Collect(maps.Keys(graphs)))
@@ -312,6 +309,16 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		settle(u, ok, rev)
 	}
 	return lost, nil
+}
+
+// send sends a batch. What consists of one statement without a result, as most commits of a lone run do, goes the shorter way.
+func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
+	if len(b.QueuedQueries) == 1 && b.QueuedQueries[0].Fn == nil {
+		q := b.QueuedQueries[0]
+		_, err := conn.Exec(ctx, q.SQL, q.Arguments...)
+		return err
+	}
+	return conn.SendBatch(ctx, b).Close()
 }
 
 const cancelable = "cancel_time IS NULL AND state < 6"

@@ -2,7 +2,6 @@ package pg
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,8 +14,6 @@ type direct struct {
 	// Each has a second form that has the fence in it, for when it goes first. Ended runs have their rows written before.
 	runs, rows, events        [2]string
 	details, outcomes, ending string
-	// lone is events for a single one.
-	lone string
 }
 
 // fence locks the row of the executor whose id and incarnation are the parameters from $first on, as it is now, whatever the snapshot of the
@@ -29,8 +26,8 @@ func fence(first int) string {
 // fenceFailed is the SQLSTATE of a division by zero, of which there are no others in a commit.
 const fenceFailed = "22012"
 
-// makeDirect renders the statements.
-func (s *statements) makeDirect() (d direct) {
+// makeDirect renders the statements for many rows, or for one.
+func (s *statements) makeDirect(one bool) (d direct) {
 	both := func(format string, params int) (out [2]string) {
 		out[0] = fmt.Sprintf(format, "")
 		out[1] = fmt.Sprintf(format, " AND "+fence(params+1)+" = 1")
@@ -39,39 +36,33 @@ func (s *statements) makeDirect() (d direct) {
 	n, names := len(s.runs), s.runs.names("", "pending")
 	d.runs = both("INSERT INTO runs (owner_id, owner_incarnation, revision, takeovers, "+names+fmt.Sprintf(`)
 		SELECT CASE WHEN pending THEN '' ELSE $%d::text END, CASE WHEN pending THEN 0 ELSE $%d::bigint END, 1, 0, `, n+1, n+2)+names+
-		" FROM "+s.runs.from(1, "u")+" WHERE true%s", n)
+		" FROM "+s.runs.some(one, 1, "u")+" WHERE true%s", n)
 	names = s.details.names("")
-	d.details = "INSERT INTO run_details (" + names + ") SELECT " + names + " FROM " + s.details.from(1, "d")
+	d.details = "INSERT INTO run_details (" + names + ") SELECT " + names + " FROM " + s.details.some(one, 1, "d")
 	n = len(s.appends)
-	rows := s.updateRows(" AND r.last_seq <= u.expected%s")
-	rows = "WITH upd AS (" + rows + fmt.Sprintf(` RETURNING r.run_id, r.revision)
-		SELECT array_agg(run_id), array_agg(revision), 1 / (count(*) = $%d::bigint)::int FROM upd`, n+3)
-	d.rows = both(rows, n)
-	d.outcomes = "UPDATE run_details d SET result = c.result, outputs = c.outputs, error = c.error FROM " + s.outcomes.from(1, "c") + " WHERE d.run_id = c.run_id"
+	d.rows = both("WITH upd AS ("+s.updateRows(one, " AND r.last_seq <= u.expected%s")+fmt.Sprintf(` RETURNING r.run_id, r.revision)
+		SELECT array_agg(run_id), array_agg(revision), 1 / (count(*) = $%d::bigint)::int FROM upd`, n+3), n)
+	d.outcomes = "UPDATE run_details d SET result = c.result, outputs = c.outputs, error = c.error FROM " + s.outcomes.some(one, 1, "c") + " WHERE d.run_id = c.run_id"
 	n, names = len(s.events), s.events.names("")
-	d.events = both("INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.from(1, "e")+" WHERE true%s", n)
+	d.events = both("INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.some(one, 1, "e")+" WHERE true%s", n)
 	// Nobody adds mail to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
 	d.ending = fmt.Sprintf("WITH m AS (DELETE FROM mail WHERE run_id = ANY ($%d::text[]))\n", n+1) + d.events[0]
-	casts := make([]string, n)
-	for i, c := range s.events {
-		casts[i] = fmt.Sprintf("$%d::%s", i+1, c.typ)
-	}
-	d.lone = "INSERT INTO events (" + names + ") SELECT " + strings.Join(casts, ", ") + " WHERE " + fence(n+1) + " = 1"
 	return d
+}
+
+func index(one bool) int {
+	if one {
+		return 1
+	}
+	return 0
 }
 
 // queueDirect queues what the units write, all that they bring along included. The results of rows go to each. If first is set, nothing in the commit
 // has locked the executor's row yet.
 func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, appends []unit, first bool, each func(runID string, revision int64)) {
-	form := func() int {
-		if !first {
-			return 0
-		}
-		first = false
-		return 1
-	}
 	queue := func(forms [2]string, args []any, more ...any) {
-		batch.Queue(forms[form()], append(append(args, owner.ID, owner.Incarnation), more...)...)
+		batch.Queue(forms[index(first)], append(append(args, owner.ID, owner.Incarnation), more...)...)
+		first = false
 	}
 	var rows, ended []unit
 	var over []string
@@ -86,12 +77,13 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 			over = append(over, u.RunID)
 		}
 	}
-	if len(starts) > 0 {
-		queue(s.direct.runs, s.runs.packs(starts))
-		batch.Queue(s.direct.details, s.details.packs(starts)...)
+	if one := len(starts) == 1; len(starts) > 0 {
+		d := &s.direct[index(one)]
+		queue(d.runs, s.runs.values(starts, one))
+		batch.Queue(d.details, s.details.values(starts, one)...)
 	}
-	if len(rows) > 0 {
-		queue(s.direct.rows, s.appends.packs(rows), len(rows))
+	if one := len(rows) == 1; len(rows) > 0 {
+		queue(s.direct[index(one)].rows, s.appends.values(rows, one), len(rows))
 		last(batch).QueryRow(func(row pgx.Row) error {
 			var ids []string
 			var revisions []int64
@@ -103,21 +95,23 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 			return err
 		})
 	}
-	if len(ended) > 0 {
-		batch.Queue(s.direct.outcomes, s.outcomes.packs(ended)...)
+	if one := len(ended) == 1; len(ended) > 0 {
+		batch.Queue(s.direct[index(one)].outcomes, s.outcomes.values(ended, one)...)
 	}
 	both := appends
 	if len(starts) > 0 {
 		both = append(append(make([]unit, 0, len(starts)+len(appends)), starts...), appends...)
 	}
 	events := eventRows(both)
+	one := len(events) == 1
+	d := &s.direct[index(one)]
 	switch {
 	case len(over) > 0 && len(events) > 0:
-		batch.Queue(s.direct.ending, append(s.events.packs(events), over)...)
+		batch.Queue(d.ending, append(s.events.values(events, one), over)...)
 	case len(events) > 0 && !first:
-		batch.Queue(s.direct.events[0], s.events.packs(events)...)
+		batch.Queue(d.events[0], s.events.values(events, one)...)
 	case len(events) > 0:
-		queue(s.direct.events, s.events.packs(events))
+		queue(d.events, s.events.values(events, one))
 	}
 	if len(over) > 0 && len(events) == 0 {
 		batch.Queue("DELETE FROM mail WHERE run_id = ANY ($1)", over)
@@ -131,12 +125,6 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 	if len(b.args) > 0 {
 		batch.Queue(b.sql.String()+"\nSELECT", b.args...)
 	}
-}
-
-// queueLone queues a single event that goes alone.
-func (s *statements) queueLone(batch *pgx.Batch, owner journal.Owner, u unit) {
-	e := &u.Events[0]
-	batch.Queue(s.direct.lone, e.Seq, e.Time, e.Kind, e.Visit, e.RunID, u.Namespace, e.NodeID, blob(e.Data), owner.ID, owner.Incarnation)
 }
 
 func queueFence(batch *pgx.Batch, owner journal.Owner) {

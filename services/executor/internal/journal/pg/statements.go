@@ -24,10 +24,12 @@ type column[T any] struct {
 	array     func([]T) any
 	// pack is array for connections that take packs.
 	pack func([]T) packed
+	// value is that of one row.
+	value func(T) any
 }
 
 func col[T, V any](name, typ string, get func(T) V) column[T] {
-	return column[T]{name: name, typ: typ, pack: packColumn(get), array: func(rows []T) any {
+	return column[T]{name: name, typ: typ, pack: packColumn(get), value: func(r T) any { return get(r) }, array: func(rows []T) any {
 		vs := make([]V, len(rows))
 		for i, r := range rows {
 			vs[i] = get(r)
@@ -47,6 +49,36 @@ func (t table[T]) from(first int, alias string) string {
 		names[i] = c.name
 	}
 	return "unnest(" + strings.Join(args, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
+}
+
+// fromOne renders the one row of all columns, whose first parameter is $first, under an alias.
+func (t table[T]) fromOne(first int, alias string) string {
+	args, names := make([]string, len(t)), make([]string, len(t))
+	for i, c := range t {
+		args[i] = fmt.Sprintf("$%d::%s", first+i, c.typ)
+		names[i] = c.name
+	}
+	return "(SELECT " + strings.Join(args, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
+}
+
+// some is fromOne or from.
+func (t table[T]) some(one bool, first int, alias string) string {
+	if one {
+		return t.fromOne(first, alias)
+	}
+	return t.from(first, alias)
+}
+
+// values are the parameters of fromOne, or those of from for connections that take packs.
+func (t table[T]) values(rows []T, one bool) []any {
+	if !one {
+		return t.packs(rows)
+	}
+	out := make([]any, len(t), len(t)+4)
+	for i, c := range t {
+		out[i] = c.value(rows[0])
+	}
+	return out
 }
 
 func (t table[T]) names(prefix string, skip ...string) string {
@@ -76,7 +108,7 @@ func (t table[T]) args(rows []T) []any {
 
 // packs is args for connections that take packs.
 func (t table[T]) packs(rows []T) []any {
-	out := make([]any, len(t))
+	out := make([]any, len(t), len(t)+4)
 	for i, c := range t {
 		out[i] = c.pack(rows)
 	}
@@ -123,7 +155,8 @@ type statements struct {
 	jobs      table[journal.JobRow]
 	opened    table[*journal.Interrupt]
 	closed    table[closingRow]
-	direct    direct
+	// direct are for many rows and for one.
+	direct [2]direct
 }
 
 type unit = *journal.Unit
@@ -294,7 +327,7 @@ func newStatements() statements {
 			col("close_time", "timestamptz", func(c closingRow) *time.Time { return null(c.Time) }),
 		},
 	}
-	s.direct = s.makeDirect()
+	s.direct = [2]direct{s.makeDirect(false), s.makeDirect(true)}
 	return s
 }
 
@@ -487,7 +520,7 @@ func single(u unit) bool {
 }
 
 // updateRows renders the update of runs' rows by appends of their owner.
-func (s *statements) updateRows(guard string) string {
+func (s *statements) updateRows(one bool, guard string) string {
 	var set strings.Builder
 	for _, c := range s.appends[10:] {
 		fmt.Fprintf(&set, ", %[1]s = CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END", c.name)
@@ -500,13 +533,13 @@ func (s *statements) updateRows(guard string) string {
 		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
 		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
 		graph_revision = r.graph_revision + u.graph_changes` + set.String() + `
-		FROM ` + s.appends.from(1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
+		FROM ` + s.appends.some(one, 1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
 }
 
 // appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
 func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
 	var b builder
-	b.with("upd", s.updateRows(" AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
+	b.with("upd", s.updateRows(false, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
 		append(s.appends.packs(units), owner.ID, owner.Incarnation)...)
 	var ended []unit
 	for _, u := range units {
