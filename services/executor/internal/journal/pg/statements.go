@@ -51,32 +51,46 @@ func (t table[T]) from(first int, alias string) string {
 	return "unnest(" + strings.Join(args, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
 }
 
-// fromOne renders the one row of all columns, whose first parameter is $first, under an alias.
-func (t table[T]) fromOne(first int, alias string) string {
-	args, names := make([]string, len(t)), make([]string, len(t))
-	for i, c := range t {
-		args[i] = fmt.Sprintf("$%d::%s", first+i, c.typ)
-		names[i] = c.name
+// fromFew renders so many rows of all columns, whose first parameter is $first, under an alias. For a handful of rows that is cheaper than arrays,
+// each of which the database unnests by itself.
+func (t table[T]) fromFew(rows, first int, alias string) string {
+	names, values := make([]string, len(t)), make([]string, rows)
+	for r := range values {
+		args := make([]string, len(t))
+		for i, c := range t {
+			args[i] = fmt.Sprintf("$%d::%s", first+r*len(t)+i, c.typ)
+			names[i] = c.name
+		}
+		values[r] = "(" + strings.Join(args, ", ") + ")"
 	}
-	return "(SELECT " + strings.Join(args, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
+	list := "VALUES " + strings.Join(values, ", ")
+	if rows == 1 {
+		list = "SELECT " + strings.Trim(values[0], "()")
+	}
+	return "(" + list + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
 }
 
-// some is fromOne or from.
-func (t table[T]) some(one bool, first int, alias string) string {
-	if one {
-		return t.fromOne(first, alias)
+// some is fromFew, or from if the number of rows is 0.
+func (t table[T]) some(rows, first int, alias string) string {
+	if rows > 0 {
+		return t.fromFew(rows, first, alias)
 	}
 	return t.from(first, alias)
 }
 
-// values are the parameters of fromOne, or those of from for connections that take packs.
-func (t table[T]) values(rows []T, one bool) []any {
-	if !one {
+// params is how many parameters some has.
+func (t table[T]) params(rows int) int { return max(rows, 1) * len(t) }
+
+// values are the parameters of fromFew, or those of from for connections that take packs.
+func (t table[T]) values(rows []T, few bool) []any {
+	if !few {
 		return t.packs(rows)
 	}
-	out := make([]any, len(t), len(t)+4)
-	for i, c := range t {
-		out[i] = c.value(rows[0])
+	out := make([]any, 0, len(rows)*len(t)+4)
+	for _, r := range rows {
+		for _, c := range t {
+			out = append(out, c.value(r))
+		}
 	}
 	return out
 }
@@ -155,8 +169,8 @@ type statements struct {
 	jobs      table[journal.JobRow]
 	opened    table[*journal.Interrupt]
 	closed    table[closingRow]
-	// direct are for many rows and for one.
-	direct [2]direct
+	// direct are by the number of rows, 0 standing for any.
+	direct map[int]*direct
 }
 
 type unit = *journal.Unit
@@ -327,7 +341,10 @@ func newStatements() statements {
 			col("close_time", "timestamptz", func(c closingRow) *time.Time { return null(c.Time) }),
 		},
 	}
-	s.direct = [2]direct{s.makeDirect(false), s.makeDirect(true)}
+	s.direct = map[int]*direct{0: s.makeDirect(0)}
+	for _, rows := range few {
+		s.direct[rows] = s.makeDirect(rows)
+	}
 	return s
 }
 
@@ -520,12 +537,12 @@ func single(u unit) bool {
 }
 
 // updateRows renders the update of runs' rows by appends of their owner.
-func (s *statements) updateRows(one bool, guard string) string {
+func (s *statements) updateRows(rows int, guard string) string {
 	var set strings.Builder
 	for _, c := range s.appends[10:] {
 		fmt.Fprintf(&set, ", %[1]s = CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END", c.name)
 	}
-	n := len(s.appends)
+	n := s.appends.params(rows)
 	return `UPDATE runs r SET last_seq = u.last_seq, revision = r.revision + 1,
 		holds_key = r.holds_key AND NOT u.ended,
 		takeovers = CASE WHEN u.progress THEN 0 ELSE r.takeovers END,
@@ -533,13 +550,13 @@ func (s *statements) updateRows(one bool, guard string) string {
 		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
 		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
 		graph_revision = r.graph_revision + u.graph_changes` + set.String() + `
-		FROM ` + s.appends.some(one, 1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
+		FROM ` + s.appends.some(rows, 1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
 }
 
 // appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
 func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
 	var b builder
-	b.with("upd", s.updateRows(false, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
+	b.with("upd", s.updateRows(0, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
 		append(s.appends.packs(units), owner.ID, owner.Incarnation)...)
 	var ended []unit
 	for _, u := range units {
