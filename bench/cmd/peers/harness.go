@@ -331,7 +331,6 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 		}
 	}
 	from := time.Now()
-	most := 2 * max(0, until.Sub(from))
 	costs := map[*contestant]time.Duration{}
 	for r := range rounds {
 		began := time.Now()
@@ -342,7 +341,7 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 		for k := range takers {
 			c := takers[(k+r)%len(takers)]
 			at := time.Now()
-			if c.peer && !h.o.quick && at.Sub(from) > max(most, leastFirst) {
+			if c.peer && !h.o.quick && at.After(h.schedule.until) && at.Sub(from) > leastFirst {
 				c.late = append(c.late, l.key)
 				continue
 			}
@@ -412,7 +411,7 @@ func (h *harness) drop(ctx context.Context, c *contestant, l *loadSpec, err erro
 	}
 }
 
-// leastFirst is how long the first round of a load may take at least before peers are left out of it.
+// leastFirst is how long the first round of a load may take, once the time is over, before peers are left out of it.
 const leastFirst = 20 * time.Second
 
 // mostLives is how often a contestant is started that fails again and again.
@@ -553,7 +552,7 @@ func (h *harness) held(ctx context.Context, c *contestant, n int) error {
 	if err != nil {
 		return err
 	}
-	c.figures.put(waitingBytes, 0, float64(after-before)/float64(n))
+	c.figures.put(waitingBytes, 0, max(0, float64(after-before)/float64(n)))
 	return nil
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // A run is to end in bounded time on any machine, so rounds are given out by what they cost: everybody takes part in the first one,
-// Epigraph and the floors in leastRounds, and in further ones whoever fits into the load's share of the time that is left. On a
-// machine that is so busy that the first round alone takes twice the share, those whose turn has not come yet are left out, and named.
+// Epigraph and the floors in leastRounds, and in further ones whoever fits into the load's share of the time that is left. Once
+// the whole time is over, which happens on a busy machine, peers are left out of what remains, and named.
 
 // leastRounds is how many rounds Epigraph and the floors take in any case, if as many are asked for.
 const leastRounds = 3

@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/epigraph-run/epigraph/bench/drive"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -113,7 +115,7 @@ const (
 	// clients is how many calls are under way that are not measured.
 	clients = 32
 	// slack is what the branch of a held run stays beyond the last event.
-	slack = 15 * time.Second
+	slack = 40 * time.Second
 )
 
 // woken is a run and what is known of its wake-up.
@@ -165,9 +167,12 @@ func (w *wake) wake(ctx context.Context, c wakeCase, n int) ([]*woken, error) {
 		if c.held {
 			g.Nodes = append(g.Nodes, &graphv1.Node{Id: "hold", Actor: "bench", Named: payloads(map[string]any{"us": hold.Microseconds()})})
 		}
-		run, err := w.apis[r.start].StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
-		r.id, runs[i] = run.GetId(), r
-		return err
+		runs[i] = r
+		return patient(ctx, func() error {
+			run, err := w.apis[r.start].StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
+			r.id = run.GetId()
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -197,8 +202,10 @@ func (w *wake) wake(ctx context.Context, c wakeCase, n int) ([]*woken, error) {
 		return nil, fmt.Errorf("took %s, but the runs were held for %s only", took, hold)
 	}
 	return runs, each(ctx, n, func(ctx context.Context, i int) error {
-		_, err := w.apis[runs[i].start].CancelRun(ctx, &executorv1.CancelRunRequest{RunId: runs[i].id})
-		return err
+		return patient(ctx, func() error {
+			_, err := w.apis[runs[i].start].CancelRun(ctx, &executorv1.CancelRunRequest{RunId: runs[i].id})
+			return err
+		})
 	})
 }
 
@@ -245,13 +252,14 @@ func (w *wake) events(ctx context.Context, c wakeCase, runs []*woken) error {
 		wg.Go(func() {
 			api := w.apis[1-r.start]
 			r.at = time.Now()
-			var err error
-			if c.child {
-				_, err = api.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: r.subject, Name: "go"})
-			} else {
-				_, err = api.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: r.subject, Answer: &graphv1.Payload{Json: []byte(`"yes"`)}})
-			}
-			if err != nil {
+			if err := patient(ctx, func() (err error) {
+				if c.child {
+					_, err = api.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: r.subject, Name: "go"})
+				} else {
+					_, err = api.AnswerInterrupt(ctx, &executorv1.AnswerInterruptRequest{InterruptId: r.subject, Answer: &graphv1.Payload{Json: []byte(`"yes"`)}})
+				}
+				return err
+			}); err != nil {
 				cancel(err)
 			}
 		})
@@ -323,13 +331,27 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return context.Cause(ctx)
 }
 
+// patient tries again while the executor says that it is not ready, as any client does: one that cannot keep its lease on a busy machine
+// is away for a moment. The time counts.
+func patient(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if status.Code(err) != codes.Unavailable {
+			return err
+		}
+		if err := rest(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // until polls cond for half a minute.
 func until(ctx context.Context, cond func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
 		ok, err := cond()
-		if ok || err != nil {
+		if ok || err != nil && status.Code(err) != codes.Unavailable {
 			return err
 		}
 		if err := rest(ctx, 50*time.Millisecond); err != nil {
