@@ -148,6 +148,12 @@ type appender struct{ to *[]byte }
 
 func (a appender) Write(p []byte) (int, error) { *a.to = append(*a.to, p...); return len(p), nil }
 
+// Holds reports whether there is an object of that name.
+func (s *Store) Holds(ctx context.Context, name string) (bool, error) {
+	ok, err := s.bucket.Exists(ctx, name)
+	return ok, s.fault("look for", name, err)
+}
+
 // Remove removes an object; one that is not there is no error.
 func (s *Store) Remove(ctx context.Context, name string) error {
 	if err := s.fault("remove", name, s.bucket.Delete(ctx, name)); errs.ReasonOf(err) != ReasonMissing {

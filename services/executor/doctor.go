@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ import (
 )
 
 const (
+	// looked is how many values outside of the database are looked for when not all are.
+	looked = 500
 	// examined is how many runs are looked at one by one when not all are, replayed how many of them are replayed.
 	examined, replayed = 2000, 200
 	// maxSkew is how far the clocks of the database and of this machine may lie apart.
@@ -70,7 +73,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 	if !o.All {
 		in = journal.Sample{Size: examined, From: somewhere(ctx, j)}
 	}
-	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, kept.Around(j), in)...))
+	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, kept, in)...))
 	r.Sampled = in.Size
 	r.Findings = append(early, r.Findings...)
 	return r, nil
@@ -148,7 +151,7 @@ func members(j inspected, cfg Config) []doctor.Probe {
 }
 
 // suspicions are the probes of the journal.
-func suspicions(j inspected, plain journal.Reader, in journal.Sample) []doctor.Probe {
+func suspicions(j inspected, kept stashing, in journal.Sample) []doctor.Probe {
 	const (
 		report  = "this must never happen: keep the database as it is and report it, with the run's journal"
 		waiting = "an executor sees to it within seconds; if it stays, look at the executors' logs and whether one is alive"
@@ -161,9 +164,14 @@ func suspicions(j inspected, plain journal.Reader, in journal.Sample) []doctor.P
 	add(journal.SuspectGap, doctor.Fault, "journals have gaps, or are shorter than their run says", report)
 	add(journal.SuspectEnd, doctor.Fault, "runs and their journals disagree about their end", report)
 	out = append(out, doctor.Probe{Name: "journal-replay", Severity: doctor.Fault, What: "journals contradict themselves or their run", Remedy: report,
-		Look: func(ctx context.Context, limit int) ([]string, error) { return replay(ctx, j, plain, in, limit) }})
+		Look: func(ctx context.Context, limit int) ([]string, error) {
+			return replay(ctx, j, kept.Around(j), in, limit)
+		}})
 	add(journal.SuspectGraph, doctor.Fault, "the graphs of runs are missing", "restore table graphs from a backup: such a run cannot go on and cannot be shown")
 	add(journal.SuspectDetails, doctor.Fault, "runs lack their inputs and results", report)
+	out = append(out, doctor.Probe{Name: "blob-missing", Severity: doctor.Fault, What: "values of runs are not in the blob store",
+		Remedy: "is `executor.blobs` the store that they were written to? else restore the objects from a backup: these runs cannot be shown whole, nor go on",
+		Look:   func(ctx context.Context, limit int) ([]string, error) { return missing(ctx, j, kept, in, limit) }})
 	add(journal.SuspectSnapshot, doctor.Fault, "snapshots are ahead of their journals", "events were lost: see journal-gap; the snapshot can be deleted")
 	add(journal.SuspectKey, doctor.Fault, "runs that have ended hold business keys", report)
 	add(journal.SuspectInterrupt, doctor.Fault, "questions are open that nobody waits for", report)
@@ -181,8 +189,33 @@ func suspicions(j inspected, plain journal.Reader, in journal.Sample) []doctor.P
 	add(journal.SuspectLimit, doctor.Note, "places of limits are booked for executors that are gone", "they count for nothing, and go when a live executor tidies up")
 	add(journal.SuspectRequest, doctor.Warning, "request ids are kept for more than a day beyond their life", "an executor sweeps them every ten minutes; is one alive?")
 	add(journal.SuspectPartition, doctor.Warning, "partitions of the journal are missing", "is an executor alive? it makes them ahead; events without a partition are moved by its maintenance")
+	add(journal.SuspectSchedule, doctor.Warning, "schedules have been due for more than a minute", waiting)
 	add(journal.SuspectSetting, doctor.Fault, "the database may lose what it has acknowledged, or is damaged", "turn fsync, full_page_writes, synchronous_commit and autovacuum on; restore a damaged file from a backup")
 	return out
+}
+
+// missing looks for the values to which runs of the sample refer.
+func missing(ctx context.Context, j journal.Inspector, kept stashing, in journal.Sample, limit int) (found []string, err error) {
+	most := looked
+	if in.Size == 0 {
+		most = math.MaxInt32
+	}
+	names, err := j.BlobsOf(ctx, in, most)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		ok, err := kept.Holds(ctx, name.BlobName)
+		if err != nil {
+			return found, fmt.Errorf("look for a value of run %s: %w", name.RunID, err)
+		}
+		if !ok {
+			if found = append(found, fmt.Sprintf("%s: value %x in %s", name.RunID, name.Hash, name.Namespace)); len(found) > limit {
+				break
+			}
+		}
+	}
+	return found, nil
 }
 
 // replay audits runs of the sample, as many as their number or all.

@@ -128,12 +128,17 @@ func TestExamine(t *testing.T) {
 			wants: []string{"job-lost"}, severity: doctor.Warning},
 		{name: "PlacesOfTheDead", sql: `INSERT INTO limit_holdings (namespace, name, owner_id, owner_incarnation, since, asked, held, waiting, runs) VALUES ('n', 'llm', 'gone', 1, NOW, NOW, 2, 0, '')`,
 			wants: []string{"limit-held"}, severity: doctor.Note},
+		{name: "ScheduleOverdue", sql: `INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, ahead, due, create_time, update_time, spec)
+			VALUES ('n', 's', 'u', 1, 0, 0, AGO, AGO, AGO, AGO, AGO, BYTES)`, wants: []string{"schedule-overdue"}, severity: doctor.Warning},
+		{name: "BlobGone", sql: `INSERT INTO blobs (namespace, hash, size, touch_time) VALUES ('default', HASH, 7, NOW);
+			INSERT INTO blob_refs (run_id, namespace, hash, snapshot) SELECT run_id, 'default', HASH, FALSE FROM runs WHERE state = 6`, wants: []string{"blob-missing"}, severity: doctor.Fault},
 		{name: "RequestsKept", sql: `UPDATE request_ids SET create_time = LONGAGO`, wants: []string{"request-old"}, severity: doctor.Warning},
 	}
 	times := map[string]*strings.Replacer{
-		"postgres": strings.NewReplacer("LONGAGO", "now() - interval '30 days'", "AGO", "now() - interval '2 hours'", "NOW", "now()", "ARGS", "'{}'"),
+		"postgres": strings.NewReplacer("LONGAGO", "now() - interval '30 days'", "AGO", "now() - interval '2 hours'", "NOW", "now()", "ARGS", "'{}'", "BYTES", "'\\x7b7d'",
+			"HASH", `'\x61626364616263646162636461626364616263646162636461626364616263ff'`),
 		"sqlite": strings.NewReplacer("LONGAGO", "(unixepoch() - 30 * 86400) * 1000000", "AGO", "(unixepoch() - 7200) * 1000000", "NOW", "unixepoch() * 1000000",
-			"ARGS", "jsonb('{}')"),
+			"ARGS", "jsonb('{}')", "BYTES", "X'7B7D'", "HASH", "X'61626364616263646162636461626364616263646162636461626364616263FF'"),
 	}
 	original := filepath.Join(t.TempDir(), "executor.db")
 	cfg := executor.DefaultConfig()

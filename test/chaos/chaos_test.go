@@ -35,21 +35,23 @@ import (
 )
 
 const (
-	plans     = 200
 	namespace = "chaos"
 	// price is what a million tokens cost, in nano-USD; a token costs a thousand.
 	price = 1_000_000_000
 )
 
 func TestKill(t *testing.T) {
-	t.Run("SQLite/NothingIsLostOrRepeated", func(t *testing.T) {
-		t.Parallel()
-		torture(t, "sqlite", "")
-	})
-	t.Run("Postgres/NothingIsLostOrRepeated", func(t *testing.T) {
-		t.Parallel()
-		torture(t, "postgres", pgtest.New(t))
-	})
+	t.Parallel()
+	for _, store := range killed() {
+		t.Run(store+"/NothingIsLostOrRepeated", func(t *testing.T) {
+			t.Parallel()
+			url := ""
+			if store == "postgres" {
+				url = pgtest.New(t)
+			}
+			torture(t, store, url)
+		})
+	}
 }
 
 // plan is a graph with what must come of it.
@@ -126,7 +128,7 @@ func (w *world) launch() *server {
 		life, rest, _ := strings.Cut(string(b), " ")
 		addr = rest
 		return err == nil && life == strconv.Itoa(w.life)
-	}, 60*time.Second, time.Millisecond, "the child does not serve: %s", s.logs)
+	}, patience, time.Millisecond, "the child does not serve: %s", s.logs)
 	var err error
 	s.conn, err = grpckit.Dial(addr, grpckit.DialOptions{Namespace: namespace})
 	require.NoError(w.t, err)
@@ -210,7 +212,7 @@ func torture(t *testing.T, store, url string) {
 	for k := range kills {
 		// The kills are spread evenly over the work.
 		want := total * (k + 1) / (kills + 1)
-		testkit.Eventually(t, func() bool { return ends(t, log) >= want }, 5*time.Minute, time.Millisecond, "no progress in life %d", w.life)
+		testkit.Eventually(t, func() bool { return ends(t, log) >= want }, patience, time.Millisecond, "no progress in life %d", w.life)
 		jitter := time.NewTimer(rand.N(20 * time.Millisecond))
 		<-jitter.C
 		w.current().kill()
@@ -234,7 +236,12 @@ func torture(t *testing.T, store, url string) {
 	require.NoError(t, last.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, last.cmd.Wait(), "%s", last.logs)
 
+	promises := []string{"runs not completed", "results lost", "finished visits executed again", "costs booked twice", "costs lost", "runs whose costs differ",
+		"tasks not completed by their run", "journals with gaps", "not exactly one end", "attempts ended twice", "runs beyond those asked for", "outbox left"}
 	c := w.count(ctx, ps)
+	for _, what := range promises {
+		c[what] += 0
+	}
 	for _, m := range moments {
 		for _, key := range begun(t, log, m.offset) {
 			if m.durable[key] {
@@ -271,14 +278,16 @@ func torture(t *testing.T, store, url string) {
 			t.Logf("run %s: due %d, booked %d, on the run %d, on the task %d", p.run, due, cost, run.GetUsage().GetCostNanoUsd(), tasks[p.task].GetActualNanoUsd())
 		}
 		if tasks[p.task].GetState() != registryv1.TaskState_TASK_STATE_COMPLETED {
-			c["tasks not completed"]++
+			c["tasks not completed by their run"]++
 		}
 	}
+	for range kills {
+		totals.kill("executor with registry, kill -9 at random")
+	}
+	totals.trial(plans, total, 0, 0, c)
 	t.Logf("%s: %d plans, %d visits, %d kills, %d attempts begun more than once because a kill cut them off, %s",
 		store, plans, total, kills, interrupted, time.Since(begin).Round(100*time.Millisecond))
-	for _, what := range []string{"runs not completed", "results lost", "finished visits executed again", "costs booked twice", "costs lost",
-		"runs whose costs differ", "tasks not completed", "runs with a gap in the journal", "runs without exactly one end", "attempts ended twice",
-		"runs beyond the plans", "outbox items left"} {
+	for _, what := range promises {
 		t.Logf("  %-34s %d", what, c[what])
 		require.Zero(t, c[what], what)
 	}
@@ -342,8 +351,8 @@ func (w *world) settle(ctx context.Context, ps []*plan) {
 		open, err := w.current().exec.ListRuns(ctx, &executorv1.ListRunsRequest{PageSize: 1, States: []executorv1.RunState{
 			executorv1.RunState_RUN_STATE_PENDING, executorv1.RunState_RUN_STATE_RUNNING, executorv1.RunState_RUN_STATE_WAITING}})
 		return err == nil && len(open.GetRuns()) == 0
-	}, 5*time.Minute, 20*time.Millisecond, "runs do not end")
-	testkit.Eventually(w.t, func() bool { return w.left(ctx) == 0 }, 2*time.Minute, 20*time.Millisecond, "the outbox does not empty")
+	}, patience, 20*time.Millisecond, "runs do not end")
+	testkit.Eventually(w.t, func() bool { return w.left(ctx) == 0 }, patience, 20*time.Millisecond, "the outbox does not empty")
 }
 
 func (w *world) books(ctx context.Context, ps []*plan) map[string][]*registryv1.UsageEntry {
@@ -446,7 +455,7 @@ func (w *world) left(ctx context.Context) (n int) {
 
 // count looks for faults in the journal itself.
 func (w *world) count(ctx context.Context, ps []*plan) map[string]int {
-	c := map[string]int{"outbox items left": w.left(ctx)}
+	c := map[string]int{"outbox left": w.left(ctx)}
 	known := map[string]bool{}
 	for _, p := range ps {
 		known[p.run] = true
@@ -461,13 +470,13 @@ func (w *world) count(ctx context.Context, ps []*plan) map[string]int {
 			return err
 		}
 		if low != 1 || high != last || events != last {
-			c["runs with a gap in the journal"]++
+			c["journals with gaps"]++
 		}
 		if finis != 1 {
-			c["runs without exactly one end"]++
+			c["not exactly one end"]++
 		}
 		if !known[run] {
-			c["runs beyond the plans"]++
+			c["runs beyond those asked for"]++
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -36,7 +37,7 @@ const (
 	envLife  = "EPIGRAPH_CHAOS_LIFE"
 )
 
-// TestMain turns this binary into the process that is killed when the environment asks for it.
+// TestMain turns this binary into a process that is killed when the environment asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv(envDir) != "" {
 		if err := child(os.Getenv(envDir)); err != nil {
@@ -45,7 +46,24 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	if addrs := os.Getenv(envWorker); addrs != "" {
+		if err := serveRemote(addrs); err != nil {
+			fmt.Fprintln(os.Stderr, "worker failed:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil && !strict && f.Value.String() == f.DefValue {
+		// Most of their time trials wait for leases to end.
+		_ = f.Value.Set("4")
+	}
+	begin := time.Now()
+	code := m.Run()
+	if testing.Verbose() {
+		totals.print(os.Stdout, time.Since(begin))
+	}
+	os.Exit(code)
 }
 
 // child serves an executor and a registry on one port until it is killed, or asked to stop.
@@ -87,7 +105,7 @@ func child(dir string) error {
 	}
 	exec, err := executor.Open(ctx, ecfg, executor.Deps{
 		Registry: registryv1.NewRegistryServiceClient(conn), Telemetry: tel,
-		Actors: workgraph.Actors{"work": &worker{effects: effects, life: life}},
+		Actors: workgraph.Actors{"work": &clerk{effects: effects, life: life}},
 	})
 	if err != nil {
 		return err
@@ -121,18 +139,18 @@ func child(dir string) error {
 // parallel is how many actors work at once; few, so that the work lasts for all the kills.
 const parallel = 8
 
-// worker is an actor that writes down, durably, that it was called and that it has done its work.
-type worker struct {
+// clerk is an actor that writes down, durably, that it was called and that it has done its work.
+type clerk struct {
 	effects *os.File
 	life    int
 }
 
 // Info makes the actor repeatable: what it writes down can be told apart by its key.
-func (*worker) Info() workgraph.ActorInfo {
+func (*clerk) Info() workgraph.ActorInfo {
 	return workgraph.ActorInfo{Effect: workgraph.Idempotent, Version: "1"}
 }
 
-func (w *worker) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func (w *clerk) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if err := w.note("begin", c); err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -155,7 +173,7 @@ func (w *worker) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 }
 
 // note appends one line in one write and waits until it is on the disk.
-func (w *worker) note(what string, c *workgraph.Call) error {
+func (w *clerk) note(what string, c *workgraph.Call) error {
 	line := fmt.Sprintf("%s %s %s %d %d %d\n", what, c.RunID, c.Node, c.Visit, c.Attempt, w.life)
 	if _, err := w.effects.WriteString(line); err != nil {
 		return err

@@ -1,3 +1,5 @@
+//go:build chaos
+
 package chaos_test
 
 import (
@@ -24,7 +26,7 @@ func TestFailover(t *testing.T) {
 	for i := range failovers {
 		victim := x.replicas[i%len(x.replicas)]
 		owned := fmt.Sprintf(`SELECT run_id || ' ' || (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.run_id = r.run_id) FROM runs r WHERE r.state < 6 AND r.owner_id = '%s'`, victim.id)
-		testkit.Eventually(t, func() bool { return len(x.rows(x.ctx, owned)) >= 3 }, time.Minute, 20*time.Millisecond, "%s is given no runs", victim.name)
+		testkit.Eventually(t, func() bool { return len(x.rows(x.ctx, owned)) >= 3 }, patience, 20*time.Millisecond, "%s is given no runs", victim.name)
 		victim.kill()
 		begin := time.Now()
 		var left []string
@@ -39,16 +41,14 @@ func TestFailover(t *testing.T) {
 		runs += len(left)
 		waiting := `SELECT x.id FROM (VALUES ` + strings.Join(left, ", ") + `) x (id, seq) JOIN runs r ON r.run_id = x.id WHERE r.state < 6
 			AND NOT EXISTS (SELECT FROM events e WHERE e.run_id = x.id AND e.seq > x.seq)`
-		testkit.Eventually(t, func() bool { return len(x.rows(x.ctx, waiting)) == 0 }, time.Minute, 20*time.Millisecond, "runs of a killed executor stand still")
+		testkit.Eventually(t, func() bool { return len(x.rows(x.ctx, waiting)) == 0 }, patience, 20*time.Millisecond, "runs of a killed executor stand still")
 		took = append(took, time.Since(begin))
 		victim.launch(nil)
 	}
+	totals.moves(took, runs)
 	slices.Sort(took)
 	t.Logf("failover: %d kills, %d runs moved: fastest %s, median %s, p90 %s, slowest %s", len(took), runs, took[0].Round(time.Millisecond),
 		took[len(took)/2].Round(time.Millisecond), took[len(took)*9/10].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 	x.settle()
-	require.Less(t, took[len(took)/2], failoverLimit)
-	if strict {
-		require.Less(t, took[len(took)-1], failoverLimit)
-	}
+	require.Less(t, took[len(took)-1], failoverLimit)
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/failpoint"
@@ -41,7 +38,7 @@ func newTrial(t *testing.T, o clusterOptions, only ...string) *trial {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	x := &trial{ctx: ctx, o: newOutside(t), cluster: newCluster(t, o)}
-	x.load = newLoad(ctx, x.cluster, x.o, 60*time.Millisecond, only...)
+	x.load = newLoad(ctx, x.cluster, x.o, gap, only...)
 	return x
 }
 
@@ -63,7 +60,7 @@ func (x *trial) goesOn() {
 	x.t.Helper()
 	ended := func() int { return len(x.rows(x.ctx, `SELECT run_id FROM runs WHERE state >= 6`)) }
 	before := ended()
-	testkit.Eventually(x.t, func() bool { return ended() > before+3 }, time.Minute, 50*time.Millisecond, "nothing ends any more")
+	testkit.Eventually(x.t, func() bool { return ended() > before+3 }, patience, 50*time.Millisecond, "nothing ends any more")
 }
 
 // TestPoints kills an executor at each of the points, one after the other, under load.
@@ -147,12 +144,12 @@ func TestZombie(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT run_id FROM runs WHERE state < 6 AND owner_id = '%s' AND owner_incarnation = %s`, zombie.id, life[0]))) == 0 &&
 				len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation = %s`, zombie.id, life[0]))) == 0
-		}, time.Minute, 50*time.Millisecond, "nobody takes over from one that stands still")
+		}, patience, 50*time.Millisecond, "nobody takes over from one that stands still")
 		zombie.signal(syscall.SIGCONT)
 		// It finds out by itself, and comes back as somebody else.
 		testkit.Eventually(t, func() bool {
 			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s' AND incarnation > %s`, zombie.id, life[0]))) == 1
-		}, time.Minute, 50*time.Millisecond, "it does not come back")
+		}, patience, 50*time.Millisecond, "it does not come back")
 		x.goesOn()
 	}
 	x.settle()
@@ -180,94 +177,6 @@ func ownServer(t *testing.T, dir string, settings map[string]string) *pgtest.Ser
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
 	return server
-}
-
-// socket is where the server of a URL listens.
-func socket(t *testing.T, url string) string {
-	t.Helper()
-	cfg, err := pgx.ParseConfig(url)
-	require.NoError(t, err)
-	network, address := "tcp", net.JoinHostPort(cfg.Host, fmt.Sprint(cfg.Port))
-	if strings.HasPrefix(cfg.Host, "/") {
-		network, address = "unix", filepath.Join(cfg.Host, fmt.Sprintf(".s.PGSQL.%d", cfg.Port))
-	}
-	return network + " " + address
-}
-
-// TestNetwork cuts one executor off its database, lets bytes get stuck on the way, and slows them down.
-func TestNetwork(t *testing.T) {
-	t.Parallel()
-	url := pgtest.New(t)
-	network, address, _ := strings.Cut(socket(t, url), " ")
-	p := newProxy(t, network, address)
-	x := newTrial(t, clusterOptions{store: "postgres", url: url, replicas: 2})
-	cut := x.replicas[0]
-	cut.end()
-	cut.settings = []string{"executor.postgres_url=" + p.postgres(url)}
-	cut.launch(nil)
-	x.goesOn()
-	for _, fault := range []struct {
-		name     string
-		on, off  func()
-		takeOver bool
-	}{
-		{"Cut", func() { p.sever(true) }, func() { p.sever(false) }, true},
-		{"Stuck", func() { p.hold(true) }, func() { p.hold(false) }, true},
-		{"Reset", func() { p.sever(true); p.sever(false) }, func() {}, false},
-		{"Slow", func() { p.slow(40 * time.Millisecond) }, func() { p.slow(0) }, false},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			fault.on()
-			if fault.takeOver {
-				testkit.Eventually(t, func() bool {
-					return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 0
-				}, time.Minute, 50*time.Millisecond,
-					"nobody takes over from one that is cut off")
-			} else {
-				still(2 * time.Second)
-			}
-			x.goesOn()
-			fault.off()
-			testkit.Eventually(t, func() bool {
-				return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, cut.id))) == 1
-			}, time.Minute, 50*time.Millisecond,
-				"it does not come back")
-			x.goesOn()
-		})
-	}
-	x.settle()
-}
-
-// TestClock moves the database's clock, as far as executors see it: by the age of what is written by it.
-func TestClock(t *testing.T) {
-	t.Parallel()
-	x := newTrial(t, clusterOptions{store: "postgres", replicas: 2})
-	set := func(sql string) {
-		conn, err := pgx.Connect(x.ctx, x.url)
-		require.NoError(t, err)
-		defer conn.Close(x.ctx)
-		_, err = conn.Exec(x.ctx, sql)
-		require.NoError(t, err)
-	}
-	t.Run("Forward", func(t *testing.T) {
-		for range 3 {
-			x.goesOn()
-			set(`UPDATE executor.executors SET heartbeat = heartbeat - interval '1 hour'`)
-		}
-		x.goesOn()
-	})
-	t.Run("Backward", func(t *testing.T) {
-		dead := x.replicas[0]
-		dead.kill()
-		set(fmt.Sprintf(`UPDATE executor.executors SET heartbeat = heartbeat + interval '1 hour' WHERE id = '%s'`, dead.id))
-		testkit.Eventually(t, func() bool {
-			return len(x.rows(x.ctx, fmt.Sprintf(`SELECT id FROM executors WHERE id = '%s'`, dead.id))) == 0
-		}, 30*time.Second, 50*time.Millisecond,
-			"a heartbeat of the future keeps a dead executor alive")
-		dead.launch(nil)
-		x.goesOn()
-	})
-	x.settle()
 }
 
 // TestDiskFull lets the disk of the database run full, and gives room again.
@@ -298,11 +207,11 @@ func TestDiskFull(t *testing.T) {
 			return err
 		}
 		var err error
-		testkit.Eventually(t, func() bool { err = start(); return err != nil }, time.Minute, 50*time.Millisecond, "the disk is full, and runs are accepted")
+		testkit.Eventually(t, func() bool { err = start(); return err != nil }, patience, 50*time.Millisecond, "the disk is full, and runs are accepted")
 		t.Logf("a start is answered by: %v", err)
 		still(2 * time.Second)
 		require.NoError(t, os.Remove(filler))
-		testkit.Eventually(t, x.replicas[0].serves, time.Minute, 50*time.Millisecond)
+		testkit.Eventually(t, x.replicas[0].serves, patience, 50*time.Millisecond)
 		x.goesOn()
 		x.load.extra = true
 		x.settle()
@@ -338,18 +247,4 @@ func fill(t *testing.T, dir string) string {
 	}
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	return path
-}
-
-// TestSlowDisk makes every flush of the database's log take a tenth of a second.
-func TestSlowDisk(t *testing.T) {
-	server := ownServer(t, "", map[string]string{"commit_delay": "100000", "commit_siblings": "0"})
-	x := newTrial(t, clusterOptions{store: "postgres", server: server, replicas: 2})
-	lives := func() []string { return x.rows(x.ctx, `SELECT id || ' ' || incarnation FROM executors ORDER BY id`) }
-	before := lives()
-	x.goesOn()
-	still(4 * time.Second)
-	if strict {
-		require.Equal(t, before, lives(), "a slow disk is no reason to lose an executor")
-	}
-	x.settle()
 }

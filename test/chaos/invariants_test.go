@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ import (
 func (c *cluster) rows(ctx context.Context, sql string) (out []string) {
 	c.t.Helper()
 	var err error
-	for range 60 {
+	for range 240 {
 		if out, err = c.query(ctx, sql); err == nil {
 			return out
 		}
@@ -84,7 +85,16 @@ func invariants() map[string]string {
 		"questions not answered once": `SELECT id || ' ' || state FROM interrupts WHERE state <> 2`,
 		"orphan children":             `SELECT r.run_id FROM runs r WHERE r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id)`,
 		"children without end":        `SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.state >= 6 AND r.state < 6`,
-		"too many children":           `SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`,
+		"questions not asked and closed once": `SELECT r.run_id FROM runs r WHERE r.graph_name = 'question' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
+			OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 24) <> 1)`,
+		"children not told of once": `SELECT r.run_id FROM runs r WHERE r.graph_name = 'children' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 22) <> 2`,
+		"signals not taken up once": `SELECT r.run_id FROM runs r WHERE r.graph_name IN ('signal', 'amend') AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 25) <> 1`,
+		"tasks not closed once":     `SELECT r.run_id FROM runs r WHERE r.graph_name = 'task' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 29) <> 1`,
+		"timers not fired once":     `SELECT r.run_id FROM runs r WHERE r.graph_name = 'timer' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 13) <> 1`,
+		"amendments not made once":  `SELECT r.run_id FROM runs r WHERE r.graph_name = 'amend' AND (r.graph_revision <> 1 OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 28) <> 1)`,
+		"forks not made once":       `SELECT r.run_id FROM runs r WHERE r.graph_name = 'fork' AND r.forked_from = '' AND (SELECT count(*) FROM runs f WHERE f.forked_from = r.run_id) <> 1`,
+		"adopted visits run again":  `SELECT e.run_id FROM events e JOIN runs r ON r.run_id = e.run_id WHERE r.forked_from <> '' AND e.kind IN (11, 12) AND e.node_id = 'p'`,
+		"too many children":         `SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`,
 		// An equal job that waits besides makes one superfluous; that is no loss.
 		"jobs given up": `SELECT kind FROM river_job WHERE state = 'discarded' AND CAST(metadata AS text) NOT LIKE '%unique_key_conflict%'`,
 	}
@@ -95,7 +105,7 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 	t := c.t
 	t.Helper()
 	left := func(sql string) func() bool { return func() bool { return len(c.rows(ctx, sql)) == 0 } }
-	testkit.Eventually(t, left(`SELECT run_id FROM outbox`), time.Minute, 100*time.Millisecond, "the outbox does not empty")
+	testkit.Eventually(t, left(`SELECT run_id FROM outbox`), patience, 100*time.Millisecond, "the outbox does not empty")
 	counts := map[string][]string{}
 	for what, sql := range invariants() {
 		counts[what] = c.rows(ctx, sql)
@@ -114,10 +124,13 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 			counts["doctor: "+f.Check] = f.Examples
 		}
 	}
-	twice, total := o.twice()
+	twice, unsafe := o.twice()
 	counts["UNSAFE effects twice"] = twice
+	for _, what := range []string{"effects lost", "runs lost", "two answers for one run", "runs beyond those asked for", "tasks not completed by their run", "doctor: journal-replay"} {
+		counts[what] = counts[what][:len(counts[what]):len(counts[what])]
+	}
 	recorded := map[string]bool{}
-	for _, id := range c.rows(ctx, `SELECT run_id FROM runs WHERE parent_run_id = ''`) {
+	for _, id := range c.rows(ctx, `SELECT run_id FROM runs WHERE parent_run_id = '' AND schedule_id = ''`) {
 		recorded[id] = true
 	}
 	seen := map[string]bool{}
@@ -132,6 +145,11 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 		for _, node := range j.posts {
 			if !o.performed(j.run, node, 1) {
 				counts["effects lost"] = append(counts["effects lost"], j.run+"/"+node)
+			}
+		}
+		for _, node := range j.adopted {
+			if o.performed(j.run, node, 1) {
+				counts["adopted visits run again"] = append(counts["adopted visits run again"], j.run+"/"+node)
 			}
 		}
 		if j.task != "" {
@@ -152,15 +170,20 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 		names = append(names, what)
 	}
 	sort.Strings(names)
+	numbers := map[string]int{}
 	for _, what := range names {
 		found := counts[what]
 		faults += len(found)
+		numbers[what] = len(found)
 		fmt.Fprintf(&b, "  %-36s %d\n", what, len(found))
 		for _, x := range found[:min(len(found), 5)] {
 			fmt.Fprintf(&b, "      %s\n", x)
 		}
 	}
-	t.Logf("%s: %d runs asked for, %d UNSAFE effects, %d kills\n%s", c.store, len(jobs), total, c.kills.Load(), b.String())
+	visits, err := strconv.Atoi(c.rows(ctx, `SELECT CAST(count(*) AS text) FROM events WHERE kind = 12`)[0])
+	require.NoError(t, err)
+	totals.trial(len(jobs), visits, o.calls(), unsafe, numbers)
+	t.Logf("%s: %d runs asked for, %d UNSAFE effects, %d kills\n%s", c.store, len(jobs), unsafe, c.kills.Load(), b.String())
 	require.Zero(t, faults, "%s", b.String())
 }
 

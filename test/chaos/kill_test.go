@@ -53,6 +53,7 @@ func (r *replica) torture(stop <-chan struct{}, budget func() bool) {
 						r.c.died(p)
 					} else {
 						r.c.kills.Add(1)
+						totals.kill("executor, SIGTERM")
 					}
 				case <-again.C:
 					r.kill()
@@ -74,7 +75,7 @@ func storm(t *testing.T, store string, replicas, kills int) *cluster {
 	defer cancel()
 	o := newOutside(t)
 	c := newCluster(t, clusterOptions{store: store, replicas: replicas, settings: []string{"executor.max_takeovers=3"}})
-	l := newLoad(ctx, c, o, 60*time.Millisecond)
+	l := newLoad(ctx, c, o, gap)
 	var mu sync.Mutex
 	left := kills
 	budget := func() bool {
@@ -88,11 +89,16 @@ func storm(t *testing.T, store string, replicas, kills int) *cluster {
 		left--
 	}
 	stop := make(chan struct{})
-	var wg sync.WaitGroup
+	var wg, workers sync.WaitGroup
 	for _, r := range c.replicas {
 		wg.Go(func() { r.torture(stop, budget) })
 	}
+	for _, r := range c.remotes {
+		workers.Go(func() { r.torture(stop) })
+	}
 	wg.Wait()
+	close(stop)
+	workers.Wait()
 	for _, r := range c.replicas {
 		r.launch(nil)
 	}

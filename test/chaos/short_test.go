@@ -2,14 +2,22 @@
 
 package chaos_test
 
+import "time"
+
 // How often executors are killed when all tests run.
 const (
-	kills            = 3
-	stormKills       = 16
-	stormKillsSQLite = 6
-	failovers        = 3
+	kills            = 2
+	plans            = 30
+	stormKills       = 14
+	stormKillsSQLite = 5
+	scheduleKills    = 3
 	zombies          = 1
 	restarts         = 2
+	// gap is the time between two starts of the load.
+	gap = 200 * time.Millisecond
 	// strict holds every single figure to its promise; a machine that does much else at the same time cannot.
 	strict = false
 )
+
+// killed are the stores on which a whole server is killed. It is built with the race detector as the tests are, which SQLite bears badly.
+func killed() []string { return []string{"postgres"} }

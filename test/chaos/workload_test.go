@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,19 @@ func (o *outside) performed(run, node string, visit int32) bool {
 	return false
 }
 
+// calls counts all calls that came.
+func (o *outside) calls() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, k := range o.unsafe {
+		n += k
+	}
+	for _, k := range o.safe {
+		n += k
+	}
+	return n
+}
+
 // twice lists the keys under which an UNSAFE call came more than once, and counts those that came.
 func (o *outside) twice() (keys []string, total int) {
 	o.mu.Lock()
@@ -100,10 +114,12 @@ type job struct {
 	run   string
 	// posts are the nodes that make an UNSAFE call, each exactly once.
 	posts []string
+	// adopted are the nodes whose visits are those of another run, so that they call nobody.
+	adopted []string
 }
 
 // shapes are the kinds of graphs in the workload.
-var shapes = []string{"unsafe", "map", "children", "question", "signal", "task", "loop"}
+var shapes = []string{"unsafe", "remote", "map", "children", "question", "amend", "signal", "fork", "task", "loop", "timer"}
 
 func quoted(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a text always marshals
@@ -145,6 +161,19 @@ func makeJob(t *testing.T, o *outside, shape string) *job {
 		chain(call("u", "PUT"), node("kids", "spawn", "runs", `[{"graph": `+child+`}, {"graph": `+child+`}]`), call("p", "POST"))
 	case "question":
 		chain(call("p", "POST"), node("q", "human", "prompt", `"go on?"`), call("u", "PUT"))
+	case "remote":
+		far := func(id, actor string) workgraph.Node { return node(id, actor, "url", string(quoted(o.url))) }
+		chain(far("u", remotePut), far("x", remotePost), call("p", "POST"), far("y", remotePost))
+		j.posts = append(j.posts, "x", "y")
+	case "amend":
+		// A node is added behind the last one while the second one waits; see load.amend.
+		chain(call("u", "PUT"), node("w", "signal", "name", `"go"`), call("p", "POST"))
+		j.posts = append(j.posts, amended)
+	case "fork":
+		// Once it has completed it is run again from its second node on; see load.fork.
+		chain(call("p", "POST"), call("u", "PUT"), node("c", "cel", "expr", `"1 + 1"`))
+	case "timer":
+		chain(call("u", "PUT"), node("s", "sleep", "seconds", "1.5"), call("p", "POST"))
 	case "signal":
 		chain(node("s", "sleep", "seconds", "0.2"), node("w", "signal", "name", `"go"`), call("p", "POST"))
 	case "task":
@@ -187,10 +216,16 @@ type load struct {
 	settled, resumed atomic.Int64
 }
 
+// amended is the node that is added to runs of shape "amend".
+const amended = "more"
+
 // newLoad starts runs of all shapes, one every gap, and does for them what people and systems outside do.
 func newLoad(ctx context.Context, c *cluster, o *outside, gap time.Duration, only ...string) *load {
 	if len(only) == 0 {
 		only = shapes
+	}
+	if slices.Contains(only, "remote") && len(c.remotes) == 0 {
+		c.employ(2)
 	}
 	l := &load{c: c, o: o, gap: gap, shapes: only, stop: make(chan struct{}), seen: map[string]time.Time{}}
 	l.starts.Go(func() { l.start(ctx) })
@@ -244,8 +279,57 @@ func (l *load) start(ctx context.Context) {
 			l.mu.Lock()
 			l.jobs = append(l.jobs, j)
 			l.mu.Unlock()
+			if j.shape == "fork" {
+				l.starts.Go(func() { l.fork(ctx, j) })
+			}
 		})
 	}
+}
+
+// fork waits until a run has completed and lets what follows its first visit happen again, in another run.
+func (l *load) fork(ctx context.Context, j *job) {
+	for ctx.Err() == nil {
+		run, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.Run, error) {
+			return e.GetRun(ctx, &executorv1.GetRunRequest{RunId: j.run})
+		})
+		if err == nil && run.GetState() >= executorv1.RunState_RUN_STATE_COMPLETED && run.GetState() != executorv1.RunState_RUN_STATE_QUARANTINED {
+			break
+		}
+		still(300 * time.Millisecond)
+	}
+	run, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.Run, error) {
+		return e.ForkRun(ctx, &executorv1.ForkRunRequest{RunId: j.run, Visit: &executorv1.VisitRef{NodeId: "u"}, RequestId: "fork-" + j.run})
+	})
+	if err != nil {
+		l.fault("fork %s: %v", j.run, err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, &job{shape: "forked", run: run.GetId(), adopted: []string{"p"}})
+}
+
+// amend adds a node to a run that waits, and reports whether it is there.
+func (l *load) amend(ctx context.Context, r *executorv1.Run) bool {
+	if r.GetGraphRevision() > 0 {
+		return true
+	}
+	more := &graphv1.Node{Id: amended, Actor: "http", Named: map[string]*graphv1.Payload{"url": {Json: quoted(l.o.url)}, "method": {Json: quoted(http.MethodPost)}}}
+	req := &executorv1.AmendRunRequest{RunId: r.GetId(), ExpectedRevision: r.GetGraphRevision(), By: "chaos",
+		Patch:     &executorv1.GraphPatch{PutNodes: []*graphv1.Node{more}, AddEdges: []*graphv1.Edge{{From: "p", To: amended}}},
+		RequestId: fmt.Sprintf("amend-%s-%d", r.GetId(), time.Now().UnixNano())}
+	_, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.AmendRunResponse, error) {
+		out, err := e.AmendRun(ctx, req)
+		if errs.KindOf(err) == errs.Conflict {
+			// It has moved on: whoever looks again sees where it stands.
+			err = errs.New(errs.FailedPrecondition, errs.ReasonOf(err), "%v", err)
+		}
+		return out, err
+	})
+	if k := errs.KindOf(err); err != nil && k != errs.FailedPrecondition && ctx.Err() == nil {
+		l.fault("amend %s: %v", r.GetId(), err)
+	}
+	return err == nil
 }
 
 // task makes a task at the registry, which is never killed here.
@@ -362,7 +446,7 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 				l.seen[key] = first
 			}
 			l.mu.Unlock()
-			if time.Since(first) < 400*time.Millisecond {
+			if time.Since(first) < time.Second {
 				continue
 			}
 			req := &executorv1.ReconcileVisitRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: v.GetNodeId(), Visit: v.GetVisit()}, By: "chaos"}
@@ -391,6 +475,7 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 					Result: &executorv1.CompleteTaskRequest_Completed{Completed: &executorv1.CallPerformed{Values: []*graphv1.Payload{{Json: []byte(`"done"`)}}}}})
 				return err
 			})
+		case w.GetKind() == executorv1.WaitKind_WAIT_KIND_SIGNAL && r.GetLabels()["shape"] == "amend" && !l.amend(ctx, r):
 		case w.GetKind() == executorv1.WaitKind_WAIT_KIND_SIGNAL:
 			tell("signal", func(ctx context.Context, e executorv1.ExecutorServiceClient) error {
 				_, err := e.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: id, Name: "go", Payload: &graphv1.Payload{Json: []byte(`1`)}, RequestId: "go-" + id})
@@ -418,11 +503,12 @@ func (l *load) finish(ctx context.Context) []*job {
 		var err error
 		left, err = l.open(ctx)
 		return err == nil && len(left) == 0
-	}, 3*time.Minute, 100*time.Millisecond, "runs do not end: %s", lazily(func() string { return l.stuck(ctx, left) }))
+	}, patience, 100*time.Millisecond, "runs do not end: %s", lazily(func() string { return l.stuck(ctx, left) }))
 	l.helpers.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	require.Empty(l.c.t, l.errs)
+	totals.helped(int(l.settled.Load()), int(l.resumed.Load()))
 	l.c.t.Logf("all runs had ended %s after the last start", time.Since(begin).Round(10*time.Millisecond))
 	return l.jobs
 }

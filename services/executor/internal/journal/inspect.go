@@ -52,6 +52,8 @@ const (
 	SuspectRequest Suspicion = "request-old"
 	// SuspectPartition: events lie in no partition of their own, or the last partition is about to be full.
 	SuspectPartition Suspicion = "partition"
+	// SuspectSchedule: a schedule is due and nobody has looked after it.
+	SuspectSchedule Suspicion = "schedule-overdue"
 	// SuspectSetting: the database is set up so that it may lose what it acknowledged.
 	SuspectSetting Suspicion = "database-setting"
 )
@@ -62,12 +64,20 @@ type Sample struct {
 	From string
 }
 
+// BlobOfRun is a blob and a run that refers to it.
+type BlobOfRun struct {
+	BlobName
+	RunID string
+}
+
 // Inspector answers suspicions. It reads only, and holds nobody up.
 type Inspector interface {
 	// Suspects returns one line for each thing found, at most limit of them. Nothing is known of a suspicion that makes no sense in this store.
 	Suspects(ctx context.Context, s Suspicion, in Sample, limit int) ([]string, error)
 	// Runs lists the namespace and id of each run of a sample.
 	Runs(ctx context.Context, in Sample) ([]RunRef, error)
+	// BlobsOf lists the values outside of the database to which the runs of a sample refer, each with one of those runs; at most limit of them.
+	BlobsOf(ctx context.Context, in Sample, limit int) ([]BlobOfRun, error)
 	// Now is the database's clock.
 	Now(ctx context.Context) (time.Time, error)
 	// LastRunID is the highest id of a run; empty when there is none.

@@ -69,6 +69,8 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectLimit: `SELECT h.owner_id || format(': %s of %s in %s', h.held, h.name, h.namespace) FROM limit_holdings h WHERE h.held > 0
 			AND NOT EXISTS (SELECT FROM executors e WHERE e.id = h.owner_id AND e.incarnation = h.owner_incarnation) LIMIT $1`,
 		journal.SuspectRequest: `SELECT request_id || ': of ' || create_time FROM request_ids WHERE create_time < now() - interval '96 hours' ORDER BY create_time LIMIT $1`,
+		journal.SuspectSchedule: `SELECT id || ' in ' || namespace || ': due since ' || to_char(due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM schedules
+			WHERE due < now() - interval '1 minute' ORDER BY due LIMIT $1`,
 		journal.SuspectSetting: `SELECT name || ' is ' || setting FROM pg_settings WHERE setting = 'off' AND name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum') LIMIT $1`,
 	}
 }
@@ -129,6 +131,22 @@ func (s *Store) Runs(ctx context.Context, in journal.Sample) (refs []journal.Run
 		return err
 	})
 	return refs, err
+}
+
+// BlobsOf implements journal.Inspector.
+func (s *Store) BlobsOf(ctx context.Context, in journal.Sample, limit int) (found []journal.BlobOfRun, err error) {
+	err = s.look(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sampled+`SELECT b.namespace, b.hash, min(b.run_id) FROM look JOIN blob_refs b USING (run_id) GROUP BY b.namespace, b.hash ORDER BY 3 DESC LIMIT $1`,
+			limit, sizeOf(in), in.From)
+		found, err = collect(rows, err, func(row pgx.CollectableRow) (b journal.BlobOfRun, err error) {
+			var hash []byte
+			err = row.Scan(&b.Namespace, &hash, &b.RunID)
+			copy(b.Hash[:], hash)
+			return b, err
+		})
+		return err
+	})
+	return found, err
 }
 
 // Now implements journal.Inspector.

@@ -66,6 +66,8 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectLimit: `SELECT h.owner_id || ': ' || h.held || ' of ' || h.name || ' in ' || h.namespace FROM limit_holdings h WHERE h.held > 0
 			AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.id = h.owner_id AND e.incarnation = h.owner_incarnation) LIMIT ?1`,
 		journal.SuspectRequest: `SELECT request_id || ': of ' || ` + stamp("create_time") + ` FROM request_ids WHERE create_time < ` + now + ` - 96 * 60 * ` + minute + ` ORDER BY create_time LIMIT ?1`,
+		journal.SuspectSchedule: `SELECT id || ' in ' || namespace || ': due since ' || ` + stamp("due") + ` FROM schedules
+			WHERE due <> 0 AND due < ` + now + ` - ` + minute + ` ORDER BY due LIMIT ?1`,
 		// Only a whole examination reads every page of the file.
 		journal.SuspectSetting: `SELECT * FROM (SELECT 'file: ' || quick_check AS line FROM pragma_quick_check WHERE ?2 < 0 AND quick_check <> 'ok'
 			UNION ALL SELECT 'synchronous is ' || synchronous FROM pragma_synchronous WHERE synchronous < 2) LIMIT ?1`,
@@ -106,6 +108,18 @@ func (s *Store) Runs(ctx context.Context, in journal.Sample) ([]journal.RunRef, 
 	return dbkit.Collect(rows, err, func(rows *sql.Rows) (r journal.RunRef, err error) {
 		err = rows.Scan(&r.Namespace, &r.RunID, &r.State)
 		return r, err
+	})
+}
+
+// BlobsOf implements journal.Inspector.
+func (s *Store) BlobsOf(ctx context.Context, in journal.Sample, limit int) ([]journal.BlobOfRun, error) {
+	rows, err := s.db.Read.QueryContext(ctx, sampled+`SELECT b.namespace, b.hash, min(b.run_id) FROM look JOIN blob_refs b USING (run_id) GROUP BY b.namespace, b.hash ORDER BY 3 DESC LIMIT ?1`,
+		limit, sizeOf(in), in.From)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (b journal.BlobOfRun, err error) {
+		var hash []byte
+		err = rows.Scan(&b.Namespace, &hash, &b.RunID)
+		copy(b.Hash[:], hash)
+		return b, err
 	})
 }
 

@@ -271,6 +271,14 @@ func (s *Stash) storeOnce(ctx context.Context, namespace string, refs []journal.
 	return nil
 }
 
+// Holds reports whether a value is where it should be. Without a store none is.
+func (s *Stash) Holds(ctx context.Context, name journal.BlobName) (bool, error) {
+	if s.o.Store == nil {
+		return false, nil
+	}
+	return s.o.Store.Holds(ctx, objectName(name.Namespace, name.Hash))
+}
+
 func objectName(namespace string, h journal.BlobHash) string {
 	return namespace + "/" + hex.EncodeToString(h[:])
 }
