@@ -189,7 +189,7 @@ type attemptKey struct {
 // torture starts the plans, kills the process again and again while they run, and counts.
 func torture(t *testing.T, store, url string) {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
 	w := &world{t: t, dir: t.TempDir(), store: store, url: url}
 	ps := make([]*plan, plans)

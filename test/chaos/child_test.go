@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f != nil && !strict && f.Value.String() == f.DefValue {
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
 		// Most of their time trials wait for leases to end.
 		_ = f.Value.Set("4")
 	}

@@ -35,7 +35,7 @@ type trial struct {
 
 func newTrial(t *testing.T, o clusterOptions, only ...string) *trial {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(cancel)
 	x := &trial{ctx: ctx, o: newOutside(t), cluster: newCluster(t, o)}
 	x.load = newLoad(ctx, x.cluster, x.o, gap, only...)

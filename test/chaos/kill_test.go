@@ -71,7 +71,7 @@ func (r *replica) torture(stop <-chan struct{}, budget func() bool) {
 func storm(t *testing.T, store string, replicas, kills int) *cluster {
 	t.Helper()
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
 	o := newOutside(t)
 	c := newCluster(t, clusterOptions{store: store, replicas: replicas, settings: []string{"executor.max_takeovers=3"}})

@@ -8,16 +8,14 @@ import "time"
 const (
 	kills            = 20
 	plans            = 200
-	stormKills       = 850
-	stormKillsSQLite = 150
+	stormKills       = 700
+	stormKillsSQLite = 120
 	failovers        = 50
 	scheduleKills    = 30
 	zombies          = 5
 	restarts         = 6
 	// gap is the time between two starts of the load.
 	gap = 60 * time.Millisecond
-	// strict holds every single figure to its promise; a machine that does much else at the same time cannot.
-	strict = true
 )
 
 // killed are the stores on which a whole server is killed.

@@ -15,8 +15,6 @@ const (
 	restarts         = 2
 	// gap is the time between two starts of the load.
 	gap = 200 * time.Millisecond
-	// strict holds every single figure to its promise; a machine that does much else at the same time cannot.
-	strict = false
 )
 
 // killed are the stores on which a whole server is killed. It is built with the race detector as the tests are, which SQLite bears badly.
