@@ -60,6 +60,9 @@ func TestMain(m *testing.M) {
 	}
 	begin := time.Now()
 	code := m.Run()
+	if err := os.RemoveAll(workshop); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	if testing.Verbose() {
 		totals.print(os.Stdout, time.Since(begin))
 	}

@@ -31,13 +31,12 @@ import (
 // patience bounds every wait for something that takes far less, on a machine that does much else.
 const patience = 5 * time.Minute
 
+// workshop is where the command is built, until TestMain removes it.
+var workshop = filepath.Join(os.TempDir(), fmt.Sprintf("epigraph-chaos-%d", os.Getpid()))
+
 // binary builds the command once per test process, with the points at which it can be killed.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "epigraph-chaos-")
-	if err != nil {
-		return "", err
-	}
-	out := filepath.Join(dir, "epigraph")
+	out := filepath.Join(workshop, "epigraph")
 	text, err := exec.Command("go", "build", "-tags", "chaos", "-ldflags", "-s -w", "-o", out, "github.com/epigraph-run/epigraph/cmd/epigraph").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the command: %w\n%s", err, text)
