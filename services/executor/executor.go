@@ -389,7 +389,7 @@ func (p peer) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest, e
 	return p.workers.Invoke(stream)
 }
 
-// sweep forgets request ids that are older than their promised life.
+// sweep forgets what is older than its promised life: request ids, large values that nothing refers to, outcomes kept for equal calls.
 func (s *Service) sweep(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Minute)
 	defer tick.Stop()
@@ -404,6 +404,9 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 		if _, err := s.stash.Collect(ctx, s.grace); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "large values that nothing refers to not removed", "err", err)
+		}
+		if _, err := s.journal.SweepOutcomes(ctx, dbkit.Now(), journal.MaxOutcomes); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "outcomes for equal calls not swept", "err", err)
 		}
 		if err := s.engine.Purge(ctx); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "deleted runs not purged", "err", err)

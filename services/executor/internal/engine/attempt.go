@@ -266,32 +266,6 @@ func (t *term) bound(ctx context.Context, a *attempt) (context.Context, func()) 
 
 type idleKey struct{}
 
-// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
-const maxKeptOutcomes = 64 << 20
-
-// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
-func (t *term) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
-	scope := []string{a.run.namespace, info.Version}
-	if info.SeesPlace {
-		scope = append(scope, a.start.Ref.String())
-	}
-	key := a.start.CacheKey(scope...)
-	if key == "" {
-		return t.invoke(ctx, doer, a)
-	}
-	out, ok := t.e.outcomes.Get(key, time.Now())
-	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
-	if ok {
-		a.cached.Store(true)
-		return out, nil
-	}
-	out, err := t.invoke(ctx, doer, a)
-	if err == nil && out.Wait == nil && !a.looked.Load() && outcomeSize(out) <= t.e.cfg.MaxPayload {
-		t.e.outcomes.Put(key, out, time.Now().Add(a.start.CacheTTL))
-	}
-	return out, err
-}
-
 func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -27,6 +27,7 @@ type Journal interface {
 	Blobs
 	Growth
 	Workers
+	OutcomeCache
 	// Close ends every connection. It may be called more than once.
 	Close() error
 }

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const (
+	// maxKeptOutcomes bounds the memory of outcomes that nodes with a cache reuse.
+	maxKeptOutcomes = 64 << 20
+	// keptTime bounds how long the journal is asked for an outcome, or given one: it may save a call, and must not hold one up.
+	keptTime = 2 * time.Second
+)
+
+// reuse answers a call from an equal earlier one of the namespace if its node allows it, and makes it otherwise.
+func (t *term) reuse(ctx context.Context, doer workgraph.Actor, info ActorInfo, a *attempt) (workgraph.Outcome, error) {
+	scope := []string{a.run.namespace, info.Version}
+	if info.SeesPlace {
+		scope = append(scope, a.start.Ref.String())
+	}
+	key := a.start.CacheKey(scope...)
+	if key == "" {
+		return t.invoke(ctx, doer, a)
+	}
+	out, ok := t.e.kept(ctx, a.run.namespace, key)
+	trace.SpanFromContext(ctx).SetAttributes(attribute.Bool("epigraph.cached", ok))
+	if ok {
+		a.cached.Store(true)
+		return out, nil
+	}
+	out, err := t.invoke(ctx, doer, a)
+	if err == nil && out.Wait == nil && !a.looked.Load() && outcomeSize(out) <= t.e.cfg.MaxPayload {
+		t.e.keep(ctx, a.run.namespace, key, out, time.Now().Add(a.start.CacheTTL))
+	}
+	return out, err
+}
+
+// kept is what an equal call gave, here or on another executor.
+func (e *Engine) kept(ctx context.Context, namespace, key string) (workgraph.Outcome, bool) {
+	now := time.Now()
+	if out, ok := e.outcomes.Get(key, now); ok {
+		return out, true
+	}
+	hash, err := hex.DecodeString(key)
+	if err != nil {
+		return workgraph.Outcome{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, keptTime)
+	defer cancel()
+	body, until, err := e.journal.KeptOutcome(ctx, namespace, hash, now)
+	if err != nil || body == nil {
+		if err != nil {
+			e.log.WarnContext(ctx, "outcome of an equal call not read", "err", err)
+		}
+		return workgraph.Outcome{}, false
+	}
+	var out workgraph.Outcome
+	if err := json.Unmarshal(body, &out); err != nil {
+		e.log.WarnContext(ctx, "outcome of an equal call not understood", "err", err)
+		return workgraph.Outcome{}, false
+	}
+	e.outcomes.Put(key, out, until)
+	return out, true
+}
+
+// keep keeps an outcome for equal calls: small ones for all executors, larger ones here.
+func (e *Engine) keep(ctx context.Context, namespace, key string, out workgraph.Outcome, until time.Time) {
+	e.outcomes.Put(key, out, until)
+	if out.Expand != nil || outcomeSize(out) > journal.MaxOutcomeBytes {
+		return
+	}
+	out.Usage = nil
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	hash, err := hex.DecodeString(key)
+	if err != nil || enc.Encode(out) != nil || body.Len() > journal.MaxOutcomeBytes {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, keptTime)
+	defer cancel()
+	if err := e.journal.KeepOutcome(ctx, namespace, hash, body.Bytes(), until); err != nil {
+		e.log.WarnContext(ctx, "outcome not kept for equal calls", "err", err)
+	}
+}
