@@ -30,6 +30,8 @@ type book struct {
 	// Of rates: moments are beginnings that were granted and not used, in order.
 	moments []moment
 	timer   *time.Timer
+	// turn is about when the next one can be granted; zero if that is not known.
+	turn time.Time
 }
 
 type waiter struct {
@@ -150,9 +152,9 @@ func (b *book) granted(l *Limiter, g Grant, sent, received time.Time) []func() {
 			// It began between sent and received: not earlier than the one, not later than the other allows.
 			b.moments = append(b.moments, moment{from: received.Add(at), until: sent.Add(at + g.Slack)})
 		}
-		b.due = time.Time{}
+		b.due, b.turn = time.Time{}, time.Time{}
 		if g.Again > 0 {
-			b.due = received.Add(jitter(g.Again))
+			b.due, b.turn = received.Add(jitter(g.Again)), received.Add(g.Again)
 		}
 		return b.turns(l, received)
 	}

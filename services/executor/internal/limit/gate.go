@@ -186,6 +186,8 @@ func (g *rateGate) Holding(req engine.GateRequest) (engine.Blocker, bool) {
 	}
 	if len(b.moments) > 0 {
 		out.Until = b.moments[0].from
+	} else {
+		out.Until = b.turn
 	}
 	return out, true
 }

@@ -1,0 +1,150 @@
+package executor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// explained waits until the first blocker of a run is of a kind, and returns it.
+func explained(t *testing.T, c executorv1.ExecutorServiceClient, id string, want executorv1.BlockerKind) (*executorv1.Blocker, *executorv1.ExplainRunResponse) {
+	t.Helper()
+	var x *executorv1.ExplainRunResponse
+	testkit.Eventually(t, func() bool {
+		var err error
+		x, err = c.ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: id})
+		require.NoError(t, err)
+		return len(x.GetBlockers()) > 0 && x.GetBlockers()[0].GetKind() == want
+	}, 60*time.Second, 10*time.Millisecond, "%v", x)
+	require.Contains(t, x.GetSummary(), x.GetBlockers()[0].GetMessage(), "the summary is of the first")
+	return x.GetBlockers()[0], x
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		called, open := make(chan string, 10), make(chan struct{})
+		f := serve(t, workgraph.Actors{
+			"slow": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+				called <- c.RunID
+				select {
+				case <-open:
+					return workgraph.Outcome{}, nil
+				case <-ctx.Done():
+					return workgraph.Outcome{}, context.Cause(ctx)
+				}
+			}),
+			"quick":   workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { return workgraph.Outcome{}, nil }),
+			"listens": asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
+		}, store)
+		limits := executorv1.NewLimitServiceClient(f.conn)
+		put := func(t *testing.T, l *executorv1.Limit) {
+			t.Helper()
+			_, err := limits.PutLimit(t.Context(), &executorv1.PutLimitRequest{Limit: l})
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				_, err := limits.DeleteLimit(context.Background(), &executorv1.DeleteLimitRequest{Name: l.GetName()})
+				require.NoError(t, err)
+			})
+		}
+		begin := func(t *testing.T, ns ...*graphv1.Node) string {
+			t.Helper()
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: &graphv1.Graph{Nodes: ns}})
+			require.NoError(t, err)
+			return r.GetId()
+		}
+
+		t.Run("Budget/ByTheReasonOfThePause", func(t *testing.T) {
+			id := begin(t, &graphv1.Node{Id: "a", Actor: "listens"})
+			_, err := f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: id, Reason: "BUDGET_OF_EPIC"})
+			require.NoError(t, err)
+			b, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_BUDGET)
+			require.Equal(t, executorv1.RunState_RUN_STATE_PAUSED, x.GetState())
+			require.Equal(t, "BUDGET_OF_EPIC", b.GetName())
+			require.Contains(t, b.GetHint(), "epigraph runs resume "+id)
+			_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id})
+			require.NoError(t, err)
+			explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_SIGNAL)
+		})
+		t.Run("RateLimit/SaysUntilWhen", func(t *testing.T) {
+			put(t, &executorv1.Limit{Name: "actor/quick", MaxRate: 1, RateInterval: durationpb.New(time.Hour)})
+			id := begin(t, &graphv1.Node{Id: "a", Actor: "quick"}, &graphv1.Node{Id: "b", Actor: "quick"})
+			var b *executorv1.Blocker
+			testkit.Eventually(t, func() bool { // it is known with the answer to the first question for a turn
+				b, _ = explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_RATE_LIMIT)
+				return b.GetUntil() != nil
+			}, time.Minute, 10*time.Millisecond)
+			require.Equal(t, "quick", b.GetActor())
+			require.Equal(t, "quick", b.GetName(), "the limit is that of the actor")
+			require.Contains(t, []string{"a", "b"}, b.GetVisit().GetNodeId())
+			require.WithinRange(t, b.GetUntil().AsTime(), time.Now().Add(time.Minute), time.Now().Add(time.Hour+time.Minute))
+			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
+			require.NoError(t, err)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELLED)
+		})
+		t.Run("ConcurrencyKey/NamesTheHolder", func(t *testing.T) {
+			keyed := &graphv1.Node{Id: "a", Actor: "slow", ConcurrencyKey: `"lock-" + string(7)`}
+			holder := begin(t, keyed)
+			require.Equal(t, holder, <-called)
+			id := begin(t, keyed)
+			b, _ := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_CONCURRENCY_KEY)
+			require.Equal(t, "lock-7", b.GetName())
+			require.Equal(t, []string{holder}, b.GetRunIds())
+			require.Contains(t, b.GetMessage(), holder)
+			require.Contains(t, b.GetHint(), "epigraph runs explain "+holder)
+			first, _ := explained(t, f, holder, executorv1.BlockerKind_BLOCKER_KIND_RUNNING)
+			require.Equal(t, "slow", first.GetActor())
+		})
+		t.Run("Quota/OfTheNamespace", func(t *testing.T) {
+			put(t, &executorv1.Limit{Name: "namespace", MaxOpenRuns: 1})
+			id := begin(t, &graphv1.Node{Id: "a", Actor: "quick"})
+			b, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_QUOTA)
+			require.Equal(t, executorv1.RunState_RUN_STATE_PENDING, x.GetState())
+			require.Contains(t, b.GetHint(), "epigraph limits list")
+			require.NotNil(t, b.GetSince())
+		})
+		close(open)
+	})
+}
+
+// TestExplainElsewhere asks an executor about a run that another one owns: what only the owner's memory knows comes over one hop.
+func TestExplainElsewhere(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	serverTLS, clientTLS := authority(t)
+	serving := func(id string) *replica {
+		return openWith(t, id, serverTLS, clientTLS, func(c *executor.Config) { c.Store, c.PostgresURL = "postgres", conf.NewSecret(url) })
+	}
+	a, b := serving("a"), serving("b")
+	w := a.worker(t, hello(4, pure("held")))
+	node := func(id string) *graphv1.Node {
+		return &graphv1.Node{Id: id, Actor: "held", ConcurrencyKey: `"one"`}
+	}
+	got := start(t, a.client(keyAcme), &graphv1.Graph{Nodes: []*graphv1.Node{node("x"), node("y")}})
+	v := w.visit()
+	for _, asked := range []*replica{a, b} {
+		first, x := explained(t, asked.client(keyAcme), got.GetId(), executorv1.BlockerKind_BLOCKER_KIND_CONCURRENCY_KEY)
+		require.Equal(t, "a", x.GetOwner())
+		require.Equal(t, "one", first.GetName())
+		require.NotEqual(t, v.GetVisit().GetNodeId(), first.GetVisit().GetNodeId())
+		require.Len(t, x.GetBlockers(), 2, "the call under way is told once: %v", x)
+		require.Equal(t, executorv1.BlockerKind_BLOCKER_KIND_RUNNING, x.GetBlockers()[1].GetKind())
+		require.NotNil(t, x.GetBlockers()[1].GetSince(), "which only its owner knows")
+	}
+	_, err := b.client(keyOther).ExplainRun(t.Context(), &executorv1.ExplainRunRequest{RunId: got.GetId()})
+	require.ErrorContains(t, err, "not found")
+	w.answer(v.GetToken(), `1`)
+	w.answer(w.visit().GetToken(), `2`)
+	got.is(executorv1.RunState_RUN_STATE_COMPLETED)
+}
