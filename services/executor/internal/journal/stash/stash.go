@@ -46,6 +46,8 @@ type Stash struct {
 	o     Options
 	codec *codec
 	cache *cache
+	// graphs are compared by content, so that a hash need not be one.
+	graphs graphForms
 }
 
 // tries and tryTime bound how long a write may wait for the blob store; after that its values stay with the rows.
@@ -143,7 +145,7 @@ func (p *packing) write(w journal.Write) journal.Write {
 		for _, v := range []*[]byte{&r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs} {
 			*v = p.value(*v)
 		}
-		st.Graph, st.Snapshot, st.Events = p.s.codec.squeeze(st.Graph), p.snapshot(st.Snapshot), p.events(st.Events)
+		st.Graph, st.Snapshot, st.Events = p.s.graphs.squeeze(p.s.codec, r.GraphHash, st.Graph), p.snapshot(st.Snapshot), p.events(st.Events)
 		st.Blobs = p.refs()
 		return journal.Write{Start: &st}
 	}
@@ -153,7 +155,7 @@ func (p *packing) write(w journal.Write) journal.Write {
 		o.Result, o.Outputs = p.value(o.Result), p.value(o.Outputs)
 		a.Outcome = &o
 	}
-	a.Graph, a.Snapshot, a.Events = p.s.codec.squeeze(a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
+	a.Graph, a.Snapshot, a.Events = p.s.graphs.squeeze(p.s.codec, a.GraphHash, a.Graph), p.snapshot(a.Snapshot), p.events(a.Events)
 	a.Blobs = p.refs()
 	return journal.Write{Append: &a}
 }
