@@ -214,6 +214,8 @@ type load struct {
 	extra bool
 	// settled counts UNSAFE calls of unknown outcome that were settled, and resumed quarantined runs.
 	settled, resumed atomic.Int64
+	// crowd is how many runs were open when somebody last looked, and those that were started since.
+	crowd atomic.Int64
 }
 
 // amended is the node that is added to runs of shape "amend".
@@ -241,8 +243,12 @@ func (l *load) fault(format string, args ...any) {
 	}
 }
 
-// maxOpen bounds how many starts are under way, so that a crowd cannot build up while everything is down.
-const maxOpen = 24
+const (
+	// maxOpen bounds how many starts are under way, so that a crowd cannot build up while everything is down.
+	maxOpen = 24
+	// maxRuns bounds how many runs are open: a machine that is slow gets fewer, not ever more of them.
+	maxRuns = 100
+)
 
 func (l *load) start(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -258,6 +264,11 @@ func (l *load) start(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
+		if l.crowd.Load() >= maxRuns {
+			i--
+			continue
+		}
+		l.crowd.Add(1)
 		gate <- struct{}{}
 		j := makeJob(l.c.t, l.o, l.shapes[i%len(l.shapes)])
 		wg.Go(func() {
@@ -381,6 +392,7 @@ func (l *load) attend(ctx context.Context) {
 		if err != nil {
 			continue
 		}
+		l.crowd.Store(int64(len(runs)))
 		if len(runs) == 0 && l.stopped.Load() {
 			return
 		}
