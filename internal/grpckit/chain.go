@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -32,18 +33,23 @@ type call struct {
 	method string
 	stream bool
 	// check is set by the validation link and applied to every message that comes in.
-	check func(any) error
+	check func(m any, o ...protovalidate.ValidationOption) error
 	// header sends one response header.
 	header func(metadata.MD) error
 }
 
 // checkRequest checks the one message of a call.
-func (c *call) checkRequest(m any) error {
-	if err := c.check(m); err != nil {
+func (c *call) checkRequest(m any, o ...protovalidate.ValidationOption) error {
+	return c.checkBut(m, nil, o...)
+}
+
+// checkBut is checkRequest, but looks at no text in the field except, if that is not nil.
+func (c *call) checkBut(m any, except protoreflect.FieldDescriptor, o ...protovalidate.ValidationOption) error {
+	if err := c.check(m, o...); err != nil {
 		return err
 	}
 	if msg, ok := m.(proto.Message); ok {
-		return checkText(msg)
+		return checkText(msg, except)
 	}
 	return nil
 }
@@ -63,7 +69,8 @@ type chain struct {
 	duration  metric.Float64Histogram
 	panics    metric.Int64Counter
 	// drain is closed when the server begins to stop.
-	drain chan struct{}
+	drain    chan struct{}
+	interned *interned
 }
 
 func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout time.Duration) (*chain, error) {
@@ -82,7 +89,7 @@ func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout
 	if err != nil {
 		return nil, err
 	}
-	return &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics, drain: make(chan struct{})}, nil
+	return &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics, drain: make(chan struct{}), interned: newInterned()}, nil
 }
 
 func (k *chain) links() []link {
@@ -112,7 +119,7 @@ func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	c := &call{method: info.FullMethod}
 	c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
 	err = k.run(ctx, c, func(ctx context.Context) error {
-		if err := c.checkRequest(req); err != nil {
+		if ctx, err = k.checked(ctx, c, req); err != nil {
 			return err
 		}
 		resp, err = handler(ctx, req)
@@ -122,6 +129,25 @@ func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		return nil, err
 	}
 	return resp, nil
+}
+
+// checked validates a request, but not again what it shares with requests that came before.
+func (k *chain) checked(ctx context.Context, c *call, req any) (context.Context, error) {
+	shared, rest := k.interned.of(req)
+	switch {
+	case shared == nil:
+		return ctx, c.checkRequest(req)
+	case shared.valid.Load():
+		if err := c.checkBut(req, shared.field, protovalidate.WithFilter(rest)); err != nil {
+			return ctx, err
+		}
+	default:
+		if err := c.checkRequest(req); err != nil {
+			return ctx, err
+		}
+		shared.valid.Store(true)
+	}
+	return context.WithValue(ctx, sharedKey{}, shared), nil
 }
 
 func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -138,7 +164,7 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 type serverStream struct {
 	grpc.ServerStream
 	ctx   context.Context
-	check func(any) error
+	check func(any, ...protovalidate.ValidationOption) error
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
@@ -269,12 +295,12 @@ func (k *chain) bound(ctx context.Context, c *call, next func(context.Context) e
 }
 
 func (k *chain) validate(ctx context.Context, c *call, next func(context.Context) error) error {
-	c.check = func(m any) error {
+	c.check = func(m any, o ...protovalidate.ValidationOption) error {
 		msg, ok := m.(proto.Message)
 		if !ok {
 			return nil
 		}
-		return invalid(k.validator.Validate(msg))
+		return invalid(k.validator.Validate(msg, o...))
 	}
 	return next(ctx)
 }

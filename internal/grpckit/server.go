@@ -43,9 +43,10 @@ type Options struct {
 // before Serve. It starts as not serving: call SetServing.
 type Server struct {
 	*grpc.Server
-	health  *health.Server
-	drain   chan struct{}
-	drained sync.Once
+	health   *health.Server
+	interned *interned
+	drain    chan struct{}
+	drained  sync.Once
 }
 
 // NewServer returns a server that has the interceptor chain of the suite.
@@ -79,6 +80,7 @@ func NewServer(o Options) (*Server, error) {
 			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
 		grpc.UnaryInterceptor(c.unary),
 		grpc.StreamInterceptor(c.stream),
+		grpc.ForceServerCodecV2(c.interned),
 		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(o.MaxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
@@ -90,7 +92,7 @@ func NewServer(o Options) (*Server, error) {
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	s := &Server{Server: grpc.NewServer(opts...), health: health.NewServer(), drain: c.drain}
+	s := &Server{Server: grpc.NewServer(opts...), health: health.NewServer(), drain: c.drain, interned: c.interned}
 	healthpb.RegisterHealthServer(s.Server, s.health)
 	if !o.NoReflection {
 		reflection.Register(s.Server)

@@ -11,8 +11,8 @@ import (
 )
 
 // checkText refuses the NUL character, which PostgreSQL cannot keep in a text, on every store and in every service alike.
-func checkText(m proto.Message) error {
-	field, bad := nulIn(m.ProtoReflect(), "")
+func checkText(m proto.Message, except protoreflect.FieldDescriptor) error {
+	field, bad := nulIn(m.ProtoReflect(), except)
 	if !bad {
 		return nil
 	}
@@ -20,37 +20,54 @@ func checkText(m proto.Message) error {
 	return errs.New(errs.InvalidArgument, "TEXT_INVALID", "%s: %s", field, text).Violate(field, "TEXT_INVALID", text)
 }
 
-func nulIn(m protoreflect.Message, prefix string) (field string, bad bool) {
+// nulIn finds the first text with a NUL. Its place is put together on the way back only, since most requests have none.
+func nulIn(m protoreflect.Message, except protoreflect.FieldDescriptor) (field string, bad bool) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		field = prefix + string(fd.Name())
-		check := func(place string, fd protoreflect.FieldDescriptor, v protoreflect.Value) {
-			switch {
-			case bad:
-			case fd.Kind() == protoreflect.StringKind:
-				field, bad = place, strings.ContainsRune(v.String(), 0)
-			case fd.Message() != nil:
-				field, bad = nulIn(v.Message(), place+".")
-			}
+		if fd == except {
+			return true
 		}
 		switch {
 		case fd.IsList():
-			for i := range v.List().Len() {
-				check(fmt.Sprintf("%s%s[%d]", prefix, fd.Name(), i), fd, v.List().Get(i))
-				if bad {
+			if fd.Kind() != protoreflect.StringKind && fd.Message() == nil {
+				return true
+			}
+			list := v.List()
+			for i := range list.Len() {
+				var below string
+				if below, bad = nulInValue(fd, list.Get(i)); bad {
+					field = fmt.Sprintf("%s[%d]%s", fd.Name(), i, below)
 					break
 				}
 			}
 		case fd.IsMap():
 			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-				place := prefix + string(fd.Name())
-				check(place, fd.MapKey(), k.Value())
-				check(place, fd.MapValue(), v)
+				var below string
+				if below, bad = nulInValue(fd.MapKey(), k.Value()); !bad {
+					below, bad = nulInValue(fd.MapValue(), v)
+				}
+				field = string(fd.Name()) + below
 				return !bad
 			})
 		default:
-			check(prefix+string(fd.Name()), fd, v)
+			var below string
+			if below, bad = nulInValue(fd, v); bad {
+				field = string(fd.Name()) + below
+			}
 		}
 		return !bad
 	})
 	return field, bad
+}
+
+// nulInValue is nulIn for one value; below is the place within it, with its dot.
+func nulInValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) (below string, bad bool) {
+	switch {
+	case fd.Kind() == protoreflect.StringKind:
+		return "", strings.IndexByte(v.String(), 0) >= 0
+	case fd.Message() != nil:
+		if below, bad = nulIn(v.Message(), nil); bad {
+			below = "." + below
+		}
+	}
+	return below, bad
 }

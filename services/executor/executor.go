@@ -21,6 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -320,6 +321,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 // Register adds the service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterExecutorServiceServer(r, s.server)
+	if r, ok := r.(grpckit.Interner); ok {
+		r.Intern((*executorv1.StartRunRequest)(nil), "graph")
+	}
 	executorv1.RegisterWorkerServiceServer(r, s.workers)
 	executorv1.RegisterPeerServiceServer(r, peer{workers: s.workers, explainer: rpc.Explainer{Engine: s.engine}})
 	executorv1.RegisterLimitServiceServer(r, s.limitServer)

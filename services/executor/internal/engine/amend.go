@@ -185,7 +185,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
 	}
-	known, err := e.programs.known(ctx, namespace, g)
+	known, err := e.programs.known(ctx, namespace, actorsOf(g))
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		if run.Graph == nil {
 			continue
 		}
-		p, err := t.e.program(ctx, r.namespace, run.Graph)
+		p, err := t.e.program(ctx, r.namespace, run.Graph, nil)
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
 			for _, f := range list {
 				faults = append(faults, childFault(i, f.String()))
@@ -300,7 +300,7 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	if len(g.Nodes) > most {
 		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), most)
 	}
-	known, err := t.e.programs.known(ctx, a.run.namespace, g)
+	known, err := t.e.programs.known(ctx, a.run.namespace, actorsOf(g))
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
 	}

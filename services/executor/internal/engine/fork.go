@@ -97,7 +97,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if g, err = rewritten(g, req); err != nil {
 		return "", err
 	}
-	p, err := e.program(ctx, req.Namespace, g)
+	p, err := e.program(ctx, req.Namespace, g, nil)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/epigraph-run/epigraph/internal/near"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -51,20 +52,19 @@ func newPrograms(actors Actors, limits workgraph.Limits) *programs {
 
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a workgraph.Faults when the graph is
 // at fault.
-func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
-	known, err := s.known(ctx, namespace, g)
+func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known) (*program, error) {
+	l, unsaid := k.look(g)
+	known, err := s.known(ctx, namespace, l.actors)
 	if err != nil {
 		return nil, err
 	}
-	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
-	asked, err := json.Marshal(g)
-	if err != nil {
+	if unsaid != nil {
 		if _, fault := workgraph.Compile(g, known); fault != nil {
 			return nil, fault // says where, as an infinite number has no JSON form
 		}
-		return nil, fmt.Errorf("key of graph: %w", err)
+		return nil, fmt.Errorf("key of graph: %w", unsaid)
 	}
-	key := "asked/" + sum(asked) + known.fingerprint()
+	key := l.key + known.fingerprint()
 	if p := s.find(key); p != nil {
 		return p, nil
 	}
@@ -84,8 +84,42 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	return p, nil
 }
 
-// known is what a namespace knows of the actors that a graph names.
-func (s *programs) known(ctx context.Context, namespace string, g *workgraph.Graph) (actorSet, error) {
+// Known keeps what was found out about a graph, for the next start of the same one. Its zero value knows nothing, a nil one keeps nothing. It must go with
+// no other graph, and that one must not change. It is safe for concurrent use.
+type Known struct {
+	looks atomic.Pointer[look]
+	small atomic.Bool
+}
+
+// look is what the graph alone tells.
+type look struct {
+	// key finds its programs, together with what is known of actors.
+	key string
+	// actors are those that it names.
+	actors []string
+}
+
+// look returns what g tells. The error says why it has no key.
+func (k *Known) look(g *workgraph.Graph) (*look, error) {
+	if k != nil {
+		if l := k.looks.Load(); l != nil {
+			return l, nil
+		}
+	}
+	l := &look{actors: actorsOf(g)}
+	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
+	asked, err := json.Marshal(g)
+	if err != nil {
+		return l, err
+	}
+	l.key = "asked/" + sum(asked)
+	if k != nil {
+		k.looks.Store(l)
+	}
+	return l, nil
+}
+
+func actorsOf(g *workgraph.Graph) []string {
 	seen := map[string]bool{}
 	var names []string
 	for i := range g.Nodes {
@@ -94,7 +128,21 @@ func (s *programs) known(ctx context.Context, namespace string, g *workgraph.Gra
 			names = append(names, n)
 		}
 	}
+	return names
+}
+
+// known is what a namespace knows of actors.
+func (s *programs) known(ctx context.Context, namespace string, names []string) (actorSet, error) {
 	return s.actors.Find(ctx, namespace, names)
+}
+
+// fits reports whether every value in the graph is known to be within the limit.
+func (k *Known) fits() bool { return k != nil && k.small.Load() }
+
+func (k *Known) setFits() {
+	if k != nil {
+		k.small.Store(true)
+	}
 }
 
 // actorSet is a workgraph.ActorSet.

@@ -40,8 +40,10 @@ const (
 type StartRequest struct {
 	Namespace string
 	Graph     *workgraph.Graph
-	Input     workgraph.Input
-	Context   json.RawMessage
+	// Known, if not nil, keeps what is found out about Graph for the next start of it.
+	Known   *Known
+	Input   workgraph.Input
+	Context json.RawMessage
 
 	TaskID, UserID, ChatID, ThreadID string
 	BusinessKey                      string
@@ -143,7 +145,7 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 }
 
 func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Started, err error) {
-	p, err := e.program(ctx, req.Namespace, req.Graph)
+	p, err := e.program(ctx, req.Namespace, req.Graph, req.Known)
 	if err != nil {
 		return Started{}, err
 	}
@@ -229,24 +231,24 @@ func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (
 
 // Check returns what Start would say about the graph alone.
 func (e *Engine) Check(ctx context.Context, namespace string, g *workgraph.Graph) error {
-	_, err := e.program(ctx, namespace, g)
+	_, err := e.program(ctx, namespace, g, nil)
 	return err
 }
 
 // CheckStart returns what Start would say about what is asked for, without regard to what stands against it at the moment.
 func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
-	if _, err := e.program(ctx, req.Namespace, req.Graph); err != nil {
+	if _, err := e.program(ctx, req.Namespace, req.Graph, req.Known); err != nil {
 		return err
 	}
 	return e.fits(req)
 }
 
 // program compiles within the limits.
-func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
+func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph, k *Known) (*program, error) {
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
 	}
-	p, err := e.programs.compile(ctx, namespace, g)
+	p, err := e.programs.compile(ctx, namespace, g, k)
 	if err != nil {
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
 			return nil, e.hints(ctx, namespace, g, list)
@@ -325,33 +327,42 @@ func (e *Engine) oversize(args []json.RawMessage, named map[string]json.RawMessa
 
 // fits checks the request's own values against the limit and names every one that is over it.
 func (e *Engine) fits(req StartRequest) error {
-	fault := errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value of the request is over the limit of %d bytes", e.cfg.MaxPayload).
-		Hint("keep large values outside and pass a reference")
+	var fault *errs.Error
 	n := 0
-	check := func(field string, size int) {
-		if size > e.cfg.MaxPayload {
-			n++
-			fault = fault.Violate(field, ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", size, e.cfg.MaxPayload))
+	check := func(size int, field func() string) {
+		if size <= e.cfg.MaxPayload {
+			return
 		}
+		if n++; fault == nil {
+			fault = errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value of the request is over the limit of %d bytes", e.cfg.MaxPayload).
+				Hint("keep large values outside and pass a reference")
+		}
+		fault = fault.Violate(field(), ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", size, e.cfg.MaxPayload))
 	}
 	for i, v := range req.Input.Args {
-		check(fmt.Sprintf("args[%d]", i), len(v))
+		check(len(v), func() string { return fmt.Sprintf("args[%d]", i) })
 	}
 	for k, v := range req.Input.Named {
-		check("named."+k, len(v))
+		check(len(v), func() string { return "named." + k })
 	}
-	check("context", len(req.Context))
-	check("attachments", len(req.Attachments))
-	for i := range req.Graph.Nodes {
-		node := &req.Graph.Nodes[i]
-		for j, v := range node.Args {
-			check(fmt.Sprintf("graph.nodes[%s].args[%d]", node.ID, j), len(v))
+	check(len(req.Context), func() string { return "context" })
+	check(len(req.Attachments), func() string { return "attachments" })
+	if !req.Known.fits() {
+		before := n
+		for i := range req.Graph.Nodes {
+			node := &req.Graph.Nodes[i]
+			for j, v := range node.Args {
+				check(len(v), func() string { return fmt.Sprintf("graph.nodes[%s].args[%d]", node.ID, j) })
+			}
+			for k, v := range node.Named {
+				check(len(v), func() string { return fmt.Sprintf("graph.nodes[%s].named.%s", node.ID, k) })
+			}
 		}
-		for k, v := range node.Named {
-			check(fmt.Sprintf("graph.nodes[%s].named.%s", node.ID, k), len(v))
+		if n == before {
+			req.Known.setFits()
 		}
 	}
-	if n > 0 {
+	if fault != nil {
 		return fault
 	}
 	return nil

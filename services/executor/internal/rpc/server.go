@@ -106,7 +106,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		return nil
 	}
 	var err error
-	if out.Graph, err = graphpb.FromProto(req.GetGraph()); err != nil {
+	if out.Graph, out.Known, err = graph(ctx, req.GetGraph()); err != nil {
 		// All faults at once: what the translation found, and what validation says about the rest.
 		if err := errors.Join(collect(err), collect(s.engine.Check(ctx, out.Namespace, out.Graph))); err != nil {
 			return out, err
@@ -151,6 +151,32 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		out.Request, err = request(req.GetRequestId(), body)
 	}
 	return out, err
+}
+
+// known is a graph that several requests share, read.
+type known struct {
+	message *graphv1.Graph
+	graph   *workgraph.Graph
+	known   engine.Known
+}
+
+// graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph beside the faults too.
+func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *engine.Known, error) {
+	shared := grpckit.SharedOf(ctx)
+	if shared == nil {
+		g, err := graphpb.FromProto(m)
+		return g, nil, err
+	}
+	if k, ok := shared.Note().(*known); ok && k.message == m {
+		return k.graph, &k.known, nil
+	}
+	g, err := graphpb.FromProto(m)
+	if err != nil {
+		return g, nil, err
+	}
+	k := &known{message: m, graph: g}
+	shared.SetNote(k)
+	return g, &k.known, nil
 }
 
 // maxMetadata bounds a run's metadata in bytes: lists tell it with every run.

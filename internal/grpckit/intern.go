@@ -1,0 +1,222 @@
+package grpckit
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Interner is a server whose services may name a part of a request that comes again and again. See Server.Intern.
+type Interner interface {
+	Intern(request proto.Message, field protoreflect.Name)
+}
+
+// Intern says that clients send the same value of a message field of request many times, as they do with graphs. What comes a second time is decoded and
+// validated once, and then shared by all requests in which it comes: nobody may change it. Call it before Serve. It panics if there is no such field.
+func (s *Server) Intern(request proto.Message, field protoreflect.Name) {
+	s.interned.add(request, field)
+}
+
+// Shared is a value that several requests share, with what their handlers found out about it. It is safe for concurrent use.
+type Shared struct {
+	field protoreflect.FieldDescriptor
+	value protoreflect.Value
+	bytes []byte
+	key   uint64
+	// valid is set once a request with it was validated.
+	valid atomic.Bool
+	note  atomic.Pointer[any]
+}
+
+// Note returns what SetNote kept last, or nil.
+func (s *Shared) Note() any {
+	if v := s.note.Load(); v != nil {
+		return *v
+	}
+	return nil
+}
+
+// SetNote keeps v for the next requests with the same value. It lives as long as that and counts nowhere, so it must not be much larger.
+func (s *Shared) SetNote(v any) { s.note.Store(&v) }
+
+type sharedKey struct{}
+
+// SharedOf returns the value that the request of ctx shares with others; nil if it shares none.
+func SharedOf(ctx context.Context) *Shared {
+	s, _ := ctx.Value(sharedKey{}).(*Shared)
+	return s
+}
+
+const (
+	// maxShared bounds one shared value, maxSharedBytes all of them, as they are on the wire.
+	maxShared      = 256 << 10
+	maxSharedBytes = 1 << 20
+	// sightings is for how many values it is remembered that they came: only what comes again is worth its memory.
+	sightings = 1 << 10
+)
+
+// interned keeps the values of fields that come again and again. It is a server's codec, and safe for concurrent use.
+type interned struct {
+	encoding.CodecV2
+	seed   maphash.Seed
+	fields map[protoreflect.FullName]*internedField
+
+	mu      sync.Mutex
+	seen    [sightings]uint64
+	byKey   map[uint64]*list.Element
+	byValue map[proto.Message]*Shared
+	order   list.List // of *Shared, the last used first
+	bytes   int
+}
+
+// internedField is a field that is shared, and the filter that leaves it out of a validation.
+type internedField struct {
+	field protoreflect.FieldDescriptor
+	rest  protovalidate.Filter
+}
+
+func newInterned() *interned {
+	return &interned{CodecV2: encoding.GetCodecV2(protocodec.Name), seed: maphash.MakeSeed(), fields: map[protoreflect.FullName]*internedField{},
+		byKey: map[uint64]*list.Element{}, byValue: map[proto.Message]*Shared{}}
+}
+
+func (n *interned) add(request proto.Message, field protoreflect.Name) {
+	d := request.ProtoReflect().Descriptor()
+	f := d.Fields().ByName(field)
+	if f == nil || f.Kind() != protoreflect.MessageKind || f.Cardinality() == protoreflect.Repeated {
+		panic(fmt.Sprintf("grpckit: %s has no message field %s that could be shared", d.FullName(), field))
+	}
+	n.fields[d.FullName()] = &internedField{f, protovalidate.FilterFunc(func(_ protoreflect.Message, d protoreflect.Descriptor) bool { return d != f })}
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (n *interned) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok || len(n.fields) == 0 {
+		return n.CodecV2.Unmarshal(data, v)
+	}
+	r := m.ProtoReflect()
+	f := n.fields[r.Descriptor().FullName()]
+	if f == nil {
+		return n.CodecV2.Unmarshal(data, v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	b := buf.ReadOnlyData()
+	begin, from, end, err := only(b, f.field.Number())
+	if err != nil || from == end || end-from > maxShared {
+		return proto.Unmarshal(b, m)
+	}
+	key := maphash.Bytes(n.seed, b[from:end])
+	s, again := n.find(key, b[from:end])
+	if s == nil {
+		if err := proto.Unmarshal(b, m); err != nil || !again {
+			return err
+		}
+		n.keep(&Shared{field: f.field, value: r.Get(f.field), bytes: bytes.Clone(b[from:end]), key: key})
+		return nil
+	}
+	if err := proto.Unmarshal(b[:begin], m); err != nil {
+		return err
+	}
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(b[end:], m); err != nil {
+		return err
+	}
+	r.Set(f.field, s.value)
+	return nil
+}
+
+// find returns what is kept of a value; again says that it came before, though nothing is kept of it.
+func (n *interned) find(key uint64, b []byte) (s *Shared, again bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.byKey[key]
+	if e == nil {
+		at := &n.seen[key%sightings]
+		again = *at == key
+		*at = key
+		return nil, again
+	}
+	if s = e.Value.(*Shared); !bytes.Equal(s.bytes, b) {
+		return nil, false
+	}
+	n.order.MoveToFront(e)
+	return s, false
+}
+
+func (n *interned) keep(s *Shared) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byKey[s.key] != nil {
+		return
+	}
+	n.byKey[s.key] = n.order.PushFront(s)
+	n.byValue[s.value.Message().Interface()] = s
+	n.bytes += len(s.bytes)
+	for n.bytes > maxSharedBytes {
+		old := n.order.Remove(n.order.Back()).(*Shared)
+		delete(n.byKey, old.key)
+		delete(n.byValue, old.value.Message().Interface())
+		n.bytes -= len(old.bytes)
+	}
+}
+
+// of returns the value that a request shares with others, and the filter that leaves it out of a validation.
+func (n *interned) of(request any) (*Shared, protovalidate.Filter) {
+	m, ok := request.(proto.Message)
+	if !ok || len(n.fields) == 0 {
+		return nil, nil
+	}
+	r := m.ProtoReflect()
+	f := n.fields[r.Descriptor().FullName()]
+	if f == nil || !r.Has(f.field) {
+		return nil, nil
+	}
+	v := r.Get(f.field).Message().Interface()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.byValue[v], f.rest
+}
+
+var errNotOnce = errors.New("grpckit: not once in the message")
+
+// only finds the field in the wire form of a message: where it begins with its tag, and from where to where its value is. A field that comes more than once
+// would have to be merged.
+func only(b []byte, number protowire.Number) (begin, from, end int, err error) {
+	for at := 0; at < len(b); {
+		num, typ, n := protowire.ConsumeTag(b[at:])
+		if n < 0 {
+			return 0, 0, 0, protowire.ParseError(n)
+		}
+		size := protowire.ConsumeFieldValue(num, typ, b[at+n:])
+		if size < 0 {
+			return 0, 0, 0, protowire.ParseError(size)
+		}
+		if num == number {
+			if end > 0 || typ != protowire.BytesType {
+				return 0, 0, 0, errNotOnce
+			}
+			v, _ := protowire.ConsumeBytes(b[at+n:])
+			begin, end = at, at+n+size
+			from = end - len(v)
+		}
+		at += n + size
+	}
+	if end == 0 {
+		return 0, 0, 0, errNotOnce
+	}
+	return begin, from, end, nil
+}
