@@ -148,8 +148,7 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 }
 
 func (a *Authenticator) incoming(ctx context.Context) (context.Context, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	auth, ns := md.Get(HeaderAuthorization), md.Get(HeaderNamespace)
+	auth, ns := metadata.ValueFromIncomingContext(ctx, HeaderAuthorization), metadata.ValueFromIncomingContext(ctx, HeaderNamespace)
 	if len(auth) > 1 || len(ns) > 1 {
 		return ctx, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "%s and %s may be given once", HeaderAuthorization, HeaderNamespace)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -71,6 +72,11 @@ type chain struct {
 	// drain is closed when the server begins to stop.
 	drain    chan struct{}
 	interned *interned
+	links    []link
+	// late is what a call gets that took longer than timeout.
+	late *errs.Error
+	// measured are the labels of calls that came before, by method and code.
+	measured sync.Map
 }
 
 func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout time.Duration) (*chain, error) {
@@ -89,10 +95,13 @@ func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout
 	if err != nil {
 		return nil, err
 	}
-	return &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics, drain: make(chan struct{}), interned: newInterned()}, nil
+	k := &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics, drain: make(chan struct{}), interned: newInterned()}
+	k.links = k.order()
+	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
+	return k, nil
 }
 
-func (k *chain) links() []link {
+func (k *chain) order() []link {
 	return []link{
 		{"request-id", k.requestID},
 		{"metrics", k.metrics},
@@ -107,9 +116,8 @@ func (k *chain) links() []link {
 
 func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) error) error {
 	next := handler
-	links := k.links()
-	for i := len(links) - 1; i >= 0; i-- {
-		l, inner := links[i], next
+	for i := len(k.links) - 1; i >= 0; i-- {
+		l, inner := k.links[i], next
 		next = func(ctx context.Context) error { return l.run(ctx, c, inner) }
 	}
 	return next(ctx)
@@ -177,8 +185,7 @@ func (s *serverStream) RecvMsg(m any) error {
 }
 
 func (k *chain) requestID(ctx context.Context, c *call, next func(context.Context) error) error {
-	md, _ := metadata.FromIncomingContext(ctx)
-	id := strings.Join(md.Get(HeaderRequestID), ",")
+	id := strings.Join(metadata.ValueFromIncomingContext(ctx, HeaderRequestID), ",")
 	if !ValidRequestID(id) {
 		id = ids.New("req")
 	}
@@ -200,9 +207,25 @@ func (k *chain) requestID(ctx context.Context, c *call, next func(context.Contex
 func (k *chain) metrics(ctx context.Context, c *call, next func(context.Context) error) error {
 	start := time.Now()
 	err := next(ctx)
-	k.duration.Record(ctx, time.Since(start).Seconds(), metric.WithAttributes(
-		attribute.String("rpc.method", strings.TrimPrefix(c.method, "/")), attribute.String("code", status.Code(err).String())))
+	k.duration.Record(ctx, time.Since(start).Seconds(), k.labels(served{c.method, status.Code(err)}))
 	return err
+}
+
+// served is what calls are counted by. Only methods that the server has come to the chain, so there are few.
+type served struct {
+	method string
+	code   codes.Code
+}
+
+func (k *chain) labels(s served) metric.MeasurementOption {
+	if o, ok := k.measured.Load(s); ok {
+		return o.(metric.MeasurementOption)
+	}
+	o := metric.WithAttributeSet(attribute.NewSet(attribute.String("rpc.method", strings.TrimPrefix(s.method, "/")), attribute.String("code", s.code.String())))
+	if s.code <= codes.Unauthenticated {
+		k.measured.Store(s, o)
+	}
+	return o
 }
 
 func (k *chain) accessLog(ctx context.Context, c *call, next func(context.Context) error) error {
@@ -283,13 +306,12 @@ func (k *chain) bound(ctx context.Context, c *call, next func(context.Context) e
 	if c.stream || k.timeout <= 0 {
 		return next(ctx)
 	}
-	late := errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", k.timeout)
-	inner, cancel := context.WithTimeoutCause(ctx, k.timeout, late)
+	inner, cancel := context.WithTimeoutCause(ctx, k.timeout, k.late)
 	defer cancel()
 	err := next(inner)
-	if err != nil && errs.Is(err, errs.Internal) && ctx.Err() == nil && errors.Is(context.Cause(inner), late) &&
+	if err != nil && errs.Is(err, errs.Internal) && ctx.Err() == nil && errors.Is(context.Cause(inner), k.late) &&
 		errors.Is(err, context.DeadlineExceeded) {
-		return late.With(err)
+		return k.late.With(err)
 	}
 	return err
 }

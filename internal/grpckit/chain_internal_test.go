@@ -13,7 +13,7 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	t.Run("Links/OuterToInner", func(t *testing.T) {
 		var got []string
-		for _, l := range (&chain{}).links() {
+		for _, l := range (&chain{}).order() {
 			got = append(got, l.name)
 		}
 		require.Equal(t, []string{"request-id", "metrics", "access-log", "to-status", "recovery", "auth", "timeout", "protovalidate"}, got)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,12 +105,33 @@ var pgTemplate = pgtest.NewTemplate(func(ctx context.Context, url string) error 
 	return errors.Join(err, s.Close())
 })
 
+// sqliteTemplate is a migrated file as bytes: to migrate one for each test takes longer than most tests.
+var sqliteTemplate = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "epigraph-engine-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "template.db")
+	s, err := sqlite.Open(context.Background(), path, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Migrations().Up(context.Background())
+	// The last to close the file leaves no log beside it.
+	if err := errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
 func sqliteStore(t testing.TB) store {
 	path := filepath.Join(t.TempDir(), "executor.db")
+	template, err := sqliteTemplate()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, template, 0o600))
 	return store{"SQLite", func(t testing.TB) journal.Journal {
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
-		require.NoError(t, err)
-		_, err = s.Migrations().Up(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		return s

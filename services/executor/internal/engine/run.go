@@ -482,7 +482,13 @@ func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 	if after != nil {
 		defer func() { after(res.Err) }()
 	}
+	r.follow(res, c, r.answered(res, c))
+}
+
+// answered takes note of the answer to a write.
+func (r *run) answered(res journal.Result, c consequence) (released chan struct{}) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.pending--; r.pending == 0 && r.quiet != nil {
 		close(r.quiet)
 		r.quiet = nil
@@ -496,8 +502,11 @@ func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 	if res.Err == nil {
 		r.durable, r.over = max(r.durable, res.LastSeq), r.over || c.ended
 	}
-	released := r.released
-	r.mu.Unlock()
+	return r.released
+}
+
+// follow sets going what follows from a write that was answered.
+func (r *run) follow(res journal.Result, c consequence, released chan struct{}) {
 	if c.released {
 		r.t.given(r, released, res, c)
 		return

@@ -615,8 +615,10 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 			r.retire(errDropped)
 			r.t.remove(r)
 		}
-		r.acked(res, c, nil)
+		released := r.answered(res, c)
+		// First, so that the calls which follow do not wait for whoever takes the answer.
 		answer <- res
+		r.follow(res, c, released)
 	})
 	if err != nil {
 		committed(err)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -96,7 +97,12 @@ type WatchRequest struct {
 	After       int64
 	Descendants bool
 	DurableOnly bool
+	// Stop, when it is closed, ends the watch with ErrWatchStopped; nil never does.
+	Stop <-chan struct{}
 }
+
+// ErrWatchStopped is the end of a watch whose WatchRequest.Stop was closed.
+var ErrWatchStopped = errors.New("engine: the watch was told to stop")
 
 // Watcher takes what a watch tells, one call at a time. An error ends the watch.
 type Watcher interface {
@@ -172,6 +178,8 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-req.Stop:
+			return ErrWatchStopped
 		case <-w.wake:
 		case <-poll.C:
 			look = true

@@ -315,23 +315,14 @@ func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsReque
 
 // WatchRun implements the service.
 func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStreamingServer[executorv1.RunEvent]) error {
-	// A watch has no end of its own while its run goes on, and must not hold up the stop of this replica.
-	ctx, stop := context.WithCancelCause(stream.Context())
-	defer stop(nil)
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case <-grpckit.Draining(ctx):
-			stop(errStopping)
-		case <-done:
-		}
-	}()
+	ctx := stream.Context()
 	err := s.engine.Watch(ctx, engine.WatchRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), After: req.GetAfterSeq(),
 		Descendants: req.GetIncludeDescendants(), DurableOnly: req.GetDurableOnly(),
+		// A watch has no end of its own while its run goes on, and must not hold up the stop of this replica.
+		Stop: grpckit.Draining(ctx),
 	}, &watcher{s: s, stream: stream, runID: req.GetRunId()})
-	if err != nil && stream.Context().Err() == nil && errors.Is(context.Cause(ctx), errStopping) {
+	if errors.Is(err, engine.ErrWatchStopped) {
 		return errStopping
 	}
 	return err
