@@ -23,7 +23,7 @@ func TestCheckText(t *testing.T) {
 		{&registryv1.Task{Labels: map[string]string{"b": "\x00"}}, "task.labels"},
 		{&registryv1.Task{Notes: []*registryv1.Note{{}, {Author: "\x00"}}}, "task.notes[1].author"},
 	} {
-		err := checkText(&registryv1.CreateTaskRequest{Task: tc.task, RequestId: "r"})
+		err := checkText(&registryv1.CreateTaskRequest{Task: tc.task, RequestId: "r"}, nil)
 		if tc.want == "" {
 			require.NoError(t, err)
 			continue
