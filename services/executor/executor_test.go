@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -280,6 +281,8 @@ func TestService(t *testing.T) {
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"}, &graphv1.Node{Id: "b", Actor: "model"})})
 		require.NoError(t, err)
 		evs := f.watch(t, &executorv1.WatchRunRequest{RunId: run.GetId(), DurableOnly: true})
+		// How often nothing happened for a while is a matter of what else the machine does.
+		evs = slices.DeleteFunc(evs, func(ev *executorv1.RunEvent) bool { return ev.GetKeepAlive() != nil })
 		require.Len(t, evs, 4)
 		for i, ev := range evs {
 			require.Equal(t, int64(i+1), ev.GetSeq())

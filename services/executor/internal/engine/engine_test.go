@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,13 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	// Most of their time these tests wait for commits, leases and timers. Set before the flags are read, this is only the default.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	testkit.Main(m)
+}
 
 const ns = "acme"
 
