@@ -309,6 +309,7 @@ func freePort() (string, error) {
 // run has every contestant take its turns at one load: round by round, so that what the machine does meanwhile hits all alike.
 func (h *harness) run(ctx context.Context, l *loadSpec) error {
 	until := h.schedule.share(l, time.Now())
+	share, out := time.Until(until), map[*contestant]bool{}
 	if l.fit != nil {
 		if err := l.fit(l, time.Until(until), len(h.able(l))); err != nil {
 			return err
@@ -325,8 +326,14 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 			if c.peer && l.peerWarm != nil {
 				req = *l.peerWarm
 			}
-			if _, err := h.ask(ctx, c, req); err != nil {
+			a, err := h.ask(ctx, c, req)
+			if err != nil {
 				h.drop(ctx, c, l, err)
+				continue
+			}
+			if needs := l.foresee(a.Took); c.peer && !h.o.quick && needs > share/4 {
+				c.late = append(c.late, fmt.Sprintf("%s, one run of which would have taken about %s", l.key, needs.Round(time.Second)))
+				out[c] = true
 			}
 		}
 	}
@@ -334,7 +341,8 @@ func (h *harness) run(ctx context.Context, l *loadSpec) error {
 	costs := map[*contestant]time.Duration{}
 	for r := range rounds {
 		began := time.Now()
-		takers := h.o.takes(h.able(l), r, costs, time.Until(until))
+		able := slices.DeleteFunc(h.able(l), func(c *contestant) bool { return out[c] })
+		takers := h.o.takes(able, r, costs, time.Until(until))
 		if len(takers) == 0 {
 			break
 		}

@@ -112,6 +112,14 @@ func plan(o options) ([]*loadSpec, error) {
 	return out, nil
 }
 
+// foresee tells from the runs of the warm-up how long one run of the load itself will take.
+func (l *loadSpec) foresee(warm []time.Duration) time.Duration {
+	if len(warm) == 0 || len(l.req.Graphs) == 0 || len(l.warm.Graphs) == 0 {
+		return 0
+	}
+	return quantile(warm, 0.5) * time.Duration(len(l.req.Graphs[0].Nodes)/len(l.warm.Graphs[0].Nodes))
+}
+
 // sample picks the graphs of W7: as many as asked for, unless time is short. One graph takes about 250 ms.
 func (o options) sample(l *loadSpec, left time.Duration, takers int) error {
 	count := o.dagCount

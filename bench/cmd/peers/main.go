@@ -100,16 +100,19 @@ func bench(ctx context.Context, o options, log *slog.Logger, out io.Writer) (err
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.start(ctx, specs)
 	h.schedule = newSchedule(began, o.most-o.after(), loads)
+	var stopped error
 	for _, l := range loads {
-		if err := h.run(ctx, l); err != nil {
-			return err
+		if stopped = h.run(ctx, l); stopped != nil {
+			break
 		}
 	}
-	if err := h.waiting(ctx); err != nil {
-		return err
+	if stopped == nil {
+		stopped = h.waiting(ctx)
 	}
+	// What was measured until somebody stopped it is told too.
 	rep := h.report(time.Since(began))
-	if err := rep.write(o, out); err != nil {
+	rep.Stopped = stopped != nil
+	if err := errors.Join(rep.write(o, out), stopped); err != nil {
 		return err
 	}
 	var ours []string

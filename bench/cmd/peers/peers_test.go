@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/bench/load"
 )
 
 // TestQuick runs everything that needs no server: the floors and Epigraph on SQLite, and the runner in memory.
@@ -99,6 +101,13 @@ func TestTakes(t *testing.T) {
 	t.Run("PeerRounds/Bound", func(t *testing.T) {
 		require.Equal(t, []*contestant{own}, o.takes(all, 3, costs, time.Hour))
 	})
+}
+
+func TestForesee(t *testing.T) {
+	l := simple(w1, 1, "", load.Chain(100), 10, time.Second)
+	l.warm.Graphs = []load.Graph{load.Chain(10)}
+	require.Equal(t, 20*time.Second, l.foresee([]time.Duration{time.Second, 2 * time.Second, 9 * time.Second}))
+	require.Zero(t, l.foresee(nil))
 }
 
 func TestReport(t *testing.T) {

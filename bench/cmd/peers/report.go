@@ -17,17 +17,19 @@ import (
 
 // Report is the outcome, as written with -json.
 type Report struct {
-	Machine     string         `json:"machine"`
-	Go          string         `json:"go"`
-	Postgres    string         `json:"postgres,omitempty"`
-	Rounds      int            `json:"rounds"`
-	PeerRounds  int            `json:"peer_rounds"`
-	Graphs      map[string]int `json:"graphs,omitempty"`
-	Quick       bool           `json:"quick,omitempty"`
-	Took        string         `json:"took"`
-	Contestants []Line         `json:"contestants"`
-	Aims        []Verdict      `json:"aims"`
-	Faults      []Fault        `json:"faults,omitempty"`
+	Machine    string         `json:"machine"`
+	Go         string         `json:"go"`
+	Postgres   string         `json:"postgres,omitempty"`
+	Rounds     int            `json:"rounds"`
+	PeerRounds int            `json:"peer_rounds"`
+	Graphs     map[string]int `json:"graphs,omitempty"`
+	Quick      bool           `json:"quick,omitempty"`
+	// Stopped says that the run did not come to its end.
+	Stopped     bool      `json:"stopped,omitempty"`
+	Took        string    `json:"took"`
+	Contestants []Line    `json:"contestants"`
+	Aims        []Verdict `json:"aims"`
+	Faults      []Fault   `json:"faults,omitempty"`
 }
 
 // Line is one contestant's figures: all of each, by round.
@@ -241,6 +243,9 @@ func (r *Report) limits() [][]string {
 
 func (r *Report) text(w io.Writer) {
 	fmt.Fprintf(w, "%s, %s, PostgreSQL %s; medians of up to %d interleaved rounds (peers: %d), %s\n", r.Machine, r.Go, r.Postgres, r.Rounds, r.PeerRounds, r.Took)
+	if r.Stopped {
+		fmt.Fprintln(w, "STOPPED before its end: what is missing was not measured.")
+	}
 	if r.Quick {
 		fmt.Fprintln(w, "QUICK: one round of tiny loads. These figures show that everything runs, and nothing else.")
 	}
