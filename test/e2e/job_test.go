@@ -65,6 +65,7 @@ func TestMainJob(t *testing.T) {
 			t.Run("Trace/OneFromRequestToBooks", func(t *testing.T) { traceTrip(t, s, store) })
 			t.Run("Namespaces/AreIsolated", func(t *testing.T) { isolation(t, s) })
 			t.Run("Paused/HasAWayOn", func(t *testing.T) { paused(t, s) })
+			t.Run("Verbs/OverREST", func(t *testing.T) { verbs(t, s) })
 			t.Run("Faults/AreTold", func(t *testing.T) { faults(t, s) })
 		})
 	}

@@ -2,7 +2,9 @@ package stack_test
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -64,7 +66,14 @@ func TestJobPages(t *testing.T) {
 		}, 20*time.Second, 20*time.Millisecond)
 		code, metrics := get(t, admin+"/metrics")
 		require.Equal(t, http.StatusOK, code, "probes and metrics need none")
-		require.Contains(t, metrics, "epigraph_executor_queue_depth{", "the name by which deploy/ scales")
+		scaler, err := os.ReadFile("../../../../deploy/k8s/components/autoscale/executor.yaml")
+		require.NoError(t, err)
+		name := regexp.MustCompile(`metric:\s+name: (\w+)`).FindSubmatch(scaler)
+		require.NotNil(t, name)
+		require.Contains(t, metrics, "\n"+string(name[1])+"{", "what deploy/ scales by is measured")
+		adapter, err := os.ReadFile("../../../../deploy/observability/prometheus-adapter.yaml")
+		require.NoError(t, err)
+		require.Contains(t, string(adapter), "as: "+string(name[1])+"\n", "and handed on under that name")
 	})
 	t.Run("Address/OfOthersNeedsAPassword", func(t *testing.T) {
 		t.Parallel()
