@@ -160,7 +160,7 @@ func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Confi
 		require.NoError(t, svc.Close(), "closing twice")
 	})
 	testkit.Eventually(t, func() bool {
-		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expression": value(`"1"`)}})})
+		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
 		return err == nil
 	}, 20*time.Second, 5*time.Millisecond)
 	return f

@@ -110,7 +110,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	})
 	c := r.client(keyAcme)
 	testkit.Eventually(t, func() bool {
-		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expression": value(`"1"`)}})})
+		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
 		return err == nil
 	}, 20*time.Second, 5*time.Millisecond)
 	return r

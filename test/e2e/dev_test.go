@@ -63,7 +63,7 @@ func TestDev(t *testing.T) {
 	var parent run
 	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"nodes":[{"id":"d","actor":"spawn",
 		"named":{"ref":"workflow/greet@1","input":{"named":{"who":"ada"}}}}]}}`}, &parent)
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + parent.ID, key: printed}, &parent)
 		return parent.ended()
 	}, patience, 20*time.Millisecond)

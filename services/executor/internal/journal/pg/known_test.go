@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 )
@@ -72,7 +73,7 @@ func TestKnown(t *testing.T) {
 		require.NoError(t, w.append(2).Err)
 		w.exec(`DELETE FROM events WHERE run_id = $1 AND seq = 3`, w.id)
 		w.exec(hangUp)
-		require.Eventually(t, func() bool {
+		testkit.Eventually(t, func() bool {
 			res, err := w.s.Commit(t.Context(), w.me, []journal.Write{{Append: &journal.Append{Namespace: "n", RunID: w.id, ExpectedLastSeq: 3,
 				Events: []journal.Event{{Kind: 2, Time: at}}}}})
 			if err != nil {
