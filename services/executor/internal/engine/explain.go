@@ -348,7 +348,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	case workgraph.CauseRunning:
 		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s calls %s, attempt %d", r.Ref, h.Actor, r.Attempt)
 	case workgraph.CauseInbox:
-		h.Kind, h.Message = HoldupInbox, fmt.Sprintf("%s has %d messages and waits for %d", r.Ref, r.Have, r.Need)
+		h.Kind, h.Message = HoldupInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, counted(r.Have, "message"), r.Need)
 		sender := "NAME"
 		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
 			sender = n.On.Inbox.From[0]

@@ -1,0 +1,82 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// TestInbox is about messages that outlive executors; what inboxes mean is tested where the machine is.
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		g := newGate()
+		a := actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}), "gate": g,
+			"reads": outcome(func(c *workgraph.Call) workgraph.Outcome {
+				return workgraph.Outcome{Values: []json.RawMessage{c.Named["messages"]}}
+			})}
+		box := func(id, actor string, in workgraph.Inbox) workgraph.Node {
+			return workgraph.Node{ID: id, Actor: actor, Effect: workgraph.Pure, On: &workgraph.Trigger{Inbox: &in}}
+		}
+		short := func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 10 * time.Millisecond }
+		l := run(t, s, a, short)
+		l.jobs(t)
+		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "w", Actor: "signal"},
+			box("b", "reads", workgraph.Inbox{From: []string{"user"}, BatchSize: 2}),
+			box("c", "gate", workgraph.Inbox{From: []string{"boss"}}),
+			box("old", "reads", workgraph.Inbox{From: []string{"late"}, BatchSize: 9, TTL: workgraph.Duration(time.Millisecond)})}})
+		say := func(l *live, from, message string) {
+			l.mail(t, id, journal.MailMessage, engine.Letter{From: from, Payload: json.RawMessage(message)})
+		}
+		visits := func(l *live, node string) (values []string) {
+			list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: node})
+			require.NoError(t, err)
+			for _, v := range list {
+				if v.Status == workgraph.VisitCompleted {
+					values = append(values, string(v.Values[0]))
+				}
+			}
+			return values
+		}
+
+		l.parked(t, id, journal.StateWaiting)
+		say(l, "user", `"one"`)
+		say(l, "late", `"expires"`)
+		testkit.Eventually(t, func() bool { n, err := l.j.UnreadMail(t.Context(), ns, id, 10); return err == nil && len(n) == 0 }, 60*time.Second, time.Millisecond)
+		l.parked(t, id, journal.StateWaiting)
+		require.Empty(t, visits(l, "b"), "a batch is not full")
+		l.stop()
+
+		next := run(t, s, a, short, named("next"))
+		next.jobs(t)
+		say(next, "user", `{"n":2}`)
+		testkit.Eventually(t, func() bool { return len(visits(next, "b")) == 1 }, 60*time.Second, time.Millisecond)
+		require.JSONEq(t, `[{"from":"user","body":"one"},{"from":"user","body":{"n":2}}]`, visits(next, "b")[0], "what came before the end of the first executor is there")
+
+		// The executor stops in the middle of a call that a message woke: the message is not lost, and not taken twice.
+		say(next, "boss", `"work"`)
+		g.next(t)
+		next.stop()
+		last := run(t, s, a, short, named("last"))
+		last.jobs(t)
+		require.Len(t, g.next(t).Messages, 1)
+		close(g.open)
+		say(last, "user", `"three"`)
+		say(last, "boss", `"more"`)
+		testkit.Eventually(t, func() bool { return len(visits(last, "c")) == 2 }, 60*time.Second, time.Millisecond)
+		require.Len(t, visits(last, "b"), 1)
+
+		// When nothing else can move, fewer than a batch wake the node, and then the run is over.
+		last.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"})
+		last.wait(t, id, journal.StateCompleted)
+		require.JSONEq(t, `[{"from":"user","body":"three"}]`, visits(last, "b")[1])
+		require.Empty(t, visits(last, "old"), "what has expired wakes nobody")
+	})
+}
