@@ -274,7 +274,7 @@ func (c *runsDeleteCmd) Run(e *env) error {
 // runFilter is what the bulk commands select by.
 type runFilter struct {
 	State    []string          `help:"Runs in any of these states." placeholder:"STATE"`
-	Reason   string            `help:"Runs whose state has this reason, for example VISIT_LIMIT." name:"state-reason" placeholder:"REASON"`
+	Reason   string            `help:"Runs whose state has this reason, for example MAX_VISITS." name:"state-reason" placeholder:"REASON"`
 	Task     string            `help:"Runs for this task." placeholder:"ID"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
 	Schedule string            `help:"Runs that this schedule started." placeholder:"ID"`

@@ -28,13 +28,17 @@ func (e *env) more(token string) {
 
 type runsLsCmd struct {
 	page
-	State  []string          `help:"Runs in any of these states." placeholder:"STATE"`
-	Task   string            `help:"Runs for this task." placeholder:"ID"`
-	User   string            `help:"Runs for this user." placeholder:"ID"`
-	Chat   string            `help:"Runs of this conversation." placeholder:"ID"`
-	Thread string            `help:"Runs on this thread." placeholder:"ID"`
-	Key    string            `help:"Runs with this business key." name:"business-key" placeholder:"KEY"`
-	Labels map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
+	State    []string          `help:"Runs in any of these states." placeholder:"STATE"`
+	Task     string            `help:"Runs for this task." placeholder:"ID"`
+	User     string            `help:"Runs for this user." placeholder:"ID"`
+	Chat     string            `help:"Runs of this conversation." placeholder:"ID"`
+	Thread   string            `help:"Runs on this thread." placeholder:"ID"`
+	Key      string            `help:"Runs with this business key." name:"business-key" placeholder:"KEY"`
+	Parent   string            `help:"Runs that this run spawned." placeholder:"ID"`
+	Schedule string            `help:"Runs that this schedule started." placeholder:"ID"`
+	Labels   map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
+	After    string            `help:"Runs created at or after this time, or this long ago (2h)." placeholder:"TIME"`
+	Before   string            `help:"Runs created before this time, or this long ago (2h)." placeholder:"TIME"`
 }
 
 // Run lists.
@@ -43,10 +47,18 @@ func (c *runsLsCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	after, err := instant("--after", c.After)
+	if err != nil {
+		return err
+	}
+	before, err := instant("--before", c.Before)
+	if err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{
 			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, UserId: c.User, ChatId: c.Chat, ThreadId: c.Thread,
-			BusinessKey: c.Key, Labels: c.Labels,
+			BusinessKey: c.Key, ParentRunId: c.Parent, ScheduleId: c.Schedule, Labels: c.Labels, CreatedAfter: after, CreatedBefore: before,
 		})
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ type scheduleSpec struct {
 	ID      string        `arg:"" help:"The schedule's id: lower case, digits, dots, dashes."`
 	Cron    string        `help:"When, as five fields or @daily and the like." placeholder:"EXPR"`
 	Zone    string        `help:"Time zone of the expression, for example Europe/Berlin." placeholder:"ZONE"`
-	Overlap string        `help:"What to do when the run before still goes on: ${enum}." enum:",skip,queue-one,queue-all,cancel-other,allow" default:""`
+	Overlap string        `help:"What to do when the run before still goes on: skip (when not given), queue-one, queue-all, cancel-other or allow." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
 	Catchup time.Duration `help:"How late a start that was missed is made up for." placeholder:"DURATION"`
 	Jitter  time.Duration `help:"Put starts off by up to this." placeholder:"DURATION"`
 	Begin   string        `help:"Nothing starts before this time." placeholder:"TIME"`
@@ -329,9 +329,9 @@ func (c *schedulesTriggerCmd) Run(e *env) error {
 
 type schedulesBackfillCmd struct {
 	ID      string `arg:"" help:"The schedule."`
-	From    string `help:"First time to make up for." required:"" placeholder:"TIME"`
-	To      string `help:"Last time to make up for." required:"" placeholder:"TIME"`
-	Overlap string `help:"What to do when the run before still goes on: ${enum}." enum:",skip,queue-one,queue-all,cancel-other,allow" default:""`
+	From    string `help:"Make up for times from this one on." required:"" placeholder:"TIME"`
+	To      string `help:"Make up for times before this one." required:"" placeholder:"TIME"`
+	Overlap string `help:"What to do when another one still goes on: skip, queue-one, queue-all, cancel-other or allow (when not given)." enum:",skip,queue-one,queue-all,cancel-other,allow" default:"" placeholder:"POLICY"`
 }
 
 // Help gives an example.

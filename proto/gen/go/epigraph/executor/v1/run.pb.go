@@ -328,7 +328,7 @@ type Run struct {
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Where it stands.
 	State RunState `protobuf:"varint,3,opt,name=state,proto3,enum=epigraph.executor.v1.RunState" json:"state,omitempty"`
-	// Why it stands there, as a stable word, for example "TERMINATED" or "VISIT_LIMIT".
+	// Why it stands there, as a stable word, for example "TERMINATED" or "MAX_VISITS".
 	StateReason string `protobuf:"bytes,4,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// The name of its graph.
 	GraphName string `protobuf:"bytes,5,opt,name=graph_name,json=graphName,proto3" json:"graph_name,omitempty"`
