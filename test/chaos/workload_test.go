@@ -331,8 +331,8 @@ func (l *load) amend(ctx context.Context, r *executorv1.Run) bool {
 		RequestId: fmt.Sprintf("amend-%s-%d", r.GetId(), time.Now().UnixNano())}
 	_, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.AmendRunResponse, error) {
 		out, err := e.AmendRun(ctx, req)
-		if errs.KindOf(err) == errs.Conflict {
-			// It has moved on: whoever looks again sees where it stands.
+		if errs.KindOf(err) == errs.Conflict || errs.ReasonOf(err) == "AMEND_UNSETTLED" {
+			// It has moved on, or takes nothing up since it is quarantined by now: whoever looks again sees where it stands.
 			err = errs.New(errs.FailedPrecondition, errs.ReasonOf(err), "%v", err)
 		}
 		return out, err
