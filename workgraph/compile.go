@@ -1,9 +1,7 @@
 package workgraph
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -244,7 +242,7 @@ func (c *checker) schema(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if s, ok := c.schemas[string(raw)]; ok {
 		return s, nil
 	}
-	s, err := compileSchema(raw)
+	s, err := CompileSchema(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -426,54 +424,6 @@ func (p *Program) number() {
 			}
 		}
 	}
-}
-
-// schemaURL names a node's own schema; nothing is ever loaded from it.
-const schemaURL = "check:///schema.json"
-
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("reference to %s: remote schemas are not read", url)
-}
-
-func compileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
-	if fault := ValueFault(raw); fault != "" {
-		return nil, errors.New("the schema " + fault)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, errors.New("the schema is not JSON")
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
-	}
-	s, err := c.Compile(schemaURL)
-	if err != nil {
-		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
-	}
-	return s, nil
-}
-
-// checkSchema validates a raw value.
-func checkSchema(s *jsonschema.Schema, raw json.RawMessage) error {
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	if err := s.Validate(v); err != nil {
-		// The first line names the schema, which is ours; the others name the places.
-		lines := strings.Split(err.Error(), "\n")
-		places := make([]string, 0, len(lines))
-		for _, l := range lines[min(1, len(lines)-1):] {
-			l = strings.TrimLeft(l, " -")
-			places = append(places, strings.TrimPrefix(l, "at '': "))
-		}
-		return errors.New(strings.Join(places, "; "))
-	}
-	return nil
 }
 
 // backoff is the pause before attempt next, from the journal alone: attempt numbers and a hash instead of chance.

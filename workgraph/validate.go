@@ -239,7 +239,7 @@ func (c *checker) checkArg(n *Node, name string, schema json.RawMessage) {
 	key := n.Actor + "\x00" + name
 	s, ok := c.args[key]
 	if !ok {
-		s, _ = compileSchema(schema) // a part that cannot stand alone is left to the actor
+		s, _ = CompileSchema(schema) // a part that cannot stand alone is left to the actor
 		if c.args == nil {
 			c.args = map[string]*jsonschema.Schema{}
 		}

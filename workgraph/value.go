@@ -20,9 +20,11 @@ func ValueFault(raw json.RawMessage) string {
 	return ""
 }
 
-// tooDeep counts brackets, so it says something about valid JSON only.
-func tooDeep(raw json.RawMessage) bool {
-	if len(raw) <= 2*MaxValueDepth { // each level takes two bytes at least
+func tooDeep(raw json.RawMessage) bool { return deeper(raw, MaxValueDepth) }
+
+// deeper counts brackets, so it says something about valid JSON only.
+func deeper(raw json.RawMessage, limit int) bool {
+	if len(raw) <= 2*limit { // each level takes two bytes at least
 		return false
 	}
 	depth, quoted := 0, false
@@ -34,7 +36,7 @@ func tooDeep(raw json.RawMessage) bool {
 			quoted = !quoted
 		case quoted:
 		case c == '[' || c == '{':
-			if depth++; depth > MaxValueDepth {
+			if depth++; depth > limit {
 				return true
 			}
 		case c == ']' || c == '}':

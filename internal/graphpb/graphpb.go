@@ -5,6 +5,7 @@ package graphpb
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -259,8 +260,8 @@ func (l *faultList) err() error {
 
 func (l *faultList) payload(field string, p *graphv1.Payload) (json.RawMessage, bool) {
 	raw, err := Raw(field, p)
-	if err != nil {
-		l.add(CodePayload, field, "the value is not one JSON text in UTF-8", "encode the value as JSON; a text needs its quotes")
+	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+		l.add(CodePayload, field, faults[0].Message, faults[0].Hint)
 		return nil, false
 	}
 	return raw, true

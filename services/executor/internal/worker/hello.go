@@ -1,14 +1,11 @@
 package worker
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -26,6 +23,7 @@ const (
 	codeName      = "ACTOR_NAME_INVALID"
 	codeRepeated  = "ACTOR_REPEATED"
 	codeSchema    = "SCHEMA_INVALID"
+	codeText      = "TEXT_INVALID"
 	codeSchemaBig = "SCHEMA_TOO_LARGE"
 )
 
@@ -37,6 +35,12 @@ func (s *Server) readHello(h *executorv1.WorkerHello) ([]journal.RemoteActor, er
 	e := errs.New(errs.InvalidArgument, ReasonHelloInvalid, "the worker cannot be accepted")
 	fault := func(i int, field, code, format string, args ...any) {
 		e = e.Violate(fmt.Sprintf("hello.actors[%d].%s", i, field), code, fmt.Sprintf(format, args...))
+	}
+	// What all executors are told of a worker is written in one statement, so one bad text would hide the workers of others.
+	for _, t := range []struct{ field, text string }{{"worker_id", h.GetWorkerId()}, {"user_agent", h.GetUserAgent()}} {
+		if strings.IndexByte(t.text, 0) >= 0 {
+			e = e.Violate("hello."+t.field, codeText, "the "+t.field+" must not contain the NUL character")
+		}
 	}
 	seen := map[string]bool{}
 	now := dbkit.Now()
@@ -53,6 +57,11 @@ func (s *Server) readHello(h *executorv1.WorkerHello) ([]journal.RemoteActor, er
 			fault(i, "name", codeReserved, "names that begin with %s belong to the suite", n[:strings.Index(n, "/")+1])
 		case strings.ContainsFunc(n, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
 			fault(i, "name", codeName, "%q has a blank or a control character", n)
+		}
+		for _, t := range []struct{ field, text string }{{"description", a.GetDescription()}, {"version", a.GetVersion()}} {
+			if strings.IndexByte(t.text, 0) >= 0 {
+				fault(i, t.field, codeText, "the %s of %q must not contain the NUL character", t.field, n)
+			}
 		}
 		seen[n] = true
 		effect := workgraph.Unsafe
@@ -79,25 +88,10 @@ func (s *Server) readHello(h *executorv1.WorkerHello) ([]journal.RemoteActor, er
 	return out, nil
 }
 
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("reference to %s: remote schemas are not read", url)
-}
-
 func compileSchema(raw json.RawMessage) error {
 	if len(raw) == 0 || len(raw) > maxSchema {
 		return nil
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return fmt.Errorf("not JSON: %w", err)
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource("args.json", doc); err != nil {
-		return err
-	}
-	_, err = c.Compile("args.json")
+	_, err := workgraph.CompileSchema(raw)
 	return err
 }
