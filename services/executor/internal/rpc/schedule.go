@@ -117,8 +117,12 @@ func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh
 		out.Catchup = time.Nanosecond // was said, and is too short
 	}
 	fault := out.Validate(errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "the schedule cannot be kept as it is"))
-	if line, err := out.Timeline(""); err == nil && fresh && line.Next(dbkit.Now()).IsZero() {
-		fault = fault.Violate("schedule.end_time", schedule.ReasonInvalid, "no time of the schedule is left before it")
+	if line, err := out.Timeline(""); err == nil && fresh && len(fault.Violations) == 0 && line.Next(dbkit.Now()).IsZero() {
+		if out.End.IsZero() {
+			fault = fault.Violate("schedule.begin_time", schedule.ReasonInvalid, "no time of the schedule comes between it and the year 9999")
+		} else {
+			fault = fault.Violate("schedule.end_time", schedule.ReasonInvalid, "no time of the schedule is left before it")
+		}
 	}
 	req := m.GetStart()
 	if req.GetRequestId() != "" {
@@ -143,7 +147,11 @@ func (s *ScheduleServer) spec(ctx context.Context, m *executorv1.Schedule, fresh
 		}
 	}
 	if n := len(fault.Violations); n > 0 {
-		fault.Message = fmt.Sprintf("the schedule has %d faults, the first is at %s: %s", n, fault.Violations[0].Field, fault.Violations[0].Message)
+		first := fault.Violations[0]
+		fault.Message = fmt.Sprintf("the schedule has a fault at %s: %s", first.Field, first.Message)
+		if n > 1 {
+			fault.Message = fmt.Sprintf("the schedule has %d faults, the first is at %s: %s", n, first.Field, first.Message)
+		}
 		return out, nil, fault
 	}
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)

@@ -23,6 +23,10 @@ const (
 	searchSteps = 100_000
 )
 
+// doomsday is the end of all schedules. Neither JSON nor the stores' text forms know years of five digits, and one such time in a queue keeps
+// others from being read.
+var doomsday = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Timeline is the times of a schedule. It is a value without state: the same question always has the same answer.
 type Timeline struct {
 	line   *cron.SpecSchedule // nil when it repeats by a fixed interval
@@ -102,7 +106,7 @@ func (l *Timeline) Next(t time.Time) time.Time {
 	} else {
 		next = l.local(t)
 	}
-	if next.IsZero() || !l.end.IsZero() && next.After(l.end) {
+	if next.IsZero() || !next.Before(doomsday) || !l.end.IsZero() && next.After(l.end) {
 		return time.Time{}
 	}
 	return dbkit.Micros(next)

@@ -38,6 +38,8 @@ func TestTimeline(t *testing.T) {
 		"DayOfMonthOrWeek": {schedule.Spec{Cron: "0 0 13 * 5"}, "2026-02-01T00:00:00Z",
 			[]string{"2026-02-06T00:00:00Z", "2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z", "2026-02-27T00:00:00Z", "2026-03-06T00:00:00Z", "2026-03-13T00:00:00Z"}},
 		"LeapDay":     {schedule.Spec{Cron: "0 0 29 2 *"}, "2096-03-01T00:00:00Z", []string{"2104-02-29T00:00:00Z"}},
+		"EndOfTime":   {schedule.Spec{Cron: "0 0 1 1 *", Begin: at(t, "9998-02-01T00:00:00Z")}, "2026-03-01T00:00:00Z", []string{""}},
+		"EndOfTimeIn": {schedule.Spec{Cron: "@every 24h", Begin: at(t, "9999-12-31T23:59:59Z")}, "2026-03-01T00:00:00Z", []string{""}},
 		"BeginAndEnd": {schedule.Spec{Cron: "0 * * * *", Begin: at(t, "2026-01-01T05:00:00Z"), End: at(t, "2026-01-01T06:00:00Z")}, "2025-12-31T00:00:00Z", []string{"2026-01-01T05:00:00Z", "2026-01-01T06:00:00Z", ""}},
 
 		// Berlin leaves out 02:00 to 03:00 on 29 March 2026, and has it twice on 25 October.

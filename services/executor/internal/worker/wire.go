@@ -170,6 +170,9 @@ func (r outcomeReader) read(ctx context.Context, m *executorv1.Outcome) (workgra
 			b.WriteString(f.Message)
 		}
 		e := bad("the answer has %d faults: %s", len(faults), b.String())
+		if len(faults) == 1 {
+			e = bad("the answer has a fault: %s", b.String())
+		}
 		e.Usage = out.Usage
 		return workgraph.Outcome{}, e
 	}
