@@ -36,7 +36,7 @@ func TestEventually(t *testing.T) {
 	t.Run("Condition/FailsTheTestItself", func(t *testing.T) {
 		f := &failing{}
 		require.PanicsWithValue(t, f, func() {
-			testkit.Eventually(f, func() bool { require.True(f, false, "at once"); return false }, time.Hour, time.Hour)
+			testkit.Eventually(f, func() bool { require.Fail(f, "at once"); return false }, time.Hour, time.Hour)
 		})
 		require.Contains(t, f.told, "at once")
 	})

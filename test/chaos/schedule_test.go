@@ -9,8 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/epigraph-run/epigraph/internal/testkit"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"

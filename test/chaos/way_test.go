@@ -3,12 +3,13 @@
 package chaos_test
 
 import (
-	"github.com/stretchr/testify/require"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // proxy passes connections on to a server, and can cut, hold up and slow them down.

@@ -91,16 +91,16 @@ func verbs(t *testing.T, s *suite) {
 		require.False(t, vs["b"].Adopted)
 		var bulk struct {
 			Matched  int
-			RunIds   []string
+			RunIDs   []string
 			Failures []any
 		}
 		s.ask(t, request{path: "/v1/runs:bulkRetry", body: `{"filter":{"labels":{"verbs":"retry"},"states":["RUN_STATE_FAILED"]},"dryRun":true}`}, &bulk)
 		matched := bulk.Matched
 		require.NotZero(t, matched)
-		require.Empty(t, bulk.RunIds)
+		require.Empty(t, bulk.RunIDs)
 		s.ask(t, request{path: "/v1/runs:bulkRetry", body: `{"filter":{"labels":{"verbs":"retry"},"states":["RUN_STATE_FAILED"]}}`}, &bulk)
-		require.Len(t, bulk.RunIds, matched)
-		for _, id := range bulk.RunIds {
+		require.Len(t, bulk.RunIDs, matched)
+		for _, id := range bulk.RunIDs {
 			s.awaitEnd(t, id)
 		}
 	})
