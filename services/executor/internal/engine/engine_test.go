@@ -178,6 +178,7 @@ func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
 	cfg := engine.DefaultConfig()
 	cfg.ID, cfg.ScanInterval, cfg.WatchPoll = "exec", 20*time.Millisecond, 20*time.Millisecond
 	cfg.Drain, cfg.Grace = 100*time.Millisecond, time.Second
+	cfg.Lease = 30 * time.Second // no machine is so busy that it is lost; tests that let it run out set their own
 	j := s.open(t)
 	d := engine.Deps{Journal: j, Actors: a, Logger: testkit.Logger(t)}
 	for _, o := range opts {
