@@ -226,8 +226,8 @@ func smallDisk(t *testing.T, size string) string {
 		require.NoError(t, os.Chmod(d, 0o755)) // the server is another user
 	}
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size)
-	if errors.Is(err, syscall.EPERM) && os.Getenv("EPIGRAPH_NO_SKIPS") == "" {
-		t.Skip("mounting a small disk needs root with the right to mount: run as such, or set EPIGRAPH_NO_SKIPS to see this fail")
+	if errors.Is(err, syscall.EPERM) && os.Getenv("TESTS_NO_SKIPS") == "" {
+		t.Skip("mounting a small disk needs root with the right to mount: run as such, or set TESTS_NO_SKIPS to see this fail")
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })

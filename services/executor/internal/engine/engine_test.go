@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// Most of their time these tests wait for commits, leases and timers. Set before the flags are read, this is only the default.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	testkit.Main(m)
@@ -194,7 +194,7 @@ func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
 	}()
 	select {
 	case <-e.Ready():
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("engine not ready")
 	}
 	stop := sync.OnceFunc(func() {
@@ -211,9 +211,17 @@ func (l *live) start(t testing.TB, g *workgraph.Graph, change ...func(*engine.St
 	for _, c := range change {
 		c(&req)
 	}
-	id, created, err := l.Start(t.Context(), req)
-	require.NoError(t, err)
-	require.True(t, created)
+	var id string
+	testkit.Eventually(t, func() bool {
+		var created bool
+		var err error
+		if id, created, err = l.Start(t.Context(), req); errs.Is(err, errs.Unavailable) {
+			return false // it begins anew; this is what clients do
+		}
+		require.NoError(t, err)
+		require.True(t, created)
+		return true
+	}, time.Minute, time.Millisecond)
 	return id
 }
 
@@ -230,7 +238,7 @@ func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run 
 	testkit.Eventually(t, func() bool {
 		row = l.row(t, id)
 		return slices.Contains(want, row.State)
-	}, 60*time.Second, 2*time.Millisecond, "run %s", id)
+	}, 2*time.Minute, 2*time.Millisecond, "run %s", id)
 	return row
 }
 
@@ -297,7 +305,7 @@ func (g *gate) next(t testing.TB) workgraph.Start {
 	select {
 	case s := <-g.called:
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("no call")
 		return workgraph.Start{}
 	}
@@ -375,7 +383,7 @@ func TestRun(t *testing.T) {
 			}
 			require.Equal(t, 1, rec.of("kept"))
 			id := l.start(t, g, func(r *engine.StartRequest) { r.Namespace = "elsewhere" })
-			testkit.Eventually(t, func() bool { return rec.of("kept") == 2 }, 20*time.Second, time.Millisecond, id)
+			testkit.Eventually(t, func() bool { return rec.of("kept") == 2 }, 60*time.Second, time.Millisecond, id)
 		})
 		t.Run("Large/TenThousandNodes", func(t *testing.T) {
 			t.Parallel()

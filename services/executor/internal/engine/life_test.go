@@ -95,7 +95,7 @@ func TestRestart(t *testing.T) {
 		})
 		t.Run("Drain/LetsCallsEnd", func(t *testing.T) {
 			g := newGate()
-			first := run(t, s, actors{"gate": g}, func(c *engine.Config, _ *engine.Deps) { c.Drain = 20 * time.Second })
+			first := run(t, s, actors{"gate": g}, func(c *engine.Config, _ *engine.Deps) { c.Drain = 60 * time.Second })
 			id := first.start(t, chain(1, "gate"))
 			g.next(t)
 			go func() { close(g.open) }()
@@ -127,7 +127,7 @@ func TestRestart(t *testing.T) {
 			g.next(t)
 			_, err := l.j.Register(t.Context(), "exec", "") // somebody takes the name
 			require.NoError(t, err)
-			testkit.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 }, 20*time.Second, time.Millisecond)
+			testkit.Eventually(t, func() bool { return l.Owner().Incarnation > before.Incarnation+1 }, 60*time.Second, time.Millisecond)
 			g.next(t) // given out again
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
@@ -146,7 +146,7 @@ func TestQuarantine(t *testing.T) {
 			wire = &line{}
 			mine := wire
 			return run(t, s, actors{"gate": g}, named(id), func(c *engine.Config, d *engine.Deps) {
-				c.MaxTakeovers, c.Lease = 2, time.Second
+				c.MaxTakeovers, c.Lease = 2, 3*time.Second
 				mine.Journal, d.Journal = d.Journal, mine
 			})
 		}
@@ -400,7 +400,7 @@ func TestWatch(t *testing.T) {
 				books[0].mu.Lock()
 				defer books[0].mu.Unlock()
 				return books[0].alive > 0
-			}, 20*time.Second, time.Millisecond)
+			}, 60*time.Second, time.Millisecond)
 			close(g.open)
 			wg.Wait()
 			for _, b := range books {
@@ -477,7 +477,7 @@ func TestVisits(t *testing.T) {
 			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
 			require.NoError(t, err)
 			return len(visits) == 3 && visits[2].Node == "b" && visits[2].Status == workgraph.VisitRunning && visits[2].Attempts == 1
-		}, 20*time.Second, time.Millisecond)
+		}, 60*time.Second, time.Millisecond)
 	})
 	t.Run("States/AreToldApart", func(t *testing.T) {
 		a := actors{"ok": &recorder{}, "gate": newGate(), "fails": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
@@ -511,11 +511,11 @@ func TestVisits(t *testing.T) {
 		want := map[string]workgraph.VisitStatus{"ok": workgraph.VisitCompleted, "skipped": workgraph.VisitSkipped, "failed": workgraph.VisitFailed,
 			"fallback": workgraph.VisitCompleted, "backoff": workgraph.VisitBackoff, "abstained": workgraph.VisitAbstained, "running": workgraph.VisitRunning,
 			"waiting": workgraph.VisitWaiting, "dead": workgraph.VisitSkipped}
-		testkit.Eventually(t, func() bool { return maps.Equal(want, states()) }, 20*time.Second, 2*time.Millisecond, "got %v", states())
+		testkit.Eventually(t, func() bool { return maps.Equal(want, states()) }, 60*time.Second, 2*time.Millisecond, "got %v", states())
 		// The row may lie behind a little.
 		testkit.Eventually(t, func() bool {
 			return l.row(t, id).Nodes == journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}
-		}, 20*time.Second, 2*time.Millisecond)
+		}, 60*time.Second, 2*time.Millisecond)
 		posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})
 		l.TakeUp(posted)
 		require.NoError(t, err)

@@ -106,7 +106,7 @@ func TestResume(t *testing.T) {
 				before := l.row(t, id).LastSeq
 				require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
 				require.Greater(t, l.row(t, id).LastSeq, before)
-				testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i }, 20*time.Second, time.Millisecond)
+				testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) >= 6+3*i }, 60*time.Second, time.Millisecond)
 			}
 			l.wait(t, id, journal.StateCompleted)
 			require.Len(t, attemptsOf(l.events(t, id)), 10)
@@ -117,7 +117,7 @@ func TestResume(t *testing.T) {
 			req := engine.ResumeRequest{Namespace: ns, RunID: id, RequestID: "once"}
 			require.NoError(t, l.Resume(t.Context(), req))
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
-				20*time.Second, time.Millisecond)
+				60*time.Second, time.Millisecond)
 			before := l.row(t, id).LastSeq
 			require.NoError(t, l.Resume(t.Context(), req))
 			require.Equal(t, before, l.row(t, id).LastSeq)
@@ -164,7 +164,7 @@ func TestResume(t *testing.T) {
 			}
 			wg.Wait()
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
-				20*time.Second, time.Millisecond)
+				60*time.Second, time.Millisecond)
 			require.Len(t, kinds(l.events(t, id), workgraph.RunResumed), 1)
 		})
 		t.Run("Restart/PausedRunIsClaimed", func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestReconcile(t *testing.T) {
 				}
 				err := resume(l, id)
 				return err != nil && errs.From(err).Meta["visits"] == "n0[1], n0[2]"
-			}, 20*time.Second, time.Millisecond)
+			}, 60*time.Second, time.Millisecond)
 			item := func(n int, out *workgraph.Outcome, fail *workgraph.Error) error {
 				return l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1, Item: n}, Outcome: out, Err: fail})
 			}

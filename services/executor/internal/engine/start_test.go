@@ -75,19 +75,19 @@ func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 			_, _, err := l.Start(short, first)
 			started <- err
 		}()
-		testkit.Eventually(t, func() bool { return registry.of() == first.ID }, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return registry.of() == first.ID }, 60*time.Second, time.Millisecond)
 		testkit.Eventually(t, func() bool {
 			c, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			_, _, err := l.Start(c, req)
 			return errs.Is(err, errs.Unavailable)
-		}, 20*time.Second, 5*time.Millisecond)
+		}, 60*time.Second, 5*time.Millisecond)
 		cancel()
 		require.Error(t, <-started)
 		close(db.shut)
 		testkit.Eventually(t, func() bool {
 			id, created, err := l.Start(t.Context(), req)
 			return err == nil && id == first.ID && !created
-		}, 20*time.Second, 5*time.Millisecond)
+		}, 60*time.Second, 5*time.Millisecond)
 	})
 }

@@ -380,7 +380,7 @@ func TestDetails(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			loaded, err := l.j.Load(t.Context(), id)
 			return err == nil && len(loaded.Snapshot) > 0
-		}, 20*time.Second, time.Millisecond)
+		}, 60*time.Second, time.Millisecond)
 		l.stop()
 		next := run(t, s, a, named("next"))
 		require.JSONEq(t, `{"at":5}`, <-seen, "the next owner's attempt")

@@ -78,7 +78,7 @@ func TestZombie(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
 		short := func(id string) option {
-			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, time.Second }
+			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, 3*time.Second }
 		}
 		wire := &line{}
 		// The first owner's actor does not listen to the end of its context: a call that outlives its owner.
@@ -105,7 +105,7 @@ func TestZombie(t *testing.T) {
 		// The first owner comes back to life, and its call returns at last.
 		close(deaf.open)
 		wire.cut.Store(false)
-		testkit.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation }, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return !a.Owner().IsZero() && a.Owner().Incarnation > b.Owner().Incarnation }, 60*time.Second, time.Millisecond)
 		require.Len(t, attemptsOf(b.events(t, id)), 3, "the zombie's outcome was written")
 		other := a.start(t, chain(2, "ok"))
 		a.wait(t, other, journal.StateCompleted)
@@ -130,7 +130,7 @@ func TestCrashBeforeChildren(t *testing.T) {
 		rec := &recorder{}
 		a := actors{"ok": rec, "spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}, workgraph.Child{Graph: chain(2, "ok")})}
 		short := func(id string) option {
-			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, time.Second }
+			return func(c *engine.Config, _ *engine.Deps) { c.ID, c.Lease = id, 3*time.Second }
 		}
 		wire := &orphaner{}
 		first := run(t, s, a, short("a"), func(_ *engine.Config, d *engine.Deps) {
@@ -138,7 +138,7 @@ func TestCrashBeforeChildren(t *testing.T) {
 			d.Journal = wire
 		})
 		id := first.start(t, chain(1, "spawn"))
-		testkit.Eventually(t, wire.cut.Load, 20*time.Second, time.Millisecond)
+		testkit.Eventually(t, wire.cut.Load, 60*time.Second, time.Millisecond)
 		below, err := first.j.Descendants(t.Context(), ns, id)
 		require.NoError(t, err)
 		require.Empty(t, below)
