@@ -13,7 +13,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -263,11 +262,11 @@ func (e *Engine) fitting(q *journal.Interrupt, a *AnswerRequest) error {
 	if len(q.Schema) == 0 {
 		return nil
 	}
-	schema, err := actor.CompileSchema(q.Schema)
+	schema, err := workgraph.CompileSchema(q.Schema)
 	if err != nil {
 		return nil // the question cannot be answered better than so: its own call gave a schema that none satisfies
 	}
-	err = actor.Satisfies(schema, a.Answer)
+	err = workgraph.CheckSchema(schema, a.Answer)
 	if err == nil {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -78,7 +77,7 @@ func (t *term) prepareQuestion(q *workgraph.Interrupt) *workgraph.Error {
 	if len(q.Schema) == 0 {
 		return nil
 	}
-	if _, err := actor.CompileSchema(q.Schema); err != nil {
+	if _, err := workgraph.CompileSchema(q.Schema); err != nil {
 		return workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the schema of the answer cannot be used: %v", err)
 	}
 	return nil

@@ -495,12 +495,10 @@ func (r *run) answered(res journal.Result, c consequence) (released chan struct{
 	}
 	if res.Err == nil {
 		r.t.settled.add(c.takenUp) // before it is forgotten here
+		r.durable, r.over = max(r.durable, res.LastSeq), r.over || c.ended
 	}
 	for _, id := range c.takenUp {
 		delete(r.taken, id)
-	}
-	if res.Err == nil {
-		r.durable, r.over = max(r.durable, res.LastSeq), r.over || c.ended
 	}
 	return r.released
 }

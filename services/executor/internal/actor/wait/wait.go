@@ -59,12 +59,12 @@ func human(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, actor.BadArguments("a default needs a timeout")
 	}
 	if len(a.Schema) > 0 {
-		schema, err := actor.CompileSchema(a.Schema)
+		schema, err := workgraph.CompileSchema(a.Schema)
 		if err != nil {
 			return workgraph.Outcome{}, actor.BadArguments("schema: %v", err)
 		}
 		if len(a.Default) > 0 {
-			if err := actor.Satisfies(schema, a.Default); err != nil {
+			if err := workgraph.CheckSchema(schema, a.Default); err != nil {
 				return workgraph.Outcome{}, actor.BadArguments("default: %v", err)
 			}
 		}
