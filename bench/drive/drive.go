@@ -328,7 +328,7 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 				nodes.Add(int64(len(r.Graph.Nodes)))
 				repeats.Add(r.repeats.Load())
 				if req.Pause > 0 {
-					rest(ctx, req.Pause)
+					_ = Rest(ctx, req.Pause) // the loop looks at ctx
 				}
 			}
 		})
@@ -341,11 +341,37 @@ func (d *driver) run(ctx context.Context, req Request) (Answer, error) {
 	return a, context.Cause(ctx)
 }
 
-func rest(ctx context.Context, d time.Duration) {
+// Each calls f for 0 to n-1 from so many goroutines, until one fails; it returns that error, or why ctx ended.
+func Each(ctx context.Context, n, clients int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := f(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// Rest waits, or returns why ctx ended before that.
+func Rest(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

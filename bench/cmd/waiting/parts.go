@@ -76,7 +76,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 	}
 	// What a process needs once is there before it is measured.
 	const warm = 200
-	if err := each(ctx, warm, 16, func(ctx context.Context, i int) error {
+	if err := drive.Each(ctx, warm, 16, func(ctx context.Context, i int) error {
 		w, err := begin(ctx, kind(i)%kinds)
 		if err == nil {
 			_, err = h.api.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: w.id})
@@ -102,7 +102,7 @@ func (r *rig) wait(ctx context.Context, o options, n int, out io.Writer) error {
 	starts := n * int(kinds) / (int(kinds) + 1) // each of the last kind brings a child
 	waiters := make([]waiter, starts)
 	began := time.Now()
-	if err := each(ctx, starts, o.clients, func(ctx context.Context, i int) (err error) {
+	if err := drive.Each(ctx, starts, o.clients, func(ctx context.Context, i int) (err error) {
 		waiters[i], err = begin(ctx, kind(i)%kinds)
 		return err
 	}); err != nil {
@@ -177,7 +177,7 @@ func (r *rig) wake(ctx context.Context, o options, all []waiter, out io.Writer) 
 	var mu sync.Mutex
 	took := map[kind][]time.Duration{}
 	var every []time.Duration
-	err := each(ctx, len(chosen), o.atOnce, func(ctx context.Context, i int) error {
+	err := drive.Each(ctx, len(chosen), o.atOnce, func(ctx context.Context, i int) error {
 		w := chosen[i]
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -248,7 +248,7 @@ func (r *rig) due(ctx context.Context, o options, out io.Writer) error {
 	g := &graphv1.Graph{Name: "due", Nodes: []*graphv1.Node{{Id: "wait", Actor: "sleep", Named: payloads(map[string]any{"until": at})}, {Id: "after", Actor: "where"}},
 		Edges: []*graphv1.Edge{{From: "wait", To: "after"}}}
 	late := make([]time.Duration, o.timers)
-	err := each(ctx, o.timers, o.clients, func(ctx context.Context, i int) error {
+	err := drive.Each(ctx, o.timers, o.clients, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		run, err := h.api.StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
@@ -283,7 +283,7 @@ func (r *rig) live(ctx context.Context, o options, out io.Writer) error {
 	const hold = 40 * time.Second
 	g := &graphv1.Graph{Name: "live", Nodes: []*graphv1.Node{{Id: "hold", Actor: "bench", Named: payloads(map[string]any{"us": hold.Microseconds()})}}}
 	began := time.Now()
-	if err := each(ctx, o.live, o.clients, func(ctx context.Context, _ int) error {
+	if err := drive.Each(ctx, o.live, o.clients, func(ctx context.Context, _ int) error {
 		_, err := h.api.StartRun(ctx, &executorv1.StartRunRequest{Graph: g})
 		return err
 	}); err != nil {
@@ -324,7 +324,7 @@ func (r *rig) push(ctx context.Context, o options, out io.Writer) error {
 		}
 		return h.end(ctx, run.GetId(), watch)
 	}
-	if err := each(ctx, 500, o.clients, one); err != nil {
+	if err := drive.Each(ctx, 500, o.clients, one); err != nil {
 		return err
 	}
 	if _, err := r.log(ctx); err != nil {
@@ -347,7 +347,7 @@ func (r *rig) push(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	began := time.Now()
-	if err := each(ctx, o.throughput, o.clients, one); err != nil {
+	if err := drive.Each(ctx, o.throughput, o.clients, one); err != nil {
 		return err
 	}
 	took := time.Since(began)

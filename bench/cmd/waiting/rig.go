@@ -9,8 +9,6 @@ import (
 	"io"
 	"os/exec"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -134,29 +132,6 @@ func (h *host) memory() (int64, error) {
 	return least, nil
 }
 
-// each calls f for 0 to n-1 from some goroutines, until one fails.
-func each(ctx context.Context, n, clients int, f func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(ctx, i); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
-}
-
 // until polls cond, a few times a second.
 func until(ctx context.Context, cond func() (bool, error)) error {
 	for {
@@ -164,10 +139,8 @@ func until(ctx context.Context, cond func() (bool, error)) error {
 		if ok || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := drive.Rest(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -185,7 +184,7 @@ func (w *wake) wake(ctx context.Context, c wakeCase, n int) ([]*woken, error) {
 			return nil, fmt.Errorf("the first timer was due before all runs waited: %s", late)
 		}
 	} else {
-		if err := rest(ctx, time.Second); err != nil { // who waits for children leaves memory after a moment
+		if err := drive.Rest(ctx, time.Second); err != nil { // who waits for children leaves memory after a moment
 			return nil, err
 		}
 		if err := w.events(ctx, c, runs); err != nil {
@@ -308,27 +307,14 @@ func (w *wake) called(ctx context.Context, api int, id string) (out drive.Called
 	return out, nil
 }
 
-// each calls f for 0 to n-1 from some goroutines, until one fails.
+// each calls f for every run, from some goroutines, until one fails.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range clients {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(ctx, i); err != nil {
-					cancel(fmt.Errorf("run %d: %w", i, err))
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
+	return drive.Each(ctx, n, clients, func(ctx context.Context, i int) error {
+		if err := f(ctx, i); err != nil {
+			return fmt.Errorf("run %d: %w", i, err)
+		}
+		return nil
+	})
 }
 
 // patient tries again while the executor says that it is not ready, as any client does: one that cannot keep its lease on a busy machine
@@ -339,7 +325,7 @@ func patient(ctx context.Context, f func() error) error {
 		if status.Code(err) != codes.Unavailable {
 			return err
 		}
-		if err := rest(ctx, 20*time.Millisecond); err != nil {
+		if err := drive.Rest(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -354,19 +340,8 @@ func until(ctx context.Context, cond func() (bool, error)) error {
 		if ok || err != nil && status.Code(err) != codes.Unavailable {
 			return err
 		}
-		if err := rest(ctx, 50*time.Millisecond); err != nil {
+		if err := drive.Rest(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
