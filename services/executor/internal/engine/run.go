@@ -49,7 +49,7 @@ type run struct {
 	durable int64
 	over    bool
 	pending int // writes that are not answered yet
-	// quiet is closed once none is pending; nil when nobody waits for that.
+	// quiet is closed once none is pending; nil when nobody waits for that: see awaitQuiet.
 	quiet chan struct{}
 	// gone is set when this value no longer stands for the run: it was parked, lost or is to be read again.
 	gone atomic.Bool

@@ -187,8 +187,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		if rerr != nil || earlier != "" {
 			return Started{ID: earlier}, rerr
 		}
-		// It waits still, or another request was quicker: a later try finds the one or the other.
-		return Started{}, errs.New(errs.Unavailable, ReasonNotReady, "an earlier start with this task is still being recorded").
+		// It was not written after all, or another request was quicker: a later try finds the one or the other.
+		return Started{}, errs.New(errs.Unavailable, ReasonNotReady, "an earlier start with this task came to nothing").
 			Hint("try again in a moment").With(err)
 	}
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {
@@ -509,6 +509,9 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	}
 	if err != nil {
 		room()
+		if errs.ReasonOf(err) == journal.ReasonRunExists && !t.awaitRecord(ctx, id) {
+			err = ctx.Err()
+		}
 		return journal.Result{}, nil, err
 	}
 	select {
@@ -521,6 +524,27 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 			room()
 		}()
 		return journal.Result{}, nil, ctx.Err()
+	}
+}
+
+// awaitRecord waits until the start of a run that lives here was written or came to nothing. It reports whether that was before ctx ended.
+func (t *term) awaitRecord(ctx context.Context, id string) bool {
+	r := t.get(id)
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	if r.durable > 0 {
+		r.mu.Unlock()
+		return true
+	}
+	quiet := r.awaitQuiet()
+	r.mu.Unlock()
+	select {
+	case <-quiet:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -622,6 +646,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	})
 	if err != nil {
 		committed(err)
+		r.pending--
 		r.gone.Store(true)
 		r.t.remove(r)
 	}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -57,37 +58,55 @@ func (s *slow) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) 
 	}
 }
 
-// TestStartIsRepeatedWhileItIsRecorded sends a start again whose first try waits for a database that does not answer: the task is claimed then, and no run is there.
+// TestStartIsRepeatedWhileItIsRecorded sends a start again whose first try waits for a database that does not answer.
 func TestStartIsRepeatedWhileItIsRecorded(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, s store) {
-		db, registry := &slow{shut: make(chan struct{})}, &holder{}
-		l := run(t, s, actors{"ok": &recorder{}}, func(c *engine.Config, d *engine.Deps) {
-			db.Journal = d.Journal
-			d.Journal, d.Claims = db, registry
+	for name, tc := range map[string]struct {
+		task    string
+		ownID   bool // the second try brings the id as well
+		refused string
+	}{
+		"ByTask": {task: "tk_one"},
+		"ByID":   {ownID: true, refused: journal.ReasonRunExists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachStore(t, func(t *testing.T, s store) {
+				db, registry := &slow{shut: make(chan struct{})}, &holder{}
+				l := run(t, s, actors{"ok": &recorder{}}, func(c *engine.Config, d *engine.Deps) {
+					db.Journal = d.Journal
+					d.Journal, d.Claims = db, registry
+				})
+				req := engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), TaskID: tc.task, Request: journal.Request{ID: "once", BodyHash: "b"}}
+				first := req
+				first.ID = engine.IDPrefix + "_" + strings.ToLower(ulid.MustNew(ulid.Timestamp(time.Now().Add(-time.Minute)), ulid.DefaultEntropy()).String())
+				if tc.ownID {
+					req.ID = first.ID
+				}
+				short, cancel := context.WithCancel(t.Context())
+				started, again := make(chan error, 1), make(chan error, 1)
+				go func() {
+					_, _, err := l.Start(short, first)
+					started <- err
+				}()
+				testkit.Eventually(t, func() bool { return l.Live() == 1 }, 60*time.Second, time.Millisecond)
+				c, done := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer done()
+				_, _, err := l.Start(c, req)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				go func() {
+					id, created, err := l.Start(t.Context(), req)
+					if err == nil && (id != first.ID || created) {
+						err = fmt.Errorf("it became %s, created: %t", id, created)
+					}
+					again <- err
+				}()
+				cancel()
+				require.Error(t, <-started)
+				close(db.shut)
+				require.Equal(t, tc.refused, errs.ReasonOf(<-again))
+				require.Equal(t, first.ID, l.row(t, first.ID).ID)
+			})
 		})
-		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), TaskID: "tk_one", Request: journal.Request{ID: "once", BodyHash: "b"}}
-		first := req
-		first.ID = engine.IDPrefix + "_" + strings.ToLower(ulid.MustNew(ulid.Timestamp(time.Now().Add(-time.Minute)), ulid.DefaultEntropy()).String())
-		short, cancel := context.WithCancel(t.Context())
-		started := make(chan error, 1)
-		go func() {
-			_, _, err := l.Start(short, first)
-			started <- err
-		}()
-		testkit.Eventually(t, func() bool { return registry.of() == first.ID }, 60*time.Second, time.Millisecond)
-		testkit.Eventually(t, func() bool {
-			c, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			_, _, err := l.Start(c, req)
-			return errs.Is(err, errs.Unavailable)
-		}, 60*time.Second, 5*time.Millisecond)
-		cancel()
-		require.Error(t, <-started)
-		close(db.shut)
-		testkit.Eventually(t, func() bool {
-			id, created, err := l.Start(t.Context(), req)
-			return err == nil && id == first.ID && !created
-		}, 60*time.Second, 5*time.Millisecond)
-	})
+	}
 }

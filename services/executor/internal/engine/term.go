@@ -340,6 +340,19 @@ func (t *term) lose(r *run, cause error) {
 
 const maxLosses = 3
 
+// awaitQuiet returns what is closed once no write of r is without its answer. The caller holds r.mu.
+func (r *run) awaitQuiet() <-chan struct{} {
+	if r.quiet == nil {
+		r.quiet = make(chan struct{})
+	}
+	quiet := r.quiet
+	if r.pending == 0 {
+		close(quiet)
+		r.quiet = nil
+	}
+	return quiet
+}
+
 // reread is lose for a decision that was too large: once read again, the run is given the remedy first. What was decided
 // before is still on its way, and must be in what is read. r.mu is held.
 func (t *term) reread(r *run, rem *remedy) {
@@ -348,12 +361,7 @@ func (t *term) reread(r *run, rem *remedy) {
 	}
 	r.retire(errDropped)
 	t.remove(r)
-	quiet := make(chan struct{})
-	if r.pending == 0 {
-		close(quiet)
-	} else {
-		r.quiet = quiet
-	}
+	quiet := r.awaitQuiet()
 	t.spawn(func() {
 		select {
 		case <-quiet:
