@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -93,6 +94,9 @@ func PostgresMigrations(pool *pgxpool.Pool, schema string, fsys fs.FS) (*Migrati
 	cfg.RuntimeParams["lock_timeout"] = "60000"
 	cfg.RuntimeParams["statement_timeout"] = "0"
 	delete(cfg.RuntimeParams, "role")
+	for _, name := range scans {
+		delete(cfg.RuntimeParams, name)
+	}
 	check := stdlib.OpenDB(*cfg)
 	p, err := goose.NewProvider(goose.DialectPostgres, check, fsys, goose.WithDisableGlobalRegistry(true))
 	if err := errors.Join(err, check.Close()); err != nil {
@@ -192,7 +196,7 @@ func migratePostgres(ctx context.Context, cfg *pgx.ConnConfig, schema string, fs
 	}
 	// The lock lives as long as its session, so a crash in the middle frees it.
 	defer func() { err = errors.Join(err, closeGuard(ctx, guard, schema)) }()
-	if _, err := guard.ExecContext(ctx, `SELECT pg_advisory_lock(hashtextextended('epigraph/migrate/' || $1, 0))`, schema); err != nil {
+	if err := wait(ctx, guard, schema); err != nil {
 		return 0, fmt.Errorf("wait for another migration: %w", err)
 	}
 	if _, err := guard.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{schema}.Sanitize()); err != nil {
@@ -204,6 +208,22 @@ func migratePostgres(ctx context.Context, cfg *pgx.ConnConfig, schema string, fs
 	}
 	res, err := p.Up(ctx)
 	return len(res), err
+}
+
+// wait takes the lock. It asks again and again rather than in one statement, for which an index that is built beside the work of others
+// would have to wait in turn.
+func wait(ctx context.Context, guard *sql.Conn, schema string) error {
+	for {
+		var mine bool
+		if err := guard.QueryRowContext(ctx, `SELECT pg_try_advisory_lock(hashtextextended('epigraph/migrate/' || $1, 0))`, schema).Scan(&mine); err != nil || mine {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func closeGuard(ctx context.Context, guard *sql.Conn, schema string) error {

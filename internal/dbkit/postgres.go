@@ -33,10 +33,16 @@ type PostgresOptions struct {
 	LockTimeout time.Duration
 	// StatementTimeout bounds one statement; default 30s.
 	StatementTimeout time.Duration
+	// ByIndex is for statements that find what they want by an index, whatever the size of the tables. Told so, the planner does not fall
+	// for a scan of a table that is small or not analyzed yet, and then stay with it.
+	ByIndex bool
 	// Role, if set, is assumed on every connection, so that row-level security binds a pool that
 	// logs in as the owner.
 	Role string
 }
+
+// scans are the settings that let the planner read whole tables, and prepare for that.
+var scans = [...]string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"}
 
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
@@ -62,6 +68,11 @@ func OpenPostgres(ctx context.Context, url, schema string, opts PostgresOptions)
 	setTimeout(params, "idle_in_transaction_session_timeout", opts.IdleInTransactionTimeout, 10*time.Second)
 	setTimeout(params, "lock_timeout", opts.LockTimeout, 5*time.Second)
 	setTimeout(params, "statement_timeout", opts.StatementTimeout, 30*time.Second)
+	if opts.ByIndex {
+		for _, name := range scans {
+			params[name] = "off"
+		}
+	}
 	if opts.Role != "" {
 		params["role"] = opts.Role
 	}

@@ -17,6 +17,14 @@ const (
 	StateCanceled    State = 8
 )
 
+// States are all states.
+func States() []State {
+	return append([]State{StatePending, StateRunning, StateWaiting, StatePaused, StateQuarantined}, EndedStates()...)
+}
+
+// EndedStates are those of runs that are over.
+func EndedStates() []State { return []State{StateCompleted, StateFailed, StateCanceled} }
+
 // Ended reports whether a run in this state is over. An ended run holds no business key.
 func (s State) Ended() bool { return s >= StateCompleted && s <= StateCanceled }
 

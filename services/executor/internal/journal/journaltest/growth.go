@@ -12,7 +12,7 @@ import (
 func growthCases(t *testing.T, d Driver) {
 	ended := func(at time.Time, parent string) func(*journal.Start) {
 		return func(s *journal.Start) {
-			s.Run.State, s.Run.EndTime, s.Run.ParentID = journal.StateCompleted, at, parent
+			s.Run.State, s.Run.CreateTime, s.Run.EndTime, s.Run.ParentID = journal.StateCompleted, base, at, parent
 		}
 	}
 	t.Run("Expired/OnlyTreesThatAreOverAndOldEnough", func(t *testing.T) {
@@ -42,7 +42,7 @@ func growthCases(t *testing.T, d Driver) {
 				break
 			}
 			for _, e := range page {
-				require.False(t, e.EndTime.Before(after.EndTime))
+				require.False(t, e.Namespace == after.Namespace && e.CreateTime.Before(after.CreateTime))
 				if after = e; !e.Skipped {
 					got[e.RunID] = true
 				}

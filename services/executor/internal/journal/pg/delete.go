@@ -14,7 +14,7 @@ func (s *Store) DeleteRun(ctx context.Context, namespace, runID string, revision
 	err = pgx.BeginFunc(ctx, s.read, func(tx pgx.Tx) error {
 		var state journal.State
 		var now int64
-		err := tx.QueryRow(ctx, `SELECT state, revision FROM runs WHERE namespace = $1 AND run_id = $2 FOR UPDATE`, namespace, runID).Scan(&state, &now)
+		err := tx.QueryRow(ctx, `SELECT r.state, r.revision FROM runs r WHERE`+thisRun+` FOR UPDATE`, namespace, runID).Scan(&state, &now)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return journal.RunNotFound(runID)
@@ -26,10 +26,10 @@ func (s *Store) DeleteRun(ctx context.Context, namespace, runID string, revision
 			return journal.EtagMismatch(runID)
 		}
 		tag, err := tx.Exec(ctx, `WITH RECURSIVE below AS (
-				SELECT run_id FROM runs WHERE namespace = $1 AND run_id = $2
+				SELECT r.run_id FROM runs r WHERE`+thisRun+`
 				UNION ALL
-				SELECT r.run_id FROM below b JOIN runs r ON r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
-			UPDATE runs SET namespace = $3, holds_key = false WHERE run_id IN (SELECT run_id FROM below) AND namespace = $1 AND state >= 6`,
+				SELECT r.run_id FROM below b`+itsChildren+`)
+			UPDATE runs SET namespace = $3, holds_key = false WHERE run_id = ANY (ARRAY (SELECT run_id FROM below)) AND namespace || '' = $1 AND state + 0 >= 6`,
 			namespace, runID, journal.Deleted)
 		n = int(tag.RowsAffected())
 		return err
@@ -42,8 +42,8 @@ func (s *Store) PurgeRuns(ctx context.Context, limit int) (more bool, err error)
 	err = pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error {
 		more = false
 		var id string
-		err := tx.QueryRow(ctx, `SELECT run_id FROM runs r WHERE namespace = $1 AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run_id = r.run_id)
-			ORDER BY create_time DESC, run_id DESC LIMIT 1 FOR UPDATE SKIP LOCKED`, journal.Deleted).Scan(&id)
+		err := tx.QueryRow(ctx, `SELECT run_id FROM runs r WHERE namespace = $1 AND state >= 6 AND (SELECT true FROM outbox o WHERE o.run_id = r.run_id LIMIT 1) IS NULL
+			ORDER BY state, create_time, run_id LIMIT 1 FOR UPDATE SKIP LOCKED`, journal.Deleted).Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		} else if err != nil {

@@ -18,24 +18,46 @@ const (
 	partLockWait = `SET LOCAL lock_timeout = '2s'`
 )
 
-// Expired implements journal.Growth.
-func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) ([]journal.Ended, error) {
-	rows, err := s.read.Query(ctx, `SELECT r.namespace, r.run_id, r.end_time, EXISTS (
+// Expired implements journal.Growth. It goes from namespace to namespace, each of which has its ended runs in order.
+func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
+	root := ` AND r.create_time < $2 AND r.end_time < $2 AND (r.create_time, r.run_id) > ($3, $4)
+		AND (r.parent_run_id = '' OR (SELECT true FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace || '' = r.namespace) IS NULL)`
+	query := `SELECT r.run_id, r.create_time, EXISTS (
 			WITH RECURSIVE below AS (
-				SELECT c.namespace, c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = r.namespace AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
+				SELECT c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = $1 AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
 				UNION ALL
-				SELECT c.namespace, c.run_id, c.state, c.end_time FROM below b
-				JOIN runs c ON c.namespace = b.namespace AND c.parent_run_id = b.run_id AND c.parent_run_id <> '')
-			SELECT FROM below WHERE state < 6 OR end_time IS NULL OR end_time >= $1)
-		FROM runs r WHERE r.state >= 6 AND r.end_time < $1 AND (r.end_time, r.run_id) > ($2, $3) AND r.namespace <> $4
-		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))
-		ORDER BY r.end_time, r.run_id LIMIT $5`, before, after.EndTime, after.RunID, journal.Deleted, limit)
-	ends, err := collect(rows, err, func(row pgx.CollectableRow) (e journal.Ended, err error) {
-		err = row.Scan(&e.Namespace, &e.RunID, &e.EndTime, &e.Skipped)
-		e.EndTime = e.EndTime.UTC()
-		return e, err
-	})
-	return ends, away(err)
+				SELECT r.run_id, r.state, r.end_time FROM below b` + itsChildren + `)
+			SELECT FROM below WHERE state < 6 OR end_time IS NULL OR end_time >= $2)
+		FROM (` + merged(journal.EndedStates(), func(state string) string {
+		return `SELECT r.run_id, r.create_time FROM runs r WHERE r.namespace = $1 AND ` + state + root
+	}, "r", "create_time, run_id", "$5") + `) r ORDER BY r.create_time, r.run_id`
+	for next := `>=`; len(ends) < limit; next = `>` {
+		var namespace *string
+		if err := s.read.QueryRow(ctx, `SELECT min(namespace) FROM runs WHERE namespace `+next+` $1`, after.Namespace).Scan(&namespace); err != nil {
+			return nil, away(err)
+		}
+		if namespace == nil {
+			break
+		}
+		if *namespace != after.Namespace {
+			after = journal.Ended{Namespace: *namespace}
+		}
+		if *namespace == journal.Deleted {
+			continue
+		}
+		rows, err := s.read.Query(ctx, query, *namespace, before, after.CreateTime, after.RunID, limit-len(ends))
+		more, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Ended, error) {
+			e := journal.Ended{Namespace: *namespace}
+			err := row.Scan(&e.RunID, &e.CreateTime, &e.Skipped)
+			e.CreateTime = e.CreateTime.UTC()
+			return e, err
+		})
+		if err != nil {
+			return nil, away(err)
+		}
+		ends = append(ends, more...)
+	}
+	return ends, nil
 }
 
 // NoteArchive implements journal.Growth.

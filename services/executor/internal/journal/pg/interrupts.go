@@ -3,7 +3,6 @@ package pg
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -17,9 +16,9 @@ const (
 	selectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.answer,
 		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time FROM interrupts i`
 	// ofFamily holds for questions of the run $2 and of all below it. Those of a whole family are found by its root at once.
-	ofFamily = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = $1 AND run_id = $2) AND (i.root_run_id = $2 OR i.run_id IN (
+	ofFamily = ` i.root_run_id = (SELECT r.root_run_id FROM runs r WHERE` + thisRun + `) AND (i.root_run_id = $2 OR i.run_id IN (
 		WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL
-			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+			SELECT r.run_id FROM below b` + itsChildren + `)
 		SELECT run_id FROM below))`
 )
 
@@ -42,41 +41,34 @@ func (s *Store) GetInterrupt(ctx context.Context, namespace, id string) (journal
 
 // ListInterrupts implements journal.Interrupts.
 func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.InterruptFilter, after page.Cursor, limit int) ([]journal.Interrupt, error) {
-	where := []string{"i.namespace = $1"}
-	args := []any{namespace}
-	and := func(format string, vs ...any) {
-		ns := make([]any, len(vs))
-		for i, v := range vs {
-			args = append(args, v)
-			ns[i] = len(args)
-		}
-		where = append(where, fmt.Sprintf(format, ns...))
-	}
+	a := arguments{namespace, f.RunID}
+	last := a.add(limit)
+	// Unused, the second parameter needs a type.
+	conds := []string{"i.namespace = $1", "$2::text IS NOT NULL"}
+	states := f.States
 	if f.RunID != "" {
-		args = append(args, f.RunID)
-		where = append(where, ofFamily)
-	}
-	switch {
-	case len(f.States) == 1 && f.States[0] == journal.InterruptOpen:
-		where = append(where, "i.state = 1")
-	case len(f.States) > 0:
-		states := make([]int32, len(f.States))
-		for i, st := range f.States {
-			states[i] = int32(st)
+		// Found by their family, whatever the planner believes about states.
+		conds[0], conds[1] = "i.namespace || '' = $1", ofFamily
+		if len(states) > 0 {
+			conds = append(conds, "i.state + 0 = ANY ("+a.add(numbers(states))+")")
+			states = nil
 		}
-		and("i.state = ANY ($%d)", states)
+	} else if len(states) == 0 {
+		states = []journal.InterruptState{journal.InterruptOpen, journal.InterruptAnswered, journal.InterruptExpired, journal.InterruptCanceled}
 	}
 	if !after.IsZero() {
-		and("(i.create_time, i.id) < ($%d, $%d)", after.CreateTime, after.ID)
+		conds = append(conds, "(i.create_time, i.id) < ("+a.add(after.CreateTime)+", "+a.add(after.ID)+")")
 	}
-	args = append(args, limit)
-	rows, err := s.read.Query(ctx, selectInterrupts+" WHERE "+strings.Join(where, " AND ")+fmt.Sprintf(" ORDER BY i.create_time DESC, i.id DESC LIMIT $%d", len(args)), args...)
+	found := merged(states, func(state string) string {
+		return "SELECT i.create_time, i.id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
+	}, "i", "create_time DESC, id DESC", last)
+	rows, err := s.read.Query(ctx, selectInterrupts+" JOIN ("+found+") p ON p.id = i.id ORDER BY p.create_time DESC, p.id DESC", a.byValue()...)
 	list, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Interrupt, error) { return scanInterrupt(row) })
 	return list, away(err)
 }
 
 // CountOpenInterrupts implements journal.Interrupts.
 func (s *Store) CountOpenInterrupts(ctx context.Context, namespace, runID string) (n int, err error) {
-	err = s.read.QueryRow(ctx, `SELECT count(*) FROM interrupts i WHERE i.namespace = $1 AND i.state = 1 AND`+ofFamily, namespace, runID).Scan(&n)
+	err = s.read.QueryRow(ctx, `SELECT count(*) FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND`+ofFamily, namespace, runID).Scan(&n)
 	return n, away(err)
 }

@@ -135,7 +135,7 @@ func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) 
 			ORDER BY wake_time LIMIT $2)
 		UNION
 		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < now() - $1::interval
-			AND EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = '' AND r.state < 6) ORDER BY m.id LIMIT $2) x`, interval(late), limit)
+			AND (SELECT r.owner_id = '' AND r.state < 6 FROM runs r WHERE r.run_id = m.run_id) ORDER BY m.id LIMIT $2) x`, interval(late), limit)
 	jobs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.JobRow, error) {
 		var ns, id string
 		err := row.Scan(&ns, &id)

@@ -115,11 +115,11 @@ func request(ctx context.Context, tx pgx.Tx, p journal.Post) (repeated bool, err
 // All goes in one round trip, since whoever waits for the mail waits for each.
 func found(ctx context.Context, tx pgx.Tx, p journal.Post) (f journal.Found, q journal.Interrupt, err error) {
 	var b pgx.Batch
-	b.Queue(`SELECT FROM runs WHERE namespace = $1 AND run_id = $2 FOR NO KEY UPDATE`, p.Mail.Namespace, p.Mail.RunID)
+	b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, p.Mail.Namespace, p.Mail.RunID)
 	// What stands in the row is read by a statement of its own: that of the lock may have begun before a take-over ended.
 	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
 			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
-		FROM runs r WHERE r.namespace = $1 AND r.run_id = $2`, p.Mail.Namespace, p.Mail.RunID).QueryRow(func(row pgx.Row) error {
+		FROM runs r WHERE`+thisRun, p.Mail.Namespace, p.Mail.RunID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return journal.RunNotFound(p.Mail.RunID)

@@ -184,11 +184,11 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		var c journal.Claimable
 		var b pgx.Batch
 		b.Queue(`SELECT executor_fence($1, $2)`, self.ID, self.Incarnation)
-		b.Queue(`SELECT FROM runs WHERE run_id = $1 AND namespace = $2 FOR UPDATE`, runID, namespace)
+		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR UPDATE`, namespace, runID)
 		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
 				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
-			FROM runs r WHERE r.run_id = $1 AND r.namespace = $2`, runID, namespace).QueryRow(func(row pgx.Row) error {
+			FROM runs r WHERE`+thisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return journal.RunNotFound(runID)

@@ -82,7 +82,7 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if s.read, err = dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor-api", TracerProvider: o.TracerProvider, MaxConns: o.MaxReaders,
+		ApplicationName: "epigraph-executor-api", TracerProvider: o.TracerProvider, MaxConns: o.MaxReaders, ByIndex: true,
 	}); err != nil {
 		return nil, err
 	}
@@ -102,12 +102,10 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// openEngine opens a pool whose statements all find a handful of rows by an index, whatever the size of
-// the tables. Told so, the planner neither plans them anew each time nor falls for a scan while a table
-// is small or not analyzed yet.
+// openEngine opens a pool whose statements are the same all the time, so that none is planned anew.
 func openEngine(ctx context.Context, url string, o Options, conns int32, off ...string) (*pgxpool.Pool, error) {
 	plain, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: conns, IdleInTransactionTimeout: 5 * time.Second,
+		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: conns, IdleInTransactionTimeout: 5 * time.Second, ByIndex: true,
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +113,7 @@ func openEngine(ctx context.Context, url string, o Options, conns int32, off ...
 	cfg := plain.Config()
 	plain.Close()
 	params := cfg.ConnConfig.RuntimeParams
-	for _, name := range append(off, "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit") {
+	for _, name := range off {
 		params[name] = "off"
 	}
 	params["plan_cache_mode"] = "force_generic_plan"

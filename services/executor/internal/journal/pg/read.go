@@ -67,7 +67,15 @@ func scanEvent(row pgx.CollectableRow) (journal.Event, error) {
 	return e, err
 }
 
-const selectRun = `SELECT ` + runColumns + bigColumns + ` FROM runs r` + joins + ` WHERE r.namespace = $1 AND r.run_id = $2`
+const (
+	// thisRun is the run $2 of namespace $1. While tables are empty every index looks as good as any other, and one that begins with the namespace would
+	// stay the way to find a run by its id: so it is told that it is none.
+	thisRun   = ` r.run_id = $2 AND r.namespace || '' = $1`
+	selectRun = `SELECT ` + runColumns + bigColumns + ` FROM runs r` + joins + ` WHERE` + thisRun
+	itsGraph  = ` CROSS JOIN LATERAL (SELECT g.hash, g.body FROM graphs g WHERE g.namespace = r.namespace AND g.hash = r.graph_hash OFFSET 0) g`
+	// itsChildren follows on a list of runs called b; OFFSET 0 keeps it a look-up for each of them.
+	itsChildren = ` CROSS JOIN LATERAL (SELECT * FROM runs r WHERE r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '' OFFSET 0) r`
+)
 
 func get(ctx context.Context, q querier, namespace, runID string) (journal.Run, error) {
 	r, err := scanRun(q.QueryRow(ctx, selectRun, namespace, runID), true)
@@ -85,8 +93,7 @@ func (s *Store) Get(ctx context.Context, namespace, runID string) (journal.Run, 
 
 // Graph implements journal.Reader.
 func (s *Store) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
-	err = s.read.QueryRow(ctx, `SELECT g.hash, g.body FROM runs r JOIN graphs g ON g.namespace = r.namespace AND g.hash = r.graph_hash
-		WHERE r.namespace = $1 AND r.run_id = $2`, namespace, runID).Scan(&hash, &body)
+	err = s.read.QueryRow(ctx, `SELECT g.hash, g.body FROM runs r`+itsGraph+` WHERE`+thisRun, namespace, runID).Scan(&hash, &body)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil, journal.RunNotFound(runID)
 	}
@@ -114,63 +121,100 @@ func (s *Store) Requested(ctx context.Context, namespace, method, requestID stri
 
 // List implements journal.Reader.
 func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
-	var where strings.Builder
-	args := []any{namespace}
-	and := func(format string, vs ...any) {
-		ns := make([]any, len(vs))
-		for i, v := range vs {
-			args = append(args, v)
-			ns[i] = len(args)
-		}
-		fmt.Fprintf(&where, " AND "+format, ns...)
-	}
-	from := `runs r` + joins
-	// Time and id come from the label's index if one is asked for, so that rows are found in order.
-	order := "r"
-	keys := slices.Sorted(maps.Keys(f.Labels))
-	for i, k := range keys {
-		if i == 0 {
-			order = "l"
-			from = `run_labels l JOIN runs r ON r.run_id = l.run_id` + joins
-			and("l.namespace = $1 AND l.key = $%d AND l.value = $%d", k, f.Labels[k])
-			continue
-		}
-		and("EXISTS (SELECT FROM run_labels m WHERE m.run_id = r.run_id AND m.key = $%d AND m.value = $%d)", k, f.Labels[k])
-	}
-	if !after.IsZero() {
-		and("("+order+".create_time, "+order+".run_id) < ($%d, $%d)", after.CreateTime, after.ID)
-	}
-	if len(f.States) > 0 {
-		states := make([]int32, len(f.States))
-		for i, st := range f.States {
-			states[i] = int32(st)
-		}
-		and("r.state = ANY ($%d)", states)
-	}
-	if f.Reason != "" {
-		and("r.state_reason = $%d", f.Reason)
-	}
+	var a arguments
+	tenant, last := a.add(namespace), a.add(limit)
+	conds := []string{"r.namespace = " + tenant}
+	keyed := false
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
 		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID},
 		{"schedule_id", f.ScheduleID},
 	} {
 		if c.value != "" {
+			keyed = true
 			// The second half lets the planner use the partial index.
-			and("r."+c.name+" = $%d AND r."+c.name+" <> ''", c.value)
+			conds = append(conds, "r."+c.name+" = "+a.add(c.value)+" AND r."+c.name+" <> ''")
 		}
 	}
+	labels := slices.Sorted(maps.Keys(f.Labels))
+	labeled := !keyed && len(labels) > 0
+	states := f.States
+	// Without a key, runs are found in the order of time state by state. With one, its index knows the order, and whatever
+	// the planner believes about states must not lead it away from there.
+	if (keyed || labeled) && len(states) > 0 {
+		conds = append(conds, "r.state + 0 = ANY ("+a.add(numbers(states))+")")
+		states = nil
+	} else if !keyed && !labeled && len(states) == 0 {
+		states = journal.States()
+	}
+	if f.Reason != "" {
+		conds = append(conds, "r.state_reason = "+a.add(f.Reason))
+	}
+	from, place := "runs r", "r"
+	if labeled {
+		place = "l"
+		from = "run_labels l CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = l.run_id AND " + strings.Join(conds, " AND ") + " OFFSET 0) r"
+		conds = []string{"l.namespace = " + tenant + " AND l.key = " + a.add(labels[0]) + " AND l.value = " + a.add(f.Labels[labels[0]])}
+		labels = labels[1:]
+	}
+	for i, k := range labels {
+		// OFFSET 0 makes each a look-up by key.
+		from += fmt.Sprintf(" CROSS JOIN LATERAL (SELECT FROM run_labels m WHERE m.run_id = %s.run_id AND m.key = %s AND m.value = %s OFFSET 0) m%d", place, a.add(k), a.add(f.Labels[k]), i)
+	}
+	if !after.IsZero() {
+		conds = append(conds, fmt.Sprintf("(%[1]s.create_time, %[1]s.run_id) < (%[2]s, %[3]s)", place, a.add(after.CreateTime), a.add(after.ID)))
+	}
 	if !f.CreatedAfter.IsZero() {
-		and(order+".create_time >= $%d", journal.CeilMicros(f.CreatedAfter))
+		conds = append(conds, place+".create_time >= "+a.add(journal.CeilMicros(f.CreatedAfter)))
 	}
 	if !f.CreatedBefore.IsZero() {
-		and(order+".create_time < $%d", journal.CeilMicros(f.CreatedBefore))
+		conds = append(conds, place+".create_time < "+a.add(journal.CeilMicros(f.CreatedBefore)))
 	}
-	args = append(args, limit)
-	rows, err := s.read.Query(ctx, `SELECT `+runColumns+` FROM `+from+` WHERE r.namespace = $1`+where.String()+
-		fmt.Sprintf(` ORDER BY %[1]s.create_time DESC, %[1]s.run_id DESC LIMIT $%[2]d`, order, len(args)), args...)
+	found := merged(states, func(state string) string {
+		return "SELECT " + place + ".create_time, " + place + ".run_id FROM " + from + " WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
+	}, "r", "create_time DESC, run_id DESC", last)
+	rows, err := s.read.Query(ctx, "SELECT "+runColumns+" FROM ("+found+") p JOIN runs r ON r.run_id = p.run_id"+joins+" ORDER BY p.create_time DESC, p.run_id DESC", a.byValue()...)
 	runs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
 	return runs, away(err)
+}
+
+// arguments are those of a statement that is put together.
+type arguments []any
+
+// add returns the name of the new parameter.
+func (a *arguments) add(v any) string {
+	*a = append(*a, v)
+	return fmt.Sprintf("$%d", len(*a))
+}
+
+// byValue are the arguments with the wish that the statement be planned for them each time: which index is best depends on them.
+func (a arguments) byValue() []any {
+	return append([]any{pgx.QueryExecModeCacheDescribe}, a...)
+}
+
+// numbers are states as the database knows them.
+func numbers[S ~int32](states []S) []int32 {
+	out := make([]int32, len(states))
+	for i, s := range states {
+		out[i] = int32(s)
+	}
+	return out
+}
+
+// merged renders a list in an order that the index has within each state: as many rows of each state as the whole list may have, and the first of them.
+func merged[S ~int32](states []S, query func(state string) string, alias, order, limit string) string {
+	end := " ORDER BY " + order + " LIMIT " + limit
+	if len(states) == 0 {
+		return query("true") + end
+	}
+	parts := make([]string, len(states))
+	for i, state := range states {
+		parts[i] = query(fmt.Sprintf("%s.state = %d", alias, state)) + end
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return "(" + strings.Join(parts, ") UNION ALL (") + ")" + end
 }
 
 // Events implements journal.Reader.
@@ -185,8 +229,7 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 	rows, err := s.read.Query(ctx, `WITH RECURSIVE below AS (
 			SELECT run_id, parent_run_id, state, last_seq, create_time FROM runs WHERE namespace = $1 AND parent_run_id = $2 AND parent_run_id <> ''
 			UNION ALL
-			SELECT r.run_id, r.parent_run_id, r.state, r.last_seq, r.create_time FROM below b
-			JOIN runs r ON r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+			SELECT r.run_id, r.parent_run_id, r.state, r.last_seq, r.create_time FROM below b`+itsChildren+`)
 		SELECT r.run_id, r.parent_run_id, r.state, `+lastSeq+` FROM below r ORDER BY r.create_time, r.run_id`, namespace, runID)
 	below, err := collect(rows, err, func(row pgx.CollectableRow) (d journal.Descendant, err error) {
 		err = row.Scan(&d.RunID, &d.ParentRunID, &d.State, &d.LastSeq)
@@ -206,7 +249,7 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 			}
 			return err
 		})
-		b.Queue(`SELECT g.body FROM runs r JOIN graphs g ON g.namespace = r.namespace AND g.hash = r.graph_hash WHERE r.run_id = $1`, runID).QueryRow(func(row pgx.Row) error {
+		b.Queue(`SELECT g.body FROM runs r`+itsGraph+` WHERE r.run_id = $1`, runID).QueryRow(func(row pgx.Row) error {
 			if err := row.Scan(&l.Graph); err != nil {
 				return fmt.Errorf("load graph: %w", err)
 			}

@@ -40,8 +40,8 @@ func (s *Store) PurgeRuns(ctx context.Context, limit int) (more bool, err error)
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
 		more = false
 		var id string
-		err := t.row(ctx, `SELECT run_id FROM runs r WHERE namespace = ? AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run_id = r.run_id)
-			ORDER BY create_time DESC, run_id DESC LIMIT 1`, journal.Deleted).Scan(&id)
+		err := t.row(ctx, `SELECT run_id FROM runs r WHERE namespace = ? AND state >= 6 AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run_id = r.run_id)
+			ORDER BY state, create_time, run_id LIMIT 1`, journal.Deleted).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		} else if err != nil {

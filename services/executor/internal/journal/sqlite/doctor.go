@@ -45,7 +45,7 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectChild: sampled + `SELECT r.run_id || ': child of ' || r.parent_run_id FROM look JOIN runs r USING (run_id)
 			WHERE r.state < 6 AND r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace
 				AND (p.state < 6 OR p.end_time > ` + now + ` - ` + minute + `)) LIMIT ?1`,
-		journal.SuspectKey:       `SELECT run_id || ': holds ' || business_key FROM runs WHERE holds_key AND state >= 6 LIMIT ?1`,
+		journal.SuspectKey:       `SELECT run_id || ': holds ' || business_key FROM runs WHERE holds_key = 1 AND state >= 6 LIMIT ?1`,
 		journal.SuspectInterrupt: `SELECT i.id || ': of run ' || i.run_id FROM interrupts i WHERE i.state = 1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = i.run_id AND r.state < 6) LIMIT ?1`,
 		journal.SuspectMailLost:  `SELECT m.run_id || ': ' || m.kind FROM mail m WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.state < 6) ORDER BY m.id LIMIT ?1`,
 		journal.SuspectMailOld: `SELECT m.run_id || ': ' || m.kind || ' of ' || ` + stamp("m.time") + ` FROM mail m JOIN runs r USING (run_id)
@@ -60,7 +60,8 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectQuarantined: tenants + `SELECT r.run_id || ': ' || r.state_reason FROM ns JOIN runs r ON r.namespace = ns.n WHERE r.state = 5 LIMIT ?1`,
 		journal.SuspectReconcile: tenants + `SELECT r.run_id || ': ' || r.state_reason FROM ns JOIN runs r ON r.namespace = ns.n
 			WHERE r.state = 4 AND r.state_reason = 'NEEDS_RECONCILIATION' LIMIT ?1`,
-		journal.SuspectOutbox: `SELECT run_id || ': ' || kind || ', ' || attempts || ' tries, ' || last_error FROM outbox WHERE attempts >= 5 ORDER BY id LIMIT ?1`,
+		journal.SuspectOutbox: `SELECT run_id || ': ' || kind || ', ' || attempts || ' tries, ' || last_error FROM
+			(SELECT * FROM outbox ORDER BY id LIMIT 1000) WHERE attempts >= 5 ORDER BY id LIMIT ?1`,
 		journal.SuspectJob: `SELECT 'job ' || id || ': ' || kind || ', ' || state || ', ' || json(args) FROM river_job
 			WHERE state = 'discarded' AND json(metadata) NOT LIKE '%unique_key_conflict%' OR state = 'running' AND attempted_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 hour') LIMIT ?1`,
 		journal.SuspectLimit: `SELECT h.owner_id || ': ' || h.held || ' of ' || h.name || ' in ' || h.namespace FROM limit_holdings h WHERE h.held > 0

@@ -14,24 +14,47 @@ import (
 // vacuumPages is how many free pages are given back in one go.
 const vacuumPages = 2000
 
-// Expired implements journal.Growth.
-func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) ([]journal.Ended, error) {
-	rows, err := s.db.Read.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.end_time, EXISTS (
-			WITH RECURSIVE below (namespace, run_id, state, end_time) AS (
-				SELECT c.namespace, c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = r.namespace AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
+// Expired implements journal.Growth. It goes from namespace to namespace, each of which has its ended runs in order.
+func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
+	root := ` AND r.create_time < ?2 AND r.end_time > 0 AND r.end_time < ?2 AND (r.create_time, r.run_id) > (?3, ?4)
+		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))`
+	query := `SELECT r.run_id, r.create_time, EXISTS (
+			WITH RECURSIVE below (run_id, state, end_time) AS (
+				SELECT c.run_id, c.state, c.end_time FROM runs c WHERE c.namespace = ?1 AND c.parent_run_id = r.run_id AND c.parent_run_id <> ''
 				UNION ALL
-				SELECT c.namespace, c.run_id, c.state, c.end_time FROM below b
-				JOIN runs c ON c.namespace = b.namespace AND c.parent_run_id = b.run_id AND c.parent_run_id <> '')
-			SELECT 1 FROM below WHERE state < 6 OR end_time = 0 OR end_time >= ?1)
-		FROM runs r WHERE r.state >= 6 AND r.end_time > 0 AND r.end_time < ?1 AND (r.end_time, r.run_id) > (?2, ?3) AND r.namespace <> ?4
-		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))
-		ORDER BY r.end_time, r.run_id LIMIT ?5`, micros(before), micros(after.EndTime), after.RunID, journal.Deleted, limit)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (e journal.Ended, err error) {
-		var end int64
-		err = rows.Scan(&e.Namespace, &e.RunID, &end, &e.Skipped)
-		e.EndTime = dbkit.FromUnixMicros(end)
-		return e, err
-	})
+				SELECT c.run_id, c.state, c.end_time FROM below b JOIN runs c ON c.namespace = ?1 AND c.parent_run_id = b.run_id AND c.parent_run_id <> '')
+			SELECT 1 FROM below WHERE state < 6 OR end_time = 0 OR end_time >= ?2)
+		FROM (` + merged(journal.EndedStates(), func(state string) string {
+		return `SELECT r.run_id AS run_id, r.create_time AS create_time FROM runs r WHERE r.namespace = ?1 AND ` + state + root
+	}, "r", "create_time, run_id", "?5") + `) r ORDER BY r.create_time, r.run_id`
+	for next := `>=`; len(ends) < limit; next = `>` {
+		var namespace sql.NullString
+		if err := s.db.Read.QueryRowContext(ctx, `SELECT min(namespace) FROM runs WHERE namespace `+next+` ?`, after.Namespace).Scan(&namespace); err != nil {
+			return nil, err
+		}
+		if !namespace.Valid {
+			break
+		}
+		if namespace.String != after.Namespace {
+			after = journal.Ended{Namespace: namespace.String}
+		}
+		if namespace.String == journal.Deleted {
+			continue
+		}
+		rows, err := s.db.Read.QueryContext(ctx, query, namespace.String, micros(before), micros(after.CreateTime), after.RunID, limit-len(ends))
+		more, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Ended, error) {
+			e := journal.Ended{Namespace: namespace.String}
+			var created int64
+			err := rows.Scan(&e.RunID, &created, &e.Skipped)
+			e.CreateTime = dbkit.FromUnixMicros(created)
+			return e, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		ends = append(ends, more...)
+	}
+	return ends, nil
 }
 
 // NoteArchive implements journal.Growth.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
@@ -11,21 +12,18 @@ import (
 )
 
 const (
-	selectInterrupts = `SELECT i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.answer,
-		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time FROM interrupts i`
-	// ofFamily holds for questions of a run and of all below it; its parameters are (namespace, run, run, run, namespace).
-	ofFamily = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = ? AND run_id = ?) AND (i.root_run_id = ? OR i.run_id IN (
-		WITH RECURSIVE below AS (SELECT ? AS run_id UNION ALL
-			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ? AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+	interruptColumns = `i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.answer,
+		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time`
+	selectInterrupts = `SELECT ` + interruptColumns + ` FROM interrupts i`
+	// ofFamily holds for questions of the run ?2 in namespace ?1 and of all below it.
+	ofFamily = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = ?1 AND run_id = ?2) AND (i.root_run_id = ?2 OR i.run_id IN (
+		WITH RECURSIVE below AS (SELECT ?2 AS run_id UNION ALL
+			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
 		SELECT run_id FROM below))`
 	// tidyInterrupts closes what a run that is over still asked.
 	tidyInterrupts = `UPDATE interrupts SET state = 4, close_time = ` + now + ` WHERE run_id = ? AND state = 1
 		AND EXISTS (SELECT 1 FROM runs r WHERE r.run_id = interrupts.run_id AND r.state >= 6)`
 )
-
-func familyArgs(namespace, runID string) []any {
-	return []any{namespace, runID, runID, runID, namespace}
-}
 
 func scanInterrupt(row interface{ Scan(...any) error }) (i journal.Interrupt, err error) {
 	var create, expire, closed int64
@@ -58,34 +56,37 @@ func (s *Store) GetInterrupt(ctx context.Context, namespace, id string) (journal
 
 // ListInterrupts implements journal.Interrupts.
 func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.InterruptFilter, after page.Cursor, limit int) ([]journal.Interrupt, error) {
-	where, args := ` WHERE i.namespace = ?`, []any{namespace}
-	and := func(cond string, vs ...any) {
-		where += " AND " + cond
-		args = append(args, vs...)
-	}
+	query, args := listInterrupts(namespace, f, after, limit)
+	rows, err := s.db.Read.QueryContext(ctx, query, args...)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
+}
+
+func listInterrupts(namespace string, f journal.InterruptFilter, after page.Cursor, limit int) (query string, args []any) {
+	a := arguments{namespace, f.RunID}
+	last := a.add(limit)
+	conds := []string{"i.namespace = ?1"}
+	states := f.States
 	if f.RunID != "" {
-		and(ofFamily, familyArgs(namespace, f.RunID)...)
-	}
-	switch {
-	case len(f.States) == 1 && f.States[0] == journal.InterruptOpen:
-		and("i.state = 1")
-	case len(f.States) > 0:
-		states := make([]any, len(f.States))
-		for i, st := range f.States {
-			states[i] = int32(st)
+		// Found by their family; states must not lead away from there.
+		conds[0] = "+i.namespace = ?1 AND" + ofFamily
+		if len(states) > 0 {
+			conds = append(conds, "+i.state IN ("+numbers(states)+")")
+			states = nil
 		}
-		and("i.state IN "+tuples(1, len(states)), states...)
+	} else if len(states) == 0 {
+		states = []journal.InterruptState{journal.InterruptOpen, journal.InterruptAnswered, journal.InterruptExpired, journal.InterruptCanceled}
 	}
 	if !after.IsZero() {
-		and("(i.create_time, i.id) < (?, ?)", micros(after.CreateTime), after.ID)
+		conds = append(conds, "(i.create_time, i.id) < ("+a.add(micros(after.CreateTime))+", "+a.add(after.ID)+")")
 	}
-	rows, err := s.db.Read.QueryContext(ctx, selectInterrupts+where+` ORDER BY i.create_time DESC, i.id DESC LIMIT ?`, append(args, limit)...)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
+	found := merged(states, func(state string) string {
+		return "SELECT i.create_time AS create_time, i.id AS id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
+	}, "i", "create_time DESC, id DESC", last)
+	return "SELECT " + interruptColumns + " FROM (" + found + ") p CROSS JOIN interrupts i ON i.id = p.id ORDER BY p.create_time DESC, p.id DESC", a
 }
 
 // CountOpenInterrupts implements journal.Interrupts.
 func (s *Store) CountOpenInterrupts(ctx context.Context, namespace, runID string) (n int, err error) {
-	err = s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM interrupts i WHERE i.namespace = ? AND i.state = 1 AND`+ofFamily,
-		append([]any{namespace}, familyArgs(namespace, runID)...)...).Scan(&n)
+	err = s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM interrupts i WHERE +i.namespace = ?1 AND +i.state = 1 AND`+ofFamily, namespace, runID).Scan(&n)
 	return n, err
 }

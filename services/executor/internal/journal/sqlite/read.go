@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -111,57 +112,98 @@ func (s *Store) Requested(ctx context.Context, namespace, method, requestID stri
 
 // List implements journal.Reader.
 func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
-	var where strings.Builder
-	args := []any{namespace}
-	and := func(cond string, vs ...any) {
-		where.WriteString(" AND " + cond)
-		args = append(args, vs...)
-	}
-	from := `runs r` + joins
-	// Time and id come from the label's index if one is asked for, so that rows are found in order.
-	order := "r"
-	for i, k := range slices.Sorted(maps.Keys(f.Labels)) {
-		if i == 0 {
-			order = "l"
-			from = `run_labels l CROSS JOIN runs r ON r.run_id = l.run_id` + joins
-			and("l.namespace = ? AND l.key = ? AND l.value = ?", namespace, k, f.Labels[k])
-			continue
-		}
-		and("EXISTS (SELECT 1 FROM run_labels m WHERE m.run_id = r.run_id AND m.key = ? AND m.value = ?)", k, f.Labels[k])
-	}
-	if !after.IsZero() {
-		and(fmt.Sprintf("(%[1]s.create_time, %[1]s.run_id) < (?, ?)", order), micros(after.CreateTime), after.ID)
-	}
-	if len(f.States) > 0 {
-		states := make([]any, len(f.States))
-		for i, st := range f.States {
-			states[i] = int32(st)
-		}
-		and("r.state IN "+tuples(1, len(states)), states...)
-	}
-	if f.Reason != "" {
-		and("r.state_reason = ?", f.Reason)
-	}
+	query, args := listRuns(namespace, f, after, limit)
+	rows, err := s.db.Read.QueryContext(ctx, query, args...)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Run, error) { return scanRun(rows, false) })
+}
+
+func listRuns(namespace string, f journal.Filter, after page.Cursor, limit int) (query string, args []any) {
+	var a arguments
+	tenant, last := a.add(namespace), a.add(limit)
+	conds := []string{"r.namespace = " + tenant}
+	keyed := false
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
 		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID},
 		{"schedule_id", f.ScheduleID},
 	} {
 		if c.value != "" {
+			keyed = true
 			// The second half lets the planner use the partial index.
-			and("r."+c.name+" = ? AND r."+c.name+" <> ''", c.value)
+			conds = append(conds, "r."+c.name+" = "+a.add(c.value)+" AND r."+c.name+" <> ''")
 		}
 	}
+	labels := slices.Sorted(maps.Keys(f.Labels))
+	labeled := !keyed && len(labels) > 0
+	states := f.States
+	// Without a key, runs are found in the order of time state by state. With one, its index knows the order, and states must not lead away from there.
+	if (keyed || labeled) && len(states) > 0 {
+		conds = append(conds, "+r.state IN ("+numbers(states)+")")
+		states = nil
+	} else if !keyed && !labeled && len(states) == 0 {
+		states = journal.States()
+	}
+	if f.Reason != "" {
+		conds = append(conds, "r.state_reason = "+a.add(f.Reason))
+	}
+	from, place := "runs r", "r"
+	if labeled {
+		place = "l"
+		from = "run_labels l CROSS JOIN runs r ON r.run_id = l.run_id"
+		conds = append(conds, "l.namespace = "+tenant+" AND l.key = "+a.add(labels[0])+" AND l.value = "+a.add(f.Labels[labels[0]]))
+		conds[0] = "+" + conds[0]
+		labels = labels[1:]
+	}
+	for _, k := range labels {
+		conds = append(conds, "EXISTS (SELECT 1 FROM run_labels m WHERE m.run_id = r.run_id AND m.key = "+a.add(k)+" AND m.value = "+a.add(f.Labels[k])+")")
+	}
+	if !after.IsZero() {
+		conds = append(conds, fmt.Sprintf("(%[1]s.create_time, %[1]s.run_id) < (%[2]s, %[3]s)", place, a.add(micros(after.CreateTime)), a.add(after.ID)))
+	}
 	if !f.CreatedAfter.IsZero() {
-		and(order+".create_time >= ?", journal.CeilMicros(f.CreatedAfter).UnixMicro())
+		conds = append(conds, place+".create_time >= "+a.add(journal.CeilMicros(f.CreatedAfter).UnixMicro()))
 	}
 	if !f.CreatedBefore.IsZero() {
-		and(order+".create_time < ?", journal.CeilMicros(f.CreatedBefore).UnixMicro())
+		conds = append(conds, place+".create_time < "+a.add(journal.CeilMicros(f.CreatedBefore).UnixMicro()))
 	}
-	args = append(args, limit)
-	rows, err := s.db.Read.QueryContext(ctx, `SELECT `+runColumns+` FROM `+from+` WHERE r.namespace = ?`+where.String()+
-		fmt.Sprintf(` ORDER BY %[1]s.create_time DESC, %[1]s.run_id DESC LIMIT ?`, order), args...)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Run, error) { return scanRun(rows, false) })
+	found := merged(states, func(state string) string {
+		return "SELECT " + place + ".create_time AS create_time, " + place + ".run_id AS run_id FROM " + from + " WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
+	}, "r", "create_time DESC, run_id DESC", last)
+	return "SELECT " + runColumns + " FROM (" + found + ") p CROSS JOIN runs r ON r.run_id = p.run_id" + joins + " ORDER BY p.create_time DESC, p.run_id DESC", a
+}
+
+// arguments are those of a statement that is put together.
+type arguments []any
+
+// add returns the name of the new parameter.
+func (a *arguments) add(v any) string {
+	*a = append(*a, v)
+	return fmt.Sprintf("?%d", len(*a))
+}
+
+// numbers are states as the database knows them.
+func numbers[S ~int32](states []S) string {
+	out := make([]string, len(states))
+	for i, s := range states {
+		out[i] = strconv.Itoa(int(s))
+	}
+	return strings.Join(out, ", ")
+}
+
+// merged renders a list in an order that the index has within each state: as many rows of each state as the whole list may have, and the first of them.
+func merged[S ~int32](states []S, query func(state string) string, alias, order, limit string) string {
+	end := " ORDER BY " + order + " LIMIT " + limit
+	if len(states) == 0 {
+		return query("true") + end
+	}
+	parts := make([]string, len(states))
+	for i, state := range states {
+		parts[i] = query(fmt.Sprintf("%s.state = %d", alias, state)) + end
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return "SELECT * FROM (" + strings.Join(parts, ") UNION ALL SELECT * FROM (") + ")" + end
 }
 
 // Events implements journal.Reader.

@@ -41,7 +41,7 @@ type Store struct{ pool *pgxpool.Pool }
 // Open connects. The journal's migrations make the tables.
 func Open(ctx context.Context, url string, tracer trace.TracerProvider) (*Store, error) {
 	pool, err := dbkit.OpenPostgres(ctx, url, journalpg.Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor-limits", TracerProvider: tracer, MaxConns: conns, IdleInTransactionTimeout: 2 * time.Second,
+		ApplicationName: "epigraph-executor-limits", TracerProvider: tracer, MaxConns: conns, IdleInTransactionTimeout: 2 * time.Second, ByIndex: true,
 	})
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type Store struct{ pool *pgxpool.Pool }
 // Open connects. The journal's migrations make the tables.
 func Open(ctx context.Context, url string, tracer trace.TracerProvider) (*Store, error) {
 	pool, err := dbkit.OpenPostgres(ctx, url, journalpg.Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor-schedules", TracerProvider: tracer, MaxConns: conns,
+		ApplicationName: "epigraph-executor-schedules", TracerProvider: tracer, MaxConns: conns, ByIndex: true,
 	})
 	if err != nil {
 		return nil, err

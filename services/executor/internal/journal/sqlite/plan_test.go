@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Lists walk along an index, which has the rows in the order in which they are wanted, and end when the page is full.
+func TestListsFollowAnIndex(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, err := Open(ctx, filepath.Join(t.TempDir(), "journal.db"), Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	_, err = s.Migrations().Up(ctx)
+	require.NoError(t, err)
+	listed, now := "runs_listed", time.Now()
+	for name, c := range map[string]struct {
+		filter journal.Filter
+		index  string
+	}{
+		"all":       {journal.Filter{}, listed},
+		"time":      {journal.Filter{CreatedAfter: now, CreatedBefore: now}, listed},
+		"states":    {journal.Filter{States: []journal.State{journal.StateFailed, journal.StateWaiting}}, listed},
+		"task":      {journal.Filter{TaskID: "x", States: []journal.State{journal.StateFailed}}, "runs_by_task"},
+		"user":      {journal.Filter{UserID: "x", CreatedAfter: now}, "runs_by_user"},
+		"chat":      {journal.Filter{ChatID: "x", Labels: map[string]string{"a": "b"}}, "runs_by_chat"},
+		"thread":    {journal.Filter{ThreadID: "x"}, "runs_by_thread"},
+		"business":  {journal.Filter{BusinessKey: "x"}, "runs_by_business"},
+		"parent":    {journal.Filter{ParentID: "x"}, "runs_by_parent"},
+		"schedule":  {journal.Filter{ScheduleID: "x"}, "runs_by_schedule"},
+		"labels":    {journal.Filter{Labels: map[string]string{"a": "b", "c": "d"}}, "run_labels_by_value"},
+		"its state": {journal.Filter{Labels: map[string]string{"a": "b"}, States: []journal.State{journal.StateFailed}}, "run_labels_by_value"},
+	} {
+		for _, after := range []page.Cursor{{}, {CreateTime: now, ID: "run_1"}} {
+			query, args := listRuns("n", c.filter, after, 20)
+			followed(t, s, name, c.index, query, args)
+		}
+	}
+	for name, c := range map[string]struct {
+		filter journal.InterruptFilter
+		index  string
+	}{
+		"interrupts": {journal.InterruptFilter{}, "interrupts_listed"},
+		"expired":    {journal.InterruptFilter{States: []journal.InterruptState{journal.InterruptExpired}}, "interrupts_listed"},
+		"of run":     {journal.InterruptFilter{RunID: "x", States: []journal.InterruptState{journal.InterruptOpen}}, "interrupts_by_root"},
+	} {
+		query, args := listInterrupts("n", c.filter, page.Cursor{CreateTime: now, ID: "int_1"}, 20)
+		followed(t, s, name, c.index, query, args)
+	}
+}
+
+func followed(t *testing.T, s *Store, name, index, query string, args []any) {
+	rows, err := s.db.Read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	require.NoError(t, err, query)
+	defer func() { require.NoError(t, rows.Close()) }()
+	var plan strings.Builder
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		require.NoError(t, rows.Scan(&id, &parent, &unused, &step))
+		plan.WriteString(step + "\n")
+		for _, table := range []string{"r", "l", "i", "m", "d", "k"} {
+			require.NotEqual(t, "SCAN "+table, strings.SplitN(step+" ", " USING", 2)[0], "%s: %s", name, plan.String())
+		}
+	}
+	require.NoError(t, rows.Err())
+	require.Contains(t, plan.String(), index+" (", "%s: %s", name, plan.String())
+}
