@@ -61,6 +61,10 @@ const MetaHint = "hint"
 // ReasonInternal is the reason of every error that carries none of its own.
 const ReasonInternal = "INTERNAL"
 
+// ReasonNotReady is what a replica answers that has not begun yet, or is about to end. It promises that nothing has happened, so that another replica, or the same
+// one a moment later, may be asked the same.
+const ReasonNotReady = "EXECUTOR_NOT_READY"
+
 // Violation is one faulty field of a request, named by its path in the request ("graph.nodes[2].id").
 type Violation struct {
 	Field   string

@@ -42,12 +42,15 @@ type DialOptions struct {
 	MaxRecvBytes int
 }
 
+// firstPause and lastPause are the pauses before such a call is sent again, from one to the other doubled each time: together 3.2 s.
+const firstPause, lastPause = 50 * time.Millisecond, 1600 * time.Millisecond
+
 // answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and, twice, its outputs.
 const answerFactor = 4
 
 // Dial returns a connection that connects when first used. Calls on it carry the credential, the
 // namespace and request id of their context and the trace, and return *errs.Error values. Reads and
-// idempotent methods are sent again if the server is unavailable; nothing else is.
+// idempotent methods are sent again if the server is unavailable, others only after errs.ReasonNotReady.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
 		o.Telemetry = obs.Noop()
@@ -117,7 +120,18 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 }
 
 func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return FromStatus(invoke(k.outgoing(ctx), method, req, reply, cc, opts...))
+	ctx = k.outgoing(ctx)
+	for pause := firstPause; ; pause *= 2 {
+		err := FromStatus(invoke(ctx, method, req, reply, cc, opts...))
+		if errs.ReasonOf(err) != errs.ReasonNotReady || pause > lastPause {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func (k caller) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

@@ -35,12 +35,17 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 type executor struct {
 	executorv1.UnimplementedExecutorServiceServer
-	get   func(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error)
-	watch func(*executorv1.WatchRunRequest, grpc.ServerStreamingServer[executorv1.RunEvent]) error
+	get    func(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error)
+	cancel func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error)
+	watch  func(*executorv1.WatchRunRequest, grpc.ServerStreamingServer[executorv1.RunEvent]) error
 }
 
 func (e *executor) GetRun(ctx context.Context, r *executorv1.GetRunRequest) (*executorv1.Run, error) {
 	return e.get(ctx, r)
+}
+
+func (e *executor) CancelRun(ctx context.Context, r *executorv1.CancelRunRequest) (*executorv1.Run, error) {
+	return e.cancel(ctx, r)
 }
 
 func (e *executor) WatchRun(r *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {
@@ -195,6 +200,19 @@ func TestErrors(t *testing.T) {
 		require.True(t, errs.Is(err, errs.Unavailable))
 		require.Equal(t, "SERVICE_UNAVAILABLE", errs.ReasonOf(err))
 		require.NotContains(t, errs.From(err).Message, "nobody")
+	})
+	t.Run("NotReady/IsAskedAgainWhateverTheMethod", func(t *testing.T) {
+		t.Parallel()
+		r, calls := start(t, grpckit.Options{}), 0
+		r.svc.cancel = func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error) {
+			if calls++; calls < 3 {
+				return nil, errs.New(errs.Unavailable, errs.ReasonNotReady, "soon")
+			}
+			return nil, errs.New(errs.Unavailable, "DATABASE_UNREACHABLE", "who knows")
+		}
+		_, err := r.client(t, grpckit.DialOptions{}).CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: "r"})
+		require.Equal(t, "DATABASE_UNREACHABLE", errs.ReasonOf(err))
+		require.Equal(t, 3, calls, "nothing but a replica that is not ready is asked again")
 	})
 	t.Run("ToStatus/OneErrorInfo", func(t *testing.T) {
 		t.Parallel()

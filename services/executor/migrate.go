@@ -7,7 +7,6 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -49,7 +48,7 @@ func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 // later release has migrated is fine: what it adds leaves the release before it working.
 func (s *Service) Ready(ctx context.Context) error {
 	if s.engine.Owner().IsZero() {
-		return errs.New(errs.Unavailable, engine.ReasonNotReady, "the executor owns no runs yet")
+		return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor owns no runs yet")
 	}
 	if m, ok := s.journal.(migrated); ok {
 		if err := m.Migrations().Check(ctx); err != nil && errs.ReasonOf(err) != dbkit.ReasonSchemaNew {

@@ -22,9 +22,6 @@ import (
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/engine"
 
-// ReasonNotReady is the reason of requests that come before the engine runs, or while it stops.
-const ReasonNotReady = "EXECUTOR_NOT_READY"
-
 // Engine runs graphs durably. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
@@ -158,5 +155,5 @@ func (e *Engine) set(t *term) {
 }
 
 func notReady() error {
-	return errs.New(errs.Unavailable, ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
+	return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
 }

@@ -188,7 +188,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 			return Started{ID: earlier}, rerr
 		}
 		// It was not written after all, or another request was quicker: a later try finds the one or the other.
-		return Started{}, errs.New(errs.Unavailable, ReasonNotReady, "an earlier start with this task came to nothing").
+		return Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
 			Hint("try again in a moment").With(err)
 	}
 	if claims && ctx.Err() == nil && (err != nil || !res.Created) && !adopted {

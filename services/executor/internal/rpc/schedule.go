@@ -54,7 +54,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 		if there || xerr != nil {
 			return st.RunID, xerr
 		}
-		return "", errs.New(errs.Unavailable, engine.ReasonNotReady, "the run is being started").With(err)
+		return "", errs.New(errs.Unavailable, errs.ReasonNotReady, "the run is being started").With(err)
 	}
 	return id, graphFaults(err)
 }
