@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +30,14 @@ import (
 func main() {
 	addrs := flag.String("addrs", "", "where the two executors serve")
 	names := flag.String("names", "", "what they are called")
+	only := flag.String("only", "", "regular expression on the cases to measure; empty means all")
 	flag.Parse()
 	os.Exit(drive.Main(func(context.Context) (drive.Engine, error) {
-		w := &wake{names: strings.Split(*names, ",")}
+		re, err := regexp.Compile(*only)
+		if err != nil {
+			return nil, err
+		}
+		w := &wake{names: strings.Split(*names, ","), only: re}
 		for _, a := range strings.Split(*addrs, ",") {
 			conn, err := grpc.NewClient(a, grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
@@ -50,6 +56,7 @@ type wake struct {
 	conns []*grpc.ClientConn
 	apis  []executorv1.ExecutorServiceClient
 	names []string
+	only  *regexp.Regexp
 }
 
 func (w *wake) Run(context.Context, *drive.Run) error      { return errors.New("no loads are run here") }
@@ -131,6 +138,9 @@ type woken struct {
 func (w *wake) Measure(ctx context.Context, req drive.Request) (map[string]float64, error) {
 	out := map[string]float64{}
 	for _, c := range cases() {
+		if !w.only.MatchString(c.name) {
+			continue
+		}
 		if _, err := w.wake(ctx, c, min(req.Runs, 50)); err != nil { // connections, plans, code: what comes but once
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // mailBatch is how many pieces of mail are read at a time.
-const mailBatch = 500
+const mailBatch = journal.MaxLoadedMail
 
 // watchMail takes up what comes for the runs of this owner, whoever wrote it and wherever.
 func (t *term) watchMail(ctx context.Context) {

@@ -22,13 +22,13 @@ type slowPost struct {
 	once                    [3]sync.Once
 }
 
-func (s *slowPost) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
-	ms, err := s.Journal.UnreadMail(ctx, namespace, runID, limit)
-	if len(ms) > 0 {
+func (s *slowPost) Load(ctx context.Context, runID string) (journal.Loaded, error) {
+	l, err := s.Journal.Load(ctx, runID)
+	if len(l.Mail) > 0 {
 		s.once[0].Do(func() { close(s.armed) })
 		<-s.read
 	}
-	return ms, err
+	return l, err
 }
 
 func (s *slowPost) PendingMail(ctx context.Context, o journal.Owner, limit int) ([]journal.Mail, error) {

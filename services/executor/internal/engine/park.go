@@ -68,24 +68,22 @@ func (t *term) given(r *run, released chan struct{}, res journal.Result, c conse
 		t.lose(r, res.Err)
 		return
 	}
-	t.told(c)
+	t.told(res, c)
 	r.retire(errDropped)
 	t.remove(r)
 }
 
 // told lets everybody know of what has become durable.
-func (t *term) told(c consequence) {
+func (t *term) told(res journal.Result, c consequence) {
 	t.e.hub.publish(c.events...)
 	if c.outbox {
 		t.e.wake()
 	}
-	if len(c.mailed) > 0 {
+	if len(c.mailed) > len(res.Claimed) {
 		t.pokeMail()
-		for _, m := range c.mailed {
-			if m.Kind == journal.MailChildEnded && t.get(m.RunID) == nil {
-				t.spawn(func() { t.rouse(m.Namespace, m.RunID) })
-			}
-		}
+	}
+	for _, id := range res.Claimed {
+		t.bringSoon(id)
 	}
 }
 
@@ -212,6 +210,9 @@ const holdBefore = 50 * time.Millisecond
 // bringSoon makes a run live beside everything else; as many at once as RecoverParallel says.
 func (t *term) bringSoon(id string) {
 	t.mu.Lock()
+	if l := t.loading[id]; l != nil {
+		l.again = true
+	}
 	if t.closed || t.loading[id] != nil || t.bringing[id] {
 		t.mu.Unlock()
 		return
@@ -235,6 +236,13 @@ func (t *term) bringSoon(id string) {
 func (t *term) full(more int64) bool {
 	n := t.bytes.Load()
 	return n > 0 && n+more > t.e.cfg.MaxLiveBytes
+}
+
+// takes reports whether runs may be claimed for this term: it can read them now.
+func (t *term) takes() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.closed && !t.full(0)
 }
 
 // weigh counts the run anew in the memory of live runs. The caller holds r.mu.

@@ -96,6 +96,9 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 		p.Mail.Body = body
 	}
 	p.Mail.Time = dbkit.Now()
+	if t := e.current(); t != nil && t.takes() {
+		p.Claimant = t.owner
+	}
 	posted, err := e.journal.Post(ctx, p)
 	if err != nil {
 		return posted, err
@@ -104,12 +107,15 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 	return posted, nil
 }
 
-// TakeUp sees to mail at once that was written here: for a run of this executor, or one that nobody owns. Other owners are told by the
-// journal; and for a run without one a job is on its way, in case that this process dies now.
+// TakeUp sees to mail at once that was written here: for a run of this executor, by now or before, or one that nobody owns. Other owners are told by
+// the journal; and for a run without one a job is on its way.
 func (e *Engine) TakeUp(p journal.Posted) {
 	t := e.current()
 	switch {
-	case t == nil || !p.New:
+	case t == nil:
+	case p.Claimed && p.Owner == t.owner:
+		t.bringSoon(p.Run.ID)
+	case !p.New:
 	case p.Owner == t.owner:
 		t.pokeMail()
 	case p.Owner.IsZero():

@@ -34,6 +34,8 @@ type loading struct {
 	done chan struct{}
 	run  *run
 	err  error
+	// again says that somebody wanted the run who may know of mail that came after it was read; guarded by the term's mu.
+	again bool
 }
 
 // scan takes over runs that no live executor owns, for as long as the term lasts.
@@ -170,8 +172,12 @@ func (t *term) load(ctx context.Context, id string, rem *remedy) (*run, error) {
 	l.run, l.err = t.read(ctx, id, rem)
 	t.mu.Lock()
 	delete(t.loading, id)
+	again := l.again
 	t.mu.Unlock()
 	close(l.done)
+	if again {
+		t.pokeMail()
+	}
 	return l.run, l.err
 }
 
@@ -206,10 +212,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	} else if err := r.rebuild(ctx, loaded); err != nil {
 		return nil, err
 	}
-	mail, err := t.e.journal.UnreadMail(ctx, row.Namespace, id, mailBatch)
-	if err != nil {
-		return nil, err
-	}
+	mail := loaded.Mail
 	if rem != nil && rem.skip != 0 {
 		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return m.ID == rem.skip })
 	}

@@ -149,7 +149,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		if x.recover {
 			c := r.consequence(nil, eff)
 			c.recovered = true
-			r.t.release(r, c)
+			r.t.release(r, journal.Result{}, c)
 		}
 		if x.after != nil {
 			x.after(nil)
@@ -511,7 +511,7 @@ func (r *run) follow(res journal.Result, c consequence, released chan struct{}) 
 	}
 	if r.gone.Load() {
 		if res.Err == nil {
-			r.t.told(c) // it happened, even if nothing follows from it here
+			r.t.told(res, c) // it happened, even if nothing follows from it here
 		}
 		return
 	}
@@ -519,7 +519,7 @@ func (r *run) follow(res journal.Result, c consequence, released chan struct{}) 
 		r.t.lose(r, res.Err)
 		return
 	}
-	r.t.release(r, c)
+	r.t.release(r, res, c)
 }
 
 // retire takes the run out of motion: nothing starts, no timer fires, calls in flight are told cause. It is idempotent and

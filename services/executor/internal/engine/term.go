@@ -229,12 +229,12 @@ func (t *term) spawn(f func()) {
 }
 
 // release acts on a durable decision. It must not block.
-func (t *term) release(r *run, c consequence) {
+func (t *term) release(r *run, res journal.Result, c consequence) {
 	if c.keep {
 		t.spawn(func() { t.park(r) })
 		return
 	}
-	t.told(c)
+	t.told(res, c)
 	t.stopAttempts(r, c.effects.Cancels)
 	for i := range c.effects.Starts {
 		t.launch(r, &c.effects.Starts[i])

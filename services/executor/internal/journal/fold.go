@@ -32,11 +32,13 @@ type Unit struct {
 	Graph        []byte
 	GraphChanges int
 	Mail         []Mail
-	TakenUp      []int64
-	Jobs         []JobRow
-	Opened       []Interrupt
-	Closed       []Closing
-	Blobs        []BlobRef
+	// Claims says that runs which Mail goes to are claimed: see Append.
+	Claims  bool
+	TakenUp []int64
+	Jobs    []JobRow
+	Opened  []Interrupt
+	Closed  []Closing
+	Blobs   []BlobRef
 
 	// HoldsKey, CancelReason and CancelTime are what a resolved Start's row begins with.
 	HoldsKey     bool
@@ -81,7 +83,8 @@ type Attempt func(ctx context.Context, units []*Unit, done *Outcomes) error
 
 // Outcomes collects what became of units, by run.
 type Outcomes struct {
-	byUnit map[*Unit]unitResult
+	byUnit  map[*Unit]unitResult
+	claimed map[string]bool
 }
 
 type unitResult struct {
@@ -93,6 +96,14 @@ type unitResult struct {
 
 // Committed notes that the unit is durable with this revision.
 func (o *Outcomes) Committed(u *Unit, revision int64) { o.byUnit[u] = unitResult{revision: revision} }
+
+// Claimed notes that the committing executor owns a run since now: one of Around.Claims.
+func (o *Outcomes) Claimed(runID string) {
+	if o.claimed == nil {
+		o.claimed = map[string]bool{}
+	}
+	o.claimed[runID] = true
+}
 
 // Refused notes that the unit was not written and why.
 func (o *Outcomes) Refused(u *Unit, err error) { o.byUnit[u] = unitResult{err: err} }
@@ -117,6 +128,9 @@ func CommitUnits(ctx context.Context, writes []Write, permanent func(error) bool
 			r.err = errs.New(errs.Internal, errs.ReasonInternal, "no outcome for run %s", u.RunID)
 		}
 		u.report(results, r)
+		if r.err == nil && u.Claims {
+			u.reportClaimed(&results[u.parts[len(u.parts)-1].index], out)
+		}
 	}
 	return results, nil
 }
@@ -131,6 +145,9 @@ func bisect(ctx context.Context, units []*Unit, permanent func(error) bool, atte
 	case err == nil:
 		for u, r := range try.byUnit {
 			out.byUnit[u] = r
+		}
+		for id := range try.claimed {
+			out.Claimed(id)
 		}
 		return nil
 	case !permanent(err):
@@ -164,6 +181,14 @@ func (u *Unit) report(results []Result, r unitResult) {
 			}
 		}
 		results[p.index] = res
+	}
+}
+
+func (u *Unit) reportClaimed(res *Result, out *Outcomes) {
+	for i := range u.Mail {
+		if id := u.Mail[i].RunID; out.claimed[id] && !slices.Contains(res.Claimed, id) {
+			res.Claimed = append(res.Claimed, id)
+		}
 	}
 }
 
@@ -260,6 +285,7 @@ func (u *Unit) addAppend(a *Append) {
 	}
 	u.Progress = u.Progress || a.Progress
 	u.Release = u.Release || a.Release
+	u.Claims = u.Claims || a.Claims
 	if a.GraphHash != "" {
 		u.GraphHash, u.Graph = a.GraphHash, a.Graph
 		u.GraphChanges++
@@ -501,6 +527,8 @@ func RequestIDReused(id string) error {
 type Around struct {
 	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
 	Targets, Ended []string
+	// Claims are those of the targets that are claimed if they are parked without an owner, each once and sorted.
+	Claims []string
 	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have mail and no owner by then.
 	Wakes []JobRow
 	// Queues are those that get a job.
@@ -524,6 +552,9 @@ func (r *Resolved) Surroundings() Around {
 		for _, u := range units {
 			for i := range u.Mail {
 				a.Targets = append(a.Targets, u.Mail[i].RunID)
+				if u.Claims {
+					a.Claims = append(a.Claims, u.Mail[i].RunID)
+				}
 				wake(u.Namespace, u.Mail[i].RunID)
 			}
 			for i := range u.Jobs {
@@ -541,7 +572,7 @@ func (r *Resolved) Surroundings() Around {
 		a.Targets = append(a.Targets, c.RunID)
 		wake(c.Namespace, c.RunID)
 	}
-	for _, s := range []*[]string{&a.Targets, &a.Ended, &a.Queues} {
+	for _, s := range []*[]string{&a.Targets, &a.Claims, &a.Ended, &a.Queues} {
 		slices.Sort(*s)
 		*s = slices.Compact(*s)
 	}

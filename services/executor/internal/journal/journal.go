@@ -203,7 +203,12 @@ type Loaded struct {
 	SnapshotSeq int64
 	// Events are those after the snapshot, in order, without gaps.
 	Events []Event
+	// Mail is what is unread for the run, the first MaxLoadedMail pieces, oldest first.
+	Mail []Mail
 }
+
+// MaxLoadedMail is how much mail comes along with a run.
+const MaxLoadedMail = 500
 
 // Filter narrows a list; all set fields must hold.
 type Filter struct {

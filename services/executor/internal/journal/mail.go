@@ -44,6 +44,9 @@ type Post struct {
 	// Request makes the call repeatable; the zero value does not. Method keeps request ids of different calls apart.
 	Request Request
 	Method  string
+	// Claimant, if not zero, becomes the owner of a run that is parked without one, WAITING or PAUSED, in the same transaction, instead of a wake-up
+	// job for whoever comes. One that is not registered any more does not.
+	Claimant Owner
 	// Answer closes a question in the same transaction; nil leaves questions alone.
 	Answer *Answer
 	// Open lists the states in which the run takes this mail; empty means every state that is not ended. Mail of kind CANCEL to
@@ -65,6 +68,8 @@ type Posted struct {
 	New bool
 	// Owner is who takes it up; zero means that a job was inserted for whoever claims the run.
 	Owner Owner
+	// Claimed says that Owner is Post.Claimant since this call: it has yet to read the run.
+	Claimed bool
 }
 
 // Mailbox delivers mail. Journal embeds it.

@@ -97,6 +97,11 @@ type Found struct {
 	OwnerLive   bool
 }
 
+// Claims reports whether the claimant of p becomes the owner, as far as the run's row decides.
+func (f Found) Claims(p Post) bool {
+	return !p.Claimant.IsZero() && f.Owner.IsZero() && (f.State == StateWaiting || f.State == StatePaused)
+}
+
 // Takes reports whether the mail of p is to be written, as far as the run's row decides.
 func (f Found) Takes(p Post) (bool, error) {
 	switch {

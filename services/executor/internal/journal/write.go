@@ -66,6 +66,9 @@ type Append struct {
 	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or that has unread mail with the same
 	// kind and key, is dropped. An owner is woken; a run without one gets a wake-up job in the same transaction.
 	Mail []Mail
+	// Claims lets the committing executor own the runs that Mail goes to and that are parked without an owner, WAITING or PAUSED, from the same
+	// transaction on, instead of a wake-up job for whoever comes. Result.Claimed names them.
+	Claims bool
 	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
 	TakenUp []int64
 	// Release makes this the owner's last write: with it the run has no owner. If mail waits for the run by then, or comes later,
@@ -105,4 +108,7 @@ type Result struct {
 	// LastSeq is where the journal ends after the write, Revision the row's if the write changed the row, else 0.
 	// For a Start with Created false both are 0.
 	LastSeq, Revision int64
+	// Claimed are the runs that the executor owns because of Append.Claims and is to go on with. It is a hint: one that became durable in an
+	// earlier try is not named, but its mail is among PendingMail.
+	Claimed []string
 }

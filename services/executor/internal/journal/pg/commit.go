@@ -93,6 +93,21 @@ func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	return err
 }
 
+// inBatches lets fn send a transaction in batches of its own, with BEGIN in the first and COMMIT in the last: whoever waits for it waits for
+// each round trip.
+func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn *pgxpool.Conn) error) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	// A connection that is left inside a transaction is closed by the pool, which rolls back.
+	defer conn.Release()
+	if err := fn(conn); err != nil {
+		return rollback(ctx, conn, err)
+	}
+	return nil
+}
+
 // lookUp begins a transaction, locks the owner's row and the names that units ask for, and reads
 // what they stand for.
 func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.Unit, requests, keys []journal.Key) (journal.Ground, error) {
@@ -275,7 +290,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		}
 		around.Ended = slices.DeleteFunc(around.Ended, func(id string) bool { return settled[id] })
 	}
-	s.queueAround(&b, around)
+	s.queueAround(&b, owner, around, done)
 	if w.explicit {
 		b.Queue("COMMIT")
 	}
@@ -324,7 +339,7 @@ func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
 const cancelable = "cancel_time IS NULL AND state < 6"
 
 // queueAround does what follows from the writes, each by a statement that sees them all.
-func (s *Store) queueAround(b *pgx.Batch, a journal.Around) {
+func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
 		b.Queue(`DELETE FROM mail m WHERE m.run_id = ANY ($1) AND NOT EXISTS (
 			SELECT FROM runs r WHERE r.run_id = m.run_id AND r.namespace = m.namespace AND r.state < 6)`, slices.Concat(a.Targets, a.Ended))
@@ -333,11 +348,18 @@ func (s *Store) queueAround(b *pgx.Batch, a journal.Around) {
 		b.Queue(`UPDATE interrupts i SET state = 4, close_time = clock_timestamp() WHERE i.run_id = ANY ($1) AND i.state = 1
 			AND EXISTS (SELECT FROM runs r WHERE r.run_id = i.run_id AND r.state >= 6)`, a.Ended)
 	}
+	if len(a.Claims) > 0 {
+		b.Queue(claimParked, a.Claims, owner.ID, owner.Incarnation).Query(func(rows pgx.Rows) error {
+			var id string
+			_, err := pgx.ForEachRow(rows, []any{&id}, func() error { done.Claimed(id); return nil })
+			return err
+		})
+	}
 	if len(a.Wakes) > 0 {
 		s.sql.queueWakes(b, a.Wakes)
 	}
 	if len(a.Targets) > 0 {
-		queueOwnerNotices(b, a.Targets)
+		queueOwnerNotices(b, a.Targets, owner)
 	}
 	if len(a.Queues) > 0 {
 		queueNotices(b, a.Queues)

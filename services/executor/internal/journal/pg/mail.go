@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -15,6 +16,9 @@ import (
 
 const (
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+	// claimParked needs the rows to be locked, and finds parked runs alone that have mail.
+	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3 WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
+		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time FROM mail m`
 )
 
@@ -27,9 +31,10 @@ func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
 	return m, err
 }
 
-// queueOwnerNotices wakes the owners of runs that got mail.
-func queueOwnerNotices(b *pgx.Batch, runIDs []string) {
-	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT owner_id FROM runs WHERE run_id = ANY ($1) AND owner_id <> '' AND state < 6) o`, runIDs)
+// queueOwnerNotices wakes the owners of runs that got mail, but for one that knows of it: commits with notices wait for each other.
+func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
+	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT owner_id FROM runs WHERE run_id = ANY ($1) AND owner_id <> '' AND state < 6
+		AND (owner_id <> $2 OR owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
 // Post implements journal.Mailbox. The run's row is locked before its owner is looked at, so that mail and the end of an ownership see each other.
@@ -37,14 +42,8 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 	if err := journal.ValidatePost(p, journal.DefaultLimits()); err != nil {
 		return journal.Posted{}, err
 	}
-	err = pgx.BeginFunc(ctx, s.read, func(tx pgx.Tx) error {
-		posted = journal.Posted{}
-		repeated, err := request(ctx, tx, p)
-		if err != nil {
-			return err
-		}
-		m := p.Mail
-		f, q, err := found(ctx, tx, p)
+	err = s.inBatches(ctx, s.read, func(tx *pgxpool.Conn) error {
+		f, q, mine, repeated, err := found(ctx, tx, p)
 		if err != nil {
 			return err
 		}
@@ -65,21 +64,15 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 			write = !said
 		}
 		if write && f.State.Ended() {
-			return journal.RunEnded(m.RunID)
+			return journal.RunEnded(p.Mail.RunID)
 		}
 		if f.OwnerLive && !f.State.Ended() {
 			posted.Owner = f.Owner
 		}
-		if write && m.Kind != journal.MailCancel {
-			return s.hand(ctx, tx, p, &posted)
+		if mine && write && f.Claims(p) {
+			posted.Owner, posted.Claimed = p.Claimant, true
 		}
-		if write {
-			if posted.New, err = s.deliver(ctx, tx, m); err != nil {
-				return err
-			}
-		}
-		posted.Run, err = get(ctx, tx, m.Namespace, m.RunID)
-		return err
+		return s.hand(ctx, tx, p, write, &posted)
 	})
 	if err = away(err); err != nil {
 		if errs.Is(err, errs.Internal) {
@@ -90,39 +83,34 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 	return posted, nil
 }
 
-// request remembers the request id of p and reports whether it was seen before with the same body.
-func request(ctx context.Context, tx pgx.Tx, p journal.Post) (repeated bool, err error) {
-	if p.Request.ID == "" {
-		return false, nil
-	}
-	tag, err := tx.Exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, dbkit.Micros(p.Mail.Time))
-	if err != nil || tag.RowsAffected() > 0 {
-		return false, err
-	}
-	var hash, id string
-	if err := tx.QueryRow(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
-		p.Mail.Namespace, p.Method, p.Request.ID).Scan(&hash, &id); err != nil {
-		return false, err
-	}
-	if hash != p.Request.BodyHash || id != p.Mail.RunID {
-		return false, journal.RequestIDReused(p.Request.ID)
-	}
-	return true, nil
-}
-
-// found locks the run of p, and the question that p answers, and tells how they stand; the question has no id if there is none.
+// found begins a transaction, remembers the request id of p, locks the run and the question that p answers, and tells how they stand; the question
+// has no id if there is none. mine says that the claimant is registered, and locks it; repeated that the request was seen before with the same body.
 // All goes in one round trip, since whoever waits for the mail waits for each.
-func found(ctx context.Context, tx pgx.Tx, p journal.Post) (f journal.Found, q journal.Interrupt, err error) {
+func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Found, q journal.Interrupt, mine, repeated bool, err error) {
 	var b pgx.Batch
+	b.Queue("BEGIN")
+	if !p.Claimant.IsZero() {
+		b.Queue(`SELECT FROM executors WHERE id = $1 AND incarnation = $2 FOR KEY SHARE`, p.Claimant.ID, p.Claimant.Incarnation).Exec(func(tag pgconn.CommandTag) error {
+			mine = tag.RowsAffected() > 0
+			return nil
+		})
+	}
+	if p.Request.ID != "" {
+		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
+			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, dbkit.Micros(p.Mail.Time)).Exec(func(tag pgconn.CommandTag) error {
+			repeated = tag.RowsAffected() == 0
+			return nil
+		})
+	}
 	b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, p.Mail.Namespace, p.Mail.RunID)
 	// What stands in the row is read by a statement of its own: that of the lock may have begun before a take-over ended.
+	there := true
 	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
 			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
 		FROM runs r WHERE`+thisRun, p.Mail.Namespace, p.Mail.RunID).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&f.Revision, &f.State, &f.CancelAsked, &f.Owner.ID, &f.Owner.Incarnation, &f.OwnerLive)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return journal.RunNotFound(p.Mail.RunID)
+		if there = !errors.Is(err, pgx.ErrNoRows); !there {
+			return nil
 		}
 		return err
 	})
@@ -135,45 +123,67 @@ func found(ctx context.Context, tx pgx.Tx, p journal.Post) (f journal.Found, q j
 				return err
 			})
 	}
-	err = tx.SendBatch(ctx, &b).Close()
-	return f, q, err
+	if err = tx.SendBatch(ctx, &b).Close(); err == nil && repeated {
+		err = sameRequest(ctx, tx, p)
+	}
+	if err == nil && !there {
+		err = journal.RunNotFound(p.Mail.RunID)
+	}
+	return f, q, mine, repeated, err
 }
 
-// hand writes what p says to a run whose row is locked, wakes whoever is to read it, and reads the run, in one round trip.
-func (s *Store) hand(ctx context.Context, tx pgx.Tx, p journal.Post, posted *journal.Posted) error {
+// sameRequest returns an error if the request id of p was given to another request.
+func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.Post) error {
+	var hash, id string
+	if err := tx.QueryRow(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
+		p.Mail.Namespace, p.Method, p.Request.ID).Scan(&hash, &id); err != nil {
+		return err
+	}
+	if hash != p.Request.BodyHash || id != p.Mail.RunID {
+		return journal.RequestIDReused(p.Request.ID)
+	}
+	return nil
+}
+
+// hand writes what p says to a run whose row is locked, if it is to be written, sees to it that somebody reads it, reads the run and commits, in one
+// round trip.
+func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, write bool, posted *journal.Posted) error {
 	var b pgx.Batch
 	m := p.Mail
-	if a := p.Answer; a != nil {
+	if a := p.Answer; a != nil && write {
 		b.Queue(`UPDATE interrupts SET state = $2, answer = $3, decision = $4, closed_by = $5, close_time = $6 WHERE id = $1`,
 			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time))
 	}
-	b.Queue(insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)).Exec(func(tag pgconn.CommandTag) error {
-		posted.New = tag.RowsAffected() > 0
-		return nil
-	})
-	// Mail that was there before has woken its reader; to do so again does no harm.
-	s.sql.queueWakes(&b, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
-	queueOwnerNotices(&b, []string{m.RunID})
+	if write {
+		// Only a cancel that is new is told of by the row.
+		tell := ""
+		args := []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
+		if m.Kind == journal.MailCancel {
+			tell = `WITH c AS (` + insertMail + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
+			args = append(args, string(m.Body), null(m.Time))
+		} else {
+			tell = insertMail
+		}
+		b.Queue(tell, args...).Exec(func(tag pgconn.CommandTag) error {
+			posted.New = tag.RowsAffected() > 0
+			return nil
+		})
+		// Mail that was there before has woken its reader; to do so again does no harm.
+		switch {
+		case posted.Claimed:
+			b.Queue(claimParked, []string{m.RunID}, posted.Owner.ID, posted.Owner.Incarnation)
+		case posted.Owner.IsZero():
+			s.sql.queueWakes(&b, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
+		case posted.Owner != p.Claimant:
+			b.Queue(`SELECT pg_notify('`+mailChannel+`', $1)`, posted.Owner.ID)
+		}
+	}
 	b.Queue(selectRun, m.Namespace, m.RunID).QueryRow(func(row pgx.Row) (err error) {
 		posted.Run, err = scanRun(row, true)
 		return err
 	})
+	b.Queue("COMMIT")
 	return tx.SendBatch(ctx, &b).Close()
-}
-
-// deliver writes one piece of mail to a run whose row is locked, and wakes whoever is to read it.
-func (s *Store) deliver(ctx context.Context, tx pgx.Tx, m journal.Mail) (isNew bool, err error) {
-	tag, err := tx.Exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time))
-	if err != nil || tag.RowsAffected() == 0 {
-		return false, err
-	}
-	var b pgx.Batch
-	if m.Kind == journal.MailCancel {
-		b.Queue(`UPDATE runs SET cancel_reason = $2, cancel_time = $3, revision = revision + 1 WHERE run_id = $1`, m.RunID, string(m.Body), null(m.Time))
-	}
-	s.sql.queueWakes(&b, []journal.JobRow{journal.MakeJob(m.Namespace, m.RunID, journal.Job{Kind: journal.JobWake})})
-	queueOwnerNotices(&b, []string{m.RunID})
-	return true, tx.SendBatch(ctx, &b).Close()
 }
 
 // PendingMail implements journal.Mailbox.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -180,31 +181,37 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.
 func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, runID string, p journal.Patience) (now journal.Owner, err error) {
-	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inBatches(ctx, s.hot, func(tx *pgxpool.Conn) error {
 		var c journal.Claimable
+		there := true
 		var b pgx.Batch
+		b.Queue("BEGIN")
 		b.Queue(`SELECT executor_fence($1, $2)`, self.ID, self.Incarnation)
-		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR UPDATE`, namespace, runID)
+		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, namespace, runID)
 		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
 				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
 			FROM runs r WHERE`+thisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return journal.RunNotFound(runID)
+			if there = !errors.Is(err, pgx.ErrNoRows); !there {
+				return nil
 			}
 			return err
 		})
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
+		if !there {
+			return journal.RunNotFound(runID)
+		}
 		owner, takeovers, claimed := c.Claim(self, p)
 		now = owner
-		if !claimed {
-			return nil
+		b = pgx.Batch{}
+		if claimed {
+			b.Queue(`UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, runID, self.ID, self.Incarnation, takeovers)
 		}
-		_, err := tx.Exec(ctx, `UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, runID, self.ID, self.Incarnation, takeovers)
-		return err
+		b.Queue("COMMIT")
+		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {
 		return journal.Owner{}, fenced(err, self)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -240,9 +241,9 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 
 // Load implements journal.Log.
 func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err error) {
-	err = pgx.BeginTxFunc(ctx, s.hot, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		l = journal.Loaded{}
+	err = s.inBatches(ctx, s.hot, func(conn *pgxpool.Conn) error {
 		var b pgx.Batch // one round trip: whoever wakes the run waits for it
+		b.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 		b.Queue(`SELECT `+runColumns+bigColumns+` FROM runs r`+joins+` WHERE r.run_id = $1`, runID).QueryRow(func(row pgx.Row) (err error) {
 			if l.Run, err = scanRun(row, true); errors.Is(err, pgx.ErrNoRows) {
 				return journal.RunNotFound(runID)
@@ -265,7 +266,12 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 			l.Events, err = collect(rows, nil, scanEvent)
 			return err
 		})
-		return tx.SendBatch(ctx, &b).Close()
+		b.Queue(selectMail+` WHERE m.run_id = $1 ORDER BY m.id LIMIT $2`, runID, journal.MaxLoadedMail).Query(func(rows pgx.Rows) (err error) {
+			l.Mail, err = collect(rows, nil, scanMail)
+			return err
+		})
+		b.Queue("COMMIT")
+		return conn.SendBatch(ctx, &b).Close()
 	})
 	return l, err
 }

@@ -164,13 +164,13 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 			return nil, err
 		}
 	}
-	return t.around(ctx, around)
+	return t.around(ctx, owner, around, done)
 }
 
 const cancelable = "cancel_time = 0 AND state < 6"
 
 // around does what follows from the writes of a commit, and returns the owners that have mail.
-func (t txn) around(ctx context.Context, a journal.Around) (woken []string, err error) {
+func (t txn) around(ctx context.Context, owner journal.Owner, a journal.Around, done *journal.Outcomes) (woken []string, err error) {
 	for _, id := range slices.Concat(a.Targets, a.Ended) {
 		if _, err := t.exec(ctx, tidyMail, id); err != nil {
 			return nil, err
@@ -179,6 +179,15 @@ func (t txn) around(ctx context.Context, a journal.Around) (woken []string, err 
 	for _, id := range a.Ended {
 		if _, err := t.exec(ctx, tidyInterrupts, id); err != nil {
 			return nil, err
+		}
+	}
+	for _, id := range a.Claims {
+		n, err := t.exec(ctx, claimParked, owner.ID, owner.Incarnation, id)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			done.Claimed(id)
 		}
 	}
 	if err := t.wakeUps(ctx, a.Wakes); err != nil {

@@ -18,6 +18,9 @@ const (
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time`
 	// pendingMail is that of an owner's runs.
 	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ? AND r.owner_incarnation = ?)`
+	// claimParked finds parked runs alone that have mail.
+	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ? WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
+		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
 	// tidyMail takes away what came for a run that is over, or is not there.
 	tidyMail = `DELETE FROM mail WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = mail.run_id AND r.namespace = mail.namespace AND r.state < 6)`
 )
@@ -75,13 +78,26 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 		if write && f.State.Ended() {
 			return journal.RunEnded(m.RunID)
 		}
-		if write {
-			if posted.New, err = t.deliver(ctx, m); err != nil {
+		if f.OwnerLive && !f.State.Ended() {
+			posted.Owner = f.Owner
+		}
+		if write && f.Claims(p) {
+			switch err := t.fence(ctx, p.Claimant); {
+			case err == nil:
+				posted.Owner, posted.Claimed = p.Claimant, true
+			case !journal.IsFenced(err):
 				return err
 			}
 		}
-		if f.OwnerLive && !f.State.Ended() {
-			posted.Owner = f.Owner
+		if write {
+			if posted.Claimed {
+				if _, err := t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ? WHERE run_id = ?`, p.Claimant.ID, p.Claimant.Incarnation, m.RunID); err != nil {
+					return err
+				}
+			}
+			if posted.New, err = t.deliver(ctx, m); err != nil {
+				return err
+			}
 		}
 		posted.Run, err = get(ctx, t.tx, m.Namespace, m.RunID)
 		return err

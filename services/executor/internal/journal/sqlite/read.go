@@ -245,7 +245,11 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 			return fmt.Errorf("load snapshot: %w", err)
 		}
 		rows, err := tx.QueryContext(ctx, selectEvents+` WHERE run_id = ? AND seq > ? ORDER BY seq`, runID, l.SnapshotSeq)
-		l.Events, err = dbkit.Collect(rows, err, scanEvent)
+		if l.Events, err = dbkit.Collect(rows, err, scanEvent); err != nil {
+			return err
+		}
+		rows, err = tx.QueryContext(ctx, selectMail+` FROM mail m WHERE m.run_id = ? ORDER BY m.id LIMIT ?`, runID, journal.MaxLoadedMail)
+		l.Mail, err = dbkit.Collect(rows, err, scanMail)
 		return err
 	})
 	return l, err
