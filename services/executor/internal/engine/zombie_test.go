@@ -161,7 +161,7 @@ func TestLateHeartbeat(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		wire := &line{}
 		a := run(t, s, actors{"ok": &recorder{}, "post": &recorder{}}, func(c *engine.Config, d *engine.Deps) {
-			c.ID, c.Lease = "a", 4*time.Second
+			c.ID, c.Lease = "a", 8*time.Second // busy machines lose shorter ones
 			wire.Journal = d.Journal
 			d.Journal = wire
 		})
