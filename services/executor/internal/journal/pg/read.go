@@ -125,27 +125,27 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 	var a arguments
 	tenant, last := a.add(namespace), a.add(limit)
 	conds := []string{"r.namespace = " + tenant}
-	keyed := false
+	keys := 0
 	for _, c := range []struct{ name, value string }{
 		{"task_id", f.TaskID}, {"user_id", f.UserID}, {"chat_id", f.ChatID}, {"thread_id", f.ThreadID},
 		{"business_key", f.BusinessKey}, {"parent_run_id", f.ParentID},
 		{"schedule_id", f.ScheduleID},
 	} {
 		if c.value != "" {
-			keyed = true
+			keys++
 			// The second half lets the planner use the partial index.
 			conds = append(conds, "r."+c.name+" = "+a.add(c.value)+" AND r."+c.name+" <> ''")
 		}
 	}
 	labels := slices.Sorted(maps.Keys(f.Labels))
-	labeled := !keyed && len(labels) > 0
+	labeled := keys == 0 && len(labels) > 0
 	states := f.States
 	// Without a key, runs are found in the order of time state by state. With one, its index knows the order, and whatever
 	// the planner believes about states must not lead it away from there.
-	if (keyed || labeled) && len(states) > 0 {
+	if (keys > 0 || labeled) && len(states) > 0 {
 		conds = append(conds, "r.state + 0 = ANY ("+a.add(numbers(states))+")")
 		states = nil
-	} else if !keyed && !labeled && len(states) == 0 {
+	} else if keys == 0 && !labeled && len(states) == 0 {
 		states = journal.States()
 	}
 	if f.Reason != "" {
@@ -174,7 +174,11 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 	found := merged(states, func(state string) string {
 		return "SELECT " + place + ".create_time, " + place + ".run_id FROM " + from + " WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "r", "create_time DESC, run_id DESC", last)
-	rows, err := s.read.Query(ctx, "SELECT "+runColumns+" FROM ("+found+") p JOIN runs r ON r.run_id = p.run_id"+joins+" ORDER BY p.create_time DESC, p.run_id DESC", a.byValue()...)
+	if keys > 1 {
+		// Which index is best depends on the values.
+		a = append(arguments{pgx.QueryExecModeCacheDescribe}, a...)
+	}
+	rows, err := s.read.Query(ctx, "SELECT "+runColumns+" FROM ("+found+") p JOIN runs r ON r.run_id = p.run_id"+joins+" ORDER BY p.create_time DESC, p.run_id DESC", a...)
 	runs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
 	return runs, away(err)
 }
@@ -186,11 +190,6 @@ type arguments []any
 func (a *arguments) add(v any) string {
 	*a = append(*a, v)
 	return fmt.Sprintf("$%d", len(*a))
-}
-
-// byValue are the arguments with the wish that the statement be planned for them each time: which index is best depends on them.
-func (a arguments) byValue() []any {
-	return append([]any{pgx.QueryExecModeCacheDescribe}, a...)
 }
 
 // numbers are states as the database knows them.
