@@ -154,6 +154,11 @@ func (s *State) begin(c Begin) error {
 	if err := s.applyBegin(ev.Input, ev.Context); err != nil {
 		return err
 	}
+	if !c.Budget.IsZero() {
+		ev.Budget = c.Budget
+		s.applyBudget(c.Budget)
+		s.heed()
+	}
 	if len(c.Adopt) > 0 {
 		s.adopt = make(map[Ref]*Outcome, len(c.Adopt))
 		for i := range c.Adopt {
@@ -178,6 +183,9 @@ func checkInput(c *Begin) error {
 	}
 	if len(c.Context) > 0 && !validJSON(c.Context) {
 		return fmt.Errorf("%w: the context is not JSON", ErrState)
+	}
+	if fault := c.Budget.Fault(); fault != "" {
+		return fmt.Errorf("%w: the budget's %s", ErrState, fault)
 	}
 	return nil
 }
@@ -238,7 +246,11 @@ func (s *State) ended(c *Ended) error {
 			out, ferr = nil, err
 		}
 	}
-	s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)
+	if s.unspent(u, ferr) {
+		s.putBack(u, c.Attempt, ferr, now)
+	} else {
+		s.endAttempt(AttemptEnded, u, c.Attempt, out, ferr, now)
+	}
 	s.settle(now)
 	return nil
 }
@@ -266,6 +278,7 @@ func (s *State) endOpened(u unit, attempt int, out *Outcome, err *Error, now tim
 	ev.Ref, ev.Attempt, ev.Outcome, ev.Error = s.ref(u.ns, u.item), attempt, out, err
 	canceling := u.try().status == VisitCanceling
 	s.applyEnded(u, out, err)
+	s.heed()
 	if out != nil {
 		s.outcome(u, out, now)
 		return
@@ -416,27 +429,6 @@ func (s *State) pause(c Pause) error {
 	return nil
 }
 
-func (s *State) resume(c Resume) error {
-	switch {
-	case !s.paused:
-		return fmt.Errorf("%w: the run is not paused", ErrState)
-	case s.unknown > 0:
-		return ErrReconcile
-	}
-	now := instant(c.Now)
-	s.openEvent(RunResumed, now).Reason = c.Reason
-	s.applyResume()
-	for range len(s.limited) {
-		if s.drain != "" {
-			break
-		}
-		s.unlimit(s.limited[0]) // takes it out; one that comes to its limit again goes to the end
-		s.runQueues()
-	}
-	s.settle(now)
-	return nil
-}
-
 // settle works off what the command set in motion, then sees whether the run pauses or ends.
 func (s *State) settle(now time.Time) {
 	s.runQueues()
@@ -450,7 +442,14 @@ func (s *State) settle(now time.Time) {
 		}
 		s.wantPause = ""
 	}
-	if end := s.ending(); end != nil {
+	end := s.ending()
+	if s.halted {
+		s.halted = false
+		if end == nil && s.paused {
+			s.openEvent(RunPaused, now).Reason = s.reason
+		}
+	}
+	if end != nil {
 		s.openEvent(RunEnded, now).End = end
 		s.end = end
 		s.fx.Ended = end

@@ -15,6 +15,7 @@ type Command interface{ command() }
 type Begin struct {
 	Input   Input
 	Context json.RawMessage // the CEL variable "context"
+	Budget  *Budget         // what the run may use; nil is no limit
 	// Adopt gives the ends of visits of an earlier run: a visit that would start and is listed here completes with that outcome at
 	// once, without an attempt, and counts as adopted. What is listed and never reached is left out.
 	Adopt []Adopted
@@ -128,10 +129,16 @@ type Pause struct {
 	Now    time.Time
 }
 
-// Resume ends a pause. A loop that stood at its limit gets its node's MaxVisits again.
+// Resume ends a pause. A loop that stood at its limit gets its node's MaxVisits again. A run whose budget is used up, with Budget taken
+// into account, is refused with ErrBudget. A run that is not paused takes the Budget alone.
 type Resume struct {
 	Reason string
-	Now    time.Time
+	// Budget, if not nil, has caps that take the place of the run's; those that it does not name stay.
+	Budget *Budget
+	// Raise says that more may be used, and nothing else: caps are only raised, no other pause than that for the budget is ended, and nothing
+	// is refused.
+	Raise bool
+	Now   time.Time
 }
 
 func (Begin) command()          {}
@@ -161,6 +168,8 @@ var (
 	ErrState = errors.New("workgraph: the command does not fit the run's state")
 	// ErrReconcile refuses to resume while a visit needs reconciliation.
 	ErrReconcile = errors.New("workgraph: a visit needs reconciliation")
+	// ErrBudget refuses to resume a run whose budget is used up.
+	ErrBudget = errors.New("workgraph: the run's budget is used up")
 	// ErrCorrupt refuses a journal or snapshot that does not belong to the program or is not in order.
 	ErrCorrupt = errors.New("workgraph: journal and program do not fit")
 )

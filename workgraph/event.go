@@ -33,6 +33,8 @@ const (
 	DeadlineReached EventKind = "DEADLINE_PASSED"
 	// VisitsAdopted goes on with the adoptions of RUN_STARTED.
 	VisitsAdopted EventKind = "VISITS_ADOPTED"
+	// BudgetChanged changes the budget of a run that goes on, or stays paused for another reason.
+	BudgetChanged EventKind = "BUDGET_CHANGED"
 )
 
 // Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of it. Replaying
@@ -51,12 +53,14 @@ type Event struct {
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED
 	Outcome *Outcome        `json:"outcome,omitempty"` // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
 	Error   *Error          `json:"error,omitempty"`   // ATTEMPT_ENDED, RECONCILED, TASK_COMPLETED: as the actor gave it
-	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED; TIMER_FIRED: INTERRUPT_EXPIRED, TASK_EXPIRED, SIGNAL_EXPIRED if it was such a wait
+	Reason  string          `json:"reason,omitempty"`  // CANCEL_REQUESTED, RUN_PAUSED, RUN_RESUMED, BUDGET_CHANGED; TIMER_FIRED: INTERRUPT_EXPIRED, TASK_EXPIRED, SIGNAL_EXPIRED if it was such a wait
 	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
 
 	Child    *ChildSlot       `json:"child,omitempty"`    // CHILD_ENDED
 	Usage    []Usage          `json:"usage,omitempty"`    // CHILD_ENDED: the child's
+	Spent    *Spent           `json:"spent,omitempty"`    // CHILD_ENDED: what counts against budgets, where the child had one
+	Budget   *Budget          `json:"budget,omitempty"`   // RUN_STARTED, RUN_RESUMED, BUDGET_CHANGED: what holds from here on, where it has changed
 	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer; TIMER_FIRED: a question that expired
 	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
 	Payload  json.RawMessage  `json:"payload,omitempty"`  // SIGNAL_RECEIVED
@@ -151,6 +155,8 @@ const (
 	OpGraph Op = "GRAPH"
 	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
 	OpDrain Op = "DRAIN"
+	// OpPause stops new starts; Note is the reason. RUN_PAUSED follows, unless the run ends.
+	OpPause Op = "PAUSE"
 )
 
 // Step is one decision of the machine, complete enough to be applied without deciding anything again.
@@ -234,6 +240,8 @@ const (
 	ReasonCancelRequest  = "CANCEL_REQUESTED"
 	ReasonMaxVisits      = "MAX_VISITS"
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
+	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun when the budget was used up.
+	ReasonBudget = "BUDGET_EXHAUSTED"
 )
 
 // RunEnd is how a run ended. Outputs holds the value of every effective sink by node id; Result is the only one's value, else

@@ -165,6 +165,22 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	require.Equal(t, StatusCompleted, r.s.End().Status)
 	runs["loop-limit-and-map"] = r
 
+	g = nodesOf("x", nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph())
+	p, err := Compile(g, nil)
+	require.NoError(t, err)
+	r = &goldenRun{newMachine(t, p), p}
+	r.do(Begin{Budget: &Budget{Tokens: i64(5)}, Now: r.now})
+	r.end("A", used(5, -1))
+	r.do(Resume{Budget: &Budget{NanoUSD: i64(3), Tokens: i64(100)}, Now: r.now})
+	r.end("B", Outcome{Wait: &Wait{Children: &Children{Runs: []Child{{ID: "x", Ref: "self", Budget: tokens(3)}}}}})
+	r.do(Resume{Budget: &Budget{NanoUSD: i64(4)}, Now: r.now})
+	r.do(ChildEnded{Ref: Ref{Node: "B", Visit: 1}, Slot: ChildSlot{RunID: "x", Status: StatusCompleted, Spent: &Spent{NanoUSD: 4, Tokens: 3, Unpriced: 1}}, Now: r.now})
+	require.Equal(t, VisitHeld, r.status("C"))
+	r.do(Resume{Budget: &Budget{NanoUSD: i64(5)}, Now: r.now})
+	r.end("C", used(1, 1))
+	require.Equal(t, StatusCompleted, r.s.End().Status)
+	runs["budget"] = r
+
 	g = nodesOf("x", nodes(PassDown{}, "A", "B", "C", "D").Edge("A", "B").Edge("A", "C").Edge("B", "D").Edge("C", "D").Graph())
 	r = start(g)
 	r.do(Pause{Reason: "BUDGET", Now: r.now})
@@ -239,7 +255,7 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	runs["inboxes"] = r
 
 	g = nodesOf("x", nodes(FirstArg(), "A", "B", "C", "D").Edge("A", "B").Edge("A", "C").Edge("B", "D").State("log", Append).Graph())
-	p, err := Compile(g, nil)
+	p, err = Compile(g, nil)
 	require.NoError(t, err)
 	r = &goldenRun{newMachine(t, p), p}
 	r.do(Begin{Now: r.now, Adopt: []Adopted{{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("1"), State: map[string]json.RawMessage{"log": js("a")},

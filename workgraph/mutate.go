@@ -437,9 +437,9 @@ func (s *State) applyEnded(u unit, out *Outcome, err *Error) {
 		t.status = VisitRunning
 	}
 	if out != nil {
-		s.addUsage(out.Usage)
+		s.use(out.Usage)
 	} else {
-		s.addUsage(err.Usage)
+		s.use(err.Usage)
 	}
 	if u.item > 0 && u.ns.resolved() { // its map ended without it
 		t.status = VisitCanceled
@@ -495,6 +495,14 @@ func (s *State) applyUnlimit(l limitedVisit) {
 	s.limited = slices.DeleteFunc(s.limited, func(o limitedVisit) bool { return o == l })
 	if l.parent != nil {
 		l.parent.insts[s.p.regions[l.region].slot].limited--
+	}
+}
+
+// use counts what the run's own calls used.
+func (s *State) use(us []Usage) {
+	s.addUsage(us)
+	if s.budget != nil {
+		s.spent.add(us)
 	}
 }
 

@@ -86,6 +86,8 @@ type Child struct {
 	Input  Input             `json:"input,omitzero"`
 	TaskID string            `json:"task_id,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Budget is what it may use. It gets at most what the run that spawns it has left by then.
+	Budget *Budget `json:"budget,omitempty"`
 }
 
 // ChildSlot is what became of one child: Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage rolls up into the parent's.
@@ -97,6 +99,8 @@ type ChildSlot struct {
 	Outputs map[string]json.RawMessage `json:"outputs,omitempty"`
 	Error   *Error                     `json:"error,omitempty"`
 	Usage   []Usage                    `json:"-"`
+	// Spent is what counts against the parent's budget; nil counts Usage.
+	Spent *Spent `json:"-"`
 }
 
 // StatusTimedOut is the status of a child's slot whose wait ended before the child.

@@ -94,6 +94,7 @@ func (r *runner) reachOut(ctx context.Context, fx *Effects) {
 	}
 	for i := range fx.Spawns {
 		sp := fx.Spawns[i]
+		sp.Child.Budget = r.s.Allowance(sp.Child.Budget)
 		r.start(sp.Child.ID, func(own context.Context) {
 			slot := r.child(own, &sp.Child)
 			r.report(ctx, sp.Child.ID, ChildEnded{Ref: sp.Ref, Slot: slot, Now: time.Now()})
@@ -181,7 +182,7 @@ func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
 		}
 	}
 	cfg := r.cfg
-	cfg.runID, cfg.depth, cfg.in, cfg.progress = c.ID, cfg.depth+1, nil, nil
+	cfg.runID, cfg.depth, cfg.in, cfg.progress, cfg.budget = c.ID, cfg.depth+1, nil, nil, c.Budget
 	res, err := p.run(ctx, r.out.all, c.Input, cfg)
 	if err != nil {
 		return failed(ReasonBadChild, "%v", err)

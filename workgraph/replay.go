@@ -48,7 +48,10 @@ func corrupt(fault any, err error) error {
 func (s *State) applyEvent(ev *Event) error {
 	switch ev.Kind {
 	case RunStarted:
-		return s.applyBegin(ev.Input, ev.Context)
+		if err := s.applyBegin(ev.Input, ev.Context); err != nil {
+			return err
+		}
+		s.applyBudget(ev.Budget)
 	case AttemptStarted, AttemptEnded, TimerFired, Reconciled:
 		u, ok := s.find(ev.Ref)
 		if !ok {
@@ -69,7 +72,10 @@ func (s *State) applyEvent(ev *Event) error {
 	case RunPaused:
 		s.applyPause(ev.Reason)
 	case RunResumed:
+		s.applyBudget(ev.Budget)
 		s.applyResume()
+	case BudgetChanged:
+		s.applyBudget(ev.Budget)
 	case RunEnded:
 		if ev.End == nil {
 			return fmt.Errorf("%w: an end without how", ErrCorrupt)
@@ -147,6 +153,9 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 	switch st.Op {
 	case OpDrain:
 		s.applyDrain(st.Note)
+		return nil
+	case OpPause:
+		s.applyPause(st.Note)
 		return nil
 	case OpExpand:
 		return s.replayExpand(st, d)

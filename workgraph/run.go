@@ -25,6 +25,7 @@ type runConfig struct {
 	runID    string
 	parallel int
 	context  []byte
+	budget   *Budget
 	progress func(Event)
 
 	ask       func(context.Context, OpenedInterrupt) (Answer, error)
@@ -43,11 +44,14 @@ func WithParallel(n int) Option { return func(c *runConfig) { c.parallel = max(1
 // WithContext sets the CEL variable "context" from raw JSON.
 func WithContext(raw []byte) Option { return func(c *runConfig) { c.context = raw } }
 
+// WithBudget caps what the run may use. A run that comes to a cap stands PAUSED with BUDGET_EXHAUSTED.
+func WithBudget(b Budget) Option { return func(c *runConfig) { c.budget = &b } }
+
 // WithProgress receives every event in order. It is called under the run's lock and must be quick.
 func WithProgress(f func(Event)) Option { return func(c *runConfig) { c.progress = f } }
 
 // Run compiles g and runs it in this process. Nothing is kept: a run that pauses (a loop at its limit, an UNSAFE attempt that
-// ended in the unknown, a wait that nothing here can end) returns with status PAUSED and the reason, and its partial outputs. Children run
+// ended in the unknown, a budget that is used up, a wait that nothing here can end) returns with status PAUSED and the reason, and its partial outputs. Children run
 // in this process too, beside the run. The error is non-nil only when the
 // graph or the input is at fault; how the run went is in the Result. Canceling ctx cancels the run. All actors have returned
 // when Run returns.
@@ -88,7 +92,7 @@ func (p *Program) run(ctx context.Context, actors Actors, input Input, cfg runCo
 	}, all: actors, fed: cfg.in != nil}
 	r.mu.Lock()
 	r.workers, r.idle = 1, 1 // this goroutine is the first worker
-	err := r.advance(ctx, Begin{Input: input, Context: cfg.context, Now: time.Now()})
+	err := r.advance(ctx, Begin{Input: input, Context: cfg.context, Budget: cfg.budget, Now: time.Now()})
 	r.mu.Unlock()
 	if err != nil {
 		return Result{}, err

@@ -41,6 +41,9 @@ type savedState struct {
 	Graph    *Graph           `json:"graph,omitempty"`
 	Revision int64            `json:"rev,omitempty"`
 	Fences   map[string]fence `json:"fences,omitempty"`
+
+	Budget *Budget `json:"budget,omitempty"`
+	Spent  *Spent  `json:"spent,omitempty"` // with a budget
 }
 
 // savedRef is a visit by node index and visit number.
@@ -164,6 +167,9 @@ func (s *State) Snapshot() ([]byte, error) {
 		Order: s.order, Begun: s.root != nil, Granted: s.granted, Signals: s.signals}
 	if s.root == nil {
 		return json.Marshal(c)
+	}
+	if s.budget != nil {
+		c.Budget, c.Spent = s.budget, &s.spent
 	}
 	if c.Revision, c.Fences = s.revision, s.fences; s.revision > 0 {
 		c.Graph = s.p.g
@@ -335,6 +341,9 @@ func Restore(p *Program, snapshot []byte) (st *State, err error) {
 	}
 	s.status, s.paused, s.reason, s.drain, s.failed, s.failure, s.end = c.Status, c.Paused, c.Reason, c.Drain, c.Failed, c.Failure, c.End
 	s.usage, s.granted, s.order = c.Usage, c.Granted, c.Order
+	if c.Budget != nil && c.Spent != nil {
+		s.budget, s.spent = c.Budget, *c.Spent
+	}
 	for k, raw := range c.Vars {
 		v, err := newStateVar(StateKey{Reducer: p.g.State[k].Reducer, Initial: raw})
 		if err != nil {

@@ -32,6 +32,9 @@ type State struct {
 	context json.RawMessage
 	vars    map[string]*stateVar
 	usage   []Usage
+	// budget is nil for a run without one, and then spent is not kept.
+	budget *Budget
+	spent  Spent
 
 	root *frame
 	// frames of each loop by serial number; tokens are the visits of nodes in irreducible loops.
@@ -85,6 +88,8 @@ type State struct {
 	adopted int
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string
+	// halted says that this command has stopped new starts by itself.
+	halted bool
 }
 
 const (

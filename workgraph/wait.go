@@ -113,6 +113,8 @@ func childrenFault(c *Children) string {
 			return fmt.Sprintf("the id %.40q of child %d is empty, too long or used twice", r.ID, i+1)
 		case (r.Graph == nil) == (r.Ref == ""):
 			return fmt.Sprintf("child %d must name exactly one of graph and ref", i+1)
+		case r.Budget.Fault() != "":
+			return fmt.Sprintf("the budget of child %d: %s", i+1, r.Budget.Fault())
 		}
 		ids[r.ID] = true
 		if fault := inputFault(&r.Input); fault != "" {
@@ -358,8 +360,10 @@ func (s *State) childEnded(c ChildEnded) error {
 	slot, now := c.Slot, instant(c.Now)
 	slot.Usage = nil
 	ev := s.openEvent(ChildClosed, now)
-	ev.Ref, ev.Attempt, ev.Child, ev.Usage = c.Ref, int(u.try().no), &slot, c.Slot.Usage
-	s.applyChild(w, i, &slot, ev.Usage)
+	ev.Ref, ev.Attempt, ev.Child, ev.Usage, ev.Spent = c.Ref, int(u.try().no), &slot, c.Slot.Usage, c.Slot.Spent
+	slot.Spent = nil
+	s.applyChild(w, i, &slot, ev)
+	s.heed()
 	switch o := w.out; {
 	case slot.Status != StatusCompleted && o.Wait.Children.FailFast:
 		s.endWait(u)
@@ -565,17 +569,26 @@ func (s *State) expired(w *waitState) *ClosedInterrupt {
 	return how
 }
 
-func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, usage []Usage) {
+func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, ev *Event) {
 	w.slots[i] = slot
 	w.left--
-	s.addUsage(usage)
+	s.addUsage(ev.Usage)
+	switch {
+	case s.budget == nil:
+	case ev.Spent != nil:
+		s.spent.NanoUSD = plus(s.spent.NanoUSD, ev.Spent.NanoUSD)
+		s.spent.Tokens = plus(s.spent.Tokens, ev.Spent.Tokens)
+		s.spent.Unpriced = plus(s.spent.Unpriced, ev.Spent.Unpriced)
+	default:
+		s.spent.add(ev.Usage)
+	}
 }
 
 func (s *State) applyTask(u unit, ev *Event) {
 	if ev.Outcome != nil {
-		s.addUsage(ev.Outcome.Usage)
+		s.use(ev.Outcome.Usage)
 	} else {
-		s.addUsage(ev.Error.Usage)
+		s.use(ev.Error.Usage)
 	}
 	s.applyWake(u, nil)
 }
@@ -605,7 +618,7 @@ func (s *State) replayWait(ev *Event) error {
 		if !ok || w.slots[i] != nil {
 			return fmt.Errorf("%w: %s does not wait for child %s", ErrCorrupt, ev.Ref, ev.Child.RunID)
 		}
-		s.applyChild(w, i, ev.Child, ev.Usage)
+		s.applyChild(w, i, ev.Child, ev)
 	case InterruptClosed:
 		if ev.Closed == nil || ev.Closed.ID != w.out.Wait.Interrupt.ID {
 			return fmt.Errorf("%w: an answer to another question than that of %s", ErrCorrupt, ev.Ref)

@@ -1,0 +1,373 @@
+package workgraph
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func i64(n int64) *int64 { return &n }
+
+func tokens(n int64) *Budget { return &Budget{Tokens: i64(n)} }
+
+// used is an outcome whose call used tokens, and money unless cost is below 0.
+func used(n, cost int64) Outcome {
+	u := Usage{Provider: "p", Model: "m", InputTokens: n / 2, OutputTokens: n - n/2}
+	if cost >= 0 {
+		u.CostNanoUSD = &cost
+	}
+	return Outcome{Values: one(`1`), Usage: []Usage{u}}
+}
+
+func budgeted(t *testing.T, g *Graph, b *Budget) *machine {
+	t.Helper()
+	p, err := Compile(nodesOf("act", g), nil)
+	require.NoError(t, err)
+	m := newMachine(t, p)
+	m.do(Begin{Budget: b, Now: m.now})
+	return m
+}
+
+func (m *machine) standsAt(status Status, reason string) {
+	m.t.Helper()
+	st, why := m.s.Status()
+	require.Equal(m.t, []string{string(status), reason}, []string{string(st), why})
+}
+
+func TestBudget(t *testing.T) {
+	chain := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph() }
+	wide := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "C").Graph() }
+
+	t.Run("Cap/PausesInTheDecisionThatReachesIt", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(10))
+		m.end("A", used(9, -1))
+		require.Equal(t, VisitRunning, m.status("B"))
+		n := len(m.events)
+		m.end("B", used(1, -1))
+		require.Equal(t, VisitHeld, m.status("C"))
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Empty(t, m.fx.Starts)
+		require.Len(t, m.events, n+2)
+		require.Equal(t, OpPause, m.events[n].Steps[0].Op)
+		require.Equal(t, RunPaused, m.events[n+1].Kind)
+		require.Equal(t, ReasonBudget, m.events[n+1].Reason)
+		m.replays()
+		require.ErrorIs(t, m.try(Resume{Now: m.now}), ErrBudget)
+		require.ErrorIs(t, m.try(Resume{Budget: tokens(10), Now: m.now}), ErrBudget)
+		m.do(Resume{Budget: tokens(11), Now: m.now})
+		require.Equal(t, tokens(11), m.events[len(m.events)-1].Budget)
+		m.replays()
+		m.end("C", used(5, -1))
+		require.Equal(t, StatusCompleted, m.s.End().Status, "what ends with the last call need not pause")
+		require.Equal(t, int64(15), m.s.Spent().Tokens)
+		require.Equal(t, RunEnded, m.events[len(m.events)-1].Kind)
+		require.NotEqual(t, RunPaused, m.events[len(m.events)-2].Kind)
+		m.replays()
+	})
+	t.Run("Zero/StartsNothing", func(t *testing.T) {
+		for _, b := range []*Budget{tokens(0), {NanoUSD: i64(0)}, {NanoUSD: i64(5), Tokens: i64(0)}} {
+			m := budgeted(t, wide(), b)
+			require.Empty(t, m.open)
+			m.standsAt(StatusPaused, ReasonBudget)
+			m.replays()
+			m.do(Resume{Budget: &Budget{NanoUSD: i64(1), Tokens: i64(1)}, Now: m.now})
+			require.Len(t, m.open, 2)
+			m.replays()
+		}
+	})
+	t.Run("InFlight/EndsAndIsJournaled", func(t *testing.T) {
+		m := budgeted(t, wide(), tokens(4))
+		m.end("A", used(4, -1))
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, VisitHeld, m.status("C"))
+		require.Equal(t, 1, m.s.InFlight())
+		m.end("B", used(7, -1))
+		require.Equal(t, VisitCompleted, m.status("B"))
+		require.Equal(t, int64(11), m.s.Spent().Tokens)
+		require.Equal(t, AttemptEnded, m.events[len(m.events)-1].Kind, "it is told once that the run is paused")
+		m.replays()
+	})
+	t.Run("NotBegun/IsPutBackAndStartsAgain", func(t *testing.T) {
+		m := budgeted(t, wide(), tokens(4))
+		b := m.ref("B")
+		m.end("A", used(4, -1))
+		m.fail("B", Errorf(NotPerformed, ReasonBudget, "not begun"))
+		require.Equal(t, VisitHeld, m.status("B"))
+		require.Zero(t, m.s.InFlight())
+		m.replays()
+		m.do(Resume{Budget: tokens(100), Now: m.now})
+		require.Equal(t, 1, m.open[b].Attempt, "it does not count as an attempt")
+		m.replays()
+		// Said of a run that may go on, it is a failure like any other.
+		m.fail("B", Errorf(NotPerformed, ReasonBudget, "says who"))
+		require.Equal(t, VisitBackoff, m.status("B"))
+	})
+	t.Run("Failed/AttemptsCountToo", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(4))
+		err := Errorf(Retryable, "SHAKY", "")
+		err.Usage = used(4, -1).Usage
+		m.fail("A", err)
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, VisitBackoff, m.status("A"))
+		m.now = m.now.Add(time.Hour)
+		m.do(TimerDue{Now: m.now})
+		require.Equal(t, VisitHeld, m.status("A"))
+		m.replays()
+	})
+	t.Run("Money/UnpricedCallsAreCountedAndDoNotPause", func(t *testing.T) {
+		m := budgeted(t, chain(), &Budget{NanoUSD: i64(10)})
+		m.end("A", used(1000, -1))
+		require.Equal(t, Spent{Tokens: 1000, Unpriced: 1}, m.s.Spent())
+		require.Equal(t, VisitRunning, m.status("B"))
+		m.end("B", used(1, 10))
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, Spent{Tokens: 1001, NanoUSD: 10, Unpriced: 1}, m.s.Spent())
+		m.replays()
+	})
+	t.Run("NoUsage/GoesOn", func(t *testing.T) {
+		m := budgeted(t, chain(), &Budget{NanoUSD: i64(1), Tokens: i64(1)})
+		for _, id := range []string{"A", "B", "C"} {
+			m.end(id, Outcome{})
+		}
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+	})
+	t.Run("Both/EitherPauses", func(t *testing.T) {
+		m := budgeted(t, chain(), &Budget{NanoUSD: i64(10), Tokens: i64(1000)})
+		m.end("A", used(1, 10))
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.ErrorIs(t, m.try(Resume{Budget: tokens(5000), Now: m.now}), ErrBudget, "the other cap still holds")
+		m.do(Resume{Budget: &Budget{NanoUSD: i64(11)}, Now: m.now})
+		require.Equal(t, &Budget{NanoUSD: i64(11), Tokens: i64(1000)}, m.s.Budget(), "a cap that is not named stays")
+	})
+	t.Run("Sums/StayAtTheLargest", func(t *testing.T) {
+		m := budgeted(t, chain(), &Budget{NanoUSD: i64(math.MaxInt64), Tokens: i64(math.MaxInt64)})
+		m.end("A", Outcome{Usage: []Usage{{Model: "m", InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CostNanoUSD: i64(math.MaxInt64)}}})
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, Spent{NanoUSD: math.MaxInt64, Tokens: math.MaxInt64}, m.s.Spent())
+		m = budgeted(t, chain(), tokens(5))
+		m.end("A", Outcome{Usage: []Usage{{Model: "m", InputTokens: -50, OutputTokens: 4, CostNanoUSD: i64(-1)}}})
+		require.Equal(t, Spent{Tokens: 4}, m.s.Spent(), "nobody gets tokens back")
+	})
+	t.Run("Negative/IsRefused", func(t *testing.T) {
+		p, err := Compile(nodesOf("act", chain()), nil)
+		require.NoError(t, err)
+		_, _, err = New(p, "run").Advance(Begin{Budget: tokens(-1)})
+		require.ErrorIs(t, err, ErrState)
+		m := budgeted(t, chain(), tokens(5))
+		require.ErrorIs(t, m.try(Resume{Budget: &Budget{NanoUSD: i64(-1)}, Now: m.now}), ErrState)
+	})
+	t.Run("OtherPause/StaysTheReasonAndResumeIsRefused", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(5))
+		m.do(Pause{Reason: "MINE", Now: m.now})
+		m.end("A", used(5, -1))
+		m.standsAt(StatusPaused, "MINE")
+		require.ErrorIs(t, m.try(Resume{Now: m.now}), ErrBudget)
+		m.do(Resume{Budget: tokens(6), Now: m.now})
+		m.standsAt(StatusRunning, "")
+		m.replays()
+	})
+	t.Run("Changed/WhileTheRunGoesOn", func(t *testing.T) {
+		m := budgeted(t, chain(), nil)
+		m.end("A", used(5, -1))
+		require.Nil(t, m.s.Budget())
+		m.do(Resume{Budget: tokens(8), Now: m.now})
+		require.Equal(t, BudgetChanged, m.events[len(m.events)-1].Kind)
+		require.Equal(t, int64(5), m.s.Spent().Tokens, "what was used before counts")
+		m.replays()
+		m.do(Resume{Budget: tokens(2), Now: m.now})
+		m.standsAt(StatusPaused, ReasonBudget)
+		m.replays()
+		m.end("B", used(1, -1))
+		require.Equal(t, VisitHeld, m.status("C"))
+		m.replays()
+		require.ErrorIs(t, m.try(Resume{Now: m.now}), ErrBudget)
+	})
+	t.Run("Canceled/RunEnds", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(5))
+		m.end("A", used(5, -1))
+		m.do(Cancel{Now: m.now})
+		require.Equal(t, StatusCanceled, m.s.End().Status)
+		m.replays()
+	})
+	t.Run("Failure/WithTheLastOfTheBudgetFailsTheRun", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(5))
+		err := Errorf(Permanent, "BROKEN", "")
+		err.Usage = used(5, -1).Usage
+		m.fail("A", err)
+		require.Equal(t, StatusFailed, m.s.End().Status)
+		m.replays()
+	})
+}
+
+func TestBudgetOfChildren(t *testing.T) {
+	child := func(id string, b *Budget) Child { return Child{ID: id, Ref: "self", Budget: b} }
+	graph := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph() }
+	spawn := func(m *machine) {
+		m.end("A", used(4, 2))
+		m.end("B", Outcome{Wait: &Wait{Children: &Children{Runs: []Child{child("x", nil), child("y", tokens(3))}}}})
+	}
+	allowed := func(s *State) map[string]Budget {
+		out := map[string]Budget{}
+		s.Allowances(func(id string, b *Budget) bool {
+			if b != nil {
+				out[id] = *b
+			}
+			return true
+		})
+		return out
+	}
+
+	t.Run("Child/GetsAtMostWhatIsLeft", func(t *testing.T) {
+		m := budgeted(t, graph(), &Budget{NanoUSD: i64(10), Tokens: i64(100)})
+		spawn(m)
+		require.Equal(t, map[string]Budget{"x": {NanoUSD: i64(8), Tokens: i64(96)}, "y": {NanoUSD: i64(8), Tokens: i64(3)}}, allowed(m.s))
+		m = budgeted(t, graph(), nil)
+		spawn(m)
+		require.Equal(t, map[string]Budget{"y": *tokens(3)}, allowed(m.s))
+	})
+	t.Run("Child/CountsWhenItEnds", func(t *testing.T) {
+		m := budgeted(t, graph(), tokens(100))
+		spawn(m)
+		b := Ref{Node: "B", Visit: 1}
+		m.do(ChildEnded{Ref: b, Slot: ChildSlot{RunID: "x", Status: StatusCompleted, Usage: used(50, -1).Usage}, Now: m.now})
+		require.Equal(t, Spent{Tokens: 54, NanoUSD: 2, Unpriced: 1}, m.s.Spent())
+		// What the child counted itself goes before what its sums tell.
+		m.do(ChildEnded{Ref: b, Slot: ChildSlot{RunID: "y", Status: StatusCompleted, Usage: used(50, -1).Usage,
+			Spent: &Spent{Tokens: 50, NanoUSD: 7, Unpriced: 2}}, Now: m.now})
+		require.Equal(t, Spent{Tokens: 104, NanoUSD: 9, Unpriced: 3}, m.s.Spent())
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, VisitHeld, m.status("C"))
+		m.replays()
+	})
+	t.Run("Raise/OnlyRaisesAndEndsNoOtherPause", func(t *testing.T) {
+		m := budgeted(t, graph(), &Budget{NanoUSD: i64(10), Tokens: i64(4)})
+		m.end("A", used(4, 2))
+		m.standsAt(StatusPaused, ReasonBudget)
+		m.do(Resume{Raise: true, Budget: tokens(1), Now: m.now})
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, tokens(4).Tokens, m.s.Budget().Tokens)
+		m.do(Resume{Raise: true, Budget: &Budget{NanoUSD: i64(3), Tokens: i64(9)}, Now: m.now})
+		m.standsAt(StatusRunning, "")
+		require.Equal(t, &Budget{NanoUSD: i64(10), Tokens: i64(9)}, m.s.Budget())
+		m.do(Pause{Reason: "MINE", Now: m.now})
+		m.do(Resume{Raise: true, Budget: tokens(20), Now: m.now})
+		m.standsAt(StatusPaused, "MINE")
+		require.Equal(t, int64(20), *m.s.Budget().Tokens)
+		m.replays()
+	})
+	t.Run("InMemory/ChildThatComesToItsCapFails", func(t *testing.T) {
+		inner := nodes(PassDown{}, "P", "Q").Edge("P", "Q").Graph()
+		outer := nodes(PassDown{}, "S").Graph()
+		outer.Nodes[0].Actor = "spawn"
+		actors := Actors{
+			"act": ActorFunc(func(context.Context, *Call) (Outcome, error) { return used(5, -1), nil }),
+			"spawn": ActorFunc(func(context.Context, *Call) (Outcome, error) {
+				return Outcome{Wait: &Wait{Children: &Children{Runs: []Child{{Graph: inner}}}}}, nil
+			}),
+		}
+		for i := range inner.Nodes {
+			inner.Nodes[i].Actor = "act"
+		}
+		res, err := Run(t.Context(), outer, actors, Input{}, WithBudget(*tokens(5)))
+		require.NoError(t, err)
+		require.Contains(t, string(res.Result), ReasonBudget)
+	})
+}
+
+// TestBudgetHolds runs random graphs under random budgets that are raised again and again, and checks that nothing starts at a cap, that the
+// run ends as it would without one, and that every journal replays.
+func TestBudgetHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &gen{t: t}
+		spec := g.graph()
+		p, err := Compile(spec.g, nil)
+		require.NoError(t, err)
+		now := time.Unix(1000, 0)
+		s := New(p, "run")
+		j := &journalOf{p: p, snaps: map[int64]string{}}
+		cap := rapid.Int64Range(0, 20).Draw(t, "cap")
+		free := g.chance(20, "without a budget")
+		var b *Budget
+		if !free {
+			b = &Budget{Tokens: &cap}
+		}
+		var open []Start
+		total := int64(0)
+		do := func(c Command) {
+			evs, fx, err := s.Advance(c)
+			require.NoError(t, err)
+			j.note(t, s, evs)
+			open = append(open, fx.Starts...)
+			st, why := s.Status()
+			if free {
+				require.NotEqual(t, StatusPaused, st)
+				require.Nil(t, s.Budget())
+				require.Zero(t, s.Spent())
+				return
+			}
+			require.Equal(t, total, s.Spent().Tokens)
+			if total < cap {
+				require.NotEqual(t, StatusPaused, st)
+				return
+			}
+			require.Empty(t, fx.Starts, "a start at the cap, after %T", c)
+			if s.End() == nil && !s.Draining() {
+				require.Equal(t, []string{string(StatusPaused), ReasonBudget}, []string{string(st), why})
+			}
+		}
+		do(Begin{Budget: b, Now: now})
+		for step := 0; s.End() == nil; step++ {
+			require.Less(t, step, 5000, "the run does not end")
+			if st, _ := s.Status(); st == StatusPaused && (len(open) == 0 || g.chance(30, "raise")) {
+				_, _, err := s.Advance(Resume{Now: now})
+				require.ErrorIs(t, err, ErrBudget)
+				cap = total + rapid.Int64Range(1, 20).Draw(t, "more")
+				do(Resume{Budget: &Budget{Tokens: i64(cap)}, Now: now})
+				continue
+			}
+			if at, ok := s.NextTimer(); ok && (len(open) == 0 || g.chance(50, "timer")) {
+				now = at
+				do(TimerDue{Now: now})
+				continue
+			}
+			require.NotEmpty(t, open, "the run stands still: %s", mustJSON(spec.g))
+			k := g.num(0, len(open)-1, "pick")
+			st := open[k]
+			open = append(open[:k:k], open[k+1:]...)
+			if paused, _ := s.Status(); paused == StatusPaused && g.chance(30, "not begun") {
+				do(Ended{Ref: st.Ref, Attempt: st.Attempt, Err: Errorf(NotPerformed, ReasonBudget, ""), Now: now})
+				continue
+			}
+			out, ferr := g.outcome(spec.g, &st)
+			n := int64(g.num(0, 5, "tokens"))
+			if out != nil {
+				out.Usage = used(n, -1).Usage
+			} else {
+				ferr.Usage = used(n, -1).Usage
+			}
+			total += n
+			do(Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: out, Err: ferr, Now: now})
+		}
+		j.check(t, "run")
+	})
+}
+
+func TestBudgetCosts(t *testing.T) {
+	t.Run("Without/NothingIsWritten", func(t *testing.T) {
+		m := budgeted(t, nodes(PassDown{}, "A", "B").Edge("A", "B").Graph(), nil)
+		m.end("A", used(5, 5))
+		m.end("B", used(5, 5))
+		snap, err := m.s.Snapshot()
+		require.NoError(t, err)
+		for _, text := range []string{mustJSON(m.events), string(snap)} {
+			for _, word := range []string{"budget", "spent", "PAUSE"} {
+				require.NotContains(t, text, fmt.Sprintf("%q", word))
+			}
+		}
+	})
+}
