@@ -97,6 +97,23 @@ func Timeout(d time.Duration) StartOption {
 	return func(r *executorv1.StartRunRequest) error { r.Timeout = durationpb.New(d); return nil }
 }
 
+// BudgetTokens pauses the run, with its work kept, once it has used so many tokens; 0 lets nothing start.
+func BudgetTokens(n int64) StartOption {
+	return func(r *executorv1.StartRunRequest) error { budget(r).Tokens = &n; return nil }
+}
+
+// BudgetNanoUSD pauses the run, with its work kept, once it has used so much money; 0 lets nothing start.
+func BudgetNanoUSD(n int64) StartOption {
+	return func(r *executorv1.StartRunRequest) error { budget(r).NanoUsd = &n; return nil }
+}
+
+func budget(r *executorv1.StartRunRequest) *executorv1.RunBudget {
+	if r.Budget == nil {
+		r.Budget = &executorv1.RunBudget{}
+	}
+	return r.Budget
+}
+
 // Request changes whatever no other option does.
 func Request(change func(*executorv1.StartRunRequest)) StartOption {
 	return func(r *executorv1.StartRunRequest) error { change(r); return nil }
@@ -287,6 +304,13 @@ func (r *Run) Cancel(ctx context.Context, reason string) error {
 // Pause lets nothing new begin.
 func (r *Run) Pause(ctx context.Context, reason string) error {
 	_, err := r.c.Executor.PauseRun(ctx, &executorv1.PauseRunRequest{RunId: r.ID, Reason: reason})
+	return err
+}
+
+// ResumeWithBudget lets a paused run go on under other caps; those that b does not name stay. A run that goes on takes them, too.
+func (r *Run) ResumeWithBudget(ctx context.Context, reason string, b workgraph.Budget) error {
+	_, err := r.c.Executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: r.ID, Reason: reason,
+		Budget: &executorv1.RunBudget{NanoUsd: b.NanoUSD, Tokens: b.Tokens}})
 	return err
 }
 

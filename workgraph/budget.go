@@ -135,6 +135,15 @@ func (s *State) Budget() *Budget { return s.budget }
 // Spent is what counts against the run's budget so far; zero without one.
 func (s *State) Spent() Spent { return s.spent }
 
+// Under is the budget that the run would have with the caps of b, which may be nil, and what counts against it.
+func (s *State) Under(b *Budget) (*Budget, Spent) {
+	used := s.spent
+	if s.budget == nil {
+		used.add(s.usage)
+	}
+	return s.budget.With(b), used
+}
+
 // Allowance is the budget of a child that would be started now: what it asks for itself, and at most what this run has left. Either is nil
 // for none.
 func (s *State) Allowance(own *Budget) *Budget { return own.lowered(s.budget.left(s.spent)) }
@@ -156,10 +165,7 @@ func (s *State) applyBudget(b *Budget) {
 	if b.IsZero() {
 		return
 	}
-	if s.budget == nil {
-		s.spent = Spent{}
-		s.spent.add(s.usage)
-	}
+	_, s.spent = s.Under(nil)
 	s.budget = b
 }
 
@@ -201,13 +207,9 @@ func (s *State) resume(c Resume) error {
 	case s.paused && s.unknown > 0 && !c.Raise:
 		return ErrReconcile
 	}
-	budget := s.budget.With(c.Budget)
+	budget, spent := s.Under(c.Budget)
 	if c.Raise {
 		budget = s.budget.raised(c.Budget)
-	}
-	spent := s.spent
-	if s.budget == nil {
-		spent.add(s.usage)
 	}
 	enough := !budget.UsedUp(spent)
 	if s.paused && !enough && !c.Raise {

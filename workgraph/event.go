@@ -269,6 +269,13 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
+// PutBack reports whether the event tells of an attempt that was not begun, since the budget was used up by then, and that starts when there is
+// more.
+func (ev *Event) PutBack() bool {
+	return ev.Kind == AttemptEnded && ev.Error != nil && ev.Error.Reason == ReasonBudget && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&
+		ev.Steps[0].Detail != nil && ev.Steps[0].Node == ev.Node && ev.Steps[0].Visit == ev.Visit && ev.Steps[0].Item == ev.Item
+}
+
 // DecodeEvent reads one event from JSON. A version newer than MachineVersion is an error.
 func DecodeEvent(b []byte) (Event, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))

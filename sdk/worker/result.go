@@ -133,6 +133,8 @@ type Child struct {
 	Named  map[string]any
 	TaskID string
 	Labels map[string]string
+	// Budget is what it may use; it gets at most what the run that spawns it has left. Nil leaves it at that.
+	Budget *workgraph.Budget
 }
 
 // Spawn starts runs and leaves the visit open until all have ended; its value is the list of their slots in this order.
@@ -141,6 +143,9 @@ func Spawn(children ...Child) Result {
 	r := waits(&executorv1.Wait{Wait: &executorv1.Wait_Children{Children: c}})
 	for _, child := range children {
 		m := &executorv1.ChildRun{TaskId: child.TaskID, Labels: child.Labels}
+		if b := child.Budget; b != nil {
+			m.Budget = &executorv1.RunBudget{NanoUsd: b.NanoUSD, Tokens: b.Tokens}
+		}
 		if child.Graph != nil {
 			g, err := epigraph.Graph(child.Graph)
 			if err != nil {

@@ -189,7 +189,8 @@ type runsForkCmd struct {
 	AllowUnsafe bool              `help:"Let UNSAFE calls that were made be made again."`
 	BusinessKey string            `help:"Business key of the new run." placeholder:"KEY"`
 	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
-	RequestID   string            `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	runBudget
+	RequestID string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
 }
 
 // Help gives examples.
@@ -206,6 +207,10 @@ func (c *runsForkCmd) Run(e *env) error {
 	req := &executorv1.ForkRunRequest{
 		RunId: c.ID, Named: payloads(c.Named), ReplaceArgs: len(c.Args) > 0 || c.NoArgs, AllowUnsafe: c.AllowUnsafe, BusinessKey: c.BusinessKey,
 		Labels: c.Labels, RequestId: c.RequestID,
+	}
+	var err error
+	if req.Budget, err = c.runBudget.message(); err != nil {
+		return err
 	}
 	if c.From != "" {
 		req.Visit = &executorv1.VisitRef{NodeId: c.From, Visit: c.Visit}

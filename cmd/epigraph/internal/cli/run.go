@@ -52,8 +52,9 @@ type runCmd struct {
 	Priority    int32             `help:"How urgent it is, from 1 (first) to 4, when there is not room for all." placeholder:"N"`
 	StartAt     string            `help:"When it is to start: a time, or how long from now (90m)." placeholder:"TIME"`
 	Deadline    time.Duration     `help:"How long after its start it is ended as failed." placeholder:"DURATION"`
-	Signal      string            `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
-	Detach      bool              `help:"Start the run and do not watch it." short:"d"`
+	runBudget
+	Signal string `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
+	Detach bool   `help:"Start the run and do not watch it." short:"d"`
 }
 
 // Help says what the exit code means.
@@ -61,6 +62,7 @@ func (runCmd) Help() string {
 	return `The exit code is 0 when the run completed, 1 when it failed, 3 when it was cancelled, 4 when it is paused, 5 when the text holds no plan, 6 when no server answers. Ctrl-C stops watching (130); the run goes on. With --json every event is one line, and the last line is the run.
 
     epigraph run plan.txt --epic "Launch"
+    epigraph run plan.txt --budget-usd 2.50 --budget-tokens 1000000
     printf 'A -> B, C' | epigraph run --actor template --with text='did {{ node }}'
     epigraph run plan.txt --set-actor REVIEW=template --request-id nightly-42`
 }
@@ -152,7 +154,7 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 	return r, g, err
 }
 
-// later sets when the run is to start and to end.
+// later sets when the run is to start and to end, and what it may use.
 func (c *runCmd) later(req *executorv1.StartRunRequest) (err error) {
 	req.Priority = c.Priority
 	if req.StartTime, err = later("--start-at", c.StartAt); err != nil {
@@ -161,7 +163,8 @@ func (c *runCmd) later(req *executorv1.StartRunRequest) (err error) {
 	if c.Deadline > 0 {
 		req.Timeout = durationpb.New(c.Deadline)
 	}
-	return nil
+	req.Budget, err = c.runBudget.message()
+	return err
 }
 
 // begin starts the run, with a signal if there is one.
@@ -305,10 +308,18 @@ func summary(e *env, r *executorv1.Run) string {
 		b.WriteString(title + indent(pretty(p.GetJson())) + "\n")
 	}
 	if u := r.GetUsage(); u.GetCalls() > 0 {
-		fmt.Fprintf(&b, "used: %s input and %s output tokens in %s, %s\n", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
-			view.Plural(int(u.GetCalls()), "call"), cost(u))
+		fmt.Fprintf(&b, "used: %s input and %s output tokens in %s, %s%s\n", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
+			view.Plural(int(u.GetCalls()), "call"), cost(u), of(r.GetBudget()))
 	}
 	return b.String()
+}
+
+// of tells the budget behind what was used of it.
+func of(b *executorv1.RunBudget) string {
+	if text := budgetText(b); text != "" {
+		return "; its budget is " + text
+	}
+	return ""
 }
 
 // cost is what a run's calls cost, as far as it is known; empty without calls.
@@ -329,6 +340,9 @@ func advice(r *executorv1.Run) string {
 	switch {
 	case r.GetState() == executorv1.RunState_RUN_STATE_PAUSED:
 		way := fmt.Sprintf("`epigraph runs resume %s` lets the run go on", r.GetId())
+		if r.GetStateReason() == "BUDGET_EXHAUSTED" {
+			way = fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens lets the run go on", r.GetId())
+		}
 		if r.GetStateReason() == "NEEDS_RECONCILIATION" {
 			way = fmt.Sprintf("`epigraph runs reconcile %s NODE` says what became of the call, then ", r.GetId()) + way
 		}

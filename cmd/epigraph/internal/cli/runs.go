@@ -119,7 +119,7 @@ func (c *runsGetCmd) Run(e *env) error {
 		for _, f := range [][2]string{
 			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()},
 			{"forked from", r.GetForkedFromRunId()}, {"schedule", r.GetScheduleId()}, {"priority", priority(r)}, {"goes on", whenSet(r.GetWakeTime())},
-			{"deadline", whenSet(r.GetDeadline())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
+			{"deadline", whenSet(r.GetDeadline())}, {"budget", budgetText(r.GetBudget())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
 		} {
 			if f[1] != "" {
 				facts = append(facts, f[0]+" "+view.OneLine(f[1], 80))
@@ -316,21 +316,32 @@ func (c *runsCancelCmd) Run(e *env) error {
 type runsResumeCmd struct {
 	ID     string `arg:"" help:"The run."`
 	Reason string `help:"Why, for whoever reads the history." short:"r"`
+	runBudget
+	RequestID string `help:"Makes the command repeatable: the same id resumes once." placeholder:"ID"`
 }
 
 // Help says what stands in the way.
 func (runsResumeCmd) Help() string {
-	return `A loop that stood at its max_visits gets as many visits again. While nobody knows what became of a call, "epigraph runs reconcile" comes first.`
+	return `A loop that stood at its max_visits gets as many visits again. While nobody knows what became of a call, "epigraph runs reconcile" comes first. A run that has used up its budget needs a higher one; a run that goes on takes it, too. Children under way may use what is left by it.
+
+    epigraph runs resume run_01… --budget-usd 5`
 }
 
 // Run resumes.
 func (c *runsResumeCmd) Run(e *env) error {
+	budget, err := c.runBudget.message()
+	if err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: c.ID, Reason: c.Reason})
+		r, err := s.executor.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: c.ID, Reason: c.Reason, Budget: budget, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}
 		return e.print(r, func() string {
+			if standsStill(r) {
+				return stands(r)
+			}
 			return fmt.Sprintf("%s goes on; it is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 		})
 	})

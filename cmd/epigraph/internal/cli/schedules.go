@@ -35,6 +35,7 @@ type scheduleSpec struct {
 	User     string            `help:"User for whom they run." placeholder:"ID"`
 	Labels   map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
 	Priority int32             `help:"How urgent the runs are, from 1 (first) to 4." placeholder:"N"`
+	runBudget
 }
 
 // apply puts what was said into a schedule; what was not said stays.
@@ -97,6 +98,13 @@ func (c *scheduleSpec) apply(m *executorv1.Schedule) error {
 	}
 	if c.Priority > 0 {
 		r.Priority = c.Priority
+	}
+	budget, err := c.runBudget.message()
+	if err != nil {
+		return err
+	}
+	if budget != nil {
+		r.Budget = budget
 	}
 	return nil
 }

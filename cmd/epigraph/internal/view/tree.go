@@ -223,6 +223,8 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	case *executorv1.RunEvent_RunResumed:
 		t.paused = ""
 		return "▶ goes on"
+	case *executorv1.RunEvent_BudgetChanged:
+		return "▷ may use more or less from here on"
 	case *executorv1.RunEvent_CancelRequested:
 		return s.yellow(OneLine("⊗ cancel requested: "+e.CancelRequested.GetReason(), 200))
 	case *executorv1.RunEvent_RunEnded:

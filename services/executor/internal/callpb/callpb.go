@@ -26,3 +26,23 @@ func ErrorType(t workgraph.ErrorType) executorv1.ErrorType {
 	}
 	return executorv1.ErrorType_ERROR_TYPE_UNSPECIFIED
 }
+
+// Budget is the wire form of what a run may use; nil for nil.
+func Budget(b *workgraph.Budget) *executorv1.RunBudget {
+	if b.IsZero() {
+		return nil
+	}
+	return &executorv1.RunBudget{NanoUsd: b.NanoUSD, Tokens: b.Tokens}
+}
+
+// FromBudget is what a run may use; nil for one without caps.
+func FromBudget(m *executorv1.RunBudget) *workgraph.Budget {
+	b := &workgraph.Budget{}
+	if m != nil {
+		b.NanoUSD, b.Tokens = m.NanoUsd, m.Tokens
+	}
+	if b.IsZero() {
+		return nil
+	}
+	return b
+}

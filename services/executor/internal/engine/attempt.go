@@ -136,8 +136,8 @@ func (t *term) perform(a *attempt) {
 		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
 		return
 	}
-	if a.run.draining() {
-		t.finish(a, nil, notPerformed(errDraining), outbox.Trace{})
+	if bar := a.run.barred(); bar != nil {
+		t.finish(a, nil, bar, outbox.Trace{})
 		return
 	}
 	doer, info, ok, err := t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
@@ -372,6 +372,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		return
 	}
 	usage := usageOf(out, fail)
+	t.price(a, usage)
 	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage}
 	now := time.Now().UTC()
 	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))

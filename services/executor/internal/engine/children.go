@@ -240,8 +240,11 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 	if string(facts) == "null" {
 		facts = nil
 	}
+	r.mu.Lock()
+	budget, allowed := r.allowance(c.Budget)
+	r.mu.Unlock()
 	req := StartRequest{
-		Namespace: r.namespace, Graph: c.Graph, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
+		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
 		ThreadID: r.family.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
 		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.Depth + 1, user: r.family.user, chat: r.family.chat, thread: r.family.thread},
 		before: func() error {
@@ -249,6 +252,9 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 			// decided later is written later, and finds the child.
 			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
 				return errUnwanted
+			}
+			if _, now := r.allowance(c.Budget); now != allowed {
+				return errAllowance
 			}
 			return nil
 		}, lock: &r.mu,

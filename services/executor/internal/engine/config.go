@@ -159,6 +159,8 @@ type Deps struct {
 	Actors Actors
 	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
 	Claims Claims
+	// Prices is nil when only calls that say themselves what they cost count against budgets in money.
+	Prices Prices
 	// Workflows finds the graphs of workflows that children name; nil knows none.
 	Workflows Workflows
 	// WakeOutbox is called after something was put into the outbox; nil is fine.

@@ -29,6 +29,7 @@ type Engine struct {
 	packer  journal.Packer
 	actors  Actors
 	claims  Claims
+	prices  Prices
 	wake    func()
 	// workflows is nil when there are none.
 	workflows Workflows
@@ -54,7 +55,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
-	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
+	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
 	e.remote = d.Remote
 	if e.quotas = d.Quotas; e.quotas == nil {

@@ -276,7 +276,7 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 	switch st, reason := s.Status(); st {
 	case workgraph.StatusPaused:
 		if row.State != journal.StateQuarantined {
-			x.Holdups = append(x.Holdups, paused(row, reason, unknown, held))
+			x.Holdups = append(x.Holdups, paused(row, reason, s, unknown, held))
 		}
 	case workgraph.StatusDraining:
 		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupDraining, Name: reason,
@@ -284,20 +284,22 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 	}
 }
 
-func paused(row journal.Run, reason string, unknown, held int) Holdup {
+func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Holdup {
 	h := Holdup{Kind: HoldupPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: "epigraph runs resume " + row.ID + " lets it go on"}
-	if reason != "" {
+	b, used := s.Budget(), s.Spent()
+	if b.UsedUp(used) {
+		h.Kind, h.Hint, h.Message = HoldupBudget, raiseHint(row.ID, b, used), "the run has used up its budget: "+spent(b, used)
+		if reason != ReasonBudget && reason != "" {
+			h.Message += "; it was paused before: " + reason
+		}
+	} else if reason != "" {
 		h.Message += ": " + reason
 	}
 	if held > 0 {
 		h.Message += fmt.Sprintf(", and holds %s back", counted(held, "start"))
 	}
-	switch {
-	case unknown > 0:
+	if unknown > 0 {
 		h.Hint = "say first what became of the calls in question, then epigraph runs resume " + row.ID
-	case strings.HasPrefix(reason, "BUDGET"):
-		h.Kind, h.Message = HoldupBudget, "the budget is used up: "+reason
-		h.Hint = "raise the budget, then epigraph runs resume " + row.ID
 	}
 	return h
 }
@@ -370,16 +372,20 @@ func counted(n int, what string) string {
 
 // children says of child runs that are waited for which ones need help themselves.
 func (e *Engine) children(ctx context.Context, x *Explanation) error {
+	var poor []Holdup
 	for i := range x.Holdups {
 		h := &x.Holdups[i]
 		if h.Kind != HoldupChildren {
 			continue
 		}
-		var stuck []string
+		var stuck, spent []string
 		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
 			row, err := e.journal.Get(ctx, x.Row.Namespace, id)
 			if err != nil {
 				continue // it is recorded in a moment, or was deleted
+			}
+			if row.State == journal.StatePaused && row.Reason == ReasonBudget {
+				spent = append(spent, id)
 			}
 			if row.State != journal.StateRunning {
 				stuck = append(stuck, id+" is "+row.State.String())
@@ -391,7 +397,14 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		if len(stuck) > 0 {
 			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
 		}
+		if len(spent) > 0 {
+			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
+				Message: fmt.Sprintf("%s of %s used up what it may use: %s", counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
+				Hint: fmt.Sprintf("epigraph runs resume %s with a higher --budget-usd or --budget-tokens gives children what is left by it; epigraph runs explain %s tells how much was used",
+					x.Row.ID, spent[0])})
+		}
 	}
+	x.Holdups = append(x.Holdups, poor...)
 	return nil
 }
 

@@ -73,7 +73,12 @@ func (r *run) obituary(end *workgraph.RunEnd) *Letter {
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage
-	return &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals}
+	l := &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals}
+	if r.state.Budget() != nil {
+		used := r.state.Spent()
+		l.Spent = &used
+	}
+	return l
 }
 
 // questions puts the rows of what is asked and answered into w.
@@ -129,10 +134,12 @@ type meta struct {
 	Ref      *workgraph.Ref `json:"parent_visit,omitempty"`
 	Depth    int            `json:"depth,omitempty"`
 	Borrowed bool           `json:"borrowed_task,omitempty"`
+	// Budget is what the run may use by now.
+	Budget *workgraph.Budget `json:"budget,omitempty"`
 }
 
 func (m *meta) empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed
+	return m.User == nil && m.RequestID == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil
 }
 
 // familyOf reads the family of a run from its row.

@@ -38,6 +38,8 @@ type ForkRequest struct {
 	Graph       *workgraph.Graph
 	AllowUnsafe bool
 	BusinessKey string
+	// Budget has caps that take the place of the old run's.
+	Budget *workgraph.Budget
 	// Labels are added to those of the old run.
 	Labels  map[string]string
 	Request journal.Request
@@ -112,6 +114,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	start.Graph, start.Adopt, start.ForkedFrom, start.BusinessKey, start.Request = g, adopt, row.ID, req.BusinessKey, req.Request
+	start.Budget = start.Budget.With(req.Budget)
 	if len(req.Labels) > 0 {
 		start.Labels = maps.Clone(start.Labels)
 		if start.Labels == nil {
@@ -302,7 +305,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Metadata = m.User
+	out.Metadata, out.Budget = m.User, m.Budget
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

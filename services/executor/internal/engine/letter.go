@@ -35,6 +35,11 @@ type Letter struct {
 	// Slot and Usage are those of CHILD_ENDED.
 	Slot  *workgraph.ChildSlot `json:"slot,omitempty"`
 	Usage []workgraph.Usage    `json:"usage,omitempty"`
+	// Spent is what counts against the parent's budget, of CHILD_ENDED.
+	Spent *workgraph.Spent `json:"spent,omitempty"`
+	// Budget is what RESUME gives; Raise says that it gives more and does nothing else.
+	Budget *workgraph.Budget `json:"budget,omitempty"`
+	Raise  bool              `json:"raise,omitempty"`
 	// Totals are what the child's row says that it used.
 	Totals *journal.Usage `json:"totals,omitempty"`
 	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made for.
@@ -65,7 +70,7 @@ func (l *Letter) Command(kind journal.MailKind, now time.Time) workgraph.Command
 	case journal.MailPause:
 		return workgraph.Pause{Reason: l.Reason, Now: now}
 	case journal.MailResume:
-		return workgraph.Resume{Reason: l.Reason, Now: now}
+		return workgraph.Resume{Reason: l.Reason, Budget: l.Budget, Raise: l.Raise, Now: now}
 	case journal.MailReconcile:
 		return workgraph.Reconcile{Ref: l.Ref, Outcome: l.Outcome, Err: l.Err, By: l.By, Now: now}
 	case journal.MailAnswer:
@@ -81,7 +86,7 @@ func (l *Letter) Command(kind journal.MailKind, now time.Time) workgraph.Command
 		if l.Slot != nil {
 			slot = *l.Slot
 		}
-		slot.Usage = l.Usage
+		slot.Usage, slot.Spent = l.Usage, l.Spent
 		return workgraph.ChildEnded{Ref: l.Ref, Slot: slot, Now: now}
 	}
 	return nil

@@ -99,6 +99,8 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 31
 	case workgraph.VisitsAdopted:
 		return 32
+	case workgraph.BudgetChanged:
+		return 33
 	}
 	return 0
 }

@@ -199,7 +199,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	}
 	r := t.newRun(id, p)
 	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
-	r.priority, r.deadline, r.schedule = int(row.Priority), row.Deadline, row.ScheduleID
+	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
 	if r.family, err = familyOf(row); err != nil {
 		return nil, err
 	}
@@ -429,6 +429,9 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 		if err := json.Unmarshal(kept, &rec); err != nil {
 			return false, fmt.Errorf("decode pending run: %w", err)
 		}
+	}
+	if b.Budget, err = Budget(row.Metadata); err != nil {
+		return false, err
 	}
 	b.Adopt = rec.Adopt
 	r.pendingStart, r.pendingSignal = b, rec.Signal

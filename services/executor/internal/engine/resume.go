@@ -29,6 +29,8 @@ const (
 type ResumeRequest struct {
 	Namespace, RunID string
 	Reason           string
+	// Budget has caps that take the place of the run's; nil changes nothing.
+	Budget *workgraph.Budget
 	// Revision, if not 0, must be the run's present one.
 	Revision int64
 	// RequestID, if not empty, makes a second request do nothing.
@@ -47,14 +49,19 @@ type ReconcileRequest struct {
 	RequestID string
 }
 
-// Resume lets a paused or quarantined run go on and returns once that is durable. A run that goes on already is left alone.
+// Resume lets a paused or quarantined run go on and returns once that is durable. A run that goes on already is left alone, but for its
+// budget if the request has one.
 func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
+	if err := budgetFits(req.Budget); err != nil {
+		return err
+	}
 	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
-	done, err := e.seen(ctx, row, workgraph.RunResumed, req.RequestID)
-	if err != nil || done || goesOn(row.State) {
+	given := !req.Budget.IsZero()
+	done, err := e.resumed(ctx, row, req.RequestID)
+	if err != nil || done || goesOn(row.State) && !given {
 		return err
 	}
 	if req.Revision != 0 && req.Revision != row.Revision {
@@ -63,28 +70,66 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	if row.State.Ended() {
 		return notPaused(row)
 	}
-	if visits, err := e.inReconciliation(ctx, req.Namespace, req.RunID); err != nil {
-		return err
-	} else if visits != "" {
-		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "nobody knows what became of the calls of %s", visits).
-			Set("visits", visits).Hint("say it of each one with ReconcileVisit, then resume the run")
+	if !goesOn(row.State) {
+		if err := e.mayResume(ctx, row, req.Budget); err != nil {
+			return err
+		}
+	}
+	p := journal.Post{Method: "ResumeRun", Revision: req.Revision, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: "resume"}}
+	if given { // each of several counts, also while the run goes on
+		p.Open, p.Mail.Key = started(), "resume/"+once(journal.Request{ID: req.RequestID})
 	}
 	// Revision rises by every piece of mail: with it, nothing may have come in between.
-	_, err = e.post(ctx, journal.Post{Method: "ResumeRun", Revision: req.Revision, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: "resume"}},
-		&Letter{Reason: req.Reason, RequestID: req.RequestID})
+	_, err = e.post(ctx, p, &Letter{Reason: req.Reason, RequestID: req.RequestID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
 		// It has moved in between.
-		if row, err = e.journal.Get(ctx, req.Namespace, req.RunID); err != nil || goesOn(row.State) {
+		if row, err = e.journal.Get(ctx, req.Namespace, req.RunID); err != nil || goesOn(row.State) && !given {
 			return err
+		}
+		if row.State == journal.StatePending {
+			return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("its budget can be changed once it has started")
 		}
 		return notPaused(row)
 	default:
 		return err
 	}
 	e.watchFor(ctx, row, func(now journal.Run) bool { return now.LastSeq > row.LastSeq })
+	return nil
+}
+
+// resumed reports whether a request to resume was carried out before.
+func (e *Engine) resumed(ctx context.Context, row journal.Run, requestID string) (bool, error) {
+	if requestID == "" {
+		return false, nil
+	}
+	return e.happened(ctx, row, func(d *Durable) bool {
+		return (d.Kind == workgraph.RunResumed || d.Kind == workgraph.BudgetChanged) && d.RequestID == requestID
+	})
+}
+
+// mayResume says what stands against a run that is paused going on with a budget.
+func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgraph.Budget) error {
+	look, _, err := e.standing(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return err
+	}
+	var visits string
+	var under *workgraph.Budget
+	var used workgraph.Spent
+	look(func(s *workgraph.State) {
+		visits = unknownVisits(s)
+		under, used = s.Under(budget)
+	})
+	switch {
+	case visits != "":
+		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "nobody knows what became of the calls of %s", visits).
+			Set("visits", visits).Hint("say it of each one with ReconcileVisit, then resume the run")
+	case under.UsedUp(used):
+		return usedUp(row.ID, under, used)
+	}
 	return nil
 }
 
@@ -163,15 +208,6 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	}
 	e.watchFor(ctx, row, func(now journal.Run) bool { return now.LastSeq > row.LastSeq })
 	return nil
-}
-
-// inReconciliation names the visits of a run that need it.
-func (e *Engine) inReconciliation(ctx context.Context, namespace, runID string) (visits string, err error) {
-	look, _, err := e.standing(ctx, namespace, runID)
-	if err == nil {
-		look(func(s *workgraph.State) { visits = unknownVisits(s) })
-	}
-	return visits, err
 }
 
 // unknownVisits names the visits that need reconciliation, the first twenty.

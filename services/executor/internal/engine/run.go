@@ -58,6 +58,8 @@ type run struct {
 	suspect atomic.Bool
 	// family is where the run stands among others.
 	family family
+	// metadata is that of its row.
+	metadata []byte
 	// deadline is when it is ended whatever it does; zero means never.
 	deadline time.Time
 	// children are those that it waits for, by id; the value tells whether the child is known to be recorded.
@@ -283,6 +285,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if err := r.family.letters(r, w, eff, now); err != nil {
 		return consequence{}, err
 	}
+	if err := r.rebudget(w, evs, now); err != nil {
+		return consequence{}, err
+	}
 	if eff.Ended != nil && r.schedule != "" {
 		// What waits there for the end of this run goes on.
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
@@ -348,13 +353,6 @@ func (r *run) next() (at time.Time, ok bool) {
 		return d, true
 	}
 	return at, ok
-}
-
-// draining reports whether the run only waits for what is under way: an attempt that has not begun must not.
-func (r *run) draining() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.Draining()
 }
 
 func (r *run) snapshot() ([]byte, error) {

@@ -58,6 +58,8 @@ type StartRequest struct {
 	ID string
 	// StartTime is when the run is to begin; the zero time and one that has passed mean now. Until then it is pending.
 	StartTime time.Time
+	// Budget is what it may use before it is paused; nil is no limit.
+	Budget *workgraph.Budget
 	// Timeout, if above 0, is how long after its start the run is ended whatever it does; Deadline, if earlier, says when.
 	Timeout  time.Duration
 	Deadline time.Time
@@ -365,7 +367,7 @@ func (e *Engine) fits(req StartRequest) error {
 	if fault != nil {
 		return fault
 	}
-	return nil
+	return budgetFits(req.Budget)
 }
 
 // adoptAfter is how old a claim must be whose run was never recorded before another start may use it up.
@@ -593,7 +595,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = now
-	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Adopt: req.Adopt, Now: now})
+	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Budget: req.Budget, Adopt: req.Adopt, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("begin run: %w", err)
 	}
@@ -691,11 +693,15 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 		row.Named = encode(req.Input.Named)
 	}
 	m := meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed}
+	if !req.Budget.IsZero() {
+		m.Budget = req.Budget
+	}
 	if r.family.Parent != "" {
 		m.Ref = &r.family.Ref
 	}
 	if !m.empty() {
 		row.Metadata = encode(m)
 	}
+	r.metadata = row.Metadata
 	return row, err
 }

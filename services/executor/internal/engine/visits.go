@@ -326,6 +326,9 @@ func (f *folder) oldest(v *Visit) int64 {
 // apply takes one event and returns the visits that it ended, in order. The result is valid until the next call.
 func (f *folder) apply(d *Durable) []*Visit {
 	f.done = f.done[:0]
+	if d.PutBack() { // as if nothing had happened
+		return nil
+	}
 	if d.Kind == workgraph.AttemptEnded || d.Kind == workgraph.Reconciled {
 		f.attempt(d)
 	}

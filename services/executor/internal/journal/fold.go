@@ -31,7 +31,9 @@ type Unit struct {
 	GraphHash    string
 	Graph        []byte
 	GraphChanges int
-	Mail         []Mail
+	// Metadata takes the place of the run's; nil leaves it.
+	Metadata []byte
+	Mail     []Mail
 	// Claims says that runs which Mail goes to are claimed: see Append.
 	Claims  bool
 	TakenUp []int64
@@ -71,7 +73,7 @@ func (u *Unit) Ends() bool { return u.Status != nil && u.Status.State.Ended() }
 
 // TouchesRow reports whether an append changes the run's row. The others leave it alone: their place is kept by the events.
 func (u *Unit) TouchesRow() bool {
-	return u.Status != nil || u.Outcome != nil || u.Release || u.GraphChanges > 0
+	return u.Status != nil || u.Outcome != nil || u.Release || u.GraphChanges > 0 || u.Metadata != nil
 }
 
 // LastSeq is where the journal ends after the unit.
@@ -289,6 +291,14 @@ func (u *Unit) addAppend(a *Append) {
 	if a.GraphHash != "" {
 		u.GraphHash, u.Graph = a.GraphHash, a.Graph
 		u.GraphChanges++
+	}
+	switch {
+	case a.Metadata == nil:
+	case u.Start != nil:
+		s := *u.Start
+		s.Run.Metadata, u.Start = a.Metadata, &s
+	default:
+		u.Metadata = a.Metadata
 	}
 	u.TakenUp = append(u.TakenUp, a.TakenUp...)
 	for _, c := range a.Closed {

@@ -38,7 +38,7 @@ func (k *keptRow) same(s *Status) bool {
 // slim returns w as it is to be written now.
 func (r *rowKeeper) slim(w Write, now time.Time) Write {
 	a := w.Append
-	if a == nil || a.Status == nil || a.Outcome != nil || a.Release || a.GraphHash != "" {
+	if a == nil || a.Status == nil || a.Outcome != nil || a.Release || a.GraphHash != "" || a.Metadata != nil {
 		return w
 	}
 	k := r.rows[a.RunID]

@@ -113,6 +113,7 @@ func (c *check) append(a *Append) {
 	c.opened(a.Opened)
 	c.texts("the graph hash", a.GraphHash)
 	c.bytes("graph", a.Graph)
+	c.bytes("metadata", a.Metadata)
 	if (a.GraphHash == "") != (len(a.Graph) == 0) {
 		c.fail("a graph and its hash come together")
 	}

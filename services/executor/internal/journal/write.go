@@ -79,6 +79,8 @@ type Append struct {
 	// GraphHash, if set, pins the run to another graph, whose body is Graph, and raises its graph revision by one.
 	GraphHash string
 	Graph     []byte
+	// Metadata takes the place of the run's; nil leaves it.
+	Metadata []byte
 	// Opened are new questions of this run; Closed are those that no longer stand.
 	Opened []Interrupt
 	Closed []Closing

@@ -63,7 +63,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 	case workgraph.RunStarted:
 		ready, _ := moved(d)
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{
-			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready, Adopted: adopted(d)}}
+			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready, Adopted: adopted(d), Budget: callpb.Budget(d.Budget)}}
 	case workgraph.VisitsAdopted:
 		// The history begins with more than one entry when much is taken over.
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Adopted: adopted(d)}}
@@ -92,7 +92,9 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 	case workgraph.RunPaused:
 		m.Event = &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{Reason: d.Reason, Message: pauseText(d.Reason)}}
 	case workgraph.RunResumed:
-		m.Event = &executorv1.RunEvent_RunResumed{RunResumed: &executorv1.RunResumed{Reason: d.Reason}}
+		m.Event = &executorv1.RunEvent_RunResumed{RunResumed: &executorv1.RunResumed{Reason: d.Reason, Budget: callpb.Budget(d.Budget)}}
+	case workgraph.BudgetChanged:
+		m.Event = &executorv1.RunEvent_BudgetChanged{BudgetChanged: &executorv1.BudgetChanged{Reason: d.Reason, Budget: callpb.Budget(d.Budget)}}
 	case workgraph.CancelRequested:
 		m.Event = &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: d.Reason}}
 	case workgraph.Reconciled:
@@ -233,6 +235,9 @@ func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
 		m.Terminated = d.Outcome.Stop == workgraph.Terminate
 		m.Abstained = d.Outcome.Stop == workgraph.AbstainResult
 	}
+	if d.PutBack() {
+		m.State = executorv1.VisitState_VISIT_STATE_HELD
+	}
 	m.ReadyNodes, m.SkippedNodes = moved(d)
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Node == d.Node && s.Visit == d.Visit {
@@ -330,6 +335,8 @@ func pauseText(reason string) string {
 		return "a loop has reached its max_visits; the work so far is kept"
 	case workgraph.ReasonReconciliation:
 		return "nobody knows whether an UNSAFE call was performed; somebody must say"
+	case workgraph.ReasonBudget:
+		return "the run's budget is used up; the work so far is kept, and it goes on when it is resumed with more"
 	case "KILLED_OWNERS":
 		return "the executors that ran it went down each time; it is not tried again by itself"
 	}

@@ -42,7 +42,7 @@ func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*
 	}
 	fork := engine.ForkRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), ReplaceArgs: req.GetReplaceArgs(), AllowUnsafe: req.GetAllowUnsafe(),
-		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Request: once,
+		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Request: once, Budget: callpb.FromBudget(req.GetBudget()),
 	}
 	if v := req.GetVisit(); v != nil {
 		if v.GetItem() != 0 {

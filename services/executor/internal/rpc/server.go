@@ -25,6 +25,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -88,6 +89,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 	out := engine.StartRequest{
 		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
+		Budget: callpb.FromBudget(req.GetBudget()),
 	}
 	if t := req.GetTimeout(); t != nil {
 		if err := t.CheckValid(); err != nil || t.AsDuration() <= 0 {
@@ -393,7 +395,8 @@ func (s *Server) ResumeRun(ctx context.Context, req *executorv1.ResumeRunRequest
 		return nil, err
 	}
 	err = s.engine.Resume(ctx, engine.ResumeRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, RequestID: req.GetRequestId()})
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, RequestID: req.GetRequestId(),
+		Budget: callpb.FromBudget(req.GetBudget())})
 	if err != nil {
 		return nil, err
 	}

@@ -257,7 +257,7 @@ func (r outcomeReader) wait(ctx context.Context, m *executorv1.Wait) (*workgraph
 }
 
 func (r outcomeReader) child(ctx context.Context, m *executorv1.ChildRun) (workgraph.Child, workgraph.Faults) {
-	c := workgraph.Child{TaskID: m.GetTaskId(), Labels: m.GetLabels()}
+	c := workgraph.Child{TaskID: m.GetTaskId(), Labels: m.GetLabels(), Budget: callpb.FromBudget(m.GetBudget())}
 	var faults workgraph.Faults
 	collect := func(err error) {
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {

@@ -22,7 +22,12 @@ const childProperties = `
       "properties": {"args": {"type": "array"}, "named": {"type": "object"}}
     },
     "task_id": {"type": "string", "description": "The task that the run works on; without it its costs land on this run's."},
-    "labels": {"type": "object", "additionalProperties": {"type": "string"}}`
+    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+    "budget": {
+      "type": "object",
+      "description": "What the run may use before it is paused: at most what the run that spawns it has left.",
+      "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
+    }`
 
 const schema = `{
   "type": "object",
@@ -54,10 +59,11 @@ type child struct {
 	Input  workgraph.Input   `json:"input"`
 	TaskID string            `json:"task_id"`
 	Labels map[string]string `json:"labels"`
+	Budget *workgraph.Budget `json:"budget"`
 }
 
 func (c *child) run() (workgraph.Child, error) {
-	out := workgraph.Child{Ref: c.Ref, Input: c.Input, TaskID: c.TaskID, Labels: c.Labels}
+	out := workgraph.Child{Ref: c.Ref, Input: c.Input, TaskID: c.TaskID, Labels: c.Labels, Budget: c.Budget}
 	given := len(c.Graph) > 0 && string(c.Graph) != "null"
 	if given == (c.Ref != "") {
 		return out, actor.BadArguments("give each run exactly one of graph and ref")
@@ -78,6 +84,7 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		Input    workgraph.Input   `json:"input"`
 		TaskID   string            `json:"task_id"`
 		Labels   map[string]string `json:"labels"`
+		Budget   *workgraph.Budget `json:"budget"`
 		Timeout  string            `json:"timeout"`
 		FailFast bool              `json:"fail_fast"`
 	}
@@ -89,7 +96,7 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, err
 	}
 	if a.Runs == nil {
-		a.Runs = []child{{Graph: a.Graph, Ref: a.Ref, Input: a.Input, TaskID: a.TaskID, Labels: a.Labels}}
+		a.Runs = []child{{Graph: a.Graph, Ref: a.Ref, Input: a.Input, TaskID: a.TaskID, Labels: a.Labels, Budget: a.Budget}}
 	} else if len(a.Graph) > 0 || a.Ref != "" {
 		return workgraph.Outcome{}, actor.BadArguments("give either runs, or one graph or ref")
 	}

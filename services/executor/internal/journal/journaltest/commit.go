@@ -270,6 +270,29 @@ func appendCases(t *testing.T, d Driver) {
 		require.Equal(t, st, w.get(id).Status)
 		require.Equal(t, out, w.get(id).Outcome)
 	})
+	t.Run("MetadataTakesThePlaceOfWhatWasThere", func(t *testing.T) {
+		w := open(t, d)
+		say := func(text string) func(*journal.Append) {
+			return func(a *journal.Append) { a.Metadata = []byte(text) }
+		}
+		id := w.started(1)
+		res := w.commit(appendTo(id, 1, 1, inState(journal.StatePaused), say("first")))
+		require.EqualValues(t, 2, res[0].Revision)
+		require.Equal(t, "first", string(w.get(id).Metadata))
+		// With the end of the run in one commit, and with its beginning.
+		w.commit(appendTo(id, 2, 1, say("second")), appendTo(id, 3, 1, func(a *journal.Append) {
+			a.Status = &journal.Status{State: journal.StateCompleted, UpdateTime: base, EndTime: base}
+			a.Outcome = &journal.Outcome{Result: []byte("r")}
+		}))
+		require.Equal(t, "second", string(w.get(id).Metadata))
+		require.Equal(t, "r", string(w.get(id).Result))
+		s := start(1)
+		w.commit(journal.Write{Start: s}, appendTo(s.Run.ID, 1, 1, say("at once")))
+		require.Equal(t, "at once", string(w.get(s.Run.ID).Metadata))
+		// Nothing of a write that came too late.
+		reason(t, w.commit(appendTo(id, 1, 1, say("late"), func(a *journal.Append) { a.Events[0].Data = []byte("other") }))[0].Err, journal.ReasonSeqConflict)
+		require.Equal(t, "second", string(w.get(id).Metadata))
+	})
 	t.Run("SnapshotOnly", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(4)

@@ -75,7 +75,7 @@ type writing struct {
 
 // goes reports whether a unit goes the direct way.
 func (w *writing) goes(u *journal.Unit, g journal.Ground) bool {
-	if !w.direct {
+	if !w.direct || u.Metadata != nil {
 		return false
 	}
 	if u.Start != nil {
@@ -257,6 +257,13 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 			_, err := pgx.ForEachRow(rows, []any{&id, &rev}, func() error { revision[id] = rev; return nil })
 			return err
 		})
+	}
+	for _, u := range rows {
+		if u.Metadata != nil {
+			// A statement of its own, since that of the rows may set the outcome of the same run.
+			b.Queue("UPDATE run_details SET metadata = $2 WHERE run_id = $1 AND EXISTS (SELECT FROM runs r WHERE r.run_id = $1 AND r.last_seq = $3)",
+				u.RunID, blob(u.Metadata), u.LastSeq())
+		}
 	}
 	for _, c := range r.Cancels {
 		if !c.Started {

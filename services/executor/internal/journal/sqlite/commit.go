@@ -291,6 +291,9 @@ func (t txn) append(ctx context.Context, owner journal.Owner, u *journal.Unit) (
 	if err == nil && u.Outcome != nil {
 		_, err = t.exec(ctx, outcomeSQL, blob(u.Outcome.Result), blob(u.Outcome.Outputs), blob(u.Outcome.Error), u.RunID)
 	}
+	if err == nil && u.Metadata != nil {
+		_, err = t.exec(ctx, `UPDATE run_details SET metadata = ? WHERE run_id = ?`, blob(u.Metadata), u.RunID)
+	}
 	return revision, err == nil, err
 }
 

@@ -64,6 +64,7 @@ type RunEvent struct {
 	//	*RunEvent_TaskCompleted
 	//	*RunEvent_RunQueued
 	//	*RunEvent_DeadlinePassed
+	//	*RunEvent_BudgetChanged
 	//	*RunEvent_AttemptStarted
 	//	*RunEvent_AttemptProgress
 	//	*RunEvent_TokenDelta
@@ -336,6 +337,15 @@ func (x *RunEvent) GetDeadlinePassed() *DeadlinePassed {
 	return nil
 }
 
+func (x *RunEvent) GetBudgetChanged() *BudgetChanged {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_BudgetChanged); ok {
+			return x.BudgetChanged
+		}
+	}
+	return nil
+}
+
 func (x *RunEvent) GetAttemptStarted() *AttemptStarted {
 	if x != nil {
 		if x, ok := x.Event.(*RunEvent_AttemptStarted); ok {
@@ -487,6 +497,11 @@ type RunEvent_DeadlinePassed struct {
 	DeadlinePassed *DeadlinePassed `protobuf:"bytes,31,opt,name=deadline_passed,json=deadlinePassed,proto3,oneof"`
 }
 
+type RunEvent_BudgetChanged struct {
+	// Durable: the budget was changed, and the run goes on as it was.
+	BudgetChanged *BudgetChanged `protobuf:"bytes,32,opt,name=budget_changed,json=budgetChanged,proto3,oneof"`
+}
+
 type RunEvent_AttemptStarted struct {
 	// Ephemeral: an attempt started.
 	AttemptStarted *AttemptStarted `protobuf:"bytes,40,opt,name=attempt_started,json=attemptStarted,proto3,oneof"`
@@ -550,6 +565,8 @@ func (*RunEvent_TaskCompleted) isRunEvent_Event() {}
 func (*RunEvent_RunQueued) isRunEvent_Event() {}
 
 func (*RunEvent_DeadlinePassed) isRunEvent_Event() {}
+
+func (*RunEvent_BudgetChanged) isRunEvent_Event() {}
 
 func (*RunEvent_AttemptStarted) isRunEvent_Event() {}
 
@@ -633,7 +650,9 @@ type RunStarted struct {
 	// The start nodes.
 	StartNodes []string `protobuf:"bytes,3,rep,name=start_nodes,json=startNodes,proto3" json:"start_nodes,omitempty"`
 	// Visits taken over from the run of which this one is a fork.
-	Adopted       []*VisitRef `protobuf:"bytes,4,rep,name=adopted,proto3" json:"adopted,omitempty"`
+	Adopted []*VisitRef `protobuf:"bytes,4,rep,name=adopted,proto3" json:"adopted,omitempty"`
+	// What it may use; absent when nothing limits it.
+	Budget        *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,6 +711,13 @@ func (x *RunStarted) GetStartNodes() []string {
 func (x *RunStarted) GetAdopted() []*VisitRef {
 	if x != nil {
 		return x.Adopted
+	}
+	return nil
+}
+
+func (x *RunStarted) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
 	}
 	return nil
 }
@@ -1193,7 +1219,9 @@ func (x *RunPaused) GetMessage() string {
 type RunResumed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
-	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What it may use from here on, if that was changed.
+	Budget        *RunBudget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1235,6 +1263,68 @@ func (x *RunResumed) GetReason() string {
 	return ""
 }
 
+func (x *RunResumed) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// BudgetChanged changes what a run may use.
+type BudgetChanged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What it may use from here on.
+	Budget        *RunBudget `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetChanged) Reset() {
+	*x = BudgetChanged{}
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetChanged) ProtoMessage() {}
+
+func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetChanged.ProtoReflect.Descriptor instead.
+func (*BudgetChanged) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BudgetChanged) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BudgetChanged) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 // CancelRequested asks for the end of a run.
 type CancelRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1246,7 +1336,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1348,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1361,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRequested) GetReason() string {
@@ -1300,7 +1390,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1402,7 @@ func (x *RunEnded) String() string {
 func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1415,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunEnded) GetState() RunState {
@@ -1378,7 +1468,7 @@ type SettledVisit struct {
 
 func (x *SettledVisit) Reset() {
 	*x = SettledVisit{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1480,7 @@ func (x *SettledVisit) String() string {
 func (*SettledVisit) ProtoMessage() {}
 
 func (x *SettledVisit) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1493,7 @@ func (x *SettledVisit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettledVisit.ProtoReflect.Descriptor instead.
 func (*SettledVisit) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SettledVisit) GetVisit() *VisitRef {
@@ -1438,7 +1528,7 @@ type VisitsSettled struct {
 
 func (x *VisitsSettled) Reset() {
 	*x = VisitsSettled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1540,7 @@ func (x *VisitsSettled) String() string {
 func (*VisitsSettled) ProtoMessage() {}
 
 func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1553,7 @@ func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitsSettled.ProtoReflect.Descriptor instead.
 func (*VisitsSettled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VisitsSettled) GetVisits() []*SettledVisit {
@@ -1490,7 +1580,7 @@ type ReconciliationNeeded struct {
 
 func (x *ReconciliationNeeded) Reset() {
 	*x = ReconciliationNeeded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1592,7 @@ func (x *ReconciliationNeeded) String() string {
 func (*ReconciliationNeeded) ProtoMessage() {}
 
 func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1605,7 @@ func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconciliationNeeded.ProtoReflect.Descriptor instead.
 func (*ReconciliationNeeded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReconciliationNeeded) GetVisit() *VisitRef {
@@ -1564,7 +1654,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1666,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1679,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1633,7 +1723,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1735,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1748,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1694,7 +1784,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1796,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1809,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1776,7 +1866,7 @@ type InterruptOpened struct {
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1878,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1891,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -1862,7 +1952,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1964,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1977,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -1954,7 +2044,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2056,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2069,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -2018,7 +2108,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2120,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2133,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2082,7 +2172,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2184,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2197,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2152,7 +2242,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2254,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2267,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2237,7 +2327,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2339,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2352,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2301,7 +2391,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2403,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2416,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2365,7 +2455,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2467,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2480,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2425,7 +2515,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2527,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2540,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2464,7 +2554,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x10\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x11\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2500,7 +2590,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0etask_completed\x18\x1d \x01(\v2#.epigraph.executor.v1.TaskCompletedH\x00R\rtaskCompleted\x12@\n" +
 	"\n" +
 	"run_queued\x18\x1e \x01(\v2\x1f.epigraph.executor.v1.RunQueuedH\x00R\trunQueued\x12O\n" +
-	"\x0fdeadline_passed\x18\x1f \x01(\v2$.epigraph.executor.v1.DeadlinePassedH\x00R\x0edeadlinePassed\x12O\n" +
+	"\x0fdeadline_passed\x18\x1f \x01(\v2$.epigraph.executor.v1.DeadlinePassedH\x00R\x0edeadlinePassed\x12L\n" +
+	"\x0ebudget_changed\x18  \x01(\v2#.epigraph.executor.v1.BudgetChangedH\x00R\rbudgetChanged\x12O\n" +
 	"\x0fattempt_started\x18( \x01(\v2$.epigraph.executor.v1.AttemptStartedH\x00R\x0eattemptStarted\x12R\n" +
 	"\x10attempt_progress\x18) \x01(\v2%.epigraph.executor.v1.AttemptProgressH\x00R\x0fattemptProgress\x12C\n" +
 	"\vtoken_delta\x18* \x01(\v2 .epigraph.executor.v1.TokenDeltaH\x00R\n" +
@@ -2511,7 +2602,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\bVisitRef\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
-	"\x04item\x18\x03 \x01(\x05R\x04item\"\xaf\x01\n" +
+	"\x04item\x18\x03 \x01(\x05R\x04item\"\xe8\x01\n" +
 	"\n" +
 	"RunStarted\x12\x1d\n" +
 	"\n" +
@@ -2519,7 +2610,8 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x0fmachine_version\x18\x02 \x01(\x05R\x0emachineVersion\x12\x1f\n" +
 	"\vstart_nodes\x18\x03 \x03(\tR\n" +
 	"startNodes\x128\n" +
-	"\aadopted\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\aadopted\"\x10\n" +
+	"\aadopted\x18\x04 \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\aadopted\x127\n" +
+	"\x06budget\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"\x10\n" +
 	"\x0eDeadlinePassed\"^\n" +
 	"\tRunQueued\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x129\n" +
@@ -2561,10 +2653,14 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\"=\n" +
 	"\tRunPaused\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"$\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"]\n" +
 	"\n" +
 	"RunResumed\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\")\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x127\n" +
+	"\x06budget\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"`\n" +
+	"\rBudgetChanged\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x127\n" +
+	"\x06budget\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\")\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe1\x02\n" +
 	"\bRunEnded\x124\n" +
@@ -2671,7 +2767,7 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
 	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
@@ -2684,107 +2780,113 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*TimerFired)(nil),            // 8: epigraph.executor.v1.TimerFired
 	(*RunPaused)(nil),             // 9: epigraph.executor.v1.RunPaused
 	(*RunResumed)(nil),            // 10: epigraph.executor.v1.RunResumed
-	(*CancelRequested)(nil),       // 11: epigraph.executor.v1.CancelRequested
-	(*RunEnded)(nil),              // 12: epigraph.executor.v1.RunEnded
-	(*SettledVisit)(nil),          // 13: epigraph.executor.v1.SettledVisit
-	(*VisitsSettled)(nil),         // 14: epigraph.executor.v1.VisitsSettled
-	(*ReconciliationNeeded)(nil),  // 15: epigraph.executor.v1.ReconciliationNeeded
-	(*Reconciled)(nil),            // 16: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 17: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 18: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 19: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 20: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 21: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 22: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 23: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 24: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 25: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 26: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 27: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 28: epigraph.executor.v1.KeepAlive
-	nil,                           // 29: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(VisitState)(0),               // 31: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 32: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 33: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 34: epigraph.executor.v1.Usage
-	(*WaitInfo)(nil),              // 35: epigraph.executor.v1.WaitInfo
-	(RunState)(0),                 // 36: epigraph.executor.v1.RunState
+	(*BudgetChanged)(nil),         // 11: epigraph.executor.v1.BudgetChanged
+	(*CancelRequested)(nil),       // 12: epigraph.executor.v1.CancelRequested
+	(*RunEnded)(nil),              // 13: epigraph.executor.v1.RunEnded
+	(*SettledVisit)(nil),          // 14: epigraph.executor.v1.SettledVisit
+	(*VisitsSettled)(nil),         // 15: epigraph.executor.v1.VisitsSettled
+	(*ReconciliationNeeded)(nil),  // 16: epigraph.executor.v1.ReconciliationNeeded
+	(*Reconciled)(nil),            // 17: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 18: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 19: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 20: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 21: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 22: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 23: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 24: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 25: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 26: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 27: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 28: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 29: epigraph.executor.v1.KeepAlive
+	nil,                           // 30: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*RunBudget)(nil),             // 32: epigraph.executor.v1.RunBudget
+	(VisitState)(0),               // 33: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 34: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 35: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 36: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 37: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 38: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	30, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	31, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
 	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
 	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
 	8,  // 4: epigraph.executor.v1.RunEvent.timer_fired:type_name -> epigraph.executor.v1.TimerFired
 	9,  // 5: epigraph.executor.v1.RunEvent.run_paused:type_name -> epigraph.executor.v1.RunPaused
 	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
-	11, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
-	12, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	14, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
-	15, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
-	16, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	17, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	18, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	19, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	20, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	21, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	22, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	23, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	24, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	12, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
+	13, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
+	15, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
+	16, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
+	17, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	18, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	19, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	20, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	21, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	22, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	23, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	24, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	25, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
 	5,  // 20: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
 	4,  // 21: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
 	3,  // 22: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
-	25, // 23: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	26, // 24: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	27, // 25: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	28, // 26: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 27: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
-	30, // 28: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 29: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 30: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 31: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 32: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	32, // 33: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	33, // 34: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	34, // 35: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	30, // 36: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	30, // 37: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	35, // 38: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	1,  // 39: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	36, // 40: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	32, // 41: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	29, // 42: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	33, // 43: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 44: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 45: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
-	13, // 46: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
-	1,  // 47: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 48: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	31, // 49: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 50: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 51: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	36, // 52: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 53: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 54: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	32, // 55: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	30, // 56: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	32, // 57: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	1,  // 58: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 59: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 60: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 61: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 62: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 63: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 64: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 65: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 66: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	32, // 67: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	11, // 23: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
+	26, // 24: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	27, // 25: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	28, // 26: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	29, // 27: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	1,  // 28: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
+	32, // 29: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
+	31, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 31: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 32: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 33: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 34: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	34, // 35: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	35, // 36: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	36, // 37: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	31, // 38: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	31, // 39: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	37, // 40: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	1,  // 41: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 42: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
+	32, // 43: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
+	38, // 44: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	34, // 45: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	30, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	35, // 47: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	1,  // 48: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 49: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
+	14, // 50: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
+	1,  // 51: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 52: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 53: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 54: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 55: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	38, // 56: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 57: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 58: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	34, // 59: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	31, // 60: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	34, // 61: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	1,  // 62: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 63: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 64: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 65: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	1,  // 66: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 67: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 68: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 69: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	1,  // 70: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 71: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }
@@ -2816,6 +2918,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_TaskCompleted)(nil),
 		(*RunEvent_RunQueued)(nil),
 		(*RunEvent_DeadlinePassed)(nil),
+		(*RunEvent_BudgetChanged)(nil),
 		(*RunEvent_AttemptStarted)(nil),
 		(*RunEvent_AttemptProgress)(nil),
 		(*RunEvent_TokenDelta)(nil),
@@ -2827,7 +2930,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

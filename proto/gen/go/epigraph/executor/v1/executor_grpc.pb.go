@@ -74,7 +74,9 @@ type ExecutorServiceClient interface {
 	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
 	// after that is recorded, from whatever executor is asked. A run that is not paused because it goes on (RUNNING, WAITING,
 	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
-	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit.
+	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit. While its budget is used up, the one of the request
+	// taken into account, it refuses with BUDGET_EXHAUSTED and tells how much was used. A run that goes on takes the request's budget all
+	// the same.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
 	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What
@@ -426,7 +428,9 @@ type ExecutorServiceServer interface {
 	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
 	// after that is recorded, from whatever executor is asked. A run that is not paused because it goes on (RUNNING, WAITING,
 	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
-	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit.
+	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit. While its budget is used up, the one of the request
+	// taken into account, it refuses with BUDGET_EXHAUSTED and tells how much was used. A run that goes on takes the request's budget all
+	// the same.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
 	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What

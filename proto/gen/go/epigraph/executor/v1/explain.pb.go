@@ -50,7 +50,7 @@ const (
 	BlockerKind_BLOCKER_KIND_INBOX BlockerKind = 9
 	// No worker is connected that serves the actor, or none has room.
 	BlockerKind_BLOCKER_KIND_NO_WORKER BlockerKind = 10
-	// The budget is used up.
+	// The run's budget is used up, or that of a child in run_ids.
 	BlockerKind_BLOCKER_KIND_BUDGET BlockerKind = 11
 	// The run is paused.
 	BlockerKind_BLOCKER_KIND_PAUSED BlockerKind = 12

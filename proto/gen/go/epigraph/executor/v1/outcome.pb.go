@@ -772,7 +772,9 @@ type ChildRun struct {
 	// The task that it works on; by default it books on its parent's.
 	TaskId string `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Short facts to filter by.
-	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What it may use. It gets at most what the run that spawns it has left by then.
+	Budget        *RunBudget `protobuf:"bytes,7,opt,name=budget,proto3" json:"budget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +858,13 @@ func (x *ChildRun) GetTaskId() string {
 func (x *ChildRun) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *ChildRun) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
 	}
 	return nil
 }
@@ -1112,14 +1121,15 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\fChildrenWait\x12G\n" +
 	"\bchildren\x18\x01 \x03(\v2\x1e.epigraph.executor.v1.ChildRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\bchildren\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1b\n" +
-	"\tfail_fast\x18\x03 \x01(\bR\bfailFast\"\xc9\x03\n" +
+	"\tfail_fast\x18\x03 \x01(\bR\bfailFast\"\x82\x04\n" +
 	"\bChildRun\x120\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphH\x00R\x05graph\x12\x12\n" +
 	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x12.\n" +
 	"\x04args\x18\x03 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12?\n" +
 	"\x05named\x18\x04 \x03(\v2).epigraph.executor.v1.ChildRun.NamedEntryR\x05named\x12 \n" +
 	"\atask_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12B\n" +
-	"\x06labels\x18\x06 \x03(\v2*.epigraph.executor.v1.ChildRun.LabelsEntryR\x06labels\x1aT\n" +
+	"\x06labels\x18\x06 \x03(\v2*.epigraph.executor.v1.ChildRun.LabelsEntryR\x06labels\x127\n" +
+	"\x06budget\x18\a \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1190,6 +1200,7 @@ var file_epigraph_executor_v1_outcome_proto_goTypes = []any{
 	(ErrorType)(0),                // 18: epigraph.executor.v1.ErrorType
 	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*RunBudget)(nil),             // 21: epigraph.executor.v1.RunBudget
 }
 var file_epigraph_executor_v1_outcome_proto_depIdxs = []int32{
 	1,  // 0: epigraph.executor.v1.Select.others:type_name -> epigraph.executor.v1.Others
@@ -1216,20 +1227,21 @@ var file_epigraph_executor_v1_outcome_proto_depIdxs = []int32{
 	16, // 21: epigraph.executor.v1.ChildRun.args:type_name -> epigraph.graph.v1.Payload
 	14, // 22: epigraph.executor.v1.ChildRun.named:type_name -> epigraph.executor.v1.ChildRun.NamedEntry
 	15, // 23: epigraph.executor.v1.ChildRun.labels:type_name -> epigraph.executor.v1.ChildRun.LabelsEntry
-	16, // 24: epigraph.executor.v1.InterruptWait.prompt:type_name -> epigraph.graph.v1.Payload
-	16, // 25: epigraph.executor.v1.InterruptWait.schema:type_name -> epigraph.graph.v1.Payload
-	19, // 26: epigraph.executor.v1.InterruptWait.timeout:type_name -> google.protobuf.Duration
-	16, // 27: epigraph.executor.v1.InterruptWait.default_answer:type_name -> epigraph.graph.v1.Payload
-	16, // 28: epigraph.executor.v1.InterruptWait.approve:type_name -> epigraph.graph.v1.Payload
-	19, // 29: epigraph.executor.v1.TaskWait.timeout:type_name -> google.protobuf.Duration
-	19, // 30: epigraph.executor.v1.SignalWait.timeout:type_name -> google.protobuf.Duration
-	16, // 31: epigraph.executor.v1.Outcome.StateEntry.value:type_name -> epigraph.graph.v1.Payload
-	16, // 32: epigraph.executor.v1.ChildRun.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	21, // 24: epigraph.executor.v1.ChildRun.budget:type_name -> epigraph.executor.v1.RunBudget
+	16, // 25: epigraph.executor.v1.InterruptWait.prompt:type_name -> epigraph.graph.v1.Payload
+	16, // 26: epigraph.executor.v1.InterruptWait.schema:type_name -> epigraph.graph.v1.Payload
+	19, // 27: epigraph.executor.v1.InterruptWait.timeout:type_name -> google.protobuf.Duration
+	16, // 28: epigraph.executor.v1.InterruptWait.default_answer:type_name -> epigraph.graph.v1.Payload
+	16, // 29: epigraph.executor.v1.InterruptWait.approve:type_name -> epigraph.graph.v1.Payload
+	19, // 30: epigraph.executor.v1.TaskWait.timeout:type_name -> google.protobuf.Duration
+	19, // 31: epigraph.executor.v1.SignalWait.timeout:type_name -> google.protobuf.Duration
+	16, // 32: epigraph.executor.v1.Outcome.StateEntry.value:type_name -> epigraph.graph.v1.Payload
+	16, // 33: epigraph.executor.v1.ChildRun.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_outcome_proto_init() }

@@ -398,8 +398,10 @@ type Run struct {
 	ScheduleId string `protobuf:"bytes,37,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
 	// How many questions of it and its descendants are open. Not shown in lists.
 	OpenInterrupts int32 `protobuf:"varint,38,opt,name=open_interrupts,json=openInterrupts,proto3" json:"open_interrupts,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What it may use; absent when nothing limits it.
+	Budget        *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -698,6 +700,71 @@ func (x *Run) GetOpenInterrupts() int32 {
 	return 0
 }
 
+func (x *Run) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// RunBudget is what a run may use, its children included as they end. A run that has come to a cap starts nothing more: calls under way
+// end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is resumed with a higher one. What a call uses is known once it has
+// ended, so a run may use more than its budget by the calls that were under way. The budget of an epic is another thing: it decides
+// whether runs start at all.
+type RunBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many tokens, input and output together: absent is no cap, 0 starts nothing.
+	Tokens *int64 `protobuf:"varint,1,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
+	// How much money, in nano-USD: absent is no cap, 0 starts nothing. Calls without a known price do not count.
+	NanoUsd       *int64 `protobuf:"varint,2,opt,name=nano_usd,json=nanoUsd,proto3,oneof" json:"nano_usd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunBudget) Reset() {
+	*x = RunBudget{}
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunBudget) ProtoMessage() {}
+
+func (x *RunBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
+func (*RunBudget) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunBudget) GetTokens() int64 {
+	if x != nil && x.Tokens != nil {
+		return *x.Tokens
+	}
+	return 0
+}
+
+func (x *RunBudget) GetNanoUsd() int64 {
+	if x != nil && x.NanoUsd != nil {
+		return *x.NanoUsd
+	}
+	return 0
+}
+
 // Attachment is a document for a run.
 type Attachment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -717,7 +784,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +796,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +809,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Attachment) GetId() string {
@@ -799,7 +866,7 @@ type RunError struct {
 
 func (x *RunError) Reset() {
 	*x = RunError{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +878,7 @@ func (x *RunError) String() string {
 func (*RunError) ProtoMessage() {}
 
 func (x *RunError) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +891,7 @@ func (x *RunError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunError.ProtoReflect.Descriptor instead.
 func (*RunError) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunError) GetType() ErrorType {
@@ -885,7 +952,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +964,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +977,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Usage) GetInputTokens() int64 {
@@ -981,7 +1048,7 @@ type NodeCounts struct {
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1060,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1073,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeCounts) GetTotal() int32 {
@@ -1093,7 +1160,7 @@ type Visit struct {
 
 func (x *Visit) Reset() {
 	*x = Visit{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1172,7 @@ func (x *Visit) String() string {
 func (*Visit) ProtoMessage() {}
 
 func (x *Visit) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1185,7 @@ func (x *Visit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Visit.ProtoReflect.Descriptor instead.
 func (*Visit) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Visit) GetRunId() string {
@@ -1282,7 +1349,7 @@ type WaitInfo struct {
 
 func (x *WaitInfo) Reset() {
 	*x = WaitInfo{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1361,7 @@ func (x *WaitInfo) String() string {
 func (*WaitInfo) ProtoMessage() {}
 
 func (x *WaitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1374,7 @@ func (x *WaitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitInfo.ProtoReflect.Descriptor instead.
 func (*WaitInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitInfo) GetKind() WaitKind {
@@ -1356,7 +1423,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x0f\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x0f\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1402,7 +1469,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x0egraph_revision\x18$ \x01(\x03R\rgraphRevision\x12\x1f\n" +
 	"\vschedule_id\x18% \x01(\tR\n" +
 	"scheduleId\x12'\n" +
-	"\x0fopen_interrupts\x18& \x01(\x05R\x0eopenInterrupts\x1aT\n" +
+	"\x0fopen_interrupts\x18& \x01(\x05R\x0eopenInterrupts\x127\n" +
+	"\x06budget\x18' \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1415,7 +1483,12 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xcd\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"r\n" +
+	"\tRunBudget\x12$\n" +
+	"\x06tokens\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x06tokens\x88\x01\x01\x12'\n" +
+	"\bnano_usd\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\ananoUsd\x88\x01\x01B\t\n" +
+	"\a_tokensB\v\n" +
+	"\t_nano_usd\"\xcd\x01\n" +
 	"\n" +
 	"Attachment\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02id\x12*\n" +
@@ -1531,68 +1604,70 @@ func file_epigraph_executor_v1_run_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_epigraph_executor_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: epigraph.executor.v1.RunState
 	(ErrorType)(0),                // 1: epigraph.executor.v1.ErrorType
 	(VisitState)(0),               // 2: epigraph.executor.v1.VisitState
 	(WaitKind)(0),                 // 3: epigraph.executor.v1.WaitKind
 	(*Run)(nil),                   // 4: epigraph.executor.v1.Run
-	(*Attachment)(nil),            // 5: epigraph.executor.v1.Attachment
-	(*RunError)(nil),              // 6: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 7: epigraph.executor.v1.Usage
-	(*NodeCounts)(nil),            // 8: epigraph.executor.v1.NodeCounts
-	(*Visit)(nil),                 // 9: epigraph.executor.v1.Visit
-	(*WaitInfo)(nil),              // 10: epigraph.executor.v1.WaitInfo
-	nil,                           // 11: epigraph.executor.v1.Run.NamedEntry
-	nil,                           // 12: epigraph.executor.v1.Run.MetadataEntry
-	nil,                           // 13: epigraph.executor.v1.Run.LabelsEntry
-	nil,                           // 14: epigraph.executor.v1.Run.OutputsEntry
-	(*v1.Payload)(nil),            // 15: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(v1.Effect)(0),                // 17: epigraph.graph.v1.Effect
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*RunBudget)(nil),             // 5: epigraph.executor.v1.RunBudget
+	(*Attachment)(nil),            // 6: epigraph.executor.v1.Attachment
+	(*RunError)(nil),              // 7: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 8: epigraph.executor.v1.Usage
+	(*NodeCounts)(nil),            // 9: epigraph.executor.v1.NodeCounts
+	(*Visit)(nil),                 // 10: epigraph.executor.v1.Visit
+	(*WaitInfo)(nil),              // 11: epigraph.executor.v1.WaitInfo
+	nil,                           // 12: epigraph.executor.v1.Run.NamedEntry
+	nil,                           // 13: epigraph.executor.v1.Run.MetadataEntry
+	nil,                           // 14: epigraph.executor.v1.Run.LabelsEntry
+	nil,                           // 15: epigraph.executor.v1.Run.OutputsEntry
+	(*v1.Payload)(nil),            // 16: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(v1.Effect)(0),                // 18: epigraph.graph.v1.Effect
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
 }
 var file_epigraph_executor_v1_run_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Run.state:type_name -> epigraph.executor.v1.RunState
-	15, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
-	11, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
-	15, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
-	5,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
-	12, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
-	13, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
-	16, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	16, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	16, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	16, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
-	15, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
-	14, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
-	6,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
-	7,  // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
-	8,  // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
-	16, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
-	16, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	15, // 18: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
-	1,  // 19: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
-	2,  // 20: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
-	15, // 21: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
-	6,  // 22: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
-	7,  // 23: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
-	16, // 24: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
-	16, // 25: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
-	15, // 26: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
-	17, // 27: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
-	18, // 28: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
-	10, // 29: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
-	3,  // 30: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
-	16, // 31: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
-	15, // 32: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	15, // 33: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	16, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
+	12, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
+	16, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
+	6,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
+	13, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
+	14, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
+	17, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	17, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	17, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	17, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
+	16, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
+	15, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
+	7,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
+	8,  // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
+	9,  // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
+	17, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
+	17, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	5,  // 18: epigraph.executor.v1.Run.budget:type_name -> epigraph.executor.v1.RunBudget
+	16, // 19: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
+	1,  // 20: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
+	2,  // 21: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
+	16, // 22: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
+	7,  // 23: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
+	8,  // 24: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
+	17, // 25: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
+	17, // 26: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
+	16, // 27: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
+	18, // 28: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
+	19, // 29: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
+	11, // 30: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
+	3,  // 31: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
+	17, // 32: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
+	16, // 33: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	16, // 34: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_run_proto_init() }
@@ -1600,13 +1675,14 @@ func file_epigraph_executor_v1_run_proto_init() {
 	if File_epigraph_executor_v1_run_proto != nil {
 		return
 	}
+	file_epigraph_executor_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_run_proto_rawDesc), len(file_epigraph_executor_v1_run_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
