@@ -134,14 +134,14 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 		}
 		req.Attachments = append(req.Attachments, &executorv1.Attachment{Id: name, MediaType: "text/plain", Content: &graphv1.Payload{Json: raw}})
 	}
+	if err := c.later(req); err != nil {
+		return nil, nil, err
+	}
 	undo := func(context.Context) {}
 	if c.Epic != "" {
 		if req.TaskId, undo, err = c.task(ctx, e, s, g.GetName()); err != nil {
 			return nil, nil, err
 		}
-	}
-	if err := c.later(req); err != nil {
-		return nil, nil, err
 	}
 	r, err := c.begin(ctx, s, req)
 	if err != nil {

@@ -85,6 +85,10 @@ func TestCompactEvents(t *testing.T) {
 				Outputs: map[string]json.RawMessage{"a": value, "b": json.RawMessage("1")}, Result: json.RawMessage(`[{"text":"a result"},1]`)}}}},
 		{name: "EndInFailure", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
 			End: &workgraph.RunEnd{Status: workgraph.StatusFailed, Error: workgraph.Errorf(workgraph.Permanent, "X", "y")}}}},
+		{name: "StartWithBudget", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunStarted, At: at,
+			Budget: &workgraph.Budget{Tokens: new(int64)}}}},
+		{name: "Spent", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunResumed, At: at, Spent: &workgraph.Spent{Tokens: 1}}}},
+		{name: "Pause", inJSON: true, d: ended(func(d *Durable) { d.Steps = append(d.Steps, workgraph.Step{Op: workgraph.OpPause, Note: "X"}) })},
 		{name: "Signal", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 3, Kind: workgraph.SignalReceived, At: at, Signal: "go"}}},
 	} {
 		t.Run("Stored/"+c.name, func(t *testing.T) {
@@ -136,7 +140,7 @@ func TestCompactEvents(t *testing.T) {
 	t.Run("Form/KnowsEveryField", func(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
-			reflect.TypeFor[workgraph.Event](): 22, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 19,
+			reflect.TypeFor[workgraph.Event](): 24, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 19,
 			reflect.TypeFor[workgraph.Outcome](): 7, reflect.TypeFor[workgraph.RunEnd](): 7, reflect.TypeFor[workgraph.InputRef](): 3,
 			reflect.TypeFor[workgraph.Input](): 2, reflect.TypeFor[workgraph.Ref](): 3, reflect.TypeFor[Durable](): 6,
 		} {

@@ -607,7 +607,8 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		evs, eff = append(evs, more...), eff.And(fx)
 	}
 	var w journal.Append
-	c, err := r.fill(&w, evs, eff, extra{})
+	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for that.
+	c, err := r.fill(&w, evs, eff, extra{more: true})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,279 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// spender uses 10 tokens in every call, without a word of what they cost.
+type spender struct{ recorder }
+
+func (s *spender) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	out, err := s.recorder.Call(ctx, c)
+	out.Usage = []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 6, OutputTokens: 4}}
+	return out, err
+}
+
+func (s *spender) all() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.calls {
+		n += k
+	}
+	return n
+}
+
+// priceList knows a price of 3 nano-USD per token; the first calls find it closed.
+type priceList struct {
+	mu     sync.Mutex
+	closed int
+}
+
+func (p *priceList) Prices(_ context.Context, _ string, entries []outbox.Entry) ([]*int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed > 0 {
+		p.closed--
+		return nil, errs.New(errs.Unavailable, "DOWN", "down")
+	}
+	out := make([]*int64, len(entries))
+	for i, e := range entries {
+		cost := 3 * (e.InputTokens + e.OutputTokens)
+		out[i] = &cost
+	}
+	return out, nil
+}
+
+// books makes a registry be there, so that entries are made; nothing is delivered.
+type books struct{}
+
+func (books) Claim(context.Context, string, string, string, time.Duration) error { return nil }
+func (books) Release(context.Context, string, string, string) error              { return nil }
+
+func cap64(n int64) *int64 { return &n }
+
+func budget(b workgraph.Budget) func(*engine.StartRequest) {
+	return func(r *engine.StartRequest) { r.Budget = &b }
+}
+
+func budgetOf(t *testing.T, row journal.Run) *workgraph.Budget {
+	t.Helper()
+	b, err := engine.Budget(row.Metadata)
+	require.NoError(t, err)
+	return b
+}
+
+func TestRunBudget(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		sp := &spender{}
+		g := newGate()
+		inner := chain(4, "spend")
+		a := actors{"spend": sp, "gate": g, "ok": &recorder{}, "spawn": spawns(workgraph.Child{Graph: inner}),
+			"modest": spawns(workgraph.Child{Graph: inner, Budget: &workgraph.Budget{Tokens: cap64(15)}})}
+		prices := &priceList{closed: 2}
+		opt := func(c *engine.Config, d *engine.Deps) {
+			c.Parallel = 1
+			d.Prices, d.Claims = prices, books{}
+		}
+		l := run(t, s, a, opt)
+		l.jobs(t)
+		resume := func(id string, b workgraph.Budget) error {
+			return l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id, Budget: &b})
+		}
+		spent := func(t *testing.T, id string) journal.Run {
+			t.Helper()
+			row := l.parked(t, id, journal.StatePaused)
+			require.Equal(t, engine.ReasonBudget, row.Reason)
+			return row
+		}
+		blockers := func(t *testing.T, id string) []engine.Holdup {
+			t.Helper()
+			x, err := l.Explain(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.NotEmpty(t, x.Holdups)
+			require.Equal(t, engine.HoldupBudget, x.Holdups[0].Kind, x.Summary)
+			return x.Holdups
+		}
+
+		t.Run("Cap/PausesAndGoesOnWithMore", func(t *testing.T) {
+			id := l.start(t, chain(4, "spend"), budget(workgraph.Budget{Tokens: cap64(20)}))
+			row := spent(t, id)
+			require.Equal(t, int64(20), row.Usage.InputTokens+row.Usage.OutputTokens)
+			require.Equal(t, int32(2), row.Nodes.Completed)
+			h := blockers(t, id)[0]
+			require.Equal(t, "the run has used up its budget: 20 of 20 tokens, and holds 1 start back", h.Message)
+			require.Equal(t, "epigraph runs resume "+id+" --budget-tokens N lets it go on, with more than it has used", h.Hint)
+			err := resume(id, workgraph.Budget{})
+			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(err))
+			require.True(t, errs.Is(err, errs.FailedPrecondition))
+			require.Equal(t, "20", errs.From(err).Meta["used_tokens"])
+			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(20)})))
+			require.Equal(t, engine.ReasonBudgetInvalid, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(-1)})))
+			req := engine.ResumeRequest{Namespace: ns, RunID: id, RequestID: "more", Budget: &workgraph.Budget{Tokens: cap64(25)}}
+			require.NoError(t, l.Resume(t.Context(), req))
+			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 3 }, time.Minute, time.Millisecond)
+			row = spent(t, id)
+			require.Equal(t, int64(25), *budgetOf(t, row).Tokens)
+			require.NoError(t, l.Resume(t.Context(), req), "it was carried out")
+			require.Equal(t, row.LastSeq, l.row(t, id).LastSeq)
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(1000)}))
+			l.wait(t, id, journal.StateCompleted)
+			evs := l.events(t, id)
+			require.Len(t, kinds(evs, workgraph.RunPaused), 2)
+			require.Len(t, kinds(evs, workgraph.RunResumed), 2)
+			require.Len(t, attemptsOf(evs), 4)
+		})
+		t.Run("Money/IsPricedBeforeItCounts", func(t *testing.T) {
+			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{NanoUSD: cap64(60)}))
+			spent(t, id)
+			require.Contains(t, blockers(t, id)[0].Message, "$0.00000006 of $0.00000006")
+			require.Len(t, attemptsOf(l.events(t, id)), 2)
+			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(100)}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Zero/StartsNothing", func(t *testing.T) {
+			id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{NanoUSD: cap64(0)}))
+			spent(t, id)
+			require.Empty(t, attemptsOf(l.events(t, id)))
+			blockers(t, id)
+			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(1_000_000)}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Wide/WhatHasNotBegunWaits", func(t *testing.T) {
+			wide := &workgraph.Graph{}
+			for i := range 20 {
+				wide.Nodes = append(wide.Nodes, workgraph.Node{ID: fmt.Sprintf("n%d", i), Actor: "spend"})
+			}
+			before := sp.all()
+			id := l.start(t, wide, budget(workgraph.Budget{Tokens: cap64(25)}))
+			row := spent(t, id)
+			require.Equal(t, 3, sp.all()-before, "one call at a time: the third comes to the cap")
+			require.Equal(t, int32(3), row.Nodes.Completed)
+			visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 100})
+			require.NoError(t, err)
+			held := 0
+			for _, v := range visits {
+				if v.Status == workgraph.VisitHeld {
+					require.Zero(t, v.Attempts)
+					held++
+				}
+			}
+			require.Equal(t, 17, held)
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(10_000)}))
+			l.wait(t, id, journal.StateCompleted)
+			require.Equal(t, 20, sp.all()-before, "and nothing twice")
+		})
+		t.Run("Running/TakesAnotherBudget", func(t *testing.T) {
+			two := chain(2, "gate")
+			two.Nodes[1].Actor = "spend"
+			id := l.start(t, two)
+			g.next(t)
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(0)}))
+			require.Equal(t, int64(0), *budgetOf(t, l.row(t, id)).Tokens)
+			require.Equal(t, journal.StatePaused, l.wait(t, id, journal.StatePaused).State)
+			g.open <- struct{}{}
+			row := spent(t, id)
+			require.Equal(t, int32(1), row.Nodes.Completed, "what was in flight has ended")
+			require.Len(t, kinds(l.events(t, id), workgraph.BudgetChanged), 1)
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(1)}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Pending/BeginsWithIt", func(t *testing.T) {
+			id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{Tokens: cap64(0)}), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(300 * time.Millisecond) })
+			require.Equal(t, engine.ReasonNotStarted, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(5)})))
+			spent(t, id)
+		})
+		t.Run("Fork/CopiesItOrGetsAnother", func(t *testing.T) {
+			id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
+			spent(t, id)
+			fork := func(b *workgraph.Budget) string {
+				id, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: id, Budget: b})
+				require.NoError(t, err)
+				return id
+			}
+			same := fork(nil)
+			l.wait(t, same, journal.StateCompleted)
+			require.Equal(t, int64(10), *budgetOf(t, l.row(t, same)).Tokens, "what was taken over does not count, so it comes to its end")
+			none := fork(&workgraph.Budget{Tokens: cap64(0)})
+			spent(t, none)
+		})
+		t.Run("Children/UseWhatTheirParentHasLeft", func(t *testing.T) {
+			parent := chain(3, "spend")
+			parent.Nodes[1].Actor = "spawn"
+			id := l.start(t, parent, budget(workgraph.Budget{Tokens: cap64(40)}))
+			var child string
+			testkit.Eventually(t, func() bool {
+				x, err := l.Explain(t.Context(), ns, id)
+				require.NoError(t, err)
+				if len(x.Holdups) == 0 || x.Holdups[0].Kind != engine.HoldupBudget {
+					return false
+				}
+				child = x.Holdups[0].RunIDs[0]
+				require.Contains(t, x.Holdups[0].Hint, "epigraph runs resume "+id)
+				return true
+			}, time.Minute, 5*time.Millisecond)
+			require.Equal(t, int64(30), *budgetOf(t, spent(t, child)).Tokens)
+			require.Equal(t, journal.StateWaiting, l.row(t, id).State)
+			// More for the parent is more for the child.
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(45)}))
+			testkit.Eventually(t, func() bool { return l.row(t, child).State == journal.StateCompleted }, time.Minute, time.Millisecond)
+			require.Equal(t, int64(35), *budgetOf(t, l.row(t, child)).Tokens)
+			row := spent(t, id)
+			require.Equal(t, int64(50), row.Usage.InputTokens+row.Usage.OutputTokens)
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(51)}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Children/OwnBudgetIsRaisedAlone", func(t *testing.T) {
+			parent := chain(1, "modest")
+			id := l.start(t, parent)
+			var child string
+			testkit.Eventually(t, func() bool {
+				for _, h := range func() []engine.Holdup { x, _ := l.Explain(t.Context(), ns, id); return x.Holdups }() {
+					if h.Kind == engine.HoldupBudget {
+						child = h.RunIDs[0]
+					}
+				}
+				return child != ""
+			}, time.Minute, 5*time.Millisecond)
+			spent(t, child)
+			require.NoError(t, resume(child, workgraph.Budget{Tokens: cap64(1000)}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("None/NothingIsKept", func(t *testing.T) {
+			id := l.start(t, chain(2, "spend"))
+			row := l.wait(t, id, journal.StateCompleted)
+			require.Empty(t, row.Metadata)
+			for _, ev := range l.events(t, id) {
+				b, err := json.Marshal(ev.Durable.Event)
+				require.NoError(t, err)
+				require.NotContains(t, string(b), "budget")
+			}
+		})
+		t.Run("Restart/IsKept", func(t *testing.T) {
+			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
+			spent(t, id)
+			l.stop()
+			l = run(t, s, a, opt, named("next"))
+			l.jobs(t)
+			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{})))
+			blockers(t, id)
+			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(1000)}))
+			l.wait(t, id, journal.StateCompleted)
+			require.Len(t, attemptsOf(l.events(t, id)), 3)
+		})
+	})
+}
