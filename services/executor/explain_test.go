@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -45,7 +47,10 @@ func TestExplain(t *testing.T) {
 					return workgraph.Outcome{}, context.Cause(ctx)
 				}
 			}),
-			"quick":   workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { return workgraph.Outcome{}, nil }),
+			"quick": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { return workgraph.Outcome{}, nil }),
+			"spends": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+				return workgraph.Outcome{Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 1200, OutputTokens: 800}}}, nil
+			}),
 			"listens": asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
 		}, store)
 		limits := executorv1.NewLimitServiceClient(f.conn)
@@ -65,17 +70,36 @@ func TestExplain(t *testing.T) {
 			return r.GetId()
 		}
 
-		t.Run("Budget/ByTheReasonOfThePause", func(t *testing.T) {
-			id := begin(t, &graphv1.Node{Id: "a", Actor: "listens"})
-			_, err := f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: id, Reason: "BUDGET_OF_EPIC"})
+		t.Run("Budget/SaysHowMuchWasUsedAndWhatHelps", func(t *testing.T) {
+			caps := func(n int64) *executorv1.RunBudget { return &executorv1.RunBudget{Tokens: &n} }
+			two := &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "a", Actor: "spends"}, {Id: "b", Actor: "listens"}}, Edges: []*graphv1.Edge{{From: "a", To: "b"}}}
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: two, Budget: caps(1500), Metadata: map[string]string{"mine": "yes"}, RequestId: "b1"})
 			require.NoError(t, err)
+			id := r.GetId()
+			require.Equal(t, int64(1500), r.GetBudget().GetTokens())
 			b, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_BUDGET)
 			require.Equal(t, executorv1.RunState_RUN_STATE_PAUSED, x.GetState())
-			require.Equal(t, "BUDGET_OF_EPIC", b.GetName())
-			require.Contains(t, b.GetHint(), "epigraph runs resume "+id)
+			require.Equal(t, "BUDGET_EXHAUSTED", b.GetName())
+			require.Contains(t, b.GetMessage(), "2000 of 1500 tokens")
+			require.Contains(t, b.GetHint(), "epigraph runs resume "+id+" --budget-tokens")
 			_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id})
+			require.Equal(t, codes.FailedPrecondition, status.Code(err))
+			require.ErrorContains(t, err, "2000 of 1500 tokens")
+			_, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id, Budget: caps(-1)})
+			require.Equal(t, codes.InvalidArgument, status.Code(err))
+			_, err = f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: two, Budget: caps(-1)})
+			require.Equal(t, codes.InvalidArgument, status.Code(err))
+			r, err = f.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id, Budget: caps(2001)})
 			require.NoError(t, err)
+			require.Equal(t, int64(2001), r.GetBudget().GetTokens())
+			require.Equal(t, "yes", r.GetMetadata()["mine"], "what the caller keeps there stays")
 			explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_SIGNAL)
+			list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{})
+			require.NoError(t, err)
+			require.Equal(t, int64(2001), list.GetRuns()[0].GetBudget().GetTokens())
+			again, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: two, Budget: caps(1500), Metadata: map[string]string{"mine": "yes"}, RequestId: "b1"})
+			require.NoError(t, err)
+			require.Equal(t, id, again.GetId(), "the request is known still")
 		})
 		t.Run("RateLimit/SaysUntilWhen", func(t *testing.T) {
 			put(t, &executorv1.Limit{Name: "actor/quick", MaxRate: 1, RateInterval: durationpb.New(time.Hour)})
@@ -86,7 +110,8 @@ func TestExplain(t *testing.T) {
 				return b.GetUntil() != nil
 			}, time.Minute, 10*time.Millisecond)
 			require.Equal(t, "quick", b.GetActor())
-			require.Equal(t, "quick", b.GetName(), "the limit is that of the actor")
+			require.Equal(t, "actor/quick", b.GetName(), "the limit, as limits are listed")
+			require.Contains(t, b.GetMessage(), "actor/quick")
 			require.Contains(t, []string{"a", "b"}, b.GetVisit().GetNodeId())
 			require.WithinRange(t, b.GetUntil().AsTime(), time.Now().Add(time.Minute), time.Now().Add(time.Hour+time.Minute))
 			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})

@@ -80,8 +80,10 @@ func (l *Limiter) entered(b *book, w *waiter, out []func()) func() {
 
 // holding tells what keeps those waiting that wait for k.
 func (l *Limiter) holding(k Key, kind engine.GateKind) (engine.Blocker, bool) {
-	_, name, _ := strings.Cut(k.Name, "/")
-	out := engine.Blocker{Kind: kind, Name: name}
+	out := engine.Blocker{Kind: kind, Name: k.Name}
+	if kind == engine.GateKey { // no limit is meant, but the key itself
+		_, out.Name, _ = strings.Cut(k.Name, "/")
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.places[k]
@@ -176,8 +178,7 @@ func (g *rateGate) Enter(req engine.GateRequest, ready func(engine.Pass)) func()
 
 func (g *rateGate) Holding(req engine.GateRequest) (engine.Blocker, bool) {
 	k := g.of(req)
-	_, name, _ := strings.Cut(k.Name, "/")
-	out := engine.Blocker{Kind: engine.GateRate, Name: name}
+	out := engine.Blocker{Kind: engine.GateRate, Name: k.Name}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := g.rates[k]
