@@ -236,7 +236,7 @@ func limiters(t *testing.T, d Driver) {
 		}()
 		testkit.Eventually(t, func() bool {
 			b, ok := s.gates[1].Holding(req)
-			return ok && b.Name == "a" && slices.Equal(b.HolderRunIDs, []string{"r"})
+			return ok && b.Name == "actor/a" && slices.Equal(b.HolderRunIDs, []string{"r"})
 		}, 20*time.Second, 5*time.Millisecond)
 		bounds, err := s.Explain(t.Context(), "n", "a", "k")
 		require.NoError(t, err)
