@@ -113,7 +113,8 @@ const (
 	priceTime  = 2 * time.Second
 )
 
-// price finds out what calls cost that count against a budget in money; usage is changed. A price that is not known stays unknown.
+// price finds out what calls cost that count against a budget in money; usage is changed. The price book goes first; where it knows no price,
+// what the call says itself stays.
 func (t *term) price(a *attempt, usage []workgraph.Usage) {
 	if t.e.prices == nil || len(usage) == 0 {
 		return
@@ -125,22 +126,16 @@ func (t *term) price(a *attempt, usage []workgraph.Usage) {
 	if b == nil || b.NanoUSD == nil {
 		return
 	}
-	var asked []int
-	var entries []outbox.Entry
-	for i, e := range r.entries(a, usage, false, dbkit.Now()) {
-		if usage[i].CostNanoUSD == nil {
-			asked, entries = append(asked, i), append(entries, e)
-		}
-	}
+	entries := r.entries(a, usage, false, dbkit.Now())
 	for try := 1; len(entries) > 0; try++ {
 		ctx, cancel := context.WithTimeout(t.background, priceTime)
 		costs, err := t.e.prices.Prices(ctx, r.namespace, entries)
 		cancel()
 		switch {
 		case err == nil:
-			for k, i := range asked {
-				if k < len(costs) {
-					usage[i].CostNanoUSD = costs[k]
+			for i, cost := range costs[:min(len(costs), len(usage))] {
+				if cost != nil {
+					usage[i].CostNanoUSD = cost
 				}
 			}
 			return

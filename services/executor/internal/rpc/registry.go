@@ -21,6 +21,7 @@ type Registry struct {
 
 var (
 	_ engine.Claims   = (*Registry)(nil)
+	_ engine.Prices   = (*Registry)(nil)
 	_ outbox.Registry = (*Registry)(nil)
 )
 
@@ -68,29 +69,59 @@ func (r *Registry) Settle(ctx context.Context, namespace string, s outbox.Settle
 
 // RecordUsage implements outbox.Registry.
 func (r *Registry) RecordUsage(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
-	req := &registryv1.RecordUsageRequest{Entries: make([]*registryv1.UsageEntry, len(entries))}
+	resp, err := r.client.RecordUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.RecordUsageRequest{Entries: usageEntries(entries)})
+	if err != nil {
+		return nil, err
+	}
+	return costs(resp.GetEntries(), len(entries))
+}
+
+// Prices implements engine.Prices.
+func (r *Registry) Prices(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
+	out := make([]*int64, 0, len(entries))
+	for len(entries) > 0 {
+		part := entries[:min(len(entries), maxPriced)]
+		entries = entries[len(part):]
+		resp, err := r.client.PriceUsage(grpckit.WithNamespace(ctx, namespace), &registryv1.PriceUsageRequest{Entries: usageEntries(part)})
+		if err != nil {
+			return nil, err
+		}
+		some, err := costs(resp.GetEntries(), len(part))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// maxPriced is how many entries the registry prices at once.
+const maxPriced = 1000
+
+func usageEntries(entries []outbox.Entry) []*registryv1.UsageEntry {
+	out := make([]*registryv1.UsageEntry, len(entries))
 	for i, e := range entries {
 		kind := registryv1.UsageKind_USAGE_KIND_MODEL
 		if e.Tool {
 			kind = registryv1.UsageKind_USAGE_KIND_TOOL
 		}
-		req.Entries[i] = &registryv1.UsageEntry{
+		out[i] = &registryv1.UsageEntry{
 			RunId: e.RunID, NodeId: e.Node, Visit: int32(e.Visit), Item: int32(e.Item), Attempt: int32(e.Attempt), Call: int32(e.Call),
 			Kind: kind, TaskId: e.TaskID, Provider: e.Provider, Model: e.Model,
 			InputTokens: e.InputTokens, CachedInputTokens: e.CachedTokens, OutputTokens: e.OutputTokens, ReasoningTokens: e.ReasoningTokens,
 			Time: timestamppb.New(e.Time), Failed: e.Failed,
 		}
 	}
-	resp, err := r.client.RecordUsage(grpckit.WithNamespace(ctx, namespace), req)
-	if err != nil {
-		return nil, err
+	return out
+}
+
+func costs(entries []*registryv1.UsageEntry, asked int) ([]*int64, error) {
+	if len(entries) != asked {
+		return nil, errs.New(errs.Internal, errs.ReasonInternal, "the registry answered %d of %d entries", len(entries), asked)
 	}
-	if len(resp.GetEntries()) != len(entries) {
-		return nil, errs.New(errs.Internal, errs.ReasonInternal, "the registry answered %d of %d entries", len(resp.GetEntries()), len(entries))
+	out := make([]*int64, len(entries))
+	for i, e := range entries {
+		out[i] = e.CostNanoUsd
 	}
-	costs := make([]*int64, len(entries))
-	for i, e := range resp.GetEntries() {
-		costs[i] = e.CostNanoUsd
-	}
-	return costs, nil
+	return out, nil
 }

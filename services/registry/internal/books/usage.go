@@ -36,6 +36,38 @@ func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.En
 	return out, err
 }
 
+// PriceUsage returns entries with what they would cost if they were booked.
+func (b *Books) PriceUsage(ctx context.Context, namespace string, in []usage.Entry) ([]usage.Entry, error) {
+	out, now := slices.Clone(in), dbkit.Now()
+	for i := range out {
+		if out[i].Time = dbkit.Micros(out[i].Time); out[i].Time.IsZero() {
+			out[i].Time = now
+		}
+	}
+	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) {
+		return out, price(ctx, r, namespace, out)
+	})
+}
+
+// price sets what entries cost by the price book.
+func price(ctx context.Context, r store.Reader, namespace string, entries []usage.Entry) error {
+	models := make([]string, 0, len(entries))
+	for i := range entries {
+		models = append(models, entries[i].Model)
+	}
+	slices.Sort(models)
+	prices, err := r.PriceBook(ctx, namespace, slices.Compact(models))
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		if err := prices.Price(&entries[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // distinct completes entries, drops repeated keys but the first, and sorts by key, the one order in
 // which everybody books. at tells for each entry of in where it went.
 func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) {
@@ -69,19 +101,8 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 	if err != nil {
 		return nil, err
 	}
-	models := make([]string, 0, len(entries))
-	for _, e := range entries {
-		models = append(models, e.Model)
-	}
-	slices.Sort(models)
-	prices, err := tx.PriceBook(ctx, namespace, slices.Compact(models))
-	if err != nil {
+	if err := price(ctx, tx, namespace, entries); err != nil {
 		return nil, err
-	}
-	for i := range entries {
-		if err := prices.Price(&entries[i]); err != nil {
-			return nil, err
-		}
 	}
 	booked, fresh, err := tx.Book(ctx, namespace, entries)
 	if err != nil {

@@ -206,18 +206,39 @@ func (s *Server) SettleClaim(ctx context.Context, req *registryv1.SettleClaimReq
 
 // RecordUsage implements registryv1.RegistryServiceServer.
 func (s *Server) RecordUsage(ctx context.Context, req *registryv1.RecordUsageRequest) (*registryv1.RecordUsageResponse, error) {
-	in := make([]usage.Entry, len(req.GetEntries()))
-	for i, e := range req.GetEntries() {
-		var err error
-		if in[i], err = entryFrom(fmt.Sprintf("entries[%d]", i), e); err != nil {
-			return nil, err
-		}
+	in, err := entriesFrom(req.GetEntries())
+	if err != nil {
+		return nil, err
 	}
 	out, err := s.books.RecordUsage(ctx, grpckit.Namespace(ctx), in)
 	if err != nil {
 		return nil, err
 	}
 	return &registryv1.RecordUsageResponse{Entries: each(out, entryTo)}, nil
+}
+
+func entriesFrom(list []*registryv1.UsageEntry) ([]usage.Entry, error) {
+	in := make([]usage.Entry, len(list))
+	for i, e := range list {
+		var err error
+		if in[i], err = entryFrom(fmt.Sprintf("entries[%d]", i), e); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// PriceUsage implements registryv1.RegistryServiceServer.
+func (s *Server) PriceUsage(ctx context.Context, req *registryv1.PriceUsageRequest) (*registryv1.PriceUsageResponse, error) {
+	in, err := entriesFrom(req.GetEntries())
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.books.PriceUsage(ctx, grpckit.Namespace(ctx), in)
+	if err != nil {
+		return nil, err
+	}
+	return &registryv1.PriceUsageResponse{Entries: each(out, entryTo)}, nil
 }
 
 // ListUsage implements registryv1.RegistryServiceServer.

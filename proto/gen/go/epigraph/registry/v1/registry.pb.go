@@ -1318,6 +1318,98 @@ func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
 	return nil
 }
 
+// PriceUsageRequest carries entries; only provider, model, tokens and time matter.
+type PriceUsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries.
+	Entries       []*UsageEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PriceUsageRequest) Reset() {
+	*x = PriceUsageRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PriceUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PriceUsageRequest) ProtoMessage() {}
+
+func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PriceUsageRequest.ProtoReflect.Descriptor instead.
+func (*PriceUsageRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// PriceUsageResponse returns the entries with their prices.
+type PriceUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries in the order of the request; one without a known price has no cost.
+	Entries       []*UsageEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PriceUsageResponse) Reset() {
+	*x = PriceUsageResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PriceUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PriceUsageResponse) ProtoMessage() {}
+
+func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PriceUsageResponse.ProtoReflect.Descriptor instead.
+func (*PriceUsageResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PriceUsageResponse) GetEntries() []*UsageEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
 // ListUsageRequest filters entries; all filters must hold.
 type ListUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1337,7 +1429,7 @@ type ListUsageRequest struct {
 
 func (x *ListUsageRequest) Reset() {
 	*x = ListUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1441,7 @@ func (x *ListUsageRequest) String() string {
 func (*ListUsageRequest) ProtoMessage() {}
 
 func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1454,7 @@ func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageRequest.ProtoReflect.Descriptor instead.
 func (*ListUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListUsageRequest) GetPageSize() int32 {
@@ -1413,7 +1505,7 @@ type ListUsageResponse struct {
 
 func (x *ListUsageResponse) Reset() {
 	*x = ListUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1517,7 @@ func (x *ListUsageResponse) String() string {
 func (*ListUsageResponse) ProtoMessage() {}
 
 func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1530,7 @@ func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageResponse.ProtoReflect.Descriptor instead.
 func (*ListUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListUsageResponse) GetEntries() []*UsageEntry {
@@ -1464,7 +1556,7 @@ type GetNamespaceUsageRequest struct {
 
 func (x *GetNamespaceUsageRequest) Reset() {
 	*x = GetNamespaceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1568,7 @@ func (x *GetNamespaceUsageRequest) String() string {
 func (*GetNamespaceUsageRequest) ProtoMessage() {}
 
 func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1581,7 @@ func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 // CreatePriceRequest carries a price.
@@ -1505,7 +1597,7 @@ type CreatePriceRequest struct {
 
 func (x *CreatePriceRequest) Reset() {
 	*x = CreatePriceRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1609,7 @@ func (x *CreatePriceRequest) String() string {
 func (*CreatePriceRequest) ProtoMessage() {}
 
 func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1622,7 @@ func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePriceRequest.ProtoReflect.Descriptor instead.
 func (*CreatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreatePriceRequest) GetPrice() *Price {
@@ -1564,7 +1656,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1668,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1681,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -1633,7 +1725,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1737,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1750,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -1779,6 +1871,10 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x12RecordUsageRequest\x12G\n" +
 	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\aentries\"Q\n" +
 	"\x13RecordUsageResponse\x12:\n" +
+	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryR\aentries\"\\\n" +
+	"\x11PriceUsageRequest\x12G\n" +
+	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\aentries\"P\n" +
+	"\x12PriceUsageResponse\x12:\n" +
 	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryR\aentries\"\xa1\x01\n" +
 	"\x10ListUsageRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
@@ -1803,7 +1899,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tR\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xdc\x11\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xd9\x12\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -1826,7 +1922,9 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\tClaimTask\x12&.epigraph.registry.v1.ClaimTaskRequest\x1a'.epigraph.registry.v1.ClaimTaskResponse\x12U\n" +
 	"\fConfirmClaim\x12).epigraph.registry.v1.ConfirmClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12S\n" +
 	"\vSettleClaim\x12(.epigraph.registry.v1.SettleClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12\x7f\n" +
-	"\vRecordUsage\x12(.epigraph.registry.v1.RecordUsageRequest\x1a).epigraph.registry.v1.RecordUsageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/usage:record\x12o\n" +
+	"\vRecordUsage\x12(.epigraph.registry.v1.RecordUsageRequest\x1a).epigraph.registry.v1.RecordUsageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/usage:record\x12{\n" +
+	"\n" +
+	"PriceUsage\x12'.epigraph.registry.v1.PriceUsageRequest\x1a(.epigraph.registry.v1.PriceUsageResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/usage:price\x12o\n" +
 	"\tListUsage\x12&.epigraph.registry.v1.ListUsageRequest\x1a'.epigraph.registry.v1.ListUsageResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/usage\x12\x86\x01\n" +
 	"\x11GetNamespaceUsage\x12..epigraph.registry.v1.GetNamespaceUsageRequest\x1a$.epigraph.registry.v1.NamespaceUsage\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/usage:namespace\x12o\n" +
 	"\vCreatePrice\x12(.epigraph.registry.v1.CreatePriceRequest\x1a\x1b.epigraph.registry.v1.Price\"\x19\x82\xd3\xe4\x93\x02\x13:\x05price\"\n" +
@@ -1848,7 +1946,7 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_registry_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*CreateEpicRequest)(nil),        // 0: epigraph.registry.v1.CreateEpicRequest
 	(*GetEpicRequest)(nil),           // 1: epigraph.registry.v1.GetEpicRequest
@@ -1870,98 +1968,104 @@ var file_epigraph_registry_v1_registry_proto_goTypes = []any{
 	(*SettleClaimRequest)(nil),       // 17: epigraph.registry.v1.SettleClaimRequest
 	(*RecordUsageRequest)(nil),       // 18: epigraph.registry.v1.RecordUsageRequest
 	(*RecordUsageResponse)(nil),      // 19: epigraph.registry.v1.RecordUsageResponse
-	(*ListUsageRequest)(nil),         // 20: epigraph.registry.v1.ListUsageRequest
-	(*ListUsageResponse)(nil),        // 21: epigraph.registry.v1.ListUsageResponse
-	(*GetNamespaceUsageRequest)(nil), // 22: epigraph.registry.v1.GetNamespaceUsageRequest
-	(*CreatePriceRequest)(nil),       // 23: epigraph.registry.v1.CreatePriceRequest
-	(*ListPricesRequest)(nil),        // 24: epigraph.registry.v1.ListPricesRequest
-	(*ListPricesResponse)(nil),       // 25: epigraph.registry.v1.ListPricesResponse
-	nil,                              // 26: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                              // 27: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                     // 28: epigraph.registry.v1.Epic
-	(EpicState)(0),                   // 29: epigraph.registry.v1.EpicState
-	(*fieldmaskpb.FieldMask)(nil),    // 30: google.protobuf.FieldMask
-	(*Task)(nil),                     // 31: epigraph.registry.v1.Task
-	(TaskState)(0),                   // 32: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 34: google.protobuf.Timestamp
-	(*UsageEntry)(nil),               // 35: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                    // 36: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),            // 37: google.protobuf.Empty
-	(*NamespaceUsage)(nil),           // 38: epigraph.registry.v1.NamespaceUsage
+	(*PriceUsageRequest)(nil),        // 20: epigraph.registry.v1.PriceUsageRequest
+	(*PriceUsageResponse)(nil),       // 21: epigraph.registry.v1.PriceUsageResponse
+	(*ListUsageRequest)(nil),         // 22: epigraph.registry.v1.ListUsageRequest
+	(*ListUsageResponse)(nil),        // 23: epigraph.registry.v1.ListUsageResponse
+	(*GetNamespaceUsageRequest)(nil), // 24: epigraph.registry.v1.GetNamespaceUsageRequest
+	(*CreatePriceRequest)(nil),       // 25: epigraph.registry.v1.CreatePriceRequest
+	(*ListPricesRequest)(nil),        // 26: epigraph.registry.v1.ListPricesRequest
+	(*ListPricesResponse)(nil),       // 27: epigraph.registry.v1.ListPricesResponse
+	nil,                              // 28: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                              // 29: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                     // 30: epigraph.registry.v1.Epic
+	(EpicState)(0),                   // 31: epigraph.registry.v1.EpicState
+	(*fieldmaskpb.FieldMask)(nil),    // 32: google.protobuf.FieldMask
+	(*Task)(nil),                     // 33: epigraph.registry.v1.Task
+	(TaskState)(0),                   // 34: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),      // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 36: google.protobuf.Timestamp
+	(*UsageEntry)(nil),               // 37: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                    // 38: epigraph.registry.v1.Price
+	(*emptypb.Empty)(nil),            // 39: google.protobuf.Empty
+	(*NamespaceUsage)(nil),           // 40: epigraph.registry.v1.NamespaceUsage
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	28, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	29, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	26, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	28, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	28, // 4: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	30, // 5: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	29, // 6: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	31, // 7: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	32, // 8: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	27, // 9: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	31, // 10: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	31, // 11: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	30, // 12: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	32, // 13: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	33, // 14: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	31, // 15: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	34, // 16: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	34, // 17: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	32, // 18: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	33, // 19: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	34, // 20: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	35, // 21: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	35, // 22: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	35, // 23: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	36, // 24: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	36, // 25: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	0,  // 26: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	1,  // 27: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	2,  // 28: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	4,  // 29: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	5,  // 30: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	6,  // 31: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	7,  // 32: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	8,  // 33: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	9,  // 34: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	11, // 35: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	12, // 36: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	13, // 37: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	14, // 38: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	16, // 39: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	17, // 40: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	18, // 41: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	20, // 42: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	22, // 43: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	23, // 44: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	24, // 45: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	28, // 46: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	28, // 47: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 48: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	28, // 49: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	28, // 50: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	37, // 51: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	31, // 52: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	31, // 53: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	10, // 54: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	31, // 55: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	31, // 56: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	37, // 57: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	15, // 58: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	31, // 59: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	31, // 60: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	19, // 61: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	21, // 62: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	38, // 63: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	36, // 64: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	25, // 65: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	46, // [46:66] is the sub-list for method output_type
-	26, // [26:46] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	30, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	31, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	28, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	30, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	30, // 4: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	32, // 5: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	31, // 6: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	33, // 7: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	34, // 8: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	29, // 9: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	33, // 10: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	33, // 11: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	32, // 12: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	34, // 13: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	35, // 14: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	33, // 15: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	36, // 16: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	36, // 17: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	34, // 18: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	35, // 19: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	36, // 20: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	37, // 21: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	37, // 22: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	37, // 23: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	37, // 24: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	37, // 25: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	38, // 26: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	38, // 27: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	0,  // 28: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	1,  // 29: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	2,  // 30: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	4,  // 31: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	5,  // 32: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	6,  // 33: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	7,  // 34: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	8,  // 35: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	9,  // 36: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	11, // 37: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	12, // 38: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	13, // 39: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	14, // 40: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	16, // 41: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	17, // 42: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	18, // 43: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	20, // 44: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	22, // 45: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	24, // 46: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	25, // 47: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	26, // 48: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	30, // 49: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	30, // 50: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 51: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	30, // 52: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	30, // 53: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	39, // 54: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	33, // 55: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	33, // 56: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	10, // 57: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	33, // 58: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	33, // 59: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	39, // 60: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	15, // 61: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	33, // 62: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	33, // 63: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	19, // 64: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	21, // 65: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	23, // 66: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	40, // 67: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	38, // 68: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	27, // 69: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	49, // [49:70] is the sub-list for method output_type
+	28, // [28:49] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -1977,7 +2081,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

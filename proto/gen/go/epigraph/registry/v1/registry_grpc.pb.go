@@ -38,6 +38,7 @@ const (
 	RegistryService_ConfirmClaim_FullMethodName      = "/epigraph.registry.v1.RegistryService/ConfirmClaim"
 	RegistryService_SettleClaim_FullMethodName       = "/epigraph.registry.v1.RegistryService/SettleClaim"
 	RegistryService_RecordUsage_FullMethodName       = "/epigraph.registry.v1.RegistryService/RecordUsage"
+	RegistryService_PriceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/PriceUsage"
 	RegistryService_ListUsage_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListUsage"
 	RegistryService_GetNamespaceUsage_FullMethodName = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
 	RegistryService_CreatePrice_FullMethodName       = "/epigraph.registry.v1.RegistryService/CreatePrice"
@@ -86,6 +87,8 @@ type RegistryServiceClient interface {
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
 	// in one transaction.
 	RecordUsage(ctx context.Context, in *RecordUsageRequest, opts ...grpc.CallOption) (*RecordUsageResponse, error)
+	// PriceUsage tells what entries would cost; nothing is booked.
+	PriceUsage(ctx context.Context, in *PriceUsageRequest, opts ...grpc.CallOption) (*PriceUsageResponse, error)
 	// ListUsage lists usage entries, newest first.
 	ListUsage(ctx context.Context, in *ListUsageRequest, opts ...grpc.CallOption) (*ListUsageResponse, error)
 	// GetNamespaceUsage shows what the namespace has used in all.
@@ -265,6 +268,16 @@ func (c *registryServiceClient) RecordUsage(ctx context.Context, in *RecordUsage
 	return out, nil
 }
 
+func (c *registryServiceClient) PriceUsage(ctx context.Context, in *PriceUsageRequest, opts ...grpc.CallOption) (*PriceUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PriceUsageResponse)
+	err := c.cc.Invoke(ctx, RegistryService_PriceUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *registryServiceClient) ListUsage(ctx context.Context, in *ListUsageRequest, opts ...grpc.CallOption) (*ListUsageResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListUsageResponse)
@@ -347,6 +360,8 @@ type RegistryServiceServer interface {
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
 	// in one transaction.
 	RecordUsage(context.Context, *RecordUsageRequest) (*RecordUsageResponse, error)
+	// PriceUsage tells what entries would cost; nothing is booked.
+	PriceUsage(context.Context, *PriceUsageRequest) (*PriceUsageResponse, error)
 	// ListUsage lists usage entries, newest first.
 	ListUsage(context.Context, *ListUsageRequest) (*ListUsageResponse, error)
 	// GetNamespaceUsage shows what the namespace has used in all.
@@ -413,6 +428,9 @@ func (UnimplementedRegistryServiceServer) SettleClaim(context.Context, *SettleCl
 }
 func (UnimplementedRegistryServiceServer) RecordUsage(context.Context, *RecordUsageRequest) (*RecordUsageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordUsage not implemented")
+}
+func (UnimplementedRegistryServiceServer) PriceUsage(context.Context, *PriceUsageRequest) (*PriceUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PriceUsage not implemented")
 }
 func (UnimplementedRegistryServiceServer) ListUsage(context.Context, *ListUsageRequest) (*ListUsageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListUsage not implemented")
@@ -735,6 +753,24 @@ func _RegistryService_RecordUsage_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_PriceUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PriceUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).PriceUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_PriceUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).PriceUsage(ctx, req.(*PriceUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RegistryService_ListUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListUsageRequest)
 	if err := dec(in); err != nil {
@@ -877,6 +913,10 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RecordUsage",
 			Handler:    _RegistryService_RecordUsage_Handler,
+		},
+		{
+			MethodName: "PriceUsage",
+			Handler:    _RegistryService_PriceUsage_Handler,
 		},
 		{
 			MethodName: "ListUsage",
