@@ -29,9 +29,17 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			direct.EpicID, direct.Model = e.ID, "mystery"
 			nobody := entry("run", 5, "", 2, 0)
 			in := []usage.Entry{nobody, entry("run", 0, v.ID, 10, 3), tool, overhead, direct}
+			asked, err := f.PriceUsage(f.ctx, ns, in)
+			require.NoError(t, err)
+			before, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.Zero(t, before, "asking for prices books nothing")
 			out, err := f.RecordUsage(f.ctx, ns, in)
 			require.NoError(t, err)
 			require.Len(t, out, len(in))
+			for i := range in {
+				require.Equal(t, out[i].CostNanoUSD, asked[i].CostNanoUSD)
+			}
 			for i := range in {
 				require.Equal(t, in[i].Key, out[i].Key, "in the order of the request")
 			}
