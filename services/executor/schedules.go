@@ -37,9 +37,19 @@ func (s *Service) lookAfter(ctx context.Context, j dispatch.Job) error {
 	if err := json.Unmarshal(j.Args, &args); err != nil {
 		return dispatch.Never(fmt.Errorf("decode job: %w", err))
 	}
-	// The database's clock may be ahead of ours, and times are decided by ours.
-	if early := time.Until(args.Due); early > 0 {
-		return dispatch.Later(early)
+	// The job comes early, the database's clock may be ahead of ours, and times are decided by ours.
+	early := time.Until(args.Due)
+	if early > 2*journal.ScheduleEarly {
+		return dispatch.Later(early - journal.ScheduleEarly)
+	}
+	if early > 0 {
+		hold := time.NewTimer(early)
+		defer hold.Stop()
+		select {
+		case <-hold.C:
+		case <-ctx.Done():
+			return dispatch.Later(0)
+		}
 	}
 	err := s.schedules.Fire(ctx, schedule.Key{Namespace: args.Namespace, ID: args.ScheduleID})
 	if errs.ReasonOf(err) == schedule.ReasonNotFound {

@@ -73,8 +73,10 @@ type Options struct {
 }
 
 const (
-	// poll is the longest that a job waits whose notification was missed: one that is sent before its commit may be.
-	poll = 100 * time.Millisecond
+	// poll is the longest that a job waits whose notification was missed, or which was not due yet when it came: those with a time are due early, and
+	// held to the instant by who works them. pollWork is that of the jobs which nobody waits for.
+	poll     = 500 * time.Millisecond
+	pollWork = 2 * time.Second
 	// cooldown is the shortest pause between two looks at a queue.
 	cooldown = 2 * time.Millisecond
 
@@ -135,7 +137,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 		Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
 			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobSchedule.Queue(): queue(o.Schedules),
-			journal.JobKind("").Queue(): queue(o.Work),
+			journal.JobKind("").Queue(): {MaxWorkers: o.Work, FetchPollInterval: pollWork},
 		},
 		FetchPollInterval: poll, FetchCooldown: cooldown,
 		JobTimeout: defaultTimeout, RescueStuckJobsAfter: longest + o.RescueAfter, MaxAttempts: 1000, RetryPolicy: patience{},

@@ -45,12 +45,19 @@ type ScheduleArgs struct {
 	Due time.Time `json:"due,omitzero"`
 }
 
+// ScheduleEarly is how long before its time a job of a schedule is due, so that whoever takes it can hold it to the instant.
+const ScheduleEarly = time.Second
+
 // ScheduleJob asks for a schedule to be looked after, not before due.
 func ScheduleJob(namespace, id string, due time.Time) Job {
 	due = dbkit.Micros(due)
 	// Two texts and a time of this era always marshal.
 	args, _ := json.Marshal(ScheduleArgs{Namespace: namespace, ScheduleID: id, Due: due})
-	return Job{Kind: JobSchedule, At: due, Args: args}
+	j := Job{Kind: JobSchedule, At: due, Args: args}
+	if !due.IsZero() {
+		j.At = due.Add(-ScheduleEarly)
+	}
+	return j
 }
 
 // JobArgs is what a job about a run carries.

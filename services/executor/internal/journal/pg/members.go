@@ -60,6 +60,9 @@ func (s *Store) Executors(ctx context.Context) ([]journal.Executor, error) {
 // commit of one that is taken over either ends before that delete or finds its row gone, and the
 // runs are read by a later statement, which sees what it wrote.
 func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (res journal.TakeOverResult, err error) {
+	if quiet, err := s.quiet(ctx, self, o.Lease); err != nil || quiet {
+		return res, fenced(err, self)
+	}
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
 		res = journal.TakeOverResult{}
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
