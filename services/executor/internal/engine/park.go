@@ -83,6 +83,7 @@ func (t *term) told(res journal.Result, c consequence) {
 		t.pokeMail()
 	}
 	for _, id := range res.Claimed {
+		failpoint.Hit(failpoint.ClaimAfter)
 		t.bringSoon(id)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -114,6 +115,7 @@ func (e *Engine) TakeUp(p journal.Posted) {
 	switch {
 	case t == nil:
 	case p.Claimed && p.Owner == t.owner:
+		failpoint.Hit(failpoint.ClaimAfter)
 		t.bringSoon(p.Run.ID)
 	case !p.New:
 	case p.Owner == t.owner:
