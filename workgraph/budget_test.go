@@ -290,11 +290,11 @@ func TestBudgetHolds(t *testing.T) {
 		now := time.Unix(1000, 0)
 		s := New(p, "run")
 		j := &journalOf{p: p, snaps: map[int64]string{}}
-		cap := rapid.Int64Range(0, 20).Draw(t, "cap")
+		limit := rapid.Int64Range(0, 20).Draw(t, "cap")
 		free := g.chance(20, "without a budget")
 		var b *Budget
 		if !free {
-			b = &Budget{Tokens: &cap}
+			b = tokens(limit)
 		}
 		var open []Start
 		total := int64(0)
@@ -311,11 +311,11 @@ func TestBudgetHolds(t *testing.T) {
 				return
 			}
 			require.Equal(t, total, s.Spent().Tokens)
-			if total < cap {
+			if total < limit {
 				require.NotEqual(t, StatusPaused, st)
 				return
 			}
-			require.Empty(t, fx.Starts, "a start at the cap, after %T", c)
+			require.Empty(t, fx.Starts, "a start at the limit, after %T", c)
 			if s.End() == nil && !s.Draining() {
 				require.Equal(t, []string{string(StatusPaused), ReasonBudget}, []string{string(st), why})
 			}
@@ -326,8 +326,8 @@ func TestBudgetHolds(t *testing.T) {
 			if st, _ := s.Status(); st == StatusPaused && (len(open) == 0 || g.chance(30, "raise")) {
 				_, _, err := s.Advance(Resume{Now: now})
 				require.ErrorIs(t, err, ErrBudget)
-				cap = total + rapid.Int64Range(1, 20).Draw(t, "more")
-				do(Resume{Budget: &Budget{Tokens: i64(cap)}, Now: now})
+				limit = total + rapid.Int64Range(1, 20).Draw(t, "more")
+				do(Resume{Budget: &Budget{Tokens: i64(limit)}, Now: now})
 				continue
 			}
 			if at, ok := s.NextTimer(); ok && (len(open) == 0 || g.chance(50, "timer")) {
