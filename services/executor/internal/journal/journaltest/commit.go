@@ -293,6 +293,31 @@ func appendCases(t *testing.T, d Driver) {
 		reason(t, w.commit(appendTo(id, 1, 1, say("late"), func(a *journal.Append) { a.Events[0].Data = []byte("other") }))[0].Err, journal.ReasonSeqConflict)
 		require.Equal(t, "second", string(w.get(id).Metadata))
 	})
+	t.Run("ResultThatIsTheOnlyOutputIsRead", func(t *testing.T) {
+		w := open(t, d)
+		outs := []journal.Outcome{
+			{Result: []byte(`{"a":1}`), Outputs: []byte(`{"n":{"a":1}}`)}, {Result: []byte(`[1,2]`), Outputs: []byte(`{"a":1,"b":2}`)},
+			{Result: []byte(`1`)}, {Outputs: []byte(`{"n":1}`)}, {Error: []byte(`{}`)},
+		}
+		var ends []journal.Write
+		var ids []string
+		for i := range 40 { // as many as are written another way than a few
+			id := w.started(1)
+			ids = append(ids, id)
+			ends = append(ends, appendTo(id, 1, 1, func(a *journal.Append) {
+				a.Status, a.Outcome = &journal.Status{State: journal.StateCompleted, EndTime: base}, &outs[i%len(outs)]
+			}))
+		}
+		w.commit(ends[:3]...)
+		w.commit(ends[3:]...)
+		for i, id := range ids {
+			require.Equal(t, outs[i%len(outs)], w.get(id).Outcome, i)
+		}
+		atOnce := w.started(1, func(s *journal.Start) {
+			s.Run.State, s.Run.EndTime, s.Run.Outcome = journal.StateCompleted, base, outs[0]
+		})
+		require.Equal(t, outs[0], w.get(atOnce).Outcome)
+	})
 	t.Run("SnapshotOnly", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(4)

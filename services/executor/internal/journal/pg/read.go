@@ -53,6 +53,7 @@ func scanRun(row pgx.Row, big bool) (journal.Run, error) {
 	if err := row.Scan(dst...); err != nil {
 		return journal.Run{}, err
 	}
+	r.Result = readResult(r.Result, r.Outputs)
 	r.CreateTime = r.CreateTime.UTC()
 	r.StartTime, r.EndTime, r.UpdateTime, r.WakeTime, r.CancelTime = timeOf(start), timeOf(end), timeOf(update), timeOf(wake), timeOf(cancel)
 	r.Deadline = timeOf(deadline)

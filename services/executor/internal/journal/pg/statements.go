@@ -268,7 +268,7 @@ func newStatements() statements {
 			col("named", "bytea", func(u unit) []byte { return blob(run(u).Named) }),
 			col("context", "bytea", func(u unit) []byte { return blob(run(u).Context) }),
 			col("attachments", "bytea", func(u unit) []byte { return blob(run(u).Attachments) }),
-			col("result", "bytea", func(u unit) []byte { return blob(u.Outcome.Result) }),
+			col("result", "bytea", func(u unit) []byte { return storedResult(u.Outcome) }),
 			col("outputs", "bytea", func(u unit) []byte { return blob(u.Outcome.Outputs) }),
 			col("error", "bytea", func(u unit) []byte { return blob(u.Outcome.Error) }),
 		},
@@ -291,7 +291,7 @@ func newStatements() statements {
 		},
 		outcomes: table[unit]{
 			col("run_id", "text", func(u unit) string { return u.RunID }),
-			col("result", "bytea", func(u unit) []byte { return blob(u.Outcome.Result) }),
+			col("result", "bytea", func(u unit) []byte { return storedResult(u.Outcome) }),
 			col("outputs", "bytea", func(u unit) []byte { return blob(u.Outcome.Outputs) }),
 			col("error", "bytea", func(u unit) []byte { return blob(u.Outcome.Error) }),
 		},
