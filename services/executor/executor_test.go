@@ -162,7 +162,7 @@ func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Confi
 	testkit.Eventually(t, func() bool {
 		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
 		return err == nil
-	}, 20*time.Second, 5*time.Millisecond)
+	}, 60*time.Second, 5*time.Millisecond)
 	return f
 }
 
@@ -386,7 +386,7 @@ func TestService(t *testing.T) {
 			got, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
 			require.NoError(t, err)
 			return got.GetUsage().GetCostNanoUsd() == 70 && got.GetUsage().GetUnpricedCalls() == 1
-		}, 20*time.Second, 5*time.Millisecond)
+		}, 60*time.Second, 5*time.Millisecond)
 		require.Equal(t, int64(20), got.GetUsage().GetInputTokens())
 		require.Equal(t, int64(4), got.GetUsage().GetCachedInputTokens())
 		require.Equal(t, int64(2), got.GetUsage().GetCalls())
@@ -394,7 +394,7 @@ func TestService(t *testing.T) {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return len(f.books.settled) > 0 && f.books.settled[len(f.books.settled)-1].GetRunId() == run.GetId()
-		}, 20*time.Second, 5*time.Millisecond)
+		}, 60*time.Second, 5*time.Millisecond)
 		f.books.mu.Lock()
 		defer f.books.mu.Unlock()
 		s := f.books.settled[len(f.books.settled)-1]
@@ -413,7 +413,7 @@ func TestService(t *testing.T) {
 			f.books.mu.Lock()
 			defer f.books.mu.Unlock()
 			return f.books.entries["bad"].GetFailed()
-		}, 20*time.Second, 5*time.Millisecond)
+		}, 60*time.Second, 5*time.Millisecond)
 	})
 	t.Run("Registry/DownRefusesTasksOnly", func(t *testing.T) {
 		f.books.down.Store(true)

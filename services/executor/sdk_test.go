@@ -72,7 +72,7 @@ func TestSDK(t *testing.T) {
 			var err error
 			run, err = c.StartRun(t.Context(), g)
 			return err == nil
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 60*time.Second, 10*time.Millisecond)
 		got, err := epigraph.Result[struct {
 			Total int
 			Key   string
@@ -118,7 +118,7 @@ func TestSDK(t *testing.T) {
 			var err error
 			run, err = c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "slow").Graph())
 			return err == nil
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 60*time.Second, 10*time.Millisecond)
 		<-began
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
@@ -158,7 +158,7 @@ func TestSDK(t *testing.T) {
 			var err error
 			run, err = c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "waits").Graph())
 			return err == nil
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 60*time.Second, 10*time.Millisecond)
 		<-began
 		require.NoError(t, run.Cancel(t.Context(), "enough"))
 		require.Equal(t, worker.Canceled{Reason: "CANCELED"}, <-cause)
@@ -216,7 +216,7 @@ func pace(t *testing.T, r *replica, total int) {
 	testkit.Eventually(t, func() bool {
 		_, err := c.StartRun(t.Context(), chain(1))
 		return err == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, 60*time.Second, 10*time.Millisecond)
 	best := time.Hour
 	for range 5 {
 		began := time.Now()

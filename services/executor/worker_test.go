@@ -112,7 +112,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	testkit.Eventually(t, func() bool {
 		_, err := c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "warm", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
 		return err == nil
-	}, 20*time.Second, 5*time.Millisecond)
+	}, 60*time.Second, 5*time.Millisecond)
 	return r
 }
 
@@ -336,7 +336,7 @@ func TestWorkers(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			_, _, err := r.connect(t, keyAcme, hello(1, unsafe("steady")))
 			return err == nil
-		}, 20*time.Second, 20*time.Millisecond)
+		}, 60*time.Second, 20*time.Millisecond)
 	})
 
 	t.Run("Actors/ArePerNamespaceAndKnownWithoutWorkers", func(t *testing.T) {
@@ -500,7 +500,7 @@ func TestWorkers(t *testing.T) {
 			default:
 				return false
 			}
-		}, 20*time.Second, 20*time.Millisecond)
+		}, 60*time.Second, 20*time.Millisecond)
 		w.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Progress{Progress: &executorv1.VisitHeartbeat{Token: v.GetToken(), Details: value(`{"page":3}`)}}})
 		w.fail(v.GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_RETRYABLE, Reason: "AGAIN"})
 		v = w.visit()
@@ -526,7 +526,7 @@ func TestWorkers(t *testing.T) {
 				}
 			}
 			return false
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 60*time.Second, 10*time.Millisecond)
 		w.answer(v.GetToken(), `1`)
 		for range w.got {
 		}

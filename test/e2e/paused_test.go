@@ -17,7 +17,7 @@ func (s *suite) awaitPause(t *testing.T, runID string) (r run) {
 	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + runID}, &r)
 		return r.ended() || r.State == "RUN_STATE_PAUSED"
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 60*time.Second, 10*time.Millisecond)
 	require.Equal(t, "RUN_STATE_PAUSED", r.State)
 	return r
 }

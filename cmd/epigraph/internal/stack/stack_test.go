@@ -257,7 +257,7 @@ func TestDev(t *testing.T) {
 		d := openDev(t, stack.DevOptions{DataDir: dir})
 		stop := run(t, d)
 		require.NoError(t, d.Ready(testkit.Context(t, 20*time.Second)))
-		testkit.Eventually(t, func() bool { code, _ := get(t, "http://"+d.HTTPAddr()+"/readyz"); return code == http.StatusOK }, 20*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, "http://"+d.HTTPAddr()+"/readyz"); return code == http.StatusOK }, 60*time.Second, 20*time.Millisecond)
 
 		conn, err := grpckit.Dial(d.GRPCAddr(), grpckit.DialOptions{})
 		require.NoError(t, err)
@@ -294,14 +294,14 @@ func TestDev(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			code, _ := get(t, "http://"+d.HTTPAddr()+"/v1/epics", "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
 			return code == http.StatusOK
-		}, 20*time.Second, 20*time.Millisecond)
+		}, 60*time.Second, 20*time.Millisecond)
 		testkit.Eventually(t, func() bool {
 			found := map[string]bool{}
 			for _, s := range d.Ring().Trace(trace) {
 				found[s.Service] = true
 			}
 			return found["epigraph-gateway"] && found["epigraph-registry"]
-		}, 10*time.Second, 10*time.Millisecond)
+		}, 60*time.Second, 10*time.Millisecond)
 	})
 	t.Run("DataDir/OneProcessAtATime", func(t *testing.T) {
 		t.Parallel()
@@ -354,7 +354,7 @@ func TestServe(t *testing.T) {
 		require.NoError(t, err)
 		run(t, p)
 		admin := "http://" + p.AdminAddr()
-		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/livez"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/livez"); return code == http.StatusOK }, 60*time.Second, 10*time.Millisecond)
 		code, body := get(t, admin+"/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Contains(t, body, "starting")
@@ -366,7 +366,7 @@ func TestServe(t *testing.T) {
 		require.NoError(t, stack.Migrate(t.Context(), c, &out))
 		require.Equal(t, 2, strings.Count(out.String(), "nothing to do"))
 
-		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 10*time.Second, 20*time.Millisecond)
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 60*time.Second, 20*time.Millisecond)
 		_, body = get(t, admin+"/metrics")
 		require.Contains(t, body, `service_name="epigraph-registry"`)
 	})
@@ -394,9 +394,9 @@ func TestServe(t *testing.T) {
 			r, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 			return err == nil && r.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
 		}
-		testkit.Eventually(t, healthy, 10*time.Second, 10*time.Millisecond)
+		testkit.Eventually(t, healthy, 60*time.Second, 10*time.Millisecond)
 		cancel()
-		testkit.Eventually(t, func() bool { return !healthy() }, 10*time.Second, 5*time.Millisecond)
+		testkit.Eventually(t, func() bool { return !healthy() }, 60*time.Second, 5*time.Millisecond)
 		code, body := get(t, "http://"+p.AdminAddr()+"/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Contains(t, body, "stopping")
@@ -444,7 +444,7 @@ func TestServe(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			code, _ := get(t, "http://"+gateway.Addr()+"/v1/epics")
 			return code == http.StatusOK
-		}, 20*time.Second, 20*time.Millisecond)
+		}, 60*time.Second, 20*time.Millisecond)
 
 		c.GRPC.TLS.CertFile, c.GRPC.TLS.KeyFile = "", "" // trusts the registry, but shows nothing
 		stranger, err := stack.Open(t.Context(), stack.Gateway, c)
@@ -453,7 +453,7 @@ func TestServe(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			code, body := get(t, "http://"+stranger.Addr()+"/v1/epics")
 			return code == http.StatusServiceUnavailable && strings.Contains(body, "SERVICE_UNAVAILABLE")
-		}, 20*time.Second, 20*time.Millisecond)
+		}, 60*time.Second, 20*time.Millisecond)
 	})
 	for _, tc := range []struct {
 		name, service string

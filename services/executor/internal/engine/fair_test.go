@@ -38,7 +38,7 @@ func TestFairness(t *testing.T) {
 		}
 		require.Empty(t, g.called, "the rest of the places stays free for others")
 		close(g.open) // then the greedy one gets on, too
-		testkit.Eventually(t, func() bool { return g.ended.Load() == 60 }, 30*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return g.ended.Load() == 60 }, 60*time.Second, time.Millisecond)
 	})
 	t.Run("Namespace/AFewPlacesAreNotKeptBack", func(t *testing.T) {
 		t.Parallel()

@@ -38,12 +38,6 @@ func (h *holder) Claim(_ context.Context, _, task, run string, _ time.Duration) 
 
 func (h *holder) Release(context.Context, string, string, string) error { return nil }
 
-func (h *holder) of() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.run
-}
-
 // slow is a journal that commits nothing while it is shut.
 type slow struct {
 	journal.Journal

@@ -65,7 +65,7 @@ func mailCases(t *testing.T, d Driver) {
 			default:
 				return false
 			}
-		}, 20*time.Second, time.Millisecond)
+		}, 60*time.Second, time.Millisecond)
 	})
 	t.Run("Post/Refusals", func(t *testing.T) {
 		w := open(t, d)

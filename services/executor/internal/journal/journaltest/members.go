@@ -93,7 +93,7 @@ func fenceCases(t *testing.T, d Driver) {
 			testkit.Eventually(t, func() bool {
 				res := w.takeOver(next, journal.TakeOverOptions{Lease: dead})
 				return len(res.Claimed) == 1
-			}, 20*time.Second, time.Millisecond)
+			}, 60*time.Second, time.Millisecond)
 			l, err := w.j.Load(t.Context(), id)
 			require.NoError(t, err)
 			wg.Wait()
@@ -118,8 +118,12 @@ func takeOverCases(t *testing.T, d Driver) {
 		var mu sync.Mutex
 		claims := map[string]int{}
 		var wg sync.WaitGroup
+		var takers []journal.Owner
 		for i := range 4 {
-			j, me := w.another(), w.register(fmt.Sprint("taker-", i))
+			takers = append(takers, w.register(fmt.Sprint("taker-", i)))
+		}
+		for _, me := range takers {
+			j := w.another()
 			wg.Go(func() {
 				for range 40 {
 					res, err := j.TakeOver(t.Context(), me, journal.TakeOverOptions{Lease: time.Hour, Limit: 3})

@@ -71,7 +71,7 @@ func outboxCases(t *testing.T, d Driver) {
 		testkit.Eventually(t, func() bool {
 			got, items := claim(w, 9, time.Minute)
 			return got == "a b" && items[0].Attempts == 2
-		}, 20*time.Second, 10*time.Millisecond)
+		}, 60*time.Second, 10*time.Millisecond)
 	})
 	t.Run("AckAddsCostOnce", func(t *testing.T) {
 		w := open(t, d)
