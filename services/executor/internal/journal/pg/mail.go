@@ -156,13 +156,10 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 	}
 	if write {
 		// Only a cancel that is new is told of by the row.
-		tell := ""
-		args := []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
+		tell, args := insertMail, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
 		if m.Kind == journal.MailCancel {
 			tell = `WITH c AS (` + insertMail + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
 			args = append(args, string(m.Body), null(m.Time))
-		} else {
-			tell = insertMail
 		}
 		b.Queue(tell, args...).Exec(func(tag pgconn.CommandTag) error {
 			posted.New = tag.RowsAffected() > 0
