@@ -68,7 +68,7 @@ func TestSpawnAndAwait(t *testing.T) {
 			require.Equal(t, "tk_family", child.GetTaskId(), "without a task of its own its costs land on its parent's")
 		})
 		t.Run("Slots/SayWhatBecameOfEach", func(t *testing.T) {
-			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"timeout": "3s", "runs": [`+one("hangs")+`, `+one("refuses")+`, `+one("model")+`]}`)})
+			id := begin(t, &executorv1.StartRunRequest{Graph: spawn(t, `{"timeout": "6s", "runs": [`+one("hangs")+`, `+one("refuses")+`, `+one("model")+`]}`)})
 			r := f.wait(t, id, completed)
 			got := slots(t, r)
 			require.Len(t, got, 3)
