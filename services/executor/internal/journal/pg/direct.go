@@ -11,16 +11,17 @@ import (
 // direct holds the statements of units that nothing need be asked for, because they begin a run or follow on what is known. They write
 // without looking first; what is not as it should be ends the whole commit by an error, and then everything is written again with a look at all.
 type direct struct {
-	// Each has a second form that has the fence in it, for when it goes first. Ended runs have their rows written before.
-	runs, rows, events        [2]string
-	details, outcomes, ending string
+	// Each has a second form that has the fence in it, for when it goes first. Ended runs have their rows written before. Statuses are the rows of
+	// which nothing else changes.
+	runs, rows, statuses, events [2]string
+	details, outcomes            string
 }
 
 // fence locks the row of the executor whose id and incarnation are the parameters from $first on, as it is now, whatever the snapshot of the
 // statement says, and divides by zero if it is not there. The lock is held until the commit. It is the weakest that a delete or FOR UPDATE
-// waits for, so that heartbeats need not wait for commits.
+// waits for, so that heartbeats need not wait for commits. Here as below nothing is counted: an aggregate would take longer than a row.
 func fence(first int) string {
-	return fmt.Sprintf("1 / (SELECT count(*) FROM (SELECT FROM executors WHERE id = $%d AND incarnation = $%d FOR KEY SHARE) x)", first, first+1)
+	return fmt.Sprintf("1 / coalesce((SELECT 1 FROM executors WHERE id = $%d AND incarnation = $%d FOR KEY SHARE), 0)", first, first+1)
 }
 
 // fenceFailed is the SQLSTATE of a division by zero, of which there are no others in a commit.
@@ -60,13 +61,15 @@ func (s *statements) makeDirect(rows int) *direct {
 	names = s.details.names("")
 	d.details = "INSERT INTO run_details (" + names + ") SELECT " + names + " FROM " + s.details.some(rows, 1, "d")
 	n = s.appends.params(rows)
-	d.rows = both("WITH upd AS ("+s.updateRows(rows, " AND r.last_seq <= u.expected%s")+fmt.Sprintf(` RETURNING r.run_id, r.revision)
-		SELECT array_agg(run_id), array_agg(revision), 1 / (count(*) = $%d::bigint)::int FROM upd`, n+3), n)
+	update := func(plain bool) [2]string {
+		// There is a last one of so many, or it is a division by zero: so is told with each row, and with none.
+		return both("WITH upd AS ("+s.updateRows(rows, plain, " AND r.last_seq <= u.expected%s")+fmt.Sprintf(` RETURNING r.run_id, r.revision)
+			SELECT so, upd.run_id, upd.revision FROM (SELECT 1 / coalesce((SELECT 1 FROM upd OFFSET $%d::bigint - 1 LIMIT 1), 0)) AS whole (so) LEFT JOIN upd ON true`, n+3), n)
+	}
+	d.rows, d.statuses = update(false), update(true)
 	d.outcomes = "UPDATE run_details d SET result = c.result, outputs = c.outputs, error = c.error FROM " + s.outcomes.some(rows, 1, "c") + " WHERE d.run_id = c.run_id"
 	n, names = s.events.params(rows), s.events.names("")
 	d.events = both("INSERT INTO events ("+names+") SELECT "+names+" FROM "+s.events.some(rows, 1, "e")+" WHERE true%s", n)
-	// Nobody adds mail to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
-	d.ending = fmt.Sprintf("WITH m AS (DELETE FROM mail WHERE run_id = ANY ($%d::text[]))\n", n+1) + d.events[0]
 	return d
 }
 
@@ -81,10 +84,14 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 		batch.Queue(forms[form], append(append(args, owner.ID, owner.Incarnation), more...)...)
 		first = false
 	}
-	var rows, ended []unit
+	var rows, statuses, ended []unit
 	var over []string
 	for _, u := range appends {
-		if u.TouchesRow() {
+		switch {
+		case !u.TouchesRow():
+		case u.Status != nil && !u.Release && u.GraphChanges == 0:
+			statuses = append(statuses, u)
+		default:
 			rows = append(rows, u)
 		}
 		if u.Outcome != nil {
@@ -98,19 +105,18 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 		queue(d.runs, s.runs.values(part, few))
 		batch.Queue(d.details, s.details.values(part, few)...)
 	})
-	portions(s, rows, func(d *direct, part []unit, few bool) {
-		queue(d.rows, s.appends.values(part, few), len(part))
-		last(batch).QueryRow(func(row pgx.Row) error {
-			var ids []string
-			var revisions []int64
-			var all int
-			err := row.Scan(&ids, &revisions, &all)
-			for i, id := range ids {
-				each(id, revisions[i])
-			}
+	update := func(forms [2]string, part []unit, few bool) {
+		queue(forms, s.appends.values(part, few), len(part))
+		last(batch).Query(func(rows pgx.Rows) error {
+			var so int32
+			var id string
+			var revision int64
+			_, err := pgx.ForEachRow(rows, []any{&so, &id, &revision}, func() error { each(id, revision); return nil })
 			return err
 		})
-	})
+	}
+	portions(s, statuses, func(d *direct, part []unit, few bool) { update(d.statuses, part, few) })
+	portions(s, rows, func(d *direct, part []unit, few bool) { update(d.rows, part, few) })
 	portions(s, ended, func(d *direct, part []unit, few bool) {
 		batch.Queue(d.outcomes, s.outcomes.values(part, few)...)
 	})
@@ -118,22 +124,18 @@ func (s *statements) queueDirect(batch *pgx.Batch, owner journal.Owner, starts, 
 	if len(starts) > 0 {
 		both = append(append(make([]unit, 0, len(starts)+len(appends)), starts...), appends...)
 	}
-	events := eventRows(both)
-	one, d := len(events) == 1, s.direct[0]
-	if one {
-		d = s.direct[1]
-	}
-	switch {
-	case len(over) > 0 && len(events) > 0:
-		batch.Queue(d.ending, append(s.events.values(events, one), over)...)
-	case len(events) > 0 && !first:
-		batch.Queue(d.events[0], s.events.values(events, one)...)
-	case len(events) > 0:
-		queue(d.events, s.events.values(events, one))
-	}
-	if len(over) > 0 && len(events) == 0 {
+	if len(over) > 0 {
+		// Nobody adds mail to a run whose row says that it has ended, and what is there by then is seen, since the row was written by a statement before.
 		batch.Queue("DELETE FROM mail WHERE run_id = ANY ($1)", over)
 	}
+	portions(s, eventRows(both), func(d *direct, part []eventRow, few bool) {
+		args := s.events.values(part, few)
+		if first {
+			queue(d.events, args)
+		} else {
+			batch.Queue(d.events[0], args...)
+		}
+	})
 	if first {
 		queueFence(batch, owner)
 	}

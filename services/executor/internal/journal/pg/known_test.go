@@ -110,6 +110,27 @@ func TestKnown(t *testing.T) {
 		require.Zero(t, w.count(`SELECT count(*)::int FROM outbox`))
 		require.Equal(t, 1, w.count(`SELECT count(*)::int FROM events WHERE run_id = $1`, w.id))
 	})
+	t.Run("Append/OneRowOfTwoThatIsNotOurs", func(t *testing.T) {
+		t.Parallel()
+		w := open(t)
+		mine := ids.New("run")
+		_, err := w.s.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{
+			Run:    journal.Run{ID: mine, Namespace: "n", GraphHash: "h", CreateTime: at, Status: journal.Status{State: journal.StateRunning}},
+			Events: []journal.Event{{Kind: 1, Time: at}},
+		}}})
+		require.NoError(t, err)
+		w.exec(`UPDATE runs SET owner_id = 'b', owner_incarnation = 77 WHERE run_id = $1`, w.id)
+		end := func(id string) journal.Write {
+			return journal.Write{Append: &journal.Append{Namespace: "n", RunID: id, ExpectedLastSeq: 1, Events: []journal.Event{{Kind: 2, Time: at}},
+				Status: &journal.Status{State: journal.StateCompleted}}}
+		}
+		res, err := w.s.Commit(t.Context(), w.me, []journal.Write{end(w.id), end(mine)})
+		require.NoError(t, err)
+		require.Equal(t, journal.ReasonNotOwner, errs.ReasonOf(res[0].Err))
+		require.NoError(t, res[1].Err)
+		require.Equal(t, 1, w.count(`SELECT count(*)::int FROM events WHERE run_id = $1`, w.id))
+		require.Equal(t, 2, w.count(`SELECT count(*)::int FROM events WHERE run_id = $1`, mine))
+	})
 	t.Run("Append/OneEventThatRefersToALargeValue", func(t *testing.T) {
 		t.Parallel()
 		w := open(t)

@@ -536,27 +536,33 @@ func single(u unit) bool {
 	return !u.TouchesRow() && len(u.Events) == 1 && len(u.Outbox)+len(u.Mail)+len(u.TakenUp)+len(u.Jobs)+len(u.Opened)+len(u.Closed)+len(u.Blobs) == 0 && u.Snapshot == nil
 }
 
-// updateRows renders the update of runs' rows by appends of their owner.
-func (s *statements) updateRows(rows int, guard string) string {
+// updateRows renders the update of runs' rows by appends of their owner. It is plain if all of them have a status, keep their owner and their graph.
+func (s *statements) updateRows(rows int, plain bool, guard string) string {
 	var set strings.Builder
+	value := "CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END"
+	if plain {
+		value = "u.%[1]s"
+	} else {
+		set.WriteString(`,
+		owner_id = CASE WHEN u.release THEN '' ELSE r.owner_id END,
+		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
+		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
+		graph_revision = r.graph_revision + u.graph_changes`)
+	}
 	for _, c := range s.appends[10:] {
-		fmt.Fprintf(&set, ", %[1]s = CASE WHEN u.has_status THEN u.%[1]s ELSE r.%[1]s END", c.name)
+		fmt.Fprintf(&set, ", %[1]s = "+value, c.name)
 	}
 	n := s.appends.params(rows)
 	return `UPDATE runs r SET last_seq = u.last_seq, revision = r.revision + 1,
 		holds_key = r.holds_key AND NOT u.ended,
-		takeovers = CASE WHEN u.progress THEN 0 ELSE r.takeovers END,
-		owner_id = CASE WHEN u.release THEN '' ELSE r.owner_id END,
-		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
-		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
-		graph_revision = r.graph_revision + u.graph_changes` + set.String() + `
+		takeovers = CASE WHEN u.progress THEN 0 ELSE r.takeovers END` + set.String() + `
 		FROM ` + s.appends.some(rows, 1, "u") + " WHERE" + fmt.Sprintf(owned, n+1, n+2) + guard
 }
 
 // appendRows queues appends that change the rows of their runs; it returns run_id and revision of those that took it.
 func (s *statements) appendRows(batch *pgx.Batch, owner journal.Owner, units []unit) {
 	var b builder
-	b.with("upd", s.updateRows(0, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
+	b.with("upd", s.updateRows(0, false, " AND r.last_seq <= u.expected AND"+follows)+"\n\t\tRETURNING r.run_id, r.revision",
 		append(s.appends.packs(units), owner.ID, owner.Incarnation)...)
 	var ended []unit
 	for _, u := range units {
