@@ -123,7 +123,7 @@ func (a *attempt) startTime() time.Time {
 	return a.started
 }
 
-// perform makes the call. It runs on a goroutine of its own.
+// perform makes the call. It runs on a goroutine of the scheduler, which lets the writer lead when this returns.
 func (t *term) perform(a *attempt) {
 	defer t.sched.done(a)
 	t.e.meters.scheduled(a)
@@ -195,6 +195,7 @@ func (t *term) perform(a *attempt) {
 		time.AfterFunc(t.e.cfg.Grace, func() {
 			end(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace))
 			t.sched.done(a)
+			t.writer.Lead(nil)
 		})
 	})
 	out, err := t.reuse(call, doer, info, a)
@@ -224,8 +225,9 @@ func (t *term) intend(ctx context.Context, a *attempt) bool {
 	r := a.run
 	r.mu.Lock()
 	err := r.advance(workgraph.Attempt{Ref: a.start.Ref, Attempt: a.start.Attempt, Now: time.Now().UTC()},
-		extra{after: func(err error) { durable <- err }})
+		extra{leads: true, after: func(err error) { durable <- err }})
 	r.mu.Unlock()
+	t.writer.Lead(nil)
 	if err == nil {
 		err = <-durable
 	}
@@ -342,7 +344,7 @@ func outcomeSize(o workgraph.Outcome) int {
 	return n
 }
 
-// finish reports the end of an attempt to the machine, once. An attempt that was only interrupted by the end of this owner is
+// finish reports the end of an attempt to the machine, once. Whoever calls it lets the writer lead soon after. An attempt that was only interrupted by the end of this owner is
 // not reported: the next owner sees it as it is in the journal.
 func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error, carried outbox.Trace) {
 	if !a.reported.CompareAndSwap(false, true) {
@@ -373,7 +375,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	}
 	usage := usageOf(out, fail)
 	t.price(a, usage)
-	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage}
+	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage, leads: true}
 	now := time.Now().UTC()
 	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))
 	t.e.meters.ended(a, fail, usage)
@@ -394,6 +396,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: ReasonPayloadTooLarge,
 			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: usage}
+		x.leads = false
 		t.reread(r, &remedy{cmd: cmd, extra: x})
 	default:
 		t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)

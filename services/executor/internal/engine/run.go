@@ -120,6 +120,8 @@ type extra struct {
 	begins bool
 	// recover starts what is outstanding instead of what the decision alone would start.
 	recover bool
+	// leads says that the caller lets the writer lead right after it has given r.mu back.
+	leads bool
 	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if advance
 	// returns an error.
 	after func(error)
@@ -171,7 +173,11 @@ func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) erro
 	}
 	r.pending++
 	committed := r.commitSpan(len(w.Events))
-	err = r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) {
+	submit := r.t.writer.Submit
+	if x.leads {
+		submit = r.t.writer.Leave
+	}
+	err = submit(journal.Write{Append: w}, func(res journal.Result) {
 		committed(res.Err)
 		r.acked(res, c, x.after)
 	})
@@ -475,7 +481,7 @@ func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
 	return c
 }
 
-// acked runs on the writer's goroutine when a write was answered.
+// acked is called when a write was answered, by whoever leads the writer.
 func (r *run) acked(res journal.Result, c consequence, after func(error)) {
 	if after != nil {
 		defer func() { after(res.Err) }()

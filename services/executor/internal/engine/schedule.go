@@ -11,7 +11,10 @@ import (
 // gates. It is safe for concurrent use and never blocks.
 type scheduler struct {
 	perform func(*attempt)
-	gates   []Gate
+	// conclude is called after perform, and may set further attempts going: it calls its argument with the number of those that it speaks for just
+	// before. Nil does nothing.
+	conclude func(func(int))
+	gates    []Gate
 
 	mu      sync.Mutex
 	local   pool
@@ -393,13 +396,19 @@ func (s *scheduler) work(a *attempt) {
 	for a != nil {
 		s.perform(a)
 		a = nil
-		s.mu.Lock()
-		if s.stopped || len(s.spare) == maxSpare {
-			s.mu.Unlock()
+		waits := false
+		if s.conclude != nil {
+			// What follows from this attempt alone goes on here: nobody need be woken for it.
+			s.conclude(func(answers int) { waits = answers == 1 && s.spareMe(more) })
+		}
+		if !waits && !s.spareMe(more) {
 			return
 		}
-		s.spare = append(s.spare, more)
-		s.mu.Unlock()
+		select {
+		case a = <-more:
+			continue
+		default:
+		}
 		idle.Reset(spareFor)
 		select {
 		case a = <-more:
@@ -415,6 +424,17 @@ func (s *scheduler) work(a *attempt) {
 			}
 		}
 	}
+}
+
+// spareMe lets the next attempt be given to more, before all others that wait. It reports false if there are enough.
+func (s *scheduler) spareMe(more chan *attempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || len(s.spare) == maxSpare {
+		return false
+	}
+	s.spare = append(s.spare, more)
+	return true
 }
 
 // remove takes a out of its line or from its gate. It reports false if a is running already, or was never queued.

@@ -210,6 +210,31 @@ func TestScheduler(t *testing.T) {
 	})
 }
 
+func TestSchedulerConclude(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t, 100, 1)
+		r := &run{namespace: "n"}
+		left, wakes := 10, 0
+		// What each attempt leads to is started where it ended, whether alone or beside others.
+		st.conclude = func(answered func(int)) {
+			if left--; left > 0 {
+				answered(1)
+				st.queue(r, "a", false)
+				return
+			}
+			answered(5)
+			wakes++
+		}
+		first := st.queue(r, "a", false)
+		synctest.Wait()
+		require.Equal(t, 1, wakes)
+		require.Len(t, st.begun, 10)
+		require.Same(t, first, <-st.begun)
+		require.Len(t, st.spare, 1, "one goroutine did it all")
+	})
+}
+
 func BenchmarkScheduler(b *testing.B) {
 	done := make(chan *attempt)
 	s := newScheduler(256, 1, []Gate{NewKeyGate()}, func(a *attempt) { done <- a })

@@ -64,6 +64,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
 	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe})
+	t.sched.conclude = t.writer.Lead
 
 	var wg sync.WaitGroup
 	beat, wrote := make(chan error, 1), make(chan error, 1)
@@ -296,6 +297,7 @@ func (t *term) stopAttempts(r *run, refs []workgraph.Ref) {
 			for _, a := range waiting {
 				t.finish(a, nil, notPerformed(errCanceled), carryContext(r.trace))
 			}
+			t.writer.Lead(nil)
 		})
 	}
 }

@@ -8,14 +8,7 @@ import (
 // maxStoring is how many writes store large values at once.
 const maxStoring = 8
 
-// holds keeps writes that wait until their large values are stored, and those of the same runs that came after them. It belongs to the writer
-// and is guarded by its mutex.
-type holds struct {
-	runs map[string][]*held
-	// ctx ends when the writer gives up; nil until it runs.
-	ctx context.Context //nolint:containedctx // Submit has none, and what it begins lasts as long as the writer
-}
-
+// held is a write that waits until its large values are stored, or stands behind one of its run that does.
 type held struct {
 	item
 	store func(context.Context) Write
@@ -25,16 +18,16 @@ type held struct {
 // hold keeps it back if it has something to store or stands behind a write that has; it reports whether it did.
 func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	id := it.write.RunID()
-	before, behind := w.held.runs[id]
+	before, behind := w.held[id]
 	if store == nil && !behind {
 		return false
 	}
 	h := &held{item: it, store: store, ready: store == nil}
-	w.held.runs[id] = append(before, h)
+	w.held[id] = append(before, h)
 	w.bytes += it.size
 	w.count++
-	if store != nil && w.held.ctx != nil {
-		w.storing.Go(func() { w.keep(w.held.ctx, id, h) })
+	if store != nil && w.hard != nil {
+		w.storing.Go(func() { w.keep(w.hard, id, h) })
 	}
 	return true
 }
@@ -43,8 +36,8 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 func (w *Writer) beginStoring(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.held.ctx = ctx
-	for id, hs := range w.held.runs {
+	w.hard = ctx
+	for id, hs := range w.held {
 		for _, h := range hs {
 			if h.store != nil {
 				w.storing.Go(func() { w.keep(ctx, id, h) })
@@ -61,7 +54,7 @@ func (w *Writer) keep(ctx context.Context, id string, h *held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.ready = true
-	hs, ok := w.held.runs[id]
+	hs, ok := w.held[id]
 	if !ok {
 		return // the writer has given up and has answered it
 	}
@@ -74,8 +67,8 @@ func (w *Writer) keep(ctx context.Context, id string, h *held) {
 		w.push(it)
 		hs = hs[1:]
 	}
-	if w.held.runs[id] = hs; len(hs) == 0 {
-		delete(w.held.runs, id)
+	if w.held[id] = hs; len(hs) == 0 {
+		delete(w.held, id)
 	}
 	w.poke()
 }

@@ -36,7 +36,7 @@ type WriterOptions struct {
 	Packer Packer
 	// Logger gets a warning for each failed try; nil discards.
 	Logger *slog.Logger
-	// Observe is called after each batch on the writer's goroutine; nil is fine.
+	// Observe is called after each batch, one call at a time; nil is fine.
 	Observe func(Batch)
 }
 
@@ -52,10 +52,10 @@ type Batch struct {
 	Err error
 }
 
-// Writer is the group commit of one owner: one goroutine takes all that waits, commits it in one
+// Writer is the group commit of one owner: one goroutine at a time leads, which takes all that waits, commits it in one
 // flush, answers, and takes the next. There is no timer: a lone write is committed at once, and
-// under load batches grow by themselves. Writes of one run keep the order of their Submits;
-// namespaces take turns. Safe for concurrent use.
+// under load batches grow by themselves. It is Run's goroutine that leads, unless somebody else does so for a batch by Lead.
+// Writes of one run keep the order of their Submits; namespaces take turns. Safe for concurrent use.
 type Writer struct {
 	c     Committer
 	owner Owner
@@ -68,13 +68,21 @@ type Writer struct {
 	storing sync.WaitGroup
 
 	mu     sync.Mutex
-	held   holds
+	held   map[string][]*held // see hold
 	queues map[string]*queue
 	turn   []string // namespaces with something waiting, the next one first
 	bytes  int
 	count  int
 	closed error // why nothing more is taken
 	err    error // why Run ended
+	// leading is set while somebody commits; rows belongs to that goroutine.
+	leading bool
+	// hard ends when the writer gives up; nil until it runs.
+	hard context.Context //nolint:containedctx // those who submit and lead have none that a commit may end with
+	// broken is why a leader gave up, for Run to end with.
+	broken error
+	// timed says that Run looks after rows that are behind.
+	timed bool
 }
 
 type queue struct{ items []item }
@@ -114,14 +122,23 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{rows: newRowKeeper(o.RowEvery), slots: make(chan struct{}, maxStoring), held: holds{runs: map[string][]*held{}}, c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
+	return &Writer{rows: newRowKeeper(o.RowEvery), slots: make(chan struct{}, maxStoring), held: map[string][]*held{}, c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
 }
 
-// Submit queues w and returns at once. If it returns nil, done is called exactly once, on the
-// writer's goroutine: it must not block, and may Submit. An error means that nothing was queued and
+// Submit queues w and returns at once. If it returns nil, done is called exactly once, by whoever
+// leads: it must not block, and may Submit. An error means that nothing was queued and
 // done is not called: a permanent one (ReasonPayloadTooLarge, ReasonWriteInvalid), ReasonBacklogFull for a
 // Start, or the reason why the writer stopped.
 func (w *Writer) Submit(wr Write, done func(Result)) error {
+	return w.submit(wr, done, true)
+}
+
+// Leave is Submit for those who call Lead as soon as they can wait for a commit: until somebody leads, nothing happens.
+func (w *Writer) Leave(wr Write, done func(Result)) error {
+	return w.submit(wr, done, false)
+}
+
+func (w *Writer) submit(wr Write, done func(Result), call bool) error {
 	if err := Validate(wr, w.o.Limits); err != nil {
 		return err
 	}
@@ -138,12 +155,36 @@ func (w *Writer) Submit(wr Write, done func(Result)) error {
 	if wr.Start != nil && w.bytes+it.size > w.o.MaxBacklog && w.count > 0 {
 		return errs.New(errs.Unavailable, ReasonBacklogFull, "too much waits to be written").Hint("try again in a moment")
 	}
-	if (store != nil || len(w.held.runs) > 0) && w.hold(it, store) {
+	if (store != nil || len(w.held) > 0) && w.hold(it, store) {
 		return nil
 	}
 	w.push(it)
-	w.poke()
+	if call && !w.leading {
+		w.poke()
+	}
 	return nil
+}
+
+// Lead commits what waits on the caller's goroutine, unless somebody leads already: then that one will. A lone write so
+// comes through without waking another goroutine, and another again for its answer. It is one batch at most, Run goes on with
+// what came meanwhile. answered, if not nil, is called with the number of results just before these are given.
+func (w *Writer) Lead(answered func(results int)) {
+	w.mu.Lock()
+	if w.leading || w.hard == nil || w.broken != nil || len(w.turn) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	w.leading = true
+	batch, _ := w.take()
+	w.mu.Unlock()
+	err := w.flush(batch, answered)
+	w.mu.Lock()
+	w.leading = false
+	w.broken = err
+	if err != nil || w.closed != nil || len(w.turn) > 0 || !w.timed && len(w.rows.stale) > 0 {
+		w.poke()
+	}
+	w.mu.Unlock()
 }
 
 // push puts an item where the next batch finds it.
@@ -216,7 +257,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		}
 	})
 	w.beginStoring(hard)
-	err := w.loop(hard)
+	err := w.loop()
 	w.refuse(stopped())
 	if err != nil {
 		w.fail(err)
@@ -232,41 +273,64 @@ func (w *Writer) Run(ctx context.Context) error {
 	return err
 }
 
-func (w *Writer) loop(hard context.Context) error {
+func (w *Writer) loop() error {
 	for {
-		batch, closed := w.take()
-		inBatch := make(map[string]bool, len(batch))
-		for i := range batch {
-			inBatch[batch[i].write.RunID()] = true
-		}
-		// A run that is written to just now brings its row along by itself.
-		now := time.Now()
-		if closed {
-			// There is no later.
-			now = now.Add(w.rows.every)
-		}
-		owed, wait := w.rows.due(now, w.o.MaxRows, func(id string) bool { return inBatch[id] })
-		for _, wr := range owed {
-			batch = append(batch, item{write: wr, done: func(Result) {}, rows: 1, since: time.Now(), whole: true})
-		}
-		if len(batch) == 0 {
-			if closed {
-				return nil
-			}
-			w.rest(wait)
+		w.mu.Lock()
+		if w.leading {
+			w.timed = false
+			w.mu.Unlock()
+			<-w.wake // whoever leads calls us if anything is left to do
 			continue
 		}
-		if err := w.flush(hard, batch); err != nil {
-			for _, it := range batch {
-				it.done(Result{Err: err, RunID: it.write.RunID()})
-			}
-			return err
+		if w.broken != nil {
+			w.mu.Unlock()
+			return w.broken
+		}
+		w.leading, w.timed = true, false
+		batch, closed := w.take()
+		w.mu.Unlock()
+		batch, wait := w.owed(batch, closed)
+		if len(batch) > 0 {
+			err := w.flush(batch, nil)
+			w.mu.Lock()
+			w.leading, w.broken = false, err
+			w.mu.Unlock()
+			continue
+		}
+		if closed {
+			return nil
+		}
+		w.mu.Lock()
+		idle := len(w.turn) == 0 && w.closed == nil
+		w.leading, w.timed = false, wait > 0
+		w.mu.Unlock()
+		if idle {
+			w.rest(wait)
 		}
 	}
 }
 
-// flush commits one batch and answers it. An error means that the writer is over and nobody was answered.
-func (w *Writer) flush(hard context.Context, batch []item) error {
+// owed adds to a batch the rows that have been behind for too long. It tells too how long it is until there are more, 0 if none is behind.
+func (w *Writer) owed(batch []item, closed bool) ([]item, time.Duration) {
+	// A run that is written to just now brings its row along by itself.
+	inBatch := make(map[string]bool, len(batch))
+	for i := range batch {
+		inBatch[batch[i].write.RunID()] = true
+	}
+	now := time.Now()
+	if closed {
+		// There is no later.
+		now = now.Add(w.rows.every)
+	}
+	owed, wait := w.rows.due(now, w.o.MaxRows, func(id string) bool { return inBatch[id] })
+	for _, wr := range owed {
+		batch = append(batch, item{write: wr, done: func(Result) {}, rows: 1, since: time.Now(), whole: true})
+	}
+	return batch, wait
+}
+
+// flush commits one batch and answers it. An error means that the writer is over.
+func (w *Writer) flush(batch []item, answered func(results int)) error {
 	writes := make([]Write, len(batch))
 	b := Batch{Writes: len(batch), Waited: time.Since(batch[0].since)}
 	begin := time.Now()
@@ -278,19 +342,23 @@ func (w *Writer) flush(hard context.Context, batch []item) error {
 		b.Bytes += it.size
 		b.Waited = max(b.Waited, time.Since(it.since))
 	}
-	results, tries, err := w.commit(hard, writes)
+	results, tries, err := w.commit(w.hard, writes)
 	b.Duration, b.Tries, b.Err = time.Since(begin), tries, err
 	if w.o.Observe != nil {
 		w.o.Observe(b)
 	}
-	if err != nil {
-		return err
+	if answered != nil {
+		answered(len(batch))
 	}
 	for i, it := range batch {
+		if err != nil {
+			it.done(Result{Err: err, RunID: it.write.RunID()})
+			continue
+		}
 		w.rows.note(it.write, writes[i], results[i], begin)
 		it.done(results[i])
 	}
-	return nil
+	return err
 }
 
 func (w *Writer) commit(hard context.Context, writes []Write) (results []Result, tries int, err error) {
@@ -320,10 +388,8 @@ func (w *Writer) commit(hard context.Context, writes []Write) (results []Result,
 	}
 }
 
-// take removes the next batch: namespaces in turn, one write each, until a limit is reached.
+// take removes the next batch: namespaces in turn, one write each, until a limit is reached. It is called with w.mu held.
 func (w *Writer) take() (batch []item, closed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	rows, size := 0, 0
 	for len(w.turn) > 0 {
 		ns := w.turn[0]
@@ -346,7 +412,7 @@ func (w *Writer) take() (batch []item, closed bool) {
 	}
 	w.bytes -= size
 	w.count -= len(batch)
-	return batch, w.closed != nil && len(w.held.runs) == 0
+	return batch, w.closed != nil && len(w.held) == 0
 }
 
 func (w *Writer) refuse(err error) {
@@ -363,8 +429,8 @@ func (w *Writer) fail(err error) {
 	w.mu.Lock()
 	w.closed = err
 	queues := w.queues
-	heldBack := w.held.runs
-	w.held.runs = map[string][]*held{}
+	heldBack := w.held
+	w.held = map[string][]*held{}
 	w.queues, w.turn, w.bytes, w.count = map[string]*queue{}, nil, 0, 0
 	w.mu.Unlock()
 	for _, hs := range heldBack {

@@ -1,0 +1,158 @@
+package journal_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// answers are what came back, in order.
+type answers struct {
+	mu  sync.Mutex
+	got []journal.Result
+}
+
+func (a *answers) note(r journal.Result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.got = append(a.got, r)
+}
+
+func (a *answers) runs() (ids []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.got {
+		ids = append(ids, r.RunID)
+	}
+	return ids
+}
+
+// sent are the batches so far.
+func (s *scripted) sent() [][]journal.Write {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
+}
+
+func TestLead(t *testing.T) {
+	t.Parallel()
+	bubble := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, f)
+		})
+	}
+	nap := func(d time.Duration) {
+		time.Sleep(d) //nolint:forbidigo // fake time: inside a synctest bubble
+		synctest.Wait()
+	}
+	bubble("Lead/CommitsWhereItIsCalled", func(t *testing.T) {
+		c := &scripted{}
+		w, stop := run(t, c, journal.WriterOptions{})
+		synctest.Wait()
+		var told answers
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		nap(time.Minute)
+		require.Empty(t, c.sent())
+		w.Lead(func(results int) {
+			require.Equal(t, 1, results)
+			require.Empty(t, told.runs())
+		})
+		require.Equal(t, []string{"a"}, told.runs())
+		w.Lead(func(int) { require.Fail(t, "there was nothing") })
+		require.NoError(t, stop())
+		require.Len(t, c.sent(), 1)
+	})
+	bubble("Lead/RunGoesOnWithWhatCameMeanwhile", func(t *testing.T) {
+		c := &scripted{perCall: time.Second}
+		w, stop := run(t, c, journal.WriterOptions{})
+		synctest.Wait()
+		var told answers
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		go w.Lead(nil)
+		synctest.Wait()
+		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
+		require.NoError(t, w.Leave(appendOf("n", "c", 1), told.note))
+		w.Lead(nil) // somebody does already
+		require.Empty(t, told.runs())
+		nap(time.Second)
+		require.Equal(t, []string{"a"}, told.runs())
+		nap(time.Second)
+		require.Equal(t, []string{"a", "b", "c"}, told.runs())
+		require.Len(t, c.sent(), 2)
+		require.NoError(t, stop())
+	})
+	bubble("Lead/LeavesNothingBehindThatRunTook", func(t *testing.T) {
+		c := &scripted{perCall: time.Second}
+		w, stop := run(t, c, journal.WriterOptions{})
+		var told answers
+		require.NoError(t, w.Submit(appendOf("n", "a", 1), told.note))
+		synctest.Wait()
+		require.NoError(t, w.Leave(appendOf("n", "b", 1), told.note))
+		w.Lead(nil)
+		nap(2 * time.Second)
+		require.Equal(t, []string{"a", "b"}, told.runs())
+		require.NoError(t, stop())
+	})
+	bubble("Lead/AFenceEndsRun", func(t *testing.T) {
+		c := &scripted{perCall: time.Second, answer: func(context.Context, int) error { return journal.Fenced(journal.Owner{ID: "a"}) }}
+		w, stop := run(t, c, journal.WriterOptions{})
+		synctest.Wait()
+		var told answers
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		go w.Lead(nil)
+		synctest.Wait()
+		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
+		nap(time.Second)
+		<-w.Done()
+		require.True(t, journal.IsFenced(stop()))
+		require.Len(t, c.sent(), 1)
+		require.Len(t, told.runs(), 2)
+		for _, r := range told.got {
+			require.True(t, journal.IsFenced(r.Err))
+		}
+		require.True(t, journal.IsFenced(w.Leave(appendOf("n", "c", 1), told.note)))
+		w.Lead(func(int) { require.Fail(t, "it is over") })
+	})
+	bubble("Lead/AStopWaitsForIt", func(t *testing.T) {
+		c := &scripted{perCall: time.Second}
+		w, stop := run(t, c, journal.WriterOptions{})
+		synctest.Wait()
+		var told answers
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		go w.Lead(nil)
+		synctest.Wait()
+		require.NoError(t, w.Leave(appendOf("n", "b", 1), told.note))
+		require.NoError(t, stop())
+		require.Equal(t, []string{"a", "b"}, told.runs())
+		for _, r := range told.got {
+			require.NoError(t, r.Err)
+		}
+		require.Equal(t, journal.ReasonWriterStopped, errs.ReasonOf(w.Leave(appendOf("n", "c", 1), func(journal.Result) {})))
+	})
+	bubble("Lead/RowsThatAreBehindAreWrittenAllTheSame", func(t *testing.T) {
+		c := &scripted{}
+		w, stop := run(t, c, journal.WriterOptions{RowEvery: time.Second})
+		_, err := w.Do(t.Context(), startOf("n", "r", 1))
+		require.NoError(t, err)
+		synctest.Wait()
+		wr := appendOf("n", "r", 1)
+		wr.Append.Status = &journal.Status{State: journal.StateRunning, Nodes: journal.NodeCounts{Total: 7}}
+		require.NoError(t, w.Leave(wr, func(journal.Result) {}))
+		w.Lead(nil)
+		require.Len(t, c.sent(), 2)
+		require.Nil(t, c.sent()[1][0].Append.Status)
+		nap(2 * time.Second)
+		require.Len(t, c.sent(), 3)
+		require.Equal(t, int32(7), c.sent()[2][0].Append.Status.Nodes.Total)
+		require.NoError(t, stop())
+	})
+}
