@@ -75,7 +75,7 @@ func DefaultConfig() Config {
 	return Config{
 		Lease: journal.DefaultLease, Parallel: 256, ParallelRemote: 10_000, MaxPayload: 4 << 20, MaxRunBytes: 128 << 20,
 		MaxNodes: 100_000, MaxEdges: 500_000, MaxGraphBytes: 48 << 20,
-		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: 5 * time.Second, SnapshotEvery: 256,
+		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
 		Linger: 200 * time.Millisecond, MaxLiveBytes: 1 << 30, MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, DetailsEvery: time.Second,

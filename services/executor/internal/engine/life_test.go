@@ -545,7 +545,7 @@ func TestLarge(t *testing.T) {
 		graph := chain(1200, "ok")
 		graph.Nodes[1000].Actor = "gate"
 		g, rec := newGate(), &recorder{}
-		first := run(t, s, actors{"ok": rec, "gate": g})
+		first := run(t, s, actors{"ok": rec, "gate": g}, func(c *engine.Config, _ *engine.Deps) { c.SnapshotEvery = 256 })
 		id := first.start(t, graph)
 		g.next(t)
 		loaded, err := first.j.Load(t.Context(), id)
