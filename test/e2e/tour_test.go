@@ -119,7 +119,7 @@ func plain(s string) string {
 		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`, "TIME"},
 		{`\b[\d.]+(ns|µs|ms|s|m)( \d+(\.\d+)?s)?\b`, "SPAN"},
 		{`(it is|is) (running|waiting|completed|pending still|cancelled)\b`, "$1 STATE"}, // it moves on meanwhile
-		{`will pause; it is STATE still`, "is paused"}, // it takes longer on a busy machine
+		{`will pause; it is STATE still`, "is paused"},                                   // it takes longer on a busy machine
 		{` +`, " "},
 	} {
 		s = regexp.MustCompile(c[0]).ReplaceAllString(s, c[1])

@@ -201,7 +201,7 @@ func TestTimeouts(t *testing.T) {
 			}
 			return text("alive"), nil
 		}),
-	}, func(c *engine.Config, _ *engine.Deps) { c.Grace = 20 * time.Millisecond })
+	}, func(c *engine.Config, _ *engine.Deps) { c.Grace = 500 * time.Millisecond })
 	one := func(actor string, change func(*workgraph.Node)) *workgraph.Graph {
 		g := chain(1, actor)
 		g.Nodes[0].Retry.MaxAttempts = 1

@@ -394,11 +394,13 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 		return "", "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
 			Hint("try again in a moment, or start the run without task_id").With(err)
 	case errs.Is(err, errs.FailedPrecondition):
-		// Somebody has it: perhaps the first try of this request, a moment ago.
+		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its run is looked for after it was seen whether
+		// the holder's is there.
+		holder := e.orphan(ctx, req, err)
 		if earlier, rerr := e.repeated(ctx, req); rerr != nil || earlier != "" {
 			return earlier, "", rerr
 		}
-		if holder := e.orphan(ctx, req, err); holder != "" {
+		if holder != "" {
 			if e.claims.Claim(ctx, req.Namespace, req.TaskID, holder, e.cfg.ClaimLease) == nil {
 				return "", holder, nil
 			}
