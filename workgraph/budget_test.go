@@ -129,6 +129,16 @@ func TestBudget(t *testing.T) {
 		require.Equal(t, Spent{Tokens: 1001, NanoUSD: 10, Unpriced: 1}, m.s.Spent())
 		m.replays()
 	})
+	t.Run("Task/WhatItUsedCounts", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(10))
+		m.end("A", Outcome{Wait: &Wait{Task: &TaskWait{}}})
+		out := used(10, -1)
+		m.do(TaskEnded{Ref: Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &out, Now: m.now})
+		require.Equal(t, int64(10), m.s.Spent().Tokens)
+		require.Equal(t, VisitHeld, m.status("B"))
+		m.standsAt(StatusPaused, ReasonBudget)
+		m.replays()
+	})
 	t.Run("NoUsage/GoesOn", func(t *testing.T) {
 		m := budgeted(t, chain(), &Budget{NanoUSD: i64(1), Tokens: i64(1)})
 		for _, id := range []string{"A", "B", "C"} {

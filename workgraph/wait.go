@@ -448,6 +448,7 @@ func (s *State) taskEnded(c TaskEnded) error {
 		ev.Outcome = &Outcome{Values: values, Usage: c.Outcome.Usage}
 	}
 	s.applyTask(u, ev)
+	s.heed()
 	if c.Err != nil {
 		s.failWait(u, ev.Error)
 	} else {

@@ -114,7 +114,7 @@ const (
 )
 
 // price finds out what calls cost that count against a budget in money; usage is changed. The price book goes first; where it knows no price,
-// what the call says itself stays.
+// what the call says itself stays. What ends while the term is left is asked for like everything else, for as long as calls may take then.
 func (t *term) price(a *attempt, usage []workgraph.Usage) {
 	if t.e.prices == nil || len(usage) == 0 {
 		return
@@ -128,7 +128,7 @@ func (t *term) price(a *attempt, usage []workgraph.Usage) {
 	}
 	entries := r.entries(a, usage, false, dbkit.Now())
 	for try := 1; len(entries) > 0; try++ {
-		ctx, cancel := context.WithTimeout(t.background, priceTime)
+		ctx, cancel := context.WithTimeout(t.calls, priceTime)
 		costs, err := t.e.prices.Prices(ctx, r.namespace, entries)
 		cancel()
 		switch {
@@ -139,14 +139,14 @@ func (t *term) price(a *attempt, usage []workgraph.Usage) {
 				}
 			}
 			return
-		case try == priceTries || t.background.Err() != nil || !passing(err):
-			t.e.log.WarnContext(t.background, "calls are not priced, so they do not count against their run's budget", "err", err, "run_id", r.id)
+		case try == priceTries || t.calls.Err() != nil || !passing(err):
+			t.e.log.WarnContext(t.calls, "calls are not priced, so they do not count against their run's budget", "err", err, "run_id", r.id)
 			return
 		}
 		pause := time.NewTimer(pricePause << try)
 		select {
 		case <-pause.C:
-		case <-t.background.Done():
+		case <-t.calls.Done():
 			pause.Stop()
 		}
 	}

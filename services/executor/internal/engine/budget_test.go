@@ -42,7 +42,10 @@ type priceList struct {
 	closed int
 }
 
-func (p *priceList) Prices(_ context.Context, _ string, entries []outbox.Entry) ([]*int64, error) {
+func (p *priceList) Prices(ctx context.Context, _ string, entries []outbox.Entry) ([]*int64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed > 0 {
@@ -275,5 +278,43 @@ func TestRunBudget(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			require.Len(t, attemptsOf(l.events(t, id)), 3)
 		})
+	})
+}
+
+// costly is a gate whose calls use 10 tokens.
+type costly struct{ *gate }
+
+func (c costly) Call(ctx context.Context, call *workgraph.Call) (workgraph.Outcome, error) {
+	out, err := c.gate.Call(ctx, call)
+	out.Usage = []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 6, OutputTokens: 4}}
+	return out, err
+}
+
+func TestPricesWhileLeaving(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		g := newGate()
+		a := actors{"spend": costly{g}}
+		opt := func(c *engine.Config, d *engine.Deps) {
+			c.Drain = time.Minute
+			d.Prices, d.Claims = &priceList{}, books{}
+		}
+		l := run(t, s, a, opt)
+		id := l.start(t, chain(2, "spend"), budget(workgraph.Budget{NanoUSD: cap64(30)}))
+		g.next(t)
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			l.stop()
+		}()
+		// From here on the executor only lets end what is in flight.
+		testkit.Eventually(t, func() bool { return l.Owner().IsZero() }, time.Minute, time.Millisecond)
+		g.open <- struct{}{}
+		<-stopped
+		close(g.open)
+		l = run(t, s, a, opt, named("next"))
+		l.jobs(t)
+		testkit.Eventually(t, func() bool { return l.row(t, id).State != journal.StateRunning }, time.Minute, time.Millisecond)
+		require.Equal(t, engine.ReasonBudget, l.row(t, id).Reason, "what ended last counts like everything else")
 	})
 }

@@ -105,6 +105,7 @@ func readCases(t *testing.T, d Driver) {
 		}{
 			"all":          {journal.Filter{}, []int{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
 			"states":       {journal.Filter{States: []journal.State{journal.StateFailed, journal.StatePaused}}, []int{11, 10, 9}},
+			"state twice":  {journal.Filter{States: []journal.State{journal.StateFailed, journal.StatePaused, journal.StateFailed}}, []int{11, 10, 9}},
 			"task":         {journal.Filter{TaskID: "tk_1"}, []int{11, 9, 7, 5, 3, 1}},
 			"user":         {journal.Filter{UserID: "u2"}, []int{11, 8, 5, 2}},
 			"chat":         {journal.Filter{ChatID: "c3"}, []int{11, 7, 3}},

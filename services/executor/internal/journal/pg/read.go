@@ -208,6 +208,7 @@ func merged[S ~int32](states []S, query func(state string) string, alias, order,
 	if len(states) == 0 {
 		return query("true") + end
 	}
+	states = slices.Compact(slices.Sorted(slices.Values(states))) // one that is named twice is listed once
 	parts := make([]string, len(states))
 	for i, state := range states {
 		parts[i] = query(fmt.Sprintf("%s.state = %d", alias, state)) + end
