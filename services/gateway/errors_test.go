@@ -73,6 +73,8 @@ func TestErrors(t *testing.T) {
 		{name: "Query/NoTime", method: "GET", path: "/v1/runs?created_after=noon", code: 400, status: "INVALID_ARGUMENT", reason: "WRONG_TYPE", field: "created_after"},
 		{name: "Query/MapWithoutKey", method: "GET", path: "/v1/runs?labels=x", code: 400, status: "INVALID_ARGUMENT", reason: "WRONG_TYPE", field: "labels", hint: "labels[key]=value"},
 		{name: "Query/Twice", method: "GET", path: "/v1/runs?page_size=1&page_size=2", code: 400, status: "INVALID_ARGUMENT", reason: "DUPLICATE_KEY", field: "page_size"},
+		{name: "Query/NotUTF8", method: "GET", path: "/v1/runs?user_id=%ff", code: 400, status: "INVALID_ARGUMENT", reason: "WRONG_TYPE", field: "user_id"},
+		{name: "Query/LabelNotUTF8", method: "GET", path: "/v1/runs?labels[%ff]=x", code: 400, status: "INVALID_ARGUMENT", reason: "WRONG_TYPE"},
 		{name: "Query/TwoSpellings", method: "GET", path: "/v1/runs?page_size=1&pageSize=2", code: 400, status: "INVALID_ARGUMENT", reason: "DUPLICATE_KEY"},
 		{name: "Query/Garbled", method: "GET", path: "/v1/runs?a=%zz", code: 400, status: "INVALID_ARGUMENT", reason: "INVALID_QUERY"},
 		{name: "Query/Semicolon", method: "GET", path: "/v1/runs?page_size=1;x", code: 400, status: "INVALID_ARGUMENT", reason: "INVALID_QUERY"},

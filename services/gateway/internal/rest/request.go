@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -188,6 +189,9 @@ func (rt *route) checkQuery(query url.Values) (url.Values, error) {
 func (rt *route) checkParameter(key string, values []string, out url.Values) (name string, problem errs.Violation, hint string) {
 	bad := func(reason, format string, args ...any) errs.Violation {
 		return errs.Violation{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	if !utf8.ValidString(key) || slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+		return key, bad(jsonview.ReasonWrongType, "the text is not valid UTF-8"), "write every byte of its UTF-8 as %XX"
 	}
 	if rt.body == "*" {
 		return key, bad(jsonview.ReasonUnknownField, "%s %s takes its fields from the body", rt.method, rt.template),
