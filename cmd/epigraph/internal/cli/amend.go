@@ -36,7 +36,7 @@ func (runsAmendCmd) Help() string {
 
 // Run amends.
 func (c *runsAmendCmd) Run(e *env) error {
-	text, err := e.read(c.File)
+	text, err := e.readText(c.File)
 	if err != nil {
 		return err
 	}

@@ -239,7 +239,7 @@ func (c *runsForkCmd) Run(e *env) error {
 
 // graphFile reads a file that must hold a graph.
 func (e *env) graphFile(name string) (*graphv1.Graph, error) {
-	text, err := e.read(name)
+	text, err := e.readText(name)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -145,6 +146,16 @@ func (e *env) read(name string) (string, error) {
 		return "", errs.New(errs.InvalidArgument, "INPUT_TOO_LARGE", "%s is larger than %d MiB", sourceName(name), maxFile>>20)
 	}
 	return string(b), nil
+}
+
+// readText is what read gives, refused where it is not UTF-8: no request could carry it.
+func (e *env) readText(name string) (string, error) {
+	text, err := e.read(name)
+	if err != nil || utf8.ValidString(text) {
+		return text, err
+	}
+	return "", errs.New(errs.InvalidArgument, "INPUT_NOT_UTF8", "%s is not UTF-8 text", sourceName(name)).
+		Hint("convert it to UTF-8 first, for example by `iconv -t UTF-8`")
 }
 
 // open opens a file, or standard input for "-". Reading it ends when the command is told to stop.

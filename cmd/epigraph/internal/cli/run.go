@@ -69,7 +69,7 @@ func (runCmd) Help() string {
 
 // Run compiles, starts and watches.
 func (c *runCmd) Run(e *env) error {
-	text, err := e.read(c.File)
+	text, err := e.readText(c.File)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 		req.Context = &graphv1.Payload{Json: []byte(c.Context)}
 	}
 	for _, name := range c.Attachments {
-		body, err := e.read(name)
+		body, err := e.readText(name)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -111,7 +111,7 @@ func (c *scheduleSpec) apply(m *executorv1.Schedule) error {
 
 // graph reads a graph, or has a plan compiled.
 func (c *scheduleSpec) graph(ctx context.Context, e *env, s *services, file string) (*graphv1.Graph, error) {
-	text, err := e.read(file)
+	text, err := e.readText(file)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ const childProperties = `
     "budget": {
       "type": "object",
       "description": "What the run may use before it is paused: at most what the run that spawns it has left.",
-      "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}}
+      "properties": {"nano_usd": {"type": "integer", "minimum": 0}, "tokens": {"type": "integer", "minimum": 0}},
+      "additionalProperties": false
     }`
 
 const schema = `{

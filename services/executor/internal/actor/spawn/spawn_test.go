@@ -1,9 +1,11 @@
 package spawn_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -57,6 +59,28 @@ func TestSpawn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, actor.ReasonArguments, actortest.Fails(t, spawn.Spec(), named).Reason)
+		})
+	}
+}
+
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(spawn.Spec().Schema))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("spawn.json", doc))
+	schema, err := c.Compile("spawn.json")
+	require.NoError(t, err)
+	for name, ok := range map[string]bool{
+		`{"ref": "self", "budget": {"tokens": 1, "nano_usd": 2}}`: true,
+		`{"ref": "self", "budget": {"usd": 1}}`:                   false,
+		`{"runs": [{"ref": "self", "budget": {"nanoUsd": "1"}}]}`: false,
+	} {
+		t.Run("Schema/"+name, func(t *testing.T) {
+			t.Parallel()
+			v, err := jsonschema.UnmarshalJSON(strings.NewReader(name))
+			require.NoError(t, err)
+			require.Equal(t, ok, schema.Validate(v) == nil)
 		})
 	}
 }
