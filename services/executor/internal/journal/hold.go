@@ -8,21 +8,28 @@ import (
 // maxStoring is how many writes store large values at once.
 const maxStoring = 8
 
-// held is a write that waits until its large values are stored, or stands behind one of its run that does.
+// held is a write that waits until its large values are stored, or stands behind one of its run that does, or has mail for a run whose start does.
 type held struct {
 	item
 	store func(context.Context) Write
 	ready bool
+	// awaits counts the starts that it has mail for, behind are the writes that have mail for this one.
+	awaits int
+	behind []*held
 }
 
 // hold keeps it back if it has something to store or stands behind a write that has; it reports whether it did.
 func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	id := it.write.RunID()
 	before, behind := w.held[id]
-	if store == nil && !behind {
+	starts := w.addressed(it.write)
+	if store == nil && !behind && len(starts) == 0 {
 		return false
 	}
-	h := &held{item: it, store: store, ready: store == nil}
+	h := &held{item: it, store: store, ready: store == nil, awaits: len(starts)}
+	for _, s := range starts {
+		s.behind = append(s.behind, h)
+	}
 	w.held[id] = append(before, h)
 	w.bytes += it.size
 	w.count++
@@ -30,6 +37,19 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 		w.storing.Go(func() { w.keep(w.hard, id, h) })
 	}
 	return true
+}
+
+// addressed are the starts among what is held that a write has mail for: mail that came first would find no run, and be dropped.
+func (w *Writer) addressed(wr Write) (starts []*held) {
+	if wr.Append == nil {
+		return nil
+	}
+	for i := range wr.Append.Mail {
+		if hs := w.held[wr.Append.Mail[i].RunID]; len(hs) > 0 && hs[0].write.Start != nil {
+			starts = append(starts, hs[0])
+		}
+	}
+	return starts
 }
 
 // beginStoring lets what was held back before the writer ran be stored.
@@ -54,21 +74,33 @@ func (w *Writer) keep(ctx context.Context, id string, h *held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.ready = true
-	hs, ok := w.held[id]
-	if !ok {
+	if _, ok := w.held[id]; !ok {
 		return // the writer has given up and has answered it
 	}
 	h.item.write = write
-	for len(hs) > 0 && hs[0].ready {
+	w.letGo(id)
+	w.poke()
+}
+
+// letGo gives what is ready of a run to the next batch, and then what had mail for it.
+func (w *Writer) letGo(id string) {
+	hs := w.held[id]
+	var behind []*held
+	for len(hs) > 0 && hs[0].ready && hs[0].awaits == 0 {
 		it := hs[0].item
 		w.bytes -= it.size
 		w.count--
 		it.rows, it.size, it.since = it.write.Rows(), it.write.Size(), time.Now()
 		w.push(it)
+		behind = append(behind, hs[0].behind...)
 		hs = hs[1:]
 	}
 	if w.held[id] = hs; len(hs) == 0 {
 		delete(w.held, id)
 	}
-	w.poke()
+	for _, h := range behind {
+		if h.awaits--; h.awaits == 0 {
+			w.letGo(h.write.RunID())
+		}
+	}
 }
