@@ -297,7 +297,8 @@ func (t *term) stopAttempts(r *run, refs []workgraph.Ref) {
 			for _, a := range waiting {
 				t.finish(a, nil, notPerformed(errCanceled), carryContext(r.trace))
 			}
-			t.writer.Lead(nil)
+			// Who leads while the journal is away does so until the writer is stopped, and that is when the term's work has ended.
+			go t.writer.Lead(nil)
 		})
 	}
 }
