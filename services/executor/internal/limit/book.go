@@ -212,6 +212,11 @@ func (b *book) release(l *Limiter, h *hold) {
 	b.holds = slices.Delete(b.holds, i, i+1)
 	var out []func()
 	switch {
+	case b.kind == engine.GateQuota:
+		// It is the place of an open run now, or came to nothing. The store counts which.
+		b.allowed--
+		b.due = time.Time{}
+		l.mark(b)
 	case b.over > 0:
 		b.over--
 	case len(b.waiting) > 0 && (b.rival.IsZero() || !b.rival.Before(b.waiting[0].seniority)):
