@@ -185,7 +185,11 @@ func nanoUSD(flag string, usd float64) (int64, error) {
 	if !(usd >= 0 && usd <= 9e9) { // not even a number is neither
 		return 0, errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be between 0 and 9,000,000,000 dollars", flag)
 	}
-	return int64(math.Round(usd * 1e9)), nil
+	nano := int64(math.Round(usd * 1e9))
+	if nano == 0 && usd > 0 {
+		return 0, errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be 0 or at least a billionth of a dollar", flag)
+	}
+	return nano, nil
 }
 
 type epicsCreateCmd struct {

@@ -400,7 +400,7 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		if len(spent) > 0 {
 			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
 				Message: fmt.Sprintf("%s of %s used up what it may use: %s", counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
-				Hint: fmt.Sprintf("epigraph runs resume %s with a higher --budget-usd or --budget-tokens gives children what is left by it; epigraph runs explain %s tells how much was used",
+				Hint: fmt.Sprintf("epigraph runs resume %s with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: epigraph runs explain %s tells how much was used",
 					x.Row.ID, spent[0])})
 		}
 	}
