@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/money"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -28,12 +29,6 @@ const (
 type Prices interface {
 	// Prices is what each entry costs in nano-USD, in their order; nil where no price is known. Nothing is booked.
 	Prices(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error)
-}
-
-// Budget is what the caller of Start, or of Resume since, gave a run with this metadata; nil is no limit.
-func Budget(row []byte) (*workgraph.Budget, error) {
-	m, err := decodeMeta(row)
-	return m.Budget, err
 }
 
 func budgetFits(b *workgraph.Budget) error {
@@ -168,7 +163,7 @@ func usedUp(runID string, b *workgraph.Budget, used workgraph.Spent) error {
 func spent(b *workgraph.Budget, used workgraph.Spent) string {
 	var parts []string
 	if b.NanoUSD != nil {
-		parts = append(parts, fmt.Sprintf("%s of %s", dollars(used.NanoUSD), dollars(*b.NanoUSD)))
+		parts = append(parts, fmt.Sprintf("%s of %s", money.Dollars(used.NanoUSD), money.Dollars(*b.NanoUSD)))
 	}
 	if b.Tokens != nil {
 		parts = append(parts, fmt.Sprintf("%d of %s", used.Tokens, counted(int(min(*b.Tokens, 1<<62)), "token")))
@@ -190,10 +185,4 @@ func raiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
 		hint += " --budget-tokens N"
 	}
 	return hint + " lets it go on, with more than it has used"
-}
-
-// dollars writes nano-USD for people, to the last digit.
-func dollars(nano int64) string {
-	cents, rest := nano/1e7, strings.TrimRight(fmt.Sprintf("%07d", nano%1e7), "0")
-	return fmt.Sprintf("$%d.%02d%s", cents/100, cents%100, rest)
 }

@@ -74,7 +74,7 @@ func budget(b workgraph.Budget) func(*engine.StartRequest) {
 
 func budgetOf(t *testing.T, row journal.Run) *workgraph.Budget {
 	t.Helper()
-	b, err := engine.Budget(row.Metadata)
+	_, b, err := engine.Given(row.Metadata)
 	require.NoError(t, err)
 	return b
 }

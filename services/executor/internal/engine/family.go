@@ -167,8 +167,9 @@ func decodeMeta(b []byte) (meta, error) {
 	return m, nil
 }
 
-// UserMetadata is the part of a row's metadata that the caller of Start gave.
-func UserMetadata(row []byte) (json.RawMessage, error) {
+// Given is what a row's metadata tells of what callers gave: the metadata of the caller of Start, and the budget of that one, or of Resume since; nil
+// is no limit.
+func Given(row []byte) (user json.RawMessage, budget *workgraph.Budget, err error) {
 	m, err := decodeMeta(row)
-	return m.User, err
+	return m.User, m.Budget, err
 }

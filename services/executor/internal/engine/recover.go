@@ -430,7 +430,7 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 			return false, fmt.Errorf("decode pending run: %w", err)
 		}
 	}
-	if b.Budget, err = Budget(row.Metadata); err != nil {
+	if _, b.Budget, err = Given(row.Metadata); err != nil {
 		return false, err
 	}
 	b.Adopt = rec.Adopt

@@ -19,7 +19,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -368,95 +367,6 @@ func (e *Engine) fits(req StartRequest) error {
 		return fault
 	}
 	return budgetFits(req.Budget)
-}
-
-// adoptAfter is how old a claim must be whose run was never recorded before another start may use it up.
-const adoptAfter = 2 * time.Second
-
-// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that it started. Else
-// own is the id under which the task is claimed: id, or that of a start which was cut off between its claim and its record.
-func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlier, own string, err error) {
-	if e.claims == nil {
-		return "", "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
-			Hint("leave task_id out, or configure the registry")
-	}
-	// A repeated request must find its run and not trip over the claim of that same run.
-	if earlier, err = e.repeated(ctx, req); err != nil || earlier != "" {
-		return earlier, "", err
-	}
-	failpoint.Hit(failpoint.StartBeforeClaim)
-	err = e.claims.Claim(ctx, req.Namespace, req.TaskID, id, e.cfg.ClaimLease)
-	failpoint.Hit(failpoint.StartAfterClaim)
-	switch {
-	case err == nil:
-		return "", id, nil
-	case errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) && ctx.Err() == nil:
-		return "", "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
-			Hint("try again in a moment, or start the run without task_id").With(err)
-	case errs.Is(err, errs.FailedPrecondition):
-		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its run is looked for after it was seen whether
-		// the holder's is there.
-		holder := e.orphan(ctx, req, err)
-		if earlier, rerr := e.repeated(ctx, req); rerr != nil || earlier != "" {
-			return earlier, "", rerr
-		}
-		if holder != "" {
-			if e.claims.Claim(ctx, req.Namespace, req.TaskID, holder, e.cfg.ClaimLease) == nil {
-				return "", holder, nil
-			}
-		}
-	}
-	return "", "", err
-}
-
-// orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor went down in
-// between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose a race without notice.
-func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) string {
-	m := errs.From(refusal).Meta
-	holder := m["run_id"]
-	made, ok := ids.Time(IDPrefix, holder)
-	if !ok || m["lease_expire_time"] == "" || time.Since(made) < adoptAfter {
-		return ""
-	}
-	if _, err := e.journal.Get(ctx, req.Namespace, holder); errs.ReasonOf(err) != journal.ReasonRunNotFound {
-		return ""
-	}
-	return holder
-}
-
-// repeated looks among the runs of the task for the one that this request started.
-func (e *Engine) repeated(ctx context.Context, req StartRequest) (string, error) {
-	if req.Request.ID == "" {
-		return "", nil
-	}
-	rows, err := e.journal.List(ctx, req.Namespace, journal.Filter{TaskID: req.TaskID, CreatedAfter: time.Now().Add(-journal.RequestIDLife)}, page.Cursor{}, 100)
-	if err != nil {
-		return "", err
-	}
-	for _, row := range rows {
-		m, err := decodeMeta(row.Metadata)
-		if err != nil {
-			return "", err
-		}
-		if m.RequestID != req.Request.ID {
-			continue
-		}
-		if m.BodyHash != req.Request.BodyHash {
-			return "", errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
-				Hint("use a new request_id for a new request")
-		}
-		return row.ID, nil
-	}
-	return "", nil
-}
-
-// unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the claim.
-func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := e.claims.Release(ctx, req.Namespace, req.TaskID, id); err != nil {
-		e.log.WarnContext(ctx, "claim not released, its lease will end it", "err", err, "task_id", req.TaskID)
-	}
 }
 
 // start records the run and waits until that is durable. What may begin now begins in memory in the same commit; what may not is left to

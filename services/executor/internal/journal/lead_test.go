@@ -54,6 +54,16 @@ func TestLead(t *testing.T) {
 		time.Sleep(d) //nolint:forbidigo // fake time: inside a synctest bubble
 		synctest.Wait()
 	}
+	// leading is a writer for which somebody else than Run commits a first write just now.
+	leading := func(t *testing.T, c *scripted) (w *journal.Writer, told *answers, stop func() error) {
+		w, stop = run(t, c, journal.WriterOptions{})
+		synctest.Wait()
+		told = &answers{}
+		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
+		go w.Lead(nil)
+		synctest.Wait()
+		return w, told, stop
+	}
 	bubble("Lead/CommitsWhereItIsCalled", func(t *testing.T) {
 		c := &scripted{}
 		w, stop := run(t, c, journal.WriterOptions{})
@@ -73,12 +83,7 @@ func TestLead(t *testing.T) {
 	})
 	bubble("Lead/RunGoesOnWithWhatCameMeanwhile", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
-		w, stop := run(t, c, journal.WriterOptions{})
-		synctest.Wait()
-		var told answers
-		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
-		go w.Lead(nil)
-		synctest.Wait()
+		w, told, stop := leading(t, c)
 		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
 		require.NoError(t, w.Leave(appendOf("n", "c", 1), told.note))
 		w.Lead(nil) // somebody does already
@@ -104,12 +109,7 @@ func TestLead(t *testing.T) {
 	})
 	bubble("Lead/AFenceEndsRun", func(t *testing.T) {
 		c := &scripted{perCall: time.Second, answer: func(context.Context, int) error { return journal.Fenced(journal.Owner{ID: "a"}) }}
-		w, stop := run(t, c, journal.WriterOptions{})
-		synctest.Wait()
-		var told answers
-		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
-		go w.Lead(nil)
-		synctest.Wait()
+		w, told, stop := leading(t, c)
 		require.NoError(t, w.Submit(appendOf("n", "b", 1), told.note))
 		nap(time.Second)
 		<-w.Done()
@@ -124,12 +124,7 @@ func TestLead(t *testing.T) {
 	})
 	bubble("Lead/AStopWaitsForIt", func(t *testing.T) {
 		c := &scripted{perCall: time.Second}
-		w, stop := run(t, c, journal.WriterOptions{})
-		synctest.Wait()
-		var told answers
-		require.NoError(t, w.Leave(appendOf("n", "a", 1), told.note))
-		go w.Lead(nil)
-		synctest.Wait()
+		w, told, stop := leading(t, c)
 		require.NoError(t, w.Leave(appendOf("n", "b", 1), told.note))
 		require.NoError(t, stop())
 		require.Equal(t, []string{"a", "b"}, told.runs())

@@ -88,15 +88,11 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 	if !s.priced {
 		m.Usage.UnpricedCalls = r.Usage.Calls
 	}
-	budget, err := engine.Budget(r.Metadata)
+	user, budget, err := engine.Given(r.Metadata)
 	if err != nil {
 		return nil, err
 	}
 	m.Budget = callpb.Budget(budget)
-	user, err := engine.UserMetadata(r.Metadata)
-	if err != nil {
-		return nil, err
-	}
 	if err := decode("metadata", user, &m.Metadata); err != nil {
 		return nil, err
 	}

@@ -49,12 +49,12 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	start.Request = journal.Request{ID: "schedule/" + x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
 	id, _, err := s.engine.Start(ctx, start)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
-		// An earlier try, which may still be on its way.
+		// An earlier try, of which it is known by now what became of it.
 		there, xerr := s.Exists(ctx, x.Namespace, st.RunID)
 		if there || xerr != nil {
 			return st.RunID, xerr
 		}
-		return "", errs.New(errs.Unavailable, errs.ReasonNotReady, "the run is being started").With(err)
+		return "", errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier try came to nothing").With(err)
 	}
 	return id, graphFaults(err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/money"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
@@ -120,15 +121,9 @@ func (e *Epic) CheckBudget() error {
 		return over(e.Spent.Tokens, *e.BudgetTokens, fmt.Sprintf("%d of %d tokens", e.Spent.Tokens, *e.BudgetTokens))
 	}
 	if e.BudgetNanoUSD != nil && e.Spent.NanoUSD >= *e.BudgetNanoUSD {
-		return over(e.Spent.NanoUSD, *e.BudgetNanoUSD, dollars(e.Spent.NanoUSD)+" of "+dollars(*e.BudgetNanoUSD))
+		return over(e.Spent.NanoUSD, *e.BudgetNanoUSD, money.Dollars(e.Spent.NanoUSD)+" of "+money.Dollars(*e.BudgetNanoUSD))
 	}
 	return nil
-}
-
-// dollars writes nano-USD for people, to the last digit.
-func dollars(nano int64) string {
-	cents, rest := nano/1e7, strings.TrimRight(fmt.Sprintf("%07d", nano%1e7), "0")
-	return fmt.Sprintf("$%d.%02d%s", cents/100, cents%100, rest)
 }
 
 // BudgetNote says why the money cap cannot be trusted, and is empty when it can.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) Expired(ctx context.Context, before time.Time, after journal.End
 				UNION ALL
 				SELECT r.run_id, r.state, r.end_time FROM below b` + itsChildren + `)
 			SELECT FROM below WHERE state < 6 OR end_time IS NULL OR end_time >= $2)
-		FROM (` + merged(journal.EndedStates(), func(state string) string {
+		FROM (` + dbkit.Merged(journal.EndedStates(), func(state string) string {
 		return `SELECT r.run_id, r.create_time FROM runs r WHERE r.namespace = $1 AND ` + state + root
 	}, "r", "create_time, run_id", "$5") + `) r ORDER BY r.create_time, r.run_id`
 	for next := `>=`; len(ends) < limit; next = `>` {

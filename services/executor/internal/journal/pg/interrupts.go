@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -59,7 +60,7 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 	if !after.IsZero() {
 		conds = append(conds, "(i.create_time, i.id) < ("+a.add(after.CreateTime)+", "+a.add(after.ID)+")")
 	}
-	found := merged(states, func(state string) string {
+	found := dbkit.Merged(states, func(state string) string {
 		return "SELECT i.create_time, i.id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "i", "create_time DESC, id DESC", last)
 	rows, err := s.read.Query(ctx, selectInterrupts+" JOIN ("+found+") p ON p.id = i.id ORDER BY p.create_time DESC, p.id DESC", a...)

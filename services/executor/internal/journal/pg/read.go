@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -172,7 +173,7 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 	if !f.CreatedBefore.IsZero() {
 		conds = append(conds, place+".create_time < "+a.add(journal.CeilMicros(f.CreatedBefore)))
 	}
-	found := merged(states, func(state string) string {
+	found := dbkit.Merged(states, func(state string) string {
 		return "SELECT " + place + ".create_time, " + place + ".run_id FROM " + from + " WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "r", "create_time DESC, run_id DESC", last)
 	if keys > 1 {
@@ -200,23 +201,6 @@ func numbers[S ~int32](states []S) []int32 {
 		out[i] = int32(s)
 	}
 	return out
-}
-
-// merged renders a list in an order that the index has within each state: as many rows of each state as the whole list may have, and the first of them.
-func merged[S ~int32](states []S, query func(state string) string, alias, order, limit string) string {
-	end := " ORDER BY " + order + " LIMIT " + limit
-	if len(states) == 0 {
-		return query("true") + end
-	}
-	states = slices.Compact(slices.Sorted(slices.Values(states))) // one that is named twice is listed once
-	parts := make([]string, len(states))
-	for i, state := range states {
-		parts[i] = query(fmt.Sprintf("%s.state = %d", alias, state)) + end
-	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return "(" + strings.Join(parts, ") UNION ALL (") + ")" + end
 }
 
 // Events implements journal.Reader.

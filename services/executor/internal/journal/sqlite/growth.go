@@ -24,7 +24,7 @@ func (s *Store) Expired(ctx context.Context, before time.Time, after journal.End
 				UNION ALL
 				SELECT c.run_id, c.state, c.end_time FROM below b JOIN runs c ON c.namespace = ?1 AND c.parent_run_id = b.run_id AND c.parent_run_id <> '')
 			SELECT 1 FROM below WHERE state < 6 OR end_time = 0 OR end_time >= ?2)
-		FROM (` + merged(journal.EndedStates(), func(state string) string {
+		FROM (` + dbkit.Merged(journal.EndedStates(), func(state string) string {
 		return `SELECT r.run_id AS run_id, r.create_time AS create_time FROM runs r WHERE r.namespace = ?1 AND ` + state + root
 	}, "r", "create_time, run_id", "?5") + `) r ORDER BY r.create_time, r.run_id`
 	for next := `>=`; len(ends) < limit; next = `>` {

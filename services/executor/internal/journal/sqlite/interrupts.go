@@ -79,7 +79,7 @@ func listInterrupts(namespace string, f journal.InterruptFilter, after page.Curs
 	if !after.IsZero() {
 		conds = append(conds, "(i.create_time, i.id) < ("+a.add(micros(after.CreateTime))+", "+a.add(after.ID)+")")
 	}
-	found := merged(states, func(state string) string {
+	found := dbkit.Merged(states, func(state string) string {
 		return "SELECT i.create_time AS create_time, i.id AS id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "i", "create_time DESC, id DESC", last)
 	return "SELECT " + interruptColumns + " FROM (" + found + ") p CROSS JOIN interrupts i ON i.id = p.id ORDER BY p.create_time DESC, p.id DESC", a

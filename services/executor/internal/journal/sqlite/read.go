@@ -166,7 +166,7 @@ func listRuns(namespace string, f journal.Filter, after page.Cursor, limit int) 
 	if !f.CreatedBefore.IsZero() {
 		conds = append(conds, place+".create_time < "+a.add(journal.CeilMicros(f.CreatedBefore).UnixMicro()))
 	}
-	found := merged(states, func(state string) string {
+	found := dbkit.Merged(states, func(state string) string {
 		return "SELECT " + place + ".create_time AS create_time, " + place + ".run_id AS run_id FROM " + from + " WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "r", "create_time DESC, run_id DESC", last)
 	return "SELECT " + runColumns + " FROM (" + found + ") p CROSS JOIN runs r ON r.run_id = p.run_id" + joins + " ORDER BY p.create_time DESC, p.run_id DESC", a
@@ -188,23 +188,6 @@ func numbers[S ~int32](states []S) string {
 		out[i] = strconv.Itoa(int(s))
 	}
 	return strings.Join(out, ", ")
-}
-
-// merged renders a list in an order that the index has within each state: as many rows of each state as the whole list may have, and the first of them.
-func merged[S ~int32](states []S, query func(state string) string, alias, order, limit string) string {
-	end := " ORDER BY " + order + " LIMIT " + limit
-	if len(states) == 0 {
-		return query("true") + end
-	}
-	states = slices.Compact(slices.Sorted(slices.Values(states))) // one that is named twice is listed once
-	parts := make([]string, len(states))
-	for i, state := range states {
-		parts[i] = query(fmt.Sprintf("%s.state = %d", alias, state)) + end
-	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return "SELECT * FROM (" + strings.Join(parts, ") UNION ALL SELECT * FROM (") + ")" + end
 }
 
 // Events implements journal.Reader.
