@@ -198,9 +198,11 @@ func (w *raw) next() *executorv1.WorkResponse {
 	w.t.Helper()
 	select {
 	case m, ok := <-w.got:
-		require.True(w.t, ok, "the stream ended: %v", w.err)
+		if !ok { // the stream's error may be read from now on
+			w.t.Fatalf("the stream ended: %v", w.err)
+		}
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		w.t.Fatal("nothing came")
 		return nil
 	}
