@@ -500,9 +500,10 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 	return nil
 }
 
-// sweep gives parked and pending runs whose wake-up was lost another one, for as long as the term lasts.
+// sweep sees to it that wake-ups come in time, whoever leads the queue, and gives parked and pending runs whose wake-up was lost another one,
+// for as long as the term lasts.
 func (t *term) sweep(ctx context.Context) {
-	const late, batch = 5 * time.Second, 1000
+	const late, ahead, batch = 5 * time.Second, 12 * time.Second, 1000
 	tick := time.NewTicker(late)
 	defer tick.Stop()
 	for {
@@ -510,6 +511,9 @@ func (t *term) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if _, err := t.e.journal.ReadyJobs(ctx, ahead, batch); err != nil && ctx.Err() == nil {
+			t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
 		}
 		n, err := t.e.journal.SweepParked(ctx, late, batch)
 		switch {

@@ -75,6 +75,11 @@ func (k JobKind) Queue() string {
 	return "work"
 }
 
+// Queues are the queues of all kinds of jobs.
+func Queues() []string {
+	return []string{JobWake.Queue(), JobStart.Queue(), JobSchedule.Queue(), JobKind("").Queue()}
+}
+
 // WakeEarly is how long before its time a wake-up for a timer is due, so that the executor that takes it can hold it to the instant.
 const WakeEarly = 2 * time.Second
 

@@ -478,6 +478,27 @@ func parkCases(t *testing.T, d Driver) {
 		require.Zero(t, sweep(), "it waits already")
 		require.Equal(t, w.me, w.claim(w.me, late))
 	})
+	t.Run("Ready/WithoutALeader", func(t *testing.T) {
+		w := open(t, d)
+		due := func(in time.Duration) string {
+			id := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
+			require.NoError(t, w.j.InsertJobs(t.Context(), ns, []journal.Job{{Kind: journal.JobWake, RunID: id, At: dbkit.Now().Add(in),
+				Args: fmt.Appendf(nil, `{"namespace": %q, "run_id": %q}`, ns, id)}}))
+			return id
+		}
+		soon, later, sooner := due(time.Hour), due(3*time.Hour), due(time.Minute)
+		ready := func(ahead time.Duration, limit int) int {
+			n, err := w.j.ReadyJobs(t.Context(), ahead, limit)
+			require.NoError(t, err)
+			return n
+		}
+		require.Zero(t, ready(time.Second, 10))
+		require.Equal(t, 1, ready(2*time.Hour, 1), "the first one first")
+		require.ElementsMatch(t, []string{"wake available " + sooner, "wake scheduled " + soon, "wake scheduled " + later}, w.jobs())
+		require.Equal(t, 1, ready(2*time.Hour, 10))
+		require.Zero(t, ready(2*time.Hour, 10), "they are ready already")
+		require.ElementsMatch(t, []string{"wake available " + sooner, "wake available " + soon, "wake scheduled " + later}, w.jobs())
+	})
 	t.Run("Stop/WaitingRunsGetJobs", func(t *testing.T) {
 		w := open(t, d)
 		waiting := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })

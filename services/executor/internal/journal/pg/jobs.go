@@ -151,3 +151,18 @@ func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) 
 	_, err = s.hot.Exec(ctx, `SELECT `+notifyQueue+` FROM (SELECT $1::text AS q) d`, journal.JobWake.Queue())
 	return int(tag.RowsAffected()), err
 }
+
+// readyJobs looks at each queue and priority by itself, so that the index gives what is due soon and nothing of what is due later. River's leader
+// may be at the same rows: what it has locked is as good as ready.
+const readyJobs = `WITH due AS (SELECT d.id FROM unnest($3::text[]) AS q (queue) CROSS JOIN generate_series(1, 4) AS p (priority)
+			CROSS JOIN LATERAL (SELECT j.id FROM river_job j WHERE j.state = 'scheduled' AND j.queue = q.queue AND j.priority = p.priority
+				AND j.scheduled_at <= now() + $1::interval ORDER BY j.scheduled_at, j.id LIMIT $2 FOR UPDATE SKIP LOCKED) d),
+		ready AS (UPDATE river_job j SET state = 'available' FROM due WHERE j.id = due.id RETURNING j.queue AS q, j.scheduled_at)
+	SELECT count(*), (SELECT count(*) FROM (SELECT ` + notifyQueue + ` FROM (SELECT DISTINCT q FROM ready WHERE scheduled_at <= now()) d) n) FROM ready`
+
+// ReadyJobs implements journal.Members.
+func (s *Store) ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (n int, err error) {
+	var told int
+	err = s.hot.QueryRow(ctx, readyJobs, interval(ahead), limit, journal.Queues()).Scan(&n, &told)
+	return n, err
+}

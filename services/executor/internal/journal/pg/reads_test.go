@@ -212,6 +212,7 @@ func TestReads(t *testing.T) {
 				return err
 			}),
 			other("SweepParked", 10, func() error { _, err := s.SweepParked(ctx, time.Minute, 10); return err }),
+			other("ReadyJobs", 40, func() error { _, err := s.ReadyJobs(ctx, time.Minute, 10); return err }),
 			other("SweepRequestIDs", 10, func() error { _, err := s.SweepRequestIDs(ctx, time.Now().Add(-time.Hour)); return err }),
 			other("PurgeRuns", 10, func() error { _, err := s.PurgeRuns(ctx, 10); return err }),
 			other("Expired", 10*listed, func() error {

@@ -156,6 +156,32 @@ func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) 
 	return n, err
 }
 
+// ReadyJobs implements journal.Members. Nothing is written when nothing is due.
+func (s *Store) ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (n int, err error) {
+	const due = ` FROM river_job WHERE state = 'scheduled' AND queue = ? AND priority BETWEEN 1 AND 4 AND scheduled_at <= ?`
+	for _, q := range journal.Queues() {
+		until := time.Now().Add(ahead).UTC().Format(riverTime)
+		var some bool
+		if err := s.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1`+due+`)`, q, until).Scan(&some); err != nil || !some {
+			if err != nil {
+				return n, err
+			}
+			continue
+		}
+		if err := s.update(ctx, func(ctx context.Context, t txn) error {
+			ready, err := t.exec(ctx, `UPDATE river_job SET state = 'available' WHERE id IN (SELECT id`+due+` ORDER BY priority, scheduled_at, id LIMIT ?)`, q, until, limit)
+			if ready > 0 {
+				t.queued[q] = true
+				n += int(ready)
+			}
+			return err
+		}); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
 // announce tells this process's workers which queues got jobs; others on the same file poll.
 func (s *Store) announce(queues map[string]bool) {
 	s.mu.Lock()
