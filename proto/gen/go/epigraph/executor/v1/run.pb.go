@@ -104,6 +104,63 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{0}
 }
 
+// WebhookEvent is what a webhook can be told of.
+type WebhookEvent int32
+
+const (
+	// Not told.
+	WebhookEvent_WEBHOOK_EVENT_UNSPECIFIED WebhookEvent = 0
+	// The run has ended, in whatever way: "run.ended".
+	WebhookEvent_WEBHOOK_EVENT_RUN_ENDED WebhookEvent = 1
+	// The run was paused, by whomever, or quarantined: "run.paused".
+	WebhookEvent_WEBHOOK_EVENT_RUN_PAUSED WebhookEvent = 2
+	// The run, or one below it, asks a question: "interrupt.opened".
+	WebhookEvent_WEBHOOK_EVENT_INTERRUPT_OPENED WebhookEvent = 3
+)
+
+// Enum value maps for WebhookEvent.
+var (
+	WebhookEvent_name = map[int32]string{
+		0: "WEBHOOK_EVENT_UNSPECIFIED",
+		1: "WEBHOOK_EVENT_RUN_ENDED",
+		2: "WEBHOOK_EVENT_RUN_PAUSED",
+		3: "WEBHOOK_EVENT_INTERRUPT_OPENED",
+	}
+	WebhookEvent_value = map[string]int32{
+		"WEBHOOK_EVENT_UNSPECIFIED":      0,
+		"WEBHOOK_EVENT_RUN_ENDED":        1,
+		"WEBHOOK_EVENT_RUN_PAUSED":       2,
+		"WEBHOOK_EVENT_INTERRUPT_OPENED": 3,
+	}
+)
+
+func (x WebhookEvent) Enum() *WebhookEvent {
+	p := new(WebhookEvent)
+	*p = x
+	return p
+}
+
+func (x WebhookEvent) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WebhookEvent) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_executor_v1_run_proto_enumTypes[1].Descriptor()
+}
+
+func (WebhookEvent) Type() protoreflect.EnumType {
+	return &file_epigraph_executor_v1_run_proto_enumTypes[1]
+}
+
+func (x WebhookEvent) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WebhookEvent.Descriptor instead.
+func (WebhookEvent) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
 // ErrorType tells what is known of a failed call.
 type ErrorType int32
 
@@ -149,11 +206,11 @@ func (x ErrorType) String() string {
 }
 
 func (ErrorType) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_executor_v1_run_proto_enumTypes[1].Descriptor()
+	return file_epigraph_executor_v1_run_proto_enumTypes[2].Descriptor()
 }
 
 func (ErrorType) Type() protoreflect.EnumType {
-	return &file_epigraph_executor_v1_run_proto_enumTypes[1]
+	return &file_epigraph_executor_v1_run_proto_enumTypes[2]
 }
 
 func (x ErrorType) Number() protoreflect.EnumNumber {
@@ -162,7 +219,7 @@ func (x ErrorType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ErrorType.Descriptor instead.
 func (ErrorType) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
 // VisitState is where a visit stands.
@@ -238,11 +295,11 @@ func (x VisitState) String() string {
 }
 
 func (VisitState) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_executor_v1_run_proto_enumTypes[2].Descriptor()
+	return file_epigraph_executor_v1_run_proto_enumTypes[3].Descriptor()
 }
 
 func (VisitState) Type() protoreflect.EnumType {
-	return &file_epigraph_executor_v1_run_proto_enumTypes[2]
+	return &file_epigraph_executor_v1_run_proto_enumTypes[3]
 }
 
 func (x VisitState) Number() protoreflect.EnumNumber {
@@ -251,7 +308,7 @@ func (x VisitState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VisitState.Descriptor instead.
 func (VisitState) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 // WaitKind says what a visit waits for.
@@ -303,11 +360,11 @@ func (x WaitKind) String() string {
 }
 
 func (WaitKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_epigraph_executor_v1_run_proto_enumTypes[3].Descriptor()
+	return file_epigraph_executor_v1_run_proto_enumTypes[4].Descriptor()
 }
 
 func (WaitKind) Type() protoreflect.EnumType {
-	return &file_epigraph_executor_v1_run_proto_enumTypes[3]
+	return &file_epigraph_executor_v1_run_proto_enumTypes[4]
 }
 
 func (x WaitKind) Number() protoreflect.EnumNumber {
@@ -316,7 +373,7 @@ func (x WaitKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WaitKind.Descriptor instead.
 func (WaitKind) EnumDescriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 // Run is one execution of a graph.
@@ -399,7 +456,9 @@ type Run struct {
 	// How many questions of it and its descendants are open. Not shown in lists.
 	OpenInterrupts int32 `protobuf:"varint,38,opt,name=open_interrupts,json=openInterrupts,proto3" json:"open_interrupts,omitempty"`
 	// What it may use; absent when nothing limits it.
-	Budget        *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Who is told what becomes of it; without headers and secrets.
+	Webhooks      []*Webhook `protobuf:"bytes,40,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -707,6 +766,90 @@ func (x *Run) GetBudget() *RunBudget {
 	return nil
 }
 
+func (x *Run) GetWebhooks() []*Webhook {
+	if x != nil {
+		return x.Webhooks
+	}
+	return nil
+}
+
+// Webhook is an address to which what happens in a run is posted as JSON, at least once, with the headers of Standard Webhooks:
+// webhook-id, the same for every try of one delivery, webhook-timestamp, and, with a secret, webhook-signature. Any 2xx answer ends a
+// delivery; 408, 425, 429, 5xx and no answer let it come again, up to 12 times within about a day; any other answer gives it up. Redirects
+// are not followed, and addresses that are not public are refused unless the operator allows them for the actor http.
+type Webhook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The http or https address, without a user or a fragment. Runs show it: keep secrets out of it.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// What is told; none means that the run has ended.
+	Events []WebhookEvent `protobuf:"varint,2,rep,packed,name=events,proto3,enum=epigraph.executor.v1.WebhookEvent" json:"events,omitempty"`
+	// Headers of every request, up to 8 KiB together, for example "authorization". Input only: they are never shown.
+	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What signs every request by HMAC-SHA256: "whsec_" and base64 of 16 to 64 bytes, or a text of 16 to 256 characters whose bytes are the key.
+	// Input only: it is never shown.
+	Secret        string `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Webhook) Reset() {
+	*x = Webhook{}
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Webhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Webhook) ProtoMessage() {}
+
+func (x *Webhook) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
+func (*Webhook) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Webhook) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Webhook) GetEvents() []WebhookEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *Webhook) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *Webhook) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 // RunBudget is what a run may use, its children included as they end. A run that has come to a cap starts nothing more: calls under way
 // end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is resumed with a higher one. What a call uses is known once it has
 // ended, so a run may use more than its budget by the calls that were under way. The budget of an epic is another thing: it decides
@@ -723,7 +866,7 @@ type RunBudget struct {
 
 func (x *RunBudget) Reset() {
 	*x = RunBudget{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +878,7 @@ func (x *RunBudget) String() string {
 func (*RunBudget) ProtoMessage() {}
 
 func (x *RunBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +891,7 @@ func (x *RunBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
 func (*RunBudget) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RunBudget) GetTokens() int64 {
@@ -784,7 +927,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +939,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +952,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Attachment) GetId() string {
@@ -866,7 +1009,7 @@ type RunError struct {
 
 func (x *RunError) Reset() {
 	*x = RunError{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1021,7 @@ func (x *RunError) String() string {
 func (*RunError) ProtoMessage() {}
 
 func (x *RunError) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1034,7 @@ func (x *RunError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunError.ProtoReflect.Descriptor instead.
 func (*RunError) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunError) GetType() ErrorType {
@@ -952,7 +1095,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1107,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1120,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Usage) GetInputTokens() int64 {
@@ -1048,7 +1191,7 @@ type NodeCounts struct {
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1203,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1216,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodeCounts) GetTotal() int32 {
@@ -1160,7 +1303,7 @@ type Visit struct {
 
 func (x *Visit) Reset() {
 	*x = Visit{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1315,7 @@ func (x *Visit) String() string {
 func (*Visit) ProtoMessage() {}
 
 func (x *Visit) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1328,7 @@ func (x *Visit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Visit.ProtoReflect.Descriptor instead.
 func (*Visit) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Visit) GetRunId() string {
@@ -1349,7 +1492,7 @@ type WaitInfo struct {
 
 func (x *WaitInfo) Reset() {
 	*x = WaitInfo{}
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1504,7 @@ func (x *WaitInfo) String() string {
 func (*WaitInfo) ProtoMessage() {}
 
 func (x *WaitInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_run_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1517,7 @@ func (x *WaitInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitInfo.ProtoReflect.Descriptor instead.
 func (*WaitInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitInfo) GetKind() WaitKind {
@@ -1423,7 +1566,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x0f\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x10\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1470,7 +1613,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\vschedule_id\x18% \x01(\tR\n" +
 	"scheduleId\x12'\n" +
 	"\x0fopen_interrupts\x18& \x01(\x05R\x0eopenInterrupts\x127\n" +
-	"\x06budget\x18' \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x1aT\n" +
+	"\x06budget\x18' \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x129\n" +
+	"\bwebhooks\x18( \x03(\v2\x1d.epigraph.executor.v1.WebhookR\bwebhooks\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1483,7 +1627,16 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"r\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xa6\x02\n" +
+	"\aWebhook\x12\x1c\n" +
+	"\x03url\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12O\n" +
+	"\x06events\x18\x02 \x03(\x0e2\".epigraph.executor.v1.WebhookEventB\x13\xbaH\x10\x92\x01\r\x10\x03\x18\x01\"\a\x82\x01\x04\x10\x01 \x00R\x06events\x12N\n" +
+	"\aheaders\x18\x03 \x03(\v2*.epigraph.executor.v1.Webhook.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10\x10R\aheaders\x12 \n" +
+	"\x06secret\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06secret\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
 	"\tRunBudget\x12$\n" +
 	"\x06tokens\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x06tokens\x88\x01\x01\x12'\n" +
 	"\bnano_usd\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\ananoUsd\x88\x01\x01B\t\n" +
@@ -1560,7 +1713,12 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x15RUN_STATE_QUARANTINED\x10\x05\x12\x17\n" +
 	"\x13RUN_STATE_COMPLETED\x10\x06\x12\x14\n" +
 	"\x10RUN_STATE_FAILED\x10\a\x12\x17\n" +
-	"\x13RUN_STATE_CANCELLED\x10\b*\x91\x01\n" +
+	"\x13RUN_STATE_CANCELLED\x10\b*\x8c\x01\n" +
+	"\fWebhookEvent\x12\x1d\n" +
+	"\x19WEBHOOK_EVENT_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17WEBHOOK_EVENT_RUN_ENDED\x10\x01\x12\x1c\n" +
+	"\x18WEBHOOK_EVENT_RUN_PAUSED\x10\x02\x12\"\n" +
+	"\x1eWEBHOOK_EVENT_INTERRUPT_OPENED\x10\x03*\x91\x01\n" +
 	"\tErrorType\x12\x1a\n" +
 	"\x16ERROR_TYPE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14ERROR_TYPE_RETRYABLE\x10\x01\x12\x18\n" +
@@ -1603,71 +1761,77 @@ func file_epigraph_executor_v1_run_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_run_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_epigraph_executor_v1_run_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_epigraph_executor_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_epigraph_executor_v1_run_proto_goTypes = []any{
 	(RunState)(0),                 // 0: epigraph.executor.v1.RunState
-	(ErrorType)(0),                // 1: epigraph.executor.v1.ErrorType
-	(VisitState)(0),               // 2: epigraph.executor.v1.VisitState
-	(WaitKind)(0),                 // 3: epigraph.executor.v1.WaitKind
-	(*Run)(nil),                   // 4: epigraph.executor.v1.Run
-	(*RunBudget)(nil),             // 5: epigraph.executor.v1.RunBudget
-	(*Attachment)(nil),            // 6: epigraph.executor.v1.Attachment
-	(*RunError)(nil),              // 7: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 8: epigraph.executor.v1.Usage
-	(*NodeCounts)(nil),            // 9: epigraph.executor.v1.NodeCounts
-	(*Visit)(nil),                 // 10: epigraph.executor.v1.Visit
-	(*WaitInfo)(nil),              // 11: epigraph.executor.v1.WaitInfo
-	nil,                           // 12: epigraph.executor.v1.Run.NamedEntry
-	nil,                           // 13: epigraph.executor.v1.Run.MetadataEntry
-	nil,                           // 14: epigraph.executor.v1.Run.LabelsEntry
-	nil,                           // 15: epigraph.executor.v1.Run.OutputsEntry
-	(*v1.Payload)(nil),            // 16: epigraph.graph.v1.Payload
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(v1.Effect)(0),                // 18: epigraph.graph.v1.Effect
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(WebhookEvent)(0),             // 1: epigraph.executor.v1.WebhookEvent
+	(ErrorType)(0),                // 2: epigraph.executor.v1.ErrorType
+	(VisitState)(0),               // 3: epigraph.executor.v1.VisitState
+	(WaitKind)(0),                 // 4: epigraph.executor.v1.WaitKind
+	(*Run)(nil),                   // 5: epigraph.executor.v1.Run
+	(*Webhook)(nil),               // 6: epigraph.executor.v1.Webhook
+	(*RunBudget)(nil),             // 7: epigraph.executor.v1.RunBudget
+	(*Attachment)(nil),            // 8: epigraph.executor.v1.Attachment
+	(*RunError)(nil),              // 9: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 10: epigraph.executor.v1.Usage
+	(*NodeCounts)(nil),            // 11: epigraph.executor.v1.NodeCounts
+	(*Visit)(nil),                 // 12: epigraph.executor.v1.Visit
+	(*WaitInfo)(nil),              // 13: epigraph.executor.v1.WaitInfo
+	nil,                           // 14: epigraph.executor.v1.Run.NamedEntry
+	nil,                           // 15: epigraph.executor.v1.Run.MetadataEntry
+	nil,                           // 16: epigraph.executor.v1.Run.LabelsEntry
+	nil,                           // 17: epigraph.executor.v1.Run.OutputsEntry
+	nil,                           // 18: epigraph.executor.v1.Webhook.HeadersEntry
+	(*v1.Payload)(nil),            // 19: epigraph.graph.v1.Payload
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(v1.Effect)(0),                // 21: epigraph.graph.v1.Effect
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
 }
 var file_epigraph_executor_v1_run_proto_depIdxs = []int32{
 	0,  // 0: epigraph.executor.v1.Run.state:type_name -> epigraph.executor.v1.RunState
-	16, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
-	12, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
-	16, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
-	6,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
-	13, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
-	14, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
-	17, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	17, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	17, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	17, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
-	16, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
-	15, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
-	7,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
-	8,  // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
-	9,  // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
-	17, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
-	17, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
-	5,  // 18: epigraph.executor.v1.Run.budget:type_name -> epigraph.executor.v1.RunBudget
-	16, // 19: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
-	1,  // 20: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
-	2,  // 21: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
-	16, // 22: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
-	7,  // 23: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
-	8,  // 24: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
-	17, // 25: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
-	17, // 26: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
-	16, // 27: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
-	18, // 28: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
-	19, // 29: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
-	11, // 30: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
-	3,  // 31: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
-	17, // 32: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
-	16, // 33: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	16, // 34: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	19, // 1: epigraph.executor.v1.Run.args:type_name -> epigraph.graph.v1.Payload
+	14, // 2: epigraph.executor.v1.Run.named:type_name -> epigraph.executor.v1.Run.NamedEntry
+	19, // 3: epigraph.executor.v1.Run.context:type_name -> epigraph.graph.v1.Payload
+	8,  // 4: epigraph.executor.v1.Run.attachments:type_name -> epigraph.executor.v1.Attachment
+	15, // 5: epigraph.executor.v1.Run.metadata:type_name -> epigraph.executor.v1.Run.MetadataEntry
+	16, // 6: epigraph.executor.v1.Run.labels:type_name -> epigraph.executor.v1.Run.LabelsEntry
+	20, // 7: epigraph.executor.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	20, // 8: epigraph.executor.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	20, // 9: epigraph.executor.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	20, // 10: epigraph.executor.v1.Run.update_time:type_name -> google.protobuf.Timestamp
+	19, // 11: epigraph.executor.v1.Run.result:type_name -> epigraph.graph.v1.Payload
+	17, // 12: epigraph.executor.v1.Run.outputs:type_name -> epigraph.executor.v1.Run.OutputsEntry
+	9,  // 13: epigraph.executor.v1.Run.error:type_name -> epigraph.executor.v1.RunError
+	10, // 14: epigraph.executor.v1.Run.usage:type_name -> epigraph.executor.v1.Usage
+	11, // 15: epigraph.executor.v1.Run.nodes:type_name -> epigraph.executor.v1.NodeCounts
+	20, // 16: epigraph.executor.v1.Run.wake_time:type_name -> google.protobuf.Timestamp
+	20, // 17: epigraph.executor.v1.Run.deadline:type_name -> google.protobuf.Timestamp
+	7,  // 18: epigraph.executor.v1.Run.budget:type_name -> epigraph.executor.v1.RunBudget
+	6,  // 19: epigraph.executor.v1.Run.webhooks:type_name -> epigraph.executor.v1.Webhook
+	1,  // 20: epigraph.executor.v1.Webhook.events:type_name -> epigraph.executor.v1.WebhookEvent
+	18, // 21: epigraph.executor.v1.Webhook.headers:type_name -> epigraph.executor.v1.Webhook.HeadersEntry
+	19, // 22: epigraph.executor.v1.Attachment.content:type_name -> epigraph.graph.v1.Payload
+	2,  // 23: epigraph.executor.v1.RunError.type:type_name -> epigraph.executor.v1.ErrorType
+	3,  // 24: epigraph.executor.v1.Visit.state:type_name -> epigraph.executor.v1.VisitState
+	19, // 25: epigraph.executor.v1.Visit.values:type_name -> epigraph.graph.v1.Payload
+	9,  // 26: epigraph.executor.v1.Visit.error:type_name -> epigraph.executor.v1.RunError
+	10, // 27: epigraph.executor.v1.Visit.usage:type_name -> epigraph.executor.v1.Usage
+	20, // 28: epigraph.executor.v1.Visit.start_time:type_name -> google.protobuf.Timestamp
+	20, // 29: epigraph.executor.v1.Visit.end_time:type_name -> google.protobuf.Timestamp
+	19, // 30: epigraph.executor.v1.Visit.progress:type_name -> epigraph.graph.v1.Payload
+	21, // 31: epigraph.executor.v1.Visit.effect:type_name -> epigraph.graph.v1.Effect
+	22, // 32: epigraph.executor.v1.Visit.duration:type_name -> google.protobuf.Duration
+	13, // 33: epigraph.executor.v1.Visit.wait:type_name -> epigraph.executor.v1.WaitInfo
+	4,  // 34: epigraph.executor.v1.WaitInfo.kind:type_name -> epigraph.executor.v1.WaitKind
+	20, // 35: epigraph.executor.v1.WaitInfo.due_time:type_name -> google.protobuf.Timestamp
+	19, // 36: epigraph.executor.v1.Run.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	19, // 37: epigraph.executor.v1.Run.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_run_proto_init() }
@@ -1675,14 +1839,14 @@ func file_epigraph_executor_v1_run_proto_init() {
 	if File_epigraph_executor_v1_run_proto != nil {
 		return
 	}
-	file_epigraph_executor_v1_run_proto_msgTypes[1].OneofWrappers = []any{}
+	file_epigraph_executor_v1_run_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_run_proto_rawDesc), len(file_epigraph_executor_v1_run_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   12,
+			NumEnums:      5,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
