@@ -129,7 +129,7 @@ func (r *Run) Exec(i int) []byte {
 		}
 	}
 	if s := r.Graph.Nodes[i].Sleep; s > 0 {
-		time.Sleep(s)
+		load.Sleep(s)
 	}
 	if r.done[i].Swap(true) {
 		r.repeats.Add(1)

@@ -49,7 +49,7 @@ func actor(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		if err := json.Unmarshal(us, &n); err != nil {
 			return workgraph.Outcome{}, err
 		}
-		time.Sleep(time.Duration(n) * time.Microsecond)
+		load.Sleep(time.Duration(n) * time.Microsecond)
 	}
 	return workgraph.Outcome{Values: []json.RawMessage{load.Result(now)}}, nil
 }

@@ -54,7 +54,7 @@ func run(addr string, slots int) (err error) {
 	worker.Register(w, "bench", func(_ context.Context, in args) (json.RawMessage, error) {
 		now := time.Now()
 		if in.Us > 0 {
-			time.Sleep(time.Duration(in.Us) * time.Microsecond)
+			load.Sleep(time.Duration(in.Us) * time.Microsecond)
 		}
 		return load.Result(now), nil
 	}, worker.Effect(worker.Idempotent))

@@ -500,7 +500,8 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 	return nil
 }
 
-// sweep sees to it that wake-ups come in time, whoever leads the queue, and gives parked and pending runs whose wake-up was lost another one,
+// sweep sees to it that wake-ups come in time, whoever leads the queue: it is always ahead of the leader, whose statement for many jobs at once may
+// take as long as they are many when the table's statistics are old. And it gives parked and pending runs whose wake-up was lost another one,
 // for as long as the term lasts.
 func (t *term) sweep(ctx context.Context) {
 	const late, ahead, batch = 5 * time.Second, 12 * time.Second, 1000
@@ -512,8 +513,11 @@ func (t *term) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if _, err := t.e.journal.ReadyJobs(ctx, ahead, batch); err != nil && ctx.Err() == nil {
-			t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
+		for ready := batch; ready >= batch; {
+			var err error
+			if ready, err = t.e.journal.ReadyJobs(ctx, ahead, batch); err != nil && ctx.Err() == nil {
+				t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
+			}
 		}
 		n, err := t.e.journal.SweepParked(ctx, late, batch)
 		switch {

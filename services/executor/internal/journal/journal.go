@@ -58,8 +58,8 @@ type Members interface {
 	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
 	SweepParked(ctx context.Context, late time.Duration, limit int) (int, error)
 	// ReadyJobs makes jobs that are due within ahead, up to limit of each queue and priority, available to workers, who leave them alone until
-	// their time, and returns how many they were. River's leader does the same; but when a leader dies there is none for a while, and timers do
-	// not wait for the next one.
+	// their time, and returns how many they were. River's leader does the same, but looks less far ahead, and for a while after a leader died
+	// there is none.
 	ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
 	// all of them. Running ones are for TakeOver; those that wait, or have mail, get a wake-up job. Runs that are not owner's are left alone.
