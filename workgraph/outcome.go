@@ -75,7 +75,13 @@ type Children struct {
 	Timeout Duration `json:"timeout,omitempty"`
 	// FailFast fails the visit with CHILD_FAILED, and cancels the others, at the first child that does not complete.
 	FailFast bool `json:"fail_fast,omitempty"`
+	// AsResult, with exactly one run, makes that run stand for the visit: its result is the visit's value in place of the list of slots,
+	// and unless it completes the visit fails with CHILD_FAILED.
+	AsResult bool `json:"as_result,omitempty"`
 }
+
+// strict tells that the visit fails with the first child that does not complete.
+func (c *Children) strict() bool { return c.FailFast || c.AsResult }
 
 // Child is a run to be. ID must be set, unique and stable, by whoever gives the outcome to the machine.
 type Child struct {

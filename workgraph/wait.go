@@ -104,6 +104,8 @@ func childrenFault(c *Children) string {
 		return fmt.Sprintf("%d children are more than %d: spawn them in batches", len(c.Runs), MaxChildren)
 	case c.Timeout < 0:
 		return "the timeout for the children is negative"
+	case c.AsResult && len(c.Runs) != 1:
+		return fmt.Sprintf("as_result lets one run stand for the visit, not %d", len(c.Runs))
 	}
 	ids := make(map[string]bool, len(c.Runs))
 	for i := range c.Runs {
@@ -221,8 +223,14 @@ func newWait(o *Outcome) *waitState {
 	return w
 }
 
-// values is the list of the children's slots.
+// values is the list of the children's slots, or the result of the one that stands for the visit.
 func (w *waitState) values() []json.RawMessage {
+	if w.out.Wait.Children.AsResult {
+		if sl := w.slots[0]; sl != nil && len(sl.Result) > 0 {
+			return []json.RawMessage{sl.Result}
+		}
+		return []json.RawMessage{rawNull}
+	}
 	list := make([]json.RawMessage, len(w.slots))
 	for i, sl := range w.slots {
 		if sl == nil {
@@ -305,7 +313,7 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 		fin.Wait = nil
 		s.performed(u, &fin, now)
 	case WaitChildren:
-		if c := o.Wait.Children; c.FailFast {
+		if c := o.Wait.Children; c.strict() {
 			s.failWait(u, Errorf(Permanent, ReasonChildFailed, "%d of %d children had not ended within %s", w.left, len(w.slots), time.Duration(c.Timeout)))
 			return
 		}
@@ -365,7 +373,7 @@ func (s *State) childEnded(c ChildEnded) error {
 	s.applyChild(w, i, &slot, ev)
 	s.heed()
 	switch o := w.out; {
-	case slot.Status != StatusCompleted && o.Wait.Children.FailFast:
+	case slot.Status != StatusCompleted && o.Wait.Children.strict():
 		s.endWait(u)
 		err := Errorf(Permanent, ReasonChildFailed, "child %s ended %s", slot.RunID, slot.Status)
 		if slot.Error != nil {

@@ -183,6 +183,40 @@ func TestWaitForChildren(t *testing.T) {
 		require.Equal(t, ReasonChildFailed, m.s.End().Error.Reason)
 		require.Equal(t, []string{"x"}, m.fx.CancelChildren)
 	})
+	t.Run("AsResult/TheRunStandsForTheVisit", func(t *testing.T) {
+		alone := func(t *testing.T, timeout Duration) *machine {
+			m := single1(t, nil)
+			out := spawn("x")
+			out.Wait.Children.AsResult, out.Wait.Children.Timeout = true, timeout
+			m.end("A", out)
+			m.replays()
+			return m
+		}
+		m := alone(t, 0)
+		m.crash()
+		require.NoError(t, m.child(a, "x", StatusCompleted, "7"))
+		require.Equal(t, []string{"7"}, m.args("B"))
+		m.replays()
+		m = alone(t, 0)
+		require.NoError(t, m.child(a, "x", StatusCompleted, ""))
+		require.Equal(t, []string{"null"}, m.args("B"))
+		m = alone(t, 0)
+		require.NoError(t, m.child(a, "x", StatusCanceled, ""))
+		require.Equal(t, ReasonChildFailed, m.s.End().Error.Reason)
+		m.replays()
+		m = alone(t, Duration(time.Minute))
+		m.later(time.Minute)
+		require.Equal(t, ReasonChildFailed, m.s.End().Error.Reason)
+		require.Equal(t, []string{"x"}, m.fx.CancelChildren)
+		m.replays()
+	})
+	t.Run("AsResult/IsOfOneRun", func(t *testing.T) {
+		m := single1(t, nil)
+		out := spawn("x", "y")
+		out.Wait.Children.AsResult = true
+		m.end("A", out)
+		require.Equal(t, ReasonBadOutcome, m.s.End().Error.Reason)
+	})
 	t.Run("Usage/RollsUp", func(t *testing.T) {
 		m := single1(t, nil)
 		out := spawn("x", "y")

@@ -177,6 +177,14 @@ func (r Result) FailFast() Result {
 	return r
 }
 
+// AsResult makes the one child stand for the visit: its result is the visit's value in place of the list, its failure the visit's.
+func (r Result) AsResult() Result {
+	if c := r.m.GetWait().GetChildren(); c != nil {
+		c.AsResult = true
+	}
+	return r
+}
+
 // Expand inserts a graph after the node; it runs on these values before the node's successors.
 func Expand(g *workgraph.Graph, vs ...any) Result {
 	r := Values(vs...)

@@ -225,7 +225,7 @@ func (r outcomeReader) wait(ctx context.Context, m *executorv1.Wait) (*workgraph
 			faults = append(faults, workgraph.Fault{Field: "wait.timer", Message: "a timer needs until or after"})
 		}
 	case *executorv1.Wait_Children:
-		w.Children = &workgraph.Children{Timeout: timeout(m.Children.GetTimeout()), FailFast: m.Children.GetFailFast()}
+		w.Children = &workgraph.Children{Timeout: timeout(m.Children.GetTimeout()), FailFast: m.Children.GetFailFast(), AsResult: m.Children.GetAsResult()}
 		for i, c := range m.Children.GetChildren() {
 			child, more := r.child(ctx, c)
 			for _, f := range more {

@@ -40,7 +40,8 @@ const schema = `{
       "items": {"type": "object", "properties": {` + childProperties + `}}
     },` + childProperties + `,
     "timeout": {"type": "string", "description": "How long to wait at most, like 1h; runs that still go on then are canceled and their results say TIMED_OUT."},
-    "fail_fast": {"type": "boolean", "description": "Whether the first run that does not complete fails the node and cancels the others."}
+    "fail_fast": {"type": "boolean", "description": "Whether the first run that does not complete fails the node and cancels the others."},
+    "as_result": {"type": "boolean", "description": "With one run: whether its result is the result of the node, in place of the list, and its failure that of the node."}
   }
 }`
 
@@ -88,6 +89,7 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		Budget   *workgraph.Budget `json:"budget"`
 		Timeout  string            `json:"timeout"`
 		FailFast bool              `json:"fail_fast"`
+		AsResult bool              `json:"as_result"`
 	}
 	if err := actor.Decode(c.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
@@ -104,7 +106,10 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if len(a.Runs) == 0 {
 		return workgraph.Outcome{}, actor.BadArguments("runs is empty")
 	}
-	children := &workgraph.Children{Timeout: timeout, FailFast: a.FailFast}
+	if a.AsResult && len(a.Runs) != 1 {
+		return workgraph.Outcome{}, actor.BadArguments("as_result needs exactly one run, there are %d", len(a.Runs))
+	}
+	children := &workgraph.Children{Timeout: timeout, FailFast: a.FailFast, AsResult: a.AsResult}
 	for i := range a.Runs {
 		run, err := a.Runs[i].run()
 		if err != nil {

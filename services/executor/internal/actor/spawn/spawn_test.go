@@ -48,6 +48,13 @@ func TestSpawn(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "workflow/triage@3", out.Wait.Children.Runs[0].Ref)
 	})
+	t.Run("AsResult/IsOfOneRun", func(t *testing.T) {
+		t.Parallel()
+		out, err := actortest.Call(t, spawn.Spec(), `{"ref": "self", "as_result": true}`)
+		require.NoError(t, err)
+		require.True(t, out.Wait.Children.AsResult)
+		require.Contains(t, actortest.Fails(t, spawn.Spec(), `{"runs": [{"ref": "self"}, {"ref": "self"}], "as_result": true}`).Message, "there are 2")
+	})
 	for name, named := range map[string]string{
 		"Arguments/Nothing":      `{}`,
 		"Arguments/Empty":        `{"runs": []}`,

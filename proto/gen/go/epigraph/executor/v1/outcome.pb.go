@@ -699,7 +699,9 @@ type ChildrenWait struct {
 	// After this time children that still go on are cancelled, and their slots say TIMED_OUT.
 	Timeout *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Whether the first child that does not complete fails the visit and cancels the others.
-	FailFast      bool `protobuf:"varint,3,opt,name=fail_fast,json=failFast,proto3" json:"fail_fast,omitempty"`
+	FailFast bool `protobuf:"varint,3,opt,name=fail_fast,json=failFast,proto3" json:"fail_fast,omitempty"`
+	// With exactly one child: its result is the visit's value in place of the list, and unless it completes the visit fails.
+	AsResult      bool `protobuf:"varint,4,opt,name=as_result,json=asResult,proto3" json:"as_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,6 +753,13 @@ func (x *ChildrenWait) GetTimeout() *durationpb.Duration {
 func (x *ChildrenWait) GetFailFast() bool {
 	if x != nil {
 		return x.FailFast
+	}
+	return false
+}
+
+func (x *ChildrenWait) GetAsResult() bool {
+	if x != nil {
+		return x.AsResult
 	}
 	return false
 }
@@ -1117,11 +1126,12 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\x04wait\x12\x05\xbaH\x02\b\x01\"n\n" +
 	"\tTimerWait\x120\n" +
 	"\x05until\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12/\n" +
-	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\xa9\x01\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\xc6\x01\n" +
 	"\fChildrenWait\x12G\n" +
 	"\bchildren\x18\x01 \x03(\v2\x1e.epigraph.executor.v1.ChildRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\bchildren\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1b\n" +
-	"\tfail_fast\x18\x03 \x01(\bR\bfailFast\"\x82\x04\n" +
+	"\tfail_fast\x18\x03 \x01(\bR\bfailFast\x12\x1b\n" +
+	"\tas_result\x18\x04 \x01(\bR\basResult\"\x82\x04\n" +
 	"\bChildRun\x120\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphH\x00R\x05graph\x12\x12\n" +
 	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x12.\n" +
