@@ -138,6 +138,48 @@ func TestInput(t *testing.T) {
 	})
 }
 
+// Text that is not UTF-8 cannot be written into a script.
+func TestNotUTF8(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		env  string
+		want string
+	}{
+		"Flag":          {[]string{"runs", "ls", "--task", "a\xff"}, "", "--task is not UTF-8 text"},
+		"FlagAfterSign": {[]string{"runs", "ls", "--label=a=\xff"}, "", "--label is not UTF-8 text"},
+		"ShortFlag":     {[]string{"runs", "pause", "run_x", "-r", "\xff"}, "", "--reason is not UTF-8 text"},
+		"AfterSwitch":   {[]string{"run", "--detach", "\xff.txt"}, "", "word 5 of the command line is not UTF-8 text"},
+		"Positional":    {[]string{"epics", "create", "\xff"}, "", "word 5 of the command line is not UTF-8 text"},
+		"UnknownFlag":   {[]string{"runs", "ls", "--\xff"}, "", "word 5 of the command line is not UTF-8 text"},
+		"Variable":      {[]string{"runs", "ls"}, "a\xff", "EPIGRAPH_NAMESPACE is not UTF-8 text"},
+	} {
+		t.Run("NotUTF8/"+name, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv("EPIGRAPH_NAMESPACE", c.env)
+			}
+			var out, errs bytes.Buffer
+			code := cli.Main(t.Context(), "test", append([]string{"--addr", "127.0.0.1:1"}, c.args...), cli.IO{In: strings.NewReader(""), Out: &out, Err: &errs})
+			require.Equal(t, 2, code, "%s", errs.String())
+			require.Contains(t, errs.String(), c.want)
+			require.Contains(t, errs.String(), "VALUE_NOT_UTF8")
+		})
+	}
+}
+
+// A folder that dev worked in can be examined, also while it does.
+func TestDoctorOfDev(t *testing.T) {
+	d := serve(t, fakellm.Script{})
+	var out, errs bytes.Buffer
+	code := cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "run", "--actor", "template", "--with", "text=x"},
+		cli.IO{In: strings.NewReader("A -> B"), Out: &out, Err: &errs})
+	require.Equal(t, 0, code, "%s", errs.String())
+	out.Reset()
+	code = cli.Main(t.Context(), "test", []string{"doctor", "--data", d.DataDir()}, cli.IO{Out: &out, Err: &errs})
+	require.Equal(t, 0, code, "%s%s", out.String(), errs.String())
+	require.Contains(t, out.String(), "registry on sqlite")
+	require.Contains(t, out.String(), "executor on sqlite")
+}
+
 func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 	return testscript.Params{
 		Dir: dir, Setup: func(env *testscript.Env) error {

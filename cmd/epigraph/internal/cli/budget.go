@@ -20,7 +20,7 @@ func (f *runBudget) message() (*executorv1.RunBudget, error) {
 		return nil, nil
 	}
 	if f.BudgetTokens != nil && *f.BudgetTokens < 0 {
-		return nil, errs.New(errs.InvalidArgument, "VALUE_INVALID", "--budget-tokens must not be below 0")
+		return nil, usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "--budget-tokens must not be below 0"))
 	}
 	b := &executorv1.RunBudget{Tokens: f.BudgetTokens}
 	if f.BudgetUSD != nil {

@@ -191,6 +191,9 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	if err := checkText(parser.Model.Node, args); err != nil {
+		return (&env{io: stdio, json: slices.Contains(args, "--json")}).fail(err)
+	}
 	parsed, err := parse(parser, args, &code)
 	if code >= 0 {
 		return code
@@ -199,6 +202,9 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		e := &env{io: stdio, json: slices.Contains(args, "--json")}
 		e.fail(errs.New(errs.InvalidArgument, "USAGE", "%s", usageText(err)).Hint("see `epigraph " + helpPath(err) + "--help`"))
 		return exitUsage
+	}
+	if err := checkFlags(parsed.Flags()); err != nil {
+		return (&env{io: stdio, json: cmds.JSON}).fail(err)
 	}
 	ctx, stop := host.Signals(ctx)
 	defer stop()
@@ -270,6 +276,9 @@ const maxFaults = 20
 func (e *env) fail(err error) int {
 	code := exitFailed
 	x, ok := errors.AsType[*errs.Error](err)
+	if _, wrong := errors.AsType[misuse](err); wrong || ok && misused(x) {
+		code = exitUsage
+	}
 	if !ok {
 		// Only errors of this process get here without a type, so their text is the user's to see.
 		x = &errs.Error{Reason: "FAILED", Message: err.Error()}

@@ -215,8 +215,8 @@ func (c *runsForkCmd) Run(e *env) error {
 	if c.From != "" {
 		req.Visit = &executorv1.VisitRef{NodeId: c.From, Visit: c.Visit}
 	} else if len(c.Named) > 0 || req.ReplaceArgs {
-		return errs.New(errs.InvalidArgument, "FLAG_NEEDS_FROM", "--with, --arg and --no-args change the arguments of the node that --from names").
-			Hint("say with --from which node is to run anew")
+		return usage(errs.New(errs.InvalidArgument, "FLAG_NEEDS_FROM", "--with, --arg and --no-args change the arguments of the node that --from names").
+			Hint("say with --from which node is to run anew"))
 	}
 	for _, a := range c.Args {
 		req.Args = append(req.Args, &graphv1.Payload{Json: value(a)})
@@ -333,7 +333,7 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 			return timestamppb.New(t), nil
 		}
 	}
-	return nil, errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z")
+	return nil, usage(errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z"))
 }
 
 // bulk counts first and asks, unless told otherwise, then does it. Each call tells what it matched and what became of it.

@@ -112,7 +112,11 @@ func (c *demoCmd) Run(e *env) (err error) {
 	defer s.close()
 	s.executor = overREST{ExecutorServiceClient: s.executor, api: "http://" + d.HTTPAddr() + "/v1", key: d.APIKey()}
 	cmd := runCmd{Epic: "Launch the new release", Name: "launch", OnConflict: "fail"}
-	r, g, err := cmd.start(&remote, s, string(text))
+	req, err := cmd.request()
+	if err != nil {
+		return err
+	}
+	r, g, err := cmd.start(&remote, s, string(text), req)
 	if err != nil {
 		return err
 	}

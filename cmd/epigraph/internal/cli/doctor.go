@@ -13,6 +13,7 @@ import (
 // doctorCmd examines the databases.
 type doctorCmd struct {
 	settings
+	Data     string   `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
 	Services []string `arg:"" optional:"" enum:"registry,executor" help:"Whose database: registry or executor; both when not given."`
 	All      bool     `help:"Look at everything, however long it takes, in place of a sample."`
 	Strict   bool     `help:"Fail for warnings, too."`
@@ -20,14 +21,20 @@ type doctorCmd struct {
 
 // Help tells what it does and how it ends.
 func (doctorCmd) Help() string {
-	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve". Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
+	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
 }
 
 // Run examines.
 func (c *doctorCmd) Run(e *env) error {
 	cfg := stack.DefaultConfig()
+	if c.Data != "" {
+		cfg = stack.DevConfig()
+	}
 	if err := c.load(&cfg); err != nil {
 		return err
+	}
+	if c.Data != "" {
+		cfg.InDir(c.Data)
 	}
 	reports, err := stack.Examine(e.ctx, cfg, doctor.Options{All: c.All}, c.Services...)
 	if err != nil {

@@ -183,11 +183,11 @@ func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
 // nanoUSD is what a flag says in dollars.
 func nanoUSD(flag string, usd float64) (int64, error) {
 	if !(usd >= 0 && usd <= 9e9) { // not even a number is neither
-		return 0, errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be between 0 and 9,000,000,000 dollars", flag)
+		return 0, usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be between 0 and 9,000,000,000 dollars", flag))
 	}
 	nano := int64(math.Round(usd * 1e9))
 	if nano == 0 && usd > 0 {
-		return 0, errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be 0 or at least a billionth of a dollar", flag)
+		return 0, usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "%s must be 0 or at least a billionth of a dollar", flag))
 	}
 	return nano, nil
 }
@@ -240,7 +240,7 @@ func (c *epicsUpdateCmd) Run(e *env) error {
 		}
 	}
 	if len(mask) == 0 {
-		return errs.New(errs.InvalidArgument, "NOTHING_TO_CHANGE", "say what is to change").Hint("see `epigraph epics update --help`")
+		return usage(errs.New(errs.InvalidArgument, "NOTHING_TO_CHANGE", "say what is to change").Hint("see `epigraph epics update --help`"))
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.registry.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: x, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})

@@ -153,7 +153,7 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	case c.Reject:
 		req.Decision = executorv1.Decision_DECISION_REJECTED
 	case c.Answer == nil:
-		return errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or --approve or --reject to a question of approval")
+		return usage(errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or --approve or --reject to a question of approval"))
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		x, err := s.executor.AnswerInterrupt(ctx, req)

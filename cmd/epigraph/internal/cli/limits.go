@@ -86,7 +86,7 @@ func (c *limitsPutCmd) Run(e *env) error {
 		l.RateInterval = durationpb.New(c.Per)
 	}
 	if limitText(l) == "" {
-		return errs.New(errs.InvalidArgument, "LIMIT_EMPTY", "nothing is limited").Hint("give --concurrent, --rate or another bound; `epigraph limits delete " + c.Name + "` takes a limit away")
+		return usage(errs.New(errs.InvalidArgument, "LIMIT_EMPTY", "nothing is limited").Hint("give --concurrent, --rate or another bound; `epigraph limits delete " + c.Name + "` takes a limit away"))
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		x, err := s.limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})

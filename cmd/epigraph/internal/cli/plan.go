@@ -46,7 +46,7 @@ func (c *planCmd) Run(e *env) error {
 	var opts []plan.Option
 	if c.Dialect != "" {
 		if !slices.Contains(plan.Dialects(), c.Dialect) {
-			return errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint("use one of " + sortedList(plan.Dialects()))
+			return usage(errs.New(errs.InvalidArgument, "UNKNOWN_DIALECT", "there is no dialect %q", c.Dialect).Hint("use one of " + sortedList(plan.Dialects())))
 		}
 		opts = append(opts, plan.WithDialect(c.Dialect))
 	}
@@ -140,7 +140,7 @@ func (e *env) read(name string) (string, error) {
 	defer done()
 	b, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err != nil {
-		return "", errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%s: %v", sourceName(name), err)
+		return "", usage(errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%s: %v", sourceName(name), err))
 	}
 	if len(b) > maxFile {
 		return "", errs.New(errs.InvalidArgument, "INPUT_TOO_LARGE", "%s is larger than %d MiB", sourceName(name), maxFile>>20)
@@ -168,7 +168,7 @@ func (e *env) open(name string) (in io.Reader, done func(), err error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, nil, errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%v", err)
+		return nil, nil, usage(errs.New(errs.InvalidArgument, "FILE_UNREADABLE", "%v", err))
 	}
 	return f, func() { _ = f.Close() }, nil // opened for reading
 }

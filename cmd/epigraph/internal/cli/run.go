@@ -69,6 +69,10 @@ func (runCmd) Help() string {
 
 // Run compiles, starts and watches.
 func (c *runCmd) Run(e *env) error {
+	req, err := c.request()
+	if err != nil {
+		return err
+	}
 	text, err := e.readText(c.File)
 	if err != nil {
 		return err
@@ -78,7 +82,7 @@ func (c *runCmd) Run(e *env) error {
 		return err
 	}
 	defer s.close()
-	r, g, err := c.start(e, s, text)
+	r, g, err := c.start(e, s, text, req)
 	if err != nil {
 		if errs.ReasonOf(err) == "NO_PLAN" && e.ctx.Err() == nil {
 			e.fail(err)
@@ -98,15 +102,10 @@ func (c *runCmd) Run(e *env) error {
 	return e.watch(s, r.GetId(), g, 0, false)
 }
 
-func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *graphv1.Graph, error) {
-	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
-	defer cancel()
-	g, err := c.graph(ctx, e, s, text)
-	if err != nil {
-		return nil, nil, err
-	}
+// request is what the flags alone say, so that a wrong one is told before anything is read or asked.
+func (c *runCmd) request() (*executorv1.StartRunRequest, error) {
 	req := &executorv1.StartRunRequest{
-		Graph: g, TaskId: c.Task, UserId: c.User, ChatId: c.Chat, ThreadId: c.Thread, Labels: c.Labels, Metadata: c.Metadata,
+		TaskId: c.Task, UserId: c.User, ChatId: c.Chat, ThreadId: c.Thread, Labels: c.Labels, Metadata: c.Metadata,
 		BusinessKey: c.BusinessKey, RequestId: c.RequestID, Named: payloads(c.Named),
 	}
 	req.ConflictPolicy = map[string]executorv1.ConflictPolicy{
@@ -119,10 +118,21 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 	}
 	if c.Context != "" {
 		if !json.Valid([]byte(c.Context)) {
-			return nil, nil, errs.New(errs.InvalidArgument, "CONTEXT_INVALID", "--context is not JSON")
+			return nil, usage(errs.New(errs.InvalidArgument, "CONTEXT_INVALID", "--context is not JSON"))
 		}
 		req.Context = &graphv1.Payload{Json: []byte(c.Context)}
 	}
+	return req, c.later(req)
+}
+
+func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRunRequest) (*executorv1.Run, *graphv1.Graph, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	g, err := c.graph(ctx, e, s, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Graph = g
 	for _, name := range c.Attachments {
 		body, err := e.readText(name)
 		if err != nil {
@@ -133,9 +143,6 @@ func (c *runCmd) start(e *env, s *services, text string) (*executorv1.Run, *grap
 			return nil, nil, fmt.Errorf("read %s: %w", name, err)
 		}
 		req.Attachments = append(req.Attachments, &executorv1.Attachment{Id: name, MediaType: "text/plain", Content: &graphv1.Payload{Json: raw}})
-	}
-	if err := c.later(req); err != nil {
-		return nil, nil, err
 	}
 	undo := func(context.Context) {}
 	if c.Epic != "" {
@@ -188,8 +195,8 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 	}
 	if raw != nil {
 		if c.Actor != "" || len(c.Actors) > 0 || len(c.Common) > 0 || len(c.Accept) > 0 {
-			return nil, errs.New(errs.InvalidArgument, "FLAG_FOR_PLANS", "--actor, --set-actor, --with and --accept-repair are for plans; a graph says itself what its nodes call").
-				Hint("change the graph, or give the run an input with --arg and --input")
+			return nil, usage(errs.New(errs.InvalidArgument, "FLAG_FOR_PLANS", "--actor, --set-actor, --with and --accept-repair are for plans; a graph says itself what its nodes call").
+				Hint("change the graph, or give the run an input with --arg and --input"))
 		}
 		g, err := graphpb.Read(raw)
 		if err == nil && c.Name != "" {
@@ -236,7 +243,7 @@ func (c *runCmd) task(ctx context.Context, e *env, s *services, title string) (i
 	undo = func(context.Context) {}
 	if c.Name == "" && c.File != "-" {
 		base := filepath.Base(c.File)
-		title = strings.TrimSuffix(base, filepath.Ext(base))
+		title = strings.ToValidUTF8(strings.TrimSuffix(base, filepath.Ext(base)), "\ufffd")
 	}
 	epic, isNew := c.Epic, !strings.HasPrefix(c.Epic, "ep_")
 	if isNew {

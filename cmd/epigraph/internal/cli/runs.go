@@ -459,7 +459,7 @@ func enums[E ~int32](prefix string, known map[string]int32, words []string) ([]E
 					all = append(all, view.Word(k, prefix))
 				}
 			}
-			return nil, errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%q is not one of %s", w, sortedList(all))
+			return nil, usage(errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%q is not one of %s", w, sortedList(all)))
 		}
 		out = append(out, E(v))
 	}

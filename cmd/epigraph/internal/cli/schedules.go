@@ -131,11 +131,11 @@ func (schedulesCreateCmd) Help() string {
 
 // Run creates.
 func (c *schedulesCreateCmd) Run(e *env) error {
+	m := &executorv1.Schedule{}
+	if err := c.apply(m); err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
-		m := &executorv1.Schedule{}
-		if err := c.apply(m); err != nil {
-			return err
-		}
 		var err error
 		if m.Start.Graph, err = c.graph(ctx, e, s, c.File); err != nil {
 			return err
@@ -162,6 +162,9 @@ func (schedulesUpdateCmd) Help() string {
 
 // Run changes.
 func (c *schedulesUpdateCmd) Run(e *env) error {
+	if err := c.apply(&executorv1.Schedule{}); err != nil { // a wrong flag is told before anything is asked
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		old, err := s.schedules.GetSchedule(ctx, &executorv1.GetScheduleRequest{ScheduleId: c.ID})
 		if err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
@@ -22,11 +23,30 @@ func (s settings) load(cfg *stack.Config) error {
 	for _, kv := range s.Set {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {
-			return errs.New(errs.InvalidArgument, "SETTING_INVALID", "--set %s: write it as KEY=VALUE", kv)
+			return usage(errs.New(errs.InvalidArgument, "SETTING_INVALID", "--set %s: write it as KEY=VALUE", kv))
 		}
 		flags[k] = v
 	}
-	return stack.Load(cfg, conf.Sources{File: s.Config, Flags: flags, IgnoreEnv: ignoredEnv()})
+	bare := *cfg
+	err := stack.Load(cfg, conf.Sources{File: s.Config, Flags: flags, IgnoreEnv: ignoredEnv()})
+	if err == nil {
+		return nil
+	}
+	if _, serr := os.Stat(s.Config); s.Config != "" && serr != nil {
+		return usage(err)
+	}
+	if len(flags) > 0 && stack.Load(&bare, conf.Sources{File: s.Config, IgnoreEnv: ignoredEnv()}) == nil { // without the flags nothing is wrong
+		return usage(err)
+	}
+	return err
+}
+
+// blame tells whose fault it is that a service cannot be opened: that of the command line if single settings were given there.
+func (s settings) blame(err error) error {
+	if errs.ReasonOf(err) == conf.ReasonInvalid && len(s.Set) > 0 {
+		return usage(err)
+	}
+	return err
 }
 
 // ignoredEnv are our variables that are no settings of servers.
@@ -51,8 +71,11 @@ func (c *devCmd) Run(e *env) error {
 		return err
 	}
 	d, err := stack.OpenDev(e.ctx, stack.DevOptions{DataDir: c.Data, HTTPAddr: c.HTTP, GRPCAddr: c.GRPC, Config: cfg})
+	if errs.ReasonOf(err) == "ADDRESS_INVALID" && (c.HTTP != "" || c.GRPC != DefaultAddr) {
+		return usage(err)
+	}
 	if err != nil {
-		return err
+		return c.blame(err)
 	}
 	if err := c.announce(e, d); err != nil {
 		return errors.Join(err, d.Close())
@@ -92,7 +115,7 @@ func (c *serveCmd) Run(e *env) error {
 	if err := c.load(&cfg); err != nil {
 		return err
 	}
-	return stack.Serve(e.ctx, c.Service, cfg)
+	return c.blame(stack.Serve(e.ctx, c.Service, cfg))
 }
 
 type migrateCmd struct{ settings }

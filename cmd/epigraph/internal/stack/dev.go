@@ -121,8 +121,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if cfg.Executor.ID == "" {
 		cfg.Executor.ID = "dev"
 	}
-	inside(o.DataDir, &cfg.Executor.SQLitePath)
-	inside(o.DataDir, &cfg.Registry.SQLitePath)
+	cfg.InDir(o.DataDir)
 	if cfg.Executor.Workflows == "" {
 		cfg.Executor.Workflows = filepath.Join(o.DataDir, "workflows")
 		if err := os.MkdirAll(cfg.Executor.Workflows, 0o700); err != nil {
@@ -262,9 +261,12 @@ func devListen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return lis, err
 }
 
-func inside(dir string, path *string) {
-	if !filepath.IsAbs(*path) {
-		*path = filepath.Join(dir, *path)
+// InDir puts the stores that are named by relative SQLite paths into a data directory, as OpenDev does.
+func (c *Config) InDir(dir string) {
+	for _, path := range []*string{&c.Executor.SQLitePath, &c.Registry.SQLitePath} {
+		if !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
 	}
 }
 

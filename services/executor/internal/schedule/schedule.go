@@ -6,6 +6,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -122,7 +123,13 @@ func (s *Spec) Validate(fault *errs.Error) *errs.Error {
 	if zoneErr != nil {
 		violate("time_zone", "%q is no time zone of the IANA database, such as Europe/Berlin", s.Zone)
 	}
-	line, _, err := parseCron(s.Cron)
+	line, every, err := parseCron(s.Cron)
+	if cerr := checkCron(strings.TrimSpace(s.Cron)); cerr != nil && !strings.Contains(s.Cron, "TZ=") {
+		err = cerr // it says better what is wrong
+	}
+	if err == nil && line == nil && (every > MaxEvery || s.wanted()%time.Second != 0) {
+		err = fmt.Errorf("an interval is whole seconds, at most %s", MaxEvery)
+	}
 	if err != nil {
 		violate("cron", "%q cannot be read: %v; give five fields (minute, hour, day of month, month, day of week), or @daily, or @every 15m", s.Cron, err)
 	} else if line != nil && line.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {

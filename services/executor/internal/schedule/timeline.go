@@ -17,6 +17,8 @@ import (
 const (
 	// MinEvery is the shortest interval of "@every".
 	MinEvery = time.Second
+	// MaxEvery is the longest interval of "@every" that a new schedule may have.
+	MaxEvery = 10 * 366 * 24 * time.Hour
 	// searchYears is how far ahead a time is looked for: the 29th of February may be eight years away.
 	searchYears = 12
 	// searchSteps bounds the local times that may follow each other without one that exists or is new.
@@ -66,6 +68,15 @@ func parseCron(text string) (*cron.SpecSchedule, time.Duration, error) {
 		return nil, s.Delay, nil
 	}
 	return nil, 0, fmt.Errorf("%q is no line of cron", text)
+}
+
+// wanted is the interval as it is written, of which the parser keeps whole seconds only; 0 when there is none.
+func (s *Spec) wanted() time.Duration {
+	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s.Cron), "@every")))
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 func loadZone(name string) (*time.Location, error) {
@@ -121,6 +132,9 @@ func (l *Timeline) tick(t time.Time) time.Time {
 	n := d / l.every
 	if d < 0 && d%l.every != 0 {
 		n--
+	}
+	if int64(n) >= math.MaxInt64/int64(l.every) {
+		return time.Time{} // centuries away, too
 	}
 	return l.anchor.Add(time.Duration(int64(n)+1) * l.every)
 }

@@ -2,17 +2,25 @@ package jsonview
 
 import (
 	"encoding/base64"
+	"errors"
+	"math"
 	"strconv"
 	"strings"
-	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // scalar reads a value that is to be a number, string, boolean, enum or bytes.
 func (d *decoder) scalar(fd protoreflect.FieldDescriptor) error {
 	at := d.pos
 	c := d.peek()
+	start := d.pos
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
 		if c != 't' && c != 'f' {
@@ -36,7 +44,14 @@ func (d *decoder) scalar(fd protoreflect.FieldDescriptor) error {
 	if err != nil {
 		return err
 	}
-	if fd.Kind() == protoreflect.EnumKind && !isString {
+	switch {
+	case fd.Kind() == protoreflect.EnumKind && !isString:
+		if problem := checkInteger(text, &wrapperspb.Int32Value{}, 32); problem != "" {
+			d.fault(at, ReasonWrongType, problem)
+		}
+		return nil
+	case fd.Kind() == protoreflect.StringKind && strings.Contains(text, "\ufffd") && protojson.Unmarshal(d.in[start:d.pos], &wrapperspb.StringValue{}) != nil:
+		d.fault(at, ReasonWrongType, "this string has half a character: \\ud800 to \\udfff stand in pairs only")
 		return nil
 	}
 	if reason, problem := checkScalar(fd, text); problem != "" {
@@ -90,8 +105,6 @@ func CheckText(fd protoreflect.FieldDescriptor, text string) (reason, problem st
 }
 
 func checkScalar(fd protoreflect.FieldDescriptor, text string) (reason, problem string) {
-	var err error
-	bits := 64
 	switch fd.Kind() {
 	case protoreflect.EnumKind:
 		if fd.Enum().Values().ByName(protoreflect.Name(text)) != nil {
@@ -107,33 +120,67 @@ func checkScalar(fd protoreflect.FieldDescriptor, text string) (reason, problem 
 			return ReasonWrongType, "this must be bytes in base64"
 		}
 		return "", ""
+	case protoreflect.StringKind, protoreflect.BoolKind:
+		return "", ""
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		bits = 32
-		fallthrough
+		problem = checkInteger(text, &wrapperspb.Int32Value{}, 32)
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
-		if strings.ContainsAny(text, ".eE") {
-			return "", "" // protojson takes 1e3 and 1.0, and refuses 1.5
-		}
-		_, err = strconv.ParseInt(text, 10, bits)
+		problem = checkInteger(text, &wrapperspb.Int64Value{}, 64)
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		bits = 32
-		fallthrough
+		problem = checkInteger(text, &wrapperspb.UInt32Value{}, 32)
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		if strings.ContainsAny(text, ".eE") {
-			return "", ""
-		}
-		_, err = strconv.ParseUint(text, 10, bits)
-	case protoreflect.DoubleKind, protoreflect.FloatKind:
-		switch text {
-		case "NaN", "Infinity", "-Infinity":
-			return "", ""
-		}
-		_, err = strconv.ParseFloat(text, 64)
+		problem = checkInteger(text, &wrapperspb.UInt64Value{}, 64)
+	case protoreflect.FloatKind:
+		problem = checkFloat(text, &wrapperspb.FloatValue{})
+	case protoreflect.DoubleKind:
+		problem = checkFloat(text, &wrapperspb.DoubleValue{})
 	}
-	if err != nil {
-		return ReasonWrongType, quote(text) + " is no " + fd.Kind().String()
+	if problem != "" {
+		return ReasonWrongType, problem
 	}
 	return "", ""
+}
+
+// reads tells whether protojson reads a number, as itself or in a string, into a message that wraps one. Nothing else can say it exactly.
+func reads(text string, into proto.Message) bool {
+	return text != "" && strings.TrimSpace(text) == text && numeric(text[0]) && protojson.Unmarshal([]byte(text), into) == nil
+}
+
+// checkInteger says why a text is no integer of a size, or nothing.
+func checkInteger(text string, into proto.Message, bits int) string {
+	if reads(text, into) {
+		return ""
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange), !reads(text, &wrapperspb.DoubleValue{}) && !errors.Is(err, strconv.ErrRange):
+		return clip(text, 128) + " is no number"
+	case err == nil && value != math.Trunc(value):
+		return clip(text, 128) + " is no whole number"
+	case value < 0:
+		return clip(text, 128) + " is too small for " + sizeOf(into, bits)
+	default:
+		return clip(text, 128) + " is too large for " + sizeOf(into, bits)
+	}
+}
+
+func sizeOf(into proto.Message, bits int) string {
+	size := strconv.Itoa(bits) + " bits"
+	if strings.HasPrefix(string(into.ProtoReflect().Descriptor().Name()), "U") {
+		size += " without a sign"
+	}
+	return size
+}
+
+func checkFloat(text string, into proto.Message) string {
+	switch text {
+	case "NaN", "Infinity", "-Infinity":
+		return ""
+	}
+	if reads(text, into) {
+		return ""
+	}
+	return clip(text, 128) + " is no number, or too large"
 }
 
 func (d *decoder) wellKnown(md protoreflect.MessageDescriptor) error {
@@ -162,18 +209,21 @@ func example(md protoreflect.MessageDescriptor) string {
 	}
 }
 
+// checkWellKnown says why protojson would not read a text as a timestamp, a duration or a mask, or nothing.
 func checkWellKnown(md protoreflect.MessageDescriptor, text string) string {
-	ok := true
+	var into proto.Message
 	switch md.FullName() {
 	case "google.protobuf.Timestamp":
-		_, err := time.Parse(time.RFC3339Nano, text)
-		ok = err == nil
+		into = &timestamppb.Timestamp{}
 	case "google.protobuf.Duration":
-		seconds, found := strings.CutSuffix(text, "s")
-		_, err := strconv.ParseFloat(seconds, 64)
-		ok = found && err == nil
+		into = &durationpb.Duration{}
+	case "google.protobuf.FieldMask":
+		into = &fieldmaskpb.FieldMask{}
+	default:
+		return ""
 	}
-	if ok {
+	literal, err := protojson.Marshal(wrapperspb.String(text))
+	if err == nil && protojson.Unmarshal(literal, into) == nil {
 		return ""
 	}
 	return quote(text) + " is no " + strings.ToLower(string(md.Name())) + "; write it as " + example(md)
