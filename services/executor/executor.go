@@ -28,6 +28,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/builtin"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
@@ -36,6 +37,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/rpc"
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/services/executor/internal/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -222,6 +224,7 @@ type Service struct {
 	jobs        *dispatch.Dispatcher
 	pages       *dispatch.UI // nil unless asked for
 	schedules   *schedule.Keeper
+	webhooks    *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
 	log            *slog.Logger
@@ -291,6 +294,13 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
 		deps.Claims, deps.Prices, deps.WakeOutbox = reg, reg, s.outbox.Wake
+	}
+	if deps.Egress, err = egress.NewGuard(cfg.Actors.HTTP.AllowPrivate); err != nil {
+		return nil, err
+	}
+	if s.webhooks, err = webhook.New(deps.Egress, webhook.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider,
+		Propagator: d.Telemetry.Propagator}); err != nil {
+		return nil, err
 	}
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return nil, err
@@ -372,6 +382,9 @@ func (s *Service) Close() error {
 	var err error
 	if s.workers != nil {
 		err = s.workers.Close()
+	}
+	if s.webhooks != nil {
+		s.webhooks.Close()
 	}
 	return errors.Join(err, s.close())
 }

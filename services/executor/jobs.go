@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/pg"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 )
 
 // jobPause is how long a job about a run waits that cannot be taken just now, for want of memory or of an owner.
@@ -28,12 +29,35 @@ func (s *Service) work(ctx context.Context, j dispatch.Job) error {
 	return err
 }
 
+// tell delivers to a webhook.
+func (s *Service) tell(ctx context.Context, j dispatch.Job) error {
+	d, err := s.engine.Delivery(ctx, j.Args)
+	switch {
+	case errs.Is(err, errs.InvalidArgument):
+		return dispatch.Never(err)
+	case err != nil || d == nil:
+		return err
+	}
+	v := s.webhooks.Deliver(ctx, d, j.Attempt)
+	switch v.Outcome {
+	case webhook.Again:
+		return dispatch.Again(v.Err, v.Pause)
+	case webhook.GivenUp:
+		return dispatch.Never(v.Err)
+	case webhook.PutOff:
+		return dispatch.Later(v.Pause)
+	case webhook.Delivered:
+	}
+	return nil
+}
+
 // dispatcher works what the journal keeps for later.
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
 	o := dispatch.Options{Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
 			{Name: journal.JobUpkeep, Handle: s.upkeep.work, Every: upkeepEvery},
-			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout}}}
+			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},
+			{Name: journal.JobWebhook, Handle: s.tell}}}
 	switch j := j.(type) {
 	case *pg.Store:
 		o.Schema = pg.Schema

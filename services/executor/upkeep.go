@@ -16,6 +16,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/archive"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -152,7 +153,7 @@ func (u *upkeep) remove(ctx context.Context, e journal.Ended) error {
 			ids = append(ids, d.RunID)
 		}
 		for _, id := range ids {
-			switch err := archive.Put(ctx, u.archive, u.plain, e.Namespace, id); {
+			switch err := archive.Put(ctx, u.archive, disclosed{u.plain}, e.Namespace, id); {
 			case errs.ReasonOf(err) == journal.ReasonRunNotFound:
 				continue // deleted meanwhile
 			case err != nil:
@@ -189,4 +190,17 @@ func (a archived) Get(ctx context.Context, namespace, runID string) (journal.Run
 	}
 	return r, errs.New(errs.NotFound, reasonArchived, "run %q was archived to %s", runID, place).Set("archive", place).
 		Hint("it is kept there as one compressed file of JSON lines")
+}
+
+// disclosed reads runs without what must not leave the executor.
+type disclosed struct{ journal.Reader }
+
+// Get implements journal.Reader.
+func (d disclosed) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	r, err := d.Reader.Get(ctx, namespace, runID)
+	if err != nil {
+		return r, err
+	}
+	r.Metadata, err = engine.Disclosed(r.Metadata)
+	return r, err
 }

@@ -55,11 +55,11 @@ type Kind struct {
 type Options struct {
 	// Kinds are all that is worked here. A job of a kind that nobody here knows fails and comes again: another release may know it.
 	Kinds []Kind
-	// Wakes, Starts, Schedules and Work are how many jobs of each queue are worked at once; defaults 64, 32, 16 and 8.
-	Wakes, Starts, Schedules, Work int
+	// Wakes, Starts, Schedules, Webhooks and Work are how many jobs of each queue are worked at once; defaults 64, 32, 16, 64 and 8.
+	Wakes, Starts, Schedules, Webhooks, Work int
 	// Drain is how long jobs in progress may go on when Run is to end; default 5 s.
 	Drain time.Duration
-	// Retention is how long a finished job is kept to be looked at; default 1 minute. Discarded ones are kept for a day.
+	// Retention is how long a finished job is kept to be looked at; default 1 minute. Those that were given up are kept for a day.
 	Retention time.Duration
 	// RescueAfter is when a job that an executor died with comes again, besides the time that its kind may take; default 1 minute.
 	RescueAfter time.Duration
@@ -105,6 +105,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	def(&o.Wakes, 64)
 	def(&o.Starts, 32)
 	def(&o.Schedules, 16)
+	def(&o.Webhooks, 64)
 	def(&o.Work, 8)
 	if o.Drain <= 0 {
 		o.Drain = 5 * time.Second
@@ -137,11 +138,12 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 		Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
 			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobSchedule.Queue(): queue(o.Schedules),
+			journal.JobWebhook.Queue():  {MaxWorkers: o.Webhooks, FetchPollInterval: pollWork},
 			journal.JobKind("").Queue(): {MaxWorkers: o.Work, FetchPollInterval: pollWork},
 		},
 		FetchPollInterval: poll, FetchCooldown: cooldown,
 		JobTimeout: defaultTimeout, RescueStuckJobsAfter: longest + o.RescueAfter, MaxAttempts: 1000, RetryPolicy: patience{},
-		CompletedJobRetentionPeriod: o.Retention, CancelledJobRetentionPeriod: o.Retention, DiscardedJobRetentionPeriod: 24 * time.Hour,
+		CompletedJobRetentionPeriod: o.Retention, CancelledJobRetentionPeriod: 24 * time.Hour, DiscardedJobRetentionPeriod: 24 * time.Hour,
 		SoftStopTimeout: o.Drain, Logger: o.Logger, ReindexerIndexNames: []string{"river_job_prioritized_fetching_index"},
 	}
 	if o.TracerProvider != nil && o.MeterProvider != nil {
@@ -189,10 +191,23 @@ func Later(after time.Duration) error { return river.JobSnooze(max(after, 0)) }
 // Never ends a job for good, whatever is left undone.
 func Never(err error) error { return river.JobCancel(err) }
 
+// Again lets a job that failed come again after a pause of the handler's choice.
+func Again(err error, after time.Duration) error { return &again{err, max(after, 0)} }
+
+type again struct {
+	error
+	after time.Duration
+}
+
+// Unwrap returns why the job failed.
+func (a *again) Unwrap() error { return a.error }
+
 // args are the arguments of a job of any kind, as they are.
 type args struct {
 	kind string
 	raw  json.RawMessage
+	// next is when a job that failed is to come again, if its handler said so.
+	next time.Time
 }
 
 func (a args) Kind() string { return a.kind }
@@ -226,12 +241,18 @@ func (w *worker) Work(ctx context.Context, j *river.Job[args]) error {
 	// Arguments of another shape are the handler's own.
 	_ = json.Unmarshal(out.Args, &out.JobArgs)
 	err := w.kind.Handle(ctx, out)
+	if a, ok := errors.AsType[*again](err); ok {
+		j.Args.next = time.Now().Add(a.after)
+	}
 	// What is gone needs no work.
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 		return nil
 	}
 	return err
 }
+
+// NextRetry is the handler's choice; the zero time leaves it to the client.
+func (w *worker) NextRetry(j *river.Job[args]) time.Time { return j.Args.next }
 
 func everyPeriod(k Kind) *river.PeriodicJob {
 	// Not twice within half a period, whoever leads.

@@ -246,7 +246,8 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 	req := StartRequest{
 		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
 		ThreadID: r.family.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.Depth + 1, user: r.family.user, chat: r.family.chat, thread: r.family.thread},
+		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.Depth + 1, asks: r.family.asks, user: r.family.user, chat: r.family.chat,
+			thread: r.family.thread},
 		before: func() error {
 			// Under the parent's lock nothing can come between the look and the start's place in the line of writes: a cancel that is
 			// decided later is written later, and finds the child.

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -171,6 +172,8 @@ type Deps struct {
 	Quotas Quotas
 	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every attempt and must not block.
 	Remote func(namespace, actor string) bool
+	// Egress refuses webhooks of addresses that must not be reached.
+	Egress egress.Guard
 
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider

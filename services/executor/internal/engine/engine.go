@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -36,6 +37,7 @@ type Engine struct {
 	gates     []Gate
 	quotas    Quotas
 	remote    func(namespace, actor string) bool
+	egress    egress.Guard
 	log       *slog.Logger
 	tracer    trace.Tracer
 	meters    *meters
@@ -57,7 +59,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
-	e.remote = d.Remote
+	e.remote, e.egress = d.Remote, d.Egress
 	if e.quotas = d.Quotas; e.quotas == nil {
 		e.quotas = unbounded{}
 	}

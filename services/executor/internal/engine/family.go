@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -18,6 +19,10 @@ type family struct {
 	Depth int
 	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor ended with this run.
 	Borrowed bool
+	// hooks are told what becomes of the run; children do not inherit them.
+	hooks []webhook.Hook
+	// asks are the places of those hooks of its root that are told of questions, the root's own ones included.
+	asks []int
 
 	user, chat, thread string
 }
@@ -136,10 +141,13 @@ type meta struct {
 	Borrowed bool           `json:"borrowed_task,omitempty"`
 	// Budget is what the run may use by now.
 	Budget *workgraph.Budget `json:"budget,omitempty"`
+	// Webhooks are the run's own, Asks those of its root that are told of questions.
+	Webhooks []webhook.Hook `json:"webhooks,omitempty"`
+	Asks     []int          `json:"webhooks_of_root,omitempty"`
 }
 
 func (m *meta) empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil
+	return m.User == nil && m.RequestID == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0
 }
 
 // familyOf reads the family of a run from its row.
@@ -152,7 +160,10 @@ func familyOf(row journal.Run) (family, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed = m.Depth, m.Borrowed
+	f.Depth, f.Borrowed, f.hooks, f.asks = m.Depth, m.Borrowed, m.Webhooks, m.Asks
+	if f.Parent == "" {
+		f.asks = webhook.Wanting(f.hooks, webhook.InterruptOpened)
+	}
 	return f, nil
 }
 
@@ -167,9 +178,28 @@ func decodeMeta(b []byte) (meta, error) {
 	return m, nil
 }
 
-// Given is what a row's metadata tells of what callers gave: the metadata of the caller of Start, and the budget of that one, or of Resume since; nil
-// is no limit.
-func Given(row []byte) (user json.RawMessage, budget *workgraph.Budget, err error) {
+// Given is what callers gave to be kept with a run.
+type Given struct {
+	// Metadata is that of the caller of Start.
+	Metadata json.RawMessage
+	// Budget is that of the caller of Start, or of Resume since; nil is no limit.
+	Budget *workgraph.Budget
+	// Webhooks are shown: without what is secret.
+	Webhooks []webhook.Hook
+}
+
+// GivenOf reads what callers gave from the metadata of a run's row.
+func GivenOf(row []byte) (Given, error) {
 	m, err := decodeMeta(row)
-	return m.User, m.Budget, err
+	return Given{Metadata: m.User, Budget: m.Budget, Webhooks: webhook.Without(m.Webhooks)}, err
+}
+
+// Disclosed is the metadata of a run's row as it may leave the executor: without the secrets of webhooks.
+func Disclosed(row []byte) ([]byte, error) {
+	m, err := decodeMeta(row)
+	if err != nil || len(m.Webhooks) == 0 {
+		return row, err
+	}
+	m.Webhooks = webhook.Without(m.Webhooks)
+	return json.Marshal(m)
 }

@@ -305,7 +305,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget = m.User, m.Budget
+	out.Metadata, out.Budget, out.Webhooks = m.User, m.Budget, m.Webhooks
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

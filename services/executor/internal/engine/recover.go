@@ -74,7 +74,7 @@ const (
 
 func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
-		Lease: t.e.cfg.Lease, Limit: limit, Patience: t.e.patience(), QuarantineEvent: quarantine,
+		Lease: t.e.cfg.Lease, Limit: limit, Patience: t.e.patience(), QuarantineEvent: quarantine, QuarantineJobs: tellOfQuarantine,
 	})
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -430,9 +430,11 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 			return false, fmt.Errorf("decode pending run: %w", err)
 		}
 	}
-	if _, b.Budget, err = Given(row.Metadata); err != nil {
+	given, err := GivenOf(row.Metadata)
+	if err != nil {
 		return false, err
 	}
+	b.Budget = given.Budget
 	b.Adopt = rec.Adopt
 	r.pendingStart, r.pendingSignal = b, rec.Signal
 	if r.task != "" && !r.family.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {

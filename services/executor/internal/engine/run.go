@@ -299,6 +299,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		w.Jobs = append(w.Jobs, journal.ScheduleJob(r.namespace, r.schedule, time.Time{}))
 	}
 	r.questions(w, eff, now)
+	r.tell(w, evs, eff)
 	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
 	if r.wantsSnapshot(eff.Ended != nil) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {

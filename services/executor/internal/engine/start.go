@@ -21,6 +21,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -70,6 +71,8 @@ type StartRequest struct {
 	Adopt []workgraph.Adopted
 	// Signal is given to the run in the transaction that records it; nil gives none.
 	Signal *Signal
+	// Webhooks are told what becomes of it.
+	Webhooks []webhook.Hook
 
 	// RootID is the top of the run's family, if it has a parent.
 	RootID string
@@ -366,6 +369,12 @@ func (e *Engine) fits(req StartRequest) error {
 	if fault != nil {
 		return fault
 	}
+	// Those of a fork were accepted with the run that it is one of.
+	if req.ForkedFrom == "" {
+		if err := webhook.Check(req.Webhooks, e.egress); err != nil {
+			return err
+		}
+	}
 	return budgetFits(req.Budget)
 }
 
@@ -379,7 +388,8 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
 	if r.family.Parent == "" {
-		r.family = family{user: req.UserID, chat: req.ChatID, thread: req.ThreadID}
+		r.family = family{user: req.UserID, chat: req.ChatID, thread: req.ThreadID, hooks: req.Webhooks,
+			asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
 	}
@@ -605,12 +615,12 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed}
+	m := meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}
 	if r.family.Parent != "" {
-		m.Ref = &r.family.Ref
+		m.Ref, m.Asks = &r.family.Ref, r.family.asks
 	}
 	if !m.empty() {
 		row.Metadata = encode(m)

@@ -35,6 +35,8 @@ const (
 	JobUpkeep JobKind = "upkeep"
 	// JobSchedule asks for somebody to look after a schedule: its time has come, or a run of it has ended.
 	JobSchedule JobKind = "schedule"
+	// JobWebhook asks for what happened in a run to be told to an address outside.
+	JobWebhook JobKind = "webhook"
 )
 
 // ScheduleArgs is what a job about a schedule carries.
@@ -66,10 +68,11 @@ type JobArgs struct {
 	RunID     string `json:"run_id"`
 }
 
-// Queue is where jobs of this kind stand in line, apart from those of others: wake-ups do not wait behind a backlog of starts.
+// Queue is where jobs of this kind stand in line, apart from those of others: wake-ups do not wait behind a backlog of starts, nor
+// anything behind receivers outside that are slow.
 func (k JobKind) Queue() string {
 	switch k {
-	case JobWake, JobStart, JobSchedule:
+	case JobWake, JobStart, JobSchedule, JobWebhook:
 		return string(k)
 	}
 	return "work"
@@ -77,7 +80,7 @@ func (k JobKind) Queue() string {
 
 // Queues are the queues of all kinds of jobs.
 func Queues() []string {
-	return []string{JobWake.Queue(), JobStart.Queue(), JobSchedule.Queue(), JobKind("").Queue()}
+	return []string{JobWake.Queue(), JobStart.Queue(), JobSchedule.Queue(), JobWebhook.Queue(), JobKind("").Queue()}
 }
 
 // WakeEarly is how long before its time a wake-up for a timer is due, so that the executor that takes it can hold it to the instant.

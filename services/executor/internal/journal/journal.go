@@ -152,6 +152,9 @@ type TakeOverOptions struct {
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
 	QuarantineEvent func(RunRef) Event
+	// QuarantineJobs are the jobs that a quarantine causes, inserted with it; nil inserts none. RunRef.LastSeq is that of the event. As with
+	// QuarantineEvent, it may be called more than once.
+	QuarantineJobs func(RunRef) []Job
 }
 
 // Patience is the one rule by which take-overs are counted, whoever claims a run.

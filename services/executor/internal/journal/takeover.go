@@ -88,6 +88,18 @@ func JobsOfFreed(free []Freed) (jobs, wakes []JobRow) {
 	return jobs, wakes
 }
 
+// JobsOfQuarantine returns the jobs that a quarantine causes. Drivers only.
+func (o TakeOverOptions) JobsOfQuarantine(f RunRef) []JobRow {
+	if o.QuarantineJobs == nil {
+		return nil
+	}
+	var out []JobRow
+	for _, j := range o.QuarantineJobs(f) {
+		out = append(out, MakeJob(f.Namespace, f.RunID, j))
+	}
+	return out
+}
+
 // Found is the run of a Post under the lock of its row. Drivers only.
 type Found struct {
 	Revision    int64

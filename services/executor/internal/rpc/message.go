@@ -88,12 +88,12 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 	if !s.priced {
 		m.Usage.UnpricedCalls = r.Usage.Calls
 	}
-	user, budget, err := engine.Given(r.Metadata)
+	given, err := engine.GivenOf(r.Metadata)
 	if err != nil {
 		return nil, err
 	}
-	m.Budget = callpb.Budget(budget)
-	if err := decode("metadata", user, &m.Metadata); err != nil {
+	m.Budget, m.Webhooks = callpb.Budget(given.Budget), webhooksShown(given.Webhooks)
+	if err := decode("metadata", given.Metadata, &m.Metadata); err != nil {
 		return nil, err
 	}
 	if len(r.Error) > 0 {

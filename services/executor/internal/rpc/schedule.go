@@ -210,6 +210,20 @@ func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.Upd
 	if err != nil {
 		return nil, err
 	}
+	if bare(m.GetStart()) {
+		// A schedule that was read comes back without what is secret: that stays as it is.
+		old, err := s.keeper.Get(ctx, scheduleKey(ctx, req.GetScheduleId()))
+		if err != nil {
+			return nil, schedulesAway(err)
+		}
+		kept, err := keepSecrets(m.GetStart(), old.Start)
+		if err != nil {
+			return nil, err
+		}
+		if kept && revision == 0 {
+			revision = old.Revision
+		}
+	}
 	spec, body, err := s.spec(ctx, m, false)
 	if err != nil {
 		return nil, err
@@ -289,6 +303,7 @@ func scheduleMessage(x *schedule.Schedule) (*executorv1.Schedule, error) {
 		if err := proto.Unmarshal(x.Start, m.Start); err != nil {
 			return nil, fmt.Errorf("decode start of schedule %s: %w", x.ID, err)
 		}
+		conceal(m.Start)
 	}
 	next, err := x.Next(shownTimes)
 	if err != nil {

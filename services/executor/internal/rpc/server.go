@@ -89,7 +89,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 	out := engine.StartRequest{
 		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
-		Budget: callpb.FromBudget(req.GetBudget()),
+		Budget: callpb.FromBudget(req.GetBudget()), Webhooks: webhooks(req.GetWebhooks()),
 	}
 	if t := req.GetTimeout(); t != nil {
 		if err := t.CheckValid(); err != nil || t.AsDuration() <= 0 {

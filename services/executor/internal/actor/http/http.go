@@ -10,16 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
@@ -29,6 +25,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -66,7 +63,7 @@ func DefaultConfig() Config {
 
 // Validate reports every bound that is negative and every network that cannot be read.
 func (c Config) Validate() error {
-	_, _, err := c.networks()
+	_, err := c.guard()
 	for name, v := range map[string]int64{
 		"timeout": int64(c.Timeout), "max_request_bytes": int64(c.MaxRequestBytes), "max_response_bytes": int64(c.MaxResponseBytes), "max_redirects": int64(c.MaxRedirects),
 	} {
@@ -77,21 +74,12 @@ func (c Config) Validate() error {
 	return err
 }
 
-func (c Config) networks() (all bool, nets []netip.Prefix, err error) {
-	var bad []error
-	for _, s := range c.AllowPrivate {
-		if s == "all" {
-			all = true
-			continue
-		}
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			bad = append(bad, fmt.Errorf("http.allow_private: %q is no network like 10.0.0.0/8", s))
-			continue
-		}
-		nets = append(nets, p.Masked())
+func (c Config) guard() (egress.Guard, error) {
+	g, err := egress.NewGuard(c.AllowPrivate)
+	if err != nil {
+		err = fmt.Errorf("http.allow_private: %w", err)
 	}
-	return all, nets, errors.Join(bad...)
+	return g, err
 }
 
 // Reasons of failed requests.
@@ -107,7 +95,7 @@ const (
 
 // Spec describes the actor. The providers make spans of requests and carry the trace on.
 func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagator) (actor.Spec, error) {
-	all, nets, err := cfg.networks()
+	guard, err := cfg.guard()
 	if err != nil {
 		return actor.Spec{}, err
 	}
@@ -116,13 +104,7 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	cfg.MaxResponseBytes = cmp.Or(cfg.MaxResponseBytes, def.MaxResponseBytes)
 	cfg.Timeout = cmp.Or(cfg.Timeout, def.Timeout)
 	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, def.MaxRedirects)
-	guard := guard{all: all, nets: nets}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: guard.control}
-	transport := &http.Transport{
-		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-		MaxIdleConns: 100, MaxIdleConnsPerHost: 10, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
-	}
+	transport := guard.Transport()
 	// A transport sends a request again by itself when a connection that it used before breaks, and takes an Idempotency-Key as
 	// leave to do so with a POST. On a fresh connection it never does.
 	once := transport.Clone()
@@ -349,18 +331,8 @@ func statusError(resp *http.Response, body []byte, effect workgraph.Effect) erro
 		t = afterEffect(workgraph.Retryable, effect)
 	}
 	e := workgraph.Errorf(t, ReasonStatus, "%s %s answered %s: %s", resp.Request.Method, resp.Request.URL.Redacted(), resp.Status, excerpt(body))
-	e.RetryAfter = workgraph.Duration(retryAfter(resp.Header.Get("Retry-After")))
+	e.RetryAfter = workgraph.Duration(egress.RetryAfter(resp.Header.Get("Retry-After")))
 	return e
-}
-
-func retryAfter(h string) time.Duration {
-	if n, err := strconv.Atoi(h); err == nil && n > 0 {
-		return min(time.Duration(n)*time.Second, time.Hour)
-	}
-	if at, err := http.ParseTime(h); err == nil {
-		return max(0, min(time.Until(at), time.Hour))
-	}
-	return 0
 }
 
 func excerpt(body []byte) string {
@@ -372,6 +344,9 @@ func excerpt(body []byte) string {
 func connectionError(err error, wrote bool, effect workgraph.Effect) error {
 	if e, ok := errors.AsType[*workgraph.Error](err); ok {
 		return e
+	}
+	if r, ok := errors.AsType[*egress.Refusal](err); ok {
+		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "%s", r.Error())
 	}
 	t := workgraph.Retryable
 	if effect == workgraph.Unsafe {
@@ -394,44 +369,4 @@ func bodyJSON(contentType string, body []byte) json.RawMessage {
 	}
 	text, _ := json.Marshal(strings.ToValidUTF8(string(body), "\uFFFD")) // a string always marshals
 	return text
-}
-
-// guard refuses addresses that are not public. It looks at the address that is really dialed, after the name was resolved, so that a
-// name cannot change its meaning in between.
-type guard struct {
-	all  bool
-	nets []netip.Prefix
-}
-
-func (g guard) control(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "the address %q cannot be read", address)
-	}
-	ip := ap.Addr().Unmap()
-	if g.all || public(ip) {
-		return nil
-	}
-	for _, n := range g.nets {
-		if n.Contains(ip) {
-			return nil
-		}
-	}
-	return workgraph.Errorf(workgraph.Permanent, ReasonAddress,
-		"%s is not a public address; an operator may allow its network with executor.actors.http.allow_private", ip)
-}
-
-// special are networks that are not for the public but that netip does not call private.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
-	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"),
-}
-
-func public(ip netip.Addr) bool {
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
-		return false
-	}
-	return !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
 }

@@ -180,6 +180,9 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 	b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = $2, state = $3, state_reason = $4, last_seq = $5,
 		update_time = now(), revision = revision + 1 WHERE run_id = $1`,
 		f.RunID, f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq)
+	if jobs := o.JobsOfQuarantine(*f); len(jobs) > 0 {
+		s.sql.queueJobs(b, jobs)
+	}
 }
 
 // ClaimRun implements journal.Members. The run's row is locked before its owner is looked for: see TakeOver.

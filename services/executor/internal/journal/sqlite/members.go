@@ -127,10 +127,12 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 			return err
 		}
 	}
-	_, err := t.exec(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = ?, state = ?, state_reason = ?, last_seq = ?,
+	if _, err := t.exec(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = ?, state = ?, state_reason = ?, last_seq = ?,
 		update_time = `+now+`, revision = revision + 1 WHERE run_id = ?`,
-		f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.RunID)
-	return err
+		f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.RunID); err != nil {
+		return err
+	}
+	return t.jobs(ctx, o.JobsOfQuarantine(*f))
 }
 
 // gone lists the owners of open runs that are registered no more. It looks once for each owner there is, however many runs they have.

@@ -1,0 +1,244 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+)
+
+const scope = "github.com/epigraph-run/epigraph/services/executor/internal/webhook"
+
+const (
+	// MaxTries is how often a delivery is tried.
+	MaxTries = 12
+	// timeout bounds one try.
+	timeout = 10 * time.Second
+	// maxAnswer is how much of an answer is read, so that its connection can be used again.
+	maxAnswer = 4 << 10
+	// maxBusy is how many deliveries of one namespace are under way here at once, so that receivers that are slow hold up their own namespace alone.
+	maxBusy = 16
+)
+
+// pauses are those after each try but the last; together about a day.
+var pauses = [MaxTries - 1]time.Duration{5 * time.Second, 15 * time.Second, time.Minute, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 10 * time.Hour}
+
+// Delivery is one message to one hook.
+type Delivery struct {
+	Hook    Hook
+	Message Message
+	// Trace is that of the run.
+	Trace trace.SpanContext
+}
+
+// Outcome says what became of a try.
+type Outcome string
+
+// The outcomes.
+const (
+	// Delivered says that the receiver took it.
+	Delivered Outcome = "delivered"
+	// Again says that it is to be tried again after Verdict.Pause.
+	Again Outcome = "again"
+	// GivenUp says that it is not to be tried again.
+	GivenUp Outcome = "given_up"
+	// PutOff says that it was not tried, and is to be after Verdict.Pause.
+	PutOff Outcome = "put_off"
+)
+
+// Verdict is what became of a try, and why.
+type Verdict struct {
+	Outcome Outcome
+	Pause   time.Duration
+	// Err says why it was not delivered, without anything secret; nil if it was.
+	Err error
+}
+
+// Options say what a Deliverer tells of itself.
+type Options struct {
+	Logger         *slog.Logger
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+	Propagator     propagation.TextMapPropagator
+}
+
+// Deliverer sends. It is safe for concurrent use.
+type Deliverer struct {
+	transport *http.Transport
+	client    *http.Client
+	log       *slog.Logger
+	tracer    trace.Tracer
+	tries     metric.Int64Counter
+
+	mu   sync.Mutex
+	busy map[string]int
+}
+
+// New returns a deliverer that reaches nothing that the guard refuses. All fields of o must be set.
+func New(guard egress.Guard, o Options) (*Deliverer, error) {
+	d := &Deliverer{transport: guard.Transport(), log: o.Logger, tracer: o.TracerProvider.Tracer(scope), busy: map[string]int{}}
+	d.client = &http.Client{
+		Transport: otelhttp.NewTransport(d.transport, otelhttp.WithTracerProvider(o.TracerProvider), otelhttp.WithMeterProvider(o.MeterProvider), otelhttp.WithPropagators(o.Propagator)),
+		// What answers with another address may be sent there by whoever asked, not by us.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	var err error
+	d.tries, err = o.MeterProvider.Meter(scope).Int64Counter("epigraph.webhook.deliveries",
+		metric.WithDescription("Tries to deliver to webhooks, by outcome: delivered, again, given_up, put_off."))
+	if err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	return d, nil
+}
+
+// Close drops idle connections.
+func (d *Deliverer) Close() { d.transport.CloseIdleConnections() }
+
+// Deliver makes the try of that number, counted from 1.
+func (d *Deliverer) Deliver(ctx context.Context, x *Delivery, try int) Verdict {
+	v := d.deliver(ctx, x, try)
+	d.tries.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", string(v.Outcome))))
+	attrs := []any{"delivery", x.Message.ID, "run_id", x.Message.RunID, "event", string(x.Message.Type), "host", x.Hook.Host(), "try", try}
+	switch v.Outcome {
+	case Delivered:
+		d.log.DebugContext(ctx, "webhook delivered", attrs...)
+	case Again:
+		d.log.InfoContext(ctx, "webhook not delivered yet", append(attrs, "err", v.Err, "pause", v.Pause.String())...)
+	case GivenUp:
+		d.log.WarnContext(ctx, "webhook given up", append(attrs, "err", v.Err)...)
+	case PutOff:
+		d.log.DebugContext(ctx, "webhook put off", attrs...)
+	}
+	return v
+}
+
+func (d *Deliverer) deliver(ctx context.Context, x *Delivery, try int) Verdict {
+	if !d.enter(x.Message.Namespace) {
+		return Verdict{Outcome: PutOff, Pause: 5*time.Second + rand.N(10*time.Second)}
+	}
+	defer d.leave(x.Message.Namespace)
+	// The receiver's spans belong to the run; the job that brought us here is only linked.
+	job := trace.LinkFromContext(ctx)
+	if x.Trace.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, x.Trace)
+	}
+	ctx, span := d.tracer.Start(ctx, "webhook.deliver", trace.WithLinks(job), trace.WithAttributes(attribute.String("epigraph.run.id", x.Message.RunID),
+		attribute.String("epigraph.webhook.event", string(x.Message.Type)), attribute.Int("epigraph.webhook.try", try)))
+	defer span.End()
+	wait, err := d.send(ctx, x)
+	switch {
+	case err == nil:
+		return Verdict{Outcome: Delivered}
+	case ctx.Err() != nil:
+		return Verdict{Outcome: PutOff, Err: err} // we leave: that is no fault of the receiver
+	}
+	span.SetStatus(codes.Error, err.Error())
+	switch {
+	case wait < 0:
+		return Verdict{Outcome: GivenUp, Err: err}
+	case try >= MaxTries:
+		return Verdict{Outcome: GivenUp, Err: fmt.Errorf("given up after %d tries: %w", try, err)}
+	}
+	pause := pauses[max(try, 1)-1]
+	// Deliveries that failed together need not come together again.
+	return Verdict{Outcome: Again, Pause: max(wait, pause-pause/10+rand.N(pause/5)), Err: err}
+}
+
+// never is the pause after a failure that will not change.
+const never = -1
+
+// send makes the request. With an error it returns how long the receiver wants to be left alone, or never.
+func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error) {
+	body, err := json.Marshal(&x.Message)
+	if err != nil {
+		return never, fmt.Errorf("the message has no JSON form: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.Hook.URL, bytes.NewReader(body))
+	if err != nil {
+		return never, errors.New("the address is none")
+	}
+	req.Header.Set("User-Agent", "epigraph")
+	for k, v := range x.Hook.Headers {
+		req.Header.Set(k, v)
+	}
+	now := time.Now()
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(headerID, x.Message.ID)
+	req.Header.Set(headerTime, strconv.FormatInt(now.Unix(), 10))
+	signature, err := sign(x.Hook.Secret, x.Message.ID, now, body)
+	if err != nil {
+		return never, fmt.Errorf("the secret %w", err)
+	}
+	if signature != "" {
+		req.Header.Set(headerSignature, signature)
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		if r, ok := errors.AsType[*egress.Refusal](err); ok {
+			return never, r
+		}
+		if ue, ok := errors.AsType[*url.Error](err); ok {
+			err = ue.Err // the address may hold what is nobody's business
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v", timeout)
+		}
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	return judge(resp)
+}
+
+// judge says what follows from an answer: see send.
+func judge(resp *http.Response) (time.Duration, error) {
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return 0, nil
+	case code >= 300 && code < 400:
+		return never, fmt.Errorf("the receiver answered %d, which would lead elsewhere; redirects are not followed", code)
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		return egress.RetryAfter(resp.Header.Get("Retry-After")), fmt.Errorf("the receiver answered %d", code)
+	default:
+		return never, fmt.Errorf("the receiver answered %d", code)
+	}
+}
+
+func (d *Deliverer) enter(namespace string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy[namespace] >= maxBusy {
+		return false
+	}
+	d.busy[namespace]++
+	return true
+}
+
+func (d *Deliverer) leave(namespace string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.busy[namespace]--; d.busy[namespace] == 0 {
+		delete(d.busy, namespace)
+	}
+}

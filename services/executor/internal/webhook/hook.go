@@ -1,0 +1,276 @@
+// Package webhook owns what is told to addresses outside when something happens in a run: who asked to be told of what, the form and the signature of what
+// is sent, and the sending of one piece with the judgment of its answer. It must not know how runs go on, nor how a delivery that failed comes again.
+package webhook
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// Event is what can be told, by the name that receivers see as the type of a message.
+type Event string
+
+// The events. The names are stored and never change.
+const (
+	RunEnded        Event = "run.ended"
+	RunPaused       Event = "run.paused"
+	InterruptOpened Event = "interrupt.opened"
+)
+
+// Hook is an address that wants to be told, in the form in which a run's row keeps it. It prints without what is secret.
+type Hook struct {
+	URL string `json:"url"`
+	// Events are what is told; none means RunEnded.
+	Events  []Event           `json:"events,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Secret  string            `json:"secret,omitempty"`
+}
+
+// Wants reports whether the hook is to be told of an event.
+func (h Hook) Wants(e Event) bool {
+	if len(h.Events) == 0 {
+		return e == RunEnded
+	}
+	return slices.Contains(h.Events, e)
+}
+
+// Host is the part of the address that is no secret.
+func (h Hook) Host() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// String names the host alone.
+func (h Hook) String() string { return "webhook at " + h.Host() }
+
+// GoString is String.
+func (h Hook) GoString() string { return h.String() }
+
+// LogValue is String.
+func (h Hook) LogValue() slog.Value { return slog.StringValue(h.String()) }
+
+// Wanting are the places of the hooks that want to be told of an event.
+func Wanting(hooks []Hook, e Event) []int {
+	var out []int
+	for i := range hooks {
+		if hooks[i].Wants(e) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Without are the hooks without their headers and secrets.
+func Without(hooks []Hook) []Hook {
+	out := slices.Clone(hooks)
+	for i := range out {
+		out[i].Headers, out[i].Secret = nil, ""
+	}
+	return out
+}
+
+// Reasons of hooks that are refused.
+const (
+	// ReasonInvalid is the reason of a hook that cannot be told anything.
+	ReasonInvalid = "WEBHOOK_INVALID"
+	// ReasonAddress is the reason of an address that must not be reached.
+	ReasonAddress = "WEBHOOK_ADDRESS_REFUSED"
+)
+
+const (
+	// MaxHooks is how many a run has, MaxBytes how much they take together: they are read with every row of a run.
+	MaxHooks = 8
+	MaxBytes = 16 << 10
+
+	maxURL         = 2048
+	maxHeaders     = 16
+	maxHeaderBytes = 8 << 10
+	minSecret      = 16
+	maxSecret      = 256
+	minKey, maxKey = 16, 64
+	secretPrefix   = "whsec_"
+)
+
+// Check names every fault of the hooks, by their places in the request.
+func Check(hooks []Hook, guard egress.Guard) error {
+	var out *errs.Error
+	bad := func(place, reason, what string) {
+		if out == nil {
+			out = errs.New(errs.InvalidArgument, reason, "%s %s", place, what)
+		}
+		out = out.Violate(place, reason, what)
+	}
+	if len(hooks) > MaxHooks {
+		bad("webhooks", ReasonInvalid, fmt.Sprintf("has %d entries, the limit is %d", len(hooks), MaxHooks))
+	}
+	for i := range hooks {
+		place := "webhooks[" + strconv.Itoa(i) + "]"
+		if reason, what := urlFault(hooks[i].URL, guard); what != "" {
+			bad(place+".url", reason, what)
+		}
+		for j, e := range hooks[i].Events {
+			if e != RunEnded && e != RunPaused && e != InterruptOpened {
+				bad(place+".events", ReasonInvalid, fmt.Sprintf("has no known event at place %d", j+1))
+			}
+		}
+		if what := headersFault(hooks[i].Headers); what != "" {
+			bad(place+".headers", ReasonInvalid, what)
+		}
+		if _, err := key(hooks[i].Secret); err != nil {
+			bad(place+".secret", ReasonInvalid, err.Error())
+		}
+	}
+	if b, err := json.Marshal(hooks); len(hooks) > 0 && (err != nil || len(b) > MaxBytes) {
+		bad("webhooks", ReasonInvalid, fmt.Sprintf("take %d bytes together, the limit is %d", len(b), MaxBytes))
+	}
+	if out == nil {
+		return nil
+	}
+	return out
+}
+
+func urlFault(text string, guard egress.Guard) (reason, what string) {
+	if len(text) > maxURL {
+		return ReasonInvalid, fmt.Sprintf("has %d bytes, the limit is %d", len(text), maxURL)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return ReasonInvalid, "is no address: give one like https://example.com/hook"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return ReasonInvalid, fmt.Sprintf("has the scheme %q: give an address that begins with https:// or http://", u.Scheme)
+	case u.Hostname() == "":
+		return ReasonInvalid, "names no host: give one like https://example.com/hook"
+	case u.User != nil:
+		return ReasonInvalid, "has a user or password in it, and runs show their addresses: use the header authorization"
+	case u.Fragment != "" || strings.Contains(text, "#"):
+		return ReasonInvalid, "has a fragment, which is never sent"
+	}
+	if p := u.Port(); p != "" {
+		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return ReasonInvalid, "has a port that is none"
+		}
+	}
+	if err := guard.CheckHost(u.Hostname()); err != nil {
+		return ReasonAddress, "is refused: " + err.Error()
+	}
+	return "", ""
+}
+
+// ours are headers that say how and what is sent.
+var ours = []string{
+	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization",
+	"Te", "Trailer", "Upgrade", "Expect", "Accept-Encoding", "Traceparent", "Tracestate", "Baggage", headerID, headerTime, headerSignature,
+}
+
+func headersFault(h map[string]string) string {
+	if len(h) > maxHeaders {
+		return fmt.Sprintf("has %d entries, the limit is %d", len(h), maxHeaders)
+	}
+	n := 0
+	seen := make(map[string]bool, len(h))
+	for k, v := range h {
+		n += len(k) + len(v)
+		name := http.CanonicalHeaderKey(k)
+		switch {
+		case !httpguts.ValidHeaderFieldName(k) || len(k) > 256:
+			return fmt.Sprintf("has %.64q, which is no name of a header", k)
+		case !httpguts.ValidHeaderFieldValue(v):
+			return fmt.Sprintf("has a value of %q that cannot be sent", k)
+		case slices.Contains(ours, name):
+			return fmt.Sprintf("has %q, which is set by whoever sends", k)
+		case seen[name]:
+			return fmt.Sprintf("has %q twice", k)
+		}
+		seen[name] = true
+	}
+	if n > maxHeaderBytes {
+		return fmt.Sprintf("has %d bytes, the limit is %d", n, maxHeaderBytes)
+	}
+	return ""
+}
+
+// key is what signs; nil if nothing does. The error never holds the secret.
+func key(secret string) ([]byte, error) {
+	if secret == "" {
+		return nil, nil
+	}
+	if text, ok := strings.CutPrefix(secret, secretPrefix); ok {
+		k, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(k) < minKey || len(k) > maxKey {
+			return nil, fmt.Errorf("begins with %s, so base64 of %d to %d bytes must follow", secretPrefix, minKey, maxKey)
+		}
+		return k, nil
+	}
+	if len(secret) < minSecret || len(secret) > maxSecret {
+		return nil, fmt.Errorf("has %d bytes: give %d to %d", len(secret), minSecret, maxSecret)
+	}
+	return []byte(secret), nil
+}
+
+// AllHooks stands for the place of a hook where every one is meant that wants to be told.
+const AllHooks = -1
+
+// Args say which delivery is meant. They hold nothing secret, since operators see them.
+type Args struct {
+	Namespace string `json:"namespace"`
+	// RunID is the run in which it happened.
+	RunID string `json:"run_id"`
+	Event Event  `json:"event"`
+	// Seq is the sequence of what happened.
+	Seq int64 `json:"seq"`
+	// Hook is the place of the hook among those of its run, or AllHooks.
+	Hook int `json:"hook"`
+	// Of is the run that has the hook; empty means RunID.
+	Of string `json:"of,omitempty"`
+	// InterruptID is the question that was opened.
+	InterruptID string `json:"interrupt_id,omitempty"`
+}
+
+// Holder is the run that has the hook.
+func (a Args) Holder() string {
+	if a.Of != "" {
+		return a.Of
+	}
+	return a.RunID
+}
+
+// ID is that of the delivery: the same for every try, and that of no other.
+func (a Args) ID() string {
+	if a.InterruptID != "" {
+		return a.InterruptID + "/" + strconv.Itoa(a.Hook)
+	}
+	return a.RunID + "/" + strconv.FormatInt(a.Seq, 10) + "/" + strconv.Itoa(a.Hook)
+}
+
+// Job asks for the delivery.
+func (a Args) Job() journal.Job {
+	// Texts and numbers always marshal.
+	b, _ := json.Marshal(a)
+	return journal.Job{Kind: journal.JobWebhook, RunID: a.RunID, Args: b}
+}
+
+// DecodeArgs reads the arguments of a job.
+func DecodeArgs(b []byte) (Args, error) {
+	var a Args
+	if err := json.Unmarshal(b, &a); err != nil {
+		return a, errs.New(errs.InvalidArgument, ReasonInvalid, "the job does not say which delivery is meant").With(err)
+	}
+	return a, nil
+}
