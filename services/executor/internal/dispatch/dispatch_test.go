@@ -256,6 +256,32 @@ func TestDispatch(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, ms, 1)
 	})
+	onBoth(t, "Again/AfterThePauseOfTheHandler", func(t *testing.T, s *store) {
+		var (
+			mu    sync.Mutex
+			tries []time.Time
+			done  = make(chan struct{})
+		)
+		work(t, s, dispatch.Options{Kinds: []dispatch.Kind{{Name: journal.JobWebhook, Handle: func(_ context.Context, j dispatch.Job) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if tries = append(tries, time.Now()); len(tries) != j.Attempt {
+				t.Errorf("try %d counts as %d", len(tries), j.Attempt)
+			}
+			if len(tries) == 1 {
+				return dispatch.Again(errors.New("not yet"), 1500*time.Millisecond)
+			}
+			close(done)
+			return nil
+		}}}})
+		s.insert(t, journal.Job{Kind: journal.JobWebhook, RunID: "run_1"})
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Fatal("it did not come again")
+		}
+		require.GreaterOrEqual(t, tries[1].Sub(tries[0]), 1400*time.Millisecond, "the client alone would have come sooner")
+	})
 	onBoth(t, "Order/ByPriority", func(t *testing.T, s *store) {
 		for i, p := range []int{4, 2, 3, 1, 2, 0} {
 			s.insert(t, journal.Job{Kind: journal.JobWake, RunID: fmt.Sprintf("%d-%d", p, i), Priority: p})

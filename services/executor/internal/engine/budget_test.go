@@ -74,9 +74,9 @@ func budget(b workgraph.Budget) func(*engine.StartRequest) {
 
 func budgetOf(t *testing.T, row journal.Run) *workgraph.Budget {
 	t.Helper()
-	_, b, err := engine.Given(row.Metadata)
+	given, err := engine.GivenOf(row.Metadata)
 	require.NoError(t, err)
-	return b
+	return given.Budget
 }
 
 func TestRunBudget(t *testing.T) {

@@ -119,8 +119,12 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 	switch a.Event {
 	case webhook.RunEnded:
 		m.State, m.Reason, m.Time = state(row.State), row.Reason, row.EndTime
-		if m.Result = row.Result; len(row.Result) > webhook.MaxValue {
-			m.Result, m.ResultOmitted = nil, true
+		switch {
+		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has none
+		case len(row.Result) > webhook.MaxValue:
+			m.ResultOmitted = true
+		default:
+			m.Result = row.Result
 		}
 		if len(row.Error) > 0 {
 			var x RunError

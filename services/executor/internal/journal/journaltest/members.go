@@ -204,6 +204,8 @@ func takeOverCases(t *testing.T, d Driver) {
 		bad, good, waits := w.started(1), w.started(1), w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
 		opts := journal.TakeOverOptions{Lease: time.Hour, QuarantineEvent: func(r journal.RunRef) journal.Event {
 			return journal.Event{Kind: 14, Time: base, Data: fmt.Append(nil, r.Takeovers)}
+		}, QuarantineJobs: func(r journal.RunRef) []journal.Job {
+			return []journal.Job{{Kind: journal.JobWebhook, Args: fmt.Appendf(nil, `{"run_id": "%s/%d"}`, r.RunID, r.LastSeq)}}
 		}}
 		for i := 1; i <= 3; i++ {
 			w.me = w.register(w.me.ID)
@@ -228,6 +230,7 @@ func takeOverCases(t *testing.T, d Driver) {
 		es := w.events(bad)
 		require.Equal(t, journal.Event{RunID: bad, Seq: 2, Kind: 14, Time: base, Data: []byte("3")}, es[1])
 		require.Equal(t, journal.StateQuarantined, w.get(waits).State, "it too was owned each time")
+		require.ElementsMatch(t, []string{"webhook available " + bad + "/2", "webhook available " + waits + "/2"}, w.jobs())
 		w.me = w.register(w.me.ID)
 		require.Len(t, w.takeOver(w.me, opts).Claimed, 1, "a quarantined run is left alone")
 	})
