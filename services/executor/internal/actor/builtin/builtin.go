@@ -8,6 +8,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/llm"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/cel"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/fail"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/http"
@@ -55,8 +56,9 @@ func New(cfg Config, tel *obs.Telemetry) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := actor.NewRegistry(actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec(),
+	specs := append(agent.Specs(), actorllm.Spec(cfg.LLM, model), web, cel.Spec(), template.Spec(), sleep.Spec(), fail.Spec(),
 		wait.Human(), wait.Signal(), wait.Task(), spawn.Spec(), spawn.Expand())
+	r, err := actor.NewRegistry(specs...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,258 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/near"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// verdict is the value of act, unless what it inserts gives the results of a round.
+type verdict struct {
+	// Started are the ids of the nodes of a round.
+	Started []string        `json:"started,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Refused string          `json:"refused,omitempty"`
+}
+
+// step is an action of a round, for the node that lists the results.
+type step struct {
+	ID     string `json:"id"`
+	Action string `json:"action"`
+}
+
+// rules reads the policy of a step of the loop, from its own arguments.
+func rules(c *workgraph.Call) (*policy, error) {
+	var a struct {
+		Policy *policy `json:"policy"`
+	}
+	if err := actor.Decode(c.Own, &a); err != nil {
+		return nil, err
+	}
+	if a.Policy == nil {
+		return nil, actor.BadArguments("policy is missing: this actor is a step of the agent actor's loop")
+	}
+	return a.Policy, a.Policy.check()
+}
+
+// source is what a node of the loop, or what it has expanded to, handed to this visit.
+func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
+	for _, up := range c.Upstream {
+		if up.Node == node || strings.HasPrefix(up.Node, node+"#") {
+			if u = up; up.Outcome == workgraph.VisitCompleted {
+				return up, true
+			}
+			ok = true
+		}
+	}
+	return u, ok
+}
+
+// act carries a decision out, or refuses it as a whole.
+func act(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	p, err := rules(c)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	from, _ := source(c, nodeReason)
+	d, err := read(actor.Result(from.Values))
+	if err != nil {
+		return value(verdict{Refused: err.Error()})
+	}
+	switch {
+	case len(d.groups) > 0:
+		return p.round(d.groups)
+	case d.graph != nil:
+		return p.graph(d.graph)
+	}
+	result, err := p.settle(d.result)
+	if err != nil {
+		return value(verdict{Refused: err.Error()})
+	}
+	return value(verdict{Result: result})
+}
+
+// round inserts the actions: groups one after another, then the node that lists what became of them.
+func (p *policy) round(groups [][]wanted) (workgraph.Outcome, error) {
+	var f faults
+	n := 0
+	for _, group := range groups {
+		n += len(group)
+	}
+	if n > p.MaxActions {
+		return value(verdict{Refused: fmt.Sprintf("there are %d actions, at most %d are done in one round: begin with the first ones", n, p.MaxActions)})
+	}
+	var layers [][]workgraph.Node
+	for i, group := range groups {
+		var layer []workgraph.Node
+		for k, w := range group {
+			place := fmt.Sprintf("actions[%d][%d]", i, k)
+			a, ok := p.Actions[w.action]
+			if !ok {
+				f.add("%s: %s", place, p.unknown(w.action))
+				continue
+			}
+			layer = append(layer, a.node(place, w.action, w.arguments, &f))
+		}
+		layers = append(layers, layer)
+	}
+	if len(f) > 0 {
+		return value(verdict{Refused: f.String()})
+	}
+	return p.insert(layers)
+}
+
+// insert makes the sub-graph of a round.
+func (p *policy) insert(layers [][]workgraph.Node) (workgraph.Outcome, error) {
+	g := &workgraph.Graph{}
+	var steps []step
+	var started, before []string
+	for _, layer := range layers {
+		var ids []string
+		for _, n := range layer {
+			name := n.Name
+			n.ID, n.Name = fmt.Sprintf("%d-%s", len(steps)+1, name), ""
+			// A failure is told to the reasoner; and what follows it is not done, since it was asked for in the belief that this succeeds.
+			n.OnError = workgraph.OnError{Action: workgraph.Route}
+			if len(before) > 0 {
+				n.Join = workgraph.Join{Mode: workgraph.Quorum, N: len(before)}
+			}
+			for _, b := range before {
+				g.Edges = append(g.Edges, workgraph.Edge{From: b, To: n.ID})
+			}
+			g.Nodes = append(g.Nodes, n)
+			steps, ids = append(steps, step{n.ID, name}), append(ids, n.ID)
+		}
+		before, started = ids, append(started, ids...)
+	}
+	for _, s := range steps {
+		g.Edges = append(g.Edges, workgraph.Edge{From: s.ID, To: nodeResults}, workgraph.Edge{From: s.ID, To: nodeResults, Kind: workgraph.ErrorEdge})
+	}
+	list, err := encode(steps)
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	most, err := encode(min(p.MaxResultBytes, p.MaxHistoryBytes/(2*len(steps))))
+	if err != nil {
+		return workgraph.Outcome{}, err
+	}
+	g.Nodes = append(g.Nodes, workgraph.Node{ID: nodeResults, Kind: workgraph.SummarizerKind, Actor: actorResults,
+		Named: map[string]json.RawMessage{"steps": list, "max_bytes": most}})
+	out, err := value(verdict{Started: started})
+	out.Expand = g
+	return out, err
+}
+
+// unknown says that there is no such action, and which there are.
+func (p *policy) unknown(name string) string {
+	names := sorted(p.Actions)
+	name = cutText(name, 80)
+	for _, n := range names {
+		if near.Distance(strings.ToLower(name), strings.ToLower(n)) <= len(n)/4 {
+			return fmt.Sprintf("there is no action %q, did you mean %q?", name, n)
+		}
+	}
+	return fmt.Sprintf("there is no action %q, use one of %s", name, strings.Join(names, ", "))
+}
+
+// graph runs a graph of actions as a run of its own: what fails in it fails no more than it.
+func (p *policy) graph(raw json.RawMessage) (workgraph.Outcome, error) {
+	if !p.AllowGraph {
+		return value(verdict{Refused: `graphs are not allowed here: give "actions"`})
+	}
+	if raw[0] == '"' {
+		raw = json.RawMessage(unfence(text(raw)))
+	}
+	g, err := graphpb.ReadModel(raw)
+	if err != nil {
+		return value(verdict{Refused: cutText(err.Error(), 2000)})
+	}
+	clean, err := p.clean(g)
+	if err != nil {
+		return value(verdict{Refused: err.Error()})
+	}
+	b, err := encode(clean)
+	if err != nil {
+		return value(verdict{Refused: "the graph is not JSON: " + err.Error()})
+	}
+	return p.insert([][]workgraph.Node{{{Name: "graph", Actor: "spawn", Named: map[string]json.RawMessage{"graph": b, "as_result": json.RawMessage("true")}}}})
+}
+
+// clean is a reasoner's graph with the actions in place of their names. It may order actions and hand results on under names that
+// nothing is said about; arguments that the policy fixes or checks cannot come by such a way.
+func (p *policy) clean(g *workgraph.Graph) (*workgraph.Graph, error) {
+	var f faults
+	if n := len(g.Nodes); n == 0 || n > p.MaxActions {
+		return nil, fmt.Errorf("the graph has %d nodes, 1 to %d are allowed", n, p.MaxActions)
+	}
+	if len(g.Edges) > 10*p.MaxActions*p.MaxActions {
+		return nil, errors.New("the graph has far too many edges")
+	}
+	if len(g.State) > 0 {
+		f.add("state is not allowed")
+	}
+	out := &workgraph.Graph{Name: cutText(g.Name, 80)}
+	used := map[string]*action{}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		place := fmt.Sprintf("graph.nodes[%d]", i)
+		a, ok := p.Actions[n.Actor]
+		if !ok {
+			f.add("%s: %s", place, p.unknown(n.Actor))
+			continue
+		}
+		used[n.Actor] = a
+		rest := *n
+		rest.ID, rest.Name, rest.Kind, rest.Actor, rest.Named, rest.When, rest.Join, rest.OnError, rest.PassDown =
+			"", "", "", "", nil, "", workgraph.Join{}, workgraph.OnError{}, workgraph.PassDown{}
+		if len(rest.Args) == 0 {
+			rest.Args = nil
+		}
+		if !reflect.DeepEqual(rest, workgraph.Node{}) {
+			f.add("%s: a node may have id, name, actor, named, when, join, on_error and result_pass_down_mode, leave out the rest", place)
+		}
+		clean := a.node(place, n.Actor, n.Named, &f)
+		clean.ID, clean.Name, clean.When, clean.Join, clean.OnError, clean.PassDown = n.ID, cutText(n.Name, 80), n.When, n.Join, n.OnError, n.PassDown
+		out.Nodes = append(out.Nodes, clean)
+	}
+	for i := range g.Nodes {
+		p.pass(fmt.Sprintf("graph.nodes[%d]", i), g.Nodes[i].PassDown, used, &f)
+	}
+	for i := range g.Edges {
+		e := g.Edges[i]
+		place := fmt.Sprintf("graph.edges[%d]", i)
+		if e.Kind == workgraph.BackEdge {
+			f.add("%s: loops are not allowed", place)
+		}
+		p.pass(place, e.PassDown, used, &f)
+		out.Edges = append(out.Edges, e)
+	}
+	if len(f) > 0 {
+		return nil, errors.New(f.String())
+	}
+	return out, nil
+}
+
+// pass refuses ways by which an argument could reach an action unchecked.
+func (p *policy) pass(place string, d workgraph.PassDown, used map[string]*action, f *faults) {
+	switch d.Mode {
+	case "", workgraph.NoPassDown:
+	case workgraph.KeyPassDown:
+		for _, name := range sorted(used) {
+			a := used[name]
+			if why := a.takes(d.Key); why != "" || a.open[d.Key] || a.closed {
+				f.add("%s: results cannot be passed down as %q, which is an argument of %s", place, cutText(d.Key, 80), name)
+				return
+			}
+		}
+	default:
+		f.add("%s: results may be passed down by KEY only", place)
+	}
+}

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shown writes a decision in a short form of its own.
+func shown(d *decision) string {
+	var groups []string
+	for _, g := range d.groups {
+		var names []string
+		for _, w := range g {
+			args, _ := json.Marshal(w.arguments) // maps of JSON always marshal
+			names = append(names, w.action+string(args))
+		}
+		groups = append(groups, strings.Join(names, "+"))
+	}
+	switch {
+	case d.graph != nil:
+		return "graph " + string(d.graph)
+	case d.groups != nil:
+		return strings.Join(groups, " > ")
+	}
+	return "result " + string(d.result)
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	quote := func(s string) string {
+		b, _ := json.Marshal(s) // texts always marshal
+		return string(b)
+	}
+	for name, c := range map[string]struct{ in, want string }{
+		"Groups":         {`{"actions": [[{"action": "a", "arguments": {"x": 9007199254740993}}], [{"action": "b"}, {"action": "c"}]]}`, `a{"x":9007199254740993} > b{}+c{}`},
+		"FlatList":       {`{"actions": [{"action": "a"}, {"action": "b"}]}`, `a{} > b{}`},
+		"Mixed":          {`{"actions": ["a", [{"name": "b", "args": {"k": 1}}, {"tool": "c", "input": null}]]}`, `a{} > b{"k":1}+c{}`},
+		"ListAlone":      {`[{"action": "a"}]`, `a{}`},
+		"ListOfLists":    {`[[{"action": "a"}], []]`, `a{}`},
+		"TextArguments":  {`{"actions": [[{"action": "a", "arguments": "{\"q\": \"x\"}"}]], "result": null}`, `a{"q":"x"}`},
+		"EmptyArguments": {`{"actions": [[{"action": " a ", "arguments": "", "thought": "hm"}]], "result": ""}`, `a{}`},
+		"TextActions":    {`{"actions": "[[{\"action\": \"a\"}]]"}`, `a{}`},
+		"Result":         {`{"result": {"n": 1}}`, `result {"n": 1}`},
+		"ResultNull":     {`{"result": null, "actions": []}`, `result null`},
+		"ResultText":     {`"all is well"`, `result "all is well"`},
+		"ResultMarkdown": {quote("Do:\n```go\nfunc main() {}\n```\nand [1] that"), `result "Do:\n` + "```go\\nfunc main() {}\\n```" + `\nand [1] that"`},
+		"Graph":          {`{"graph": {"nodes": []}, "actions": null}`, `graph {"nodes": []}`},
+		"Text":           {quote(`{"result": 7}`), `result 7`},
+		"Fence":          {quote("```json\n{\"result\": 7}\n```"), `result 7`},
+		"FenceOneLine":   {quote("```json{\"result\": 7}```"), `result 7`},
+		"FenceUnclosed":  {quote("```\n{\"result\": 7}"), `result 7`},
+		"FencesWithin":   {quote("```json\n{\"result\": \"```x```\"}\n```"), `result "` + "```x```" + `"`},
+		"AfterWords":     {quote("I will {search} now:\n{\"actions\": [{\"action\": \"a\"}]}\nDone."), `a{}`},
+		"TwoFences":      {quote("First\n```\nx\n```\nthen\n```json\n[{\"action\": \"a\"}]\n```"), `a{}`},
+	} {
+		t.Run("Understood/"+name, func(t *testing.T) {
+			t.Parallel()
+			d, err := read(json.RawMessage(c.in))
+			require.NoError(t, err)
+			require.Equal(t, c.want, shown(d))
+		})
+	}
+	for name, c := range map[string]struct{ in, want string }{
+		"Nothing":         {``, "there is no decision"},
+		"Null":            {`null`, "neither an object nor a text"},
+		"Number":          {`7`, "neither an object nor a text"},
+		"EmptyText":       {`"  "`, "empty"},
+		"EmptyList":       {`[]`, "list of actions is empty"},
+		"Empty":           {`{"thought": "hm"}`, "says nothing"},
+		"Both":            {`{"actions": ["a"], "result": 1}`, "in a later round"},
+		"GraphAndActions": {`{"actions": ["a"], "graph": {"nodes": [1]}}`, "both actions and a graph"},
+		"BrokenJSON":      {quote(`{"actions": [[{"action": "a"}]`), "not valid JSON"},
+		"BrokenFence":     {quote("```json\n{'result': 1}\n```"), "not valid JSON"},
+		"BrokenOff":       {quote(`So: {"actions": [[{"action": "save", "arguments": {"result": "x"}}]`), "not valid JSON"},
+		"NoDecision":      {quote(`{"answer": 7}`), "says nothing"},
+		"NoName":          {`{"actions": [[{"arguments": {}}]]}`, `actions[0][0]: it does not name its "action"`},
+		"LooseArgument":   {`{"actions": [{"action": "a", "query": "x"}]}`, `"query" is no part of an action`},
+		"ListArguments":   {`{"actions": [{"action": "a", "arguments": [1]}]}`, "must be a JSON object"},
+		"NoList":          {`{"actions": {"action": "a"}}`, "must be a list"},
+		"NumberAsAction":  {`{"actions": [[1]]}`, "an action is an object"},
+		"TooLong":         {`"` + strings.Repeat("a", maxDecision) + `"`, "the limit is"},
+	} {
+		t.Run("Refused/"+name, func(t *testing.T) {
+			t.Parallel()
+			_, err := read(json.RawMessage(c.in))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{`{"actions": [[{"action": "a", "arguments": "{}"}]]}`, `"` + "```json\\n{}\\n```" + `"`, `[["a"]]`, `"{[}]"`, `{"result":`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if !json.Valid(b) {
+			t.Skip()
+		}
+		d, err := read(b)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		n := 0
+		for _, set := range []bool{len(d.groups) > 0, d.graph != nil, d.result != nil} {
+			if set {
+				n++
+			}
+		}
+		require.Equal(t, 1, n, "%s", b)
+	})
+}
