@@ -74,6 +74,8 @@ func (s *State) dispatch(cmd Command) error {
 		return s.pause(c)
 	case Resume:
 		return s.resume(c)
+	case Settled:
+		return s.settled(c)
 	case ChildEnded:
 		return s.childEnded(c)
 	case Answered:
@@ -156,7 +158,7 @@ func (s *State) begin(c Begin) error {
 	}
 	if !c.Budget.IsZero() {
 		ev.Budget = c.Budget
-		s.applyBudget(c.Budget)
+		s.applyBudget(c.Budget, nil)
 		s.heed()
 	}
 	if len(c.Adopt) > 0 {
@@ -421,7 +423,7 @@ func (s *State) pause(c Pause) error {
 	if s.drain != "" {
 		return fmt.Errorf("%w: the run is ending", ErrState)
 	}
-	if s.paused {
+	if s.paused && s.reason != ReasonUnsettled {
 		return nil
 	}
 	s.openEvent(RunPaused, instant(c.Now)).Reason = c.Reason

@@ -10,7 +10,8 @@ import (
 // nothing more: what is in flight ends and is journaled, and the run is paused with BUDGET_EXHAUSTED. Under a cap of 0 nothing starts at all.
 // What a call uses is known once it has ended, so a run may use more than its budget by what was in flight when it came to a cap.
 type Budget struct {
-	// NanoUSD caps money. Calls of which nobody knows the price do not count; Spent tells how many there were.
+	// NanoUSD caps money. Calls of which nobody knows the price do not count; Spent tells how many there were. Under it nothing starts while
+	// something is Unsettled.
 	NanoUSD *int64 `json:"nano_usd,omitempty"`
 	// Tokens caps input and output tokens together.
 	Tokens *int64 `json:"tokens,omitempty"`
@@ -22,6 +23,15 @@ type Spent struct {
 	Tokens  int64 `json:"tokens,omitempty"`
 	// Unpriced counts calls that used tokens at a price that nobody knows.
 	Unpriced int64 `json:"unpriced,omitempty"`
+}
+
+// Unsettled is usage that counts against a cap in money and was not priced yet, since the price book could not be asked: of one call, or, where
+// a cap came late, of all calls of a model before it.
+type Unsettled struct {
+	// Usage has in CostNanoUSD what the calls say themselves, which holds if the price book knows no price.
+	Usage Usage `json:"usage"`
+	// At is when it was used: prices change.
+	At time.Time `json:"at"`
 }
 
 // IsZero reports whether b, which may be nil, caps nothing.
@@ -90,14 +100,29 @@ func (b *Budget) UsedUp(by Spent) bool {
 	return b != nil && (b.NanoUSD != nil && by.NanoUSD >= *b.NanoUSD || b.Tokens != nil && by.Tokens >= *b.Tokens)
 }
 
-// left is what of b is not used yet.
-func (b *Budget) left(used Spent) *Budget {
+// capsMoney reports whether b, which may be nil, has a cap in money.
+func (b *Budget) capsMoney() bool { return b != nil && b.NanoUSD != nil }
+
+// equal reports whether both, of which either may be nil, have the same caps.
+func (b *Budget) equal(o *Budget) bool {
+	if b.IsZero() || o.IsZero() {
+		return b.IsZero() && o.IsZero()
+	}
+	same := func(x, y *int64) bool { return (x == nil) == (y == nil) && (x == nil || *x == *y) }
+	return same(b.NanoUSD, o.NanoUSD) && same(b.Tokens, o.Tokens)
+}
+
+// left is what of b is not used yet. While it is not known how much money is, none is left.
+func (b *Budget) left(used Spent, unsettled bool) *Budget {
 	if b.IsZero() {
 		return nil
 	}
 	out := &Budget{}
 	if b.NanoUSD != nil {
 		n := max(*b.NanoUSD-used.NanoUSD, 0)
+		if unsettled {
+			n = 0
+		}
 		out.NanoUSD = &n
 	}
 	if b.Tokens != nil {
@@ -110,7 +135,7 @@ func (b *Budget) left(used Spent) *Budget {
 // add counts what calls used. What is below 0 does not count.
 func (u *Spent) add(us []Usage) {
 	for i := range us {
-		tokens := plus(max(us[i].InputTokens, 0), max(us[i].OutputTokens, 0))
+		tokens := us[i].tokens()
 		u.Tokens = plus(u.Tokens, tokens)
 		switch cost := us[i].CostNanoUSD; {
 		case cost != nil:
@@ -119,6 +144,22 @@ func (u *Spent) add(us []Usage) {
 			u.Unpriced = plus(u.Unpriced, 1)
 		}
 	}
+}
+
+// tokens is what counts against a cap in tokens.
+func (u *Usage) tokens() int64 { return plus(max(u.InputTokens, 0), max(u.OutputTokens, 0)) }
+
+// counts reports whether there is anything that may have cost money.
+func (u *Usage) counts() bool { return u.tokens() > 0 || u.CostNanoUSD != nil }
+
+// charge adds to a sum what a call cost. One unknown price makes the sum unknown.
+func (u *Usage) charge(cost *int64) {
+	if cost == nil || u.CostNanoUSD == nil {
+		u.CostNanoUSD = nil
+		return
+	}
+	sum := *u.CostNanoUSD + *cost
+	u.CostNanoUSD = &sum
 }
 
 // plus adds two numbers that are not negative and stays at the largest there is.
@@ -132,8 +173,22 @@ func plus(a, b int64) int64 {
 // Budget is what the run may use, or nil. It is not to be changed.
 func (s *State) Budget() *Budget { return s.budget }
 
-// Spent is what counts against the run's budget so far; zero without one.
+// Spent is what counts against the run's budget so far; zero without one. The money of what is Unsettled is not in it.
 func (s *State) Spent() Spent { return s.spent }
+
+// Unsettled is what is to be priced, by the command Settled, before the run goes on; the oldest first. It is not to be changed.
+func (s *State) Unsettled() []Unsettled { return s.unsettled }
+
+// Barred says why nothing may begin under the run's budget, whatever else holds it: ReasonBudget, ReasonUnsettled, or nothing.
+func (s *State) Barred() string {
+	switch {
+	case s.budget.UsedUp(s.spent):
+		return ReasonBudget
+	case len(s.unsettled) > 0:
+		return ReasonUnsettled
+	}
+	return ""
+}
 
 // Under is the budget that the run would have with the caps of b, which may be nil, and what counts against it.
 func (s *State) Under(b *Budget) (*Budget, Spent) {
@@ -145,8 +200,10 @@ func (s *State) Under(b *Budget) (*Budget, Spent) {
 }
 
 // Allowance is the budget of a child that would be started now: what it asks for itself, and at most what this run has left. Either is nil
-// for none.
-func (s *State) Allowance(own *Budget) *Budget { return own.lowered(s.budget.left(s.spent)) }
+// for none. While something is unsettled it gets no money; Allowances tells what it gets when that is over.
+func (s *State) Allowance(own *Budget) *Budget {
+	return own.lowered(s.budget.left(s.spent, len(s.unsettled) > 0))
+}
 
 // Allowances calls yield with every child that is waited for and what it may use, as Allowance says, until yield returns false.
 func (s *State) Allowances(yield func(child string, b *Budget) bool) {
@@ -160,29 +217,125 @@ func (s *State) Allowances(yield func(child string, b *Budget) bool) {
 	}
 }
 
-// applyBudget puts the run under a budget. One that had none has used what is known in sums; from here on calls count one by one.
-func (s *State) applyBudget(b *Budget) {
+// prior is what is to be priced before the run goes on under its first cap in money: what its calls used before, by model. The price of a sum
+// is that of its calls but for what was rounded.
+func (s *State) prior(budget *Budget, at time.Time) (out []Unsettled) {
+	if s.budget.capsMoney() || !budget.capsMoney() {
+		return nil
+	}
+	for i := range s.usage {
+		if u := s.usage[i]; u.counts() {
+			out = append(out, Unsettled{Usage: u, At: at})
+		}
+	}
+	return out
+}
+
+// applyBudget puts the run under a budget. One that had none has used what is known in sums; from here on calls count one by one. What is
+// unsettled takes the place of the money that was counted before.
+func (s *State) applyBudget(b *Budget, unsettled []Unsettled) {
 	if b.IsZero() {
 		return
 	}
 	_, s.spent = s.Under(nil)
 	s.budget = b
-}
-
-// heed stops new starts when the budget is used up; settle tells of it unless the run ends. An event is open.
-func (s *State) heed() {
-	if s.drain != "" || s.paused || !s.budget.UsedUp(s.spent) {
+	if len(unsettled) == 0 {
 		return
 	}
-	s.record(Step{Op: OpPause, Note: ReasonBudget})
-	s.applyPause(ReasonBudget)
-	s.halted = true
+	s.spent.NanoUSD, s.spent.Unpriced = 0, 0
+	for i := range s.usage {
+		if s.usage[i].counts() {
+			s.usage[i].CostNanoUSD = new(int64)
+		}
+	}
+	s.unsettled = append(s.unsettled, unsettled...)
 }
 
-// unspent reports whether an attempt was not begun because the budget had been used up by then.
+// put counts what an unsettled call cost; nil is what it said itself.
+func (s *State) put(u *Usage, cost *int64) {
+	if cost == nil {
+		cost = u.CostNanoUSD
+	}
+	for i := range s.usage {
+		if t := &s.usage[i]; t.Provider == u.Provider && t.Model == u.Model {
+			t.charge(cost)
+		}
+	}
+	switch {
+	case !s.budget.capsMoney():
+	case cost != nil:
+		s.spent.NanoUSD = plus(s.spent.NanoUSD, max(*cost, 0))
+	case u.tokens() > 0:
+		s.spent.Unpriced = plus(s.spent.Unpriced, 1)
+	}
+}
+
+// applySettled prices the oldest of what is unsettled.
+func (s *State) applySettled(costs []*int64) error {
+	if len(costs) == 0 || len(costs) > len(s.unsettled) {
+		return fmt.Errorf("%w: %d prices for %d calls", ErrState, len(costs), len(s.unsettled))
+	}
+	for i, cost := range costs {
+		s.put(&s.unsettled[i].Usage, cost)
+	}
+	s.unsettled = s.unsettled[len(costs):]
+	if len(s.unsettled) == 0 {
+		s.unsettled = nil
+	}
+	return nil
+}
+
+// settled prices usage. A run that stood still for that goes on, or stands still for what came up meanwhile.
+func (s *State) settled(c Settled) error {
+	if len(c.Costs) == 0 || len(c.Costs) > len(s.unsettled) {
+		return s.applySettled(c.Costs)
+	}
+	now := instant(c.Now)
+	s.openEvent(UsageSettled, now).Costs = c.Costs
+	if err := s.applySettled(c.Costs); err != nil {
+		return err
+	}
+	s.heed()
+	if s.drain == "" && s.paused && s.reason == ReasonUnsettled && len(s.unsettled) == 0 {
+		why := ""
+		switch {
+		case s.unknown > 0:
+			why = ReasonReconciliation
+		case s.budget.UsedUp(s.spent):
+			why = ReasonBudget
+		case len(s.limited) > 0:
+			why = ReasonMaxVisits
+		}
+		if why != "" {
+			s.openEvent(RunPaused, now).Reason = why
+			s.applyPause(why)
+		} else {
+			s.openEvent(RunResumed, now).Reason = ReasonSettled
+			s.applyResume()
+		}
+	}
+	s.settle(now)
+	return nil
+}
+
+// heed stops new starts when the budget is used up or it is not known whether it is; settle tells of it unless the run ends. An event is open.
+func (s *State) heed() {
+	if s.drain != "" || s.paused {
+		return
+	}
+	if why := s.Barred(); why != "" {
+		s.record(Step{Op: OpPause, Note: why})
+		s.applyPause(why)
+		s.halted = true
+	}
+}
+
+// unspent reports whether an attempt was not begun because its run was barred by then.
 func (s *State) unspent(u unit, err *Error) bool {
-	return err != nil && err.Type == NotPerformed && err.Reason == ReasonBudget && s.paused && s.drain == "" && !u.ns.resolved() &&
-		u.try().status == VisitRunning && s.budget.UsedUp(s.spent)
+	if err == nil || err.Type != NotPerformed || !s.paused || s.drain != "" || u.ns.resolved() || u.try().status != VisitRunning {
+		return false
+	}
+	return err.Reason == ReasonBudget && s.budget.UsedUp(s.spent) || err.Reason == ReasonUnsettled && len(s.unsettled) > 0
 }
 
 // putBack journals that an attempt was not begun; the same attempt starts when the pause is over.
@@ -206,29 +359,42 @@ func (s *State) resume(c Resume) error {
 		return fmt.Errorf("%w: the run is not paused", ErrState)
 	case s.paused && s.unknown > 0 && !c.Raise:
 		return ErrReconcile
+	case s.paused && s.reason == ReasonUnsettled && !given:
+		return ErrUnsettled
 	}
 	budget, spent := s.Under(c.Budget)
 	if c.Raise {
 		budget = s.budget.raised(c.Budget)
 	}
+	now := instant(c.Now)
+	var prior []Unsettled
+	if c.Price {
+		if prior = s.prior(budget, now); len(prior) > 0 {
+			spent.NanoUSD = 0
+		}
+	}
 	enough := !budget.UsedUp(spent)
 	if s.paused && !enough && !c.Raise {
 		return ErrBudget
 	}
-	now := instant(c.Now)
-	if !s.paused || c.Raise && (s.reason != ReasonBudget || !enough || s.unknown > 0) {
-		ev := s.openEvent(BudgetChanged, now)
-		ev.Reason, ev.Budget = c.Reason, budget
-		s.applyBudget(budget)
+	ends := s.paused && s.reason != ReasonUnsettled && (!c.Raise || s.reason == ReasonBudget && enough && s.unknown == 0)
+	if c.Raise && !ends && budget.equal(s.budget) {
+		return nil
+	}
+	kind := BudgetChanged
+	if ends {
+		kind = RunResumed
+	}
+	ev := s.openEvent(kind, now)
+	ev.Reason = c.Reason
+	if given {
+		ev.Budget, ev.Unsettled = budget, prior
+		s.applyBudget(budget, prior)
+	}
+	if !ends {
 		s.heed()
 		s.settle(now)
 		return nil
-	}
-	ev := s.openEvent(RunResumed, now)
-	ev.Reason = c.Reason
-	if given {
-		ev.Budget = budget
-		s.applyBudget(budget)
 	}
 	s.applyResume()
 	for range len(s.limited) {
@@ -238,6 +404,7 @@ func (s *State) resume(c Resume) error {
 		s.unlimit(s.limited[0]) // takes it out; one that comes to its limit again goes to the end
 		s.runQueues()
 	}
+	s.halted = s.paused
 	s.settle(now)
 	return nil
 }

@@ -214,6 +214,231 @@ func TestBudget(t *testing.T) {
 	})
 }
 
+// late is what used gives when the price could not be asked for.
+func late(n, own int64) Outcome {
+	out := used(n, own)
+	out.Usage[0].Unsettled = true
+	return out
+}
+
+func money(n int64) *Budget { return &Budget{NanoUSD: i64(n)} }
+
+func (m *machine) settle(costs ...*int64) { m.t.Helper(); m.do(Settled{Costs: costs, Now: m.now}) }
+
+func TestBudgetUnsettled(t *testing.T) {
+	chain := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph() }
+	wide := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "C").Graph() }
+
+	t.Run("Call/HoldsTheRunUntilItIsPriced", func(t *testing.T) {
+		m := budgeted(t, chain(), &Budget{NanoUSD: i64(10), Tokens: i64(100)})
+		m.end("A", late(7, -1))
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		require.Equal(t, VisitHeld, m.status("B"))
+		require.Equal(t, Spent{Tokens: 7}, m.s.Spent(), "tokens count at once")
+		require.Len(t, m.s.Unsettled(), 1)
+		require.Equal(t, m.now, m.s.Unsettled()[0].At)
+		require.Equal(t, RunPaused, m.events[len(m.events)-1].Kind)
+		m.replays()
+		require.ErrorIs(t, m.try(Resume{Now: m.now}), ErrUnsettled)
+		require.ErrorIs(t, m.try(Settled{Now: m.now}), ErrState)
+		require.ErrorIs(t, m.try(Settled{Costs: make([]*int64, 2), Now: m.now}), ErrState)
+		m.settle(i64(4))
+		m.standsAt(StatusRunning, "")
+		require.Equal(t, VisitRunning, m.status("B"))
+		require.Equal(t, ReasonSettled, m.events[len(m.events)-1].Reason)
+		require.Equal(t, Spent{Tokens: 7, NanoUSD: 4}, m.s.Spent())
+		require.Equal(t, int64(4), *m.s.Usage()[0].CostNanoUSD)
+		require.Empty(t, m.s.Unsettled())
+		m.replays()
+		m.end("B", late(1, -1))
+		m.settle(i64(6))
+		m.standsAt(StatusPaused, ReasonBudget)
+		require.Equal(t, VisitHeld, m.status("C"))
+		m.replays()
+		m.do(Resume{Budget: money(11), Now: m.now})
+		m.end("C", late(1, -1))
+		require.Equal(t, StatusCompleted, m.s.End().Status, "nothing was left to hold up")
+		m.replays()
+	})
+	t.Run("Unknown/PriceFallsBackOnWhatTheCallSays", func(t *testing.T) {
+		m := budgeted(t, wide(), money(10))
+		m.end("A", late(5, 3))
+		m.end("B", late(5, -1))
+		require.Zero(t, m.s.Spent().NanoUSD)
+		m.settle(nil)
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		m.replays()
+		m.settle(nil)
+		m.standsAt(StatusRunning, "")
+		require.Equal(t, Spent{Tokens: 10, NanoUSD: 3, Unpriced: 1}, m.s.Spent())
+		require.Nil(t, m.s.Usage()[0].CostNanoUSD, "one unknown price makes the sum unknown")
+		m.replays()
+	})
+	t.Run("NoMoneyCap/GoesOn", func(t *testing.T) {
+		for _, b := range []*Budget{nil, tokens(100)} {
+			m := budgeted(t, chain(), b)
+			m.end("A", late(5, 2))
+			m.standsAt(StatusRunning, "")
+			require.Empty(t, m.s.Unsettled())
+			require.Equal(t, int64(2), *m.s.Usage()[0].CostNanoUSD)
+			require.False(t, m.s.Usage()[0].Unsettled)
+			m.replays()
+		}
+	})
+	t.Run("NotBegun/IsPutBackAndStartsAgain", func(t *testing.T) {
+		m := budgeted(t, wide(), money(10))
+		b := m.ref("B")
+		m.end("A", late(4, -1))
+		require.Equal(t, ReasonUnsettled, m.s.Barred())
+		m.fail("B", Errorf(NotPerformed, ReasonUnsettled, "not begun"))
+		require.True(t, m.events[len(m.events)-1].PutBack())
+		require.Equal(t, VisitHeld, m.status("B"))
+		m.replays()
+		m.settle(i64(1))
+		require.Equal(t, 1, m.open[b].Attempt)
+		m.replays()
+	})
+	t.Run("OtherPause/TakesItsPlaceAndIsEndedBySomebody", func(t *testing.T) {
+		m := budgeted(t, chain(), money(10))
+		m.end("A", late(4, -1))
+		m.do(Pause{Reason: "MINE", Now: m.now})
+		m.standsAt(StatusPaused, "MINE")
+		m.replays()
+		m.settle(i64(1))
+		m.standsAt(StatusPaused, "MINE")
+		m.do(Resume{Now: m.now})
+		m.standsAt(StatusRunning, "")
+		m.do(Pause{Reason: "MINE", Now: m.now})
+		m.end("B", late(1, -1))
+		m.standsAt(StatusPaused, "MINE")
+		m.do(Resume{Now: m.now})
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		require.Equal(t, VisitHeld, m.status("C"), "the wish to go on is kept")
+		m.replays()
+		m.settle(i64(1))
+		require.Equal(t, VisitRunning, m.status("C"))
+		m.replays()
+	})
+	t.Run("Exhausted/IsSettledWhileItStandsStill", func(t *testing.T) {
+		m := budgeted(t, wide(), &Budget{NanoUSD: i64(10), Tokens: i64(4)})
+		m.end("A", used(4, 1))
+		m.end("B", late(1, -1))
+		m.standsAt(StatusPaused, ReasonBudget)
+		m.do(Resume{Budget: tokens(50), Now: m.now})
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		m.do(Resume{Budget: tokens(60), Now: m.now})
+		require.Equal(t, BudgetChanged, m.events[len(m.events)-1].Kind)
+		m.replays()
+		m.settle(i64(1))
+		m.standsAt(StatusRunning, "")
+		m.replays()
+	})
+	t.Run("Loop/StaysAtItsLimit", func(t *testing.T) {
+		g := nodes(PassDown{}, "A", "B").Graph()
+		g.Nodes[0].MaxVisits = 1
+		g.Edges = append(g.Edges, Edge{From: "A", To: "A", Kind: BackEdge, When: "visit < 5"})
+		m := budgeted(t, g, money(10))
+		m.end("B", late(1, -1))
+		m.end("A", used(1, 1))
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		m.settle(i64(1))
+		m.standsAt(StatusPaused, ReasonMaxVisits)
+		m.replays()
+		m.do(Resume{Now: m.now})
+		m.end("A", used(1, 1))
+		m.replays()
+	})
+	t.Run("Reconciliation/StaysToBeDone", func(t *testing.T) {
+		g := wide()
+		g.Nodes[1].Effect = Unsafe
+		m := budgeted(t, g, money(10))
+		b := m.ref("B")
+		m.do(Attempt{Ref: b, Attempt: 1, Now: m.now})
+		m.end("A", late(1, -1))
+		m.fail("B", Errorf(Unknown, "LOST", ""))
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		m.settle(i64(1))
+		m.standsAt(StatusPaused, ReasonReconciliation)
+		m.replays()
+	})
+	t.Run("FirstCap/PricesWhatWasUsedBefore", func(t *testing.T) {
+		for _, before := range []*Budget{nil, tokens(1000)} {
+			m := budgeted(t, chain(), before)
+			m.end("A", used(5, -1))
+			m.do(Resume{Budget: money(10), Price: true, Now: m.now})
+			require.Equal(t, BudgetChanged, m.events[len(m.events)-2].Kind)
+			m.standsAt(StatusPaused, ReasonUnsettled)
+			require.Equal(t, int64(5), m.s.Unsettled()[0].Usage.tokens())
+			m.replays()
+			m.settle(i64(9))
+			require.Equal(t, Spent{Tokens: 5, NanoUSD: 9}, m.s.Spent())
+			m.standsAt(StatusRunning, "")
+			m.do(Resume{Budget: money(9), Price: true, Now: m.now})
+			m.standsAt(StatusPaused, ReasonBudget)
+			require.Empty(t, m.s.Unsettled(), "it is priced once")
+			m.replays()
+		}
+	})
+	t.Run("FirstCap/OfAPausedRun", func(t *testing.T) {
+		m := budgeted(t, chain(), tokens(5))
+		m.end("A", used(5, 50))
+		m.do(Resume{Budget: &Budget{NanoUSD: i64(10), Tokens: i64(500)}, Price: true, Now: m.now})
+		m.standsAt(StatusPaused, ReasonUnsettled)
+		require.Zero(t, m.s.Spent().NanoUSD, "the price book goes first")
+		m.replays()
+		m.settle(i64(3))
+		m.standsAt(StatusRunning, "")
+		require.Equal(t, int64(3), m.s.Spent().NanoUSD)
+		m.replays()
+	})
+	t.Run("FirstCap/OfARunThatUsedNothing", func(t *testing.T) {
+		m := budgeted(t, chain(), nil)
+		m.end("A", Outcome{})
+		m.do(Resume{Budget: money(10), Price: true, Now: m.now})
+		m.standsAt(StatusRunning, "")
+		m.replays()
+	})
+	t.Run("Child/HandsOnWhatItCouldNotPrice", func(t *testing.T) {
+		for _, b := range []*Budget{money(10), tokens(100)} {
+			m := budgeted(t, chain(), b)
+			m.end("A", Outcome{Wait: &Wait{Children: &Children{Runs: []Child{{ID: "x", Ref: "self"}, {ID: "y", Ref: "self"}}}}})
+			ref := Ref{Node: "A", Visit: 1}
+			open := late(4, 2).Usage[0]
+			open.Unsettled = false
+			sum := used(4, 0).Usage
+			m.do(ChildEnded{Ref: ref, Slot: ChildSlot{RunID: "x", Status: StatusCompleted, Usage: sum, Spent: &Spent{Tokens: 4},
+				Unsettled: []Unsettled{{Usage: open, At: m.now}}}, Now: m.now})
+			m.replays()
+			if !b.capsMoney() {
+				m.standsAt(StatusRunning, "")
+				require.Equal(t, int64(2), *m.s.Usage()[0].CostNanoUSD)
+				continue
+			}
+			m.standsAt(StatusPaused, ReasonUnsettled)
+			require.Zero(t, *m.s.Allowance(nil).NanoUSD, "nobody knows what is left")
+			m.settle(i64(3))
+			m.standsAt(StatusRunning, "")
+			require.Equal(t, int64(7), *m.s.Allowance(nil).NanoUSD)
+			m.replays()
+		}
+	})
+	t.Run("Raise/ThatChangesNothingIsNotWritten", func(t *testing.T) {
+		m := budgeted(t, chain(), money(10))
+		n := len(m.events)
+		m.do(Resume{Raise: true, Budget: money(10), Now: m.now})
+		m.do(Resume{Raise: true, Budget: money(4), Now: m.now})
+		require.Len(t, m.events, n)
+	})
+	t.Run("Canceled/RunEnds", func(t *testing.T) {
+		m := budgeted(t, chain(), money(5))
+		m.end("A", late(5, -1))
+		m.do(Cancel{Now: m.now})
+		require.Equal(t, StatusCanceled, m.s.End().Status)
+		require.Len(t, m.s.Unsettled(), 1, "its parent prices it")
+		m.replays()
+	})
+}
+
 func TestBudgetOfChildren(t *testing.T) {
 	child := func(id string, b *Budget) Child { return Child{ID: id, Ref: "self", Budget: b} }
 	graph := func() *Graph { return nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph() }
@@ -361,6 +586,113 @@ func TestBudgetHolds(t *testing.T) {
 				ferr.Usage = used(n, -1).Usage
 			}
 			total += n
+			do(Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: out, Err: ferr, Now: now})
+		}
+		j.check(t, "run")
+	})
+}
+
+// TestBudgetSettles runs random graphs under caps in money while prices can often not be had, and checks that nothing starts while something
+// is unsettled or the budget used up, that the amounts are right in the end, and that every journal replays.
+func TestBudgetSettles(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &gen{t: t}
+		spec := g.graph()
+		p, err := Compile(spec.g, nil)
+		require.NoError(t, err)
+		now := time.Unix(1000, 0)
+		s := New(p, "run")
+		j := &journalOf{p: p, snaps: map[int64]string{}}
+		limit := rapid.Int64Range(1, 20).Draw(t, "cap")
+		var open []Start
+		var pending []int64
+		total, mine := int64(0), false
+		do := func(c Command) {
+			evs, fx, err := s.Advance(c)
+			require.NoError(t, err, "%T", c)
+			j.note(t, s, evs)
+			open = append(open, fx.Starts...)
+			require.Equal(t, total, s.Spent().NanoUSD)
+			require.Len(t, s.Unsettled(), len(pending))
+			if s.End() != nil || s.Draining() {
+				return
+			}
+			st, why := s.Status()
+			switch {
+			case mine:
+				require.Equal(t, "MINE", why)
+			case total >= limit || len(pending) > 0:
+				require.Equal(t, StatusPaused, st)
+				require.Contains(t, []string{ReasonBudget, ReasonUnsettled}, why)
+				if len(pending) == 0 {
+					require.Equal(t, ReasonBudget, why, "it would wait for ever")
+				}
+			default:
+				require.Equal(t, StatusRunning, st, "after %T: %s", c, why)
+			}
+			if total >= limit || len(pending) > 0 || mine {
+				require.Empty(t, fx.Starts, "after %T", c)
+			}
+		}
+		do(Begin{Budget: money(limit), Now: now})
+		for step := 0; s.End() == nil; step++ {
+			require.Less(t, step, 5000, "the run does not end")
+			if len(pending) > 0 && (len(open) == 0 || g.chance(40, "settle")) {
+				n := g.num(1, len(pending), "priced")
+				costs := make([]*int64, n)
+				for i := range costs {
+					costs[i] = i64(pending[i])
+					total += pending[i]
+				}
+				pending = pending[n:]
+				do(Settled{Costs: costs, Now: now})
+				continue
+			}
+			if mine && (len(open) == 0 || g.chance(30, "go on")) {
+				mine = false
+				if total >= limit {
+					limit = total + rapid.Int64Range(1, 20).Draw(t, "more")
+				}
+				do(Resume{Budget: money(limit), Now: now})
+				continue
+			}
+			if st, why := s.Status(); st == StatusPaused && why == ReasonBudget && (len(open) == 0 || g.chance(30, "raise")) {
+				limit = total + rapid.Int64Range(1, 20).Draw(t, "more")
+				do(Resume{Budget: money(limit), Now: now})
+				continue
+			}
+			if _, why := s.Status(); !s.Draining() && !mine && why != ReasonBudget && g.chance(5, "pause") {
+				mine = true
+				do(Pause{Reason: "MINE", Now: now})
+				continue
+			}
+			if at, ok := s.NextTimer(); ok && (len(open) == 0 || g.chance(50, "timer")) {
+				now = at
+				do(TimerDue{Now: now})
+				continue
+			}
+			require.NotEmpty(t, open, "the run stands still: %s", mustJSON(spec.g))
+			k := g.num(0, len(open)-1, "pick")
+			st := open[k]
+			open = append(open[:k:k], open[k+1:]...)
+			if why := s.Barred(); why != "" && !s.Draining() && g.chance(30, "not begun") {
+				do(Ended{Ref: st.Ref, Attempt: st.Attempt, Err: Errorf(NotPerformed, why, ""), Now: now})
+				continue
+			}
+			out, ferr := g.outcome(spec.g, &st)
+			n := int64(g.num(0, 5, "nano-usd"))
+			us := used(1, n).Usage
+			if g.chance(30, "unsettled") {
+				us[0].CostNanoUSD, us[0].Unsettled = nil, true
+				pending = append(pending, n)
+			} else {
+				total += n
+			}
+			if out != nil {
+				out.Usage = us
+			} else {
+				ferr.Usage = us
+			}
 			do(Ended{Ref: st.Ref, Attempt: st.Attempt, Outcome: out, Err: ferr, Now: now})
 		}
 		j.check(t, "run")

@@ -7,7 +7,7 @@ import (
 )
 
 // Command asks the machine to take something into account. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
-// Reconcile, Recover, Cancel, Pause, Resume, and what comes in from outside: ChildEnded, Answered, TaskEnded, Signaled, Delivered,
+// Reconcile, Recover, Cancel, Pause, Resume, Settled, and what comes in from outside: ChildEnded, Answered, TaskEnded, Signaled, Delivered,
 // Amended and DeadlinePassed. Now is the caller's clock; the machine has none.
 type Command interface{ command() }
 
@@ -138,6 +138,15 @@ type Resume struct {
 	// Raise says that more may be used, and nothing else: caps are only raised, no other pause than that for the budget is ended, and nothing
 	// is refused.
 	Raise bool
+	// Price has what was used before a first cap in money priced: until it is Settled the run stands still. Without it only what calls said
+	// themselves counts.
+	Price bool
+	Now   time.Time
+}
+
+// Settled tells what the oldest of State.Unsettled cost: nil where nobody knows a price. A run that stood still for that goes on by it.
+type Settled struct {
+	Costs []*int64
 	Now   time.Time
 }
 
@@ -157,6 +166,7 @@ func (Recover) command()        {}
 func (Cancel) command()         {}
 func (Pause) command()          {}
 func (Resume) command()         {}
+func (Settled) command()        {}
 
 // Errors of Advance and Apply. An error leaves the state as it was, except ErrCorrupt, after which the state must be discarded.
 var (
@@ -170,6 +180,8 @@ var (
 	ErrReconcile = errors.New("workgraph: a visit needs reconciliation")
 	// ErrBudget refuses to resume a run whose budget is used up.
 	ErrBudget = errors.New("workgraph: the run's budget is used up")
+	// ErrUnsettled refuses to resume a run that goes on by itself once its calls are priced.
+	ErrUnsettled = errors.New("workgraph: calls of the run are not priced yet")
 	// ErrCorrupt refuses a journal or snapshot that does not belong to the program or is not in order.
 	ErrCorrupt = errors.New("workgraph: journal and program do not fit")
 )

@@ -35,6 +35,8 @@ const (
 	VisitsAdopted EventKind = "VISITS_ADOPTED"
 	// BudgetChanged changes the budget of a run that goes on, or stays paused for another reason.
 	BudgetChanged EventKind = "BUDGET_CHANGED"
+	// UsageSettled prices what could not be priced when it was used.
+	UsageSettled EventKind = "USAGE_SETTLED"
 )
 
 // Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of it. Replaying
@@ -57,10 +59,15 @@ type Event struct {
 	By      string          `json:"by,omitempty"`      // RECONCILED, INTERRUPT_CLOSED, TASK_COMPLETED: who said so
 	End     *RunEnd         `json:"end,omitempty"`     // RUN_ENDED
 
-	Child    *ChildSlot       `json:"child,omitempty"`    // CHILD_ENDED
-	Usage    []Usage          `json:"usage,omitempty"`    // CHILD_ENDED: the child's
-	Spent    *Spent           `json:"spent,omitempty"`    // CHILD_ENDED: what counts against budgets, where the child had one
-	Budget   *Budget          `json:"budget,omitempty"`   // RUN_STARTED, RUN_RESUMED, BUDGET_CHANGED: what holds from here on, where it has changed
+	Child  *ChildSlot `json:"child,omitempty"`  // CHILD_ENDED
+	Usage  []Usage    `json:"usage,omitempty"`  // CHILD_ENDED: the child's
+	Spent  *Spent     `json:"spent,omitempty"`  // CHILD_ENDED: what counts against budgets, where the child had one
+	Budget *Budget    `json:"budget,omitempty"` // RUN_STARTED, RUN_RESUMED, BUDGET_CHANGED: what holds from here on, where it has changed
+	// Unsettled is what is to be priced from here on. RUN_RESUMED, BUDGET_CHANGED: what was used before a first cap in money; CHILD_ENDED: what the
+	// child had not settled. What a call used says so itself.
+	Unsettled []Unsettled `json:"unsettled,omitempty"`
+	// Costs are those of the oldest of what is unsettled, in nano-USD; nil where nobody knows a price. USAGE_SETTLED
+	Costs    []*int64         `json:"costs,omitempty"`
 	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer; TIMER_FIRED: a question that expired
 	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
 	Payload  json.RawMessage  `json:"payload,omitempty"`  // SIGNAL_RECEIVED
@@ -242,6 +249,11 @@ const (
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
 	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun when the budget was used up.
 	ReasonBudget = "BUDGET_EXHAUSTED"
+	// ReasonUnsettled is the reason of a pause that ends by itself, once it is known what calls cost that count against a cap in money; and of a
+	// NOT_PERFORMED error that puts back an attempt which had not begun by then.
+	ReasonUnsettled = "BUDGET_UNSETTLED"
+	// ReasonSettled is the reason of the resumption then.
+	ReasonSettled = "BUDGET_SETTLED"
 )
 
 // RunEnd is how a run ended. Outputs holds the value of every effective sink by node id; Result is the only one's value, else
@@ -269,10 +281,9 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
-// PutBack reports whether the event tells of an attempt that was not begun, since the budget was used up by then, and that starts when there is
-// more.
+// PutBack reports whether the event tells of an attempt that was not begun, since its run was barred by then, and that starts when it goes on.
 func (ev *Event) PutBack() bool {
-	return ev.Kind == AttemptEnded && ev.Error != nil && ev.Error.Reason == ReasonBudget && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&
+	return ev.Kind == AttemptEnded && ev.Error != nil && (ev.Error.Reason == ReasonBudget || ev.Error.Reason == ReasonUnsettled) && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&
 		ev.Steps[0].Detail != nil && ev.Steps[0].Node == ev.Node && ev.Steps[0].Visit == ev.Visit && ev.Steps[0].Item == ev.Item
 }
 

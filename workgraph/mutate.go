@@ -467,19 +467,23 @@ func (s *State) applyLimit(l limitedVisit) {
 }
 
 func (s *State) applyPause(reason string) {
-	if !s.paused {
+	if !s.paused || s.reason == ReasonUnsettled { // that one would end by itself
 		s.paused, s.reason = true, reason
 	}
 }
 
-// applyResume lets held starts go. Loops at their limit follow by their own steps.
+// applyResume lets held starts go, once everything is settled. Loops at their limit follow by their own steps.
 func (s *State) applyResume() {
-	s.paused, s.reason = false, ""
-	held := s.held
-	s.held = nil
-	for _, u := range held {
-		if u.try().status == VisitHeld {
-			s.launch(u.ns, u.item)
+	if len(s.unsettled) > 0 {
+		s.paused, s.reason = true, ReasonUnsettled
+	} else {
+		s.paused, s.reason = false, ""
+		held := s.held
+		s.held = nil
+		for _, u := range held {
+			if u.try().status == VisitHeld {
+				s.launch(u.ns, u.item)
+			}
 		}
 	}
 	for _, l := range s.limited {
@@ -500,10 +504,29 @@ func (s *State) applyUnlimit(l limitedVisit) {
 
 // use counts what the run's own calls used.
 func (s *State) use(us []Usage) {
+	if s.budget.capsMoney() {
+		us = s.putOff(us)
+	}
 	s.addUsage(us)
 	if s.budget != nil {
 		s.spent.add(us)
 	}
+}
+
+// putOff takes the costs out of us that are not settled.
+func (s *State) putOff(us []Usage) []Usage {
+	if !slices.ContainsFunc(us, func(u Usage) bool { return u.Unsettled }) {
+		return us
+	}
+	us = slices.Clone(us)
+	for i := range us {
+		if us[i].Unsettled {
+			us[i].Unsettled = false
+			s.unsettled = append(s.unsettled, Unsettled{Usage: us[i], At: s.at})
+			us[i].CostNanoUSD = new(int64)
+		}
+	}
+	return us
 }
 
 func (s *State) addUsage(us []Usage) {
@@ -518,16 +541,10 @@ next:
 			t.OutputTokens += u.OutputTokens
 			t.CachedTokens += u.CachedTokens
 			t.ReasoningTokens += u.ReasoningTokens
-			switch {
-			case u.CostNanoUSD == nil || t.CostNanoUSD == nil:
-				t.CostNanoUSD = nil // one unknown price makes the sum unknown
-			default:
-				sum := *t.CostNanoUSD + *u.CostNanoUSD
-				t.CostNanoUSD = &sum
-			}
+			t.charge(u.CostNanoUSD)
 			continue next
 		}
-		u.Call = ""
+		u.Call, u.Unsettled = "", false
 		s.usage = append(s.usage, u)
 	}
 }

@@ -107,6 +107,8 @@ type ChildSlot struct {
 	Usage   []Usage                    `json:"-"`
 	// Spent is what counts against the parent's budget; nil counts Usage.
 	Spent *Spent `json:"-"`
+	// Unsettled is what the child used and could not price; Usage and Spent have none of its money.
+	Unsettled []Unsettled `json:"-"`
 }
 
 // StatusTimedOut is the status of a child's slot whose wait ended before the child.
@@ -154,6 +156,8 @@ type Usage struct {
 	CostNanoUSD     *int64 `json:"cost_nano_usd,omitempty"`
 	// Call tells several calls of one attempt apart in the books.
 	Call string `json:"call,omitempty"`
+	// Unsettled is set by whoever ran the call when its price could not be asked for: under a cap in money nothing starts until Settled tells it.
+	Unsettled bool `json:"unsettled,omitempty"`
 }
 
 // ErrorType says what is known about an attempt that failed.

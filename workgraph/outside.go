@@ -252,6 +252,9 @@ func stamped(cmd Command) (Command, error) {
 	case Resume:
 		now(&c.Now)
 		return c, nil
+	case Settled:
+		now(&c.Now)
+		return c, nil
 	case Cancel:
 		now(&c.Now)
 		return c, nil

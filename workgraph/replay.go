@@ -51,7 +51,7 @@ func (s *State) applyEvent(ev *Event) error {
 		if err := s.applyBegin(ev.Input, ev.Context); err != nil {
 			return err
 		}
-		s.applyBudget(ev.Budget)
+		s.applyBudget(ev.Budget, nil)
 	case AttemptStarted, AttemptEnded, TimerFired, Reconciled:
 		u, ok := s.find(ev.Ref)
 		if !ok {
@@ -72,10 +72,14 @@ func (s *State) applyEvent(ev *Event) error {
 	case RunPaused:
 		s.applyPause(ev.Reason)
 	case RunResumed:
-		s.applyBudget(ev.Budget)
+		s.applyBudget(ev.Budget, ev.Unsettled)
 		s.applyResume()
 	case BudgetChanged:
-		s.applyBudget(ev.Budget)
+		s.applyBudget(ev.Budget, ev.Unsettled)
+	case UsageSettled:
+		if err := s.applySettled(ev.Costs); err != nil {
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
 	case RunEnded:
 		if ev.End == nil {
 			return fmt.Errorf("%w: an end without how", ErrCorrupt)

@@ -44,6 +44,8 @@ type savedState struct {
 
 	Budget *Budget `json:"budget,omitempty"`
 	Spent  *Spent  `json:"spent,omitempty"` // with a budget
+
+	Unsettled []Unsettled `json:"unsettled,omitempty"`
 }
 
 // savedRef is a visit by node index and visit number.
@@ -169,7 +171,7 @@ func (s *State) Snapshot() ([]byte, error) {
 		return json.Marshal(c)
 	}
 	if s.budget != nil {
-		c.Budget, c.Spent = s.budget, &s.spent
+		c.Budget, c.Spent, c.Unsettled = s.budget, &s.spent, s.unsettled
 	}
 	if c.Revision, c.Fences = s.revision, s.fences; s.revision > 0 {
 		c.Graph = s.p.g
@@ -342,7 +344,7 @@ func Restore(p *Program, snapshot []byte) (st *State, err error) {
 	s.status, s.paused, s.reason, s.drain, s.failed, s.failure, s.end = c.Status, c.Paused, c.Reason, c.Drain, c.Failed, c.Failure, c.End
 	s.usage, s.granted, s.order = c.Usage, c.Granted, c.Order
 	if c.Budget != nil && c.Spent != nil {
-		s.budget, s.spent = c.Budget, *c.Spent
+		s.budget, s.spent, s.unsettled = c.Budget, *c.Spent, c.Unsettled
 	}
 	for k, raw := range c.Vars {
 		v, err := newStateVar(StateKey{Reducer: p.g.State[k].Reducer, Initial: raw})

@@ -35,6 +35,8 @@ type State struct {
 	// budget is nil for a run without one, and then spent is not kept.
 	budget *Budget
 	spent  Spent
+	// unsettled is what has no price yet that counts against a cap in money.
+	unsettled []Unsettled
 
 	root *frame
 	// frames of each loop by serial number; tokens are the visits of nodes in irreducible loops.

@@ -369,7 +369,7 @@ func (s *State) childEnded(c ChildEnded) error {
 	slot.Usage = nil
 	ev := s.openEvent(ChildClosed, now)
 	ev.Ref, ev.Attempt, ev.Child, ev.Usage, ev.Spent = c.Ref, int(u.try().no), &slot, c.Slot.Usage, c.Slot.Spent
-	slot.Spent = nil
+	ev.Unsettled, slot.Unsettled, slot.Spent = c.Slot.Unsettled, nil, nil
 	s.applyChild(w, i, &slot, ev)
 	s.heed()
 	switch o := w.out; {
@@ -590,6 +590,13 @@ func (s *State) applyChild(w *waitState, i int, slot *ChildSlot, ev *Event) {
 		s.spent.Unpriced = plus(s.spent.Unpriced, ev.Spent.Unpriced)
 	default:
 		s.spent.add(ev.Usage)
+	}
+	for i := range ev.Unsettled {
+		if !s.budget.capsMoney() {
+			s.put(&ev.Unsettled[i].Usage, nil)
+			continue
+		}
+		s.unsettled = append(s.unsettled, ev.Unsettled[i])
 	}
 }
 
