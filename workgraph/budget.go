@@ -217,6 +217,9 @@ func (s *State) Allowances(yield func(child string, b *Budget) bool) {
 	}
 }
 
+// Prior is what a Resume with Price would have priced first if it gave b, which may be nil.
+func (s *State) Prior(b *Budget, at time.Time) []Unsettled { return s.prior(s.budget.With(b), at) }
+
 // prior is what is to be priced before the run goes on under its first cap in money: what its calls used before, by model. The price of a sum
 // is that of its calls but for what was rounded.
 func (s *State) prior(budget *Budget, at time.Time) (out []Unsettled) {

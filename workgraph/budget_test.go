@@ -648,7 +648,7 @@ func TestBudgetSettles(t *testing.T) {
 				do(Settled{Costs: costs, Now: now})
 				continue
 			}
-			if mine && (len(open) == 0 || g.chance(30, "go on")) {
+			if mine = mine && !s.Draining(); mine && (len(open) == 0 || g.chance(30, "go on")) {
 				mine = false
 				if total >= limit {
 					limit = total + rapid.Int64Range(1, 20).Draw(t, "more")

@@ -23,6 +23,8 @@ const (
 	CommitBefore Point = "commit.before"
 	// CommitAfter: the batch is durable, and nobody was told.
 	CommitAfter Point = "commit.after"
+	// BudgetAfter: a run is durably paused for its budget, and nobody was told.
+	BudgetAfter Point = "budget.after"
 	// ClaimAfter: a run without an owner was claimed, and is not read yet.
 	ClaimAfter Point = "claim.after"
 	// TakeoverAfter: runs of a dead executor were claimed, and are not read yet.
@@ -40,7 +42,7 @@ const (
 // Points lists all of them.
 func Points() []Point {
 	return []Point{StartBeforeClaim, StartAfterClaim, StartAfterRecord, IntentBefore, IntentAfter, EffectAfter, CommitBefore, CommitAfter,
-		ClaimAfter, TakeoverAfter, OutboxBefore, OutboxAfter, HandoverBefore, HandoverAfter}
+		BudgetAfter, ClaimAfter, TakeoverAfter, OutboxBefore, OutboxAfter, HandoverBefore, HandoverAfter}
 }
 
 // Env is the environment variable that arms points of a process: NAME=N kills it the N-th time that it comes by; several are separated

@@ -67,24 +67,24 @@ func serveRemote(addrs string) error {
 	return errors.Join(errv...)
 }
 
-// calls is a function that makes one call with the key of its visit.
-func calls(method string) func(context.Context, target) (string, error) {
-	return func(ctx context.Context, in target) (string, error) {
+// calls is a function that makes one call with the key of its visit, and uses some tokens.
+func calls(method string) func(context.Context, target) (worker.Result, error) {
+	return func(ctx context.Context, in target) (none worker.Result, err error) {
 		v := worker.Call(ctx)
 		req, err := http.NewRequestWithContext(ctx, method, in.URL, http.NoBody)
 		if err != nil {
-			return "", worker.NotPerformed("REQUEST_INVALID", err)
+			return none, worker.NotPerformed("REQUEST_INVALID", err)
 		}
 		req.Header.Set("Idempotency-Key", v.EffectKey)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
-			return "", err // nobody knows whether it came
+			return none, err // nobody knows whether it came
 		}
 		defer resp.Body.Close()
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			return "", err
+			return none, err
 		}
-		return v.EffectKey, nil
+		return worker.Values(v.EffectKey).Used(&executorv1.CallUsage{Provider: "chaos", Model: "chaos", InputTokens: 6, OutputTokens: 4}), nil
 	}
 }
 

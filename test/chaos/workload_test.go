@@ -119,7 +119,7 @@ type job struct {
 }
 
 // shapes are the kinds of graphs in the workload.
-var shapes = []string{"unsafe", "remote", "map", "children", "question", "amend", "signal", "fork", "task", "loop", "timer"}
+var shapes = []string{"unsafe", "remote", "map", "children", "question", "amend", "signal", "fork", "task", "loop", "timer", "budget"}
 
 func quoted(s string) json.RawMessage {
 	b, _ := json.Marshal(s) // a text always marshals
@@ -165,6 +165,9 @@ func makeJob(t *testing.T, o *outside, shape string) *job {
 		far := func(id, actor string) workgraph.Node { return node(id, actor, "url", string(quoted(o.url))) }
 		chain(far("u", remotePut), far("x", remotePost), call("p", "POST"), far("y", remotePost))
 		j.posts = append(j.posts, "x", "y")
+	case "budget":
+		// The first call comes to the cap; see load.help.
+		chain(node("u", remotePut, "url", string(quoted(o.url))), call("p", "POST"))
 	case "amend":
 		// A node is added behind the last one while the second one waits; see load.amend.
 		chain(call("u", "PUT"), node("w", "signal", "name", `"go"`), call("p", "POST"))
@@ -226,7 +229,7 @@ func newLoad(ctx context.Context, c *cluster, o *outside, gap time.Duration, onl
 	if len(only) == 0 {
 		only = shapes
 	}
-	if slices.Contains(only, "remote") && len(c.remotes) == 0 {
+	if (slices.Contains(only, "remote") || slices.Contains(only, "budget")) && len(c.remotes) == 0 {
 		c.employ(2)
 	}
 	l := &load{c: c, o: o, gap: gap, shapes: only, stop: make(chan struct{}), seen: map[string]time.Time{}}
@@ -275,6 +278,10 @@ func (l *load) start(ctx context.Context) {
 			defer func() { <-gate }()
 			id := fmt.Sprintf("start-%d", i)
 			req := &executorv1.StartRunRequest{Graph: j.wire, RequestId: id, Labels: map[string]string{"shape": j.shape}}
+			if j.shape == "budget" {
+				least := int64(1)
+				req.Budget = &executorv1.RunBudget{Tokens: &least}
+			}
 			if j.shape == "unsafe" {
 				j.task = l.task(ctx, &epic)
 				req.TaskId = j.task
@@ -496,8 +503,13 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 		}
 	}
 	if unsettled == 0 && r.GetState() == executorv1.RunState_RUN_STATE_PAUSED {
+		req := &executorv1.ResumeRunRequest{RunId: id}
+		if r.GetStateReason() == "BUDGET_EXHAUSTED" {
+			more := int64(1_000_000)
+			req.Budget, req.RequestId = &executorv1.RunBudget{Tokens: &more}, "more-"+id
+		}
 		tell("resume", func(ctx context.Context, e executorv1.ExecutorServiceClient) error {
-			_, err := e.ResumeRun(ctx, &executorv1.ResumeRunRequest{RunId: id})
+			_, err := e.ResumeRun(ctx, req)
 			return err
 		})
 	}

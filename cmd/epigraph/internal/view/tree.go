@@ -225,6 +225,12 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		return "▶ goes on"
 	case *executorv1.RunEvent_BudgetChanged:
 		return "▷ may use more or less from here on"
+	case *executorv1.RunEvent_UsageSettled:
+		text := "▷ " + Count(int64(e.UsageSettled.GetCalls())) + " calls priced: " + Money(e.UsageSettled.GetNanoUsd())
+		if n := e.UsageSettled.GetUnpricedCalls(); n > 0 {
+			text += ", " + Count(int64(n)) + " at no known price"
+		}
+		return text
 	case *executorv1.RunEvent_CancelRequested:
 		return s.yellow(OneLine("⊗ cancel requested: "+e.CancelRequested.GetReason(), 200))
 	case *executorv1.RunEvent_RunEnded:

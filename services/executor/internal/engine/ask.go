@@ -85,7 +85,7 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	if err != nil {
 		return err
 	}
-	if row.State == journal.StatePaused || row.State == journal.StateQuarantined {
+	if row.State == journal.StatePaused && row.Reason != ReasonUnsettled || row.State == journal.StateQuarantined {
 		if req.Revision != 0 && req.Revision != row.Revision {
 			return journal.EtagMismatch(row.ID)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,6 +79,8 @@ type attempt struct {
 	cached atomic.Bool
 	// looked is set when the call asked for what is not in its input: the run's own variables.
 	looked atomic.Bool
+	// barred says that it was not begun since its run was barred.
+	barred bool
 	// reported is set by whoever reports the end; nobody else may after that.
 	reported atomic.Bool
 
@@ -137,6 +140,7 @@ func (t *term) perform(a *attempt) {
 		return
 	}
 	if bar := a.run.barred(); bar != nil {
+		a.barred = true
 		t.finish(a, nil, bar, outbox.Trace{})
 		return
 	}
@@ -381,6 +385,15 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	t.e.meters.ended(a, fail, usage)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if a.barred && r.letBegin(a) {
+		return
+	}
+	if bar := r.bar(); a.barred && bar != nil {
+		fail = bar
+	}
+	if slices.ContainsFunc(usage, func(u workgraph.Usage) bool { return u.Unsettled }) {
+		r.askAt = time.Now().Add(r.askPause(0))
+	}
 	if out != nil {
 		delete(r.details, a.start.Ref)
 	}

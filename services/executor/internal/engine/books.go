@@ -60,6 +60,7 @@ func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	out := slices.Clone(usage)
 	for i := range out {
 		u := &out[i]
+		u.Unsettled = false // that is not for calls to say
 		u.Provider, u.Model, u.Call = clean(u.Provider, maxProvider), clean(u.Model, maxModel), clean(u.Call, maxModel)
 		for _, n := range []*int64{&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.ReasoningTokens} {
 			*n = min(max(*n, 0), maxTokens)

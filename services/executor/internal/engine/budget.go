@@ -1,35 +1,28 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/money"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
-	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 const (
 	// ReasonBudget is the reason of a run that is paused because its budget is used up, and of a resume that would not change that.
 	ReasonBudget = workgraph.ReasonBudget
+	// ReasonUnsettled is the reason of a run that is paused until it is known what its calls cost.
+	ReasonUnsettled = workgraph.ReasonUnsettled
 	// ReasonBudgetInvalid is the reason of a budget that nothing can be.
 	ReasonBudgetInvalid = "BUDGET_INVALID"
 	// reasonParentBudget is why a child may use more: the run that spawned it may.
 	reasonParentBudget = "PARENT_BUDGET"
 )
-
-// Prices knows what calls cost.
-type Prices interface {
-	// Prices is what each entry costs in nano-USD, in their order; nil where no price is known. Nothing is booked.
-	Prices(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error)
-}
 
 func budgetFits(b *workgraph.Budget) error {
 	if fault := b.Fault(); fault != "" {
@@ -43,35 +36,67 @@ func budgetFits(b *workgraph.Budget) error {
 func (r *run) barred() *workgraph.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.state.Draining():
+	return r.bar()
+}
+
+// bar is barred for a caller that holds r.mu.
+func (r *run) bar() *workgraph.Error {
+	if r.state.Draining() {
 		return notPerformed(errDraining)
-	case r.state.Budget().UsedUp(r.state.Spent()):
-		return workgraph.Errorf(workgraph.NotPerformed, ReasonBudget, "the run's budget was used up before the call began; it waits for more")
+	}
+	switch why := r.state.Barred(); why {
+	case ReasonBudget:
+		return workgraph.Errorf(workgraph.NotPerformed, why, "the run's budget was used up before the call began; it waits for more")
+	case ReasonUnsettled:
+		return workgraph.Errorf(workgraph.NotPerformed, why, "what the run has spent was not known before the call began; it waits for that")
 	}
 	return nil
 }
 
-// rebudget writes a budget that has changed into the run's row, and lets children know that they may use more. The caller holds r.mu.
-func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) error {
-	at := -1
+// letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller holds r.mu.
+func (r *run) letBegin(a *attempt) bool {
+	if r.gone.Load() || r.bar() != nil {
+		return false
+	}
+	for _, s := range r.state.Outstanding() {
+		if s.Ref == a.start.Ref && s.Attempt == a.start.Attempt && !s.Canceled {
+			r.t.launch(r, &s)
+			return true
+		}
+	}
+	return false
+}
+
+// rebudget writes a budget that has changed into the run's row, and lets children know that they may use more: also once it is settled how much that
+// is. The caller holds r.mu.
+func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {
+	at, changed := -1, -1
 	for i := range evs {
-		if k := evs[i].Kind; evs[i].Budget != nil && (k == workgraph.RunResumed || k == workgraph.BudgetChanged) {
-			at = i
+		switch evs[i].Kind {
+		case workgraph.RunResumed, workgraph.BudgetChanged:
+			if evs[i].Budget != nil {
+				at, changed = i, i
+			}
+		case workgraph.UsageSettled:
+			if len(r.state.Unsettled()) == 0 {
+				at = i
+			}
 		}
 	}
 	if at < 0 {
 		return nil
 	}
-	m, err := decodeMeta(r.metadata)
-	if err != nil {
-		return err
+	if changed >= 0 {
+		m, err := decodeMeta(r.metadata)
+		if err != nil {
+			return err
+		}
+		m.Budget = evs[changed].Budget
+		if w.Metadata, err = json.Marshal(m); err != nil {
+			return fmt.Errorf("encode metadata: %w", err)
+		}
+		r.metadata = w.Metadata
 	}
-	m.Budget = evs[at].Budget
-	if w.Metadata, err = json.Marshal(m); err != nil {
-		return fmt.Errorf("encode metadata: %w", err)
-	}
-	r.metadata = w.Metadata
 	r.state.Allowances(func(child string, b *workgraph.Budget) bool {
 		var body []byte
 		if body, err = (&Letter{Reason: reasonParentBudget, Budget: b, Raise: true}).Encode(); err != nil {
@@ -99,52 +124,6 @@ func (r *run) allowance(own *workgraph.Budget) (*workgraph.Budget, string) {
 func amounts(b *workgraph.Budget) string {
 	text, _ := json.Marshal(b) //nolint:errchkjson // numbers always marshal
 	return string(text)
-}
-
-const (
-	// priceTries and pricePause are how long the price of calls is asked for until they count as calls without one.
-	priceTries = 5
-	pricePause = 100 * time.Millisecond
-	priceTime  = 2 * time.Second
-)
-
-// price finds out what calls cost that count against a budget in money; usage is changed. The price book goes first; where it knows no price,
-// what the call says itself stays. What ends while the term is left is asked for like everything else, for as long as calls may take then.
-func (t *term) price(a *attempt, usage []workgraph.Usage) {
-	if t.e.prices == nil || len(usage) == 0 {
-		return
-	}
-	r := a.run
-	r.mu.Lock()
-	b := r.state.Budget()
-	r.mu.Unlock()
-	if b == nil || b.NanoUSD == nil {
-		return
-	}
-	entries := r.entries(a, usage, false, dbkit.Now())
-	for try := 1; len(entries) > 0; try++ {
-		ctx, cancel := context.WithTimeout(t.calls, priceTime)
-		costs, err := t.e.prices.Prices(ctx, r.namespace, entries)
-		cancel()
-		switch {
-		case err == nil:
-			for i, cost := range costs[:min(len(costs), len(usage))] {
-				if cost != nil {
-					usage[i].CostNanoUSD = cost
-				}
-			}
-			return
-		case try == priceTries || t.calls.Err() != nil || !passing(err):
-			t.e.log.WarnContext(t.calls, "calls are not priced, so they do not count against their run's budget", "err", err, "run_id", r.id)
-			return
-		}
-		pause := time.NewTimer(pricePause << try)
-		select {
-		case <-pause.C:
-		case <-t.calls.Done():
-			pause.Stop()
-		}
-	}
 }
 
 // usedUp refuses to let a run go on whose budget is used up.

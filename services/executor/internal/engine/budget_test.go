@@ -126,7 +126,7 @@ func TestRunBudget(t *testing.T) {
 			require.Equal(t, "20", errs.From(err).Meta["used_tokens"])
 			require.Equal(t, engine.ReasonBudget, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(20)})))
 			require.Equal(t, engine.ReasonBudgetInvalid, errs.ReasonOf(resume(id, workgraph.Budget{Tokens: cap64(-1)})))
-			req := engine.ResumeRequest{Namespace: ns, RunID: id, RequestID: "more", Budget: &workgraph.Budget{Tokens: cap64(25)}}
+			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "more", BodyHash: "a"}, Budget: &workgraph.Budget{Tokens: cap64(25)}}
 			require.NoError(t, l.Resume(t.Context(), req))
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 3 }, time.Minute, time.Millisecond)
 			row = spent(t, id)

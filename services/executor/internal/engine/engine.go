@@ -31,6 +31,7 @@ type Engine struct {
 	actors  Actors
 	claims  Claims
 	prices  Prices
+	fuse    fuse // of prices
 	wake    func()
 	// workflows is nil when there are none.
 	workflows Workflows

@@ -287,7 +287,12 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Holdup {
 	h := Holdup{Kind: HoldupPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: "epigraph runs resume " + row.ID + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
-	if b.UsedUp(used) {
+	if open := s.Unsettled(); len(open) > 0 && reason == ReasonUnsettled {
+		h.Kind, h.Since, h.Until = HoldupBudget, open[0].At, row.WakeTime
+		h.Message = fmt.Sprintf("the run waits to learn what %s cost, since the registry was not there to price them; besides that it used %s",
+			counted(len(open), "call"), spent(b, used))
+		h.Hint = "see that the registry runs: the run goes on by itself when that answers"
+	} else if b.UsedUp(used) {
 		h.Kind, h.Hint, h.Message = HoldupBudget, raiseHint(row.ID, b, used), "the run has used up its budget: "+spent(b, used)
 		if reason != ReasonBudget && reason != "" {
 			h.Message += "; it was paused before: " + reason
@@ -378,7 +383,7 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		if h.Kind != HoldupChildren {
 			continue
 		}
-		var stuck, spent []string
+		var stuck, spent, unsettled []string
 		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
 			row, err := e.journal.Get(ctx, x.Row.Namespace, id)
 			if err != nil {
@@ -386,6 +391,9 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			}
 			if row.State == journal.StatePaused && row.Reason == ReasonBudget {
 				spent = append(spent, id)
+			}
+			if row.State == journal.StatePaused && row.Reason == ReasonUnsettled {
+				unsettled = append(unsettled, id)
 			}
 			if row.State != journal.StateRunning {
 				stuck = append(stuck, id+" is "+row.State.String())
@@ -396,6 +404,11 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		}
 		if len(stuck) > 0 {
 			h.Message += ": " + strings.Join(stuck[:min(5, len(stuck))], ", ")
+		}
+		if len(unsettled) > 0 {
+			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: unsettled, Name: ReasonUnsettled,
+				Message: fmt.Sprintf("%s of %s wait to learn what their calls cost: %s", counted(len(unsettled), "child run"), h.Ref, strings.Join(unsettled[:min(5, len(unsettled))], ", ")),
+				Hint:    "see that the registry runs: they go on by themselves when that answers"})
 		}
 		if len(spent) > 0 {
 			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,

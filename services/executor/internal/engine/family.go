@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -78,7 +79,7 @@ func (r *run) obituary(end *workgraph.RunEnd) *Letter {
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage
-	l := &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals}
+	l := &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled())}
 	if r.state.Budget() != nil {
 		used := r.state.Spent()
 		l.Spent = &used

@@ -37,6 +37,8 @@ type Letter struct {
 	Usage []workgraph.Usage    `json:"usage,omitempty"`
 	// Spent is what counts against the parent's budget, of CHILD_ENDED.
 	Spent *workgraph.Spent `json:"spent,omitempty"`
+	// Unsettled is what the child could not price, of CHILD_ENDED.
+	Unsettled []workgraph.Unsettled `json:"unsettled,omitempty"`
 	// Budget is what RESUME gives; Raise says that it gives more and does nothing else.
 	Budget *workgraph.Budget `json:"budget,omitempty"`
 	Raise  bool              `json:"raise,omitempty"`
@@ -86,7 +88,7 @@ func (l *Letter) Command(kind journal.MailKind, now time.Time) workgraph.Command
 		if l.Slot != nil {
 			slot = *l.Slot
 		}
-		slot.Usage, slot.Spent = l.Usage, l.Spent
+		slot.Usage, slot.Spent, slot.Unsettled = l.Usage, l.Spent, l.Unsettled
 		return workgraph.ChildEnded{Ref: l.Ref, Slot: slot, Now: now}
 	}
 	return nil

@@ -163,6 +163,10 @@ func (r *run) open(m *journal.Mail, more bool) error {
 		}
 	case journal.MailResume, journal.MailReconcile:
 		x.progress = true
+		if c, ok := cmd.(workgraph.Resume); ok && r.t.e.prices != nil {
+			c.Price = true
+			cmd = c
+		}
 	case journal.MailCancel:
 		if st, _ := r.state.Status(); st == workgraph.StatusPending {
 			return r.neverBegun(l.Reason, x)

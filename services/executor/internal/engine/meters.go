@@ -22,6 +22,7 @@ type meters struct {
 	batch     metric.Int64Histogram
 	commit    metric.Float64Histogram
 	takeovers metric.Int64Counter
+	pauses    metric.Int64Counter
 	// byPriority are ready made, since they are used for every attempt.
 	byPriority [MaxPriority + 1]metric.MeasurementOption
 	// byEnd holds options by ending, as they come up; there are as many as series of the counter, but no more than maxEndings.
@@ -75,6 +76,8 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 	ms.commit, e1 = m.Float64Histogram("epigraph.journal.commit", metric.WithUnit("s"), seconds, metric.WithDescription("Time of one commit, retries included."))
 	keep(e1)
 	ms.takeovers, e1 = m.Int64Counter("epigraph.takeovers", metric.WithDescription("Runs that were taken over, and those that were quarantined."))
+	keep(e1)
+	ms.pauses, e1 = m.Int64Counter("epigraph.runs.pauses", metric.WithDescription("Pauses of runs, by reason; a budget's are BUDGET_EXHAUSTED and BUDGET_UNSETTLED."))
 	keep(e1)
 	live, e1 := m.Int64ObservableGauge("epigraph.runs.live", metric.WithDescription("Runs in memory."))
 	keep(e1)
@@ -130,6 +133,16 @@ func (m *meters) token(model, class string, n int64) {
 
 func (m *meters) run(what string) {
 	m.runs.Add(context.Background(), 1, metric.WithAttributes(attribute.String("event", what)))
+}
+
+// paused counts a pause. Reasons that people make up are one.
+func (m *meters) paused(reason string) {
+	switch reason {
+	case ReasonBudget, ReasonUnsettled, workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, journal.ReasonQuarantined:
+	default:
+		reason = "OTHER"
+	}
+	m.pauses.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 }
 
 func (m *meters) observe(b journal.Batch) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -75,6 +76,14 @@ func (t *term) given(r *run, released chan struct{}, res journal.Result, c conse
 
 // told lets everybody know of what has become durable.
 func (t *term) told(res journal.Result, c consequence) {
+	for i := range c.events {
+		if d := c.events[i].Durable; d.Kind == workgraph.RunPaused {
+			if d.Reason == ReasonBudget || d.Reason == ReasonUnsettled {
+				failpoint.Hit(failpoint.BudgetAfter)
+			}
+			t.e.meters.paused(d.Reason)
+		}
+	}
 	t.e.hub.publish(c.events...)
 	if c.outbox {
 		t.e.wake()
@@ -122,7 +131,11 @@ func (t *term) park(r *run) {
 		return
 	}
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq}
-	if err := r.position(w); err != nil {
+	err := r.position(w)
+	if err == nil && len(r.state.Unsettled()) > 0 {
+		w.Status, _, err = r.status(dbkit.Now(), nil) // when it goes on has changed
+	}
+	if err != nil {
 		t.e.log.ErrorContext(t.background, "run cannot be parked", "err", err, "run_id", r.id)
 		return
 	}

@@ -101,6 +101,8 @@ func rowKind(k workgraph.EventKind) int32 {
 		return 32
 	case workgraph.BudgetChanged:
 		return 33
+	case workgraph.UsageSettled:
+		return 34
 	}
 	return 0
 }

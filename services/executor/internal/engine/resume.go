@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -33,8 +34,8 @@ type ResumeRequest struct {
 	Budget *workgraph.Budget
 	// Revision, if not 0, must be the run's present one.
 	Revision int64
-	// RequestID, if not empty, makes a second request do nothing.
-	RequestID string
+	// Request makes a second request do nothing; one with another body is refused.
+	Request journal.Request
 }
 
 // ReconcileRequest says what became of the call of a visit: exactly one of Outcome and Err is set, and Err is PERMANENT or
@@ -60,7 +61,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		return err
 	}
 	given := !req.Budget.IsZero()
-	done, err := e.resumed(ctx, row, req.RequestID)
+	done, err := e.resumed(ctx, row, req.Request)
 	if err != nil || done || goesOn(row.State) && !given {
 		return err
 	}
@@ -75,13 +76,13 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 			return err
 		}
 	}
-	p := journal.Post{Method: "ResumeRun", Revision: req.Revision, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+	p := journal.Post{Method: methodResume, Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: "resume"}}
 	if given { // each of several counts, also while the run goes on
-		p.Open, p.Mail.Key = started(), "resume/"+once(journal.Request{ID: req.RequestID})
+		p.Open, p.Mail.Key = started(), "resume/"+once(req.Request)
 	}
 	// Revision rises by every piece of mail: with it, nothing may have come in between.
-	_, err = e.post(ctx, p, &Letter{Reason: req.Reason, RequestID: req.RequestID, Budget: req.Budget})
+	_, err = e.post(ctx, p, &Letter{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -100,13 +101,24 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	return nil
 }
 
-// resumed reports whether a request to resume was carried out before.
-func (e *Engine) resumed(ctx context.Context, row journal.Run, requestID string) (bool, error) {
-	if requestID == "" {
+const methodResume = "ResumeRun"
+
+// resumed reports whether a request to resume was carried out before. One that had another body then is refused.
+func (e *Engine) resumed(ctx context.Context, row journal.Run, req journal.Request) (bool, error) {
+	if req.ID == "" {
 		return false, nil
 	}
+	switch runID, body, err := e.journal.Requested(ctx, row.Namespace, methodResume, req.ID); {
+	case err != nil:
+		return false, err
+	case runID != "" && (runID != row.ID || body != req.BodyHash):
+		return false, journal.RequestIDReused(req.ID)
+	case runID != "":
+		return true, nil
+	}
+	// What is too old for that is in the history.
 	return e.happened(ctx, row, func(d *Durable) bool {
-		return (d.Kind == workgraph.RunResumed || d.Kind == workgraph.BudgetChanged) && d.RequestID == requestID
+		return (d.Kind == workgraph.RunResumed || d.Kind == workgraph.BudgetChanged) && d.RequestID == req.ID
 	})
 }
 
@@ -119,16 +131,29 @@ func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgra
 	var visits string
 	var under *workgraph.Budget
 	var used workgraph.Spent
+	var prior []workgraph.Unsettled
+	unsettled := false
 	look(func(s *workgraph.State) {
 		visits = unknownVisits(s)
 		under, used = s.Under(budget)
+		if e.prices != nil {
+			prior = s.Prior(budget, dbkit.Now())
+		}
+		_, why := s.Status()
+		unsettled = why == ReasonUnsettled
 	})
+	if len(prior) > 0 {
+		used.NanoUSD = e.spentBefore(ctx, row, prior)
+	}
 	switch {
 	case visits != "":
 		return errs.New(errs.FailedPrecondition, ReasonReconciliationNeeded, "nobody knows what became of the calls of %s", visits).
 			Set("visits", visits).Hint("say it of each one with ReconcileVisit, then resume the run")
 	case under.UsedUp(used):
 		return usedUp(row.ID, under, used)
+	case unsettled && budget.IsZero():
+		return errs.New(errs.Unavailable, ReasonUnsettled, "nobody knows yet what the run has spent: the registry was not there to price its calls").
+			Hint("the run goes on by itself when the registry answers; epigraph runs explain " + row.ID + " says what it waits for")
 	}
 	return nil
 }

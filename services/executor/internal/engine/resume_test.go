@@ -114,7 +114,7 @@ func TestResume(t *testing.T) {
 		t.Run("RequestID/SecondTimeDoesNothing", func(t *testing.T) {
 			id := l.start(t, loop("9", "3"))
 			l.wait(t, id, journal.StatePaused)
-			req := engine.ResumeRequest{Namespace: ns, RunID: id, RequestID: "once"}
+			req := engine.ResumeRequest{Namespace: ns, RunID: id, Request: journal.Request{ID: "once", BodyHash: "a"}}
 			require.NoError(t, l.Resume(t.Context(), req))
 			testkit.Eventually(t, func() bool { return len(attemptsOf(l.events(t, id))) == 6 && l.row(t, id).State == journal.StatePaused },
 				60*time.Second, time.Millisecond)

@@ -73,6 +73,9 @@ type run struct {
 	details map[workgraph.Ref]*detail
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
 	refusal *refusal
+	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody does.
+	askAt  time.Time
+	asking bool
 	// early is set while mail waits for the end of a call under way.
 	early bool
 	// released is closed when the write that gives the run away was answered; nil before that write.
@@ -353,6 +356,7 @@ func (r *run) next() (at time.Time, ok bool) {
 	case workgraph.StatusRunning:
 		at, ok = r.state.NextTimer()
 	case workgraph.StatusPaused:
+		at, ok = r.nextAsk()
 	default:
 		return at, false
 	}
@@ -391,7 +395,8 @@ func (r *run) status(now time.Time, end *workgraph.RunEnd) (*journal.Status, *jo
 			s.State = journal.StateWaiting
 		}
 	}
-	if at, ok := r.next(); ok && r.state.InFlight() == 0 {
+	// What waits for prices goes on by itself, whoever owns it.
+	if at, ok := r.next(); ok && (r.state.InFlight() == 0 || len(r.state.Unsettled()) > 0) {
 		s.WakeTime = dbkit.Micros(at)
 	}
 	if end == nil {
@@ -579,6 +584,9 @@ func (r *run) due(at time.Time) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.asksNow() {
+		r.t.spawn(func() { r.t.settleUsage(r) })
+	}
 	before, now := r.seq, time.Now().UTC()
 	var cmd workgraph.Command = workgraph.TimerDue{Now: now}
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
@@ -592,6 +600,9 @@ func (r *run) due(at time.Time) {
 		if next, ok := r.next(); ok {
 			if soon := time.Now().Add(time.Millisecond); next.Before(soon) {
 				next = soon
+			}
+			if r.asking {
+				next = r.deadline // whoever asks sees to the rest
 			}
 			r.arm(next)
 		}

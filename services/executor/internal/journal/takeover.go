@@ -74,14 +74,18 @@ type Freed struct {
 func JobsOfFreed(free []Freed) (jobs, wakes []JobRow) {
 	for _, f := range free {
 		switch f.State {
-		case StateWaiting, StatePending:
+		case StateWaiting, StatePending, StatePaused:
+			if f.State == StatePaused && f.WakeTime.IsZero() {
+				wakes = append(wakes, MakeJob(f.Namespace, f.RunID, Job{Kind: JobWake}))
+				continue
+			}
 			j := Job{Kind: JobWake}
 			if !f.WakeTime.IsZero() {
 				j.At = f.WakeTime.Add(-WakeEarly)
 			}
 			jobs = append(jobs, MakeJob(f.Namespace, f.RunID, j))
 			wakes = append(wakes, MakeJob(f.Namespace, f.RunID, Job{Kind: JobWake}))
-		case StatePaused, StateQuarantined:
+		case StateQuarantined:
 			wakes = append(wakes, MakeJob(f.Namespace, f.RunID, Job{Kind: JobWake}))
 		}
 	}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -95,6 +96,8 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 		m.Event = &executorv1.RunEvent_RunResumed{RunResumed: &executorv1.RunResumed{Reason: d.Reason, Budget: callpb.Budget(d.Budget)}}
 	case workgraph.BudgetChanged:
 		m.Event = &executorv1.RunEvent_BudgetChanged{BudgetChanged: &executorv1.BudgetChanged{Reason: d.Reason, Budget: callpb.Budget(d.Budget)}}
+	case workgraph.UsageSettled:
+		m.Event = &executorv1.RunEvent_UsageSettled{UsageSettled: usageSettled(d.Costs)}
 	case workgraph.CancelRequested:
 		m.Event = &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: d.Reason}}
 	case workgraph.Reconciled:
@@ -329,6 +332,21 @@ func runEnded(end *workgraph.RunEnd) *executorv1.RunEnded {
 	return m
 }
 
+func usageSettled(costs []*int64) *executorv1.UsageSettled {
+	m := &executorv1.UsageSettled{Calls: callpb.Count(len(costs))}
+	for _, cost := range costs {
+		switch {
+		case cost == nil:
+			m.UnpricedCalls++
+		case *cost > 0 && m.NanoUsd > math.MaxInt64-*cost:
+			m.NanoUsd = math.MaxInt64
+		default:
+			m.NanoUsd += *cost
+		}
+	}
+	return m
+}
+
 func pauseText(reason string) string {
 	switch reason {
 	case workgraph.ReasonMaxVisits:
@@ -337,6 +355,8 @@ func pauseText(reason string) string {
 		return "nobody knows whether an UNSAFE call was performed; somebody must say"
 	case workgraph.ReasonBudget:
 		return "the run's budget is used up; the work so far is kept, and it goes on when it is resumed with more"
+	case workgraph.ReasonUnsettled:
+		return "the registry was not there to price the run's calls; it goes on by itself when they are priced"
 	case "KILLED_OWNERS":
 		return "the executors that ran it went down each time; it is not tried again by itself"
 	}

@@ -394,8 +394,12 @@ func (s *Server) ResumeRun(ctx context.Context, req *executorv1.ResumeRunRequest
 	if err != nil {
 		return nil, err
 	}
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
 	err = s.engine.Resume(ctx, engine.ResumeRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, RequestID: req.GetRequestId(),
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), Reason: req.GetReason(), Revision: revision, Request: once,
 		Budget: callpb.FromBudget(req.GetBudget())})
 	if err != nil {
 		return nil, err

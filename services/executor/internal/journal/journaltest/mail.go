@@ -465,6 +465,11 @@ func parkCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		late := w.started(1)
 		w.commit(appendTo(late, 1, 1, parked(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(-time.Minute) })...))
+		paused := w.started(1)
+		w.commit(appendTo(paused, 1, 1, parked(func(a *journal.Append) {
+			a.Status.State, a.Status.WakeTime = journal.StatePaused, dbkit.Now().Add(-time.Minute)
+		})...))
+		w.commit(appendTo(w.started(1), 1, 1, parked(func(a *journal.Append) { a.Status.State = journal.StatePaused })...))
 		soon := w.started(1)
 		w.commit(appendTo(soon, 1, 1, parked(func(a *journal.Append) { a.Status.WakeTime = dbkit.Now().Add(time.Minute) })...))
 		require.Empty(t, w.jobs())
@@ -473,8 +478,8 @@ func parkCases(t *testing.T, d Driver) {
 			require.NoError(t, err)
 			return n
 		}
-		require.Equal(t, 1, sweep())
-		require.Equal(t, []string{"wake available " + late}, w.jobs())
+		require.Equal(t, 2, sweep())
+		require.ElementsMatch(t, []string{"wake available " + late, "wake available " + paused}, w.jobs())
 		require.Zero(t, sweep(), "it waits already")
 		require.Equal(t, w.me, w.claim(w.me, late))
 	})
@@ -504,11 +509,12 @@ func parkCases(t *testing.T, d Driver) {
 		waiting := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
 		timer := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StateWaiting, dbkit.Now().Add(time.Hour) })
 		paused := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
+		resting := w.started(1, func(s *journal.Start) { s.Run.State, s.Run.WakeTime = journal.StatePaused, dbkit.Now().Add(time.Hour) })
 		mailed := w.started(1, func(s *journal.Start) { s.Run.State = journal.StatePaused })
 		_, err := w.j.Post(t.Context(), post(mailed, journal.MailResume, ""))
 		require.NoError(t, err)
 		require.NoError(t, w.j.Deregister(t.Context(), w.me))
-		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake available " + mailed}, w.jobs())
+		require.ElementsMatch(t, []string{"wake available " + waiting, "wake scheduled " + timer, "wake scheduled " + resting, "wake available " + mailed}, w.jobs())
 		require.True(t, w.get(paused).Owner.IsZero())
 	})
 	t.Run("Take-over/LeavesAMillionParkedRunsAlone", func(t *testing.T) {

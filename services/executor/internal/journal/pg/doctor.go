@@ -50,7 +50,7 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectMailOld: `SELECT m.run_id || format(': %s of %s, %s old', m.kind, to_char(m.time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), date_trunc('second', now() - m.time))
 			FROM mail m CROSS JOIN LATERAL (SELECT state FROM runs WHERE runs.run_id = m.run_id OFFSET 0) r WHERE m.time < now() - interval '1 minute' AND r.state < 6 AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL')) ORDER BY m.id LIMIT $1`,
 		journal.SuspectOverdue: `SELECT run_id || ': due since ' || to_char(wake_time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') FROM runs
-			WHERE state IN (1, 3) AND owner_id = '' AND wake_time < now() - interval '1 minute' ORDER BY wake_time LIMIT $1`,
+			WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - interval '1 minute' ORDER BY wake_time LIMIT $1`,
 		journal.SuspectOwner: `SELECT r.run_id || ': owned by ' || r.owner_id || ' ' || r.owner_incarnation FROM runs r
 			WHERE r.state < 6 AND r.owner_id <> '' AND NOT` + registered + `LIMIT $1`,
 		journal.SuspectReleased: `SELECT run_id || ': running, without an owner' FROM runs WHERE state = 2 AND owner_id = '' ORDER BY run_id LIMIT $1`,

@@ -131,7 +131,7 @@ func (s *Store) InsertJobs(ctx context.Context, namespace string, jobs []journal
 
 // SweepParked implements journal.Members.
 func (s *Store) SweepParked(ctx context.Context, late time.Duration, limit int) (n int, err error) {
-	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3) AND owner_id = '' AND wake_time < now() - $1::interval
+	rows, err := s.hot.Query(ctx, `(SELECT namespace, run_id FROM runs WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time < now() - $1::interval
 			ORDER BY wake_time LIMIT $2)
 		UNION
 		SELECT namespace, run_id FROM (SELECT m.namespace, m.run_id FROM mail m WHERE m.time < now() - $1::interval

@@ -51,7 +51,7 @@ func suspicions() map[journal.Suspicion]string {
 		journal.SuspectMailOld: `SELECT m.run_id || ': ' || m.kind || ' of ' || ` + stamp("m.time") + ` FROM mail m JOIN runs r USING (run_id)
 			WHERE m.time < ` + now + ` - ` + minute + ` AND r.state < 6 AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL')) ORDER BY m.id LIMIT ?1`,
 		journal.SuspectOverdue: `SELECT run_id || ': due since ' || ` + stamp("wake_time") + ` FROM runs
-			WHERE state IN (1, 3) AND owner_id = '' AND wake_time > 0 AND wake_time < ` + now + ` - ` + minute + ` ORDER BY wake_time LIMIT ?1`,
+			WHERE state IN (1, 3, 4) AND owner_id = '' AND wake_time > 0 AND wake_time < ` + now + ` - ` + minute + ` ORDER BY wake_time LIMIT ?1`,
 		journal.SuspectOwner: `SELECT r.run_id || ': owned by ' || r.owner_id || ' ' || r.owner_incarnation FROM runs r
 			WHERE r.state < 6 AND r.owner_id <> '' AND NOT` + live + ` LIMIT ?1`,
 		journal.SuspectReleased: `SELECT run_id || ': running, without an owner' FROM runs WHERE state = 2 AND owner_id = '' ORDER BY run_id LIMIT ?1`,

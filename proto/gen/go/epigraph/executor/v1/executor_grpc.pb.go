@@ -76,7 +76,7 @@ type ExecutorServiceClient interface {
 	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
 	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit. While its budget is used up, the one of the request
 	// taken into account, it refuses with BUDGET_EXHAUSTED and tells how much was used. A run that goes on takes the request's budget all
-	// the same.
+	// the same. One that is paused with BUDGET_UNSETTLED goes on by itself: without a budget the call refuses with that reason.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
 	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What
@@ -430,7 +430,7 @@ type ExecutorServiceServer interface {
 	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
 	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit. While its budget is used up, the one of the request
 	// taken into account, it refuses with BUDGET_EXHAUSTED and tells how much was used. A run that goes on takes the request's budget all
-	// the same.
+	// the same. One that is paused with BUDGET_UNSETTLED goes on by itself: without a budget the call refuses with that reason.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
 	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What

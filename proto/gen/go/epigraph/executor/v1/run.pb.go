@@ -852,7 +852,8 @@ func (x *Webhook) GetSecret() string {
 
 // RunBudget is what a run may use, its children included as they end. A run that has come to a cap starts nothing more: calls under way
 // end and count, and the run is PAUSED with BUDGET_EXHAUSTED until it is resumed with a higher one. What a call uses is known once it has
-// ended, so a run may use more than its budget by the calls that were under way. The budget of an epic is another thing: it decides
+// ended, so a run may use more than its budget by the calls that were under way. While calls cannot be priced that count against a cap in money,
+// the run is PAUSED with BUDGET_UNSETTLED, and goes on by itself. The budget of an epic is another thing: it decides
 // whether runs start at all.
 type RunBudget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Prices knows what calls cost.
+type Prices interface {
+	// Prices is what each entry costs in nano-USD, in their order; nil where no price is known. Nothing is booked.
+	Prices(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error)
+}
+
+const (
+	// priceTime is how long the prices of a call that has ended are waited for.
+	priceTime = 2 * time.Second
+	// pricePause is how long nobody asks again after nobody answered.
+	pricePause = time.Second
+	// soonestAsk and latestAsk bound the pause between two asks for one run; in between it is half of the time that it has waited.
+	soonestAsk = time.Second
+	latestAsk  = 15 * time.Second
+	// maxAsked is how many calls are priced at a time.
+	maxAsked = 1000
+)
+
+// errPricesAway answers for a price book that has just not answered.
+var errPricesAway = errs.New(errs.Unavailable, "PRICES_AWAY", "the price book did not answer a moment ago")
+
+// fuse lets nobody ask for a while what has just not answered, and then one at a time until it answers. The zero value lets everybody ask. It is safe for
+// concurrent use.
+type fuse struct {
+	mu      sync.Mutex
+	until   time.Time // zero while all is well
+	probing bool
+}
+
+// enter reports whether the caller may ask; then leave must be called.
+func (f *fuse) enter() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.until.IsZero() {
+		return true
+	}
+	if f.probing || time.Now().Before(f.until) {
+		return false
+	}
+	f.probing = true
+	return true
+}
+
+// leave tells how asking went.
+func (f *fuse) leave(answered bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.probing = false
+	if answered {
+		f.until = time.Time{}
+		return
+	}
+	f.until = time.Now().Add(pricePause)
+}
+
+// unanswered reports whether an error says nothing of prices: asking again may help.
+func unanswered(err error) bool {
+	return err != nil && !errs.Is(err, errs.InvalidArgument) && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.FailedPrecondition)
+}
+
+// ask finds out what entries cost. One that the price book refuses has no price.
+func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
+	if !e.fuse.enter() {
+		return nil, errPricesAway
+	}
+	asking, cancel := context.WithTimeout(ctx, priceTime)
+	defer cancel()
+	costs, err := e.prices.Prices(asking, namespace, entries)
+	if err == nil && len(costs) != len(entries) {
+		err = errs.New(errs.Internal, errs.ReasonInternal, "%d prices for %d calls", len(costs), len(entries))
+	}
+	// Who gave up meanwhile knows nothing of the price book.
+	e.fuse.leave(!unanswered(err) || ctx.Err() != nil)
+	if err != nil && !unanswered(err) {
+		e.log.WarnContext(ctx, "calls are not priced, so they do not count against their run's budget", "err", err)
+		return make([]*int64, len(entries)), nil
+	}
+	return costs, err
+}
+
+// price finds out what calls cost that count against a budget in money; usage is changed. The price book goes first; where it knows no price,
+// what the call says itself stays. What cannot be asked for is left unsettled: the run stands still until it is.
+func (t *term) price(a *attempt, usage []workgraph.Usage) {
+	if t.e.prices == nil || len(usage) == 0 {
+		return
+	}
+	r := a.run
+	r.mu.Lock()
+	b := r.state.Budget()
+	r.mu.Unlock()
+	if b == nil || b.NanoUSD == nil {
+		return
+	}
+	entries, now := make([]outbox.Entry, len(usage)), dbkit.Now()
+	for i := range usage {
+		entries[i] = priced(r.id, &usage[i], now, i)
+	}
+	costs, err := t.e.ask(t.calls, r.namespace, entries)
+	if err != nil {
+		t.e.log.WarnContext(t.calls, "prices cannot be asked for; the run waits for them", "err", err, "run_id", r.id)
+		for i := range usage {
+			usage[i].Unsettled = true
+		}
+		return
+	}
+	for i, cost := range costs {
+		if cost != nil {
+			usage[i].CostNanoUSD = cost
+		}
+	}
+}
+
+// priced is usage in the form in which its price is asked for. It is in no books.
+func priced(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Entry {
+	return outbox.Entry{RunID: runID, Call: call, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
+		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: at, Tool: u.Model == ""}
+}
+
+// spentBefore is what a run has spent that gets its first cap in money, as far as the price book answers; the machine has it settled in any case.
+func (e *Engine) spentBefore(ctx context.Context, row journal.Run, prior []workgraph.Unsettled) (sum int64) {
+	entries := make([]outbox.Entry, len(prior))
+	for i := range prior {
+		entries[i] = priced(row.ID, &prior[i].Usage, prior[i].At, i)
+	}
+	costs, err := e.ask(ctx, row.Namespace, entries)
+	if err != nil {
+		return 0
+	}
+	for i, cost := range costs {
+		if cost == nil {
+			cost = prior[i].Usage.CostNanoUSD
+		}
+		if cost != nil && sum <= math.MaxInt64-max(*cost, 0) {
+			sum += max(*cost, 0)
+		}
+	}
+	return sum
+}
+
+// nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller holds r.mu.
+func (r *run) nextAsk() (at time.Time, ok bool) {
+	if len(r.state.Unsettled()) == 0 {
+		r.askAt = time.Time{}
+		return time.Time{}, false
+	}
+	if r.askAt.IsZero() {
+		r.askAt = time.Now()
+	}
+	return r.askAt, true
+}
+
+// asksNow reports whether somebody should ask for prices now, and makes the caller the one. The caller holds r.mu.
+func (r *run) asksNow() bool {
+	at, ok := r.nextAsk()
+	if st, _ := r.state.Status(); !ok || st != workgraph.StatusPaused || r.asking || at.After(time.Now()) {
+		return false
+	}
+	r.asking = true
+	return true
+}
+
+// settleUsage asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a while, then in its row.
+func (t *term) settleUsage(r *run) {
+	r.mu.Lock()
+	all := r.state.Unsettled()
+	waits := slices.Clone(all[:min(len(all), maxAsked)])
+	r.mu.Unlock()
+	entries := make([]outbox.Entry, len(waits))
+	for i := range waits {
+		entries[i] = priced(r.id, &waits[i].Usage, waits[i].At, i)
+	}
+	costs, err := make([]*int64, len(entries)), error(nil)
+	if t.e.prices != nil && len(entries) > 0 {
+		costs, err = t.e.ask(t.background, r.namespace, entries)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asking = false
+	if r.gone.Load() || len(waits) == 0 {
+		return
+	}
+	if err == nil {
+		r.askAt = time.Time{}
+		if err = r.advance(workgraph.Settled{Costs: costs, Now: time.Now().UTC()}, extra{}); isTooLarge(err) {
+			t.reread(r, &remedy{cmd: workgraph.Pause{Reason: ReasonPayloadTooLarge, Now: time.Now().UTC()}})
+		} else if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) {
+			t.e.log.ErrorContext(t.background, "prices refused", "err", err, "run_id", r.id)
+		}
+		return
+	}
+	t.e.log.DebugContext(t.background, "prices cannot be asked for yet", "err", err, "run_id", r.id)
+	r.askAt = time.Now().Add(r.askPause(time.Since(waits[0].At)))
+	if at, ok := r.next(); ok {
+		r.arm(at)
+	}
+	if r.idle() {
+		t.parkSoon(r, 0)
+	}
+}
+
+// askPause is how long a run that has waited for so long waits until the next ask: somewhat different for every run, so that they do not all come at once.
+func (r *run) askPause(waited time.Duration) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(r.id))
+	d := min(max(waited/2, soonestAsk), latestAsk)
+	return d - d/4*time.Duration(h.Sum32()%256)/256
+}
