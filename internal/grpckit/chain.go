@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/goroutine"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/obs"
 )
@@ -124,6 +125,7 @@ func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) 
 }
 
 func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	goroutine.Reserve()
 	c := &call{method: info.FullMethod}
 	c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
 	err = k.run(ctx, c, func(ctx context.Context) error {
@@ -159,6 +161,7 @@ func (k *chain) checked(ctx context.Context, c *call, req any) (context.Context,
 }
 
 func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	goroutine.Reserve()
 	c := &call{method: info.FullMethod, stream: true, header: ss.SetHeader}
 	return k.run(context.WithValue(ss.Context(), drainKey{}, k.drain), c, func(ctx context.Context) error {
 		check := c.check

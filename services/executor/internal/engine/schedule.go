@@ -2,9 +2,12 @@ package engine
 
 import (
 	"container/list"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/epigraph-run/epigraph/internal/goroutine"
 )
 
 // scheduler bounds how many attempts run at once, gives namespaces and their runs their turns, and leads attempts through their
@@ -386,10 +389,16 @@ const (
 	// maxSpare is how many goroutines wait for more to do, and spareFor how long.
 	maxSpare = 64
 	spareFor = time.Second
+	// workRoom is what a working goroutine uses of its stack at least, a quarter of the 16 KiB that follow a call: the garbage collector halves a stack
+	// of which less is in use, and it would have to grow again with the next call.
+	workRoom = 3584
 )
 
 // work performs a, and then what else it is given.
 func (s *scheduler) work(a *attempt) {
+	goroutine.Reserve()
+	var room [workRoom]byte
+	defer runtime.KeepAlive(&room)
 	more := make(chan *attempt, 1)
 	idle := time.NewTimer(spareFor)
 	defer idle.Stop()
