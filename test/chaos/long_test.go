@@ -14,6 +14,8 @@ const (
 	scheduleKills    = 30
 	zombies          = 5
 	restarts         = 6
+	hookKills        = 10
+	hookHolds        = 1
 	// gap is the time between two starts of the load.
 	gap = 60 * time.Millisecond
 )

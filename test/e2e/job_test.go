@@ -66,6 +66,7 @@ func TestMainJob(t *testing.T) {
 			t.Run("Namespaces/AreIsolated", func(t *testing.T) { isolation(t, s) })
 			t.Run("Paused/HasAWayOn", func(t *testing.T) { paused(t, s) })
 			t.Run("Verbs/OverREST", func(t *testing.T) { verbs(t, s) })
+			t.Run("Webhooks/OverREST", func(t *testing.T) { webhooks(t, s) })
 			t.Run("Faults/AreTold", func(t *testing.T) { faults(t, s) })
 		})
 	}

@@ -23,6 +23,7 @@ const DefaultAddr = "127.0.0.1:7400"
 // ClientEnv are the variables that client commands read; they are not settings of servers.
 var ClientEnv = []string{
 	"EPIGRAPH_ADDR", "EPIGRAPH_PLANNER_ADDR", "EPIGRAPH_EXECUTOR_ADDR", "EPIGRAPH_REGISTRY_ADDR", "EPIGRAPH_API_KEY", "EPIGRAPH_NAMESPACE", "EPIGRAPH_TLS",
+	"EPIGRAPH_WEBHOOK_SECRET",
 }
 
 // client says how the services are reached.

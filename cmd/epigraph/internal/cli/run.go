@@ -53,6 +53,7 @@ type runCmd struct {
 	StartAt     string            `help:"When it is to start: a time, or how long from now (90m)." placeholder:"TIME"`
 	Deadline    time.Duration     `help:"How long after its start it is ended as failed." placeholder:"DURATION"`
 	runBudget
+	runWebhooks
 	Signal string `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
 	Detach bool   `help:"Start the run and do not watch it." short:"d"`
 }
@@ -63,6 +64,7 @@ func (runCmd) Help() string {
 
     epigraph run plan.txt --epic "Launch"
     epigraph run plan.txt --budget-usd 2.50 --budget-tokens 1000000
+    epigraph run plan.txt --detach --webhook https://example.com/hook --webhook-on ended,paused
     printf 'A -> B, C' | epigraph run --actor template --with text='did {{ node }}'
     epigraph run plan.txt --set-actor REVIEW=template --request-id nightly-42`
 }
@@ -163,7 +165,7 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 
 // later sets when the run is to start and to end, and what it may use.
 func (c *runCmd) later(req *executorv1.StartRunRequest) (err error) {
-	req.Priority = c.Priority
+	req.Priority, req.Webhooks = c.Priority, c.runWebhooks.messages()
 	if req.StartTime, err = later("--start-at", c.StartAt); err != nil {
 		return err
 	}

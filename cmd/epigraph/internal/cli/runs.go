@@ -119,7 +119,7 @@ func (c *runsGetCmd) Run(e *env) error {
 		for _, f := range [][2]string{
 			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()},
 			{"forked from", r.GetForkedFromRunId()}, {"schedule", r.GetScheduleId()}, {"priority", priority(r)}, {"goes on", whenSet(r.GetWakeTime())},
-			{"deadline", whenSet(r.GetDeadline())}, {"budget", budgetText(r.GetBudget())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
+			{"deadline", whenSet(r.GetDeadline())}, {"budget", budgetText(r.GetBudget())}, {"webhooks", hooksText(r.GetWebhooks())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
 		} {
 			if f[1] != "" {
 				facts = append(facts, f[0]+" "+view.OneLine(f[1], 80))

@@ -36,6 +36,7 @@ type scheduleSpec struct {
 	Labels   map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
 	Priority int32             `help:"How urgent the runs are, from 1 (first) to 4." placeholder:"N"`
 	runBudget
+	runWebhooks
 }
 
 // apply puts what was said into a schedule; what was not said stays.
@@ -105,6 +106,9 @@ func (c *scheduleSpec) apply(m *executorv1.Schedule) error {
 	}
 	if budget != nil {
 		r.Budget = budget
+	}
+	if hooks := c.runWebhooks.messages(); hooks != nil {
+		r.Webhooks = hooks
 	}
 	return nil
 }

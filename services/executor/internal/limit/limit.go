@@ -164,7 +164,7 @@ type Store interface {
 	Stranded(ctx context.Context, age time.Duration, n int) ([]Pending, error)
 	// Bytes sums up what the open runs of a namespace hold in the journal.
 	Bytes(ctx context.Context, namespace string) (int64, error)
-	// Backlog counts the jobs that are due, up to a bound, and the executors there are.
+	// Backlog counts the jobs that are due, up to a bound, and the executors there are. Webhooks do not count: they wait for others than executors.
 	Backlog(ctx context.Context) (jobs, executors int64, err error)
 	// Sweep forgets what executors held that are gone, and rates that nobody used for a day.
 	Sweep(ctx context.Context) error
