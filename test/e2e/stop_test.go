@@ -22,6 +22,7 @@ func TestStop(t *testing.T) {
 			s := start(t, options{store: store, script: fakellm.Script{Default: answer}})
 			t.Run("SIGTERM/RunsGoOnAfterTheRestart", func(t *testing.T) { stopExecutor(t, s) })
 			t.Run("SIGTERM/RegistryAwayLosesNoBooking", func(t *testing.T) { stopRegistry(t, s) })
+			t.Run("SIGTERM/RegistryAwayHoldsCapsInMoney", func(t *testing.T) { pricesAway(t, s) })
 		})
 	}
 }
