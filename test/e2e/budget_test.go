@@ -22,7 +22,7 @@ func (s *suite) awaitReason(t *testing.T, runID, reason string) (r run) {
 	return r
 }
 
-// pricesAway has runs under a cap in money make calls while the registry is away, and the executor stopped and started meanwhile.
+// pricesAway has runs under a cap in money make calls while the registry is away, and the executor killed and started again meanwhile.
 func pricesAway(t *testing.T, s *suite) {
 	begin := func(budget string) (r run) {
 		s.ask(t, request{path: "/v1/runs", body: `{"graph":{"name":"capped","nodes":[{"id":"w","actor":"signal","named":{"name":"go"}},
@@ -53,7 +53,7 @@ func pricesAway(t *testing.T, s *suite) {
 	require.Equal(t, http.StatusServiceUnavailable, status, string(answer))
 	require.Contains(t, string(answer), `"reason":"BUDGET_UNSETTLED"`)
 
-	s.procs["executor"].stop(t)
+	s.procs["executor"].kill()
 	s.serve(t, "executor", s.procs["executor"].addr)
 	s.awaitReason(t, tight.ID, "BUDGET_UNSETTLED")
 	s.restart(t, "registry")

@@ -352,7 +352,7 @@ func advice(r *executorv1.Run) string {
 		if r.GetStateReason() == "BUDGET_EXHAUSTED" {
 			way = fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens lets the run go on", r.GetId())
 		}
-		if r.GetStateReason() == "BUDGET_UNSETTLED" {
+		if unsettled(r) {
 			way = "the run goes on by itself when the registry answers with the prices of its calls"
 		}
 		if r.GetStateReason() == "NEEDS_RECONCILIATION" {

@@ -342,6 +342,9 @@ func (c *runsResumeCmd) Run(e *env) error {
 			if standsStill(r) {
 				return stands(r)
 			}
+			if unsettled(r) {
+				return fmt.Sprintf("%s goes on as soon as it is known what its calls cost\n", r.GetId())
+			}
 			return fmt.Sprintf("%s goes on; it is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 		})
 	})

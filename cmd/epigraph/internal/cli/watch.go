@@ -116,7 +116,12 @@ func (e *env) observe(s *services, runID string, after int64, descendants bool, 
 
 // standsStill tells that nothing will happen in a run until somebody does something.
 func standsStill(r *executorv1.Run) bool {
-	return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED || r.GetState() == executorv1.RunState_RUN_STATE_QUARANTINED
+	return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !unsettled(r) || r.GetState() == executorv1.RunState_RUN_STATE_QUARANTINED
+}
+
+// unsettled tells that a run waits for the prices of its calls, and goes on by itself.
+func unsettled(r *executorv1.Run) bool {
+	return r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && r.GetStateReason() == "BUDGET_UNSETTLED"
 }
 
 // over tells that a run has ended.

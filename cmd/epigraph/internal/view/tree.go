@@ -226,7 +226,7 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	case *executorv1.RunEvent_BudgetChanged:
 		return "▷ may use more or less from here on"
 	case *executorv1.RunEvent_UsageSettled:
-		text := "▷ " + Count(int64(e.UsageSettled.GetCalls())) + " calls priced: " + Money(e.UsageSettled.GetNanoUsd())
+		text := "▷ " + Plural(int(e.UsageSettled.GetCalls()), "call") + " priced: " + Money(e.UsageSettled.GetNanoUsd())
 		if n := e.UsageSettled.GetUnpricedCalls(); n > 0 {
 			text += ", " + Count(int64(n)) + " at no known price"
 		}

@@ -37,7 +37,7 @@ func TestPricesAway(t *testing.T) {
 		g := newGate()
 		inner := chain(2, "spend")
 		sp := &spender{}
-		a := actors{"spend": sp, "gate": g, "costly": costly{g}, "spawn": spawns(workgraph.Child{Graph: inner}, workgraph.Child{Graph: inner})}
+		a := actors{"spend": sp, "gate": g, "spawngate": spawns(workgraph.Child{Graph: chain(1, "gate")}), "spawn": spawns(workgraph.Child{Graph: inner}, workgraph.Child{Graph: inner})}
 		prices := &awayList{}
 		opt := func(c *engine.Config, d *engine.Deps) {
 			c.ParkAfter = 50 * time.Millisecond
@@ -155,6 +155,27 @@ func TestPricesAway(t *testing.T) {
 			require.Equal(t, int64(30), priced(t, id))
 			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(31)}))
 			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("FirstCap/ChildrenGetWhatIsLeftOnceThatIsKnown", func(t *testing.T) {
+			parent := chain(3, "spend")
+			parent.Nodes[1].Actor = "spawn"
+			id := l.start(t, parent)
+			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.AttemptEnded)) == 2 }, time.Minute, time.Millisecond)
+			l.wait(t, id, journal.StateCompleted)
+			// The same with children that still go on.
+			parent.Nodes[1].Actor = "spawngate"
+			id = l.start(t, parent)
+			g.next(t)
+			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.AttemptEnded)) == 2 }, time.Minute, time.Millisecond)
+			child := kinds(l.events(t, id), workgraph.AttemptEnded)[1].Outcome.Wait.Children.Runs[0].ID
+			require.NoError(t, resume(id, workgraph.Budget{NanoUSD: cap64(100)}))
+			testkit.Eventually(t, func() bool {
+				b := budgetOf(t, l.row(t, child))
+				return b != nil && b.NanoUSD != nil && *b.NanoUSD == 70
+			}, time.Minute, time.Millisecond)
+			g.open <- struct{}{}
+			l.wait(t, id, journal.StateCompleted)
+			require.Equal(t, journal.StateCompleted, l.row(t, child).State)
 		})
 		t.Run("FirstCap/TooLowForAPausedRunIsRefused", func(t *testing.T) {
 			id := l.start(t, chain(3, "spend"), budget(workgraph.Budget{Tokens: cap64(10)}))
