@@ -29,6 +29,8 @@ const (
 	// expiredBatch is how many trees are looked at in one go, movedRows how many events may be moved to let a partition go.
 	expiredBatch = 100
 	movedRows    = 50_000
+	// graphPage is how many graphs are looked at in one go, graphPages how many times that in one look.
+	graphPage, graphPages = 500, 20
 )
 
 // reasonArchived is the reason when a run that is asked for was archived.
@@ -44,6 +46,8 @@ type upkeep struct {
 	log       *slog.Logger
 	now       func() time.Time
 
+	// graphs is where the next look at graphs goes on.
+	graphs       atomic.Pointer[journal.Key]
 	parts, stray atomic.Int64
 	removed      metric.Int64Counter
 }
@@ -105,6 +109,11 @@ func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
 			return err
 		}
 	}
+	if !more { // what is still to be removed refers to graphs, too
+		if err := u.sweepGraphs(ctx, begin.Add(upkeepTime)); err != nil {
+			return err
+		}
+	}
 	shrink, err := u.journal.Shrink(ctx, before, movedRows)
 	if err != nil {
 		return fmt.Errorf("give back space: %w", err)
@@ -139,6 +148,31 @@ func (u *upkeep) expire(ctx context.Context, before, until time.Time) (more bool
 			return false, nil
 		}
 	}
+}
+
+// sweepGraphs removes graphs that no run refers to any more and that no run took for as long as runs are kept, until it is late or all that is
+// meant for one look was looked at.
+func (u *upkeep) sweepGraphs(ctx context.Context, until time.Time) error {
+	before := u.now().Add(-max(u.retention, 0) - journal.GraphRest)
+	var at journal.Key
+	if last := u.graphs.Load(); last != nil {
+		at = *last
+	}
+	for range graphPages {
+		removed, next, err := u.journal.SweepGraphs(ctx, before, at, graphPage)
+		if err != nil {
+			return fmt.Errorf("remove graphs that nobody refers to: %w", err)
+		}
+		if removed > 0 {
+			u.log.InfoContext(ctx, "graphs that no run refers to were removed", "graphs", removed)
+		}
+		at = next
+		u.graphs.Store(&next)
+		if next == (journal.Key{}) || time.Now().After(until) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // remove archives a tree and deletes it. It is deleted only when all of it is archived, and what dies in between is done again.

@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/obs"
@@ -46,10 +47,11 @@ func TestUpkeep(t *testing.T) {
 
 	now := time.Now().UTC()
 	big := `"` + strings.Repeat("0123456789", 1000) + `"`
-	begin := func(state journal.State, end time.Time, parent string) string {
+	begin := func(state journal.State, end time.Time, parent string, graph ...string) string {
+		hash := append(graph, "g")[0]
 		id := ids.New("run")
 		_, store := kept.Pack(journal.Write{Start: &journal.Start{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}},
-			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: "g", CreateTime: now.Add(-3 * time.Hour), Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end}}}})
+			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: hash, CreateTime: now.Add(-3 * time.Hour), Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end}}}})
 		require.NotNil(t, store)
 		res, err := j.Commit(ctx, me, []journal.Write{store(ctx)})
 		require.NoError(t, err)
@@ -97,6 +99,22 @@ func TestUpkeep(t *testing.T) {
 	require.Equal(t, "COMPLETED", lines[0].Run.State)
 	require.Equal(t, "g", lines[1].Graph.Hash)
 	require.Equal(t, strings.Trim(big, `"`), lines[3].Event.Data, "values are whole")
+
+	t.Run("Graphs/GoOnceNoRunRefersToThem", func(t *testing.T) {
+		defer func() { u.now = dbkit.Now }()
+		lone := begin(journal.StateCompleted, now, "", "lone")
+		_, err := j.DeleteRun(ctx, "acme", lone, 0)
+		require.NoError(t, err)
+		require.NoError(t, u.work(ctx, dispatch.Job{}))
+		_, err = j.GraphBody(ctx, "acme", "lone")
+		require.NoError(t, err, "a run took it just now")
+		u.now = func() time.Time { return dbkit.Now().Add(3 * 24 * time.Hour) }
+		require.NoError(t, u.work(ctx, dispatch.Job{}))
+		_, err = j.GraphBody(ctx, "acme", "lone")
+		require.Equal(t, journal.ReasonGraphNotFound, errs.ReasonOf(err))
+		_, err = j.GraphBody(ctx, "acme", "g")
+		require.NoError(t, err, "a run that goes on refers to it")
+	})
 
 	t.Run("Config/Faults", func(t *testing.T) {
 		for want, change := range map[string]func(*Config){

@@ -20,6 +20,10 @@ type Growth interface {
 	// Shrink gives space back that deleted runs took: parts whose runs were all begun before this time go as a whole, after what is left in them of other
 	// runs was moved; at most about limit rows are moved. It reports whether there is more to do at once.
 	Shrink(ctx context.Context, before time.Time, limit int) (more bool, err error)
+	// SweepGraphs looks at up to limit graphs after a place, and removes those that no run refers to and none took since a time, which must be
+	// GraphRest ago or earlier. It returns how many it removed and the place to go on from, which is empty after the last one. A run that begins meanwhile finds its graph,
+	// or brings it again.
+	SweepGraphs(ctx context.Context, before time.Time, after Key, limit int) (removed int, next Key, err error)
 }
 
 // Ended is a root that has ended.

@@ -22,6 +22,11 @@ func States() []State {
 	return append([]State{StatePending, StateRunning, StateWaiting, StatePaused, StateQuarantined}, EndedStates()...)
 }
 
+// AllStates are all that a run may be in.
+func AllStates() []State {
+	return []State{StatePending, StateRunning, StateWaiting, StatePaused, StateQuarantined, StateCompleted, StateFailed, StateCanceled}
+}
+
 // EndedStates are those of runs that are over.
 func EndedStates() []State { return []State{StateCompleted, StateFailed, StateCanceled} }
 

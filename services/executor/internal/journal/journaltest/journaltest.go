@@ -26,6 +26,8 @@ type Driver struct {
 	JobQuery string
 	// Query runs a query of one column of text.
 	Query func(t testing.TB, place, sql string) []string
+	// AgeGraphs makes all graphs look as if nobody took one for a week.
+	AgeGraphs func(t testing.TB, place string)
 }
 
 // Run is the suite.

@@ -203,6 +203,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 			plain = append(plain, u)
 		}
 	}
+	begun := time.Now()
 	graphs := s.newGraphs(w.number, slices.Concat(r.Starts, r.Appends))
 	// The first statement locks the owner's row. It may do something else as well if nothing goes before it.
 	fenced := w.explicit
@@ -210,10 +211,10 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		queueFence(&b, owner)
 		fenced = true
 	}
+	queueGraphs(&b, graphs) // before any row of a run is locked, so that two commits do not wait for each other in a circle
 	if len(around.Locked) > 0 {
 		b.Queue("SELECT FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR NO KEY UPDATE", around.Locked)
 	}
-	queueGraphs(&b, graphs)
 	revision := map[string]int64{}
 	missing := map[string]bool{}
 	doubtful := false
@@ -304,7 +305,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	if err := send(ctx, w.conn, &b); err != nil {
 		return nil, err
 	}
-	s.known.keepGraphs(w.number, slices.Collect(maps.Keys(graphs)))
+	s.known.keepGraphs(w.number, begun, slices.Collect(maps.Keys(graphs)))
 	for _, u := range starts {
 		revision[u.RunID] = 1
 	}
@@ -375,7 +376,7 @@ func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around,
 
 func last(b *pgx.Batch) *pgx.QueuedQuery { return b.QueuedQueries[len(b.QueuedQueries)-1] }
 
-// newGraphs are the graphs of units that are not known to be stored.
+// newGraphs are the graphs of units that are not known to be stored and in use.
 func (s *Store) newGraphs(conn uint64, units []*journal.Unit) map[journal.Key][]byte {
 	graphs := map[journal.Key][]byte{}
 	note := func(u *journal.Unit, hash string, body []byte) {
@@ -410,7 +411,9 @@ func queueGraphs(b *pgx.Batch, graphs map[journal.Key][]byte) {
 			bodies[i] = []byte{}
 		}
 	}
-	b.Queue(`INSERT INTO graphs (namespace, hash, body) SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) ON CONFLICT DO NOTHING`, ns, hashes, bodies)
+	// That a graph is in use is said with the run that uses it, now and then: one that is being removed meanwhile is written again.
+	b.Queue(`INSERT INTO graphs (namespace, hash, body) SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[])
+		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = now() WHERE graphs.use_time < now() - interval '1 hour'`, ns, hashes, bodies)
 }
 
 // judge finds out, after the commit, why guards did not hold.

@@ -230,3 +230,48 @@ func (s *Store) Shrink(ctx context.Context, before time.Time, limit int) (more b
 	})
 	return false, err
 }
+
+// SweepGraphs implements journal.Growth.
+func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal.Key, limit int) (removed int, next journal.Key, err error) {
+	rows, err := s.read.Query(ctx, `SELECT namespace, hash, use_time FROM graphs WHERE (namespace, hash) > ($1, $2) ORDER BY namespace, hash LIMIT $3`,
+		after.Namespace, after.Name, limit)
+	page, err := collect(rows, err, func(row pgx.CollectableRow) (g journal.UsedGraph, err error) {
+		err = row.Scan(&g.Namespace, &g.Name, &g.Used)
+		return g, err
+	})
+	if err != nil {
+		return 0, next, away(err)
+	}
+	if len(page) == limit {
+		next = page[len(page)-1].Key
+	}
+	users := `SELECT count(*), graph_hash, first_graph, min(create_time) FILTER (WHERE graph_revision > 0 AND first_graph = '') FROM (` +
+		dbkit.Merged(journal.AllStates(), func(state string) string {
+			return `SELECT r.graph_hash, r.first_graph, r.graph_revision, r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
+		}, "r", "create_time, run_id", "$3") + `) r GROUP BY graph_hash, first_graph`
+	groups, begun := journal.OldGraphs(page, before)
+	for i, group := range groups {
+		rows, err := s.read.Query(ctx, users, group[0].Namespace, begun[i], journal.MaxGraphUsers+1)
+		found, err := collect(rows, err, func(row pgx.CollectableRow) (u journal.GraphUser, err error) {
+			var unknown *time.Time
+			if err = row.Scan(&u.Runs, &u.Hash, &u.First, &unknown); unknown != nil {
+				u.Unknown = *unknown
+			}
+			return u, err
+		})
+		if err != nil {
+			return removed, next, away(err)
+		}
+		hashes := journal.UnusedGraphs(group, found)
+		if len(hashes) == 0 {
+			continue
+		}
+		// Whoever takes one meanwhile says so in the row, and the row is looked at again.
+		tag, err := s.read.Exec(ctx, `DELETE FROM graphs WHERE namespace = $1 AND hash = ANY ($2) AND use_time < $3`, group[0].Namespace, hashes, before)
+		if err != nil {
+			return removed, next, away(err)
+		}
+		removed += int(tag.RowsAffected())
+	}
+	return removed, next, nil
+}

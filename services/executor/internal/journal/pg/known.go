@@ -2,6 +2,7 @@ package pg
 
 import (
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +18,7 @@ const maxKnown = 200_000
 type known struct {
 	mu     sync.Mutex
 	runs   map[string]knownRun
-	graphs map[journal.Key]uint64
+	graphs map[journal.Key]knownGraph
 	last   uint64
 }
 
@@ -29,6 +30,12 @@ type knownRun struct {
 	lastSeq   int64
 	// calm says that the row counts no take-over, silent that the run has never asked a question.
 	calm, silent bool
+}
+
+// knownGraph is a graph that was said to be in use.
+type knownGraph struct {
+	conn uint64
+	at   time.Time
 }
 
 // connection tells connections of all times apart.
@@ -96,20 +103,22 @@ func (k *known) forget(owner journal.Owner, runIDs []string) {
 	}
 }
 
-// stored reports whether a graph is in the database.
+// stored reports whether a graph is in the database and stays there for now.
 func (k *known) stored(conn uint64, graph journal.Key) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.graphs[graph] == conn
+	g, ok := k.graphs[graph]
+	return ok && g.conn == conn && time.Since(g.at) < journal.GraphKnown
 }
 
-func (k *known) keepGraphs(conn uint64, graphs []journal.Key) {
+// keepGraphs remembers graphs that a commit has said to be in use, which began at a time.
+func (k *known) keepGraphs(conn uint64, at time.Time, graphs []journal.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.graphs)+len(graphs) > maxKnown {
 		clear(k.graphs)
 	}
 	for _, g := range graphs {
-		k.graphs[g] = conn
+		k.graphs[g] = knownGraph{conn, at}
 	}
 }

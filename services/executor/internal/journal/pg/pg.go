@@ -66,7 +66,7 @@ type Store struct {
 
 // Open connects. It neither migrates nor checks the schema: see Migrations.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
-	s := &Store{sql: newStatements(), known: known{runs: map[string]knownRun{}, graphs: map[journal.Key]uint64{}}}
+	s := &Store{sql: newStatements(), known: known{runs: map[string]knownRun{}, graphs: map[journal.Key]knownGraph{}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -57,6 +57,16 @@ func driver() journaltest.Driver {
 			}
 			return out
 		},
+		AgeGraphs: func(t testing.TB, place string) {
+			conn, err := pgx.Connect(t.Context(), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+			if _, err := conn.Exec(t.Context(), `UPDATE `+pg.Schema+`.graphs SET use_time = now() - interval '7 days'`); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
 }
 

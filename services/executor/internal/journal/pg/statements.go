@@ -546,6 +546,7 @@ func (s *statements) updateRows(rows int, plain bool, guard string) string {
 		set.WriteString(`,
 		owner_id = CASE WHEN u.release THEN '' ELSE r.owner_id END,
 		owner_incarnation = CASE WHEN u.release THEN 0 ELSE r.owner_incarnation END,
+		first_graph = CASE WHEN u.graph_changes > 0 AND r.graph_revision = 0 THEN r.graph_hash ELSE r.first_graph END,
 		graph_hash = CASE WHEN u.graph_changes > 0 THEN u.graph_hash ELSE r.graph_hash END,
 		graph_revision = r.graph_revision + u.graph_changes`)
 	}

@@ -34,7 +34,7 @@ const (
 	appendSameSQL  = `UPDATE runs SET ` + statusSet + appendSet + appendWhere + ` AND state = ? AND wake_time = ?` + returning
 	appendStateSQL = `UPDATE runs SET state = ?, wake_time = ?, holds_key = holds_key AND NOT ?, ` + statusSet + appendSet + appendWhere + returning
 	releaseSQL     = `UPDATE runs SET owner_id = '', owner_incarnation = 0 WHERE run_id = ?`
-	repinSQL       = `UPDATE runs SET graph_hash = ?, graph_revision = graph_revision + ? WHERE run_id = ?`
+	repinSQL       = `UPDATE runs SET first_graph = iif(graph_revision = 0, graph_hash, first_graph), graph_hash = ?, graph_revision = graph_revision + ? WHERE run_id = ?`
 	outcomeSQL     = `UPDATE run_details SET result = ?, outputs = ?, error = ? WHERE run_id = ?`
 
 	runColumnNames = `state, wake_time, state_reason, start_time, end_time, update_time,
@@ -47,8 +47,10 @@ const (
 
 	insertDetails = `INSERT INTO run_details (run_id, namespace, labels, metadata, error, args, named, context, attachments, result, outputs)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertLabel    = `INSERT INTO run_labels (run_id, key, namespace, value, create_time) VALUES (?, ?, ?, ?, ?)`
-	insertGraph    = `INSERT INTO graphs (namespace, hash, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+	insertLabel = `INSERT INTO run_labels (run_id, key, namespace, value, create_time) VALUES (?, ?, ?, ?, ?)`
+	// That a graph is in use is said with the run that uses it, now and then.
+	insertGraph = `INSERT INTO graphs (namespace, hash, body, use_time) VALUES (?, ?, ?, ` + now + `)
+		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = excluded.use_time WHERE graphs.use_time < excluded.use_time - 3600000000`
 	insertSnapshot = `INSERT INTO snapshots (run_id, namespace, seq, data) VALUES (?, ?, ?, ?)
 		ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE snapshots.seq <= excluded.seq`
 	insertOut = `INSERT INTO outbox (run_id, seq, ordinal, namespace, kind, next_at, attempts, last_error, body)

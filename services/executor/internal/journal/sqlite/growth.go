@@ -97,3 +97,62 @@ func (s *Store) Shrink(ctx context.Context, _ time.Time, _ int) (more bool, err 
 	}
 	return mode == 2 && free > vacuumPages, nil
 }
+
+// SweepGraphs implements journal.Growth.
+func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal.Key, limit int) (removed int, next journal.Key, err error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT namespace, hash, use_time FROM graphs WHERE (namespace, hash) > (?, ?) ORDER BY namespace, hash LIMIT ?`,
+		after.Namespace, after.Name, limit)
+	page, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (g journal.UsedGraph, err error) {
+		var used int64
+		err = rows.Scan(&g.Namespace, &g.Name, &used)
+		g.Used = dbkit.FromUnixMicros(used)
+		return g, err
+	})
+	if err != nil {
+		return 0, next, err
+	}
+	if len(page) == limit {
+		next = page[len(page)-1].Key
+	}
+	users := `SELECT count(*), graph_hash, first_graph, min(iif(graph_revision > 0 AND first_graph = '', create_time, NULL)) FROM (` +
+		dbkit.Merged(journal.AllStates(), func(state string) string {
+			return `SELECT r.graph_hash AS graph_hash, r.first_graph AS first_graph, r.graph_revision AS graph_revision, r.create_time AS create_time, r.run_id AS run_id
+				FROM runs r WHERE r.namespace = ?1 AND ` + state + ` AND r.create_time < ?2`
+		}, "r", "create_time, run_id", "?3") + `) r GROUP BY graph_hash, first_graph`
+	groups, begun := journal.OldGraphs(page, before)
+	for i, group := range groups {
+		rows, err := s.db.Read.QueryContext(ctx, users, group[0].Namespace, micros(begun[i]), journal.MaxGraphUsers+1)
+		found, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (u journal.GraphUser, err error) {
+			var unknown sql.NullInt64
+			if err = rows.Scan(&u.Runs, &u.Hash, &u.First, &unknown); unknown.Valid {
+				u.Unknown = dbkit.FromUnixMicros(unknown.Int64)
+			}
+			return u, err
+		})
+		if err != nil {
+			return removed, next, err
+		}
+		hashes := journal.UnusedGraphs(group, found)
+		if len(hashes) == 0 {
+			continue
+		}
+		n := 0
+		// Whoever took one meanwhile has said so in the row.
+		err = s.update(ctx, func(ctx context.Context, t txn) error {
+			n = 0
+			for _, h := range hashes {
+				gone, err := t.exec(ctx, `DELETE FROM graphs WHERE namespace = ? AND hash = ? AND use_time < ?`, group[0].Namespace, h, micros(before))
+				if err != nil {
+					return err
+				}
+				n += int(gone)
+			}
+			return nil
+		})
+		if err != nil {
+			return removed, next, err
+		}
+		removed += n
+	}
+	return removed, next, nil
+}

@@ -55,6 +55,16 @@ func driver() journaltest.Driver {
 			}
 			return out
 		},
+		AgeGraphs: func(t testing.TB, place string) {
+			db, err := dbkit.OpenSQLite(t.Context(), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.Write.ExecContext(t.Context(), `UPDATE graphs SET use_time = use_time - 7 * 86400 * 1000000`); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
 }
 
