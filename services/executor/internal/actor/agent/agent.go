@@ -29,6 +29,7 @@ const schema = `{
     "goal": {"description": "What is wanted; user_input, request or the first positional argument when absent."},
     "user_input": {"description": "The same as goal."},
     "request": {"description": "The same as goal."},
+    "arguments": {"type": "array", "description": "The arguments that a plan gave the problem, told to the reasoner.", "items": {"type": "object"}},
     "attachments": {"type": "array", "description": "Documents for the reasoner; results of the nodes before this one are added.", "items": {"type": "object"}},
     "previous_agent_results": {"description": "Results of earlier steps, told to the reasoner when the nodes before this one are not known."},
     "system": {"type": "string", "description": "Who the reasoner is to be; how to decide is told to it besides."},
@@ -93,6 +94,7 @@ type given struct {
 	UserInput   json.RawMessage   `json:"user_input"`
 	Request     json.RawMessage   `json:"request"`
 	Attachments []json.RawMessage `json:"attachments"`
+	Arguments   []json.RawMessage `json:"arguments"`
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 }
 
@@ -126,6 +128,9 @@ func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	told := map[string]any{
 		"request": goal, "history": []any{}, "actions": a.told(), "attachments": in.documents(c),
 		"system": a.instructions(a.System), "response_schema": a.decisionSchema(),
+	}
+	if len(in.Arguments) > 0 {
+		told["arguments"] = in.Arguments
 	}
 	input := workgraph.Input{Named: map[string]json.RawMessage{}}
 	for k, v := range told {

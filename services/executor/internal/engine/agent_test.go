@@ -1,0 +1,204 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/actor/agent"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// reasoner decides by the round what its script says, and counts how often it was asked in each.
+type reasoner struct {
+	mu     sync.Mutex
+	asked  map[int]int
+	told   map[int]string
+	script []string
+	before func(round int)
+}
+
+func (r *reasoner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	r.mu.Lock()
+	if r.asked == nil {
+		r.asked, r.told = map[int]int{}, map[int]string{}
+	}
+	r.asked[c.Visit]++
+	r.told[c.Visit] = string(c.Named["history"])
+	r.mu.Unlock()
+	if r.before != nil {
+		r.before(c.Visit)
+	}
+	return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(r.script[c.Visit-1])},
+		Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 100}}}, nil
+}
+
+func (r *reasoner) rounds() map[int]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[int]int{}
+	for k, v := range r.asked {
+		out[k] = v
+	}
+	return out
+}
+
+type pureActor struct{ workgraph.Actor }
+
+func (pureActor) Info() workgraph.ActorInfo { return workgraph.ActorInfo{Effect: workgraph.Pure} }
+
+// agents are these actors with the agent and the steps of its loop.
+func agents(own actors) actors {
+	for _, s := range agent.Specs() {
+		own[s.Name] = pureActor{s.Actor}
+	}
+	return own
+}
+
+// agentOf is a graph of one agent, which is followed by an "ok".
+func agentOf(t *testing.T, named string) *workgraph.Graph {
+	t.Helper()
+	n := workgraph.Node{ID: "agent", Actor: "agent", PassDown: workgraph.Key("answer")}
+	require.NoError(t, json.Unmarshal([]byte(named), &n.Named))
+	return &workgraph.Graph{Nodes: []workgraph.Node{n, {ID: "after", Actor: "ok"}}, Edges: []workgraph.Edge{{From: "agent", To: "after"}}}
+}
+
+// child is the one run below another.
+func (l *live) child(t *testing.T, id string) journal.Run {
+	t.Helper()
+	below, err := l.j.Descendants(t.Context(), ns, id)
+	require.NoError(t, err)
+	require.NotEmpty(t, below)
+	return l.row(t, below[0].RunID)
+}
+
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	const actions = `"goal": "all of it", "reasoner": "reasoner", "actions": {"work": {}, "ask": {}}`
+	eachStore(t, func(t *testing.T, s store) {
+		t.Run("Crash/RepeatsNoCallThatHadFinished", func(t *testing.T) {
+			t.Parallel()
+			var wire *line
+			// Each executor dies with a call under way: the first with an action of round 1, the second with the reasoner of round 2.
+			next := func(id string, r *reasoner, work workgraph.Actor) *live {
+				wire = &line{}
+				mine := wire
+				l := run(t, s, agents(actors{"reasoner": r, "work": work, "ok": &recorder{}, "ask": work}), named(id), func(c *engine.Config, d *engine.Deps) {
+					c.Lease = 3 * time.Second
+					mine.Journal, d.Journal = d.Journal, mine
+				})
+				l.jobs(t)
+				return l
+			}
+			script := []string{`["work", "work"]`, `["work"]`, `{"result": "all"}`}
+			first, g := &reasoner{script: script}, newGate()
+			once := &recorder{}
+			l := next("a", first, workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+				if c.Node == "act#1/1-work" {
+					return once.Call(ctx, c)
+				}
+				return g.Call(ctx, c)
+			}))
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			require.Equal(t, "act#1/2-work", g.next(t).Node)
+			testkit.Eventually(t, func() bool {
+				for _, ev := range kinds(l.events(t, l.child(t, id).ID), workgraph.AttemptEnded) {
+					if ev.Node == "act#1/1-work" {
+						return true
+					}
+				}
+				return false
+			}, time.Minute, time.Millisecond)
+			wire.cut.Store(true)
+
+			held := make(chan struct{})
+			asked := make(chan int, 10)
+			second := &reasoner{script: script, before: func(round int) { asked <- round; <-held }}
+			rest := &recorder{}
+			next("b", second, rest)
+			require.Equal(t, 2, <-asked)
+			wire.cut.Store(true)
+			close(held)
+
+			third, last := &reasoner{script: script}, &recorder{}
+			l = next("c", third, last)
+			row := l.wait(t, id, journal.StateCompleted)
+			require.Equal(t, map[int]int{1: 1}, first.rounds())
+			require.Equal(t, map[int]int{2: 1}, second.rounds())
+			require.Equal(t, map[int]int{2: 1, 3: 1}, third.rounds(), "only the call that had not finished is made again")
+			require.Equal(t, 1, once.of("act#1/1-work"))
+			require.Equal(t, 1, rest.of("act#1/2-work"))
+			require.Zero(t, rest.of("act#1/1-work"))
+			require.Equal(t, 1, last.of("act#2/1-work@2"))
+			child := l.child(t, id)
+			require.Contains(t, string(child.Result), `"all"`)
+			require.EqualValues(t, 300, row.Usage.InputTokens, "what the reasoner used is booked once")
+			l.events(t, child.ID)
+		})
+		r := &reasoner{}
+		work := &recorder{}
+		forbidden := &recorder{}
+		asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
+		l := run(t, s, agents(actors{"reasoner": r, "work": work, "forbidden": forbidden, "ok": &recorder{}, "ask": asks,
+			"never": &reasoner{script: []string{`["work"]`, `["work"]`, `["work"]`, `{"result": 1}`}}}), func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 10 * time.Millisecond })
+		l.jobs(t)
+		t.Run("Refused/IsToldAndNotDone", func(t *testing.T) {
+			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			require.JSONEq(t, `"done after"`, string(l.wait(t, id, journal.StateCompleted).Result))
+			require.Empty(t, forbidden.calls)
+			require.Empty(t, work.calls)
+			require.Contains(t, r.told[2], `there is no action \"forbidden\"`)
+			require.Contains(t, r.told[3], `graphs are not allowed`)
+		})
+		t.Run("Question/ParksAndTheAnswerIsTheResult", func(t *testing.T) {
+			r.script = []string{`["ask"]`, `{"result": "asked"}`}
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			l.parked(t, id, journal.StateWaiting)
+			child := l.parked(t, l.child(t, id).ID, journal.StateWaiting)
+			var question string
+			for _, ev := range kinds(l.events(t, child.ID), workgraph.AttemptEnded) {
+				if o := ev.Outcome; o != nil && o.Wait != nil && o.Wait.Interrupt != nil {
+					question = o.Wait.Interrupt.ID
+				}
+			}
+			l.mail(t, child.ID, journal.MailAnswer, engine.Letter{InterruptID: question, Payload: json.RawMessage(`"you may"`), By: "ada"})
+			l.wait(t, id, journal.StateCompleted)
+			require.Contains(t, r.told[2], `"results":[{"action":"ask","ok":"you may"}]`)
+		})
+		t.Run("Limit/PausesAndGoesOn", func(t *testing.T) {
+			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "never", "max_rounds": 2, "actions": {"work": {}}}`))
+			l.parked(t, id, journal.StateWaiting)
+			child := l.parked(t, l.child(t, id).ID, journal.StatePaused)
+			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: child.ID}))
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Cancel/ReachesTheActions", func(t *testing.T) {
+			r.script = []string{`["ask"]`}
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			l.parked(t, id, journal.StateWaiting)
+			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+			require.NoError(t, err)
+			l.wait(t, id, journal.StateCanceled)
+			l.wait(t, l.child(t, id).ID, journal.StateCanceled)
+		})
+		t.Run("Rounds/ManyAreNotDear", func(t *testing.T) {
+			r.script = nil
+			for range 60 {
+				r.script = append(r.script, `["work", "work", "work"]`)
+			}
+			r.script = append(r.script, `{"result": 60}`)
+			id := l.start(t, agentOf(t, `{`+actions+`, "max_rounds": 100, "max_history_bytes": 4096}`))
+			l.wait(t, id, journal.StateCompleted)
+			require.Equal(t, fmt.Sprint(60), string(l.child(t, id).Result))
+		})
+	})
+}
