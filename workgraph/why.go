@@ -250,8 +250,8 @@ func (w *why) depends(ref Ref, edges []int32, f *frame) {
 	s := w.s
 	var on Reason
 	for _, e := range edges {
-		if f.edges[s.p.localEdge[e]].state == edgeOpen {
-			on.on(s.p.nodes[s.p.edges[e].from].ID)
+		if from := s.p.nodes[s.p.edges[e].from].ID; f.edges[s.p.localEdge[e]].state == edgeOpen && !slices.Contains(on.On, from) {
+			on.on(from)
 		}
 	}
 	if len(on.On) == 0 {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,11 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	epigraph "github.com/epigraph-run/epigraph/sdk"
+	"github.com/epigraph-run/epigraph/sdk/worker"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +48,10 @@ func TestServer(t *testing.T) {
 	d := serve(t, fakellm.Script{
 		Models: []string{"fake-1"},
 		Rules: []fakellm.Rule{
+			{Match: `"round":3`, Reply: fakellm.Reply{Text: `{"actions": null, "result": "hello ada"}`}},
+			{Match: `"round":2`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "greet", "arguments": "{\"who\": \"ada\"}"}]], "result": null}`}},
+			{Match: `"round":1`, Reply: fakellm.Reply{Text: `{"actions": [[{"action": "ask", "arguments": "{}"}]], "result": null}`}},
+			{Match: "greeting agent", Reply: fakellm.Reply{Text: `{"actions": [[{"action": "http", "arguments": "{}"}, {"action": "greet", "arguments": "{\"text\": \"x\"}"}]], "result": null}`}},
 			{Match: "give up", Reply: fakellm.Reply{Fault: fakellm.Unauthorized}},
 			{Match: "attack", Reply: fakellm.Reply{Text: "\x1b[31mred\x1b]0;title\a\u009b2J\u202etxt\nsecond line\r\n\tthird"}},
 		},
@@ -164,6 +174,65 @@ func TestNotUTF8(t *testing.T) {
 			require.Contains(t, errs.String(), "VALUE_NOT_UTF8")
 		})
 	}
+}
+
+// What decides in an agent may be a worker, which is told the goal, the actions and what became of the rounds so far.
+func TestAgentWithWorker(t *testing.T) {
+	d := serve(t, fakellm.Script{})
+	c, err := epigraph.Dial(d.GRPCAddr())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	type situation struct {
+		Request string                     `json:"request"`
+		Actions map[string]json.RawMessage `json:"actions"`
+		History []struct {
+			Results []struct {
+				OK    int `json:"ok"`
+				Error any `json:"error"`
+			} `json:"results"`
+			Refused string `json:"refused"`
+		} `json:"history"`
+	}
+	asked := make(chan situation, 10)
+	w := worker.New(c, worker.Options{})
+	worker.Register(w, "strategist", func(_ context.Context, s situation) (any, error) {
+		asked <- s
+		switch len(s.History) {
+		case 0:
+			return []any{map[string]any{"action": "forbidden"}}, nil
+		case 1:
+			return []any{map[string]any{"action": "double", "arguments": map[string]any{"n": 21}}}, nil
+		}
+		return map[string]any{"result": s.History[1].Results[0].OK}, nil
+	}, worker.Effect(worker.Idempotent))
+	worker.Register(w, "double", func(_ context.Context, in struct {
+		N int `json:"n"`
+	}) (int, error) {
+		return 2 * in.N, nil
+	}, worker.Effect(worker.Pure))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		require.NoError(t, <-ended)
+	}()
+	g := workgraph.NewBuilder("g").Node("agent", "agent", workgraph.Arg("goal", json.RawMessage(`"42"`)), workgraph.Arg("reasoner", json.RawMessage(`"strategist"`)),
+		workgraph.Arg("actions", json.RawMessage(`{"double": {}}`))).Graph()
+	testkit.Eventually(t, func() bool {
+		list, err := c.Executor.ListActors(t.Context(), &executorv1.ListActorsRequest{})
+		require.NoError(t, err)
+		return slices.ContainsFunc(list.GetActors(), func(a *executorv1.ActorInfo) bool { return a.GetName() == "strategist" })
+	}, time.Minute, 10*time.Millisecond)
+	run, err := c.StartRun(t.Context(), g)
+	require.NoError(t, err)
+	got, err := epigraph.Result[int](t.Context(), run)
+	require.NoError(t, err)
+	require.Equal(t, 42, got)
+	require.Len(t, asked, 3)
+	require.Equal(t, "42", (<-asked).Request)
+	require.Contains(t, (<-asked).History[0].Refused, `there is no action "forbidden"`)
+	require.Contains(t, (<-asked).Actions, "double")
 }
 
 // A folder that dev worked in can be examined, also while it does.

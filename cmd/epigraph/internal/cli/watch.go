@@ -282,14 +282,28 @@ func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1
 	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
 	defer cancel()
 	begun := time.Now()
-	for {
+	var below []string // the runs below it, whose calls count as its own
+	for looked := false; ; {
 		r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
 		if err != nil || r.GetUsage().GetCalls() == 0 {
 			return r, nil, err
 		}
 		booked, err := usageOf(ctx, s, runID)
+		all := booked
+		if err == nil && int64(len(booked)) < r.GetUsage().GetCalls() {
+			if !looked {
+				below, looked = descendants(ctx, s, runID), true
+			}
+			for _, id := range below {
+				more, err := usageOf(ctx, s, id)
+				if err != nil {
+					break
+				}
+				all = append(all[:len(all):len(all)], more...)
+			}
+		}
 		late := time.Since(begun) > settle || r.GetEndTime() != nil && time.Since(r.GetEndTime().AsTime()) > settle
-		if err != nil || late || accounted(r.GetUsage(), booked) {
+		if err != nil || late || accounted(r.GetUsage(), all) {
 			return r, booked, nil // the books may be away; the run is shown without them
 		}
 		select {
@@ -298,6 +312,26 @@ func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1
 			return nil, nil, ctx.Err()
 		}
 	}
+}
+
+// maxBelow bounds the runs below another that are asked for what was booked for them.
+const maxBelow = 50
+
+// descendants are the first runs below a run.
+func descendants(ctx context.Context, s *services, runID string) []string {
+	var out []string
+	for todo := []string{runID}; len(todo) > 0 && len(out) < maxBelow; todo = todo[1:] {
+		page, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{ParentRunId: todo[0], PageSize: int32(maxBelow - len(out))})
+		if err != nil {
+			break
+		}
+		for _, r := range page.GetRuns() {
+			if r.GetUsage().GetCalls() > 0 {
+				out, todo = append(out, r.GetId()), append(todo, r.GetId())
+			}
+		}
+	}
+	return out
 }
 
 // accounted tells that every call has its entry, and that the run has been told what each cost.
