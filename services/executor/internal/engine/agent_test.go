@@ -24,6 +24,7 @@ type reasoner struct {
 	told   map[int]string
 	script []string
 	before func(round int)
+	fails  func(round int) error
 }
 
 func (r *reasoner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -36,6 +37,11 @@ func (r *reasoner) Call(_ context.Context, c *workgraph.Call) (workgraph.Outcome
 	r.mu.Unlock()
 	if r.before != nil {
 		r.before(c.Visit)
+	}
+	if r.fails != nil {
+		if err := r.fails(c.Visit); err != nil {
+			return workgraph.Outcome{}, err
+		}
 	}
 	return workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(r.script[c.Visit-1])},
 		Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 100}}}, nil
@@ -180,6 +186,27 @@ func TestAgent(t *testing.T) {
 			child := l.parked(t, l.child(t, id).ID, journal.StatePaused)
 			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: child.ID}))
 			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Retry/OfTheAgentsRunGoesOnFromWhatItHad", func(t *testing.T) {
+			failing := true
+			r.script = []string{`["work", "work"]`, `["work"]`, `{"result": "late"}`}
+			r.fails = func(round int) error {
+				if round == 3 && failing {
+					return workgraph.Errorf(workgraph.Permanent, "NO_MODEL", "gone")
+				}
+				return nil
+			}
+			id := l.start(t, agentOf(t, `{`+actions+`}`))
+			require.Contains(t, string(l.wait(t, id, journal.StateFailed).Error), "NO_MODEL")
+			failing, r.asked = false, nil
+			work.calls = nil
+			again, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID, Request: journal.Request{ID: "r" + id, BodyHash: "x"}})
+			require.NoError(t, err)
+			require.JSONEq(t, `"late"`, string(l.wait(t, again, journal.StateCompleted).Result))
+			require.Equal(t, map[int]int{3: 1}, r.rounds())
+			require.Empty(t, work.calls)
+			require.Contains(t, r.told[3], `{"round":2,"decision":["work"],"results":[{"action":"work","ok":"done act#2/1-work"}]}`)
+			r.fails = nil
 		})
 		t.Run("Cancel/ReachesTheActions", func(t *testing.T) {
 			r.script = []string{`["ask"]`}

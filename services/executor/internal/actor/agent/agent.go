@@ -155,16 +155,19 @@ func (a *arguments) loop() (*workgraph.Graph, error) {
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}
-	named := map[string]json.RawMessage{"policy": rules}
+	bounds, err := encode(limits{a.MaxResultBytes, a.MaxHistoryBytes})
+	if err != nil {
+		return nil, actor.BadArguments("%v", err)
+	}
 	keep := workgraph.PassDown{Mode: workgraph.NoPassDown}
 	return &workgraph.Graph{
 		Name: "agent",
 		Nodes: []workgraph.Node{
 			{ID: nodeReason, Kind: workgraph.AgentKind, Actor: a.Reasoner, Named: a.ReasonerArgs, MaxVisits: a.MaxRounds},
 			// Nothing of what is told to the reasoner travels into the actions, which would take it for arguments.
-			{ID: nodeAct, Actor: actorAct, Named: named, MaxVisits: workgraph.Unlimited, PassDown: workgraph.Merge("{'args': [], 'named': {}}"),
+			{ID: nodeAct, Actor: actorAct, Named: map[string]json.RawMessage{"policy": rules}, MaxVisits: workgraph.Unlimited, PassDown: workgraph.Merge("{'args': [], 'named': {}}"),
 				OnError: workgraph.OnError{Action: workgraph.Route}},
-			{ID: nodeObserve, Kind: workgraph.SummarizerKind, Actor: actorObserve, Named: named, MaxVisits: workgraph.Unlimited},
+			{ID: nodeObserve, Kind: workgraph.SummarizerKind, Actor: actorObserve, Named: map[string]json.RawMessage{"limits": bounds}, MaxVisits: workgraph.Unlimited},
 		},
 		Edges: []workgraph.Edge{
 			{From: nodeReason, To: nodeAct},

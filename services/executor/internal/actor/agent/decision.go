@@ -187,7 +187,7 @@ func readValue(raw json.RawMessage) (*decision, error) {
 func readObject(raw json.RawMessage) (*decision, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("the decision cannot be read: %v", err)
+		return nil, fmt.Errorf("the decision cannot be read: %w", err)
 	}
 	var d decision
 	var err error
@@ -246,7 +246,7 @@ func readGroups(raw json.RawMessage) ([][]wanted, error) {
 		}
 		var members []json.RawMessage
 		if err := json.Unmarshal(item, &members); err != nil {
-			return nil, fmt.Errorf("actions[%d]: %v", i, err)
+			return nil, fmt.Errorf("actions[%d]: %w", i, err)
 		}
 		var group []wanted
 		for k, member := range members {
@@ -305,7 +305,7 @@ func readAction(raw json.RawMessage) (wanted, error) {
 			v = json.RawMessage(unfence(text(v)))
 		}
 		if err := json.Unmarshal(v, &w.arguments); err != nil {
-			return w, fmt.Errorf(`the "arguments" of %.80q must be a JSON object: %v`, w.action, err)
+			return w, fmt.Errorf(`the "arguments" of %.80q must be a JSON object: %w`, w.action, err)
 		}
 	}
 	for _, k := range remarkKeys {

@@ -81,14 +81,26 @@ type round struct {
 	Omitted bool `json:"omitted,omitempty"`
 }
 
+// limits bound what the reasoner is told.
+type limits struct {
+	Result  int `json:"result_bytes"`
+	History int `json:"history_bytes"`
+}
+
 // ReasonActionsUnusable is the reason when an action that the agent's node allows names an actor that does not exist: no decision mends that.
 const ReasonActionsUnusable = "AGENT_ACTIONS_UNUSABLE"
 
 // observe closes a round: its value is the history, which goes back to the reasoner, or the result.
 func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	p, err := rules(c)
-	if err != nil {
+	var given struct {
+		Limits limits `json:"limits"`
+	}
+	if err := actor.Decode(c.Own, &given); err != nil {
 		return workgraph.Outcome{}, err
+	}
+	most := given.Limits
+	if most.Result <= 0 || most.History <= 0 {
+		return workgraph.Outcome{}, actor.BadArguments("limits are missing: this actor is a step of the agent actor's loop")
 	}
 	var in struct {
 		History []json.RawMessage `json:"history"`
@@ -98,7 +110,7 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	decided, _ := source(c, nodeReason)
 	entry := round{Round: c.Visit}
-	entry.Decision, entry.Truncated = cut(actor.Result(decided.Values), min(p.MaxResultBytes, p.MaxHistoryBytes/4))
+	entry.Decision, entry.Truncated = cut(actor.Result(decided.Values), min(most.Result, most.History/4))
 	switch done, ok := source(c, nodeAct); {
 	case !ok:
 		entry.Refused = "no action gave a result"
@@ -129,7 +141,7 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if err != nil {
 		return workgraph.Outcome{}, actor.BadArguments("%v", err)
 	}
-	out, err := value(forget(append(in.History, raw), p.MaxHistoryBytes))
+	out, err := value(forget(append(in.History, raw), most.History))
 	out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeReason}}
 	return out, err
 }
