@@ -72,13 +72,17 @@ type Posted struct {
 	Claimed bool
 }
 
+// MailRead is how many pieces of mail a look for an owner's reads through; if there are more, it asks run by run. Drivers only.
+const MailRead = 500
+
 // Mailbox delivers mail. Journal embeds it.
 type Mailbox interface {
 	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one transaction.
 	// ReasonRunNotFound, ReasonRunEnded, ReasonStateRefuses, ReasonEtagMismatch, ReasonRequestIDReused,
 	// ReasonInterruptNotFound, ReasonInterruptClosed.
 	Post(ctx context.Context, p Post) (Posted, error)
-	// PendingMail lists unread mail of owner's runs, oldest first.
+	// PendingMail lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs that owner has: mail to others, however much
+	// there is, is not read through.
 	PendingMail(ctx context.Context, owner Owner, limit int) ([]Mail, error)
 	// UnreadMail lists unread mail of one run, oldest first.
 	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)

@@ -483,6 +483,35 @@ func parkCases(t *testing.T, d Driver) {
 		require.Zero(t, sweep(), "it waits already")
 		require.Equal(t, w.me, w.claim(w.me, late))
 	})
+	t.Run("Pending/AmongMuchMailToOthers", func(t *testing.T) {
+		w := open(t, d)
+		mine, gone := w.started(1), w.started(1)
+		me := w.me
+		w.me = w.register("other")
+		theirs := []string{w.started(1), w.started(1), w.started(1)}
+		w.me = me
+		send := func(from, n int, ids ...string) {
+			var mails []func(*journal.Append)
+			for i := range n {
+				mails = append(mails, mailTo(ids[i%len(ids)], journal.MailSignal, fmt.Sprint(from+i)))
+			}
+			w.commit(appendTo(gone, from, 1, mails...))
+		}
+		send(1, journal.MailRead-2, theirs...)
+		send(2, 1, mine)
+		require.Len(t, w.pending(me), 1, "one less than is read through")
+		send(3, 1, theirs...)
+		require.Len(t, w.pending(me), 1)
+		send(4, 7, theirs...)
+		send(5, 3, mine)
+		got := w.pending(me)
+		require.Equal(t, w.unread(mine), got, "oldest first")
+		require.Len(t, got, 4)
+		some, err := w.j.PendingMail(t.Context(), me, 2)
+		require.NoError(t, err)
+		require.Equal(t, got[:2], some)
+		require.Empty(t, w.pending(journal.Owner{ID: "exec-a", Incarnation: 99}))
+	})
 	t.Run("Ready/WithoutALeader", func(t *testing.T) {
 		w := open(t, d)
 		due := func(in time.Duration) string {

@@ -19,7 +19,8 @@ const (
 	// claimParked needs the rows to be locked, and finds parked runs alone that have mail.
 	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3 WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
 		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
-	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time FROM mail m`
+	mailColumns = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time FROM `
+	selectMail  = mailColumns + `mail m`
 )
 
 func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
@@ -185,8 +186,17 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
-	rows, err := s.hot.Query(ctx, selectMail+` CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = $1 AND r.owner_incarnation = $2 OFFSET 0) r
-		ORDER BY m.id LIMIT $3`, owner.ID, owner.Incarnation, limit)
+	// One of the two ways is gone, and which is known before either begins.
+	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id FROM mail ORDER BY id LIMIT $4),
+		mine AS (
+			SELECT l.id FROM look l CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = l.run_id AND r.owner_id = $1 AND r.owner_incarnation = $2 AND r.state + 0 < 6 OFFSET 0) r
+			WHERE (SELECT count(*) FROM look) < $4
+			UNION ALL
+			SELECT m.id FROM (SELECT run_id FROM runs WHERE owner_id = $1 AND owner_incarnation = $2 AND owner_id <> '' AND state < 6 OFFSET 0) r
+				CROSS JOIN LATERAL (SELECT id FROM mail WHERE run_id = r.run_id OFFSET 0) m
+			WHERE (SELECT count(*) FROM look) >= $4
+			ORDER BY id LIMIT $3)
+		`+mailColumns+`mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m ORDER BY m.id`, owner.ID, owner.Incarnation, limit, journal.MailRead)
 	return collect(rows, err, scanMail)
 }
 

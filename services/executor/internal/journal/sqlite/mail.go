@@ -17,7 +17,11 @@ const (
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time`
 	// pendingMail is that of an owner's runs.
-	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ? AND r.owner_incarnation = ?)`
+	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ? AND r.owner_incarnation = ? AND +r.state < 6)`
+	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
+	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ? AND r.owner_incarnation = ? AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
+	// mailRead counts mail, up to a number.
+	mailRead = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
 	// claimParked finds parked runs alone that have mail.
 	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ? WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
@@ -166,7 +170,15 @@ func (t txn) deliver(ctx context.Context, m journal.Mail) (isNew bool, err error
 
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
-	rows, err := s.db.Read.QueryContext(ctx, selectMail+pendingMail+` ORDER BY m.id LIMIT ?`, owner.ID, owner.Incarnation, limit)
+	var n int
+	if err := s.db.Read.QueryRowContext(ctx, mailRead, journal.MailRead).Scan(&n); err != nil {
+		return nil, err
+	}
+	query := pendingMail
+	if n >= journal.MailRead {
+		query = pendingByRun
+	}
+	rows, err := s.db.Read.QueryContext(ctx, selectMail+query+` ORDER BY m.id LIMIT ?`, owner.ID, owner.Incarnation, limit)
 	return dbkit.Collect(rows, err, scanMail)
 }
 
@@ -180,9 +192,8 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 // the same file by polling.
 func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return s.wakesOf(ctx, owner.ID, pollMail, func() bool {
-		var n int
-		err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+pendingMail+` LIMIT 1)`, owner.ID, owner.Incarnation).Scan(&n)
-		return err != nil || n > 0
+		ms, err := s.PendingMail(ctx, owner, 1)
+		return err != nil || len(ms) > 0
 	}), nil
 }
 

@@ -108,3 +108,16 @@ func BenchmarkCommit(b *testing.B) {
 		}
 	})
 }
+
+func BenchmarkMail(b *testing.B) {
+	journaltest.BenchMail(b, driver(), func(b *testing.B, place, query string) {
+		db, err := dbkit.OpenSQLite(b.Context(), place)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Write.ExecContext(b.Context(), query); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
