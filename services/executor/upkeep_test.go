@@ -51,7 +51,8 @@ func TestUpkeep(t *testing.T) {
 		hash := append(graph, "g")[0]
 		id := ids.New("run")
 		_, store := kept.Pack(journal.Write{Start: &journal.Start{Graph: []byte(`{"nodes":[]}`), Events: []journal.Event{{Kind: 10, Data: []byte(`{"a":1}`)}, {Kind: 17, NodeID: "n", Visit: 1, Data: []byte(big)}},
-			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: hash, CreateTime: now.Add(-3 * time.Hour), Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end}}}})
+			Run: journal.Run{ID: id, Namespace: "acme", ParentID: parent, GraphHash: hash, CreateTime: now.Add(-3 * time.Hour), Args: []byte(`[1]`), Status: journal.Status{State: state, EndTime: end},
+				Metadata: []byte(`{"user":{"k":"v"},"webhooks":[{"url":"https://example.com","headers":{"authorization":"hidden"},"secret":"hidden"}]}`)}}})
 		require.NotNil(t, store)
 		res, err := j.Commit(ctx, me, []journal.Write{store(ctx)})
 		require.NoError(t, err)
@@ -97,6 +98,9 @@ func TestUpkeep(t *testing.T) {
 	require.Len(t, lines, 4)
 	require.Equal(t, old, lines[0].Run.ID)
 	require.Equal(t, "COMPLETED", lines[0].Run.State)
+	meta, err := json.Marshal(lines[0].Run.Metadata)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"user":{"k":"v"},"webhooks":[{"url":"https://example.com"}]}`, string(meta), "without what is secret")
 	require.Equal(t, "g", lines[1].Graph.Hash)
 	require.Equal(t, strings.Trim(big, `"`), lines[3].Event.Data, "values are whole")
 

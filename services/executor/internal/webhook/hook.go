@@ -94,8 +94,9 @@ const (
 )
 
 const (
-	// MaxHooks is how many a run has, MaxBytes how much they take together: they are read with every row of a run.
+	// MaxHooks is how many webhooks a run has at most.
 	MaxHooks = 8
+	// MaxBytes is how much they take together: they are read with every row of a run.
 	MaxBytes = 16 << 10
 
 	maxURL         = 2048
@@ -109,6 +110,9 @@ const (
 
 // Check names every fault of the hooks, by their places in the request.
 func Check(hooks []Hook, guard egress.Guard) error {
+	if len(hooks) == 0 {
+		return nil
+	}
 	var out *errs.Error
 	bad := func(place, reason, what string) {
 		if out == nil {
@@ -136,7 +140,7 @@ func Check(hooks []Hook, guard egress.Guard) error {
 			bad(place+".secret", ReasonInvalid, err.Error())
 		}
 	}
-	if b, err := json.Marshal(hooks); len(hooks) > 0 && (err != nil || len(b) > MaxBytes) {
+	if b, err := json.Marshal(hooks); err != nil || len(b) > MaxBytes {
 		bad("webhooks", ReasonInvalid, fmt.Sprintf("take %d bytes together, the limit is %d", len(b), MaxBytes))
 	}
 	if out == nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -278,7 +277,7 @@ func TestDeliverGuarded(t *testing.T) {
 	v := d.Deliver(t.Context(), &Delivery{Hook: Hook{URL: strings.Replace(r.URL, "127.0.0.1", "localhost", 1)}, Message: message()}, 1)
 	require.Equal(t, GivenUp, v.Outcome)
 	var refusal *egress.Refusal
-	require.True(t, errors.As(v.Err, &refusal), "%v", v.Err)
+	require.ErrorAs(t, v.Err, &refusal)
 	require.Empty(t, r.got)
 }
 
