@@ -300,6 +300,9 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 	} else if reason != "" {
 		h.Message += ": " + reason
 	}
+	if open := s.Unsettled(); len(open) > 0 && reason != ReasonUnsettled {
+		h.Message += "; " + counted(len(open), "call") + " not priced yet"
+	}
 	if held > 0 {
 		h.Message += fmt.Sprintf(", and holds %s back", counted(held, "start"))
 	}
