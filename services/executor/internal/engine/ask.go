@@ -85,6 +85,12 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	if err != nil {
 		return err
 	}
+	if done, err := e.requested(ctx, row, methodPause, req.Request); err != nil || done {
+		if done && err == nil {
+			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailPause, "pause")
+		}
+		return err
+	}
 	if row.State == journal.StatePaused && row.Reason != ReasonUnsettled || row.State == journal.StateQuarantined {
 		if req.Revision != 0 && req.Revision != row.Revision {
 			return journal.EtagMismatch(row.ID)
@@ -95,7 +101,7 @@ func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	if reason == "" {
 		reason = "REQUESTED"
 	}
-	_, err = e.post(ctx, journal.Post{Method: "PauseRun", Revision: req.Revision, Request: req.Request, Open: started(),
+	_, err = e.post(ctx, journal.Post{Method: methodPause, Revision: req.Revision, Request: req.Request, Open: started(),
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailPause, Key: "pause"}}, &Letter{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedMail(err)

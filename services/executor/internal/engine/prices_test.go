@@ -216,6 +216,15 @@ func TestPricesAway(t *testing.T) {
 			req.Budget, req.Request.BodyHash = &workgraph.Budget{Tokens: cap64(2000)}, "b"
 			require.Equal(t, journal.ReasonRequestIDReused, errs.ReasonOf(l.Resume(t.Context(), req)))
 			require.Equal(t, int64(1000), *budgetOf(t, l.row(t, id)).Tokens)
+			id = l.start(t, chain(1, "gate"))
+			g.next(t)
+			pause := engine.PauseRequest{Namespace: ns, RunID: id, Reason: "one", Request: journal.Request{ID: "again", BodyHash: "a"}}
+			require.NoError(t, l.Pause(t.Context(), pause))
+			require.NoError(t, l.Pause(t.Context(), pause))
+			pause.Reason, pause.Request.BodyHash = "other", "b"
+			require.Equal(t, journal.ReasonRequestIDReused, errs.ReasonOf(l.Pause(t.Context(), pause)))
+			g.open <- struct{}{}
+			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("HandOver/TheNextOwnerAsks", func(t *testing.T) {
 			prices.away.Store(true)

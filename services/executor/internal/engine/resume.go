@@ -61,7 +61,14 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		return err
 	}
 	given := !req.Budget.IsZero()
+	key := "resume"
+	if given { // each of several counts, also while the run goes on
+		key += "/" + once(req.Request)
+	}
 	done, err := e.resumed(ctx, row, req.Request)
+	if done && err == nil {
+		_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
+	}
 	if err != nil || done || goesOn(row.State) && !given {
 		return err
 	}
@@ -77,9 +84,9 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 		}
 	}
 	p := journal.Post{Method: methodResume, Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: "resume"}}
-	if given { // each of several counts, also while the run goes on
-		p.Open, p.Mail.Key = started(), "resume/"+once(req.Request)
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: key}}
+	if given {
+		p.Open = started()
 	}
 	// Revision rises by every piece of mail: with it, nothing may have come in between.
 	_, err = e.post(ctx, p, &Letter{Reason: req.Reason, RequestID: req.Request.ID, Budget: req.Budget})
@@ -101,25 +108,37 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	return nil
 }
 
-const methodResume = "ResumeRun"
+// The calls whose request ids are looked up before anything else.
+const (
+	methodPause  = "PauseRun"
+	methodResume = "ResumeRun"
+)
 
 // resumed reports whether a request to resume was carried out before. One that had another body then is refused.
 func (e *Engine) resumed(ctx context.Context, row journal.Run, req journal.Request) (bool, error) {
 	if req.ID == "" {
 		return false, nil
 	}
-	switch runID, body, err := e.journal.Requested(ctx, row.Namespace, methodResume, req.ID); {
-	case err != nil:
-		return false, err
-	case runID != "" && (runID != row.ID || body != req.BodyHash):
-		return false, journal.RequestIDReused(req.ID)
-	case runID != "":
-		return true, nil
+	if done, err := e.requested(ctx, row, methodResume, req); err != nil || done {
+		return done, err
 	}
 	// What is too old for that is in the history.
 	return e.happened(ctx, row, func(d *Durable) bool {
 		return (d.Kind == workgraph.RunResumed || d.Kind == workgraph.BudgetChanged) && d.RequestID == req.ID
 	})
+}
+
+// requested reports whether a request about the run was carried out in the time for which request ids are kept. One that had another body then is
+// refused.
+func (e *Engine) requested(ctx context.Context, row journal.Run, method string, req journal.Request) (bool, error) {
+	if req.ID == "" {
+		return false, nil
+	}
+	runID, body, err := e.journal.Requested(ctx, row.Namespace, method, req.ID)
+	if err == nil && runID != "" && (runID != row.ID || body != req.BodyHash) {
+		err = journal.RequestIDReused(req.ID)
+	}
+	return runID != "", err
 }
 
 // mayResume says what stands against a run that is paused going on with a budget.
