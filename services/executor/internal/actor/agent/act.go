@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/graphpb"
@@ -68,9 +69,9 @@ func act(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	switch {
 	case len(d.groups) > 0:
-		return p.round(d.groups)
+		return p.round(c, d.groups)
 	case d.graph != nil:
-		return p.graph(d.graph)
+		return p.graph(c, d.graph)
 	}
 	result, err := p.settle(d.result)
 	if err != nil {
@@ -80,7 +81,7 @@ func act(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 }
 
 // round inserts the actions: groups one after another, then the node that lists what became of them.
-func (p *policy) round(groups [][]wanted) (workgraph.Outcome, error) {
+func (p *policy) round(c *workgraph.Call, groups [][]wanted) (workgraph.Outcome, error) {
 	var f faults
 	n := 0
 	for _, group := range groups {
@@ -106,11 +107,15 @@ func (p *policy) round(groups [][]wanted) (workgraph.Outcome, error) {
 	if len(f) > 0 {
 		return value(verdict{Refused: f.String()})
 	}
-	return p.insert(layers)
+	return p.insert(c, layers)
 }
 
-// insert makes the sub-graph of a round.
-func (p *policy) insert(layers [][]workgraph.Node) (workgraph.Outcome, error) {
+// grownRounds are those whose actions become part of the agent's run. A graph is written whole each time it grows, so that the actions
+// of later rounds are runs of their own: a round of a long agent then costs what one of a short agent does.
+const grownRounds = 32
+
+// insert makes the graph of a round.
+func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph.Outcome, error) {
 	g := &workgraph.Graph{}
 	var steps []step
 	var started, before []string
@@ -145,6 +150,10 @@ func (p *policy) insert(layers [][]workgraph.Node) (workgraph.Outcome, error) {
 	}
 	g.Nodes = append(g.Nodes, workgraph.Node{ID: nodeResults, Kind: workgraph.SummarizerKind, Actor: actorResults,
 		Named: map[string]json.RawMessage{"steps": list, "max_bytes": most}})
+	if c.Visit > grownRounds {
+		g.Name = "round " + strconv.Itoa(c.Visit)
+		return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g}}, AsResult: true}}}, nil
+	}
 	out, err := value(verdict{Started: started})
 	out.Expand = g
 	return out, err
@@ -163,7 +172,7 @@ func (p *policy) unknown(name string) string {
 }
 
 // graph runs a graph of actions as a run of its own: what fails in it fails no more than it.
-func (p *policy) graph(raw json.RawMessage) (workgraph.Outcome, error) {
+func (p *policy) graph(c *workgraph.Call, raw json.RawMessage) (workgraph.Outcome, error) {
 	if !p.AllowGraph {
 		return value(verdict{Refused: `graphs are not allowed here: give "actions"`})
 	}
@@ -182,7 +191,7 @@ func (p *policy) graph(raw json.RawMessage) (workgraph.Outcome, error) {
 	if err != nil {
 		return value(verdict{Refused: "the graph is not JSON: " + err.Error()})
 	}
-	return p.insert([][]workgraph.Node{{{Name: "graph", Actor: "spawn", Named: map[string]json.RawMessage{"graph": b, "as_result": json.RawMessage("true")}}}})
+	return p.insert(c, [][]workgraph.Node{{{Name: "graph", Actor: "spawn", Named: map[string]json.RawMessage{"graph": b, "as_result": json.RawMessage("true")}}}})
 }
 
 // clean is a reasoner's graph with the actions in place of their names. It may order actions and hand results on under names that

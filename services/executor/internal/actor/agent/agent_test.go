@@ -131,6 +131,21 @@ func TestLoop(t *testing.T) {
 		require.Equal(t, []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, b.calls)
 		require.Contains(t, r.history(t, 2), `"results":[{"action":"b","ok":{"n":1}},{"action":"b","ok":{"n":2}},{"action":"a","ok":{}},{"action":"b","ok":{"n":3}}]`)
 	})
+	t.Run("Rounds/LateOnesAreRunsOfTheirOwn", func(t *testing.T) {
+		t.Parallel()
+		r, a := &reasoner{}, &tool{}
+		for range 35 {
+			r.script = append(r.script, `[{"action": "search", "arguments": {"q": 1}}, "bad"]`)
+		}
+		r.script = append(r.script, `["fails"]`, `[{"action": "sum", "arguments": {"expr": 7}}]`, `["nobody"]`, over)
+		done(t, work(t, workgraph.Actors{"r": r, "tool": a}, `{"goal": "x", "reasoner": "r", "max_rounds": 100, "actions": {"search": {"actor": "tool"},
+			"bad": {"actor": "fail", "named": {"reason": "NO"}}, "sum": {"actor": "cel"}}}`), `"done"`)
+		require.Len(t, a.calls, 35)
+		const became = `"results":[{"action":"search","ok":{"q":1}},{"action":"bad","error":{"type":"PERMANENT","reason":"NO","message":"failed on purpose"}}]}`
+		require.Equal(t, 35, strings.Count(r.history(t, 36), became), r.history(t, 36))
+		require.Contains(t, r.history(t, 39), `"refused":"actions[0][0]: there is no action \"fails\"`)
+		require.Contains(t, r.history(t, 39), `BAD_ARGUMENT at node \"1-sum\"`)
+	})
 	t.Run("Failure/IsToldAndStopsWhatFollows", func(t *testing.T) {
 		t.Parallel()
 		r := &reasoner{script: []string{`{"actions": [["ok", "bad"], ["ok"], ["ok"]]}`, over}}

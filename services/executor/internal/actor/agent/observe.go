@@ -77,6 +77,8 @@ type round struct {
 	Results   json.RawMessage `json:"results,omitempty"`
 	// Refused says why nothing of the decision was done.
 	Refused string `json:"refused,omitempty"`
+	// Failed says why the round broke off; some of its actions may have been done.
+	Failed string `json:"failed,omitempty"`
 	// Omitted stands for a round that there is no more room for.
 	Omitted bool `json:"omitted,omitempty"`
 }
@@ -121,8 +123,11 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "an action names an actor that does not exist: %s", e.Message)
 			}
 			entry.Refused = cutText(e.Error(), maxMessage)
+			if e.Reason == workgraph.ReasonChildFailed {
+				entry.Refused, entry.Failed = "", entry.Refused
+			}
 		}
-	case done.Node != nodeAct:
+	case done.Node != nodeAct || isList(actor.Result(done.Values)):
 		entry.Results = actor.Result(done.Values)
 	default:
 		var v verdict
@@ -145,6 +150,9 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	out.Select = &workgraph.Select{Others: workgraph.SelectNames, Names: []string{nodeReason}}
 	return out, err
 }
+
+// isList tells the results of a round from a verdict.
+func isList(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) }
 
 // forget makes room by leaving out what the oldest rounds gave. The latest stays: it has bounds of its own.
 func forget(history []json.RawMessage, most int) []json.RawMessage {

@@ -250,7 +250,7 @@ func (p *policy) instructions(system string) string {
 `, p.MaxActions)
 	}
 	b.WriteString(`Leave out or set to null what you do not use. Arguments and the result may also be JSON in a text.
-After each round you are told what became of all rounds so far: of each action "ok" with its result, "error", or "skipped". What was refused was not done: mend it.
+After each round you are told what became of all rounds so far: of each action "ok" with its result, "error", or "skipped". What was "refused" was not done: mend it. Of a round that "failed" some actions may have been done.
 `)
 	if len(p.ResultSchema) > 0 {
 		fmt.Fprintf(&b, "The result must fit this JSON Schema: %s\n", p.ResultSchema)
