@@ -85,6 +85,8 @@ type Config struct {
 	MaxDepth int `help:"depth of child runs below their root at most"`
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int `help:"children of one visit at most"`
+	// MaxFamily is how many runs one root and all below it may be.
+	MaxFamily int `help:"runs of one root at most, itself and all below it"`
 	// MaxWatches is how many watches of one namespace are served at once.
 	MaxWatches int `help:"watches of one namespace at once"`
 
@@ -125,7 +127,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxWatches: e.MaxWatches,
+		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxFamily: e.MaxFamily, MaxWatches: e.MaxWatches,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
@@ -182,7 +184,7 @@ func (c Config) engine() engine.Config {
 	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.lease(), c.Parallel, int(c.MaxPayload)
 	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
 	e.MaxTakeovers, e.KeepAlive = c.MaxTakeovers, c.KeepAlive
-	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxWatches
+	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxFamily, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxFamily, c.MaxWatches
 	return e
 }
 

@@ -135,6 +135,17 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 	if len(faults) > 0 {
 		return workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "%s", strings.Join(faults, "\n"))
 	}
+	runs, ok, err := t.e.kin.admit(ctx, r.root, c.Runs, cfg.MaxFamily, func(most int) (int, error) {
+		return t.e.journal.CountBelow(ctx, r.namespace, r.root, most)
+	})
+	switch {
+	case err != nil:
+		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the runs of the family cannot be counted just now: %v", errs.From(err).Message)
+	case !ok:
+		return workgraph.Errorf(workgraph.Permanent, ReasonFamilyExceeded,
+			"%d more children, and run %s has a family of %d runs already, itself included; the limit is %d: do the work in fewer runs, start another root, or raise max_family",
+			len(c.Runs), r.root, min(runs, cfg.MaxFamily), cfg.MaxFamily)
+	}
 	return nil
 }
 
@@ -180,6 +191,7 @@ func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 // spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned out to be impossible,
 // or is not wanted any more.
 func (t *term) spawnChild(r *run, s *workgraph.Spawn, again bool) {
+	defer t.e.kin.recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
 	for r.wants(s.Child.ID) {
 		err := t.startChild(r, s, again)

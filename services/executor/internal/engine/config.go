@@ -49,6 +49,8 @@ type Config struct {
 	MaxDepth int
 	// MaxFanOut is how many children one visit may spawn.
 	MaxFanOut int
+	// MaxFamily is how many runs one root and all below it may be.
+	MaxFamily int
 	// DetailsEvery is how often at most the details of one attempt's heartbeats are written down.
 	DetailsEvery time.Duration
 	// MaxWatches is how many watches of one namespace this executor serves at once.
@@ -79,7 +81,7 @@ func DefaultConfig() Config {
 		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		Linger: 200 * time.Millisecond, MaxLiveBytes: 1 << 30, MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, DetailsEvery: time.Second,
+		Linger: 200 * time.Millisecond, MaxLiveBytes: 1 << 30, MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxFamily: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }
@@ -110,6 +112,7 @@ func (c Config) Validate() error {
 	positive("mail_poll", int64(c.MailPoll))
 	positive("max_depth", int64(c.MaxDepth))
 	positive("max_fan_out", int64(c.MaxFanOut))
+	positive("max_family", int64(c.MaxFamily))
 	positive("details_every", int64(c.DetailsEvery))
 	positive("max_watches", int64(c.MaxWatches))
 	if c.Linger < 0 {

@@ -32,6 +32,7 @@ type Engine struct {
 	claims  Claims
 	prices  Prices
 	fuse    fuse // of prices
+	kin     kin
 	wake    func()
 	// workflows is nil when there are none.
 	workflows Workflows

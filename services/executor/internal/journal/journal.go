@@ -106,6 +106,8 @@ type Reader interface {
 	Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error)
 	// Descendants lists the runs below this one, at any depth, oldest first.
 	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)
+	// CountBelow counts the runs below this one, at any depth, up to most.
+	CountBelow(ctx context.Context, namespace, runID string, most int) (int, error)
 }
 
 // Outbox hands out what has to leave the executor, at least once and in the order of each run.

@@ -79,6 +79,14 @@ func readCases(t *testing.T, d Driver) {
 		ds, err = w.j.Descendants(t.Context(), ns, a)
 		require.NoError(t, err)
 		require.Equal(t, want[1:2], ds)
+		for most, n := range map[int]int{0: 0, 1: 1, 2: 2, 3: 3, 99: 3} {
+			got, err := w.j.CountBelow(t.Context(), ns, top, most)
+			require.NoError(t, err)
+			require.Equal(t, n, got)
+		}
+		none, err := w.j.CountBelow(t.Context(), "other", top, 9)
+		require.NoError(t, err)
+		require.Zero(t, none)
 		ds, err = w.j.Descendants(t.Context(), "other", top)
 		require.NoError(t, err)
 		require.Empty(t, ds)

@@ -224,6 +224,16 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 	return below, away(err)
 }
 
+// CountBelow implements journal.Reader.
+func (s *Store) CountBelow(ctx context.Context, namespace, runID string, most int) (n int, err error) {
+	err = s.read.QueryRow(ctx, `WITH RECURSIVE below AS (
+			SELECT run_id FROM runs WHERE namespace = $1 AND parent_run_id = $2 AND parent_run_id <> ''
+			UNION ALL
+			SELECT r.run_id FROM below b`+itsChildren+`)
+		SELECT count(*) FROM (SELECT FROM below LIMIT $3) x`, namespace, runID, most).Scan(&n)
+	return n, away(err)
+}
+
 // Load implements journal.Log.
 func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err error) {
 	err = s.inBatches(ctx, s.hot, func(conn *pgxpool.Conn) error {

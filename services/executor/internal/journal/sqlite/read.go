@@ -210,6 +210,16 @@ func (s *Store) Descendants(ctx context.Context, namespace, runID string) ([]jou
 	})
 }
 
+// CountBelow implements journal.Reader.
+func (s *Store) CountBelow(ctx context.Context, namespace, runID string, most int) (n int, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `WITH RECURSIVE below (run_id) AS (
+			SELECT run_id FROM runs WHERE namespace = ?1 AND parent_run_id = ?2 AND parent_run_id <> ''
+			UNION ALL
+			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+		SELECT count(*) FROM (SELECT 1 FROM below LIMIT ?3)`, namespace, runID, most).Scan(&n)
+	return n, err
+}
+
 // Load implements journal.Log.
 func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err error) {
 	err = s.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {

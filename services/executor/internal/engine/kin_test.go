@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestKin(t *testing.T) {
+	t.Parallel()
+	n := 0
+	children := func(many int) []workgraph.Child {
+		out := make([]workgraph.Child, many)
+		for i := range out {
+			n++
+			out[i].ID = fmt.Sprintf("run_%d", n)
+		}
+		return out
+	}
+	t.Run("Admit/UpToTheBoundAndNoFurther", func(t *testing.T) {
+		var k kin
+		below, counts := 0, 0
+		count := func(most int) (int, error) { counts++; return min(below, most), nil }
+		for below < 999 {
+			c := children(1)
+			_, ok, err := k.admit(t.Context(), "root", c, 1000, count)
+			require.NoError(t, err)
+			require.True(t, ok, "%d below", below)
+			below++
+			k.recorded("root", c[0].ID)
+		}
+		require.Less(t, counts, 200, "it is not counted for each")
+		runs, ok, err := k.admit(t.Context(), "root", children(1), 1000, count)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, 1000, runs)
+		_, ok, err = k.admit(t.Context(), "other", children(1), 1000, func(int) (int, error) { return 0, nil })
+		require.NoError(t, err)
+		require.True(t, ok)
+	})
+	t.Run("Admit/WhatIsNotRecordedYetCounts", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k kin
+			var admitted atomic.Int64
+			var all sync.WaitGroup
+			for range 50 {
+				c := children(10)
+				all.Go(func() {
+					if _, ok, err := k.admit(t.Context(), "root", c, 101, func(int) (int, error) { return 0, nil }); err == nil && ok {
+						admitted.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			require.EqualValues(t, 10, admitted.Load())
+			time.Sleep(2 * kinStart) // nobody recorded them
+			_, ok, err := k.admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
+			require.NoError(t, err)
+			require.True(t, ok)
+		})
+	})
+	t.Run("Admit/WaitsForThoseThatMayCountTwice", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k kin
+			below := 0
+			first := children(5)
+			_, ok, err := k.admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
+			require.NoError(t, err)
+			require.True(t, ok)
+			below = 5 // they are there, and the one who asked has not heard of it
+			go func() {
+				time.Sleep(3 * kinPause)
+				for _, c := range first {
+					k.recorded("root", c.ID)
+				}
+			}()
+			_, ok, err = k.admit(t.Context(), "root", children(5), 11, func(int) (int, error) { return below, nil })
+			require.NoError(t, err)
+			require.True(t, ok)
+		})
+	})
+	t.Run("Admit/Faults", func(t *testing.T) {
+		var k kin
+		_, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
+		require.ErrorContains(t, err, "away")
+		require.False(t, ok)
+		_, ok, _ = k.admit(t.Context(), "root", children(9), 10, func(int) (int, error) { return 0, nil })
+		require.True(t, ok)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, ok, err = k.admit(ctx, "root", children(9), 10, func(int) (int, error) { return 0, nil })
+		require.ErrorIs(t, err, context.Canceled)
+		require.False(t, ok)
+	})
+}
