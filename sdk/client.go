@@ -1,5 +1,5 @@
-// Package epigraph is the client of an Epigraph installation for Go programs: it starts graphs, watches and steers runs, and answers
-// their questions. It is a thin layer over the generated clients, which it lends for everything else. Workers are in sdk/worker, help
+// Package epigraph is the client of an Epigraph installation for Go programs: it starts graphs, watches, steers and amends runs, answers
+// their questions, and keeps schedules and limits. It is a thin layer over the generated clients, which it lends for everything else. Workers are in sdk/worker, help
 // for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
 package epigraph
 

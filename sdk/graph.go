@@ -19,21 +19,34 @@ func Graph(g *workgraph.Graph) (*graphv1.Graph, error) {
 	for i := range g.Nodes {
 		out.Nodes = append(out.Nodes, w.node(&g.Nodes[i]))
 	}
-	for i := range g.Edges {
-		e := &g.Edges[i]
-		out.Edges = append(out.Edges, &graphv1.Edge{From: e.From, To: e.To, When: e.When, ResultPassDownMode: w.passDown(e.PassDown),
-			Kind: graphv1.EdgeKind(w.word("EDGE_KIND", string(e.Kind), graphv1.EdgeKind_value))})
-	}
+	out.Edges = w.edges(g.Edges)
 	for k, v := range g.State {
 		if out.State == nil {
 			out.State = map[string]*graphv1.StateKey{}
 		}
 		out.State[k] = &graphv1.StateKey{Reducer: graphv1.Reducer(w.word("REDUCER", string(v.Reducer), graphv1.Reducer_value)), Initial: raw(v.Initial)}
 	}
-	if len(w.unknown) > 0 {
-		return nil, &Error{Reason: "GRAPH_INVALID", Message: "the graph uses words that are not known: " + strings.Join(w.unknown, ", ")}
+	if err := w.fault("GRAPH_INVALID", "the graph"); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// fault is the error of words that are not known; nil without one.
+func (w *wire) fault(reason, what string) error {
+	if len(w.unknown) == 0 {
+		return nil
+	}
+	return &Error{Reason: reason, Message: what + " uses words that are not known: " + strings.Join(w.unknown, ", ")}
+}
+
+func (w *wire) edges(in []workgraph.Edge) (out []*graphv1.Edge) {
+	for i := range in {
+		e := &in[i]
+		out = append(out, &graphv1.Edge{From: e.From, To: e.To, When: e.When, ResultPassDownMode: w.passDown(e.PassDown),
+			Kind: graphv1.EdgeKind(w.word("EDGE_KIND", string(e.Kind), graphv1.EdgeKind_value))})
+	}
+	return out
 }
 
 // wire collects the words that it does not know.

@@ -1,0 +1,81 @@
+package epigraph
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+// NamespaceLimit is the name of the limit of the namespace as a whole.
+const NamespaceLimit = "namespace"
+
+// ActorLimit is the name of the limit of an actor's calls.
+func ActorLimit(actor string) string { return "actor/" + actor }
+
+// KeyLimit is the name of the limit of the calls with a concurrency key. Without a limit of its own a key lets one call run at a time.
+func KeyLimit(key string) string { return "key/" + key }
+
+// LimitOption is one bound of a limit.
+type LimitOption func(*executorv1.Limit)
+
+// AtOnce bounds how many calls run at once.
+func AtOnce(n int) LimitOption { return func(l *executorv1.Limit) { l.MaxConcurrent = int32(n) } }
+
+// Rate bounds how many calls begin in an interval.
+func Rate(n int, per time.Duration) LimitOption {
+	return func(l *executorv1.Limit) { l.MaxRate, l.RateInterval = int32(n), durationpb.New(per) }
+}
+
+// OpenRuns bounds how many runs of the namespace are open; more wait for their start.
+func OpenRuns(n int64) LimitOption { return func(l *executorv1.Limit) { l.MaxOpenRuns = n } }
+
+// PendingRuns bounds how many runs of the namespace wait for their start; more are refused.
+func PendingRuns(n int64) LimitOption { return func(l *executorv1.Limit) { l.MaxPendingRuns = n } }
+
+// FanOut bounds the nodes of a graph and the children of a visit in the namespace.
+func FanOut(n int) LimitOption { return func(l *executorv1.Limit) { l.MaxFanOut = int32(n) } }
+
+// Bytes bounds what the open runs of the namespace hold; further starts are refused.
+func Bytes(n int64) LimitOption { return func(l *executorv1.Limit) { l.MaxBytes = n } }
+
+// SetLimit sets a limit, in the place of the one of that name if there is one: a bound that is not given is none.
+func (c *Client) SetLimit(ctx context.Context, name string, bounds ...LimitOption) (*executorv1.Limit, error) {
+	l := &executorv1.Limit{Name: name}
+	for _, f := range bounds {
+		f(l)
+	}
+	return c.limits().PutLimit(ctx, &executorv1.PutLimitRequest{Limit: l})
+}
+
+// Limits are those of the namespace by name, with what is used of them now.
+func (c *Client) Limits(ctx context.Context) ([]*executorv1.Limit, error) {
+	m, err := c.limits().ListLimits(ctx, &executorv1.ListLimitsRequest{})
+	return m.GetLimits(), err
+}
+
+// Limit is the one of that name, with what is used of it now. If there is none the reason is LIMIT_NOT_FOUND.
+func (c *Client) Limit(ctx context.Context, name string) (*executorv1.Limit, error) {
+	all, err := c.Limits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if l.GetName() == name {
+			return l, nil
+		}
+	}
+	return nil, &Error{Reason: "LIMIT_NOT_FOUND", Message: "there is no limit \"" + name + "\"", Hint: "Limits tells those that there are"}
+}
+
+// DeleteLimit takes a limit away. If there is none the reason is LIMIT_NOT_FOUND.
+func (c *Client) DeleteLimit(ctx context.Context, name string) error {
+	_, err := c.limits().DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: name})
+	return err
+}
+
+func (c *Client) limits() executorv1.LimitServiceClient {
+	return executorv1.NewLimitServiceClient(c.conn)
+}
