@@ -41,6 +41,11 @@ func FanOut(n int) LimitOption { return func(l *executorv1.Limit) { l.MaxFanOut 
 // Bytes bounds what the open runs of the namespace hold; further starts are refused.
 func Bytes(n int64) LimitOption { return func(l *executorv1.Limit) { l.MaxBytes = n } }
 
+// Retention is how long runs of the namespace are kept after their end, in place of what the installation says.
+func Retention(d time.Duration) LimitOption {
+	return func(l *executorv1.Limit) { l.Retention = durationpb.New(d) }
+}
+
 // SetLimit sets a limit, in the place of the one of that name if there is one: a bound that is not given is none.
 func (c *Client) SetLimit(ctx context.Context, name string, bounds ...LimitOption) (*executorv1.Limit, error) {
 	l := &executorv1.Limit{Name: name}

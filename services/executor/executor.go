@@ -286,6 +286,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		}
 	}()
 	actors := catalog{builtin: set.Registry, more: d.Actors}
+	upkeep.limits = s.limits
 	s.quotas = s.limits.Quotas()
 	if err := s.limits.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -122,8 +123,14 @@ func TestSDKManages(t *testing.T) {
 		require.Equal(t, "LIMIT_NOT_FOUND", epigraph.ReasonOf(err))
 		_, err = c.SetLimit(t.Context(), name, epigraph.AtOnce(4), epigraph.Rate(600, time.Minute))
 		require.NoError(t, err)
-		_, err = c.SetLimit(t.Context(), epigraph.NamespaceLimit, epigraph.OpenRuns(100), epigraph.PendingRuns(50), epigraph.FanOut(500), epigraph.Bytes(1<<30))
+		_, err = c.SetLimit(t.Context(), epigraph.NamespaceLimit, epigraph.OpenRuns(100), epigraph.PendingRuns(50), epigraph.FanOut(500), epigraph.Bytes(1<<30),
+			epigraph.Retention(72*time.Hour))
 		require.NoError(t, err)
+		whole, err := c.Limit(t.Context(), epigraph.NamespaceLimit)
+		require.NoError(t, err)
+		require.Equal(t, 72*time.Hour, whole.GetRetention().AsDuration())
+		_, err = c.SetLimit(t.Context(), epigraph.NamespaceLimit, epigraph.Retention(time.Second))
+		require.Equal(t, "limit.retention", violated(err))
 		_, err = c.SetLimit(t.Context(), epigraph.KeyLimit("customer 7"), epigraph.AtOnce(2))
 		require.NoError(t, err)
 		l, err := c.Limit(t.Context(), name)
@@ -137,4 +144,12 @@ func TestSDKManages(t *testing.T) {
 		_, err = c.SetLimit(t.Context(), "nonsense", epigraph.AtOnce(1))
 		require.Error(t, err)
 	})
+}
+
+// violated is the first field that an error names.
+func violated(err error) string {
+	if e, ok := errors.AsType[*epigraph.Error](err); ok && len(e.Violations) > 0 {
+		return e.Violations[0].Field
+	}
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
 const (
@@ -41,6 +42,8 @@ type upkeep struct {
 	journal   journal.Journal
 	plain     journal.Reader
 	retention time.Duration
+	// limits say how long namespaces keep their runs that have a word of their own on it; nil without.
+	limits    *limit.Limiter
 	partition time.Duration
 	archive   *blob.Store // nil without
 	log       *slog.Logger
@@ -105,7 +108,9 @@ func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
 	more := false
 	if u.retention > 0 {
 		before = u.now().Add(-u.retention)
-		if more, err = u.expire(ctx, before, begin.Add(upkeepTime)); err != nil {
+	}
+	if u.retention > 0 || u.limits != nil && u.limits.Retains() {
+		if more, err = u.expire(ctx, u.keptSince(), begin.Add(upkeepTime)); err != nil {
 			return err
 		}
 	}
@@ -124,8 +129,25 @@ func (u *upkeep) work(ctx context.Context, _ dispatch.Job) error {
 	return nil
 }
 
-// expire removes trees of runs that ended before a time, until it is too late for more, and reports whether there is more.
-func (u *upkeep) expire(ctx context.Context, before, until time.Time) (more bool, err error) {
+// keptSince tells the time before which ended runs of a namespace are not kept; zero if all are.
+func (u *upkeep) keptSince() func(namespace string) time.Time {
+	now := u.now()
+	return func(namespace string) time.Time {
+		keep := u.retention
+		if u.limits != nil {
+			if own := u.limits.Retention(namespace); own > 0 {
+				keep = own
+			}
+		}
+		if keep == 0 {
+			return time.Time{}
+		}
+		return now.Add(-keep)
+	}
+}
+
+// expire removes trees of runs that ended before the time that is meant for their namespace, until it is too late for more, and reports whether there is more.
+func (u *upkeep) expire(ctx context.Context, before func(namespace string) time.Time, until time.Time) (more bool, err error) {
 	var after journal.Ended
 	for {
 		ends, err := u.journal.Expired(ctx, before, after, expiredBatch)

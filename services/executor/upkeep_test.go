@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
+	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
 func TestUpkeep(t *testing.T) {
@@ -118,6 +119,37 @@ func TestUpkeep(t *testing.T) {
 		require.Equal(t, journal.ReasonGraphNotFound, errs.ReasonOf(err))
 		_, err = j.GraphBody(ctx, "acme", "g")
 		require.NoError(t, err, "a run that goes on refers to it")
+	})
+
+	t.Run("Namespace/KeepsItsRunsByItsOwnWord", func(t *testing.T) {
+		defer func() { u.retention, u.limits = time.Hour, nil }()
+		store, err := openLimits(ctx, cfg, j, obs.Noop())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, store.Close()) }()
+		u.limits = limit.New(store, obs.Noop().Logger)
+		say := func(keep time.Duration) {
+			_, err := store.Put(ctx, limit.Limit{Key: limit.Key{Namespace: "acme", Name: limit.Namespace}, Retention: keep})
+			require.NoError(t, err)
+			require.NoError(t, u.limits.Refresh(ctx))
+		}
+		there := func(id string) bool {
+			_, err := j.Get(ctx, "acme", id)
+			if err != nil {
+				require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err))
+			}
+			return err == nil
+		}
+		id := begin(journal.StateCompleted, now.Add(-2*time.Hour), "")
+		say(24 * time.Hour) // longer than the hour of the others
+		require.NoError(t, u.work(ctx, dispatch.Job{}))
+		require.True(t, there(id))
+		u.retention = 0 // the others keep theirs for ever
+		say(3 * time.Hour)
+		require.NoError(t, u.work(ctx, dispatch.Job{}))
+		require.True(t, there(id))
+		say(90 * time.Minute)
+		require.NoError(t, u.work(ctx, dispatch.Job{}))
+		require.False(t, there(id))
 	})
 
 	t.Run("Config/Faults", func(t *testing.T) {

@@ -53,6 +53,9 @@ func limitText(x *executorv1.Limit) string {
 	if x.GetMaxFanOut() > 0 {
 		out = append(out, fmt.Sprintf("%d at once for one visit", x.GetMaxFanOut()))
 	}
+	if x.GetRetention() != nil {
+		out = append(out, "runs kept for "+x.GetRetention().AsDuration().String())
+	}
 	if x.GetMaxBytes() > 0 {
 		out = append(out, fmt.Sprintf("%s bytes", view.Count(x.GetMaxBytes())))
 	}
@@ -67,6 +70,7 @@ type limitsPutCmd struct {
 	OpenRuns   int64         `help:"How many runs of the namespace may be open." placeholder:"N"`
 	Pending    int64         `help:"How many runs of the namespace may wait for their start." name:"pending-runs" placeholder:"N"`
 	FanOut     int32         `help:"How many runs or items one visit may have." placeholder:"N"`
+	Retention  time.Duration `help:"How long runs of the namespace are kept after their end, in place of what the server says." placeholder:"DURATION"`
 	Bytes      conf.Bytes    `help:"How much the runs of the namespace may hold, for example 1GiB." placeholder:"SIZE"`
 }
 
@@ -84,6 +88,9 @@ func (c *limitsPutCmd) Run(e *env) error {
 	}
 	if c.Per > 0 {
 		l.RateInterval = durationpb.New(c.Per)
+	}
+	if c.Retention > 0 {
+		l.Retention = durationpb.New(c.Retention)
 	}
 	if limitText(l) == "" {
 		return usage(errs.New(errs.InvalidArgument, "LIMIT_EMPTY", "nothing is limited").Hint("give --concurrent, --rate or another bound; `epigraph limits delete " + c.Name + "` takes a limit away"))

@@ -62,7 +62,7 @@ func TestKin(t *testing.T) {
 			}
 			all.Wait()
 			require.EqualValues(t, 10, admitted.Load())
-			time.Sleep(2 * kinStart) // nobody recorded them
+			time.Sleep(2 * kinStart) //nolint:forbidigo // in a bubble; nobody recorded them
 			_, ok, err := k.admit(t.Context(), "root", children(100), 101, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
@@ -78,7 +78,7 @@ func TestKin(t *testing.T) {
 			require.True(t, ok)
 			below = 5 // they are there, and the one who asked has not heard of it
 			go func() {
-				time.Sleep(3 * kinPause)
+				time.Sleep(3 * kinPause) //nolint:forbidigo // in a bubble
 				for _, c := range first {
 					k.recorded("root", c.ID)
 				}

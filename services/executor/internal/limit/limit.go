@@ -39,6 +39,10 @@ const (
 	DefaultMaxPending = 100_000
 	// MaxInterval is the longest rate interval.
 	MaxInterval = 24 * time.Hour
+	// MinRetention keeps a slip of the pen from emptying a namespace.
+	MinRetention = time.Minute
+	// MaxRetention is for ever, as far as anybody can tell.
+	MaxRetention = 100 * 365 * 24 * time.Hour
 )
 
 // Key names a limit in its namespace.
@@ -62,6 +66,8 @@ type Limit struct {
 	MaxFanOut      int32
 	MaxBytes       int64
 	MaxPendingRuns int64
+	// Retention is how long runs of the namespace are kept after their end; 0 is as long as those of others.
+	Retention time.Duration
 
 	UpdateTime time.Time
 }
@@ -75,7 +81,7 @@ func (l *Limit) Validate() error {
 		fault = fault.Violate("limit."+field, ReasonInvalid, fmt.Sprintf(format, args...))
 	}
 	calls := l.MaxConcurrent != 0 || l.MaxRate != 0
-	whole := l.MaxOpenRuns != 0 || l.MaxFanOut != 0 || l.MaxBytes != 0 || l.MaxPendingRuns != 0
+	whole := l.MaxOpenRuns != 0 || l.MaxFanOut != 0 || l.MaxBytes != 0 || l.MaxPendingRuns != 0 || l.Retention != 0
 	switch name := strings.TrimPrefix(strings.TrimPrefix(l.Name, actors), keys); {
 	case l.Name == Namespace:
 		if calls {
@@ -84,7 +90,7 @@ func (l *Limit) Validate() error {
 	case name == l.Name || name == "":
 		violate("name", "a limit is named \"namespace\", \"actor/NAME\" or \"key/VALUE\"")
 	case whole:
-		violate("name", "max_open_runs, max_fan_out, max_bytes and max_pending_runs bound the limit named \"namespace\"")
+		violate("name", "max_open_runs, max_fan_out, max_bytes, max_pending_runs and retention are for the limit named \"namespace\"")
 	}
 	if strings.ContainsFunc(l.Name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		violate("name", "control characters are not allowed")
@@ -102,6 +108,9 @@ func (l *Limit) Validate() error {
 		if f.v < 0 {
 			violate(f.name, "must not be negative")
 		}
+	}
+	if l.Retention != 0 && (l.Retention < MinRetention || l.Retention > MaxRetention) {
+		violate("retention", "must be from %s to %s", MinRetention, MaxRetention)
 	}
 	switch {
 	case l.MaxRate == 0 && l.RateInterval != 0:

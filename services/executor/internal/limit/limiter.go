@@ -83,6 +83,22 @@ func (l *Limiter) Quota(namespace string) (Limit, bool) {
 	return q, ok
 }
 
+// Retention is how long a namespace's runs are kept after their end by its own word; 0 if it says nothing.
+func (l *Limiter) Retention(namespace string) time.Duration {
+	q, _ := l.Quota(namespace)
+	return q.Retention
+}
+
+// Retains reports whether any namespace has a word of its own on how long its runs are kept.
+func (l *Limiter) Retains() bool {
+	for _, q := range l.known.Load().namespaces {
+		if q.Retention > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Refresh looks whether limits were changed.
 func (l *Limiter) Refresh(ctx context.Context) error {
 	have := l.known.Load().version

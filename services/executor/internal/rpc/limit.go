@@ -36,6 +36,7 @@ func (s *LimitServer) PutLimit(ctx context.Context, req *executorv1.PutLimitRequ
 		Key:           limit.Key{Namespace: grpckit.Namespace(ctx), Name: m.GetName()},
 		MaxConcurrent: m.GetMaxConcurrent(), MaxRate: m.GetMaxRate(), RateInterval: m.GetRateInterval().AsDuration(),
 		MaxOpenRuns: m.GetMaxOpenRuns(), MaxFanOut: m.GetMaxFanOut(), MaxBytes: m.GetMaxBytes(), MaxPendingRuns: m.GetMaxPendingRuns(),
+		Retention: m.GetRetention().AsDuration(),
 	}
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -94,6 +95,9 @@ func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*execut
 			MaxBytes: l.MaxBytes, MaxPendingRuns: l.MaxPendingRuns, UpdateTime: timestamppb.New(l.UpdateTime)}
 		if l.RateInterval > 0 {
 			out[i].RateInterval = durationpb.New(l.RateInterval)
+		}
+		if l.Retention > 0 {
+			out[i].Retention = durationpb.New(l.Retention)
 		}
 		if l.Name != limit.Namespace {
 			out[i].Running = int32(figures[i].Running)

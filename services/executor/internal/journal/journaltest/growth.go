@@ -35,10 +35,22 @@ func growthCases(t *testing.T, d Driver) {
 		w.started(1, ended(base, live))
 		other := w.started(1, ended(base, ""), func(s *journal.Start) { s.Run.Namespace = "other" })
 
+		forever := w.started(1, ended(base, ""), func(s *journal.Start) { s.Run.Namespace = "forever" })
+		before := func(namespace string) time.Time {
+			switch namespace {
+			case "forever":
+				return time.Time{}
+			case "other":
+				return base.Add(time.Second)
+			}
+			return base.Add(time.Minute)
+		}
+		w.started(1, ended(base.Add(2*time.Second), ""), func(s *journal.Start) { s.Run.Namespace = "other" })
+
 		got := map[string]bool{}
 		var after journal.Ended
 		for {
-			page, err := w.j.Expired(t.Context(), base.Add(time.Minute), after, 2)
+			page, err := w.j.Expired(t.Context(), before, after, 2)
 			require.NoError(t, err)
 			if len(page) == 0 {
 				break
@@ -51,6 +63,7 @@ func growthCases(t *testing.T, d Driver) {
 			}
 		}
 		require.Equal(t, map[string]bool{first: true, second: true, orphan: true, other: true}, got)
+		require.NotContains(t, got, forever)
 	})
 	t.Run("Archive/PlaceIsRemembered", func(t *testing.T) {
 		w := open(t, d)

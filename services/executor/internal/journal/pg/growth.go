@@ -20,7 +20,7 @@ const (
 )
 
 // Expired implements journal.Growth. It goes from namespace to namespace, each of which has its ended runs in order.
-func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
+func (s *Store) Expired(ctx context.Context, before func(namespace string) time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
 	root := ` AND r.create_time < $2 AND r.end_time < $2 AND (r.create_time, r.run_id) > ($3, $4)
 		AND (r.parent_run_id = '' OR (SELECT true FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace || '' = r.namespace) IS NULL)`
 	query := `SELECT r.run_id, r.create_time, EXISTS (
@@ -43,10 +43,11 @@ func (s *Store) Expired(ctx context.Context, before time.Time, after journal.End
 		if *namespace != after.Namespace {
 			after = journal.Ended{Namespace: *namespace}
 		}
-		if *namespace == journal.Deleted {
+		end := before(*namespace)
+		if *namespace == journal.Deleted || end.IsZero() {
 			continue
 		}
-		rows, err := s.read.Query(ctx, query, *namespace, before, after.CreateTime, after.RunID, limit-len(ends))
+		rows, err := s.read.Query(ctx, query, *namespace, end, after.CreateTime, after.RunID, limit-len(ends))
 		more, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Ended, error) {
 			e := journal.Ended{Namespace: *namespace}
 			err := row.Scan(&e.RunID, &e.CreateTime, &e.Skipped)

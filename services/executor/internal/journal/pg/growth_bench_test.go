@@ -120,7 +120,7 @@ func BenchmarkGrowth(b *testing.B) {
 			{"Events", func() error { _, err := s.Events(ctx, ns, lone, 0, 100); return err }},
 			{"Load", func() error { _, err := s.Load(ctx, batch[0]); return err }},
 			{"Expired", func() error {
-				_, err := s.Expired(ctx, time.Now().Add(-39*24*time.Hour), journal.Ended{}, 100)
+				_, err := s.Expired(ctx, func(string) time.Time { return time.Now().Add(-39 * 24 * time.Hour) }, journal.Ended{}, 100)
 				return err
 			}},
 		} {

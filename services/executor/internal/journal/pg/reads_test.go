@@ -216,11 +216,11 @@ func TestReads(t *testing.T) {
 			other("SweepRequestIDs", 10, func() error { _, err := s.SweepRequestIDs(ctx, time.Now().Add(-time.Hour)); return err }),
 			other("PurgeRuns", 10, func() error { _, err := s.PurgeRuns(ctx, 10); return err }),
 			other("Expired", 10*listed, func() error {
-				_, err := s.Expired(ctx, time.Now().Add(-24*time.Hour), journal.Ended{}, listed)
+				_, err := s.Expired(ctx, endedBefore(time.Now().Add(-24*time.Hour)), journal.Ended{}, listed)
 				return err
 			}),
 			other("NothingExpired", 20, func() error {
-				_, err := s.Expired(ctx, time.Now().Add(-100*24*time.Hour), journal.Ended{}, listed)
+				_, err := s.Expired(ctx, endedBefore(time.Now().Add(-100*24*time.Hour)), journal.Ended{}, listed)
 				return err
 			}),
 			other("Doctor/Runs", 60, func() error { _, err := s.Runs(ctx, journal.Sample{Size: 20}); return err }),
@@ -316,4 +316,9 @@ func fresh(t *testing.T, ctx context.Context, s *Store) {
 		_, err := pool.Exec(ctx, `DISCARD PLANS`)
 		require.NoError(t, err)
 	}
+}
+
+// endedBefore is the same time for all namespaces.
+func endedBefore(at time.Time) func(string) time.Time {
+	return func(string) time.Time { return at }
 }

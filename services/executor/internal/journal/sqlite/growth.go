@@ -15,7 +15,7 @@ import (
 const vacuumPages = 2000
 
 // Expired implements journal.Growth. It goes from namespace to namespace, each of which has its ended runs in order.
-func (s *Store) Expired(ctx context.Context, before time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
+func (s *Store) Expired(ctx context.Context, before func(namespace string) time.Time, after journal.Ended, limit int) (ends []journal.Ended, err error) {
 	root := ` AND r.create_time < ?2 AND r.end_time > 0 AND r.end_time < ?2 AND (r.create_time, r.run_id) > (?3, ?4)
 		AND (r.parent_run_id = '' OR NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id AND p.namespace = r.namespace))`
 	query := `SELECT r.run_id, r.create_time, EXISTS (
@@ -38,10 +38,11 @@ func (s *Store) Expired(ctx context.Context, before time.Time, after journal.End
 		if namespace.String != after.Namespace {
 			after = journal.Ended{Namespace: namespace.String}
 		}
-		if namespace.String == journal.Deleted {
+		end := before(namespace.String)
+		if namespace.String == journal.Deleted || end.IsZero() {
 			continue
 		}
-		rows, err := s.db.Read.QueryContext(ctx, query, namespace.String, micros(before), micros(after.CreateTime), after.RunID, limit-len(ends))
+		rows, err := s.db.Read.QueryContext(ctx, query, namespace.String, micros(end), micros(after.CreateTime), after.RunID, limit-len(ends))
 		more, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Ended, error) {
 			e := journal.Ended{Namespace: namespace.String}
 			var created int64

@@ -83,7 +83,7 @@ func stores(t *testing.T, d Driver) {
 		put := r.put(t, limit.Limit{Key: actor, MaxConcurrent: 3, MaxRate: 5, RateInterval: time.Minute})
 		require.False(t, put.UpdateTime.IsZero())
 		again := r.put(t, limit.Limit{Key: actor, MaxConcurrent: 4})
-		quota := r.put(t, limit.Limit{Key: limit.Key{Namespace: "n", Name: limit.Namespace}, MaxOpenRuns: 1, MaxFanOut: 2, MaxBytes: 3, MaxPendingRuns: 4})
+		quota := r.put(t, limit.Limit{Key: limit.Key{Namespace: "n", Name: limit.Namespace}, MaxOpenRuns: 1, MaxFanOut: 2, MaxBytes: 3, MaxPendingRuns: 4, Retention: 36 * time.Hour})
 		other := r.put(t, limit.Limit{Key: limit.ActorKey("m", "a"), MaxRate: 1, RateInterval: time.Hour})
 		list, err := r.Store.List(t.Context(), "n")
 		require.NoError(t, err)

@@ -51,7 +51,10 @@ type Limit struct {
 	// How many runs are open now, for the namespace. Output only.
 	OpenRuns int64 `protobuf:"varint,10,opt,name=open_runs,json=openRuns,proto3" json:"open_runs,omitempty"`
 	// When it was last changed. Output only.
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// Of the namespace: how long its runs are kept after their end, in place of what the installation says; a minute at least. Absent means as the
+	// installation says.
+	Retention     *durationpb.Duration `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -159,6 +162,13 @@ func (x *Limit) GetOpenRuns() int64 {
 func (x *Limit) GetUpdateTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.UpdateTime
+	}
+	return nil
+}
+
+func (x *Limit) GetRetention() *durationpb.Duration {
+	if x != nil {
+		return x.Retention
 	}
 	return nil
 }
@@ -379,7 +389,7 @@ var File_epigraph_executor_v1_limit_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x03\n" +
+	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x04\n" +
 	"\x05Limit\x12:\n" +
 	"\x04name\x18\x01 \x01(\tB&\xbaH#r!\x18\xac\x022\x1c^(namespace|(actor|key)/.+)$R\x04name\x12.\n" +
 	"\x0emax_concurrent\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxConcurrent\x12\"\n" +
@@ -393,7 +403,8 @@ const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\topen_runs\x18\n" +
 	" \x01(\x03R\bopenRuns\x12;\n" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"L\n" +
+	"updateTime\x127\n" +
+	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\"L\n" +
 	"\x0fPutLimitRequest\x129\n" +
 	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\"\x13\n" +
 	"\x11ListLimitsRequest\"I\n" +
@@ -438,19 +449,20 @@ var file_epigraph_executor_v1_limit_proto_goTypes = []any{
 var file_epigraph_executor_v1_limit_proto_depIdxs = []int32{
 	6, // 0: epigraph.executor.v1.Limit.rate_interval:type_name -> google.protobuf.Duration
 	7, // 1: epigraph.executor.v1.Limit.update_time:type_name -> google.protobuf.Timestamp
-	0, // 2: epigraph.executor.v1.PutLimitRequest.limit:type_name -> epigraph.executor.v1.Limit
-	0, // 3: epigraph.executor.v1.ListLimitsResponse.limits:type_name -> epigraph.executor.v1.Limit
-	1, // 4: epigraph.executor.v1.LimitService.PutLimit:input_type -> epigraph.executor.v1.PutLimitRequest
-	2, // 5: epigraph.executor.v1.LimitService.ListLimits:input_type -> epigraph.executor.v1.ListLimitsRequest
-	4, // 6: epigraph.executor.v1.LimitService.DeleteLimit:input_type -> epigraph.executor.v1.DeleteLimitRequest
-	0, // 7: epigraph.executor.v1.LimitService.PutLimit:output_type -> epigraph.executor.v1.Limit
-	3, // 8: epigraph.executor.v1.LimitService.ListLimits:output_type -> epigraph.executor.v1.ListLimitsResponse
-	5, // 9: epigraph.executor.v1.LimitService.DeleteLimit:output_type -> epigraph.executor.v1.DeleteLimitResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6, // 2: epigraph.executor.v1.Limit.retention:type_name -> google.protobuf.Duration
+	0, // 3: epigraph.executor.v1.PutLimitRequest.limit:type_name -> epigraph.executor.v1.Limit
+	0, // 4: epigraph.executor.v1.ListLimitsResponse.limits:type_name -> epigraph.executor.v1.Limit
+	1, // 5: epigraph.executor.v1.LimitService.PutLimit:input_type -> epigraph.executor.v1.PutLimitRequest
+	2, // 6: epigraph.executor.v1.LimitService.ListLimits:input_type -> epigraph.executor.v1.ListLimitsRequest
+	4, // 7: epigraph.executor.v1.LimitService.DeleteLimit:input_type -> epigraph.executor.v1.DeleteLimitRequest
+	0, // 8: epigraph.executor.v1.LimitService.PutLimit:output_type -> epigraph.executor.v1.Limit
+	3, // 9: epigraph.executor.v1.LimitService.ListLimits:output_type -> epigraph.executor.v1.ListLimitsResponse
+	5, // 10: epigraph.executor.v1.LimitService.DeleteLimit:output_type -> epigraph.executor.v1.DeleteLimitResponse
+	8, // [8:11] is the sub-list for method output_type
+	5, // [5:8] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_limit_proto_init() }
