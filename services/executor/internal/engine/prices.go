@@ -27,9 +27,10 @@ const (
 	priceTime = 2 * time.Second
 	// pricePause is how long nobody asks again after nobody answered.
 	pricePause = time.Second
-	// soonestAsk and latestAsk bound the pause between two asks for one run; in between it is half of the time that it has waited.
+	// soonestAsk and latestAsk bound the pause between two asks for one run; in between it is half of the time that it has waited. An executor that hears
+	// from the price book again lets all of them ask at once.
 	soonestAsk = time.Second
-	latestAsk  = 15 * time.Second
+	latestAsk  = time.Minute
 	// maxAsked is how many calls are priced at a time.
 	maxAsked = 1000
 )
@@ -43,6 +44,11 @@ type fuse struct {
 	mu      sync.Mutex
 	until   time.Time // zero while all is well
 	probing bool
+	// namespace and entry are what was asked for last without an answer.
+	namespace string
+	entry     outbox.Entry
+	// back says that it answered again since somebody last looked.
+	back bool
 }
 
 // enter reports whether the caller may ask; then leave must be called.
@@ -59,16 +65,80 @@ func (f *fuse) enter() bool {
 	return true
 }
 
-// leave tells how asking went.
-func (f *fuse) leave(answered bool) {
+// leave tells how asking for entry went; asked says that the caller did not give up meanwhile.
+func (f *fuse) leave(asked, answered bool, namespace string, entry outbox.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.probing = false
-	if answered {
+	switch {
+	case !asked:
+	case answered:
+		f.back = f.back || !f.until.IsZero()
 		f.until = time.Time{}
+	default:
+		f.until, f.namespace, f.entry = time.Now().Add(pricePause), namespace, entry
+	}
+}
+
+// blown is what to ask for while there is no answer.
+func (f *fuse) blown() (namespace string, entry outbox.Entry, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.namespace, f.entry, !f.until.IsZero()
+}
+
+// cameBack reports, once, that there was an answer after there was none.
+func (f *fuse) cameBack() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	back := f.back
+	f.back = false
+	return back
+}
+
+// watchPrices asks for prices while there is no answer, and lets the runs that wait for them know when there is one.
+func (t *term) watchPrices(ctx context.Context) {
+	if t.e.prices == nil {
 		return
 	}
-	f.until = time.Now().Add(pricePause)
+	tick := time.NewTicker(pricePause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if namespace, entry, ok := t.e.fuse.blown(); ok {
+			_, _ = t.e.ask(ctx, namespace, []outbox.Entry{entry}) // the fuse remembers how it went
+		}
+		if t.e.fuse.cameBack() {
+			t.hasten(ctx)
+		}
+	}
+}
+
+// hasten lets runs ask that wait for prices: those in memory here, and those that are nobody's.
+func (t *term) hasten(ctx context.Context) {
+	for _, r := range t.all() {
+		r.mu.Lock()
+		if _, ok := r.nextAsk(); ok && !r.asking && !r.gone.Load() {
+			r.askAt = time.Now()
+			r.arm(r.askAt)
+		}
+		r.mu.Unlock()
+	}
+	const most = 10_000
+	n, err := most, error(nil)
+	for n == most && err == nil {
+		n, err = t.e.journal.HastenPaused(ctx, ReasonUnsettled, most)
+	}
+	if err == nil {
+		_, err = t.e.journal.SweepParked(ctx, lateWake, sweepBatch)
+	}
+	if err != nil && ctx.Err() == nil {
+		t.e.log.WarnContext(ctx, "runs that wait for prices are not woken, so they ask later by themselves", "err", err)
+	}
 }
 
 // unanswered reports whether an error says nothing of prices: asking again may help.
@@ -78,6 +148,9 @@ func unanswered(err error) bool {
 
 // ask finds out what entries cost. One that the price book refuses has no price.
 func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
 	if !e.fuse.enter() {
 		return nil, errPricesAway
 	}
@@ -88,7 +161,7 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 		err = errs.New(errs.Internal, errs.ReasonInternal, "%d prices for %d calls", len(costs), len(entries))
 	}
 	// Who gave up meanwhile knows nothing of the price book.
-	e.fuse.leave(!unanswered(err) || ctx.Err() != nil)
+	e.fuse.leave(ctx.Err() == nil, !unanswered(err), namespace, entries[0])
 	if err != nil && !unanswered(err) {
 		e.log.WarnContext(ctx, "calls are not priced, so they do not count against their run's budget", "err", err)
 		return make([]*int64, len(entries)), nil

@@ -502,12 +502,18 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 	return nil
 }
 
+const (
+	// lateWake is how long a wake-up may be overdue until another one is sent, and sweepBatch how many are sent at a time.
+	lateWake   = 5 * time.Second
+	sweepBatch = 1000
+)
+
 // sweep sees to it that wake-ups come in time, whoever leads the queue: it is always ahead of the leader, whose statement for many jobs at once may
 // take as long as they are many when the table's statistics are old. And it gives parked and pending runs whose wake-up was lost another one,
 // for as long as the term lasts.
 func (t *term) sweep(ctx context.Context) {
-	const late, ahead, batch = 5 * time.Second, 12 * time.Second, 1000
-	tick := time.NewTicker(late)
+	const ahead = 12 * time.Second
+	tick := time.NewTicker(lateWake)
 	defer tick.Stop()
 	for {
 		select {
@@ -515,13 +521,13 @@ func (t *term) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for ready := batch; ready >= batch; {
+		for ready := sweepBatch; ready >= sweepBatch; {
 			var err error
-			if ready, err = t.e.journal.ReadyJobs(ctx, ahead, batch); err != nil && ctx.Err() == nil {
+			if ready, err = t.e.journal.ReadyJobs(ctx, ahead, sweepBatch); err != nil && ctx.Err() == nil {
 				t.e.log.WarnContext(ctx, "jobs that are due before long not made ready", "err", err)
 			}
 		}
-		n, err := t.e.journal.SweepParked(ctx, late, batch)
+		n, err := t.e.journal.SweepParked(ctx, lateWake, sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			t.e.log.WarnContext(ctx, "parked runs not swept", "err", err)

@@ -61,6 +61,9 @@ type Members interface {
 	// their time, and returns how many they were. River's leader does the same, but looks less far ahead, and for a while after a leader died
 	// there is none.
 	ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error)
+	// HastenPaused makes up to limit parked runs overdue for SweepParked that are paused for the reason and would go on by themselves later. It returns how
+	// many there were.
+	HastenPaused(ctx context.Context, reason string, limit int) (int, error)
 	// Release gives these runs of owner back, so that any executor may claim them at once; nil means
 	// all of them. Running ones are for TakeOver; those that wait, or have mail, get a wake-up job. Runs that are not owner's are left alone.
 	Release(ctx context.Context, owner Owner, runIDs []string) error

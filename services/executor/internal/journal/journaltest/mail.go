@@ -533,6 +533,29 @@ func parkCases(t *testing.T, d Driver) {
 		require.Zero(t, ready(2*time.Hour, 10), "they are ready already")
 		require.ElementsMatch(t, []string{"wake available " + sooner, "wake available " + soon, "wake scheduled " + later}, w.jobs())
 	})
+	t.Run("Hasten/PausedRunsOfAReason", func(t *testing.T) {
+		w := open(t, d)
+		paused := func(reason string, state journal.State) string {
+			id := w.started(1)
+			w.commit(appendTo(id, 1, 1, parked(func(a *journal.Append) {
+				a.Status.State, a.Status.Reason, a.Status.WakeTime = state, reason, dbkit.Now().Add(time.Minute)
+			})...))
+			return id
+		}
+		one, two := paused("THIS", journal.StatePaused), paused("THIS", journal.StatePaused)
+		paused("OTHER", journal.StatePaused)
+		paused("THIS", journal.StateWaiting)
+		hasten := func() int {
+			n, err := w.j.HastenPaused(t.Context(), "THIS", 1)
+			require.NoError(t, err)
+			return n
+		}
+		require.Equal(t, []int{1, 1, 0}, []int{hasten(), hasten(), hasten()})
+		n, err := w.j.SweepParked(t.Context(), 5*time.Second, 100)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		require.ElementsMatch(t, []string{"wake available " + one, "wake available " + two}, w.jobs())
+	})
 	t.Run("Stop/WaitingRunsGetJobs", func(t *testing.T) {
 		w := open(t, d)
 		waiting := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })
