@@ -349,6 +349,11 @@ func (s *State) putBack(u unit, attempt int, err *Error, now time.Time) {
 	s.restart(u)
 }
 
+// pricing reports whether the run stands still until its calls are priced. Whoever pauses a run may give the reason the same name.
+func (s *State) pricing() bool {
+	return s.paused && s.reason == ReasonUnsettled && len(s.unsettled) > 0
+}
+
 // resume ends a pause, changes the budget, or both.
 func (s *State) resume(c Resume) error {
 	if fault := c.Budget.Fault(); fault != "" {
@@ -362,7 +367,7 @@ func (s *State) resume(c Resume) error {
 		return fmt.Errorf("%w: the run is not paused", ErrState)
 	case s.paused && s.unknown > 0 && !c.Raise:
 		return ErrReconcile
-	case s.paused && s.reason == ReasonUnsettled && !given:
+	case s.pricing() && !given:
 		return ErrUnsettled
 	}
 	budget, spent := s.Under(c.Budget)
@@ -380,7 +385,7 @@ func (s *State) resume(c Resume) error {
 	if s.paused && !enough && !c.Raise {
 		return ErrBudget
 	}
-	ends := s.paused && s.reason != ReasonUnsettled && (!c.Raise || s.reason == ReasonBudget && enough && s.unknown == 0)
+	ends := s.paused && !s.pricing() && (!c.Raise || s.reason == ReasonBudget && enough && s.unknown == 0)
 	if c.Raise && !ends && budget.equal(s.budget) {
 		return nil
 	}

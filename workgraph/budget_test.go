@@ -319,6 +319,20 @@ func TestBudgetUnsettled(t *testing.T) {
 		require.Equal(t, VisitRunning, m.status("C"))
 		m.replays()
 	})
+	t.Run("OtherPause/OfTheSameNameIsEndedBySomebody", func(t *testing.T) {
+		for _, caps := range []*Budget{nil, money(10)} {
+			m := budgeted(t, chain(), caps)
+			m.do(Pause{Reason: ReasonUnsettled, Now: m.now})
+			m.standsAt(StatusPaused, ReasonUnsettled)
+			m.do(Resume{Now: m.now})
+			m.standsAt(StatusRunning, "")
+			m.replays()
+			m.do(Pause{Reason: ReasonUnsettled, Now: m.now})
+			m.do(Resume{Budget: money(20), Now: m.now})
+			m.standsAt(StatusRunning, "")
+			m.replays()
+		}
+	})
 	t.Run("Exhausted/IsSettledWhileItStandsStill", func(t *testing.T) {
 		m := budgeted(t, wide(), &Budget{NanoUSD: i64(10), Tokens: i64(4)})
 		m.end("A", used(4, 1))

@@ -76,12 +76,17 @@ type Children struct {
 	// FailFast fails the visit with CHILD_FAILED, and cancels the others, at the first child that does not complete.
 	FailFast bool `json:"fail_fast,omitempty"`
 	// AsResult, with exactly one run, makes that run stand for the visit: its result is the visit's value in place of the list of slots,
-	// and unless it completes the visit fails with CHILD_FAILED.
+	// and unless it completes, and its result comes along, the visit fails with CHILD_FAILED.
 	AsResult bool `json:"as_result,omitempty"`
 }
 
 // strict tells that the visit fails with the first child that does not complete.
 func (c *Children) strict() bool { return c.FailFast || c.AsResult }
+
+// fails tells that the visit fails by what became of a child. One that completed has an error if its result was left out.
+func (c *Children) fails(sl *ChildSlot) bool {
+	return c.strict() && sl.Status != StatusCompleted || c.AsResult && sl.Error != nil
+}
 
 // Child is a run to be. ID must be set, unique and stable, by whoever gives the outcome to the machine.
 type Child struct {

@@ -373,7 +373,7 @@ func (s *State) childEnded(c ChildEnded) error {
 	s.applyChild(w, i, &slot, ev)
 	s.heed()
 	switch o := w.out; {
-	case slot.Status != StatusCompleted && o.Wait.Children.strict():
+	case o.Wait.Children.fails(&slot):
 		s.endWait(u)
 		err := Errorf(Permanent, ReasonChildFailed, "child %s ended %s", slot.RunID, slot.Status)
 		if slot.Error != nil {

@@ -159,7 +159,7 @@ func (e *Engine) mayResume(ctx context.Context, row journal.Run, budget *workgra
 			prior = s.Prior(budget, dbkit.Now())
 		}
 		_, why := s.Status()
-		unsettled = why == ReasonUnsettled
+		unsettled = why == ReasonUnsettled && len(s.Unsettled()) > 0
 	})
 	if len(prior) > 0 {
 		used.NanoUSD = e.spentBefore(ctx, row, prior)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -61,22 +62,30 @@ func bare(req *executorv1.StartRunRequest) bool {
 	return false
 }
 
-// keepSecrets gives webhooks that come without headers and secret those of the same address in an earlier start. An address that changes
-// gets nothing, so that nobody learns a secret by it.
+// keepSecrets gives webhooks that come without headers and secret those of the same address in an earlier start, each once: of several at one address
+// those that are told the same come first. An address that changes gets nothing, so that nobody learns a secret by it.
 func keepSecrets(req *executorv1.StartRunRequest, earlier []byte) (kept bool, err error) {
 	var old executorv1.StartRunRequest
 	if err := proto.Unmarshal(earlier, &old); err != nil {
 		return false, fmt.Errorf("decode start of schedule: %w", err)
 	}
-	for _, m := range req.GetWebhooks() {
-		if len(m.GetHeaders()) > 0 || m.GetSecret() != "" {
-			continue
-		}
-		for _, o := range old.GetWebhooks() {
-			if o.GetUrl() == m.GetUrl() && (len(o.GetHeaders()) > 0 || o.GetSecret() != "") {
-				m.Headers, m.Secret, kept = o.GetHeaders(), o.GetSecret(), true
-				break
+	left := slices.Clone(old.GetWebhooks())
+	done := map[*executorv1.Webhook]bool{}
+	for _, alike := range []bool{true, false} {
+		for _, m := range req.GetWebhooks() {
+			if done[m] || len(m.GetHeaders()) > 0 || m.GetSecret() != "" {
+				continue
 			}
+			i := slices.IndexFunc(left, func(o *executorv1.Webhook) bool {
+				return o.GetUrl() == m.GetUrl() && (!alike || slices.Equal(o.GetEvents(), m.GetEvents()))
+			})
+			if i < 0 {
+				continue
+			}
+			o := left[i]
+			left, done[m] = slices.Delete(left, i, i+1), true
+			m.Headers, m.Secret = o.GetHeaders(), o.GetSecret()
+			kept = kept || len(m.GetHeaders()) > 0 || m.GetSecret() != ""
 		}
 	}
 	return kept, nil

@@ -149,21 +149,27 @@ func looksLikeOne(raw json.RawMessage) bool {
 		}
 		return false
 	case '[':
-		var items []json.RawMessage
-		if json.Unmarshal(raw, &items) != nil || len(items) == 0 {
-			return false
-		}
-		if first := bytes.TrimSpace(items[0]); first[0] == '[' {
-			return looksLikeOne(first)
+		first := firstOf(raw)
+		if len(first) > 0 && first[0] == '[' { // a group; what is deeper is none, and looking for it would read all of it again for each level
+			first = firstOf(first)
 		}
 		var m map[string]json.RawMessage
-		if json.Unmarshal(items[0], &m) != nil {
+		if json.Unmarshal(first, &m) != nil {
 			return false
 		}
 		_, ok := pick(m, actionKeys)
 		return ok
 	}
 	return false
+}
+
+// firstOf is the first member of a list; nil if there is none.
+func firstOf(list json.RawMessage) json.RawMessage {
+	var items []json.RawMessage
+	if json.Unmarshal(list, &items) != nil || len(items) == 0 {
+		return nil
+	}
+	return bytes.TrimSpace(items[0])
 }
 
 func readValue(raw json.RawMessage) (*decision, error) {

@@ -81,7 +81,9 @@ func TestRead(t *testing.T) {
 		"ListArguments":   {`{"actions": [{"action": "a", "arguments": [1]}]}`, "must be a JSON object"},
 		"NoList":          {`{"actions": {"action": "a"}}`, "must be a list"},
 		"NumberAsAction":  {`{"actions": [[1]]}`, "an action is an object"},
-		"TooLong":         {`"` + strings.Repeat("a", maxDecision) + `"`, "the limit is"},
+		// Read level by level this would take minutes.
+		"Deep":    {quote(strings.Repeat("[", 9000) + `"` + strings.Repeat("x", 900_000) + `"` + strings.Repeat("]", 9000)), "an action is an object"},
+		"TooLong": {`"` + strings.Repeat("a", maxDecision) + `"`, "the limit is"},
 	} {
 		t.Run("Refused/"+name, func(t *testing.T) {
 			t.Parallel()

@@ -64,7 +64,11 @@ func quotas(t *testing.T, d Driver) {
 	t.Run("Backlog/CountsDueJobs", func(t *testing.T) {
 		t.Parallel()
 		r := d.replica(t, d.Fresh(t), "a")
-		require.NoError(t, r.InsertJobs(t.Context(), "n", []journal.Job{{Kind: journal.JobStart, RunID: "run_1"}, {Kind: journal.JobStart, RunID: "run_2", At: time.Now().Add(time.Hour)}}))
+		require.NoError(t, r.InsertJobs(t.Context(), "n", []journal.Job{{Kind: journal.JobStart, RunID: "run_1"}, {Kind: journal.JobStart, RunID: "run_2", At: time.Now().Add(time.Hour)},
+			{Kind: journal.JobWake, RunID: "run_3", At: time.Now().Add(time.Hour)}, {Kind: journal.JobWake, RunID: "run_4", At: time.Now().Add(8 * time.Second)}}))
+		ready, err := r.ReadyJobs(t.Context(), 2*time.Hour, 100)
+		require.NoError(t, err)
+		require.Equal(t, 2, ready, "they are available ahead of their time, and wait for that alone")
 		jobs, executors, err := r.Backlog(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, jobs)

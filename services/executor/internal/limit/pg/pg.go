@@ -382,7 +382,7 @@ func (s *Store) Bytes(ctx context.Context, namespace string) (n int64, err error
 
 // Backlog implements limit.Store.
 func (s *Store) Backlog(ctx context.Context) (jobs, executors int64, err error) {
-	err = s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM river_job WHERE state = 'available' AND queue <> 'webhook' LIMIT 10000) j), (SELECT count(*) FROM executors)`).Scan(&jobs, &executors)
+	err = s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM (SELECT 1 FROM river_job WHERE state = 'available' AND queue <> 'webhook' AND scheduled_at <= now() LIMIT 10000) j), (SELECT count(*) FROM executors)`).Scan(&jobs, &executors)
 	return jobs, executors, err
 }
 
