@@ -101,7 +101,7 @@ func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 	}
 	task, faults := s.planExpansion(ns, o.Expand)
 	if len(faults) > 0 {
-		s.attemptFailed(unit{ns, 0}, refusedExpansion(faults), false, s.at)
+		s.attemptFailed(unit{ns, 0}, RefusedExpansion(faults), false, s.at)
 		return
 	}
 	task.o, task.values, task.now = &c, o.Values, s.at

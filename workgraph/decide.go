@@ -139,7 +139,7 @@ func (s *State) performed(u unit, o *Outcome, now time.Time) {
 	if o.Expand != nil && s.drain == "" {
 		var faults []Fault
 		if task, faults = s.planExpansion(u.ns, o.Expand); len(faults) > 0 {
-			s.attemptFailed(u, refusedExpansion(faults), false, now)
+			s.attemptFailed(u, RefusedExpansion(faults), false, now)
 			return
 		}
 	}

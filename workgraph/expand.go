@@ -28,7 +28,9 @@ type growTask struct {
 // maxFaultsTold bounds the text of a refused expansion.
 const maxFaultsTold = 20
 
-func refusedExpansion(faults []Fault) *Error {
+// RefusedExpansion is the error of a visit whose sub-graph has these faults; only the first are told. What asks for an expansion finds the
+// codes of the faults in its message.
+func RefusedExpansion(faults []Fault) *Error {
 	more := ""
 	if n := len(faults) - maxFaultsTold; n > 0 {
 		faults, more = faults[:maxFaultsTold], "\nand "+itoa(n)+" more"
@@ -257,7 +259,7 @@ func (s *State) growNext() {
 			q, faults = s.grow(t.ns, ref.Visit, t.sub)
 		}
 		if len(faults) > 0 {
-			s.attemptFailed(unit{t.ns, 0}, refusedExpansion(faults), false, t.now)
+			s.attemptFailed(unit{t.ns, 0}, RefusedExpansion(faults), false, t.now)
 			return
 		}
 	}

@@ -165,6 +165,13 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, r.told[2], `there is no action \"forbidden\"`)
 			require.Contains(t, r.told[3], `graphs are not allowed`)
 		})
+		t.Run("UnknownActor/IsNotTheReasonersFault", func(t *testing.T) {
+			r.script = []string{`["gone"]`, `{"result": "well"}`}
+			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "reasoner", "actions": {"gone": {"actor": "no/such"}}}`))
+			got := string(l.wait(t, id, journal.StateFailed).Error)
+			require.Contains(t, got, agent.ReasonActionsUnusable)
+			require.Contains(t, got, `UNKNOWN_ACTOR at node`)
+		})
 		t.Run("Question/ParksAndTheAnswerIsTheResult", func(t *testing.T) {
 			r.script = []string{`["ask"]`, `{"result": "asked"}`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))

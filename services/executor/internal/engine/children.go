@@ -322,13 +322,13 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
 	}
-	var faults []string
+	var faults workgraph.Faults
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		info, ok := known.ActorInfo(n.Actor)
 		switch {
 		case !ok:
-			faults = append(faults, "node "+n.ID+": no actor is called "+n.Actor)
+			faults = append(faults, workgraph.Fault{Code: workgraph.CodeUnknownActor, Node: n.ID, Field: "actor", Message: "no actor is called " + strconv.Quote(n.Actor)})
 		case n.Effect != "":
 		case info.EffectOf != nil:
 			n.Effect = info.EffectOf(n)
@@ -340,7 +340,7 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 		}
 	}
 	if len(faults) > 0 {
-		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "%s", strings.Join(faults, "\n"))
+		return workgraph.RefusedExpansion(t.e.hints(ctx, a.run.namespace, g, faults))
 	}
 	out.Expand = g
 	return nil
