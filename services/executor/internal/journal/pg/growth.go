@@ -246,12 +246,23 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 	if len(page) == limit {
 		next = page[len(page)-1].Key
 	}
+	// Where there are too many runs to look at the index alone tells so.
+	many := `SELECT count(*) FROM (` + dbkit.Merged(journal.AllStates(), func(state string) string {
+		return `SELECT r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
+	}, "r", "create_time, run_id", "$3") + `) r`
 	users := `SELECT count(*), graph_hash, first_graph, min(create_time) FILTER (WHERE graph_revision > 0 AND first_graph = '') FROM (` +
 		dbkit.Merged(journal.AllStates(), func(state string) string {
 			return `SELECT r.graph_hash, r.first_graph, r.graph_revision, r.create_time, r.run_id FROM runs r WHERE r.namespace = $1 AND ` + state + ` AND r.create_time < $2`
 		}, "r", "create_time, run_id", "$3") + `) r GROUP BY graph_hash, first_graph`
 	groups, begun := journal.OldGraphs(page, before)
 	for i, group := range groups {
+		var n int
+		if err := s.read.QueryRow(ctx, many, group[0].Namespace, begun[i], journal.MaxGraphUsers+1).Scan(&n); err != nil {
+			return removed, next, away(err)
+		}
+		if n > journal.MaxGraphUsers {
+			continue
+		}
 		rows, err := s.read.Query(ctx, users, group[0].Namespace, begun[i], journal.MaxGraphUsers+1)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (u journal.GraphUser, err error) {
 			var unknown *time.Time

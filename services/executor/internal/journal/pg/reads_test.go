@@ -202,6 +202,12 @@ func TestReads(t *testing.T) {
 			other("Graph", 10, func() error { _, _, err := s.Graph(ctx, ns, old.ID); return err }),
 			other("Events", 10, func() error { _, err := s.Events(ctx, ns, old.ID, 0, 100); return err }),
 			other("Descendants", 10, func() error { _, err := s.Descendants(ctx, ns, old.ID); return err }),
+			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
+			other("PendingMail", 2*journal.MailRead, func() error { _, err := s.PendingMail(ctx, me, 10); return err }),
+			other("SweepGraphs", 100, func() error {
+				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)
+				return err
+			}),
 			other("Requested", 10, func() error { _, _, err := s.Requested(ctx, ns, "StartRun", old.ID); return err }),
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
 			other("UnreadMail", 10, func() error { _, err := s.UnreadMail(ctx, ns, old.ID, 10); return err }),

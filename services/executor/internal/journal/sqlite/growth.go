@@ -115,6 +115,10 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 	if len(page) == limit {
 		next = page[len(page)-1].Key
 	}
+	// Where there are too many runs to look at the index alone tells so.
+	many := `SELECT count(*) FROM (` + dbkit.Merged(journal.AllStates(), func(state string) string {
+		return `SELECT r.create_time AS create_time, r.run_id AS run_id FROM runs r WHERE r.namespace = ?1 AND ` + state + ` AND r.create_time < ?2`
+	}, "r", "create_time, run_id", "?3") + `) r`
 	users := `SELECT count(*), graph_hash, first_graph, min(iif(graph_revision > 0 AND first_graph = '', create_time, NULL)) FROM (` +
 		dbkit.Merged(journal.AllStates(), func(state string) string {
 			return `SELECT r.graph_hash AS graph_hash, r.first_graph AS first_graph, r.graph_revision AS graph_revision, r.create_time AS create_time, r.run_id AS run_id
@@ -122,6 +126,13 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 		}, "r", "create_time, run_id", "?3") + `) r GROUP BY graph_hash, first_graph`
 	groups, begun := journal.OldGraphs(page, before)
 	for i, group := range groups {
+		var n int
+		if err := s.db.Read.QueryRowContext(ctx, many, group[0].Namespace, micros(begun[i]), journal.MaxGraphUsers+1).Scan(&n); err != nil {
+			return removed, next, err
+		}
+		if n > journal.MaxGraphUsers {
+			continue
+		}
 		rows, err := s.db.Read.QueryContext(ctx, users, group[0].Namespace, micros(begun[i]), journal.MaxGraphUsers+1)
 		found, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (u journal.GraphUser, err error) {
 			var unknown sql.NullInt64
@@ -137,7 +148,6 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 		if len(hashes) == 0 {
 			continue
 		}
-		n := 0
 		// Whoever took one meanwhile has said so in the row.
 		err = s.update(ctx, func(ctx context.Context, t txn) error {
 			n = 0
