@@ -289,3 +289,22 @@ func (a *adopter) loop(region int32, within *frame) bool {
 	a.loops[key] = ok
 	return ok
 }
+
+// PerformedUnsafe lists the UNSAFE visits of a run that were, or may have been, performed.
+func PerformedUnsafe(s *State) []Ref {
+	if s.root == nil {
+		return nil
+	}
+	var out []Ref
+	for i := range s.p.nodes {
+		if s.p.nodes[i].Effect != Unsafe {
+			continue
+		}
+		for _, ns := range s.visitsOf(int32(i)) {
+			if ns.performed() {
+				out = append(out, s.ref(ns, 0))
+			}
+		}
+	}
+	return out
+}

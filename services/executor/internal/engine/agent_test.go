@@ -215,6 +215,30 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, r.told[3], `{"round":2,"decision":["work"],"results":[{"action":"work","ok":"done act#2/1-work"}]}`)
 			r.fails = nil
 		})
+		t.Run("Retry/OfTheRunAboveRepeatsNoUnsafeCallUnasked", func(t *testing.T) {
+			r.script = []string{`["send"]`, `["send"]`}
+			r.fails = func(round int) error {
+				if round == 2 {
+					return workgraph.Errorf(workgraph.Permanent, "NO_MODEL", "gone")
+				}
+				return nil
+			}
+			work.calls = nil
+			id := l.start(t, agentOf(t, `{"goal": "x", "reasoner": "reasoner", "actions": {"send": {"actor": "work", "effect": "UNSAFE"}}}`))
+			l.wait(t, id, journal.StateFailed)
+			require.Equal(t, 1, work.of("act#1/1-send"))
+			_, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
+			require.ErrorContains(t, err, "UNSAFE calls that were performed would be made again: act#1/1-send of "+l.child(t, id).ID)
+			again, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: l.child(t, id).ID})
+			require.NoError(t, err, "the agent's own run takes over what it did")
+			l.wait(t, again, journal.StateFailed)
+			require.Equal(t, 1, work.of("act#1/1-send"))
+			again, err = l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id, AllowUnsafe: true})
+			require.NoError(t, err)
+			l.wait(t, again, journal.StateFailed)
+			require.Equal(t, 2, work.of("act#1/1-send"))
+			r.fails = nil
+		})
 		t.Run("Cancel/ReachesTheActions", func(t *testing.T) {
 			r.script = []string{`["ask"]`}
 			id := l.start(t, agentOf(t, `{`+actions+`}`))

@@ -106,8 +106,14 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err := asTheyWere(before, p.p.Graph(), adopt, req.From); err != nil {
 		return "", err
 	}
-	if err := repeats(p.p, again, req.AllowUnsafe); err != nil {
-		return "", err
+	if !req.AllowUnsafe {
+		below, err := e.performedBelow(ctx, row, adopt)
+		if err != nil {
+			return "", err
+		}
+		if err := repeats(p.p, again, below); err != nil {
+			return "", err
+		}
 	}
 	start, err := startOf(row)
 	if err != nil {
@@ -273,18 +279,63 @@ func asTheyWere(before, after *workgraph.Graph, adopt []workgraph.Adopted, from 
 	return nil
 }
 
-// repeats refuses to run UNSAFE visits again that were performed, unless that is allowed.
-func repeats(p *workgraph.Program, again []workgraph.Ref, allowed bool) error {
-	if allowed {
-		return nil
+// performedBelow names the UNSAFE calls that were performed in runs below this one whose visit is not taken over: it would start them anew.
+func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.Adopted) ([]string, error) {
+	below, err := e.journal.Descendants(ctx, row.Namespace, row.ID)
+	if err != nil {
+		return nil, err
 	}
+	taken := make(map[workgraph.Ref]bool, len(adopt))
+	for i := range adopt {
+		taken[adopt[i].Ref] = true
+	}
+	kept := map[string]bool{} // the runs that are not started anew
+	var names []string
+	for _, d := range below {
+		if kept[d.ParentRunID] {
+			kept[d.RunID] = true
+			continue
+		}
+		child, state, err := e.recorded(ctx, row.Namespace, d.RunID)
+		switch {
+		case errs.Is(err, errs.NotFound): // deleted meanwhile
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if d.ParentRunID == row.ID {
+			f, err := familyOf(child)
+			if err != nil {
+				return nil, err
+			}
+			f.Ref.Item = 0 // visits are taken over whole
+			if taken[f.Ref] {
+				kept[d.RunID] = true
+				continue
+			}
+		}
+		if state == nil {
+			continue
+		}
+		for _, ref := range workgraph.PerformedUnsafe(state) {
+			names = append(names, ref.String()+" of "+d.RunID)
+		}
+		if len(names) > 20 {
+			break
+		}
+	}
+	return names, nil
+}
+
+// repeats refuses to run UNSAFE visits again that were performed, here or in runs below.
+func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error {
 	var names []string
 	for _, ref := range again {
 		if _, there := p.Node(ref.Node); there || strings.Contains(ref.Node, "#") {
 			names = append(names, ref.String())
 		}
 	}
-	if len(names) == 0 {
+	if names = append(names, below...); len(names) == 0 {
 		return nil
 	}
 	shown := strings.Join(names[:min(20, len(names))], ", ")
