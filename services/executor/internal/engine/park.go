@@ -221,29 +221,55 @@ func (t *term) rouse(namespace, id string) {
 // process that does much has others before it.
 const holdBefore = 50 * time.Millisecond
 
-// bringSoon makes a run live beside everything else; as many at once as RecoverParallel says.
+// bringSoon makes a run live beside everything else; as many at once as RecoverParallel says. One that cannot be read takes a place only while it is
+// tried again.
 func (t *term) bringSoon(id string) {
 	t.mu.Lock()
-	if l := t.loading[id]; l != nil {
+	l := t.loading[id]
+	if l != nil {
 		l.again = true
 	}
-	if t.closed || t.loading[id] != nil || t.bringing[id] {
-		t.mu.Unlock()
+	mine := l == nil && t.brings(id)
+	t.mu.Unlock()
+	if !mine {
 		return
 	}
-	t.bringing[id] = true
-	t.mu.Unlock()
 	t.spawn(func() {
-		select {
-		case t.loads <- struct{}{}:
-			defer func() { <-t.loads }()
-		case <-t.background.Done():
+		for wait := soonestTry; ; wait = min(2*wait, latestTry) {
+			if t.bringInTurn(id) {
+				return
+			}
+			t.mu.Lock()
+			mine := t.brings(id)
+			t.mu.Unlock()
+			if !mine || !t.rest(wait) {
+				return
+			}
 		}
-		t.mu.Lock()
-		delete(t.bringing, id)
-		t.mu.Unlock()
-		t.bring(id, nil)
 	})
+}
+
+// brings makes the caller the one that brings a run, unless somebody does. The caller holds t.mu.
+func (t *term) brings(id string) bool {
+	if t.closed || t.bringing[id] {
+		return false
+	}
+	t.bringing[id] = true
+	return true
+}
+
+// bringInTurn tries once to bring a run when there is a place.
+func (t *term) bringInTurn(id string) (done bool) {
+	select {
+	case t.loads <- struct{}{}:
+		defer func() { <-t.loads }()
+	case <-t.background.Done():
+	}
+	t.mu.Lock()
+	delete(t.bringing, id)
+	t.mu.Unlock()
+	_, done = t.tryBring(id, nil)
+	return done
 }
 
 // full reports whether there is no room in memory for so many more bytes. One run is always taken.

@@ -103,7 +103,9 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
-			t.bring(ref.RunID, nil)
+			if _, done := t.tryBring(ref.RunID, nil); !done {
+				t.bringSoon(ref.RunID) // others do not wait for one that cannot be read
+			}
 			return nil
 		})
 	}
@@ -124,26 +126,43 @@ func quarantine(ref journal.RunRef) journal.Event {
 	return ev
 }
 
+// The pauses between tries to read a run grow from one to the other.
+const (
+	soonestTry = 20 * time.Millisecond
+	latestTry  = time.Minute
+)
+
 // bring makes a run live that this term owns, and tries again until it is or the term ends.
 func (t *term) bring(id string, rem *remedy) *run {
-	wait := 20 * time.Millisecond
-	for {
-		r, err := t.load(t.background, id, rem)
-		if err == nil {
+	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
+		if r, done := t.tryBring(id, rem); done || !t.rest(wait) {
 			return r
 		}
-		if t.background.Err() != nil || journal.IsFenced(err) {
-			return nil
-		}
-		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-t.background.Done():
-			pause.Stop()
-			return nil
-		}
-		wait = min(2*wait, time.Minute)
+	}
+}
+
+// tryBring tries once. It is done if the run is live, or not this term's to bring.
+func (t *term) tryBring(id string, rem *remedy) (r *run, done bool) {
+	r, err := t.load(t.background, id, rem)
+	switch {
+	case err == nil:
+		return r, true
+	case t.background.Err() != nil || journal.IsFenced(err):
+		return nil, true
+	}
+	t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
+	return nil, false
+}
+
+// rest waits, and reports whether the term goes on.
+func (t *term) rest(d time.Duration) bool {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-t.background.Done():
+		return false
 	}
 }
 
