@@ -42,6 +42,10 @@ func TestGuard(t *testing.T) {
 		{"x.localhost", false, true, true},
 		{"0.0.0.0", false, false, true},
 		{"100.64.0.1", false, false, true},
+		{"::127.0.0.1", false, false, true},
+		{"::a9fe:a9fe", false, false, true},
+		{"fec0::1", false, false, true},
+		{"2001:0:a01:203::1", false, false, true},
 	} {
 		require.Equal(t, c.closed, closed.CheckHost(c.host) == nil, c.host)
 		require.Equal(t, c.some, some.CheckHost(c.host) == nil, c.host)
