@@ -77,11 +77,13 @@ func notUTF8(name string) error {
 // checkFlags refuses values that no command can mean: counts and spans of time are never below 0, and what goes into the head of a request is
 // plain text.
 func checkFlags(flags []*kong.Flag) error {
+	given := map[string]bool{}
 	for _, f := range flags {
 		invalid := func(what string) error {
 			return usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "--%s must %s", f.Name, what))
 		}
 		x := reflect.Indirect(f.Target)
+		given[f.Name] = x.IsValid() && !x.IsZero()
 		switch {
 		case f.Name == "namespace" || f.Name == "api-key":
 			if strings.ContainsFunc(x.String(), func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -95,6 +97,9 @@ func checkFlags(flags []*kong.Flag) error {
 		case f.Name == "timeout" && x.Int() == 0:
 			return invalid("be more than 0s")
 		}
+	}
+	if given["webhook-on"] && !given["webhook"] {
+		return usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "--webhook-on says what an address is told, and there is none").Hint("name it with --webhook"))
 	}
 	return nil
 }

@@ -206,6 +206,9 @@ func readObject(raw json.RawMessage) (*decision, error) {
 		d.graph = v
 	}
 	result, given := m["result"]
+	if len(m) > 1 && string(bytes.TrimSpace(result)) == "null" {
+		given = false // who fills in every field writes null for none
+	}
 	acts := len(d.groups) > 0
 	switch {
 	case acts && d.graph != nil:

@@ -44,7 +44,8 @@ func TestRead(t *testing.T) {
 		"EmptyArguments": {`{"actions": [[{"action": " a ", "arguments": "", "thought": "hm"}]], "result": ""}`, `a{}`},
 		"TextActions":    {`{"actions": "[[{\"action\": \"a\"}]]"}`, `a{}`},
 		"Result":         {`{"result": {"n": 1}}`, `result {"n": 1}`},
-		"ResultNull":     {`{"result": null, "actions": []}`, `result null`},
+		"ResultNull":     {`{"result": null}`, `result null`},
+		"ResultNullText": {`{"result": "null", "actions": null}`, `result "null"`},
 		"ResultText":     {`"all is well"`, `result "all is well"`},
 		"ResultMarkdown": {quote("Do:\n```go\nfunc main() {}\n```\nand [1] that"), `result "Do:\n` + "```go\\nfunc main() {}\\n```" + `\nand [1] that"`},
 		"Graph":          {`{"graph": {"nodes": []}, "actions": null}`, `graph {"nodes": []}`},
@@ -65,6 +66,8 @@ func TestRead(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ in, want string }{
 		"Nothing":         {``, "there is no decision"},
+		"AllNull":         {`{"actions": null, "result": null}`, "says nothing"},
+		"NoActions":       {`{"actions": [], "graph": null, "result": null}`, "says nothing"},
 		"Null":            {`null`, "neither an object nor a text"},
 		"Number":          {`7`, "neither an object nor a text"},
 		"EmptyText":       {`"  "`, "empty"},
