@@ -44,16 +44,31 @@ func TestSchedules(t *testing.T) {
 		victim.launch(nil)
 	}
 	testkit.Eventually(t, func() bool { return x.replicas[0].serves() && x.replicas[1].serves() }, patience, 20*time.Millisecond)
-	for i := range clocks {
-		_, err := ask(x.ctx, x.cluster, func(ctx context.Context, _ executorv1.ExecutorServiceClient) (*executorv1.Schedule, error) {
-			return service(x.replicas[i%2]).PauseSchedule(ctx, &executorv1.PauseScheduleRequest{ScheduleId: fmt.Sprintf("clock-%d", i)})
-		})
-		require.NoError(t, err)
+	type call func(context.Context, executorv1.ScheduleServiceClient, string) (*executorv1.Schedule, error)
+	each := func(do call) {
+		for i := range clocks {
+			_, err := ask(x.ctx, x.cluster, func(ctx context.Context, _ executorv1.ExecutorServiceClient) (*executorv1.Schedule, error) {
+				return do(ctx, service(x.replicas[i%2]), fmt.Sprintf("clock-%d", i))
+			})
+			require.NoError(t, err)
+		}
 	}
+	pause := func(ctx context.Context, s executorv1.ScheduleServiceClient, id string) (*executorv1.Schedule, error) {
+		return s.PauseSchedule(ctx, &executorv1.PauseScheduleRequest{ScheduleId: id})
+	}
+	resume := func(ctx context.Context, s executorv1.ScheduleServiceClient, id string) (*executorv1.Schedule, error) {
+		return s.ResumeSchedule(ctx, &executorv1.ResumeScheduleRequest{ScheduleId: id})
+	}
+	each(pause)
 	testkit.Eventually(t, func() bool {
-		return len(x.rows(x.ctx, `SELECT run_id FROM schedule_starts WHERE result = 'QUEUED'`)) == 0
-	}, patience, 50*time.Millisecond,
-		"occasions are not carried out")
+		if len(x.rows(x.ctx, `SELECT run_id FROM schedule_starts WHERE result = 'QUEUED'`)) == 0 {
+			return true
+		}
+		// What a kill cut off just before the pause waits for the end of the pause.
+		each(resume)
+		each(pause)
+		return false
+	}, patience, time.Second, "occasions are not carried out")
 	x.settle()
 	occasions := x.rows(x.ctx, `SELECT uid || ': ' || count(*) FROM schedule_starts GROUP BY uid ORDER BY 1`)
 	require.Len(t, occasions, clocks)
