@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/openai/openai-go/v3"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // Class says what a failed call means for whoever thinks of calling again.
@@ -97,7 +99,7 @@ func refused(err error, res *http.Response) *Error {
 	if api, ok := errors.AsType[*openai.Error](err); ok {
 		e.Code = api.Code
 		if api.Message != "" {
-			e.Message = bounded(api.Message)
+			e.Message = errs.Clip(api.Message, maxMessage)
 		}
 	}
 	switch {
@@ -121,11 +123,4 @@ func retryAfter(h http.Header) time.Duration {
 		return max(0, time.Until(at))
 	}
 	return 0
-}
-
-func bounded(s string) string {
-	if len(s) > maxMessage {
-		return strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
 }

@@ -59,12 +59,9 @@ func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now t
 func (r *run) obituary(end *workgraph.RunEnd) *Letter {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
 	if e := runError(end); e != nil {
-		slot.Error = &workgraph.Error{Type: e.Type, Reason: e.Reason, Message: e.Message}
+		slot.Error = &workgraph.Error{Type: e.Type, Reason: e.Reason, Message: clean(e.Message, maxMessage)}
 		if slot.Error.Type == "" {
 			slot.Error.Type = workgraph.Permanent
-		}
-		if len(slot.Error.Message) > maxMessage {
-			slot.Error.Message = slot.Error.Message[:maxMessage]
 		}
 	}
 	size := len(end.Result)

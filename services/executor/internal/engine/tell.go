@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
@@ -131,7 +130,7 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 			if err := json.Unmarshal(row.Error, &x); err != nil {
 				return err
 			}
-			m.Error = &webhook.Error{Reason: x.Reason, Message: clipped(x.Message), NodeID: x.Node, Visit: x.Visit}
+			m.Error = &webhook.Error{Reason: x.Reason, Message: clean(x.Message, maxMessage), NodeID: x.Node, Visit: x.Visit}
 			if x.Type != "" {
 				m.Error.Type = "ERROR_TYPE_" + string(x.Type)
 			}
@@ -167,12 +166,4 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 		}
 	}
 	return nil
-}
-
-// clipped bounds a text that somebody else wrote.
-func clipped(s string) string {
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "")
-	}
-	return s
 }

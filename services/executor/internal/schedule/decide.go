@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 )
 
@@ -151,7 +152,7 @@ func (p *position) leave(st Start, why Result, n int64) Start {
 
 // end writes what became of a start that was queued.
 func (p *position) end(st Start, r Result, message string) {
-	st.Result, st.Actual, st.Message = r, p.now, clip(message)
+	st.Result, st.Actual, st.Message = r, p.now, errs.Clip(message, maxMessage)
 	p.write(st)
 }
 
@@ -159,13 +160,6 @@ func (p *position) write(st Start) {
 	p.changed = true
 	p.put = append(p.put, st)
 	p.s.note(st)
-}
-
-func clip(s string) string {
-	if len(s) <= maxMessage {
-		return s
-	}
-	return s[:maxMessage] + "…"
 }
 
 // note shows a start among the recent ones.

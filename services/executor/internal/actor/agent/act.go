@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/near"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -162,7 +163,7 @@ func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph
 // unknown says that there is no such action, and which there are.
 func (p *policy) unknown(name string) string {
 	names := sorted(p.Actions)
-	name = cutText(name, 80)
+	name = errs.Clip(name, 80)
 	for _, n := range names {
 		if near.Distance(strings.ToLower(name), strings.ToLower(n)) <= len(n)/4 {
 			return fmt.Sprintf("there is no action %q, did you mean %q?", name, n)
@@ -181,7 +182,7 @@ func (p *policy) graph(c *workgraph.Call, raw json.RawMessage) (workgraph.Outcom
 	}
 	g, err := graphpb.ReadModel(raw)
 	if err != nil {
-		return value(verdict{Refused: cutText(err.Error(), 2000)})
+		return value(verdict{Refused: errs.Clip(err.Error(), 2000)})
 	}
 	clean, err := p.clean(g)
 	if err != nil {
@@ -207,7 +208,7 @@ func (p *policy) clean(g *workgraph.Graph) (*workgraph.Graph, error) {
 	if len(g.State) > 0 {
 		f.add("state is not allowed")
 	}
-	out := &workgraph.Graph{Name: cutText(g.Name, 80)}
+	out := &workgraph.Graph{Name: errs.Clip(g.Name, 80)}
 	used := map[string]*action{}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
@@ -228,7 +229,7 @@ func (p *policy) clean(g *workgraph.Graph) (*workgraph.Graph, error) {
 			f.add("%s: a node may have id, name, actor, named, when, join, on_error and result_pass_down_mode, leave out the rest", place)
 		}
 		clean := a.node(place, n.Actor, n.Named, &f)
-		clean.ID, clean.Name, clean.When, clean.Join, clean.OnError, clean.PassDown = n.ID, cutText(n.Name, 80), n.When, n.Join, n.OnError, n.PassDown
+		clean.ID, clean.Name, clean.When, clean.Join, clean.OnError, clean.PassDown = n.ID, errs.Clip(n.Name, 80), n.When, n.Join, n.OnError, n.PassDown
 		out.Nodes = append(out.Nodes, clean)
 	}
 	for i := range g.Nodes {
@@ -257,7 +258,7 @@ func (p *policy) pass(place string, d workgraph.PassDown, used map[string]*actio
 		for _, name := range sorted(used) {
 			a := used[name]
 			if why := a.takes(d.Key); why != "" || a.open[d.Key] || a.closed {
-				f.add("%s: results cannot be passed down as %q, which is an argument of %s", place, cutText(d.Key, 80), name)
+				f.add("%s: results cannot be passed down as %q, which is an argument of %s", place, errs.Clip(d.Key, 80), name)
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -61,7 +62,7 @@ func found(c *workgraph.Call, node, name string, most int) finding {
 	case u.Outcome == workgraph.VisitAbstained:
 		f.Abstained = true
 	case u.Error != nil:
-		f.Error = &failure{u.Error.Type, u.Error.Reason, cutText(u.Error.Message, min(most, maxMessage))}
+		f.Error = &failure{u.Error.Type, u.Error.Reason, errs.Clip(u.Error.Message, min(most, maxMessage))}
 	default:
 		f.Error = &failure{Type: workgraph.Permanent, Reason: workgraph.ReasonActorError}
 	}
@@ -122,7 +123,7 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			if strings.Contains(e.Message, workgraph.CodeUnknownActor+" ") {
 				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonActionsUnusable, "an action names an actor that does not exist: %s", e.Message)
 			}
-			entry.Refused = cutText(e.Error(), maxMessage)
+			entry.Refused = errs.Clip(e.Error(), maxMessage)
 			if e.Reason == workgraph.ReasonChildFailed {
 				entry.Refused, entry.Failed = "", entry.Refused
 			}
@@ -140,7 +141,7 @@ func observe(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			}
 			return workgraph.Outcome{Values: []json.RawMessage{v.Result}, Select: &workgraph.Select{Others: workgraph.SelectNone}}, nil
 		}
-		entry.Refused = cutText(v.Refused, maxMessage)
+		entry.Refused = errs.Clip(v.Refused, maxMessage)
 	}
 	raw, err := encode(entry)
 	if err != nil {
@@ -186,17 +187,9 @@ func cut(raw json.RawMessage, most int) (json.RawMessage, int) {
 	if len(raw) <= most {
 		return raw, 0
 	}
-	short, err := encode(cutText(text(raw), most))
+	short, err := encode(errs.Clip(text(raw), most))
 	if err != nil {
 		short = json.RawMessage(`""`) // a text always marshals
 	}
 	return short, len(raw)
-}
-
-// cutText is the beginning of a text, whole characters only.
-func cutText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

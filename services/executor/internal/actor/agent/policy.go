@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -201,7 +202,7 @@ func plain(err error) string {
 	for i := range lines {
 		lines[i] = strings.TrimPrefix(strings.TrimSpace(lines[i]), "- ")
 	}
-	return cutText(strings.Join(lines, "; "), 1000)
+	return errs.Clip(strings.Join(lines, "; "), 1000)
 }
 
 // settle is a result that fits its schema: as it is, or read from its text, since models are asked for texts. The error is for the reasoner.
