@@ -271,6 +271,34 @@ func TestA2PassDownModes(t *testing.T) {
 			require.Equal(t, c.named, gotNamed)
 		})
 	}
+	// As in the original, whose callable keeps the arguments by returning None.
+	for name, c := range map[string]struct {
+		expr, args, named string
+	}{
+		"NullKeepsAll":        {`null`, `[1, 2]`, `{"topic": "t"}`},
+		"ANullResultKeepsAll": {`result`, `[1, 2]`, `{"topic": "t"}`},
+		"NullArgsStay":        {`{"args": null, "named": {"n": 1}}`, `[1, 2]`, `{"n": 1}`},
+		"NullNamedStays":      {`{"args": [3], "named": null}`, `[3]`, `{"topic": "t"}`},
+		"BothNullStay":        {`{"args": result, "named": result}`, `[1, 2]`, `{"topic": "t"}`},
+		"EmptyPartsDrop":      {`{"args": [], "named": {}}`, `[]`, `{}`},
+	} {
+		t.Run("Merge/"+name, func(t *testing.T) {
+			g := nodesOf("x", nodes(Merge(c.expr), "A", "B").Chain("A", "B").Graph())
+			p, err := Compile(g, nil)
+			require.NoError(t, err)
+			m := newMachine(t, p)
+			m.do(Begin{Input: Input{Args: []json.RawMessage{js(1), js(2)}, Named: map[string]json.RawMessage{"topic": js("t")}}, Now: m.now})
+			m.end("A", Outcome{Values: one("null")})
+			start := m.s.Outstanding()[0]
+			require.Equal(t, "B", start.Node)
+			require.JSONEq(t, c.args, string(joinList(start.Args)))
+			named := start.Named
+			if named == nil {
+				named = map[string]json.RawMessage{}
+			}
+			require.JSONEq(t, c.named, string(js(named)))
+		})
+	}
 	t.Run("RemainingArguments/TravelThroughEveryHop", func(t *testing.T) {
 		tr := newTrace(t).on("A", text("a")).on("B", text("b")).on("C", args)
 		result(t, []any{"b", 2}, tr.run(nodes(FirstArg(), "A", "B", "C").Chain("A", "B", "C").Graph(), 1, 2))

@@ -127,7 +127,7 @@ type PassDown struct {
 	Mode PassDownMode `json:"mode,omitempty"`
 	// Key is the named argument of KEY.
 	Key string `json:"key,omitempty"`
-	// Expr is the CEL map {args, named} of MERGE; an absent part stays as it was.
+	// Expr is the CEL map {args, named} of MERGE; a part that is absent or null stays as it was.
 	Expr string `json:"expr,omitempty"`
 }
 

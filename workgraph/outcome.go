@@ -97,6 +97,9 @@ type Child struct {
 	Input  Input             `json:"input,omitzero"`
 	TaskID string            `json:"task_id,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// SameDepth says that the child is a part of the work of the run that spawns it, moved to a run of its own to keep that one small:
+	// it stands no deeper, so that a bound on nesting does not count it.
+	SameDepth bool `json:"same_depth,omitempty"`
 	// Budget is what it may use. It gets at most what the run that spawns it has left by then.
 	Budget *Budget `json:"budget,omitempty"`
 }

@@ -161,7 +161,11 @@ func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
 	failed := func(reason, format string, args ...any) ChildSlot {
 		return ChildSlot{RunID: c.ID, Status: StatusFailed, Reason: reason, Error: Errorf(Permanent, reason, format, args...)}
 	}
-	if r.cfg.depth >= maxDepth {
+	depth := r.cfg.depth
+	if !c.SameDepth {
+		depth++
+	}
+	if depth > maxDepth {
 		return failed(ReasonTooDeep, "runs may spawn each other %d deep", maxDepth)
 	}
 	p := r.out.program
@@ -182,7 +186,7 @@ func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
 		}
 	}
 	cfg := r.cfg
-	cfg.runID, cfg.depth, cfg.in, cfg.progress, cfg.budget = c.ID, cfg.depth+1, nil, nil, c.Budget
+	cfg.runID, cfg.depth, cfg.in, cfg.progress, cfg.budget = c.ID, depth, nil, nil, c.Budget
 	res, err := p.run(ctx, r.out.all, c.Input, cfg)
 	if err != nil {
 		return failed(ReasonBadChild, "%v", err)

@@ -204,15 +204,19 @@ func mergeTravel(x *Expr, sc *scope) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, ok := v.(traits.Mapper)
-	if !ok {
-		return nil, fmt.Errorf("MERGE gives %s, not a map {args, named}", v.Type().TypeName())
-	}
 	out := &Input{Args: sc.args, Named: sc.named}
 	if sc.s.node(sc.ns).inbox != nil {
 		out.Named = nil // messages do not travel
 	}
-	if a, ok := m.Find(types.String("args")); ok {
+	if v.Type() == types.NullType {
+		return out, nil
+	}
+	m, ok := v.(traits.Mapper)
+	if !ok {
+		return nil, fmt.Errorf("MERGE gives %s, not a map {args, named}", v.Type().TypeName())
+	}
+	// A null part is an absent one: arguments are dropped by an empty list or map, never by a value that is missing.
+	if a, ok := m.Find(types.String("args")); ok && a.Type() != types.NullType {
 		raw, err := celJSON(a)
 		if err != nil {
 			return nil, err
@@ -221,7 +225,7 @@ func mergeTravel(x *Expr, sc *scope) (*Input, error) {
 			return nil, errors.New("MERGE gives args that are no list")
 		}
 	}
-	if n, ok := m.Find(types.String("named")); ok {
+	if n, ok := m.Find(types.String("named")); ok && n.Type() != types.NullType {
 		raw, err := celJSON(n)
 		if err != nil {
 			return nil, err

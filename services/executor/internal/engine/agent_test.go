@@ -154,7 +154,11 @@ func TestAgent(t *testing.T) {
 		forbidden := &recorder{}
 		asks := waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"May I?"`)}})
 		l := run(t, s, agents(actors{"reasoner": r, "work": work, "forbidden": forbidden, "ok": &recorder{}, "ask": asks,
-			"never": &reasoner{script: []string{`["work"]`, `["work"]`, `["work"]`, `{"result": 1}`}}}), func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 10 * time.Millisecond })
+			"never":  &reasoner{script: []string{`["work"]`, `["work"]`, `["work"]`, `{"result": 1}`}},
+			"deeper": spawns(workgraph.Child{Graph: chain(1, "ok")}),
+			"below":  spawns(workgraph.Child{Graph: chain(1, "lower")}),
+			"lower": spawns(workgraph.Child{Graph: agentOf(t, `{"goal": "x", "reasoner": "reasoner", "max_rounds": 100, "allow_graph": true,
+				"max_history_bytes": 1000000, "actions": {"work": {}, "deeper": {}}}`)})}), func(c *engine.Config, _ *engine.Deps) { c.ParkAfter = 10 * time.Millisecond })
 		l.jobs(t)
 		t.Run("Refused/IsToldAndNotDone", func(t *testing.T) {
 			r.script = []string{`["work", "forbidden"]`, `{"graph": {"nodes": [{"id": "x", "actor": "forbidden"}]}}`, `{"result": "well"}`}
@@ -247,6 +251,21 @@ func TestAgent(t *testing.T) {
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 			l.wait(t, l.child(t, id).ID, journal.StateCanceled)
+		})
+		t.Run("Rounds/CountNothingTowardTheDepth", func(t *testing.T) {
+			r.script = nil
+			for range 33 {
+				r.script = append(r.script, `["work"]`)
+			}
+			r.script = append(r.script, `{"graph": {"nodes": [{"id": "w", "actor": "work"}]}}`, `["work"]`, `["deeper"]`, `{"result": "deep"}`)
+			work.calls = nil
+			// The agent stands at the second depth, its own run at the third, which is the last.
+			id := l.start(t, chain(1, "below"))
+			row := l.wait(t, id, journal.StateCompleted)
+			require.NotContains(t, string(row.Result), `"FAILED"`)
+			require.Equal(t, 2, work.of("1-work"), "late rounds are runs of their own")
+			require.Equal(t, 1, work.of("w"))
+			require.Contains(t, r.told[37], `{"action":"deeper","error":{"type":"PERMANENT","reason":"`+engine.ReasonDepthExceeded, "what an action spawns is counted")
 		})
 		t.Run("Rounds/ManyAreNotDear", func(t *testing.T) {
 			r.script = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func (t *term) prepareQuestion(q *workgraph.Interrupt) *workgraph.Error {
 
 func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Children) *workgraph.Error {
 	cfg := &t.e.cfg
-	if r.family.Depth+1 > cfg.MaxDepth {
+	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.family.below(&run) > cfg.MaxDepth }) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.family.Depth, cfg.MaxDepth)
 	}
@@ -258,7 +259,7 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 	req := StartRequest{
 		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
 		ThreadID: r.family.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.Depth + 1, asks: r.family.asks, user: r.family.user, chat: r.family.chat,
+		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.below(c), asks: r.family.asks, user: r.family.user, chat: r.family.chat,
 			thread: r.family.thread},
 		before: func() error {
 			// Under the parent's lock nothing can come between the look and the start's place in the line of writes: a cancel that is

@@ -16,7 +16,7 @@ type family struct {
 	// Parent is the run that spawned it, at the visit Ref; both are empty for a top run.
 	Parent string
 	Ref    workgraph.Ref
-	// Depth is 0 for a top run.
+	// Depth is 0 for a top run; see below.
 	Depth int
 	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor ended with this run.
 	Borrowed bool
@@ -26,6 +26,15 @@ type family struct {
 	asks []int
 
 	user, chat, thread string
+}
+
+// below is the depth of a child. It counts how often work hands work on: a run that only holds a part of its parent's own work, such as a
+// late round of an agent, stands as deep as its parent.
+func (f *family) below(c *workgraph.Child) int {
+	if c.SameDepth {
+		return f.Depth
+	}
+	return f.Depth + 1
 }
 
 // reasonParent is why children are canceled.

@@ -153,7 +153,7 @@ func (p *policy) insert(c *workgraph.Call, layers [][]workgraph.Node) (workgraph
 		Named: map[string]json.RawMessage{"steps": list, "max_bytes": most}})
 	if c.Visit > grownRounds {
 		g.Name = "round " + strconv.Itoa(c.Visit)
-		return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g}}, AsResult: true}}}, nil
+		return workgraph.Outcome{Wait: part(g)}, nil
 	}
 	out, err := value(verdict{Started: started})
 	out.Expand = g
@@ -192,7 +192,27 @@ func (p *policy) graph(c *workgraph.Call, raw json.RawMessage) (workgraph.Outcom
 	if err != nil {
 		return value(verdict{Refused: "the graph is not JSON: " + err.Error()})
 	}
-	return p.insert(c, [][]workgraph.Node{{{Name: "graph", Actor: "spawn", Named: map[string]json.RawMessage{"graph": b, "as_result": json.RawMessage("true")}}}})
+	return p.insert(c, [][]workgraph.Node{{{Name: "graph", Actor: actorGraph, Named: map[string]json.RawMessage{"graph": b}}}})
+}
+
+// part is a piece of the agent's own work in a run of its own, which stands no deeper than the agent's: how deep agents may lie in each
+// other has nothing to do with how many rounds one takes, or in which form its reasoner decides.
+func part(g *workgraph.Graph) *workgraph.Wait {
+	return &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{{Graph: g, SameDepth: true}}, AsResult: true}}
+}
+
+// runGraph runs the graph of a decision, which act has cleaned.
+func runGraph(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a struct {
+		Graph *workgraph.Graph `json:"graph"`
+	}
+	if err := actor.Decode(c.Own, &a); err != nil {
+		return workgraph.Outcome{}, err
+	}
+	if a.Graph == nil {
+		return workgraph.Outcome{}, actor.BadArguments("graph is missing: this actor is a step of the agent actor's loop")
+	}
+	return workgraph.Outcome{Wait: part(a.Graph)}, nil
 }
 
 // clean is a reasoner's graph with the actions in place of their names. It may order actions and hand results on under names that

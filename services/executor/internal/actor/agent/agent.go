@@ -19,8 +19,8 @@ import (
 
 // The actors, and the nodes of the loop.
 const (
-	actorAgent, actorAct, actorResults, actorObserve = "agent", "agent/act", "agent/results", "agent/observe"
-	nodeReason, nodeAct, nodeObserve, nodeResults    = "reason", "act", "observe", "results"
+	actorAgent, actorAct, actorGraph, actorResults, actorObserve = "agent", "agent/act", "agent/graph", "agent/results", "agent/observe"
+	nodeReason, nodeAct, nodeObserve, nodeResults                = "reason", "act", "observe", "results"
 )
 
 const schema = `{
@@ -73,6 +73,7 @@ func Specs() []actor.Spec {
 		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Schema: schema, Actor: workgraph.ActorFunc(call),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until it has a result."},
 		step(actorAct, "Turns a reasoner's decision into actions, or refuses it.", act),
+		step(actorGraph, "Runs the graph of a reasoner's decision.", runGraph),
 		step(actorResults, "Lists what became of the actions of a round.", results),
 		step(actorObserve, "Ends an agent's round: the history goes back to the reasoner, or its result is the agent's.", observe),
 	}

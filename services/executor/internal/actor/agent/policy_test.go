@@ -20,7 +20,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 		"s": {"actor": "spawn", "named": {"ref": "workflow/x@1"}}}}}`
 	var own map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(rule), &own))
-	allowed := []string{"one", "two", "spawn", actorResults}
+	allowed := []string{"one", "two", "spawn", actorGraph, actorResults}
 	names := rapid.SampledFrom([]string{"a", "b", "s", "one", "spawn", "expand", "agent", "agent/act", ""})
 	values := rapid.SampledFrom([]string{`1`, `"x"`, `null`, `{"nodes":[{"id":"e","actor":"http"}]}`, `["url"]`})
 	keys := rapid.SampledFrom([]string{"url", "n", "graph", "runs", "ref", "q"})
@@ -61,7 +61,7 @@ func TestActKeepsToThePolicy(t *testing.T) {
 				for _, down := range append([]workgraph.PassDown{n.PassDown}, passes(g)...) {
 					require.False(t, down.Mode == workgraph.KeyPassDown && down.Key == "url")
 				}
-			case n.Actor == "spawn" && len(n.Named["as_result"]) > 0: // a decided graph
+			case n.Actor == actorGraph:
 				inner, err := workgraph.Decode(n.Named["graph"])
 				require.NoError(t, err)
 				check(t, inner)

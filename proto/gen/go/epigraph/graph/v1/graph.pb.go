@@ -1058,7 +1058,7 @@ type PassDown_Key struct {
 }
 
 type PassDown_Merge struct {
-	// A CEL map {args, named}; an absent part stays as it was.
+	// A CEL map {args, named}; a part that is absent or null stays as it was.
 	Merge string `protobuf:"bytes,5,opt,name=merge,proto3,oneof"`
 }
 
