@@ -102,6 +102,10 @@ type Child struct {
 	SameDepth bool `json:"same_depth,omitempty"`
 	// Budget is what it may use. It gets at most what the run that spawns it has left by then.
 	Budget *Budget `json:"budget,omitempty"`
+	// TraceParent and TraceState are the W3C trace context of the call that asked for the child. The machine keeps them and does
+	// not read them.
+	TraceParent string `json:"trace_parent,omitempty"`
+	TraceState  string `json:"trace_state,omitempty"`
 }
 
 // ChildSlot is what became of one child: Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage rolls up into the parent's.

@@ -185,8 +185,21 @@ func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
 		semconv.ServiceName(cfg.ServiceName), semconv.ServiceVersion(cfg.ServiceVersion), semconv.ServiceInstanceID(cfg.InstanceID)))
 }
 
+// linked samples a new trace that goes on with earlier ones as those were sampled: what was kept so far is kept to its end. Only a
+// trace that stands alone is decided by the sampler within.
+type linked struct{ sdktrace.Sampler }
+
+func (l linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	for _, to := range p.Links {
+		if to.SpanContext.IsSampled() {
+			return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+		}
+	}
+	return l.Sampler.ShouldSample(p)
+}
+
 func (t *Telemetry) traces(ctx context.Context, cfg Config, res *resource.Resource) error {
-	root := sdktrace.TraceIDRatioBased(cfg.SampleRatio)
+	var root sdktrace.Sampler = linked{sdktrace.TraceIDRatioBased(cfg.SampleRatio)}
 	if cfg.Ring == nil && !cfg.exports("TRACES") {
 		root = sdktrace.NeverSample() // nobody would ever see what it costs to record
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/obs"
@@ -116,6 +117,22 @@ func TestRing(t *testing.T) {
 	require.Equal(t, spans[0].SpanID, spans[1].ParentID)
 	require.Equal(t, "registry", spans[1].Service)
 	require.Nil(t, obs.Noop().Recent("x"))
+}
+
+func TestSampling(t *testing.T) {
+	t.Parallel()
+	tracer := setup(t, func(c *obs.Config) { c.Ring, c.SampleRatio = obs.NewRing(3), 0 }).Tracer("t")
+	sampled := func(flags trace.TraceFlags, o ...trace.SpanStartOption) bool {
+		sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: flags})
+		_, s := tracer.Start(t.Context(), "root", append(o, trace.WithLinks(trace.Link{SpanContext: sc}))...)
+		s.End()
+		return s.SpanContext().IsSampled()
+	}
+	require.True(t, sampled(trace.FlagsSampled), "a trace that goes on with one that is kept")
+	require.False(t, sampled(0), "a trace that goes on with one that is not kept")
+	_, s := tracer.Start(t.Context(), "root")
+	s.End()
+	require.False(t, s.SpanContext().IsSampled(), "a trace of its own")
 }
 
 func TestConfig(t *testing.T) {

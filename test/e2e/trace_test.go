@@ -2,11 +2,14 @@ package e2e_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/otlptest"
 )
 
@@ -105,4 +108,81 @@ func traceTrip(t *testing.T, s *suite, store string) {
 	_, own, _ := s.exchange(t, request{method: http.MethodGet, path: "/v1/epics"})
 	require.Len(t, own.Get("X-Trace-Id"), 32)
 	require.NotEqual(t, caller, own.Get("X-Trace-Id"))
+}
+
+// asks is an agent that asks a person once and gives the answer.
+const asks = `{"graph":{"name":"asks","nodes":[{"id":"agent","actor":"agent","named":{"goal":"ask","reasoner":"cel",
+	"reasoner_args":{"expr":"size(named.history) == 0 ? dyn({'actions': [[{'action': 'ask', 'arguments': {'prompt': 'well?'}}]]}) : dyn({'result': 'asked'})"},
+	"actions":{"ask":{"actor":"human"}}}}]}}`
+
+// traceRestart follows an agent's run and the run below it through a wait, a restart of the executor and the answer of a person.
+func traceRestart(t *testing.T, s *suite) {
+	const asked, answered = "1af7651916cd43dd8448eb211c803191", "2af7651916cd43dd8448eb211c803192"
+	from := func(trace string) map[string]string {
+		return map[string]string{"Traceparent": "00-" + trace + "-b7ad6b7169203331-01"}
+	}
+	var top run
+	s.ask(t, request{path: "/v1/runs", body: asks, header: from(asked)}, &top)
+	var open struct {
+		Interrupts []struct{ ID, RunID string }
+	}
+	testkit.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/runs/" + top.ID + "/interrupts"}, &open)
+		return len(open.Interrupts) == 1
+	}, patience, 20*time.Millisecond)
+	below := open.Interrupts[0].RunID
+	require.NotEqual(t, top.ID, below)
+	s.procs["executor"].stop(t)
+	s.restart(t, "executor")
+	testkit.Eventually(t, func() bool { // the gateway finds it again
+		status, _ := s.do(t, request{path: "/v1/runs/" + top.ID})
+		return status == http.StatusOK
+	}, patience, 20*time.Millisecond)
+	s.ask(t, request{path: "/v1/interrupts/" + open.Interrupts[0].ID + ":answer", body: `{"answer":"so"}`, header: from(answered)}, nil)
+	require.Equal(t, "RUN_STATE_COMPLETED", s.awaitEnd(t, top.ID).State)
+
+	of := func(spans []otlptest.Span, runID, name string) (out []otlptest.Span) {
+		for _, p := range spans {
+			if p.Name == name && p.Attrs["epigraph.run.id"] == runID {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	const answer = "epigraph.executor.v1.ExecutorService/AnswerInterrupt"
+	spans := s.otlp.Wait(t, patience, "the traces of both runs", func(spans []otlptest.Span) bool {
+		return len(of(spans, below, "run.command")) > 0 && len(of(spans, top.ID, "run.resume")) > 0 && len(of(spans, top.ID, "run.continued")) > 0 &&
+			len(of(spans, below, "run.continued")) > 0 && len(of(spans, below, "run.resume")) > 0 && len(of(spans, below, answer)) > 0
+	})
+	first := s.otlp.Trace(asked)
+
+	// The run below hangs below the call that asked for it.
+	way := s.otlp.RequirePath(t, asked, "epigraph-executor/run.start", "epigraph-executor/invoke agent", "epigraph-executor/run.start", "epigraph-executor/invoke cel")
+	require.Equal(t, top.ID, way[1].Attrs["epigraph.run.id"])
+	require.Equal(t, below, way[2].Attrs["epigraph.run.id"])
+	s.otlp.RequirePath(t, asked, "epigraph-executor/run.start", "epigraph-executor/invoke human")
+
+	// Both went on in new traces; each links to the first one, and the first one to each.
+	for _, id := range []string{top.ID, below} {
+		for _, resume := range of(spans, id, "run.resume") {
+			require.Empty(t, resume.ParentID, "%s is a root", resume.Name)
+			require.NotEqual(t, asked, resume.TraceID)
+			require.Equal(t, []string{asked}, resume.Links)
+		}
+		var known []string
+		for _, p := range of(first, id, "run.continued") {
+			known = append(known, p.Links...)
+		}
+		for _, resume := range of(spans, id, "run.resume") {
+			require.Contains(t, known, resume.TraceID)
+		}
+	}
+
+	// Who answered is linked to the run, and the run to who answered.
+	require.Contains(t, of(spans, below, answer)[0].Links, asked)
+	require.Equal(t, answered, of(spans, below, answer)[0].TraceID)
+	require.True(t, slices.ContainsFunc(of(spans, below, "run.command"), func(p otlptest.Span) bool {
+		return p.Attrs["epigraph.command"] == "ANSWER" && slices.Contains(p.Links, answered)
+	}), "no span of the run names the trace of the answer")
+	t.Logf("first trace:\n%s", otlptest.Tree(first))
 }

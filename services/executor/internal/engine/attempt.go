@@ -173,7 +173,7 @@ func (t *term) perform(a *attempt) {
 	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
 	if a.run.recorded() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
-			attribute.String("epigraph.run.id", a.run.id), attribute.String("epigraph.node.id", a.start.Node),
+			runID(a.run.id), attribute.String("epigraph.node.id", a.start.Node),
 			attribute.Int("epigraph.visit", a.start.Visit), attribute.Int("epigraph.item", a.start.Item),
 			attribute.Int("epigraph.attempt", a.start.Attempt), attribute.String("epigraph.actor", a.start.Actor)))
 	}

@@ -1,15 +1,11 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -149,24 +145,4 @@ func cut(s string, runes int) string {
 		n++
 	}
 	return s
-}
-
-// carry is the trace context of ctx in the form that is stored.
-func carry(ctx context.Context) outbox.Trace {
-	m := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, m)
-	return outbox.Trace{Parent: m["traceparent"], State: m["tracestate"]}
-}
-
-func carryContext(sc trace.SpanContext) outbox.Trace {
-	return carry(trace.ContextWithSpanContext(context.Background(), sc))
-}
-
-// stored is the span context that a run was stored with.
-func stored(run journal.Run) trace.SpanContext {
-	if run.TraceParent == "" {
-		return trace.SpanContext{}
-	}
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": run.TraceParent, "tracestate": run.TraceState})
-	return trace.SpanContextFromContext(ctx)
 }

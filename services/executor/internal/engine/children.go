@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -98,9 +101,10 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		return workgraph.Errorf(workgraph.Permanent, ReasonFanOutExceeded, "%d children at once, the limit is %d: spawn them in batches", len(c.Runs), most)
 	}
 	var faults []string
+	from := carry(ctx)
 	for i := range c.Runs {
 		run := &c.Runs[i]
-		run.ID = ids.New(IDPrefix)
+		run.ID, run.TraceParent, run.TraceState = ids.New(IDPrefix), from.Parent, from.State
 		if (run.Graph == nil) == (run.Ref == "") {
 			faults = append(faults, childFault(i, "give exactly one of graph and ref"))
 			continue
@@ -281,7 +285,12 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 	if req.TaskID == "" && r.task != "" {
 		req.TaskID, req.family.Borrowed = r.task, true
 	}
-	_, err := t.e.begin(t.background, t, req)
+	// Below the call that asked for it, whichever executor made that call and whenever.
+	caller := carried(outbox.Trace{Parent: c.TraceParent, State: c.TraceState})
+	if !caller.IsValid() {
+		caller = r.trace
+	}
+	_, err := t.e.begin(trace.ContextWithRemoteSpanContext(t.background, caller), t, req)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
 		return nil
 	}

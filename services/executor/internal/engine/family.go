@@ -85,7 +85,8 @@ func (r *run) obituary(end *workgraph.RunEnd) *Letter {
 			"the child's results have %d bytes, a parent takes %d: they can be read from run %s", size, limit, r.id)
 	}
 	totals := r.usage
-	l := &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled())}
+	l := &Letter{Ref: r.family.Ref, Slot: slot, Usage: r.state.Usage(), Totals: &totals, Unsettled: slices.Clone(r.state.Unsettled()),
+		Trace: carryContext(r.trace)}
 	if r.state.Budget() != nil {
 		used := r.state.Spent()
 		l.Spent = &used

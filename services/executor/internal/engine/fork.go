@@ -350,7 +350,7 @@ func repeats(p *workgraph.Program, again []workgraph.Ref, below []string) error 
 func startOf(row journal.Run) (StartRequest, error) {
 	out := StartRequest{
 		Namespace: row.Namespace, Context: row.Context, TaskID: row.TaskID, UserID: row.UserID, ChatID: row.ChatID, ThreadID: row.ThreadID,
-		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments,
+		Labels: row.Labels, Priority: int(row.Priority), Attachments: row.Attachments, origin: stored(row),
 	}
 	m, err := decodeMeta(row.Metadata)
 	if err != nil {

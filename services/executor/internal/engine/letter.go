@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -47,6 +48,8 @@ type Letter struct {
 	// Graph is the whole graph that AMEND goes over to, in its stored form, and Revision the one it was made for.
 	Graph    json.RawMessage `json:"graph,omitempty"`
 	Revision int64           `json:"revision,omitempty"`
+	// Trace is the trace context of the request that wrote it, or of the run that it comes from.
+	Trace outbox.Trace `json:"trace,omitzero"`
 }
 
 // Encode is the letter as mail.Body.

@@ -147,6 +147,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 		return r.drop(m, x, err)
 	}
 	x.requestID = l.RequestID
+	r.linkMail(m.Kind, l.Trace)
 	cmd := l.Command(m.Kind, now)
 	switch m.Kind {
 	case journal.MailAmend:

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
@@ -172,6 +174,7 @@ func (e *Engine) Work(ctx context.Context, args []byte) error {
 	if err := json.Unmarshal(args, &w); err != nil || w.RunID == "" {
 		return errs.New(errs.InvalidArgument, "JOB_INVALID", "the job names no run").With(err)
 	}
+	trace.SpanFromContext(ctx).SetAttributes(runID(w.RunID))
 	if w.Start {
 		// A run for which its namespace has no room is not even claimed: it is begun when there is some.
 		if room, err := e.quotas.Room(ctx, w.Namespace); err != nil || !room {

@@ -90,6 +90,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 // post writes mail and wakes who takes it up.
 func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.Posted, error) {
 	if l != nil {
+		l.Trace = carry(ctx)
 		body, err := l.Encode()
 		if err != nil {
 			return journal.Posted{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)
@@ -104,6 +105,7 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 	if err != nil {
 		return posted, err
 	}
+	linkRequest(ctx, posted.Run)
 	e.TakeUp(posted)
 	return posted, nil
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -235,7 +233,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	if rem != nil && rem.skip != 0 {
 		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return m.ID == rem.skip })
 	}
-	r.trace = t.resumed(ctx, row)
+	r.trace = t.continued(row)
 	r.suspect.Store(row.Takeovers > 1)
 	if !t.insert(r) {
 		return nil, nil
@@ -364,21 +362,6 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 	}
 	r.seq = r.state.Seq()
 	return nil
-}
-
-// resumed begins a new trace for a run that goes on here, linked to the one it was started in.
-func (t *term) resumed(ctx context.Context, row journal.Run) trace.SpanContext {
-	origin := stored(row)
-	if !origin.IsValid() || !row.Sampled {
-		return origin
-	}
-	_, span := t.e.tracer.Start(ctx, "run.resume", trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: origin}),
-		trace.WithAttributes(attribute.String("epigraph.run.id", row.ID)))
-	defer span.End()
-	if !span.SpanContext().IsValid() {
-		return origin
-	}
-	return span.SpanContext()
 }
 
 // vouch tells the journal, after a while, that a run which was taken over does no harm.

@@ -208,7 +208,7 @@ func (r *run) commitSpan(events int) func(error) {
 	}
 	_, span := r.t.e.tracer.Start(trace.ContextWithSpanContext(context.Background(), r.trace), "journal.commit",
 		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(attribute.String("epigraph.run.id", r.id), attribute.Int("epigraph.journal.events", events)))
+		trace.WithAttributes(runID(r.id), attribute.Int("epigraph.journal.events", events)))
 	return func(err error) {
 		if err != nil {
 			span.SetStatus(codes.Error, errs.ReasonOf(err))

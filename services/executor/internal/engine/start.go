@@ -80,6 +80,8 @@ type StartRequest struct {
 	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried out.
 	lock   sync.Locker
 	before func() error
+	// origin is the span that recorded the run of which this is a fork; its trace is linked.
+	origin trace.SpanContext
 	// full says that the namespace has no room for the run at the moment.
 	full bool
 }
@@ -168,7 +170,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	if id == "" {
 		id = ids.New(IDPrefix)
 	}
-	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithAttributes(attribute.String("epigraph.run.id", id), attribute.Int("epigraph.run.nodes", p.nodes)))
+	ctx, span := e.tracer.Start(ctx, "run.start", trace.WithLinks(linksTo(req.origin)...),
+		trace.WithAttributes(runID(id), attribute.Int("epigraph.run.nodes", p.nodes)))
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, errs.ReasonOf(err))

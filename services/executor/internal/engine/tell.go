@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 	"github.com/epigraph-run/epigraph/services/executor/internal/webhook"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -16,8 +17,10 @@ func (r *run) tell(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	if len(f.hooks) == 0 && len(f.asks) == 0 {
 		return
 	}
+	now := carryContext(r.trace)
 	say := func(hook int, a webhook.Args) {
 		a.Namespace, a.RunID, a.Hook = r.namespace, r.id, hook
+		a.TraceParent, a.TraceState = now.Parent, now.State
 		w.Jobs = append(w.Jobs, a.Job())
 	}
 	for i := range evs {
@@ -96,7 +99,7 @@ func (e *Engine) Delivery(ctx context.Context, args []byte) (*webhook.Delivery, 
 	if a.Hook < 0 || a.Hook >= len(m.Webhooks) {
 		return nil, nil
 	}
-	d := &webhook.Delivery{Hook: m.Webhooks[a.Hook], Trace: stored(row)}
+	d := &webhook.Delivery{Hook: m.Webhooks[a.Hook], Trace: or(carried(outbox.Trace{Parent: a.TraceParent, State: a.TraceState}), stored(row))}
 	d.Message = webhook.Message{
 		ID: a.ID(), Type: a.Event, Namespace: row.Namespace, RunID: row.ID, RootRunID: row.RootID, Sequence: a.Seq, GraphName: row.GraphName, TaskID: row.TaskID,
 		BusinessKey: row.BusinessKey, Labels: row.Labels, Link: "/v1/runs/" + row.ID,

@@ -46,7 +46,7 @@ var pauses = [MaxTries - 1]time.Duration{5 * time.Second, 15 * time.Second, time
 type Delivery struct {
 	Hook    Hook
 	Message Message
-	// Trace is that of the run.
+	// Trace is that of the run when it happened.
 	Trace trace.SpanContext
 }
 

@@ -245,6 +245,9 @@ type Args struct {
 	Of string `json:"of,omitempty"`
 	// InterruptID is the question that was opened.
 	InterruptID string `json:"interrupt_id,omitempty"`
+	// TraceParent and TraceState are the trace context of the run when it happened, in W3C form.
+	TraceParent string `json:"trace_parent,omitempty"`
+	TraceState  string `json:"trace_state,omitempty"`
 }
 
 // Holder is the run that has the hook.
