@@ -34,9 +34,10 @@ bin/.tools-%:
 bin/.tools-proto: tools/go.mod tools/go.sum $(wildcard tools/openapi/*)
 bin/.tools-lint: tools/lint/go.mod tools/lint/go.sum
 bin/.tools-deploy: tools/deploy/go.mod tools/deploy/go.sum
+bin/.tools-test: tools/test/go.mod tools/test/go.sum
 
 .PHONY: tools
-tools: bin/.tools-proto bin/.tools-lint bin/.tools-deploy ## Build all development tools into ./bin
+tools: bin/.tools-proto bin/.tools-lint bin/.tools-deploy bin/.tools-test ## Build all development tools into ./bin
 
 # What the binary calls itself.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -102,8 +103,8 @@ setup: # What the tests need besides Go; test, race, bench and chaos call it.
 	@scripts/ensure-node
 
 .PHONY: test
-test: setup ## Run all tests with the race detector, in random order
-	go test -race -shuffle=on work
+test: setup bin/.tools-test ## Run all tests with the race detector, in random order; HOGS=2 beside a busy machine
+	scripts/test
 
 .PHONY: race
 race: setup ## Run all tests again and again, on one and on many processors
