@@ -208,7 +208,7 @@ func TestCells(t *testing.T) {
 		atRest("copy", east.url, west.url, namespaceA)
 		var left []run
 		for _, nap := range naps {
-			if "5" == psql(t, east.url, "SELECT state FROM executor.runs WHERE run_id = '"+nap.ID+"'") {
+			if psql(t, east.url, "SELECT state FROM executor.runs WHERE run_id = '"+nap.ID+"'") == "5" {
 				left = append(left, nap)
 			}
 		}
