@@ -43,8 +43,11 @@ type container struct {
 }
 
 type probe struct {
-	HTTPGet *struct{ Port any } `json:"httpGet"`
-	GRPC    *struct{ Port int } `json:"grpc"`
+	HTTPGet *struct {
+		Path string
+		Port any
+	} `json:"httpGet"`
+	GRPC *struct{ Port int } `json:"grpc"`
 }
 
 type manifest struct {
@@ -63,7 +66,10 @@ type manifest struct {
 					SeccompProfile struct{ Type string }
 				}
 				Containers []container
-				Volumes    []struct{ ConfigMap struct{ Name string } }
+				Volumes    []struct {
+					ConfigMap struct{ Name string }
+					EmptyDir  *struct{}
+				}
 			}
 		}
 	}
@@ -120,10 +126,18 @@ func TestDev(t *testing.T) {
 	t.Run("Workloads/AllAreThere", func(t *testing.T) {
 		for _, want := range []string{
 			"Deployment/epigraph-planner", "Deployment/epigraph-executor", "Deployment/epigraph-registry", "Deployment/epigraph-gateway",
-			"Job/epigraph-migrate", "StatefulSet/postgres",
+			"StatefulSet/postgres",
 		} {
 			if _, ok := named[want]; !ok {
 				t.Errorf("no %s", want)
+			}
+		}
+	})
+
+	t.Run("Upgrade/NothingIsImmutable", func(t *testing.T) {
+		for _, m := range all {
+			if m.Kind == "Job" || m.Kind == "Pod" {
+				t.Errorf("%s/%s cannot be applied again with another image", m.Kind, m.Metadata.Name)
 			}
 		}
 	})
@@ -143,6 +157,9 @@ func TestDev(t *testing.T) {
 				t.Errorf("the pod may run as root, or without seccomp profile or grace period")
 			}
 			for _, v := range pod.Volumes {
+				if v.EmptyDir != nil && w.Kind == "Deployment" {
+					t.Errorf("a node with a pod of it is drained only with --delete-emptydir-data")
+				}
 				if name := v.ConfigMap.Name; name != "" && named["ConfigMap/"+name].Kind == "" {
 					t.Errorf("ConfigMap %s does not exist", name)
 				}
@@ -164,18 +181,17 @@ func TestDev(t *testing.T) {
 						t.Errorf("container %s wants key %s of Secret %s, which does not exist", c.Name, ref.Key, ref.Name)
 					}
 				}
+				if p := c.StartupProbe; w.Kind == "Deployment" && p != nil && (p.HTTPGet == nil || p.HTTPGet.Path != "/livez" && p.HTTPGet.Path != "/healthz") {
+					t.Errorf("container %s is killed while its database is away", c.Name)
+				}
 				for name, p := range map[string]*probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
 					switch {
-					case w.Kind == "Job":
 					case p == nil:
 						t.Errorf("container %s has no %s probe", c.Name, name)
 					case p.HTTPGet != nil && !ports[p.HTTPGet.Port], p.GRPC != nil && !ports[p.GRPC.Port]:
 						t.Errorf("the %s probe of container %s asks a port that is not there", name, c.Name)
 					}
 				}
-			}
-			if w.Kind == "Job" {
-				return
 			}
 			for _, kind := range []string{"Service", "PodDisruptionBudget"} {
 				other, ok := named[kind+"/"+w.Metadata.Name]
@@ -232,6 +248,11 @@ func TestScaled(t *testing.T) {
 		named[o.Kind+"/"+o.Metadata.Name] = o
 	}
 	scaler := named["HorizontalPodAutoscaler/epigraph-executor"].Spec
+	t.Run("Namespace/IsThere", func(t *testing.T) {
+		if _, ok := named["Namespace/epigraph"]; !ok {
+			t.Error("an apply to an empty cluster finds no namespace")
+		}
+	})
 	t.Run("Autoscaler/OwnsTheReplicas", func(t *testing.T) {
 		target, ok := named[scaler.ScaleTargetRef.Kind+"/"+scaler.ScaleTargetRef.Name]
 		if !ok || target.Spec.Replicas != nil {

@@ -60,8 +60,8 @@ type Config struct {
 
 	// DrainDelay is the time between failing readiness and refusing calls when stopping; balancers need it to look away.
 	DrainDelay time.Duration `help:"pause between failing readiness and refusing calls when stopping"`
-	// StartTimeout bounds the wait for a database that is away or not migrated yet.
-	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet"`
+	// StartTimeout bounds the wait for a database that is away or not migrated yet; 0 means no bound.
+	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 waits without end"`
 
 	// Version is what the binary calls itself.
 	Version string `conf:"-"`

@@ -199,7 +199,7 @@ func (p *Process) serve(ctx context.Context) error {
 
 // await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
 func (p *Process) await(ctx context.Context, open func() (api, error)) (api, error) {
-	deadline := time.Now().Add(p.cfg.StartTimeout)
+	begun := time.Now()
 	for told := ""; ; {
 		s, err := open()
 		if err == nil {
@@ -207,7 +207,7 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 		}
 		reason := errs.ReasonOf(err)
 		passing := errs.Is(err, errs.Unavailable) || reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused
-		if !passing || time.Now().After(deadline) {
+		if limit := p.cfg.StartTimeout; !passing || limit > 0 && time.Since(begun) > limit {
 			return nil, err
 		}
 		if reason != told {

@@ -377,6 +377,28 @@ func TestServe(t *testing.T) {
 		err := stack.Serve(t.Context(), stack.Registry, c)
 		require.Equal(t, "SCHEMA_TOO_OLD", errs.ReasonOf(err))
 	})
+	t.Run("Registry/WaitsWithoutEnd", func(t *testing.T) {
+		t.Parallel()
+		c := base(t)
+		c.Registry.Migrate, c.StartTimeout = false, 0
+		p, err := stack.Open(t.Context(), stack.Registry, c)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		admin := "http://" + p.AdminAddr()
+		testkit.Eventually(t, func() bool {
+			code, body := get(t, admin+"/readyz")
+			return code != http.StatusOK && strings.Contains(body, "starting")
+		}, 60*time.Second, 20*time.Millisecond)
+		code, _ := get(t, admin+"/livez")
+		require.Equal(t, http.StatusOK, code, "it is not to be killed for it")
+		require.NoError(t, stack.Migrate(t.Context(), c, io.Discard, stack.Registry))
+		testkit.Eventually(t, func() bool { code, _ := get(t, admin+"/readyz"); return code == http.StatusOK }, 60*time.Second, 20*time.Millisecond)
+		cancel()
+		require.NoError(t, <-done)
+	})
 	t.Run("Stop/ReadinessFailsBeforeCallsDo", func(t *testing.T) {
 		t.Parallel()
 		c := base(t)
