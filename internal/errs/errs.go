@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // Kind says what sort of failure an error is. The zero value is Internal, so an error that nobody
@@ -57,6 +59,9 @@ func (k Kind) String() string {
 
 // MetaHint is the Meta key under which Hint keeps its advice.
 const MetaHint = "hint"
+
+// MetaRetryAfter is the Meta key under which RetryAfter keeps its pause, in whole seconds.
+const MetaRetryAfter = "retry_after"
 
 // ReasonInternal is the reason of every error that carries none of its own.
 const ReasonInternal = "INTERNAL"
@@ -125,6 +130,11 @@ func (e *Error) With(err error) *Error {
 
 // Hint returns a copy that tells the caller what to do about it.
 func (e *Error) Hint(text string) *Error { return e.Set(MetaHint, text) }
+
+// RetryAfter returns a copy that tells the caller when the same request may be sent again, rounded up to seconds.
+func (e *Error) RetryAfter(pause time.Duration) *Error {
+	return e.Set(MetaRetryAfter, strconv.FormatInt(int64((pause+time.Second-1)/time.Second), 10))
+}
 
 // Set returns a copy with one more public key. Keys are lower camel or snake case, as ErrorInfo asks.
 func (e *Error) Set(key, value string) *Error {

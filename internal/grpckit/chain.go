@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -24,7 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
 const scope = "github.com/epigraph-run/epigraph/internal/grpckit"
@@ -67,6 +68,8 @@ type chain struct {
 	log       *slog.Logger
 	auth      *Authenticator
 	timeout   time.Duration
+	budget    *inflight.Budget
+	maxRecv   int
 	validator protovalidate.Validator
 	duration  metric.Float64Histogram
 	panics    metric.Int64Counter
@@ -80,8 +83,9 @@ type chain struct {
 	measured sync.Map
 }
 
-func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout time.Duration) (*chain, error) {
-	v, err := protovalidate.New()
+func newChain(o Options, auth *Authenticator) (*chain, error) {
+	tel, timeout := o.Telemetry, o.UnaryTimeout
+	v, err := protovalidate.New(protovalidate.WithFailFast())
 	if err != nil {
 		return nil, fmt.Errorf("make validator: %w", err)
 	}
@@ -96,7 +100,8 @@ func newChain(tel *obs.Telemetry, log *slog.Logger, auth *Authenticator, timeout
 	if err != nil {
 		return nil, err
 	}
-	k := &chain{log: log, auth: auth, timeout: timeout, validator: v, duration: duration, panics: panics, drain: make(chan struct{}), interned: newInterned()}
+	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, validator: v, duration: duration, panics: panics,
+		drain: make(chan struct{}), interned: newInterned()}
 	k.links = k.order()
 	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
 	return k, nil
@@ -124,21 +129,41 @@ func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) 
 	return next(ctx)
 }
 
-func (k *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	goroutine.Reserve()
-	c := &call{method: info.FullMethod}
-	c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
-	err = k.run(ctx, c, func(ctx context.Context) error {
-		if ctx, err = k.checked(ctx, c, req); err != nil {
+// unary serves a unary method. All links run before the message is read: who calls is known before a byte of it is.
+func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
+	serve := m.Handler
+	m.Handler = func(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) {
+		goroutine.Reserve()
+		c := &call{method: method}
+		c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
+		err = k.run(ctx, c, func(ctx context.Context) error {
+			in := k.receiver(ctx, c, receive)
+			defer in.share.Free()
+			resp, err = serve(srv, ctx, func(m any) error { return in.last(ctx, m) },
+				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+					ctx, err := k.checked(ctx, c, req)
+					if err != nil {
+						return nil, err
+					}
+					return handler(ctx, req)
+				})
 			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		resp, err = handler(ctx, req)
-		return err
-	})
-	if err != nil {
-		return nil, err
+		return resp, nil
 	}
-	return resp, nil
+	return m
+}
+
+// receiver takes in what c brings. Who need not say who they are may not say much, nor take long.
+func (k *chain) receiver(ctx context.Context, c *call, plain func(any) error) *receiver {
+	most, timeout := k.maxRecv, k.timeout
+	if exempt(c.method) {
+		most, timeout = maxExempt, exemptTimeout
+	}
+	return newReceiver(ctx, k.interned, k.budget, most, timeout, plain)
 }
 
 // checked validates a request, but not again what it shares with requests that came before.
@@ -168,20 +193,28 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		if !info.IsClientStream { // else one bad text would cut off all that the stream carries
 			check = c.checkRequest
 		}
-		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, check: check})
+		in := k.receiver(ctx, c, ss.RecvMsg)
+		in.patient = info.IsClientStream
+		defer in.share.Free()
+		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, in: in, check: check})
 	})
 }
 
 type serverStream struct {
 	grpc.ServerStream
 	ctx   context.Context
+	in    *receiver
 	check func(any, ...protovalidate.ValidationOption) error
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
 func (s *serverStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+	read := s.in.last
+	if s.in.patient {
+		read = s.in.next
+	}
+	if err := read(s.ctx, m); err != nil {
 		return err
 	}
 	return s.check(m)
@@ -349,5 +382,5 @@ func invalid(err error) error {
 	return e
 }
 
-// exempt calls need no credentials and are logged at level Debug.
-func exempt(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
+// exempt calls need no credentials and are logged at level Debug. Watch is not one of them: it has no end.
+func exempt(method string) bool { return method == healthpb.Health_Check_FullMethodName }

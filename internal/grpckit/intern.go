@@ -17,6 +17,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // Interner is a server whose services may name a part of a request that comes again and again. See Server.Intern.
@@ -27,7 +29,7 @@ type Interner interface {
 // Intern says that clients send the same value of a message field of request many times, as they do with graphs. What comes a second time is decoded and
 // validated once, and then shared by all requests in which it comes: nobody may change it. Call it before Serve. It panics if there is no such field.
 func (s *Server) Intern(request proto.Message, field protoreflect.Name) {
-	s.interned.add(request, field)
+	s.chain.interned.add(request, field)
 }
 
 // Shared is a value that several requests share, with what their handlers found out about it. It is safe for concurrent use.
@@ -104,39 +106,58 @@ func (n *interned) add(request proto.Message, field protoreflect.Name) {
 
 // Unmarshal implements encoding.CodecV2.
 func (n *interned) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ok := v.(proto.Message)
-	if !ok || len(n.fields) == 0 {
-		return n.CodecV2.Unmarshal(data, v)
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	if in, ok := v.(*incoming); ok {
+		return in.read(n, buf.ReadOnlyData())
+	}
+	return n.decode(buf.ReadOnlyData(), v, func(int64) error { return nil })
+}
+
+// unmarshal decodes b into m after admit has seen the parts of it that have to be decoded.
+func (n *interned) unmarshal(b []byte, m proto.Message, admit func(parts ...[]byte) error) error {
+	all := func() error {
+		if err := admit(b); err != nil {
+			return err
+		}
+		return malformed(proto.Unmarshal(b, m))
 	}
 	r := m.ProtoReflect()
 	f := n.fields[r.Descriptor().FullName()]
 	if f == nil {
-		return n.CodecV2.Unmarshal(data, v)
+		return all()
 	}
-	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer buf.Free()
-	b := buf.ReadOnlyData()
 	begin, from, end, err := only(b, f.field.Number())
 	if err != nil || from == end || end-from > maxShared {
-		return proto.Unmarshal(b, m)
+		return all()
 	}
 	key := maphash.Bytes(n.seed, b[from:end])
 	s, again := n.find(key, b[from:end])
 	if s == nil {
-		if err := proto.Unmarshal(b, m); err != nil || !again {
+		if err := all(); err != nil || !again {
 			return err
 		}
 		n.keep(&Shared{field: f.field, value: r.Get(f.field), bytes: bytes.Clone(b[from:end]), key: key})
 		return nil
 	}
-	if err := proto.Unmarshal(b[:begin], m); err != nil {
+	if err := admit(b[:begin], b[end:]); err != nil {
 		return err
 	}
+	if err := proto.Unmarshal(b[:begin], m); err != nil {
+		return malformed(err)
+	}
 	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(b[end:], m); err != nil {
-		return err
+		return malformed(err)
 	}
 	r.Set(f.field, s.value)
 	return nil
+}
+
+func malformed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errs.New(errs.InvalidArgument, "MESSAGE_MALFORMED", "the message cannot be decoded").Hint("check that client and server speak of the same method").With(err)
 }
 
 // find returns what is kept of a value; again says that it came before, though nothing is kept of it.

@@ -50,7 +50,7 @@ func read(t *testing.T, k *chain, b []byte) (*executorv1.StartRunRequest, *Share
 func TestInterned(t *testing.T) {
 	t.Parallel()
 	fresh := func(t *testing.T) *chain {
-		k, err := newChain(obs.Noop(), obs.Noop().Logger, nil, 0)
+		k, err := newChain(Options{Telemetry: obs.Noop(), Logger: obs.Noop().Logger}, nil)
 		require.NoError(t, err)
 		k.interned.add((*executorv1.StartRunRequest)(nil), "graph")
 		return k

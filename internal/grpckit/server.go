@@ -1,7 +1,9 @@
 package grpckit
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/stats"
 
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 )
 
@@ -35,6 +38,8 @@ type Options struct {
 	MaxStreams uint32
 	// MaxConnectionAge makes clients reconnect now and then, for balance among replicas; 0 means never.
 	MaxConnectionAge time.Duration
+	// Budget is shared by everything in the process that decodes requests; nil means one of this server, of the default size.
+	Budget *inflight.Budget
 	// NoReflection leaves the reflection service out.
 	NoReflection bool
 }
@@ -43,10 +48,33 @@ type Options struct {
 // before Serve. It starts as not serving: call SetServing.
 type Server struct {
 	*grpc.Server
-	health   *health.Server
-	interned *interned
-	drain    chan struct{}
-	drained  sync.Once
+	chain   *chain
+	health  *health.Server
+	drained sync.Once
+}
+
+const (
+	// streamWindow is how much of a message may come before it is asked for, and connWindow how much may be on its way on one connection.
+	streamWindow = 64 << 10
+	connWindow   = 1 << 20
+	// maxHeaderBytes bounds the headers of a call, and connectionTimeout the time in which a connection must be made.
+	maxHeaderBytes    = 32 << 10
+	connectionTimeout = 10 * time.Second
+)
+
+// RegisterService registers a service whose methods all go through the chain before a message of theirs is read.
+func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
+	own := *d
+	own.Methods = make([]grpc.MethodDesc, len(d.Methods))
+	for i, m := range d.Methods {
+		own.Methods[i] = s.chain.unary("/"+d.ServiceName+"/"+m.MethodName, m)
+	}
+	s.Server.RegisterService(&own, impl)
+}
+
+// unchained refuses calls of methods that were registered past RegisterService.
+func unchained(_ context.Context, _ any, i *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+	return nil, ToStatus(context.Background(), fmt.Errorf("%s was registered past the chain", i.FullMethod)).Err()
 }
 
 // NewServer returns a server that has the interceptor chain of the suite.
@@ -66,11 +94,14 @@ func NewServer(o Options) (*Server, error) {
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 1000
 	}
+	if o.Budget == nil {
+		o.Budget = inflight.New(0)
+	}
 	auth, err := NewAuthenticator(o.Auth)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newChain(o.Telemetry, o.Logger, auth, o.UnaryTimeout)
+	c, err := newChain(o, auth)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +109,18 @@ func NewServer(o Options) (*Server, error) {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
 			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
-		grpc.UnaryInterceptor(c.unary),
+		grpc.UnaryInterceptor(unchained),
 		grpc.StreamInterceptor(c.stream),
+		grpc.InTapHandle(tapped),
 		grpc.ForceServerCodecV2(c.interned),
 		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(o.MaxStreams),
+		// What comes before somebody asks for it is bounded by the window of its stream, which must not grow by itself. The window of a connection holds
+		// nothing back; it is large enough for links with a long way.
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: 30 * time.Second, Timeout: 10 * time.Second,
@@ -92,17 +130,17 @@ func NewServer(o Options) (*Server, error) {
 	if o.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	s := &Server{Server: grpc.NewServer(opts...), health: health.NewServer(), drain: c.drain, interned: c.interned}
-	healthpb.RegisterHealthServer(s.Server, s.health)
+	s := &Server{Server: grpc.NewServer(opts...), chain: c, health: health.NewServer()}
+	healthpb.RegisterHealthServer(s, s.health)
 	if !o.NoReflection {
-		reflection.Register(s.Server)
+		reflection.Register(s)
 	}
 	s.SetServing(false)
 	return s, nil
 }
 
 // Drain tells streams without end that the server is about to stop; see Draining. It is idempotent.
-func (s *Server) Drain() { s.drained.Do(func() { close(s.drain) }) }
+func (s *Server) Drain() { s.drained.Do(func() { close(s.chain.drain) }) }
 
 // SetServing sets the answer of the health service, for the whole server and each registered service.
 func (s *Server) SetServing(ok bool) {

@@ -8,11 +8,13 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -85,6 +87,9 @@ func ToStatus(ctx context.Context, err error) *status.Status {
 				&errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Message, Reason: v.Reason})
 		}
 		details = append(details, bad)
+	}
+	if seconds, err := strconv.ParseInt(e.Meta[errs.MetaRetryAfter], 10, 32); err == nil {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(seconds) * time.Second)})
 	}
 	st := status.New(Code(e.Kind), e.Message)
 	full, derr := st.WithDetails(details...)

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/rest"
@@ -119,6 +120,8 @@ type Deps struct {
 	// Ready is the process's own readiness, which /readyz shows beside that of the services; nil means
 	// always ready.
 	Ready *host.Readiness
+	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's own.
+	Budget *inflight.Budget
 	// Listener is used in place of listening on Config.Addr. The service closes it.
 	Listener net.Listener
 }
@@ -153,6 +156,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Telemetry == nil {
 		d.Telemetry = obs.Noop()
 	}
+	if d.Budget == nil {
+		d.Budget = inflight.New(0)
+	}
 	anonymous := cfg.Anonymous || len(cfg.Keys) == 0
 	if anonymous && !loopback(cfg, d) {
 		what, hint := "without API keys", "set gateway.keys, or listen on 127.0.0.1"
@@ -173,7 +179,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	handler, err := rest.New(ctx, rest.Options{
 		Planner: d.Planner, Cells: router,
-		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready,
+		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready, Budget: d.Budget,
 		MaxBodyBytes: int64(cfg.MaxBodyBytes), RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,

@@ -32,6 +32,9 @@ const (
 	clientCertsOptional = "optional"
 )
 
+// minInFlight is the least that requests under way may hold: with less, ordinary ones would be refused.
+const minInFlight = 8 << 20
+
 // The services of the suite.
 const (
 	Planner  = "planner"
@@ -62,6 +65,9 @@ type Config struct {
 	DrainDelay time.Duration `help:"pause between failing readiness and refusing calls when stopping"`
 	// StartTimeout bounds the wait for a database that is away or not migrated yet; 0 means no bound.
 	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 waits without end"`
+
+	// MaxInFlightBytes bounds what the requests under way in this process hold in memory, as they came and decoded. A namespace may have half of it.
+	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a quarter of the memory limit, 512MiB without one"`
 
 	// Version is what the binary calls itself.
 	Version string `conf:"-"`
@@ -206,6 +212,9 @@ func (c Config) Validate() error {
 	}
 	if c.GRPC.MaxConnectionAge < 0 {
 		add("grpc", errors.New("max_connection_age must not be negative"))
+	}
+	if c.MaxInFlightBytes != 0 && c.MaxInFlightBytes < minInFlight {
+		faults = append(faults, fmt.Errorf("max_in_flight_bytes must be 0 or at least %s", conf.Bytes(minInFlight)))
 	}
 	if c.DrainDelay < 0 {
 		faults = append(faults, errors.New("drain_delay must not be negative"))

@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/gateway"
 )
@@ -139,7 +140,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 
 // assemble opens the services in order, each behind a server of its own that only this process reaches.
 func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) error {
-	readiness := &host.Readiness{}
+	readiness, budget := &host.Readiness{}, inflight.New(int64(cfg.MaxInFlightBytes))
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
 	plain := cfg
@@ -182,7 +183,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		if r, ok := s.(ready); ok {
 			readiness.Add(name, r.Ready)
 		}
-		server, err := newServer(plain, internal, tels[name])
+		server, err := newServer(plain, internal, budget, tels[name])
 		if err != nil {
 			return err
 		}
@@ -197,7 +198,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 
 	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token}
 	d.add(host.Func(nil, func() error { conns.close(); return nil }))
-	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Listener: web}
+	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: budget, Listener: web}
 	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {
 		var err error
 		if *conn, err = conns.dial(name); err != nil {
@@ -212,7 +213,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 
 	auth := cfg.Auth
 	auth.Anonymous = loopback(rpc.Addr().String()) // whoever is on this machine may call without a key
-	public, err := newServer(cfg, auth, d.tel)
+	public, err := newServer(cfg, auth, budget, d.tel)
 	if err != nil {
 		return err
 	}

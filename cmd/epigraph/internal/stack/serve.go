@@ -18,6 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
@@ -54,6 +55,7 @@ type Process struct {
 	admin     net.Listener // nil when none is served
 	tel       *obs.Telemetry
 	readiness *host.Readiness
+	budget    *inflight.Budget
 	opened    atomic.Bool
 	pages     pages
 }
@@ -84,7 +86,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 			return nil, err
 		}
 	}
-	p := &Process{name: service, cfg: cfg, readiness: &host.Readiness{}, pages: pages{admin: cfg.Admin}}
+	p := &Process{name: service, cfg: cfg, budget: inflight.New(int64(cfg.MaxInFlightBytes)), readiness: &host.Readiness{}, pages: pages{admin: cfg.Admin}}
 	if p.tel, err = telemetry(ctx, cfg, service, nil); err != nil {
 		return nil, err
 	}
@@ -184,7 +186,7 @@ func (p *Process) serve(ctx context.Context) error {
 	if err != nil || s == nil {
 		return err
 	}
-	server, err := newServer(p.cfg, p.cfg.Auth, p.tel)
+	server, err := newServer(p.cfg, p.cfg.Auth, p.budget, p.tel)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -225,7 +227,7 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 }
 
 func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Service, error) {
-	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
+	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Budget: p.budget, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
 	dial := func(target string, conn **grpc.ClientConn) (err error) {
 		*conn, err = conns.dial(target)
 		return err
@@ -325,14 +327,14 @@ func (c *connections) close() {
 	c.open = nil
 }
 
-func newServer(cfg Config, auth grpckit.AuthConfig, tel *obs.Telemetry) (*grpckit.Server, error) {
+func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, tel *obs.Telemetry) (*grpckit.Server, error) {
 	secure, err := cfg.GRPC.TLS.server()
 	if err != nil {
 		return nil, err
 	}
 	return grpckit.NewServer(grpckit.Options{
 		Auth: auth, Telemetry: tel, TLS: secure, MaxRecvBytes: int(cfg.GRPC.MaxRecvBytes), UnaryTimeout: cfg.GRPC.UnaryTimeout,
-		MaxConnectionAge: cfg.GRPC.MaxConnectionAge, NoReflection: !cfg.GRPC.Reflection,
+		Budget: budget, MaxConnectionAge: cfg.GRPC.MaxConnectionAge, NoReflection: !cfg.GRPC.Reflection,
 	})
 }
 

@@ -22,7 +22,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -425,6 +429,49 @@ func TestServe(t *testing.T) {
 		_, err = plannerv1.NewPlannerServiceClient(conn).ParsePlan(t.Context(), &plannerv1.ParsePlanRequest{Text: "a -> b"})
 		require.NoError(t, err, "calls are answered during the drain delay")
 		require.NoError(t, <-done)
+	})
+	t.Run("Credentials/AreAskedForBeforeAnyMethodReadsItsMessage", func(t *testing.T) {
+		t.Parallel()
+		methods := map[string]protoreflect.MethodDescriptor{}
+		protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+			for i := range f.Services().Len() {
+				for j := range f.Services().Get(i).Methods().Len() {
+					m := f.Services().Get(i).Methods().Get(j)
+					methods["/"+string(m.Parent().FullName())+"/"+string(m.Name())] = m
+				}
+			}
+			return true
+		})
+		for _, name := range []string{stack.Planner, stack.Executor, stack.Registry} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := base(t)
+				c.Auth.ServiceToken, c.Upstream.Registry = conf.NewSecret("svc"), ""
+				p, err := stack.Open(t.Context(), name, c)
+				require.NoError(t, err)
+				run(t, p)
+				conn, err := grpckit.Dial(p.Addr(), grpckit.DialOptions{})
+				require.NoError(t, err)
+				defer conn.Close()
+				asked := 0
+				for method := range methods {
+					if method == grpc_health_v1.Health_Check_FullMethodName {
+						continue // has a bound of its own
+					}
+					// The headers are all that is sent.
+					s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.WaitForReady(true))
+					require.NoError(t, err)
+					err = s.RecvMsg(&emptypb.Empty{})
+					if errs.ReasonOf(err) == "RPC_UNIMPLEMENTED" {
+						continue // of another service
+					}
+					require.Equal(t, "CREDENTIALS_MISSING", errs.ReasonOf(err), "%s: %v", method, err)
+					require.NotEmpty(t, errs.From(err).HintText())
+					asked++
+				}
+				require.Greater(t, asked, 3)
+			})
+		}
 	})
 	t.Run("Open/LogsTheEffectiveConfigurationWithoutSecrets", func(t *testing.T) {
 		t.Parallel()

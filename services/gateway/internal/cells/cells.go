@@ -136,7 +136,7 @@ func (c *conn) Invoke(ctx context.Context, method string, in, out any, opts ...g
 	if l.underWay.Add(1) > int64(l.MaxInFlight) {
 		l.underWay.Add(-1)
 		return c.refuse(ctx, l, errs.New(errs.ResourceExhausted, ReasonBusy, "%d calls to the %s%s are under way already", l.MaxInFlight, l.service, l.of()).
-			Hint("try again in a moment").Set("retry_after", "1"))
+			Hint("try again in a moment").RetryAfter(time.Second))
 	}
 	defer l.underWay.Add(-1)
 	probe, err := l.admit(time.Now())
@@ -194,7 +194,7 @@ func (c *conn) choose(ctx context.Context, method string) (*lane, error) {
 	}
 	if place.Closed && !reads(method) {
 		return l, errs.New(errs.Unavailable, ReasonMoving, "namespace %q is being moved and takes no changes just now", ns).
-			Hint("repeat it with the same request_id in a few minutes; reads go on").Set("retry_after", "30")
+			Hint("repeat it with the same request_id in a few minutes; reads go on").RetryAfter(30 * time.Second)
 	}
 	return l, nil
 }

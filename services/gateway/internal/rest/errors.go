@@ -163,7 +163,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	case errs.Unavailable:
 		h.Set("Retry-After", retryAfter(e))
 	case errs.ResourceExhausted:
-		if e.Meta[metaRetryAfter] != "" {
+		if e.Meta[errs.MetaRetryAfter] != "" {
 			h.Set("Retry-After", retryAfter(e))
 		}
 	}
@@ -179,11 +179,8 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(body) // the client is gone if this fails
 }
 
-// metaRetryAfter is the key under which a service says how many seconds to wait.
-const metaRetryAfter = "retry_after"
-
 func retryAfter(e *errs.Error) string {
-	if v := e.Meta[metaRetryAfter]; v != "" && strings.Trim(v, "0123456789") == "" {
+	if v := e.Meta[errs.MetaRetryAfter]; v != "" && strings.Trim(v, "0123456789") == "" {
 		return v
 	}
 	return "1"

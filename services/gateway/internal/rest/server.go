@@ -32,6 +32,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
@@ -48,6 +49,7 @@ type Options struct {
 	Keyring   *auth.Keyring
 	Telemetry *obs.Telemetry
 	Ready     *host.Readiness
+	Budget    *inflight.Budget // what requests under way may hold
 
 	MaxBodyBytes   int64
 	RequestTimeout time.Duration
