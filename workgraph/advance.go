@@ -355,7 +355,7 @@ func (s *State) reconcile(c Reconcile) error {
 		ev := s.openEvent(Reconciled, now)
 		ev.Ref, ev.Attempt, ev.Error, ev.By = c.Ref, int(t.no), c.Err, c.By
 		s.applyEnded(u, nil, c.Err)
-		t.no++
+		t.applyNotPerformed()
 		s.restart(u)
 	} else {
 		s.openEvent(Reconciled, now).By = c.By
@@ -373,7 +373,7 @@ func (s *State) recover(c Recover) error {
 		var err *Error
 		switch {
 		case s.node(u.ns).Effect == Unsafe && t.intent:
-			err = Errorf(Unknown, ReasonLost, "the owner was lost while the attempt was in flight")
+			err = Lostf(Unknown, "the owner was lost while the attempt was in flight")
 		case t.status == VisitCanceling:
 			err = Errorf(NotPerformed, ReasonCanceled, "canceled, and the owner was lost")
 		default:

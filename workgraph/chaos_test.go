@@ -262,6 +262,9 @@ func (c *chaos) finish(g *Graph) {
 		}
 	}
 	out, ferr := c.outcome(g, &st)
+	if c.chance(5, "lost") {
+		out, ferr = nil, Lostf(Unknown, "")
+	}
 	if out != nil && st.Item > 0 {
 		out.Select = nil
 	}

@@ -310,7 +310,7 @@ func (s *State) attemptFailed(u unit, err *Error, canceling bool, now time.Time)
 		s.giveUp(u, err, canceling)
 		return
 	}
-	if int(t.no-u.ns.before) < n.maxAttempts && mayRetry(n.Effect, err.Type) {
+	if (err.Lost || int(t.no-u.ns.before-t.lost) < n.maxAttempts) && mayRetry(n.Effect, err.Type) {
 		s.retry(u, err, now)
 		return
 	}
@@ -328,22 +328,35 @@ func mayRetry(effect Effect, t ErrorType) bool {
 	return t != Permanent
 }
 
+// MaxLost is how many attempts of a visit may be lost with what carried them until the run pauses: a call that ends every worker which takes it
+// must not go round for ever.
+const MaxLost = 10
+
 func (s *State) retry(u unit, err *Error, now time.Time) {
 	t := u.try()
-	attempt, gen := int(t.no)+1, int(t.gen)
+	attempt, gen, lost := int(t.no)+1, int(t.gen), int(t.lost)
+	// Failures and losses are put off each by their own number.
+	nth := attempt - int(u.ns.before) - lost
+	if err.Lost {
+		lost++
+		nth = lost + 1
+		if lost%MaxLost == 0 {
+			s.wantPause = ReasonCallsLost
+		}
+	}
 	if err.Type == Retryable {
 		gen++ // a definite failure; the others may have had their effect, so they keep the key
 	}
-	wait := s.node(u.ns).backoff(attempt-int(u.ns.before), s.seed(u.ns, u.item, attempt))
+	wait := s.node(u.ns).backoff(nth, s.seed(u.ns, u.item, attempt))
 	due := instant(now.Add(max(wait, time.Duration(err.RetryAfter))))
-	d := &Detail{Attempt: attempt, Generation: gen, Due: due, Error: err}
+	d := &Detail{Attempt: attempt, Generation: gen, Lost: lost, Due: due, Error: err}
 	if s.ev.Error == err {
 		d.Error = nil
 	}
 	st := s.step(OpRetry, u.ns, d)
 	st.Item = int(u.item)
 	s.record(st)
-	s.applyRetry(u, attempt, gen, due)
+	s.applyRetry(u, d)
 }
 
 // giveUp ends a unit that nobody waits for any more.

@@ -198,6 +198,8 @@ type Detail struct {
 	// Attempt and Generation number the attempt that follows.
 	Attempt    int `json:"next_attempt,omitempty"`
 	Generation int `json:"generation,omitempty"`
+	// Lost is how many attempts do not count against retry.max_attempts so far.
+	Lost int `json:"lost,omitempty"`
 	// From is the visit whose BACK edges opened a loop's visit, 0 when it was entered from outside; Within is the visit of the
 	// enclosing loop.
 	From   int `json:"from_visit,omitempty"`
@@ -247,6 +249,8 @@ const (
 	ReasonCancelRequest  = "CANCEL_REQUESTED"
 	ReasonMaxVisits      = "MAX_VISITS"
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
+	// ReasonCallsLost is the reason when attempts of one visit were lost MaxLost times with what carried them.
+	ReasonCallsLost = "CALLS_LOST"
 	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun when the budget was used up.
 	ReasonBudget = "BUDGET_EXHAUSTED"
 	// ReasonUnsettled is the reason of a pause that ends by itself, once it is known what calls cost that count against a cap in money; and of a

@@ -170,7 +170,7 @@ type Join struct {
 }
 
 // Retry bounds repeated attempts. MaxAttempts counts all calls; 0 is 3, or 1 for an UNSAFE node. An UNSAFE node is retried
-// only after an attempt that was not performed.
+// only after an attempt that was not performed. What was lost with what carried it (Error.Lost) is made again and not counted.
 type Retry struct {
 	MaxAttempts int `json:"max_attempts,omitempty"`
 	// InitialBackoff (default 1s) grows by Multiplier (default 2) up to MaxBackoff (default 1m). Up to Jitter (default 0.2,

@@ -301,11 +301,14 @@ func (s *State) land(u unit) {
 }
 
 // applyRetry puts the next attempt off.
-func (s *State) applyRetry(u unit, attempt, gen int, due time.Time) {
+func (s *State) applyRetry(u unit, d *Detail) {
 	t := u.try()
-	t.no, t.gen = int32(attempt), int32(gen)
-	s.park(u, VisitBackoff, due)
+	t.no, t.gen, t.lost = int32(d.Attempt), int32(d.Generation), int32(d.Lost)
+	s.park(u, VisitBackoff, d.Due)
 }
+
+// applyNotPerformed goes over to the attempt that takes the place of one which was found not to have been performed.
+func (t *try) applyNotPerformed() { t.no, t.lost = t.no+1, t.lost+1 }
 
 func (s *State) park(u unit, status VisitStatus, due time.Time) {
 	t := u.try()

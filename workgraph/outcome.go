@@ -224,6 +224,16 @@ type Error struct {
 	RetryAfter Duration `json:"retry_after,omitempty"`
 	// Usage is what the failed attempt consumed all the same.
 	Usage []Usage `json:"usage,omitempty"`
+	// Lost says that what carried the call went away in the middle of it: an executor, a worker, the connection to it. Such an attempt does not
+	// count against retry.max_attempts.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Lostf makes the error of an attempt that was lost with what carried it.
+func Lostf(t ErrorType, format string, args ...any) *Error {
+	e := Errorf(t, ReasonLost, format, args...)
+	e.Lost = true
+	return e
 }
 
 // Error reads "REASON: message".

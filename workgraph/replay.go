@@ -118,7 +118,7 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 		}
 		s.applyEnded(u, ev.Outcome, ev.Error)
 		if ev.Kind == Reconciled && ev.Error != nil && ev.Error.Type == NotPerformed && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart {
-			t.no++
+			t.applyNotPerformed()
 		}
 	}
 	return nil
@@ -227,7 +227,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 			return misfit()
 		}
 		if st.Op == OpRetry {
-			s.applyRetry(u, d.Attempt, d.Generation, d.Due)
+			s.applyRetry(u, d)
 			return nil
 		}
 		o := s.outcomeOf(ev, u)

@@ -163,6 +163,7 @@ type try struct {
 	status VisitStatus
 	no     int32 // attempt
 	gen    int32
+	lost   int32 // attempts that do not count against retry.max_attempts
 	intent bool
 	pos    int32 // index in flights when in flight
 	due    time.Time

@@ -348,9 +348,11 @@ func (s *stream) begin(ctx context.Context, t *executorv1.VisitTask) {
 		if alive {
 			answer = s.answer(ctx, v)
 		} else {
-			answer = failed(t, callError(ctx, NotPerformed("LEASE_LOST", ErrLeaseLost)))
+			answer = &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.VisitDeclined{Token: t.GetToken()}}}
 		}
-		if err := s.say(answer); err != nil {
+		if answer == nil {
+			s.w.log.WarnContext(ctx, "a visit was cut off by the end of the worker", "run_id", v.RunID, "node", v.NodeID)
+		} else if err := s.say(answer); err != nil {
 			s.w.log.WarnContext(ctx, "an answer could not be sent", "err", err, "run_id", v.RunID, "node", v.NodeID)
 		}
 		s.mu.Lock()
@@ -370,8 +372,13 @@ func failed(t *executorv1.VisitTask, e *executorv1.CallError) *executorv1.WorkRe
 	return &executorv1.WorkRequest{Message: &executorv1.WorkRequest_Error{Error: &executorv1.VisitError{Token: t.GetToken(), Error: e}}}
 }
 
+// answer calls the function. It is nil if the call was cut off because the worker stops: the executor counts it as lost with the stream, which uses
+// up no attempt.
 func (s *stream) answer(ctx context.Context, v *Visit) *executorv1.WorkRequest {
 	out, err := s.perform(ctx, v)
+	if _, said := errors.AsType[*Error](err); err != nil && !said && errors.Is(context.Cause(ctx), ErrStopping) {
+		return nil
+	}
 	if err == nil {
 		if n := payloadBytes(out); s.limit > 0 && n > s.limit {
 			err = Permanent("PAYLOAD_TOO_LARGE", fmt.Errorf("the result has %d bytes, the limit is %d", n, s.limit))

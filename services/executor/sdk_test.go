@@ -134,6 +134,40 @@ func TestSDK(t *testing.T) {
 		require.Equal(t, "done", got)
 	})
 
+	t.Run("Worker/ThatStopsUsesUpNoTry", func(t *testing.T) {
+		var lives atomic.Int64
+		began := make(chan struct{})
+		life := func() (stop func()) {
+			w := worker.New(c, worker.Options{Logger: log, DrainTimeout: time.Millisecond})
+			worker.Register(w, "stops", func(ctx context.Context, _ any) (int64, error) {
+				if n := lives.Add(1); n > 4 {
+					return n, nil
+				}
+				began <- struct{}{}
+				<-ctx.Done()
+				return 0, fmt.Errorf("asked somebody: %w", ctx.Err())
+			}, worker.Effect(worker.Idempotent))
+			return runs(t, w)
+		}
+		stop := life()
+		g := workgraph.NewBuilder("s").Node("s", "stops").Graph()
+		g.Nodes[0].Retry = workgraph.Retry{InitialBackoff: workgraph.Duration(time.Millisecond), MaxBackoff: workgraph.Duration(time.Millisecond)}
+		var run *epigraph.Run
+		testkit.Eventually(t, func() bool {
+			var err error
+			run, err = c.StartRun(t.Context(), g)
+			return err == nil
+		}, 60*time.Second, 10*time.Millisecond)
+		for range 4 {
+			<-began
+			stop()
+			stop = life()
+		}
+		got, err := epigraph.Result[int64](t.Context(), run)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, got)
+	})
+
 	t.Run("Worker/CannotBeAccepted", func(t *testing.T) {
 		w := worker.New(c, worker.Options{Logger: log})
 		worker.Register(w, "cel", func(context.Context, any) (any, error) { return nil, nil })

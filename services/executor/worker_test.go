@@ -26,6 +26,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
@@ -439,6 +441,43 @@ func TestWorkers(t *testing.T) {
 		require.Equal(t, `"second"`, string(got.is(done).GetResult().GetJson()))
 	})
 
+	t.Run("Lost/UsesUpNoTry", func(t *testing.T) {
+		r.worker(t, hello(1, pure("dies"))).cancel() // now it is known
+		got := start(t, c, nodes(soonAgain(node("a", "dies"))))
+		for range 5 {
+			w := r.worker(t, hello(1, pure("dies")))
+			w.visit()
+			w.cancel()
+		}
+		w := r.worker(t, hello(1, pure("dies")))
+		w.answer(w.visit().GetToken(), `"at last"`)
+		require.Equal(t, `"at last"`, string(got.is(done).GetResult().GetJson()))
+	})
+
+	t.Run("Lost/CannotBeClaimedByAnActor", func(t *testing.T) {
+		w := r.worker(t, hello(1, pure("claims")))
+		got := start(t, c, nodes(soonAgain(node("a", "claims"))))
+		for range 3 {
+			w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "LOST"})
+		}
+		got.is(failed)
+	})
+
+	t.Run("Declined/GoesToAnotherAsTheSameAttempt", func(t *testing.T) {
+		first := r.worker(t, hello(1, unsafe("declines")))
+		got := start(t, c, nodes(node("a", "declines")))
+		v := first.visit()
+		first.say(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Declined{Declined: &executorv1.VisitDeclined{Token: v.GetToken()}}})
+		for range first.got {
+		}
+		require.ErrorIs(t, first.err, io.EOF, "it takes no more visits")
+		second := r.worker(t, hello(1, unsafe("declines")))
+		next := second.visit()
+		require.Equal(t, []any{int32(1), v.GetEffectKey()}, []any{next.GetAttempt(), next.GetEffectKey()})
+		second.answer(next.GetToken(), `1`)
+		got.is(done)
+	})
+
 	t.Run("Lost/UnsafeIsNeverRepeated", func(t *testing.T) {
 		w := r.worker(t, hello(1, unsafe("once")))
 		got := start(t, c, nodes(node("a", "once")))
@@ -556,6 +595,12 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
+// soonAgain lets a node try again at once.
+func soonAgain(n *graphv1.Node) *graphv1.Node {
+	n.Retry = &graphv1.Retry{InitialInterval: durationpb.New(time.Millisecond), MaxInterval: durationpb.New(time.Millisecond)}
+	return n
+}
+
 func TestReplicas(t *testing.T) {
 	const done = executorv1.RunState_RUN_STATE_COMPLETED
 	url := pgtest.New(t)
@@ -639,6 +684,27 @@ func TestReplicas(t *testing.T) {
 		v := w.visit()
 		require.EqualValues(t, 2, v.GetAttempt())
 		w.answer(v.GetToken(), `1`)
+		got.is(done)
+	})
+
+	t.Run("Hop/LostUsesUpNoTry", func(t *testing.T) {
+		b.worker(t, hello(1, pure("dies"))).cancel() // now it is known
+		got := start(t, a.client(keyAcme), nodes(soonAgain(node("x", "dies"))))
+		for range 4 {
+			w := b.worker(t, hello(1, pure("dies")))
+			w.visit()
+			w.cancel()
+		}
+		// Now with the executor that it is connected to.
+		for i := range 2 {
+			peer := replica(fmt.Sprint("peer", i))
+			peer.worker(t, hello(1, pure("dies"))).visit()
+			peer.server.Stop()
+			peer.cancel()
+			<-peer.done
+		}
+		w := b.worker(t, hello(1, pure("dies")))
+		w.answer(w.visit().GetToken(), `1`)
 		got.is(done)
 	})
 

@@ -184,6 +184,13 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 	require.NoError(t, err)
 	totals.trial(len(jobs), visits, o.calls(), unsafe, numbers)
 	t.Logf("%s: %d runs asked for, %d UNSAFE effects, %d kills\n%s", c.store, len(jobs), unsafe, c.kills.Load(), b.String())
+	if faults > 0 {
+		var found []string
+		for _, what := range names {
+			found = append(found, counts[what]...)
+		}
+		t.Logf("what is known of the runs at fault:%s", c.stories(ctx, o, found...))
+	}
 	require.Zero(t, faults, "%s", b.String())
 }
 

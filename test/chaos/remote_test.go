@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +29,9 @@ import (
 // envWorker makes this binary a worker for the executors at these addresses.
 const envWorker = "EPIGRAPH_CHAOS_WORKER"
 
+// envWorkerLog is the file in which it writes down what it does.
+const envWorkerLog = "EPIGRAPH_CHAOS_WORKER_LOG"
+
 // The actors that remote workers serve.
 const (
 	remotePut  = "chaos/put"
@@ -42,6 +47,12 @@ type target struct {
 func serveRemote(addrs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	file, err := os.OpenFile(os.Getenv(envWorkerLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	log := slog.New(slog.NewTextHandler(file, nil))
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
@@ -53,9 +64,9 @@ func serveRemote(addrs string) error {
 			return err
 		}
 		defer client.Close()
-		w := worker.New(client, worker.Options{Slots: 16, Version: "1"})
-		worker.Register(w, remotePut, calls(http.MethodPut), worker.Effect(worker.Idempotent))
-		worker.Register(w, remotePost, calls(http.MethodPost), worker.Effect(worker.Unsafe))
+		w := worker.New(client, worker.Options{Slots: 16, Version: "1", Logger: log})
+		worker.Register(w, remotePut, calls(log, http.MethodPut), worker.Effect(worker.Idempotent))
+		worker.Register(w, remotePost, calls(log, http.MethodPost), worker.Effect(worker.Unsafe))
 		wg.Go(func() {
 			err := w.Run(ctx)
 			mu.Lock()
@@ -68,9 +79,13 @@ func serveRemote(addrs string) error {
 }
 
 // calls is a function that makes one call with the key of its visit, and uses some tokens.
-func calls(method string) func(context.Context, target) (worker.Result, error) {
+func calls(log *slog.Logger, method string) func(context.Context, target) (worker.Result, error) {
 	return func(ctx context.Context, in target) (none worker.Result, err error) {
 		v := worker.Call(ctx)
+		log.InfoContext(ctx, "begins", "run_id", v.RunID, "node", v.NodeID, "attempt", v.Attempt)
+		defer func() {
+			log.InfoContext(ctx, "ends", "run_id", v.RunID, "node", v.NodeID, "attempt", v.Attempt, "err", err, "cause", context.Cause(ctx))
+		}()
 		req, err := http.NewRequestWithContext(ctx, method, in.URL, http.NoBody)
 		if err != nil {
 			return none, worker.NotPerformed("REQUEST_INVALID", err)
@@ -131,7 +146,7 @@ func (r *remote) start() error {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	words := &bytes.Buffer{}
-	cmd.Env, cmd.Stderr = append(os.Environ(), envWorker+"="+strings.Join(addrs, ","), "GOMEMLIMIT=128MiB"), words
+	cmd.Env, cmd.Stderr = append(os.Environ(), envWorker+"="+strings.Join(addrs, ","), envWorkerLog+"="+filepath.Join(r.c.dir, r.name+".log"), "GOMEMLIMIT=128MiB"), words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err

@@ -552,5 +552,6 @@ func (l *load) stuck(ctx context.Context, left []*executorv1.Run) string {
 		})
 		fmt.Fprintf(&b, ": %v %v", why, err)
 	}
+	b.WriteString(l.c.stories(ctx, l.o, b.String()))
 	return b.String()
 }

@@ -144,7 +144,7 @@ func (t *term) perform(a *attempt) {
 		t.finish(a, nil, bar, outbox.Trace{})
 		return
 	}
-	doer, info, ok, err := t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
+	doer, info, ok, err := t.actor(ctx, a)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
@@ -223,6 +223,36 @@ func (t *term) perform(a *attempt) {
 	end(&out, nil)
 }
 
+// actor is who makes the call. While the journal, which knows the remote ones, cannot be asked, the attempt waits: that uses up none of its tries.
+func (t *term) actor(ctx context.Context, a *attempt) (doer workgraph.Actor, info ActorInfo, ok bool, err error) {
+	err = t.steadily(ctx, func() (err error) {
+		doer, info, ok, err = t.e.actors.Actor(ctx, a.run.namespace, a.start.Actor)
+		return err
+	})
+	return doer, info, ok, err
+}
+
+// maxFaulty is how long an answer is asked for that nobody has classified: it may be a database in distress, or a fault of ours.
+const maxFaulty = time.Minute
+
+// steadily repeats what asks a database until it answers, or ctx ends.
+func (t *term) steadily(ctx context.Context, ask func() error) error {
+	began := time.Now()
+	for wait := soonestTry; ; wait = min(2*wait, time.Second) {
+		err := ask()
+		if err == nil || !passing(err) || ctx.Err() != nil || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) && time.Since(began) > maxFaulty {
+			return err
+		}
+		t.e.log.WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
+}
+
 // intend makes the intent of an UNSAFE call durable. It reports whether the call may be made.
 func (t *term) intend(ctx context.Context, a *attempt) bool {
 	durable := make(chan error, 1)
@@ -253,24 +283,52 @@ func (t *term) bound(ctx context.Context, a *attempt) (context.Context, func()) 
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	var timers []*time.Timer
+	c := &clocks{}
 	if d := a.start.Timeout; d > 0 {
-		timers = append(timers, time.AfterFunc(d, func() { cancel(errTimeout) }))
+		c.limits = append(c.limits, limit{d, time.AfterFunc(d, func() { cancel(errTimeout) })})
 	}
 	if d := a.start.IdleTimeout; d > 0 {
-		idle := time.AfterFunc(d, func() { cancel(errIdle) })
-		timers = append(timers, idle)
-		ctx = context.WithValue(ctx, idleKey{}, func() { idle.Reset(d) })
+		idle := limit{d, time.AfterFunc(d, func() { cancel(errIdle) })}
+		c.limits, c.idle = append(c.limits, idle), &idle
 	}
-	return ctx, func() {
-		for _, timer := range timers {
-			timer.Stop()
-		}
+	return context.WithValue(ctx, clocksKey{}, c), func() {
+		c.hold()
 		cancel(nil)
 	}
 }
 
-type idleKey struct{}
+// clocks are the timeouts of a call that is under way.
+type clocks struct {
+	limits []limit
+	idle   *limit // one of limits, or nil
+}
+
+type limit struct {
+	d     time.Duration
+	timer *time.Timer
+}
+
+func (c *clocks) hold() {
+	for _, l := range c.limits {
+		l.timer.Stop()
+	}
+}
+
+type clocksKey struct{}
+
+// HoldTimeouts stops the timeouts of the call that ctx belongs to, for as long as nobody makes it; with resume they begin anew.
+func HoldTimeouts(ctx context.Context) (resume func()) {
+	c, _ := ctx.Value(clocksKey{}).(*clocks)
+	if c == nil {
+		return func() {}
+	}
+	c.hold()
+	return func() {
+		for _, l := range c.limits {
+			l.timer.Reset(l.d)
+		}
+	}
+}
 
 func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
 	defer func() {
@@ -284,14 +342,14 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 			err = workgraph.Errorf(kind, workgraph.ReasonPanic, "the actor panicked: %v", p)
 		}
 	}()
-	beat, _ := ctx.Value(idleKey{}).(func())
+	c, _ := ctx.Value(clocksKey{}).(*clocks)
 	start := a.start
 	start.TaskToken, start.RootRunID = a.run.taskToken(start.Ref, start.Attempt), a.run.root
 	start.Details = t.detailsOf(a)
 	return doer.Call(ctx, workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
-			if beat != nil {
-				beat()
+			if c != nil && c.idle != nil {
+				c.idle.timer.Reset(c.idle.d)
 			}
 			t.keepDetails(a, details)
 		},

@@ -125,7 +125,11 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		if run.Graph == nil {
 			continue
 		}
-		p, err := t.e.program(ctx, r.namespace, run.Graph, nil)
+		var p *program
+		err := t.steadily(ctx, func() (err error) {
+			p, err = t.e.program(ctx, r.namespace, run.Graph, nil)
+			return err
+		})
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
 			for _, f := range list {
 				faults = append(faults, childFault(i, f.String()))
@@ -140,8 +144,13 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 	if len(faults) > 0 {
 		return workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "%s", strings.Join(faults, "\n"))
 	}
-	runs, ok, err := t.e.kin.admit(ctx, r.root, c.Runs, cfg.MaxFamily, func(most int) (int, error) {
-		return t.e.journal.CountBelow(ctx, r.namespace, r.root, most)
+	var runs int
+	var ok bool
+	err := t.steadily(ctx, func() (err error) {
+		runs, ok, err = t.e.kin.admit(ctx, r.root, c.Runs, cfg.MaxFamily, func(most int) (int, error) {
+			return t.e.journal.CountBelow(ctx, r.namespace, r.root, most)
+		})
+		return err
 	})
 	switch {
 	case err != nil:
@@ -328,7 +337,11 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	if len(g.Nodes) > most {
 		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonExpandRefused, "the sub-graph has %d nodes, the limit is %d", len(g.Nodes), most)
 	}
-	known, err := t.e.programs.known(ctx, a.run.namespace, actorsOf(g))
+	var known actorSet
+	err := t.steadily(ctx, func() (err error) {
+		known, err = t.e.programs.known(ctx, a.run.namespace, actorsOf(g))
+		return err
+	})
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
 	}

@@ -443,7 +443,7 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 		// Its claim may have run out while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {
 		case err == nil:
-		case errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) || ctx.Err() != nil:
+		case passing(err) || ctx.Err() != nil:
 			return false, err
 		default:
 			r.refused = errs.ReasonOf(err)

@@ -353,6 +353,8 @@ func pauseText(reason string) string {
 		return "a loop has reached its max_visits; the work so far is kept"
 	case workgraph.ReasonReconciliation:
 		return "nobody knows whether an UNSAFE call was performed; somebody must say"
+	case workgraph.ReasonCallsLost:
+		return "one visit's calls were lost again and again with the worker that had them; it may be what ends the workers"
 	case workgraph.ReasonBudget:
 		return "the run's budget is used up; the work so far is kept, and it goes on when it is resumed with more"
 	case workgraph.ReasonUnsettled:

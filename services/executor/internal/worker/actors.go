@@ -186,7 +186,11 @@ func (r remote) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 	beat := func(details json.RawMessage) { c.Heartbeat(details) }
 	for {
 		if pl == nil {
-			if pl = r.s.pool.wait(ctx, n, false); pl == nil {
+			// Nobody makes the call meanwhile, so that its time does not run.
+			resume := engine.HoldTimeouts(ctx)
+			pl = r.s.pool.wait(ctx, n, false)
+			resume()
+			if pl == nil {
 				return workgraph.Outcome{}, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "ended before a worker had room: %v", context.Cause(ctx))
 			}
 		}
@@ -233,7 +237,7 @@ func (s *Server) conclude(ctx context.Context, a answer, refuse func(*workgraph.
 	case a.lost == lostUnsent:
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.NotPerformed, workgraph.ReasonCanceled, "ended before it reached a worker: %v", context.Cause(ctx))
 	case a.lost == lostSent:
-		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Unknown, workgraph.ReasonLost, "the worker was lost while the attempt was with it")
+		return workgraph.Outcome{}, workgraph.Lostf(workgraph.Unknown, "the worker was lost while the attempt was with it")
 	case a.refused != nil:
 		e := bad("the answer breaks the rules: %s", violations(a.refused))
 		refuse(e)

@@ -138,10 +138,11 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 	inner, stop := context.WithCancel(grpckit.WithNamespace(context.WithoutCancel(ctx), namespace))
 	defer stop()
 	stream, err := executorv1.NewPeerServiceClient(conn).Invoke(inner)
-	if err == nil {
-		err = stream.Send(&executorv1.InvokeRequest{Namespace: namespace, Visit: task})
+	if err != nil {
+		pl.exhausted(time.Second)
+		return answer{lost: lostUnsent}
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(&executorv1.InvokeRequest{Namespace: namespace, Visit: task}); err != nil && !errors.Is(err, io.EOF) {
 		return answer{lost: lostSent}
 	}
 	var sending sync.Mutex
@@ -171,6 +172,8 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 			return answer{out: m.Outcome}
 		case *executorv1.InvokeResponse_Error:
 			return answer{fail: m.Error}
+		case *executorv1.InvokeResponse_Lost:
+			return answer{lost: lostSent}
 		case *executorv1.InvokeResponse_Details:
 			beat(m.Details.GetJson())
 		case *executorv1.InvokeResponse_Tokens:
@@ -244,6 +247,9 @@ func (s *Server) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest
 			})
 		if a.lost == lostUnsent && ctx.Err() == nil {
 			continue
+		}
+		if a.lost == lostSent {
+			return send(&executorv1.InvokeResponse{Message: &executorv1.InvokeResponse_Lost{Lost: true}})
 		}
 		if _, err := s.conclude(ctx, a, func(e *workgraph.Error) { sess.refuse(v, e) }); err != nil && a.fail == nil {
 			a.fail = errorMessage(typed(err))

@@ -306,6 +306,16 @@ func (s *session) receive(m *executorv1.WorkRequest, bad error) error {
 			stale(m.Error.GetToken())
 		}
 		return nil
+	case *executorv1.WorkRequest_Declined:
+		if bad != nil {
+			return bad
+		}
+		s.leave() // first, so that the visit does not come back here
+		s.changed()
+		if !s.settle(m.Declined.GetToken(), answer{lost: lostUnsent}) {
+			stale(m.Declined.GetToken())
+		}
+		return nil
 	case *executorv1.WorkRequest_Heartbeat:
 		s.say(&executorv1.WorkResponse{Message: &executorv1.WorkResponse_Heartbeat{Heartbeat: &executorv1.ExecutorHeartbeat{Number: m.Heartbeat.GetNumber()}}})
 		return nil

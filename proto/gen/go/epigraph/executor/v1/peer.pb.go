@@ -99,6 +99,7 @@ type InvokeResponse struct {
 	//	*InvokeResponse_Error
 	//	*InvokeResponse_Details
 	//	*InvokeResponse_Tokens
+	//	*InvokeResponse_Lost
 	Message       isInvokeResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -177,6 +178,15 @@ func (x *InvokeResponse) GetTokens() string {
 	return ""
 }
 
+func (x *InvokeResponse) GetLost() bool {
+	if x != nil {
+		if x, ok := x.Message.(*InvokeResponse_Lost); ok {
+			return x.Lost
+		}
+	}
+	return false
+}
+
 type isInvokeResponse_Message interface {
 	isInvokeResponse_Message()
 }
@@ -201,6 +211,11 @@ type InvokeResponse_Tokens struct {
 	Tokens string `protobuf:"bytes,4,opt,name=tokens,proto3,oneof"`
 }
 
+type InvokeResponse_Lost struct {
+	// The worker was lost while the visit was with it. This is the last message, too.
+	Lost bool `protobuf:"varint,5,opt,name=lost,proto3,oneof"`
+}
+
 func (*InvokeResponse_Outcome) isInvokeResponse_Message() {}
 
 func (*InvokeResponse_Error) isInvokeResponse_Message() {}
@@ -208,6 +223,8 @@ func (*InvokeResponse_Error) isInvokeResponse_Message() {}
 func (*InvokeResponse_Details) isInvokeResponse_Message() {}
 
 func (*InvokeResponse_Tokens) isInvokeResponse_Message() {}
+
+func (*InvokeResponse_Lost) isInvokeResponse_Message() {}
 
 // ExplainLocalRequest names a run.
 type ExplainLocalRequest struct {
@@ -318,12 +335,13 @@ const file_epigraph_executor_v1_peer_proto_rawDesc = "" +
 	"\rInvokeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x125\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.VisitTaskR\x05visit\x12#\n" +
-	"\rcancel_reason\x18\x03 \x01(\tR\fcancelReason\"\xe1\x01\n" +
+	"\rcancel_reason\x18\x03 \x01(\tR\fcancelReason\"\xf7\x01\n" +
 	"\x0eInvokeResponse\x129\n" +
 	"\aoutcome\x18\x01 \x01(\v2\x1d.epigraph.executor.v1.OutcomeH\x00R\aoutcome\x127\n" +
 	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorH\x00R\x05error\x126\n" +
 	"\adetails\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadH\x00R\adetails\x12\x18\n" +
-	"\x06tokens\x18\x04 \x01(\tH\x00R\x06tokensB\t\n" +
+	"\x06tokens\x18\x04 \x01(\tH\x00R\x06tokens\x12\x14\n" +
+	"\x04lost\x18\x05 \x01(\bH\x00R\x04lostB\t\n" +
 	"\amessage\"J\n" +
 	"\x13ExplainLocalRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
@@ -389,6 +407,7 @@ func file_epigraph_executor_v1_peer_proto_init() {
 		(*InvokeResponse_Error)(nil),
 		(*InvokeResponse_Details)(nil),
 		(*InvokeResponse_Tokens)(nil),
+		(*InvokeResponse_Lost)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -42,6 +42,7 @@ type WorkRequest struct {
 	//	*WorkRequest_Progress
 	//	*WorkRequest_Drain
 	//	*WorkRequest_Tokens
+	//	*WorkRequest_Declined
 	Message       isWorkRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -147,6 +148,15 @@ func (x *WorkRequest) GetTokens() *VisitTokens {
 	return nil
 }
 
+func (x *WorkRequest) GetDeclined() *VisitDeclined {
+	if x != nil {
+		if x, ok := x.Message.(*WorkRequest_Declined); ok {
+			return x.Declined
+		}
+	}
+	return nil
+}
+
 type isWorkRequest_Message interface {
 	isWorkRequest_Message()
 }
@@ -186,6 +196,11 @@ type WorkRequest_Tokens struct {
 	Tokens *VisitTokens `protobuf:"bytes,7,opt,name=tokens,proto3,oneof"`
 }
 
+type WorkRequest_Declined struct {
+	// A visit was not begun: another worker gets it, and it uses up no attempt. The worker takes no more visits on this stream.
+	Declined *VisitDeclined `protobuf:"bytes,8,opt,name=declined,proto3,oneof"`
+}
+
 func (*WorkRequest_Hello) isWorkRequest_Message() {}
 
 func (*WorkRequest_Heartbeat) isWorkRequest_Message() {}
@@ -199,6 +214,8 @@ func (*WorkRequest_Progress) isWorkRequest_Message() {}
 func (*WorkRequest_Drain) isWorkRequest_Message() {}
 
 func (*WorkRequest_Tokens) isWorkRequest_Message() {}
+
+func (*WorkRequest_Declined) isWorkRequest_Message() {}
 
 // WorkResponse is what the executor says.
 type WorkResponse struct {
@@ -1249,6 +1266,52 @@ func (x *VisitError) GetError() *CallError {
 	return nil
 }
 
+// VisitDeclined gives a visit back that was not begun.
+type VisitDeclined struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token of the attempt.
+	Token         string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VisitDeclined) Reset() {
+	*x = VisitDeclined{}
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VisitDeclined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VisitDeclined) ProtoMessage() {}
+
+func (x *VisitDeclined) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VisitDeclined.ProtoReflect.Descriptor instead.
+func (*VisitDeclined) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *VisitDeclined) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 // VisitHeartbeat tells that a visit goes on.
 type VisitHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1262,7 +1325,7 @@ type VisitHeartbeat struct {
 
 func (x *VisitHeartbeat) Reset() {
 	*x = VisitHeartbeat{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1337,7 @@ func (x *VisitHeartbeat) String() string {
 func (*VisitHeartbeat) ProtoMessage() {}
 
 func (x *VisitHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1350,7 @@ func (x *VisitHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitHeartbeat.ProtoReflect.Descriptor instead.
 func (*VisitHeartbeat) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VisitHeartbeat) GetToken() string {
@@ -1317,7 +1380,7 @@ type VisitTokens struct {
 
 func (x *VisitTokens) Reset() {
 	*x = VisitTokens{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1392,7 @@ func (x *VisitTokens) String() string {
 func (*VisitTokens) ProtoMessage() {}
 
 func (x *VisitTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1405,7 @@ func (x *VisitTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitTokens.ProtoReflect.Descriptor instead.
 func (*VisitTokens) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VisitTokens) GetToken() string {
@@ -1372,7 +1435,7 @@ type VisitCancel struct {
 
 func (x *VisitCancel) Reset() {
 	*x = VisitCancel{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1447,7 @@ func (x *VisitCancel) String() string {
 func (*VisitCancel) ProtoMessage() {}
 
 func (x *VisitCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1460,7 @@ func (x *VisitCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitCancel.ProtoReflect.Descriptor instead.
 func (*VisitCancel) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VisitCancel) GetToken() string {
@@ -1425,7 +1488,7 @@ type VisitStale struct {
 
 func (x *VisitStale) Reset() {
 	*x = VisitStale{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1500,7 @@ func (x *VisitStale) String() string {
 func (*VisitStale) ProtoMessage() {}
 
 func (x *VisitStale) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1513,7 @@ func (x *VisitStale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitStale.ProtoReflect.Descriptor instead.
 func (*VisitStale) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *VisitStale) GetToken() string {
@@ -1475,7 +1538,7 @@ type VisitRefused struct {
 
 func (x *VisitRefused) Reset() {
 	*x = VisitRefused{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1550,7 @@ func (x *VisitRefused) String() string {
 func (*VisitRefused) ProtoMessage() {}
 
 func (x *VisitRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1563,7 @@ func (x *VisitRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VisitRefused.ProtoReflect.Descriptor instead.
 func (*VisitRefused) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *VisitRefused) GetToken() string {
@@ -1533,7 +1596,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1608,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1621,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 // ListWorkersResponse is the workers that are connected.
@@ -1572,7 +1635,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1647,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1660,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*WorkerInfo {
@@ -1632,7 +1695,7 @@ type WorkerInfo struct {
 
 func (x *WorkerInfo) Reset() {
 	*x = WorkerInfo{}
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1707,7 @@ func (x *WorkerInfo) String() string {
 func (*WorkerInfo) ProtoMessage() {}
 
 func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1720,7 @@ func (x *WorkerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerInfo.ProtoReflect.Descriptor instead.
 func (*WorkerInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WorkerInfo) GetWorkerId() string {
@@ -1720,7 +1783,7 @@ var File_epigraph_executor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"!epigraph/executor/v1/worker.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd7\x03\n" +
+	"!epigraph/executor/v1/worker.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/outcome.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9a\x04\n" +
 	"\vWorkRequest\x129\n" +
 	"\x05hello\x18\x01 \x01(\v2!.epigraph.executor.v1.WorkerHelloH\x00R\x05hello\x12E\n" +
 	"\theartbeat\x18\x02 \x01(\v2%.epigraph.executor.v1.WorkerHeartbeatH\x00R\theartbeat\x12>\n" +
@@ -1728,7 +1791,8 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2 .epigraph.executor.v1.VisitErrorH\x00R\x05error\x12B\n" +
 	"\bprogress\x18\x05 \x01(\v2$.epigraph.executor.v1.VisitHeartbeatH\x00R\bprogress\x129\n" +
 	"\x05drain\x18\x06 \x01(\v2!.epigraph.executor.v1.WorkerDrainH\x00R\x05drain\x12;\n" +
-	"\x06tokens\x18\a \x01(\v2!.epigraph.executor.v1.VisitTokensH\x00R\x06tokensB\x10\n" +
+	"\x06tokens\x18\a \x01(\v2!.epigraph.executor.v1.VisitTokensH\x00R\x06tokens\x12A\n" +
+	"\bdeclined\x18\b \x01(\v2#.epigraph.executor.v1.VisitDeclinedH\x00R\bdeclinedB\x10\n" +
 	"\amessage\x12\x05\xbaH\x02\b\x01\"\xd0\x03\n" +
 	"\fWorkResponse\x12?\n" +
 	"\awelcome\x18\x01 \x01(\v2#.epigraph.executor.v1.WorkerWelcomeH\x00R\awelcome\x127\n" +
@@ -1814,7 +1878,10 @@ const file_epigraph_executor_v1_worker_proto_rawDesc = "" +
 	"VisitError\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12=\n" +
-	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorB\x06\xbaH\x03\xc8\x01\x01R\x05error\"h\n" +
+	"\x05error\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.CallErrorB\x06\xbaH\x03\xc8\x01\x01R\x05error\"1\n" +
+	"\rVisitDeclined\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\"h\n" +
 	"\x0eVisitHeartbeat\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x124\n" +
@@ -1865,7 +1932,7 @@ func file_epigraph_executor_v1_worker_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_worker_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_epigraph_executor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_epigraph_executor_v1_worker_proto_goTypes = []any{
 	(*WorkRequest)(nil),           // 0: epigraph.executor.v1.WorkRequest
 	(*WorkResponse)(nil),          // 1: epigraph.executor.v1.WorkResponse
@@ -1881,71 +1948,73 @@ var file_epigraph_executor_v1_worker_proto_goTypes = []any{
 	(*Upstream)(nil),              // 11: epigraph.executor.v1.Upstream
 	(*VisitOutcome)(nil),          // 12: epigraph.executor.v1.VisitOutcome
 	(*VisitError)(nil),            // 13: epigraph.executor.v1.VisitError
-	(*VisitHeartbeat)(nil),        // 14: epigraph.executor.v1.VisitHeartbeat
-	(*VisitTokens)(nil),           // 15: epigraph.executor.v1.VisitTokens
-	(*VisitCancel)(nil),           // 16: epigraph.executor.v1.VisitCancel
-	(*VisitStale)(nil),            // 17: epigraph.executor.v1.VisitStale
-	(*VisitRefused)(nil),          // 18: epigraph.executor.v1.VisitRefused
-	(*ListWorkersRequest)(nil),    // 19: epigraph.executor.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 20: epigraph.executor.v1.ListWorkersResponse
-	(*WorkerInfo)(nil),            // 21: epigraph.executor.v1.WorkerInfo
-	nil,                           // 22: epigraph.executor.v1.VisitTask.NamedEntry
-	(v1.Effect)(0),                // 23: epigraph.graph.v1.Effect
-	(*v1.Payload)(nil),            // 24: epigraph.graph.v1.Payload
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*VisitRef)(nil),              // 26: epigraph.executor.v1.VisitRef
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*CallError)(nil),             // 28: epigraph.executor.v1.CallError
-	(*Outcome)(nil),               // 29: epigraph.executor.v1.Outcome
+	(*VisitDeclined)(nil),         // 14: epigraph.executor.v1.VisitDeclined
+	(*VisitHeartbeat)(nil),        // 15: epigraph.executor.v1.VisitHeartbeat
+	(*VisitTokens)(nil),           // 16: epigraph.executor.v1.VisitTokens
+	(*VisitCancel)(nil),           // 17: epigraph.executor.v1.VisitCancel
+	(*VisitStale)(nil),            // 18: epigraph.executor.v1.VisitStale
+	(*VisitRefused)(nil),          // 19: epigraph.executor.v1.VisitRefused
+	(*ListWorkersRequest)(nil),    // 20: epigraph.executor.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 21: epigraph.executor.v1.ListWorkersResponse
+	(*WorkerInfo)(nil),            // 22: epigraph.executor.v1.WorkerInfo
+	nil,                           // 23: epigraph.executor.v1.VisitTask.NamedEntry
+	(v1.Effect)(0),                // 24: epigraph.graph.v1.Effect
+	(*v1.Payload)(nil),            // 25: epigraph.graph.v1.Payload
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*VisitRef)(nil),              // 27: epigraph.executor.v1.VisitRef
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*CallError)(nil),             // 29: epigraph.executor.v1.CallError
+	(*Outcome)(nil),               // 30: epigraph.executor.v1.Outcome
 }
 var file_epigraph_executor_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: epigraph.executor.v1.WorkRequest.hello:type_name -> epigraph.executor.v1.WorkerHello
 	5,  // 1: epigraph.executor.v1.WorkRequest.heartbeat:type_name -> epigraph.executor.v1.WorkerHeartbeat
 	12, // 2: epigraph.executor.v1.WorkRequest.outcome:type_name -> epigraph.executor.v1.VisitOutcome
 	13, // 3: epigraph.executor.v1.WorkRequest.error:type_name -> epigraph.executor.v1.VisitError
-	14, // 4: epigraph.executor.v1.WorkRequest.progress:type_name -> epigraph.executor.v1.VisitHeartbeat
+	15, // 4: epigraph.executor.v1.WorkRequest.progress:type_name -> epigraph.executor.v1.VisitHeartbeat
 	7,  // 5: epigraph.executor.v1.WorkRequest.drain:type_name -> epigraph.executor.v1.WorkerDrain
-	15, // 6: epigraph.executor.v1.WorkRequest.tokens:type_name -> epigraph.executor.v1.VisitTokens
-	4,  // 7: epigraph.executor.v1.WorkResponse.welcome:type_name -> epigraph.executor.v1.WorkerWelcome
-	9,  // 8: epigraph.executor.v1.WorkResponse.visit:type_name -> epigraph.executor.v1.VisitTask
-	16, // 9: epigraph.executor.v1.WorkResponse.cancel:type_name -> epigraph.executor.v1.VisitCancel
-	8,  // 10: epigraph.executor.v1.WorkResponse.drain:type_name -> epigraph.executor.v1.ExecutorDrain
-	17, // 11: epigraph.executor.v1.WorkResponse.stale:type_name -> epigraph.executor.v1.VisitStale
-	6,  // 12: epigraph.executor.v1.WorkResponse.heartbeat:type_name -> epigraph.executor.v1.ExecutorHeartbeat
-	18, // 13: epigraph.executor.v1.WorkResponse.refused:type_name -> epigraph.executor.v1.VisitRefused
-	3,  // 14: epigraph.executor.v1.WorkerHello.actors:type_name -> epigraph.executor.v1.WorkerActor
-	23, // 15: epigraph.executor.v1.WorkerActor.effect:type_name -> epigraph.graph.v1.Effect
-	24, // 16: epigraph.executor.v1.WorkerActor.args_schema:type_name -> epigraph.graph.v1.Payload
-	25, // 17: epigraph.executor.v1.WorkerWelcome.heartbeat_interval:type_name -> google.protobuf.Duration
-	25, // 18: epigraph.executor.v1.WorkerWelcome.heartbeat_timeout:type_name -> google.protobuf.Duration
-	26, // 19: epigraph.executor.v1.VisitTask.visit:type_name -> epigraph.executor.v1.VisitRef
-	24, // 20: epigraph.executor.v1.VisitTask.args:type_name -> epigraph.graph.v1.Payload
-	22, // 21: epigraph.executor.v1.VisitTask.named:type_name -> epigraph.executor.v1.VisitTask.NamedEntry
-	11, // 22: epigraph.executor.v1.VisitTask.upstream:type_name -> epigraph.executor.v1.Upstream
-	23, // 23: epigraph.executor.v1.VisitTask.effect:type_name -> epigraph.graph.v1.Effect
-	27, // 24: epigraph.executor.v1.VisitTask.deadline:type_name -> google.protobuf.Timestamp
-	24, // 25: epigraph.executor.v1.VisitTask.details:type_name -> epigraph.graph.v1.Payload
-	25, // 26: epigraph.executor.v1.VisitTask.idle_timeout:type_name -> google.protobuf.Duration
-	10, // 27: epigraph.executor.v1.VisitTask.messages:type_name -> epigraph.executor.v1.InboxMessage
-	24, // 28: epigraph.executor.v1.InboxMessage.body:type_name -> epigraph.graph.v1.Payload
-	27, // 29: epigraph.executor.v1.InboxMessage.time:type_name -> google.protobuf.Timestamp
-	24, // 30: epigraph.executor.v1.Upstream.values:type_name -> epigraph.graph.v1.Payload
-	28, // 31: epigraph.executor.v1.Upstream.error:type_name -> epigraph.executor.v1.CallError
-	29, // 32: epigraph.executor.v1.VisitOutcome.outcome:type_name -> epigraph.executor.v1.Outcome
-	28, // 33: epigraph.executor.v1.VisitError.error:type_name -> epigraph.executor.v1.CallError
-	24, // 34: epigraph.executor.v1.VisitHeartbeat.details:type_name -> epigraph.graph.v1.Payload
-	21, // 35: epigraph.executor.v1.ListWorkersResponse.workers:type_name -> epigraph.executor.v1.WorkerInfo
-	27, // 36: epigraph.executor.v1.WorkerInfo.connect_time:type_name -> google.protobuf.Timestamp
-	24, // 37: epigraph.executor.v1.VisitTask.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	0,  // 38: epigraph.executor.v1.WorkerService.Work:input_type -> epigraph.executor.v1.WorkRequest
-	19, // 39: epigraph.executor.v1.WorkerService.ListWorkers:input_type -> epigraph.executor.v1.ListWorkersRequest
-	1,  // 40: epigraph.executor.v1.WorkerService.Work:output_type -> epigraph.executor.v1.WorkResponse
-	20, // 41: epigraph.executor.v1.WorkerService.ListWorkers:output_type -> epigraph.executor.v1.ListWorkersResponse
-	40, // [40:42] is the sub-list for method output_type
-	38, // [38:40] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	16, // 6: epigraph.executor.v1.WorkRequest.tokens:type_name -> epigraph.executor.v1.VisitTokens
+	14, // 7: epigraph.executor.v1.WorkRequest.declined:type_name -> epigraph.executor.v1.VisitDeclined
+	4,  // 8: epigraph.executor.v1.WorkResponse.welcome:type_name -> epigraph.executor.v1.WorkerWelcome
+	9,  // 9: epigraph.executor.v1.WorkResponse.visit:type_name -> epigraph.executor.v1.VisitTask
+	17, // 10: epigraph.executor.v1.WorkResponse.cancel:type_name -> epigraph.executor.v1.VisitCancel
+	8,  // 11: epigraph.executor.v1.WorkResponse.drain:type_name -> epigraph.executor.v1.ExecutorDrain
+	18, // 12: epigraph.executor.v1.WorkResponse.stale:type_name -> epigraph.executor.v1.VisitStale
+	6,  // 13: epigraph.executor.v1.WorkResponse.heartbeat:type_name -> epigraph.executor.v1.ExecutorHeartbeat
+	19, // 14: epigraph.executor.v1.WorkResponse.refused:type_name -> epigraph.executor.v1.VisitRefused
+	3,  // 15: epigraph.executor.v1.WorkerHello.actors:type_name -> epigraph.executor.v1.WorkerActor
+	24, // 16: epigraph.executor.v1.WorkerActor.effect:type_name -> epigraph.graph.v1.Effect
+	25, // 17: epigraph.executor.v1.WorkerActor.args_schema:type_name -> epigraph.graph.v1.Payload
+	26, // 18: epigraph.executor.v1.WorkerWelcome.heartbeat_interval:type_name -> google.protobuf.Duration
+	26, // 19: epigraph.executor.v1.WorkerWelcome.heartbeat_timeout:type_name -> google.protobuf.Duration
+	27, // 20: epigraph.executor.v1.VisitTask.visit:type_name -> epigraph.executor.v1.VisitRef
+	25, // 21: epigraph.executor.v1.VisitTask.args:type_name -> epigraph.graph.v1.Payload
+	23, // 22: epigraph.executor.v1.VisitTask.named:type_name -> epigraph.executor.v1.VisitTask.NamedEntry
+	11, // 23: epigraph.executor.v1.VisitTask.upstream:type_name -> epigraph.executor.v1.Upstream
+	24, // 24: epigraph.executor.v1.VisitTask.effect:type_name -> epigraph.graph.v1.Effect
+	28, // 25: epigraph.executor.v1.VisitTask.deadline:type_name -> google.protobuf.Timestamp
+	25, // 26: epigraph.executor.v1.VisitTask.details:type_name -> epigraph.graph.v1.Payload
+	26, // 27: epigraph.executor.v1.VisitTask.idle_timeout:type_name -> google.protobuf.Duration
+	10, // 28: epigraph.executor.v1.VisitTask.messages:type_name -> epigraph.executor.v1.InboxMessage
+	25, // 29: epigraph.executor.v1.InboxMessage.body:type_name -> epigraph.graph.v1.Payload
+	28, // 30: epigraph.executor.v1.InboxMessage.time:type_name -> google.protobuf.Timestamp
+	25, // 31: epigraph.executor.v1.Upstream.values:type_name -> epigraph.graph.v1.Payload
+	29, // 32: epigraph.executor.v1.Upstream.error:type_name -> epigraph.executor.v1.CallError
+	30, // 33: epigraph.executor.v1.VisitOutcome.outcome:type_name -> epigraph.executor.v1.Outcome
+	29, // 34: epigraph.executor.v1.VisitError.error:type_name -> epigraph.executor.v1.CallError
+	25, // 35: epigraph.executor.v1.VisitHeartbeat.details:type_name -> epigraph.graph.v1.Payload
+	22, // 36: epigraph.executor.v1.ListWorkersResponse.workers:type_name -> epigraph.executor.v1.WorkerInfo
+	28, // 37: epigraph.executor.v1.WorkerInfo.connect_time:type_name -> google.protobuf.Timestamp
+	25, // 38: epigraph.executor.v1.VisitTask.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	0,  // 39: epigraph.executor.v1.WorkerService.Work:input_type -> epigraph.executor.v1.WorkRequest
+	20, // 40: epigraph.executor.v1.WorkerService.ListWorkers:input_type -> epigraph.executor.v1.ListWorkersRequest
+	1,  // 41: epigraph.executor.v1.WorkerService.Work:output_type -> epigraph.executor.v1.WorkResponse
+	21, // 42: epigraph.executor.v1.WorkerService.ListWorkers:output_type -> epigraph.executor.v1.ListWorkersResponse
+	41, // [41:43] is the sub-list for method output_type
+	39, // [39:41] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_worker_proto_init() }
@@ -1963,6 +2032,7 @@ func file_epigraph_executor_v1_worker_proto_init() {
 		(*WorkRequest_Progress)(nil),
 		(*WorkRequest_Drain)(nil),
 		(*WorkRequest_Tokens)(nil),
+		(*WorkRequest_Declined)(nil),
 	}
 	file_epigraph_executor_v1_worker_proto_msgTypes[1].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
@@ -1979,7 +2049,7 @@ func file_epigraph_executor_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_worker_proto_rawDesc), len(file_epigraph_executor_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1249,7 +1249,7 @@ func (x *Inbox) GetTtl() *durationpb.Duration {
 // Retry is the policy for attempts that failed.
 type Retry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All calls together: 0 means the default, 3 (1 for UNSAFE).
+	// All calls together, but for those that were lost with their executor or worker: 0 means the default, 3 (1 for UNSAFE).
 	MaxAttempts int32 `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	// Wait before the second attempt.
 	InitialInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=initial_interval,json=initialInterval,proto3" json:"initial_interval,omitempty"`
