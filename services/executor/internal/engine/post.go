@@ -102,12 +102,12 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 		p.Claimant = t.owner
 	}
 	posted, err := e.journal.Post(ctx, p)
-	if err != nil {
-		return posted, err
+	// Mail that is durable is taken up even if the values of its run cannot be read just now.
+	if err == nil {
+		linkRequest(ctx, posted.Run)
 	}
-	linkRequest(ctx, posted.Run)
 	e.TakeUp(posted)
-	return posted, nil
+	return posted, err
 }
 
 // TakeUp sees to mail at once that was written here: for a run of this executor, by now or before, or one that nobody owns. Other owners are told by

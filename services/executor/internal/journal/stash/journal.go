@@ -2,20 +2,41 @@ package stash
 
 import (
 	"context"
+	"time"
 
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Journal is a journal whose readers see plain bytes.
+// Journal is a journal whose readers see plain bytes. It embeds only what returns no packed value. The methods that read runs, graphs and events are
+// written out, so that a new one does not compile until it unpacks what it returns.
 type Journal struct {
-	journal.Journal
-	s *Stash
+	journal.Members
+	journal.Interrupts
+	journal.Jobs
+	journal.Outbox
+	journal.Deletion
+	journal.Blobs
+	journal.Growth
+	remotes
+	journal.OutcomeCache
+
+	rows journal.Journal
+	s    *Stash
 }
+
+// remotes has another name than journal.Workers, whose method of that name the field would hide.
+type remotes = journal.Workers
 
 var _ journal.Journal = Journal{}
 
 // Around returns j as its readers should see it. What is written to it must have been packed.
-func (s *Stash) Around(j journal.Journal) Journal { return Journal{j, s} }
+func (s *Stash) Around(j journal.Journal) Journal {
+	return Journal{Members: j, Interrupts: j, Jobs: j, Outbox: j, Deletion: j, Blobs: j, Growth: j, remotes: j, OutcomeCache: j, rows: j, s: s}
+}
+
+// Close implements journal.Journal.
+func (j Journal) Close() error { return j.rows.Close() }
 
 func (j Journal) all(ctx context.Context, namespace string, vs ...*[]byte) error {
 	for _, v := range vs {
@@ -41,7 +62,7 @@ func (j Journal) events(ctx context.Context, namespace string, es []journal.Even
 
 // Get implements journal.Reader.
 func (j Journal) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
-	r, err := j.Journal.Get(ctx, namespace, runID)
+	r, err := j.rows.Get(ctx, namespace, runID)
 	if err == nil {
 		err = j.run(ctx, &r)
 	}
@@ -50,15 +71,44 @@ func (j Journal) Get(ctx context.Context, namespace, runID string) (journal.Run,
 
 // Graph implements journal.Reader.
 func (j Journal) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
-	if hash, body, err = j.Journal.Graph(ctx, namespace, runID); err == nil {
+	if hash, body, err = j.rows.Graph(ctx, namespace, runID); err == nil {
 		err = j.s.unpack(ctx, namespace, &body)
 	}
 	return hash, body, err
 }
 
+// GraphBody implements journal.Reader.
+func (j Journal) GraphBody(ctx context.Context, namespace, hash string) ([]byte, error) {
+	body, err := j.rows.GraphBody(ctx, namespace, hash)
+	if err == nil {
+		err = j.s.unpack(ctx, namespace, &body)
+	}
+	return body, err
+}
+
+// Requested implements journal.Reader.
+func (j Journal) Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error) {
+	return j.rows.Requested(ctx, namespace, method, requestID)
+}
+
+// List implements journal.Reader. Its rows come without the columns that are packed.
+func (j Journal) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
+	return j.rows.List(ctx, namespace, f, after, limit)
+}
+
+// Descendants implements journal.Reader.
+func (j Journal) Descendants(ctx context.Context, namespace, runID string) ([]journal.Descendant, error) {
+	return j.rows.Descendants(ctx, namespace, runID)
+}
+
+// CountBelow implements journal.Reader.
+func (j Journal) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
+	return j.rows.CountBelow(ctx, namespace, runID, most)
+}
+
 // Events implements journal.Reader.
 func (j Journal) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]journal.Event, error) {
-	es, err := j.Journal.Events(ctx, namespace, runID, afterSeq, limit)
+	es, err := j.rows.Events(ctx, namespace, runID, afterSeq, limit)
 	if err == nil {
 		err = j.events(ctx, namespace, es)
 	}
@@ -67,7 +117,7 @@ func (j Journal) Events(ctx context.Context, namespace, runID string, afterSeq i
 
 // Load implements journal.Log.
 func (j Journal) Load(ctx context.Context, runID string) (journal.Loaded, error) {
-	l, err := j.Journal.Load(ctx, runID)
+	l, err := j.rows.Load(ctx, runID)
 	if err != nil {
 		return l, err
 	}
@@ -78,4 +128,38 @@ func (j Journal) Load(ctx context.Context, runID string) (journal.Loaded, error)
 		}
 	}
 	return l, err
+}
+
+// Commit implements journal.Log.
+func (j Journal) Commit(ctx context.Context, owner journal.Owner, writes []journal.Write) ([]journal.Result, error) {
+	return j.rows.Commit(ctx, owner, writes)
+}
+
+// SweepRequestIDs implements journal.Log.
+func (j Journal) SweepRequestIDs(ctx context.Context, before time.Time) (int, error) {
+	return j.rows.SweepRequestIDs(ctx, before)
+}
+
+// Post implements journal.Mailbox.
+func (j Journal) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
+	posted, err := j.rows.Post(ctx, p)
+	if err == nil {
+		err = j.run(ctx, &posted.Run)
+	}
+	return posted, err
+}
+
+// PendingMail implements journal.Mailbox.
+func (j Journal) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
+	return j.rows.PendingMail(ctx, owner, limit)
+}
+
+// UnreadMail implements journal.Mailbox.
+func (j Journal) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
+	return j.rows.UnreadMail(ctx, namespace, runID, limit)
+}
+
+// MailWakes implements journal.Mailbox.
+func (j Journal) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
+	return j.rows.MailWakes(ctx, owner)
 }

@@ -173,6 +173,10 @@ func TestStash(t *testing.T) {
 				}))
 			}
 			wg.Wait()
+			posted, err := w.j.Post(ctx, journal.Post{Method: "SignalRun", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
+			require.NoError(t, err)
+			require.True(t, posted.New)
+			require.Equal(t, `[`+big+`]`, string(posted.Run.Args))
 			_, err = wr.Do(ctx, journal.Write{Append: &journal.Append{Namespace: ns, RunID: id, ExpectedLastSeq: 8, Events: event(`{"end":1}`),
 				Status: &journal.Status{State: journal.StateCompleted}, Outcome: &journal.Outcome{Result: []byte(big), Outputs: []byte(`{"n":` + big + `}`)}}})
 			require.NoError(t, err)
@@ -186,6 +190,9 @@ func TestStash(t *testing.T) {
 		require.Equal(t, big, string(r.Result))
 		require.Equal(t, `{"n":`+big+`}`, string(r.Outputs))
 		_, body, err := w.j.Graph(ctx, ns, id)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(graph, body))
+		body, err = w.j.GraphBody(ctx, ns, "g")
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(graph, body))
 		es, err := w.j.Events(ctx, ns, id, 1, 100)
