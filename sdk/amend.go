@@ -110,6 +110,11 @@ func ForkUnsafe() ForkOption {
 	return func(r *executorv1.ForkRunRequest) error { r.AllowUnsafe = true; return nil }
 }
 
+// ForkWithoutTask makes the new run work on no task; else it works on that of the old one, and is refused if the task cannot be claimed.
+func ForkWithoutTask() ForkOption {
+	return func(r *executorv1.ForkRunRequest) error { r.WithoutTask = true; return nil }
+}
+
 // ForkFrom begins a new run that shares the history of this one but for the first visit of a node and what follows from it, which run anew. An empty
 // node takes over all that completed. Fork says what else there is to say, such as another visit.
 func (r *Run) ForkFrom(ctx context.Context, node string, opts ...ForkOption) (*Run, error) {

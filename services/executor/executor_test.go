@@ -39,7 +39,9 @@ type books struct {
 	registryv1.UnimplementedRegistryServiceServer
 	down atomic.Bool
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// refuse, if not nil, is the answer to every claim.
+	refuse  error
 	claimed map[string]string
 	log     []string
 	entries map[string]*registryv1.UsageEntry
@@ -61,6 +63,9 @@ func (b *books) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*r
 		if b.claimed == nil {
 			b.claimed = map[string]string{}
 		}
+		if b.refuse != nil && r.GetLease().AsDuration() >= time.Second {
+			return b.refuse
+		}
 		if holder := b.claimed[r.GetTaskId()]; holder != "" && holder != r.GetRunId() {
 			return errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "claimed").Set("run_id", holder)
 		}
@@ -79,6 +84,9 @@ func (b *books) ConfirmClaim(context.Context, *registryv1.ConfirmClaimRequest) (
 func (b *books) SettleClaim(_ context.Context, r *registryv1.SettleClaimRequest) (*registryv1.Task, error) {
 	return &registryv1.Task{}, b.do("settle", func() error {
 		b.settled = append(b.settled, r)
+		if b.claimed[r.GetTaskId()] == r.GetRunId() {
+			delete(b.claimed, r.GetTaskId())
+		}
 		return nil
 	})
 }

@@ -145,6 +145,7 @@ func (c *runsSendCmd) Run(e *env) error {
 type runsRetryCmd struct {
 	ID          string `arg:"" help:"The run that has ended."`
 	AllowUnsafe bool   `help:"Let UNSAFE calls that were made be made again."`
+	WithoutTask bool   `help:"Work on no task, if the old run's cannot be claimed: the costs go to the namespace alone."`
 	RequestID   string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
 }
 
@@ -159,7 +160,7 @@ func (runsRetryCmd) Help() string {
 // Run retries.
 func (c *runsRetryCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.RetryRun(ctx, &executorv1.RetryRunRequest{RunId: c.ID, AllowUnsafe: c.AllowUnsafe, RequestId: c.RequestID})
+		r, err := s.executor.RetryRun(ctx, &executorv1.RetryRunRequest{RunId: c.ID, AllowUnsafe: c.AllowUnsafe, WithoutTask: c.WithoutTask, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}
@@ -187,6 +188,7 @@ type runsForkCmd struct {
 	NoArgs      bool              `help:"That node has no positional arguments of its own in the new run."`
 	Graph       string            `help:"The graph of the new run, as JSON; nodes that are taken over must be as they were." placeholder:"FILE" type:"existingfile"`
 	AllowUnsafe bool              `help:"Let UNSAFE calls that were made be made again."`
+	WithoutTask bool              `help:"Work on no task, if the old run's cannot be claimed: the costs go to the namespace alone."`
 	BusinessKey string            `help:"Business key of the new run." placeholder:"KEY"`
 	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
 	runBudget
@@ -205,7 +207,7 @@ func (runsForkCmd) Help() string {
 // Run forks.
 func (c *runsForkCmd) Run(e *env) error {
 	req := &executorv1.ForkRunRequest{
-		RunId: c.ID, Named: payloads(c.Named), ReplaceArgs: len(c.Args) > 0 || c.NoArgs, AllowUnsafe: c.AllowUnsafe, BusinessKey: c.BusinessKey,
+		RunId: c.ID, Named: payloads(c.Named), ReplaceArgs: len(c.Args) > 0 || c.NoArgs, AllowUnsafe: c.AllowUnsafe, WithoutTask: c.WithoutTask, BusinessKey: c.BusinessKey,
 		Labels: c.Labels, RequestId: c.RequestID,
 	}
 	var err error
@@ -421,6 +423,7 @@ func (c *runsBulkCancelCmd) Run(e *env) error {
 type runsBulkRetryCmd struct {
 	runFilter
 	AllowUnsafe bool `help:"Let UNSAFE calls that were made be made again."`
+	WithoutTask bool `help:"Work on no task, where those of the old runs cannot be claimed: the costs go to the namespace alone."`
 }
 
 // Help gives examples.
@@ -438,7 +441,7 @@ func (c *runsBulkRetryCmd) Run(e *env) error {
 		return err
 	}
 	return e.bulk(&c.runFilter, "retry", func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error) {
-		r, err := s.executor.BulkRetryRuns(ctx, &executorv1.BulkRetryRunsRequest{Filter: f, Limit: c.Limit, DryRun: dry, AllowUnsafe: c.AllowUnsafe})
+		r, err := s.executor.BulkRetryRuns(ctx, &executorv1.BulkRetryRunsRequest{Filter: f, Limit: c.Limit, DryRun: dry, AllowUnsafe: c.AllowUnsafe, WithoutTask: c.WithoutTask})
 		return r.GetMatched(), r.GetFailures(), r.GetMore(), func() error {
 			return e.print(r, func() string {
 				out := fmt.Sprintf("%s matched, %d retried\n", view.Plural(int(r.GetMatched()), "run"), len(r.GetRunIds()))

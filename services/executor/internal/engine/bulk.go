@@ -67,7 +67,7 @@ func (e *Engine) BulkCancel(ctx context.Context, req BulkRequest, reason string)
 }
 
 // BulkRetry retries the runs that a filter finds, each once however often it is called.
-func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe bool) (BulkResult, error) {
+func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, withoutTask bool) (BulkResult, error) {
 	if len(req.Filter.States) == 0 {
 		if req.empty() {
 			return BulkResult{}, filterEmpty()
@@ -79,7 +79,7 @@ func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe boo
 	}
 	return e.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
 		id, err := e.Retry(ctx, RetryRequest{
-			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe,
+			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe, WithoutTask: withoutTask,
 			// The same for every call, so that a run is retried once.
 			Request: journal.Request{ID: "bulk-retry/" + r.ID, BodyHash: r.ID},
 		})

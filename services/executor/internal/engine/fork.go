@@ -37,6 +37,8 @@ type ForkRequest struct {
 	// Graph is that of the new run; nil is the same.
 	Graph       *workgraph.Graph
 	AllowUnsafe bool
+	// WithoutTask makes the new run work on no task; else it works on that of the old one, and is refused if that cannot be claimed.
+	WithoutTask bool
 	BusinessKey string
 	// Budget has caps that take the place of the old run's.
 	Budget *workgraph.Budget
@@ -49,7 +51,9 @@ type ForkRequest struct {
 type RetryRequest struct {
 	Namespace, RunID string
 	AllowUnsafe      bool
-	Request          journal.Request
+	// WithoutTask is that of a ForkRequest.
+	WithoutTask bool
+	Request     journal.Request
 }
 
 // Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs anew.
@@ -67,7 +71,7 @@ func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	if req.Request.ID != "" {
 		req.Request.ID = "RetryRun/" + req.Request.ID
 	}
-	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, BusinessKey: row.BusinessKey, Request: req.Request})
+	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
 }
 
 // Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a workgraph.Faults.
@@ -131,26 +135,25 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 			return "", err
 		}
 	}
-	if start.TaskID != "" {
-		id, _, err := e.Start(ctx, start)
-		if err == nil || !unclaimable(err) {
-			return id, err
-		}
-		start.TaskID = "" // somebody else works on the task, or it is over: the fork works on none
+	if req.WithoutTask {
+		start.TaskID = ""
 	}
+	// The task is claimed as for any other start. One that cannot be claimed refuses: work that is not booked on it is the caller's to ask for.
 	id, _, err := e.Start(ctx, start)
+	if start.TaskID != "" && errs.Is(err, errs.FailedPrecondition) && errs.ReasonOf(err) != journal.ReasonBusinessKeyInUse {
+		return id, withoutTaskHint(err)
+	}
 	return id, err
 }
 
-// unclaimable reports whether a start was refused for its task alone.
-func unclaimable(err error) bool {
-	switch errs.ReasonOf(err) {
-	case ReasonNoRegistry:
-		return true
-	case journal.ReasonBusinessKeyInUse, journal.ReasonRequestIDReused, ReasonRegistryUnavailable:
-		return false
+// withoutTaskHint says beside what stands against a claim how the run is started all the same.
+func withoutTaskHint(err error) error {
+	e := errs.From(err)
+	hint := "or start it without the task (without_task): what it costs is booked on the namespace then, not on task and epic"
+	if h := e.HintText(); h != "" {
+		hint = h + ", " + hint
 	}
-	return errs.Is(err, errs.FailedPrecondition) || errs.Is(err, errs.NotFound) || errs.Is(err, errs.Conflict)
+	return e.Hint(hint)
 }
 
 // recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has not begun.

@@ -22,7 +22,7 @@ func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) 
 		return nil, err
 	}
 	id, err := s.engine.Retry(ctx, engine.RetryRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), AllowUnsafe: req.GetAllowUnsafe(), Request: once})
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), AllowUnsafe: req.GetAllowUnsafe(), WithoutTask: req.GetWithoutTask(), Request: once})
 	if err != nil {
 		return nil, graphFaults(err)
 	}
@@ -41,7 +41,7 @@ func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*
 		return nil, err
 	}
 	fork := engine.ForkRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), ReplaceArgs: req.GetReplaceArgs(), AllowUnsafe: req.GetAllowUnsafe(),
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), ReplaceArgs: req.GetReplaceArgs(), AllowUnsafe: req.GetAllowUnsafe(), WithoutTask: req.GetWithoutTask(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Request: once, Budget: callpb.FromBudget(req.GetBudget()),
 	}
 	if v := req.GetVisit(); v != nil {
@@ -204,7 +204,7 @@ func (s *Server) BulkRetryRuns(ctx context.Context, req *executorv1.BulkRetryRun
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.engine.BulkRetry(ctx, b, req.GetAllowUnsafe())
+	r, err := s.engine.BulkRetry(ctx, b, req.GetAllowUnsafe(), req.GetWithoutTask())
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,9 @@ import (
 const noteAuthor = "registry"
 
 // ClaimTask reserves a task for a run. Repeating it renews the lease of a claim that is not confirmed
-// yet, so that a run may wait longer or, with the shortest lease, give the task back. A claim of another
-// run whose lease ended unconfirmed is taken over.
+// yet, so that a run may wait longer or, with the shortest lease, give the task back. To wait longer it passes the
+// same gate as a new claim: the epic may have been paused, or have spent its budget, meanwhile. A claim of
+// another run whose lease ended unconfirmed is taken over.
 func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (t epic.Task, until time.Time, err error) {
 	if lease, err = epic.CheckLease(lease); err != nil {
 		return epic.Task{}, time.Time{}, err
@@ -36,6 +37,11 @@ func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, 
 		ends := clock.Add(lease).Truncate(time.Microsecond)
 		if mine != nil && mine.Holds(clock) {
 			if mine.State == epic.Claimed {
+				if ends.After(mine.LeaseUntil) {
+					if err := epic.Claimable(w.epic, w.task, nil, clock); err != nil {
+						return err
+					}
+				}
 				mine.LeaseUntil = ends
 			}
 			t, until = w.task, mine.LeaseUntil

@@ -57,6 +57,17 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			require.Equal(t, first, again)
 			require.Equal(t, epic.TaskRunning, got.State)
 		},
+		"Claim/WaitingLongerPassesTheGateOfANewClaim": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Minute)
+			require.NoError(t, err)
+			_, err = f.MoveEpic(f.ctx, ns, e.ID, books.Change{}, epic.Paused, "")
+			require.NoError(t, err)
+			requireError(t, claim(f, v.ID, "run"), errs.FailedPrecondition, epic.ReasonEpicNotActive)
+			_, _, err = f.ClaimTask(f.ctx, ns, v.ID, "run", time.Millisecond)
+			require.NoError(t, err, "it can be given back all the same")
+		},
 		"Claim/ConfirmAndSettleTellTheOutcomeOnce": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			v := f.task(t, e.ID)

@@ -1712,7 +1712,9 @@ type RetryRunRequest struct {
 	// Whether UNSAFE visits that were performed may run again.
 	AllowUnsafe bool `protobuf:"varint,2,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
 	// Makes the request repeatable.
-	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Whether the new run works on no task. Else it works on that of the old run, and is refused as a start is when the task cannot be claimed.
+	WithoutTask   bool `protobuf:"varint,4,opt,name=without_task,json=withoutTask,proto3" json:"without_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1768,6 +1770,13 @@ func (x *RetryRunRequest) GetRequestId() string {
 	return ""
 }
 
+func (x *RetryRunRequest) GetWithoutTask() bool {
+	if x != nil {
+		return x.WithoutTask
+	}
+	return false
+}
+
 // ForkRunRequest says where and with what a history goes another way.
 type ForkRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1792,7 +1801,9 @@ type ForkRunRequest struct {
 	// Makes the request repeatable.
 	RequestId string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Caps of the new run, in place of those of the old one; those that are absent stay. What was taken over does not count again.
-	Budget        *RunBudget `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *RunBudget `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Whether the new run works on no task. Else it works on that of the old run, and is refused as a start is when the task cannot be claimed.
+	WithoutTask   bool `protobuf:"varint,12,opt,name=without_task,json=withoutTask,proto3" json:"without_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1902,6 +1913,13 @@ func (x *ForkRunRequest) GetBudget() *RunBudget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *ForkRunRequest) GetWithoutTask() bool {
+	if x != nil {
+		return x.WithoutTask
+	}
+	return false
 }
 
 // AmendRunRequest is a change to a live run.
@@ -2763,7 +2781,9 @@ type BulkRetryRunsRequest struct {
 	// Whether only to count.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Whether UNSAFE visits that were performed may run again.
-	AllowUnsafe   bool `protobuf:"varint,4,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
+	AllowUnsafe bool `protobuf:"varint,4,opt,name=allow_unsafe,json=allowUnsafe,proto3" json:"allow_unsafe,omitempty"`
+	// Whether the new runs work on no task; see RetryRunRequest.
+	WithoutTask   bool `protobuf:"varint,5,opt,name=without_task,json=withoutTask,proto3" json:"without_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2822,6 +2842,13 @@ func (x *BulkRetryRunsRequest) GetDryRun() bool {
 func (x *BulkRetryRunsRequest) GetAllowUnsafe() bool {
 	if x != nil {
 		return x.AllowUnsafe
+	}
+	return false
+}
+
+func (x *BulkRetryRunsRequest) GetWithoutTask() bool {
+	if x != nil {
+		return x.WithoutTask
 	}
 	return false
 }
@@ -3592,12 +3619,13 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06nodeId\x12<\n" +
 	"\amessage\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadB\x06\xbaH\x03\xc8\x01\x01R\amessage\x12'\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x7f\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xa2\x01\n" +
 	"\x0fRetryRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
 	"\fallow_unsafe\x18\x02 \x01(\bR\vallowUnsafe\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xbf\x05\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12!\n" +
+	"\fwithout_task\x18\x04 \x01(\bR\vwithoutTask\"\xe2\x05\n" +
 	"\x0eForkRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12E\n" +
@@ -3611,7 +3639,8 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x127\n" +
-	"\x06budget\x18\v \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x1aT\n" +
+	"\x06budget\x18\v \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x12!\n" +
+	"\fwithout_task\x18\f \x01(\bR\vwithoutTask\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -3686,13 +3715,14 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xb5\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xd8\x01\n" +
 	"\x14BulkRetryRunsRequest\x12?\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.RunFilterB\x06\xbaH\x03\xc8\x01\x01R\x06filter\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12!\n" +
-	"\fallow_unsafe\x18\x04 \x01(\bR\vallowUnsafe\"\x9d\x01\n" +
+	"\fallow_unsafe\x18\x04 \x01(\bR\vallowUnsafe\x12!\n" +
+	"\fwithout_task\x18\x05 \x01(\bR\vwithoutTask\"\x9d\x01\n" +
 	"\x15BulkRetryRunsResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x17\n" +
 	"\arun_ids\x18\x02 \x03(\tR\x06runIds\x12=\n" +

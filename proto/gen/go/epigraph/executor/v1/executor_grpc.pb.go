@@ -93,11 +93,12 @@ type ExecutorServiceClient interface {
 	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*Run, error)
 	// RetryRun runs again what failed: a new run in which every visit that completed is taken over, and the failed ones and what
-	// follows from them run anew.
+	// follows from them run anew. It passes the gate that StartRun passes: the task is claimed again, or the retry refused.
 	RetryRun(ctx context.Context, in *RetryRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ForkRun starts a new run that shares the history of an old one up to a visit: the visits that do not depend on it are taken
 	// over, that visit and what follows from it run anew, with other arguments or another graph if the request has them. It is
-	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed.
+	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed, and as StartRun
+	// is when its task cannot be claimed.
 	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
 	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
@@ -447,11 +448,12 @@ type ExecutorServiceServer interface {
 	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender.
 	SendMessage(context.Context, *SendMessageRequest) (*Run, error)
 	// RetryRun runs again what failed: a new run in which every visit that completed is taken over, and the failed ones and what
-	// follows from them run anew.
+	// follows from them run anew. It passes the gate that StartRun passes: the task is claimed again, or the retry refused.
 	RetryRun(context.Context, *RetryRunRequest) (*Run, error)
 	// ForkRun starts a new run that shares the history of an old one up to a visit: the visits that do not depend on it are taken
 	// over, that visit and what follows from it run anew, with other arguments or another graph if the request has them. It is
-	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed.
+	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed, and as StartRun
+	// is when its task cannot be claimed.
 	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
 	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
 	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
