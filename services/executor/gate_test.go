@@ -79,7 +79,9 @@ func TestGate(t *testing.T) {
 
 	for name, way := range map[string]func(t *testing.T, task string) (begin func() (run string, err error)){
 		"StartRun": func(t *testing.T, task string) func() (string, error) {
-			return func() (string, error) { return started(f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: say(), TaskId: task})) }
+			return func() (string, error) {
+				return started(f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: say(), TaskId: task}))
+			}
 		},
 		"SignalWithStart": func(t *testing.T, task string) func() (string, error) {
 			return func() (string, error) {
@@ -97,7 +99,9 @@ func TestGate(t *testing.T) {
 		},
 		"RetryRun": func(t *testing.T, task string) func() (string, error) {
 			id := ended(t, task, nodes(failsNode()), executorv1.RunState_RUN_STATE_FAILED)
-			return func() (string, error) { return started(f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: id})) }
+			return func() (string, error) {
+				return started(f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: id}))
+			}
 		},
 		"ForkRun": func(t *testing.T, task string) func() (string, error) {
 			id := ended(t, task, say(), executorv1.RunState_RUN_STATE_COMPLETED)

@@ -514,4 +514,3 @@ func (w *largeWorld) labeled(label string, ns ...*graphv1.Node) string {
 	require.NoError(w.t, err)
 	return r.GetId()
 }
-
