@@ -81,11 +81,12 @@ alone: ## Build each module outside the workspace, and check its go.mod
 
 .PHONY: check
 check: gen lint alone ## All that must hold besides the tests: generated code, lint, vet, protos, modules
-	@test -z "$$(git status --porcelain -- proto/gen)" || { \
-		git status --short -- proto/gen; git --no-pager diff --stat -- proto/gen; \
-		echo "proto/gen is not what the protos say: commit the result of make gen"; exit 1; }
+	@test -z "$$(git status --porcelain -- proto/gen docs/events.md)" || { \
+		git status --short -- proto/gen docs/events.md; git --no-pager diff --stat -- proto/gen docs/events.md; \
+		echo "proto/gen and docs/events.md are not what the protos say: commit the result of make gen"; exit 1; }
 	go vet work
 	cd bench && GOWORK=off go vet ./...
+	GOWORK=off go -C tools test ./openapi/...
 	bin/buf lint
 	bin/buf format -d --exit-code
 	scripts/breaking
@@ -100,7 +101,7 @@ vuln: ## Look for known vulnerabilities (needs the vulnerability database)
 setup: # What the tests need besides Go; test, race, bench and chaos call it.
 	@scripts/ensure-cc
 	@scripts/ensure-postgres
-	@scripts/ensure-node
+	@scripts/ensure-interpreters
 
 .PHONY: test
 test: setup bin/.tools-test ## Run all tests with the race detector, in random order; HOGS=2 beside a busy machine

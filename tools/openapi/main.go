@@ -3,6 +3,7 @@
 // own head and what is served beside the annotated methods (base.json), the messages that
 // only streams and errors carry, and one name for each path: two templates that differ only
 // in the name of a parameter are one path to OpenAPI. Its first argument is a descriptor set.
+// As "openapi events DOCUMENT" it writes the page of docs that lists the events of a run.
 package main
 
 import (
@@ -32,6 +33,18 @@ func main() {
 func run(files []string) error {
 	if len(files) == 0 {
 		return errors.New("give the descriptor set, then the documents")
+	}
+	if len(files) == 2 && files[0] == "events" {
+		document, err := os.ReadFile(files[1])
+		if err != nil {
+			return err
+		}
+		text, err := events(document)
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(text)
+		return err
 	}
 	set, err := os.ReadFile(files[0])
 	if err != nil {
