@@ -123,7 +123,18 @@ func (s *Store) Where() string { return s.where }
 
 // Put stores data under name. An object that is there already is replaced; a reader sees the one or the other, whole.
 func (s *Store) Put(ctx context.Context, name string, data []byte) error {
-	return s.fault("store", name, s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{ContentType: "application/octet-stream", DisableContentTypeDetection: true}))
+	return s.fault("store", name, s.bucket.WriteAll(ctx, name, data, &blob.WriterOptions{
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true, BeforeWrite: private,
+	}))
+}
+
+// private makes a file readable by its owner alone. Other kinds of stores have no files.
+func private(as func(any) bool) error {
+	var f *os.File
+	if !as(&f) {
+		return nil
+	}
+	return f.Chmod(0o600)
 }
 
 // Get reads an object of at most limit bytes, 0 meaning any. ReasonMissing.

@@ -2,6 +2,7 @@ package blob_test
 
 import (
 	"bytes"
+	"io/fs"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
@@ -49,6 +50,16 @@ func TestStore(t *testing.T) {
 			require.ErrorContains(t, err, "more than the 10")
 			_, err = s.Get(ctx, "other/0a", 0)
 			require.Equal(t, blob.ReasonMissing, errs.ReasonOf(err))
+
+			if u, err := url.Parse(raw); err == nil && u.Scheme == "file" {
+				require.NoError(t, filepath.WalkDir(u.Path, func(path string, e fs.DirEntry, err error) error {
+					require.NoError(t, err)
+					info, err := e.Info()
+					require.NoError(t, err)
+					require.Zero(t, info.Mode().Perm()&0o077, "%s has mode %v", path, info.Mode())
+					return nil
+				}))
+			}
 
 			names, err := s.Names(ctx, "acme/", 10)
 			require.NoError(t, err)

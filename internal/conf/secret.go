@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"log/slog"
+	"reflect"
 )
 
 const redacted = "[redacted]"
@@ -71,4 +72,36 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + s.String() +
 func (s *Secret) UnmarshalText(b []byte) error {
 	*s = NewSecret(string(b))
 	return nil
+}
+
+// HoldsSecrets reports whether anything in cfg is a secret that is set.
+func HoldsSecrets(cfg any) bool { return holdsSecrets(reflect.ValueOf(cfg)) }
+
+func holdsSecrets(v reflect.Value) bool {
+	if v.IsValid() && v.Type() == reflect.TypeFor[Secret]() {
+		return !v.IsZero()
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if holdsSecrets(v.Field(i)) {
+				return true
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if holdsSecrets(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			if holdsSecrets(it.Value()) {
+				return true
+			}
+		}
+	case reflect.Pointer, reflect.Interface:
+		return holdsSecrets(v.Elem())
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -66,6 +67,9 @@ func OpenSQLite(ctx context.Context, path string, opts ...SQLiteOptions) (*SQLit
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, unreachable.With(err)
 	}
+	if err := createPrivate(path); err != nil {
+		return nil, unreachable.With(err)
+	}
 	file := "file:" + (&url.URL{Path: path}).EscapedPath() + "?"
 	base := file + sqlitePragmas
 	// Free pages can be given back only in a file that was so from its first page on.
@@ -89,6 +93,19 @@ func OpenSQLite(ctx context.Context, path string, opts ...SQLiteOptions) (*SQLit
 		return nil, unreachable.With(errors.Join(err, r.Close(), w.Close()))
 	}
 	return &SQLite{Write: w, Read: r, name: filepath.Base(path), tracer: o.TracerProvider.Tracer(scope)}, nil
+}
+
+// createPrivate makes an empty file that only its owner can read. SQLite would make it readable by everyone, and makes the log and the
+// index beside it like the file. A file that exists is not even opened: closing it would drop the locks that this process has on it.
+func createPrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // opening tells a file that is no good from one that cannot be had.

@@ -80,8 +80,8 @@ func classify(ctx context.Context, err error, res *http.Response) *Error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return &Error{Class: NotPerformed, Code: "CONNECTION", Message: "cannot connect to the model server", Err: err}
 	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return &Error{Class: NotPerformed, Code: "CONNECTION", Message: "cannot find the model server " + dns.Name, Err: err}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return &Error{Class: NotPerformed, Code: "CONNECTION", Message: "cannot find the model server", Err: err}
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -269,6 +269,10 @@ func TestOpen(t *testing.T) {
 		{"Address/OpenToAllWithoutKeys", func(c *gateway.Config) { c.Addr = "0.0.0.0:0" }, deps, "ADDRESS_NOT_LOOPBACK", "without API keys"},
 		{"Address/AnyInterfaceWithoutKeys", func(c *gateway.Config) { c.Addr = ":0" }, deps, "ADDRESS_NOT_LOOPBACK", "without API keys"},
 		{"Address/OpenToAllWithAnonymous", func(c *gateway.Config) { c.Addr, c.Keys, c.Anonymous = "0.0.0.0:0", keys, true }, deps, "ADDRESS_NOT_LOOPBACK", "gateway.anonymous"},
+		{"CORS/AnyOriginWithoutKeys", func(c *gateway.Config) { c.CORSOrigins = []string{"*"} }, deps, "CORS_OPEN", "every origin"},
+		{"CORS/AnyOriginWithAnonymous", func(c *gateway.Config) {
+			c.CORSOrigins, c.Keys, c.Anonymous = []string{"https://a.example", "*"}, keys, true
+		}, deps, "CORS_OPEN", "every origin"},
 		{"Address/Taken", func(c *gateway.Config) { c.Addr = taken.Addr().String() }, deps, "PORT_TAKEN", "already in use"},
 		{"Address/Nonsense", func(c *gateway.Config) { c.Addr, c.Keys = "nonsense", keys }, deps, "ADDRESS_INVALID", "nonsense"},
 		{"Keys/Namespace", func(c *gateway.Config) {
@@ -292,7 +296,7 @@ func TestOpen(t *testing.T) {
 		lis, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		cfg := gateway.DefaultConfig()
-		cfg.Keys, cfg.Addr = keys, "0.0.0.0:8080"
+		cfg.Keys, cfg.Addr, cfg.CORSOrigins = keys, "0.0.0.0:8080", []string{"*"} // with keys every origin may ask
 		d := deps
 		d.Listener = lis
 		s, err := gateway.Open(t.Context(), cfg, d)

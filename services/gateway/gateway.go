@@ -168,6 +168,10 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, errs.New(errs.InvalidArgument, "ADDRESS_NOT_LOOPBACK",
 			"the gateway does not listen on %s %s: anyone who reaches it could do anything", cfg.Addr, what).Hint(hint)
 	}
+	if anonymous && slices.Contains(cfg.CORSOrigins, "*") {
+		return nil, errs.New(errs.InvalidArgument, "CORS_OPEN", "the gateway does not let pages of every origin in where no API key is needed: any web site could read everything through a browser").
+			Hint("name the origins in gateway.cors_origins, or set gateway.keys and leave gateway.anonymous off")
+	}
 	trusted := slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(o string) bool { return o == "*" })
 	keyring, err := auth.New(cfg.Keys, anonymous, trusted...)
 	if err != nil {

@@ -71,6 +71,9 @@ type Config struct {
 
 	// Version is what the binary calls itself.
 	Version string `conf:"-"`
+
+	// file is the file that was loaded, if it holds secrets.
+	file string
 }
 
 // GRPC says where the services listen when they are served apart, and how.
@@ -112,9 +115,11 @@ type Upstream struct {
 type Admin struct {
 	Addr  string `help:"address of /livez, /readyz and /metrics; empty serves none"`
 	Pprof bool   `help:"serve /debug/pprof/ beside them"`
-	// Password guards what is more than probes, metrics and profiles, that is the pages of executor.river_ui: HTTP basic authentication,
-	// any user name. Without one they are served on a loopback address only.
-	Password conf.Secret `help:"password of the pages for operators, by HTTP basic authentication; needed for them unless addr is a loopback address"`
+	// Password guards everything but the probes. It is shown by HTTP basic authentication with any user name, or as a bearer token. Without one
+	// profiles and the pages of executor.river_ui are served on a loopback address only.
+	Password conf.Secret `help:"password of all but /livez and /readyz, by HTTP basic authentication or as a bearer token; needed for pprof and river_ui unless addr is a loopback address"`
+	// Hosts are names, beside addresses, localhost and the name of the machine, by which the port may be asked when there is no password.
+	Hosts []string `help:"names of this port, beside addresses, localhost and the machine's own name, by which it may be asked without a password"`
 }
 
 // DefaultConfig serves every service on loopback addresses with SQLite files in the working directory.
@@ -168,6 +173,13 @@ func Load(cfg *Config, src conf.Sources) error {
 	settings := map[string]bool{}
 	for _, s := range conf.Effective(cfg) {
 		settings[conf.EnvName(EnvPrefix, s.Key)] = true
+	}
+	if src.File != "" {
+		var alone Config
+		_ = conf.Load(&alone, conf.Sources{File: src.File}) // its faults are found below
+		if conf.HoldsSecrets(alone) {
+			cfg.file = src.File
+		}
 	}
 	src.IgnoreEnv = slices.DeleteFunc(slices.Clone(src.IgnoreEnv), func(name string) bool { return settings[name] })
 	return conf.Load(cfg, src)
@@ -237,7 +249,7 @@ func (c Config) ValidateFor(services ...string) error {
 		case Planner:
 			err = c.Planner.Validate()
 		case Executor:
-			err = errors.Join(c.Executor.Validate(), c.guardPages())
+			err = c.Executor.Validate()
 		case Registry:
 			err = c.Registry.Validate()
 		case Gateway:
@@ -245,7 +257,7 @@ func (c Config) ValidateFor(services ...string) error {
 		default:
 			return unknownService(s)
 		}
-		if err != nil {
+		if err = errors.Join(err, c.guardAdmin(s)); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", s, err))
 		}
 	}

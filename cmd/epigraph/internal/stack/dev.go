@@ -162,7 +162,8 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 	d.tel = tels["dev"]
 	d.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("data_dir", d.dataDir),
 		slog.String("http", d.httpAddr), slog.String("grpc", d.grpcAddr), conf.Attr("config", cfg))
-	jobs := &pages{admin: cfg.Admin}
+	warnExposed(ctx, d.tel.Logger, append(append(cfg.secretFiles(Executor), cfg.secretFiles(Registry)...), d.dataDir, filepath.Join(d.dataDir, "api_key"))...)
+	jobs := &pages{}
 	if cfg.Admin.Addr != "" {
 		lis, err := listen(ctx, "admin.addr", cfg.Admin.Addr)
 		if err != nil {

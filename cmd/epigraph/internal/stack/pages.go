@@ -1,10 +1,13 @@
 package stack
 
 import (
-	"crypto/subtle"
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/epigraph-run/epigraph/services/executor"
@@ -12,16 +15,22 @@ import (
 
 // pages are what only operators may see, at a time when the service that makes them may not be open yet.
 type pages struct {
-	admin   Admin
 	handler atomic.Pointer[http.Handler]
 }
 
-// guardPages refuses to show the jobs of all namespaces to whoever reaches the address.
-func (c Config) guardPages() error {
-	if c.Executor.RiverUI && c.Admin.Addr != "" && !loopback(c.Admin.Addr) && c.Admin.Password.IsZero() {
-		return errors.New("river_ui on an address that others can reach needs admin.password: it shows the jobs of all namespaces and lets them be canceled")
+// guardAdmin refuses to show more than probes and metrics to whoever reaches the address: the jobs of all namespaces, and the memory of the process.
+func (c Config) guardAdmin(service string) error {
+	if c.Admin.Addr == "" || loopback(c.Admin.Addr) || !c.Admin.Password.IsZero() {
+		return nil
 	}
-	return nil
+	var faults []error
+	if c.Executor.RiverUI && service == Executor {
+		faults = append(faults, errors.New("river_ui on an address that others can reach needs admin.password: it shows the jobs of all namespaces and lets them be canceled"))
+	}
+	if c.Admin.Pprof {
+		faults = append(faults, errors.New("admin.pprof on an address that others can reach needs admin.password: profiles show the memory of the process, and making them slows it"))
+	}
+	return errors.Join(faults...)
 }
 
 // show takes the pages of a service that has any.
@@ -35,30 +44,55 @@ func (p *pages) show(s any) {
 	}
 }
 
-// ServeHTTP shows the pages to who knows the password, or comes from this machine if there is none.
+// ServeHTTP shows the pages to whom the guard of the port lets through.
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := p.handler.Load()
 	if h == nil {
 		http.Error(w, "no job pages here, or not yet: executor.river_ui turns them on", http.StatusNotFound)
 		return
 	}
-	if p.admin.Password.IsZero() {
-		// Under another name this address could be asked by any page that made up that name.
-		if !local(r.Host) {
-			http.Error(w, "ask by a loopback address, or set admin.password", http.StatusForbidden)
-			return
-		}
-	} else if _, password, ok := r.BasicAuth(); !ok || subtle.ConstantTimeCompare([]byte(password), []byte(p.admin.Password.Reveal())) != 1 {
-		w.Header().Set("WWW-Authenticate", `Basic realm="epigraph operators"`)
-		http.Error(w, "the password is that of admin.password", http.StatusUnauthorized)
-		return
-	}
 	(*h).ServeHTTP(w, r)
 }
 
-func local(hostport string) bool {
-	if _, _, err := net.SplitHostPort(hostport); err != nil {
-		hostport = net.JoinHostPort(hostport, "80")
+// protect lets probes through, and everything else only to who knows the password or, if there is none, who asks by a name that this port
+// is known to have: under a name that a page made up for this address, the page's browser would pass on what it sees.
+func (a Admin) protect(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/livez" || r.URL.Path == "/readyz":
+		case a.Password.IsZero():
+			if !a.named(r.Host) {
+				http.Error(w, "ask by an address or a name of admin.hosts, or set admin.password", http.StatusForbidden)
+				return
+			}
+		case !a.known(r):
+			w.Header().Set("WWW-Authenticate", `Basic realm="epigraph operators"`)
+			http.Error(w, "the password is that of admin.password, as basic authentication or bearer token", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// known reports whether a request shows the password.
+func (a Admin) known(r *http.Request) bool {
+	if _, password, ok := r.BasicAuth(); ok {
+		return a.Password.Equal(password)
 	}
-	return loopback(hostport)
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "bearer") && a.Password.Equal(strings.TrimSpace(token))
+}
+
+// named reports whether a Host header names this machine or is an address, which no page can make up.
+func (a Admin) named(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return true
+	}
+	own, err := os.Hostname()
+	return err == nil && strings.EqualFold(host, own) || slices.ContainsFunc(a.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }

@@ -58,14 +58,27 @@ func TestJobPages(t *testing.T) {
 	})
 	t.Run("Password/Asked", func(t *testing.T) {
 		t.Parallel()
-		admin := start(t, func(c *stack.Config) { c.Executor.RiverUI, c.Admin.Password = true, conf.NewSecret("open") })
+		admin := start(t, func(c *stack.Config) {
+			c.Executor.RiverUI, c.Admin.Pprof, c.Admin.Password = true, true, conf.NewSecret("open")
+		})
 		require.Equal(t, http.StatusUnauthorized, ask(t, http.MethodGet, admin+"/river/api/queues", nil))
 		require.Equal(t, http.StatusUnauthorized, ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.SetBasicAuth("ops", "wrong") }))
 		testkit.Eventually(t, func() bool {
 			return ask(t, http.MethodGet, admin+"/river/api/queues", func(r *http.Request) { r.SetBasicAuth("ops", "open") }) == http.StatusOK
 		}, 60*time.Second, 20*time.Millisecond)
-		code, metrics := get(t, admin+"/metrics")
-		require.Equal(t, http.StatusOK, code, "probes and metrics need none")
+		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/river/", "/river/api/jobs", "/nothing", "/livez/../metrics"} {
+			code, _ := get(t, admin+path)
+			require.Equal(t, http.StatusUnauthorized, code, path)
+			code, _ = get(t, admin+path, "Authorization", "Bearer wrong")
+			require.Equal(t, http.StatusUnauthorized, code, path)
+		}
+		for _, path := range []string{"/livez", "/readyz"} {
+			code, _ := get(t, admin+path)
+			require.Equal(t, http.StatusOK, code, path)
+		}
+		require.Equal(t, http.StatusOK, ask(t, http.MethodGet, admin+"/debug/pprof/", func(r *http.Request) { r.SetBasicAuth("", "open") }))
+		code, metrics := get(t, admin+"/metrics", "Authorization", "Bearer open")
+		require.Equal(t, http.StatusOK, code, "as Prometheus shows it")
 		scaler, err := os.ReadFile("../../../../deploy/k8s/components/autoscale/executor.yaml")
 		require.NoError(t, err)
 		name := regexp.MustCompile(`metric:\s+name: (\w+)`).FindSubmatch(scaler)
@@ -75,10 +88,34 @@ func TestJobPages(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(adapter), "as: "+string(name[1])+"\n", "and handed on under that name")
 	})
+	t.Run("Host/AMadeUpNameIsRefused", func(t *testing.T) {
+		t.Parallel()
+		admin := start(t, func(c *stack.Config) { c.Admin.Pprof, c.Admin.Hosts = true, []string{"metrics.example"} })
+		as := func(host, path string) int {
+			return ask(t, http.MethodGet, admin+path, func(r *http.Request) { r.Host = host })
+		}
+		own, err := os.Hostname()
+		require.NoError(t, err)
+		for _, path := range []string{"/metrics", "/debug/pprof/"} {
+			for _, host := range []string{"made-up.example", "made-up.example:9464", "127.0.0.1.made-up.example", "localhost.example"} {
+				require.Equal(t, http.StatusForbidden, as(host, path), "%s as %s", path, host)
+			}
+			for _, host := range []string{"127.0.0.1:9464", "[::1]:9464", "10.1.2.3:9464", "localhost", "Metrics.Example:9464", own + ":9464"} {
+				require.Equal(t, http.StatusOK, as(host, path), "%s as %s", path, host)
+			}
+		}
+		require.Equal(t, http.StatusOK, as("made-up.example", "/livez"), "probes say nothing of worth")
+	})
 	t.Run("Address/OfOthersNeedsAPassword", func(t *testing.T) {
 		t.Parallel()
-		c := quiet()
-		c.Executor.RiverUI, c.Admin.Addr = true, "0.0.0.0:9464"
-		require.ErrorContains(t, c.ValidateFor(stack.Executor), "admin.password")
+		for _, change := range []func(*stack.Config){func(c *stack.Config) { c.Executor.RiverUI = true }, func(c *stack.Config) { c.Admin.Pprof = true }} {
+			c := quiet()
+			c.Executor.RiverUI, c.Admin.Addr = false, "0.0.0.0:9464"
+			require.NoError(t, c.ValidateFor(stack.Executor))
+			change(&c)
+			require.ErrorContains(t, c.ValidateFor(stack.Executor), "admin.password")
+			c.Admin.Password = conf.NewSecret("open")
+			require.NoError(t, c.ValidateFor(stack.Executor))
+		}
 	})
 }

@@ -86,7 +86,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 			return nil, err
 		}
 	}
-	p := &Process{name: service, cfg: cfg, budget: inflight.New(int64(cfg.MaxInFlightBytes)), readiness: &host.Readiness{}, pages: pages{admin: cfg.Admin}}
+	p := &Process{name: service, cfg: cfg, budget: inflight.New(int64(cfg.MaxInFlightBytes)), readiness: &host.Readiness{}}
 	if p.tel, err = telemetry(ctx, cfg, service, nil); err != nil {
 		return nil, err
 	}
@@ -114,6 +114,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 	})
 	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()),
 		conf.Attr("config", cfg))
+	warnExposed(ctx, p.tel.Logger, cfg.secretFiles(service)...)
 	return p, nil
 }
 
@@ -397,7 +398,7 @@ func watchHealth(server *grpckit.Server, r *host.Readiness) host.Service {
 func admin(cfg Config, lis net.Listener, r *host.Readiness, p *pages, tels ...*obs.Telemetry) host.Service {
 	h := host.Admin(host.AdminOptions{Ready: r, Metrics: obs.MetricsHandler(tels...), Pprof: cfg.Admin.Pprof,
 		Pages: map[string]http.Handler{executor.JobPagesPath: p}})
-	return host.HTTP(h, lis, host.HTTPOptions{Logger: tels[0].Logger, Grace: time.Second})
+	return host.HTTP(cfg.Admin.protect(h), lis, host.HTTPOptions{Logger: tels[0].Logger, Grace: time.Second})
 }
 
 func telemetry(ctx context.Context, cfg Config, service string, ring *obs.Ring) (*obs.Telemetry, error) {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -198,13 +197,10 @@ func (d *Deliverer) send(ctx context.Context, x *Delivery) (time.Duration, error
 		if r, ok := errors.AsType[*egress.Refusal](err); ok {
 			return never, r
 		}
-		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err // the address may hold what is nobody's business
-		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %v", timeout)
+			return 0, fmt.Errorf("no answer within %v", timeout)
 		}
-		return 0, err
+		return 0, errors.New(egress.Words(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)

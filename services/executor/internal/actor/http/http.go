@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -90,6 +91,7 @@ const (
 	ReasonResponseSize  = "RESPONSE_TOO_LARGE"
 	ReasonRequestSize   = "REQUEST_TOO_LARGE"
 	ReasonRedirects     = "TOO_MANY_REDIRECTS"
+	ReasonRedirect      = "HTTP_REDIRECT"
 	ReasonEffectTooWeak = "EFFECT_MISMATCH"
 )
 
@@ -111,16 +113,13 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	once.DisableKeepAlives = true
 	through := func(t *http.Transport) *http.Client {
 		return &http.Client{
-			Transport: otelhttp.NewTransport(t, otelhttp.WithTracerProvider(tp), otelhttp.WithPropagators(prop)),
-			CheckRedirect: func(req *http.Request, via []*http.Request) error {
-				if len(via) > cfg.MaxRedirects {
-					return workgraph.Errorf(workgraph.Permanent, ReasonRedirects, "more than %d redirects", cfg.MaxRedirects)
-				}
-				return schemeFault(req.URL)
-			},
+			Transport:     otelhttp.NewTransport(t, otelhttp.WithTracerProvider(tp), otelhttp.WithPropagators(prop)),
+			CheckRedirect: func(req *http.Request, via []*http.Request) error { return redirect(req, via, cfg.MaxRedirects, guard) },
 		}
 	}
-	a := &client{cfg: cfg, http: through(transport), once: through(once)}
+	a := &client{cfg: cfg, guard: guard, http: through(transport), once: through(once)}
+	// What an UNSAFE call was led to would be another call, of which nothing is known.
+	a.once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return actor.Spec{
 		Name: "http", Version: "1", Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Actor: a,
 		Description: "Makes one HTTP request; private addresses are refused unless the operator allows them.",
@@ -151,10 +150,64 @@ func methodEffect(method string) workgraph.Effect {
 	return workgraph.Unsafe
 }
 
+// redirect decides whether a request goes on to where an answer led it. req has the headers of the first request.
+func redirect(req *http.Request, via []*http.Request, most int, guard egress.Guard) error {
+	first := via[0]
+	if req.Method != first.Method {
+		// net/http makes a GET of everything else: what is a success then says nothing about what was asked for.
+		return http.ErrUseLastResponse
+	}
+	if len(via) > most {
+		return workgraph.Errorf(workgraph.Permanent, ReasonRedirects, "more than %d redirects", most)
+	}
+	if err := addressFault(req.URL, guard); err != nil {
+		return err
+	}
+	req.Header.Del("Referer") // the address may have secrets in its query
+	for _, earlier := range via {
+		if !sameParty(earlier.URL, req.URL) || !sameParty(first.URL, earlier.URL) {
+			// Whoever set the headers meant them for the first host. Back there they are not sent again either: the way back was not theirs to choose.
+			foreign := http.Header{"User-Agent": {userAgent}}
+			for _, name := range []string{"Accept", "Content-Type"} { // they only say what the bytes are
+				if v := req.Header.Values(name); len(v) > 0 {
+					foreign[name] = v
+				}
+			}
+			req.Header, req.Host = foreign, ""
+			return nil
+		}
+	}
+	return nil
+}
+
+// sameParty reports whether what is meant for one address may be told to the other: the same host and port, encrypted no less.
+func sameParty(from, to *url.URL) bool {
+	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
+		return false
+	}
+	if from.Scheme == to.Scheme {
+		return port(from) == port(to)
+	}
+	return from.Scheme == "http" && to.Scheme == "https" && port(from) == "80" && port(to) == "443"
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+const userAgent = "epigraph"
+
 type client struct {
-	cfg  Config
-	http *http.Client
-	once *http.Client // for UNSAFE calls
+	cfg   Config
+	guard egress.Guard
+	http  *http.Client
+	once  *http.Client // for UNSAFE calls
 }
 
 type arguments struct {
@@ -231,7 +284,7 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 	if err != nil || u.Host == "" {
 		return nil, actor.BadArguments("url %q: give a whole http or https address", args.URL)
 	}
-	if err := schemeFault(u); err != nil {
+	if err := addressFault(u, a.guard); err != nil {
 		return nil, err
 	}
 	if len(args.Query) > 0 {
@@ -255,7 +308,7 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 	if err != nil {
 		return nil, actor.BadArguments("%v", err)
 	}
-	req.Header.Set("User-Agent", "epigraph")
+	req.Header.Set("User-Agent", userAgent)
 	if len(args.JSON) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -288,9 +341,12 @@ func rank(e workgraph.Effect) int {
 	return slices.Index([]workgraph.Effect{workgraph.Pure, workgraph.Idempotent, workgraph.Unsafe}, e)
 }
 
-func schemeFault(u *url.URL) error {
+func addressFault(u *url.URL, guard egress.Guard) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "the scheme %q is not http or https", u.Scheme)
+	}
+	if err := guard.CheckHost(u.Hostname()); err != nil {
+		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "%v", err)
 	}
 	return nil
 }
@@ -322,6 +378,8 @@ func afterEffect(t workgraph.ErrorType, e workgraph.Effect) workgraph.ErrorType 
 func statusError(resp *http.Response, body []byte, effect workgraph.Effect) error {
 	t := workgraph.Permanent
 	switch code := resp.StatusCode; {
+	case redirects(resp):
+		return redirectError(resp, effect)
 	case code == http.StatusTooManyRequests || code == http.StatusTooEarly:
 		t = workgraph.Retryable
 		if effect == workgraph.Unsafe {
@@ -335,6 +393,26 @@ func statusError(resp *http.Response, body []byte, effect workgraph.Effect) erro
 	return e
 }
 
+// redirects reports whether an answer leads elsewhere.
+func redirects(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return resp.Header.Get("Location") != ""
+	}
+	return false
+}
+
+// redirectError types a redirect that was not followed. 307 and 308 say that the request is to be made elsewhere, so it was not carried out here. The
+// others are also how servers answer what they have done, so after an UNSAFE call nobody knows.
+func redirectError(resp *http.Response, effect workgraph.Effect) error {
+	t := workgraph.Permanent
+	if code := resp.StatusCode; code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect {
+		t = afterEffect(t, effect)
+	}
+	return workgraph.Errorf(t, ReasonRedirect, "%s %s answered %s with Location %q, which is not followed: call that address, or list %d in expect_status if it says that all is done",
+		resp.Request.Method, resp.Request.URL.Redacted(), resp.Status, errs.Clip(strings.ToValidUTF8(resp.Header.Get("Location"), ""), 300), resp.StatusCode)
+}
+
 func excerpt(body []byte) string {
 	s := strings.ToValidUTF8(string(body[:min(len(body), 300)]), "")
 	return strings.Join(strings.Fields(s), " ")
@@ -346,7 +424,7 @@ func connectionError(err error, wrote bool, effect workgraph.Effect) error {
 		return e
 	}
 	if r, ok := errors.AsType[*egress.Refusal](err); ok {
-		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "%s", r.Error())
+		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "%v", r)
 	}
 	t := workgraph.Retryable
 	if effect == workgraph.Unsafe {
@@ -355,10 +433,7 @@ func connectionError(err error, wrote bool, effect workgraph.Effect) error {
 			t = workgraph.Unknown
 		}
 	}
-	if ue, ok := errors.AsType[*url.Error](err); ok {
-		err = ue.Err // the address is in the arguments, with its secrets
-	}
-	return workgraph.Errorf(t, ReasonConnection, "%v", err)
+	return workgraph.Errorf(t, ReasonConnection, "%s", egress.Words(err))
 }
 
 func bodyJSON(contentType string, body []byte) json.RawMessage {

@@ -1,0 +1,38 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+)
+
+// warnExposed logs which files with secrets or data can be read by others than who runs this process. Files that are not there hold nothing.
+func warnExposed(ctx context.Context, log *slog.Logger, paths ...string) {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			log.WarnContext(ctx, "cannot tell who may read a file with secrets", "file", path, "err", err)
+		case exposed(info):
+			log.WarnContext(ctx, "others can read a file with secrets or data: take their right to it, as by chmod go-rwx", "file", path, "mode", info.Mode().String())
+		}
+	}
+}
+
+// secretFiles are the files of this configuration that a service reads secrets from or keeps data in.
+func (c Config) secretFiles(service string) []string {
+	files := []string{c.file, c.GRPC.TLS.KeyFile}
+	switch {
+	case service == Executor && c.Executor.Store == "sqlite":
+		files = append(files, c.Executor.SQLitePath)
+	case service == Registry && c.Registry.Store == "sqlite":
+		files = append(files, c.Registry.SQLitePath)
+	}
+	return files
+}
