@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -24,22 +27,36 @@ const (
 	HeaderNamespace = "x-epigraph-namespace"
 	// HeaderRequestID names the request in logs of every service it passes.
 	HeaderRequestID = "x-request-id"
+	// HeaderPrincipal says on whose behalf a service calls, as access.Principal.Encode writes it. It counts with the service token alone.
+	HeaderPrincipal = "x-epigraph-principal"
 )
 
 // APIKey is a secret that opens one namespace.
 type APIKey struct {
-	// Name says in logs whose key it is.
+	// Name says whose key it is, in logs and in the records of what was done with it. Keys that replace each other may share it.
 	Name      string
 	Namespace string
 	Secret    conf.Secret
+	// Scopes are what it may do; none means access.DefaultScopes.
+	Scopes []access.Scope
+}
+
+// scopes are those that the key has.
+func (k APIKey) scopes() []access.Scope {
+	if len(k.Scopes) == 0 {
+		return access.DefaultScopes()
+	}
+	return k.Scopes
 }
 
 // AuthConfig says who may call. With neither keys nor a service token the server is open to everyone,
 // which fits a loopback address only.
 type AuthConfig struct {
-	Keys []APIKey `help:"API keys: name, namespace, secret"`
+	Keys []APIKey `help:"API keys: name, namespace, secret, scopes (run, worker, approve, admin; run if none is named)"`
 	// ServiceToken is shared by the services of one installation and may name any namespace.
 	ServiceToken conf.Secret `help:"token that the services of one installation share"`
+	// OldServiceTokens are accepted, too, but not shown, while the service token is replaced.
+	OldServiceTokens []conf.Secret `help:"earlier service tokens that are still accepted, while it is replaced"`
 	// Anonymous lets calls in that show no credential, as in an open server; one that is shown is checked all the same.
 	Anonymous bool `conf:"-"`
 }
@@ -50,7 +67,19 @@ func (c AuthConfig) Open() bool { return len(c.Keys) == 0 && c.ServiceToken.IsZe
 // Validate reports every key that cannot be used.
 func (c AuthConfig) Validate() error {
 	var faults []error
-	seen := map[[sha256.Size]byte]string{c.ServiceToken.Hash(): "the service token"}
+	seen := map[[sha256.Size]byte]string{}
+	if !c.ServiceToken.IsZero() {
+		seen[c.ServiceToken.Hash()] = "the service token"
+	}
+	for i, old := range c.OldServiceTokens {
+		switch {
+		case old.IsZero():
+			faults = append(faults, fmt.Errorf("old_service_tokens[%d] is empty", i))
+		case c.ServiceToken.IsZero():
+			faults = append(faults, errors.New("old_service_tokens need a service_token"))
+		}
+		seen[old.Hash()] = "an old service token"
+	}
 	for i, k := range c.Keys {
 		name := fmt.Sprintf("keys[%d] (%s)", i, k.Name)
 		if k.Secret.IsZero() {
@@ -59,6 +88,14 @@ func (c AuthConfig) Validate() error {
 			faults = append(faults, fmt.Errorf("%s has the same secret as %s", name, other))
 		}
 		seen[k.Secret.Hash()] = name
+		if k.Name == "" || len(k.Name) > maxKeyName || strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			faults = append(faults, fmt.Errorf("keys[%d]: give it a name of 1 to %d printable characters: what is done with it is recorded under that", i, maxKeyName))
+		}
+		for _, scope := range k.Scopes {
+			if !slices.Contains(access.Scopes(), scope) {
+				faults = append(faults, fmt.Errorf("%s: there is no scope %q: run, worker, approve or admin", name, scope))
+			}
+		}
 		if !ValidNamespace(k.Namespace) {
 			faults = append(faults, fmt.Errorf("%s: namespace %q is not valid", name, k.Namespace))
 		}
@@ -66,13 +103,11 @@ func (c AuthConfig) Validate() error {
 	return errors.Join(faults...)
 }
 
+// maxKeyName bounds the name of a key in bytes.
+const maxKeyName = 64
+
 // Principal is who calls.
-type Principal struct {
-	// Kind is "open", "key" or "service".
-	Kind string
-	// Name is the API key's name, else empty.
-	Name string
-}
+type Principal = access.Principal
 
 var namespaceRule = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
@@ -84,12 +119,12 @@ func ValidNamespace(s string) bool { return namespaceRule.MatchString(s) }
 type Authenticator struct {
 	open      bool
 	anonymous bool
-	service   *[sha256.Size]byte
+	services  [][sha256.Size]byte
 	keys      []hashedKey
 }
 
 type hashedKey struct {
-	name      string
+	principal Principal
 	namespace string
 	hash      [sha256.Size]byte
 }
@@ -101,11 +136,15 @@ func NewAuthenticator(cfg AuthConfig) (*Authenticator, error) {
 	}
 	a := &Authenticator{open: cfg.Open(), anonymous: cfg.Anonymous}
 	if !cfg.ServiceToken.IsZero() {
-		h := cfg.ServiceToken.Hash()
-		a.service = &h
+		a.services = append(a.services, cfg.ServiceToken.Hash())
+	}
+	for _, old := range cfg.OldServiceTokens {
+		a.services = append(a.services, old.Hash())
 	}
 	for _, k := range cfg.Keys {
-		a.keys = append(a.keys, hashedKey{name: k.Name, namespace: k.Namespace, hash: k.Secret.Hash()})
+		a.keys = append(a.keys, hashedKey{
+			principal: Principal{Kind: access.Key, Name: k.Name, Scopes: slices.Clone(k.scopes())}, namespace: k.Namespace, hash: k.Secret.Hash(),
+		})
 	}
 	return a, nil
 }
@@ -117,8 +156,11 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 		return Principal{}, "", errs.New(errs.InvalidArgument, "NAMESPACE_INVALID", "namespace %.80q is not valid", namespace).
 			Hint("lower-case letters, digits and dashes, at most 63")
 	}
-	if a.open || a.anonymous && authorization == "" {
-		return Principal{Kind: "open"}, orDefault(namespace), nil
+	if a.open {
+		return Principal{Kind: access.Open, Scopes: []access.Scope{access.Service}}, orDefault(namespace), nil
+	}
+	if a.anonymous && authorization == "" {
+		return Principal{Kind: access.Open}, orDefault(namespace), nil
 	}
 	token, ok := bearer(authorization)
 	if !ok {
@@ -126,8 +168,10 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 			Hint("send the header Authorization: Bearer <API key>")
 	}
 	hash := sha256.Sum256([]byte(token))
-	if a.service != nil && subtle.ConstantTimeCompare(hash[:], a.service[:]) == 1 {
-		return Principal{Kind: "service"}, orDefault(namespace), nil
+	for i := range a.services {
+		if subtle.ConstantTimeCompare(hash[:], a.services[i][:]) == 1 {
+			return Principal{Kind: access.Internal}, orDefault(namespace), nil
+		}
 	}
 	// All keys are compared, so that the time tells nothing about which one is near.
 	var found *hashedKey
@@ -144,16 +188,30 @@ func (a *Authenticator) Authenticate(authorization, namespace string) (Principal
 		return Principal{}, "", errs.New(errs.PermissionDenied, "NAMESPACE_DENIED", "this API key does not open namespace %q", namespace).
 			Hint("leave out " + HeaderNamespace + ", or use a key of that namespace")
 	}
-	return Principal{Kind: "key", Name: found.name}, found.namespace, nil
+	return found.principal, found.namespace, nil
 }
 
-func (a *Authenticator) incoming(ctx context.Context) (context.Context, error) {
+// incoming finds out who makes a call and on whose behalf, and whether that one may.
+func (a *Authenticator) incoming(ctx context.Context, method string) (context.Context, error) {
 	auth, ns := metadata.ValueFromIncomingContext(ctx, HeaderAuthorization), metadata.ValueFromIncomingContext(ctx, HeaderNamespace)
-	if len(auth) > 1 || len(ns) > 1 {
-		return ctx, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "%s and %s may be given once", HeaderAuthorization, HeaderNamespace)
+	behalf := metadata.ValueFromIncomingContext(ctx, HeaderPrincipal)
+	if len(auth) > 1 || len(ns) > 1 || len(behalf) > 1 {
+		return ctx, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "%s, %s and %s may be given once", HeaderAuthorization, HeaderNamespace, HeaderPrincipal)
 	}
 	who, name, err := a.Authenticate(strings.Join(auth, ""), strings.Join(ns, ""))
 	if err != nil {
+		return ctx, err
+	}
+	if len(behalf) > 0 {
+		if who.Kind != access.Internal {
+			return ctx, errs.New(errs.PermissionDenied, "PRINCIPAL_DENIED", "only services may say on whose behalf they call").
+				Hint("leave out " + HeaderPrincipal)
+		}
+		if who, err = access.Decode(behalf[0]); err != nil {
+			return ctx, err
+		}
+	}
+	if err := access.Authorize(who, method); err != nil {
 		return ctx, err
 	}
 	return WithPrincipal(WithNamespace(ctx, name), who), nil

@@ -329,7 +329,7 @@ func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Con
 	if exempt(c.method) {
 		return next(ctx)
 	}
-	ctx, err := k.auth.incoming(ctx)
+	ctx, err := k.auth.incoming(ctx, c.method)
 	if err != nil {
 		return err
 	}

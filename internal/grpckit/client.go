@@ -30,6 +30,9 @@ import (
 type DialOptions struct {
 	// Token is the service token or an API key.
 	Token conf.Secret
+	// OnBehalf tells the services, by the service token, that the calls are those of the principal of their context, which has its rights and no
+	// others. A call of nobody is refused.
+	OnBehalf bool
 	// Namespace is used for calls whose context names none; empty sends none.
 	Namespace string
 	// Telemetry reports spans and metrics and carries trace context on; nil means none.
@@ -66,7 +69,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := caller{token: o.Token, namespace: o.Namespace}
+	k := caller{token: o.Token, namespace: o.Namespace, onBehalf: o.OnBehalf && !o.Token.IsZero()}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
@@ -98,6 +101,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 type caller struct {
 	token     conf.Secret
 	namespace string
+	onBehalf  bool
 }
 
 func (k caller) outgoing(ctx context.Context) context.Context {
@@ -116,6 +120,9 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 	}
 	add(HeaderNamespace, ns)
 	add(HeaderRequestID, RequestID(ctx))
+	if k.onBehalf {
+		add(HeaderPrincipal, PrincipalOf(ctx).Encode())
+	}
 	return ctx
 }
 

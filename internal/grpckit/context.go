@@ -1,10 +1,13 @@
 package grpckit
 
-import "context"
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/access"
+)
 
 type (
 	namespaceKey struct{}
-	principalKey struct{}
 	requestKey   struct{}
 )
 
@@ -22,15 +25,10 @@ func WithNamespace(ctx context.Context, namespace string) context.Context {
 }
 
 // PrincipalOf returns who made the call; the zero Principal outside of one.
-func PrincipalOf(ctx context.Context) Principal {
-	p, _ := ctx.Value(principalKey{}).(Principal)
-	return p
-}
+func PrincipalOf(ctx context.Context) Principal { return access.Of(ctx) }
 
 // WithPrincipal returns a context that says who calls.
-func WithPrincipal(ctx context.Context, p Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
-}
+func WithPrincipal(ctx context.Context, p Principal) context.Context { return access.With(ctx, p) }
 
 // RequestID returns the id under which this request is logged everywhere, or "".
 func RequestID(ctx context.Context) string {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -294,8 +295,10 @@ func TestAuth(t *testing.T) {
 		Keys: []grpckit.APIKey{
 			{Name: "ada", Namespace: "team-a", Secret: conf.NewSecret("key-a")},
 			{Name: "bob", Namespace: "team-b", Secret: conf.NewSecret("key-b")},
+			{Name: "wes", Namespace: "team-b", Secret: conf.NewSecret("key-w"), Scopes: []access.Scope{access.Worker}},
 		},
-		ServiceToken: conf.NewSecret("svc"),
+		ServiceToken:     conf.NewSecret("svc"),
+		OldServiceTokens: []conf.Secret{conf.NewSecret("svc-old")},
 	}
 	r := start(t, grpckit.Options{Auth: auth})
 	r.svc.get = func(ctx context.Context, _ *executorv1.GetRunRequest) (*executorv1.Run, error) {
@@ -321,6 +324,8 @@ func TestAuth(t *testing.T) {
 		"Key/Missing":               {r, "", "team-a", "", "CREDENTIALS_MISSING"},
 		"Service/AnyNamespace":      {r, "svc", "team-b", "service:@team-b", ""},
 		"Service/Default":           {r, "svc", "", "service:@default", ""},
+		"Service/Old":               {r, "svc-old", "team-b", "service:@team-b", ""},
+		"Scope/Missing":             {r, "key-w", "", "", "SCOPE_MISSING"},
 		"Service/BadNamespace":      {r, "svc", "Team B", "", "NAMESPACE_INVALID"},
 		"Open/Default":              {open, "", "", "open:@default", ""},
 		"Open/Header":               {open, "whatever", "x-1", "open:@x-1", ""},
@@ -340,6 +345,40 @@ func TestAuth(t *testing.T) {
 			require.Equal(t, c.want, run.GetId())
 		})
 	}
+	raw := func(t *testing.T, token string, header ...string) (string, error) {
+		t.Helper()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), header...)
+		run, err := r.client(t, grpckit.DialOptions{Token: conf.NewSecret(token)}).GetRun(ctx, ask)
+		return run.GetId(), err
+	}
+	zoe := access.Principal{Kind: access.Key, Name: "Zoë", Scopes: []access.Scope{access.Run}}
+	t.Run("Principal/AClientCannotSetIt", func(t *testing.T) {
+		for _, token := range []string{"key-a", "key-w"} {
+			_, err := raw(t, token, grpckit.HeaderPrincipal, zoe.Encode())
+			require.Equal(t, "PRINCIPAL_DENIED", errs.ReasonOf(err), "got %v", err)
+		}
+		_, err := raw(t, "", grpckit.HeaderPrincipal, zoe.Encode())
+		require.Equal(t, "CREDENTIALS_MISSING", errs.ReasonOf(err), "got %v", err)
+	})
+	t.Run("Principal/AServicePassesItOnWithItsRights", func(t *testing.T) {
+		front := r.client(t, grpckit.DialOptions{Token: conf.NewSecret("svc"), OnBehalf: true})
+		run, err := front.GetRun(grpckit.WithPrincipal(t.Context(), zoe), ask)
+		require.NoError(t, err)
+		require.Equal(t, "key:Zoë@default", run.GetId())
+		worker := access.Principal{Kind: access.Key, Name: "w", Scopes: []access.Scope{access.Worker}}
+		_, err = front.GetRun(grpckit.WithPrincipal(t.Context(), worker), ask)
+		require.Equal(t, access.ReasonScope, errs.ReasonOf(err), "got %v", err)
+		_, err = front.GetRun(t.Context(), ask)
+		require.Equal(t, "PRINCIPAL_INVALID", errs.ReasonOf(err), "a call of nobody is not one of the service: %v", err)
+	})
+	t.Run("Principal/NobodyActsForAService", func(t *testing.T) {
+		for _, bad := range []string{"kind=service", "", "kind=key%zz"} {
+			_, err := raw(t, "svc", grpckit.HeaderPrincipal, bad)
+			require.Equal(t, "PRINCIPAL_INVALID", errs.ReasonOf(err), "got %v", err)
+		}
+		_, err := raw(t, "svc", grpckit.HeaderPrincipal, zoe.Encode(), grpckit.HeaderPrincipal, zoe.Encode())
+		require.Equal(t, "HEADER_REPEATED", errs.ReasonOf(err), "got %v", err)
+	})
 	t.Run("Order/AuthBeforeValidation", func(t *testing.T) {
 		_, err := r.client(t, grpckit.DialOptions{}).GetRun(t.Context(), &executorv1.GetRunRequest{})
 		require.True(t, errs.Is(err, errs.Unauthenticated))

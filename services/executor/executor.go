@@ -119,6 +119,8 @@ type Config struct {
 	Workers worker.Config
 	// MaxStreamAge makes workers connect anew now and then; 0 means never. It is that of connections.
 	MaxStreamAge time.Duration `conf:"-"`
+	// TokenKeys sign task tokens, the first those that are given out. All executors of a database need the same; without any a token can be made up.
+	TokenKeys [][]byte `conf:"-"`
 }
 
 // DefaultConfig keeps the journal in a SQLite file in the working directory and migrates it.
@@ -183,7 +185,7 @@ func (c Config) engine() engine.Config {
 	e := engine.DefaultConfig()
 	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.lease(), c.Parallel, int(c.MaxPayload)
 	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
-	e.MaxTakeovers, e.KeepAlive = c.MaxTakeovers, c.KeepAlive
+	e.MaxTakeovers, e.KeepAlive, e.TokenKeys = c.MaxTakeovers, c.KeepAlive, c.TokenKeys
 	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxFamily, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxFamily, c.MaxWatches
 	return e
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -92,7 +93,8 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	require.NoError(t, err)
 	r.server, err = grpckit.NewServer(grpckit.Options{Telemetry: tel, TLS: serverTLS, Auth: grpckit.AuthConfig{
 		ServiceToken: conf.NewSecret(serviceToken), Keys: []grpckit.APIKey{
-			{Name: "acme", Namespace: "acme", Secret: conf.NewSecret(keyAcme)}, {Name: "other", Namespace: "other", Secret: conf.NewSecret(keyOther)}}}})
+			{Name: "acme", Namespace: "acme", Secret: conf.NewSecret(keyAcme), Scopes: access.Scopes()},
+			{Name: "other", Namespace: "other", Secret: conf.NewSecret(keyOther), Scopes: access.Scopes()}}}})
 	require.NoError(t, err)
 	svc.Register(r.server)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -591,7 +593,7 @@ func TestWorkers(t *testing.T) {
 		stream, err := executorv1.NewPeerServiceClient(r.dial(keyAcme)).Invoke(t.Context())
 		require.NoError(t, err)
 		_, err = stream.Recv()
-		require.Equal(t, "PEERS_ONLY", errs.ReasonOf(err), "got %v", err)
+		require.Equal(t, access.ReasonScope, errs.ReasonOf(err), "got %v", err)
 	})
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	Addr string `help:"address of the HTTP API, host:port"`
 	// Keys are the API keys, each bound to one namespace. Without any, everyone is let in, which is
 	// allowed on a loopback address only.
-	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret"`
+	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as auth.keys has them"`
 	// Anonymous lets requests without a key in although there are keys; on a loopback address only.
 	Anonymous bool `help:"let requests without a key in; on a loopback address only"`
 

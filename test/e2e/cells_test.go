@@ -80,8 +80,8 @@ gateway:
     - {name: west, executor: %q, registry: %q}
   placements: [%s]
   keys:
-    - {name: a, namespace: %s, secret: %s}
-    - {name: b, namespace: %s, secret: %s}
+    - {name: a, namespace: %s, secret: %s, scopes: [run, worker, approve, admin]}
+    - {name: b, namespace: %s, secret: %s, scopes: [run, worker, approve, admin]}
 `, east.procs["executor"].addr, east.procs["registry"].addr, west.procs["executor"].addr, west.procs["registry"].addr, placements,
 		namespaceA, keyA, namespaceB, keyB), 0o600))
 	if s.procs["planner"] == nil {

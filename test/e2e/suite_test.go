@@ -111,8 +111,8 @@ gateway:
   retry: 50ms
   max_body_bytes: 256KiB
   keys:
-    - {name: a, namespace: %s, secret: %s}
-    - {name: b, namespace: %s, secret: %s}
+    - {name: a, namespace: %s, secret: %s, scopes: [run, worker, approve, admin]}
+    - {name: b, namespace: %s, secret: %s, scopes: [run, worker, approve, admin]}
 grpc: {planner_addr: "127.0.0.1:0", executor_addr: "127.0.0.1:0", registry_addr: "127.0.0.1:0", grace: 300ms}
 registry: {store: %s, sqlite_path: %s, postgres_url: %s, migrate: false}
 executor:

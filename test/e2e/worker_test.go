@@ -69,7 +69,7 @@ func startTypescript(t *testing.T, key string, addrs ...string) *process {
 // TestWorkerInAnotherLanguage lets a worker that knows nothing but gRPC finish its visits while executors are killed and others go on.
 func TestWorkerInAnotherLanguage(t *testing.T) {
 	s := start(t, options{store: "postgres", env: []string{
-		"EPIGRAPH_AUTH_KEYS=[{name: a, namespace: " + namespaceA + ", secret: " + keyA + "}]",
+		"EPIGRAPH_AUTH_KEYS=[{name: a, namespace: " + namespaceA + ", secret: " + keyA + ", scopes: [run, worker, approve, admin]}]",
 		"EPIGRAPH_EXECUTOR_LEASE=2s", "EPIGRAPH_EXECUTOR_SCAN_INTERVAL=200ms", "EPIGRAPH_EXECUTOR_DRAIN=500ms",
 		"EPIGRAPH_EXECUTOR_WORKERS_HEARTBEAT_INTERVAL=500ms", "EPIGRAPH_EXECUTOR_WORKERS_HEARTBEAT_TIMEOUT=2s",
 	}})

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -115,7 +116,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	d.grpcAddr = rpc.Addr().String()
 	d.add(host.Func(nil, func() error { return closeQuietly(rpc) }))
 
-	cfg.Auth.Keys = append([]grpckit.APIKey{{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: d.key}}, cfg.Auth.Keys...)
+	cfg.Auth.Keys = append([]grpckit.APIKey{{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: d.key, Scopes: access.Scopes()}}, cfg.Auth.Keys...)
 	cfg.Gateway.Anonymous = loopback(cfg.Gateway.Addr)
 	// What runs in this process is one cell.
 	cfg.Gateway.Cells, cfg.Gateway.Placements, cfg.Gateway.DefaultCell = nil, nil, ""
@@ -144,7 +145,8 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
 	plain := cfg
-	plain.GRPC.TLS = TLS{} // in-memory connections need none
+	plain.GRPC.TLS = TLS{}                      // in-memory connections need none
+	plain.Executor.TokenKeys = tokenKeys(d.key) // token is another one at every start
 	plain.Upstream = Upstream{Planner: Planner, Executor: Executor, Registry: Registry}
 	buf := &grpckit.BufNet{}
 
@@ -197,7 +199,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 	}
 	d.executor, _ = open[Executor].(ready)
 
-	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token}
+	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token, onBehalf: true}
 	d.add(host.Func(nil, func() error { conns.close(); return nil }))
 	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: budget, Listener: web}
 	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {

@@ -2,6 +2,8 @@ package stack
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -173,7 +175,7 @@ func (p *Process) abandon() error {
 
 // serve opens the service and its server and runs them. The connections close after what uses them.
 func (p *Process) serve(ctx context.Context) error {
-	conns := connections{cfg: p.cfg, tel: p.tel}
+	conns := connections{cfg: p.cfg, tel: p.tel, onBehalf: p.name == Gateway}
 	defer conns.close()
 	if p.name == Gateway {
 		s, err := p.openGateway(ctx, &conns)
@@ -262,6 +264,9 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 			d.Peer = conns.fresh
 		}
 		cfg.Executor.MaxStreamAge = cfg.GRPC.MaxConnectionAge
+		if len(cfg.Executor.TokenKeys) == 0 {
+			cfg.Executor.TokenKeys = tokenKeys(append([]conf.Secret{cfg.Auth.ServiceToken}, cfg.Auth.OldServiceTokens...)...)
+		}
 		if cfg.Upstream.Registry != "" {
 			conn, err := conns.dial(cfg.Upstream.Registry)
 			if err != nil {
@@ -272,6 +277,19 @@ func openAPI(ctx context.Context, name string, cfg Config, conns *connections, t
 		return some(executor.Open(ctx, cfg.Executor, d))
 	}
 	return nil, unknownService(name)
+}
+
+// tokenKeys are the keys of task tokens, made from secrets that all executors share and that outlive them.
+func tokenKeys(secrets ...conf.Secret) [][]byte {
+	var keys [][]byte
+	for _, s := range secrets {
+		if !s.IsZero() {
+			h := hmac.New(sha256.New, []byte(s.Reveal()))
+			_, _ = h.Write([]byte("epigraph task tokens")) // it never fails
+			keys = append(keys, h.Sum(nil))
+		}
+	}
+	return keys
 }
 
 // some keeps a nil pointer from becoming an interface that is not nil.
@@ -288,7 +306,9 @@ type connections struct {
 	tel   *obs.Telemetry
 	buf   *grpckit.BufNet // nil for real ones
 	token conf.Secret     // in place of the configured one
-	open  map[string]*grpc.ClientConn
+	// onBehalf makes calls those of whoever called this process.
+	onBehalf bool
+	open     map[string]*grpc.ClientConn
 }
 
 func (c *connections) dial(target string) (*grpc.ClientConn, error) {
@@ -308,7 +328,7 @@ func (c *connections) dial(target string) (*grpc.ClientConn, error) {
 
 // fresh makes a connection that is the caller's to close.
 func (c *connections) fresh(target string) (*grpc.ClientConn, error) {
-	o := grpckit.DialOptions{Token: c.cfg.Auth.ServiceToken, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
+	o := grpckit.DialOptions{Token: c.cfg.Auth.ServiceToken, OnBehalf: c.onBehalf, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
 	if !c.token.IsZero() {
 		o.Token = c.token
 	}

@@ -186,17 +186,41 @@ executor:
       server: {base_url: "http://127.0.0.1:11434/v1"}
 auth:
   keys:
-    - {name: ci, namespace: team-a, secret: "…"}
+    - {name: ci, namespace: team-a, secret: "…", scopes: [run, approve]}
+    - {name: worker-1, namespace: team-a, secret: "…", scopes: [worker]}
 ` + "```" + `
 
 In the environment, lists of plain values are written ` + "`a,b,c`" + `, and everything else as YAML:
-` + "`EPIGRAPH_AUTH_KEYS=[{name: ci, namespace: team-a, secret: …}]`" + `.
+` + "`EPIGRAPH_AUTH_KEYS=[{name: ci, namespace: team-a, secret: …, scopes: [run]}]`" + `.
 
 ` + "`OPENAI_BASE_URL`" + ` and ` + "`OPENAI_API_KEY`" + ` stand in for ` + "`executor.actors.llm.server.base_url`" + ` and ` + "`api_key`" + ` where
 those are not set. Telemetry honors the ` + "`OTEL_EXPORTER_OTLP_*`" + ` variables where ` + "`telemetry.otlp_endpoint`" + ` is not set.
 ` + "`auth.keys`" + ` open both REST and gRPC, for clients and for workers alike; ` + "`gateway.keys`" + ` adds keys for REST alone. ` + "`epigraph dev`" + ` has other defaults for
 some settings: text logs from level warn on, no admin pages, short drain times, stores in its data directory
 (` + "`$XDG_DATA_HOME/epigraph`" + `, else ` + "`~/.local/share/epigraph`" + `).
+
+## What a key may do
+
+A key opens one namespace, and there what its ` + "`scopes`" + ` say. **A key without scopes has ` + "`run`" + ` alone.** None implies another; a key may have several.
+
+| scope | what it opens |
+|---|---|
+| ` + "`run`" + ` | reading everything; plans, runs, schedules, epics, tasks; completing a task by its token; the list of questions, but not answers |
+| ` + "`worker`" + ` | the stream of a worker, which gets the arguments of all calls of its actors; completing a task by its token; lists of actors and workers |
+| ` + "`approve`" + ` | reading and answering questions and approvals, and nothing else |
+| ` + "`admin`" + ` | limits, quotas and prices |
+
+A call that the key has no scope for is refused with ` + "`SCOPE_MISSING`" + ` (403), before its body is read. Claims on tasks and calls between executors are for the
+service token. The whole table is in ` + "`internal/access/table.go`" + `. Where nothing has a credential, on a loopback address only, everyone may do everything.
+
+**Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. The gateway passes it on to the services
+under the service token, so that it needs one. Beside it stays the text ` + "`by`" + `, which a client may write as it likes.
+
+**To replace a key**, add a second one of the same name with another secret, give that out, then remove the first. **To replace the service token**: list the
+new one in ` + "`auth.old_service_tokens`" + ` of every process, then make it the ` + "`auth.service_token`" + ` and list the earlier one there, and remove that when no visit waits any more for a
+task token that was given out under it: task tokens are signed with a key made from the service token.
+
+## Settings
 
 `
 

@@ -312,7 +312,7 @@ type CompleteRequest struct {
 
 // CompleteTask ends a visit's wait for work outside and returns its run's id. Saying the same again does nothing.
 func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string, error) {
-	token, err := ParseTaskToken(req.Namespace, req.Token)
+	token, err := e.Tokens().Parse(req.Namespace, req.Token)
 	if err != nil {
 		return "", err
 	}
@@ -332,7 +332,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 		return row.ID, err
 	}
 	posted, err := e.post(ctx, journal.Post{Method: "CompleteTask", Open: started(),
-		Mail: journal.Mail{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.MailTaskEnded, Key: req.Token}},
+		Mail: journal.Mail{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.MailTaskEnded, Key: token.name()}},
 		&Letter{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {
 		return "", refusedMail(err)
@@ -343,7 +343,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 		}
 		return row.ID, nil
 	}
-	_, err = e.takenUp(ctx, token.Namespace, token.RunID, journal.MailTaskEnded, req.Token)
+	_, err = e.takenUp(ctx, token.Namespace, token.RunID, journal.MailTaskEnded, token.name())
 	return row.ID, err
 }
 
@@ -355,7 +355,7 @@ func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToke
 		return false, err
 	}
 	for _, m := range unread {
-		if m.Kind != journal.MailTaskEnded || m.Key != end.Token {
+		if m.Kind != journal.MailTaskEnded || m.Key != token.name() {
 			continue
 		}
 		l, err := DecodeLetter(m.Body)

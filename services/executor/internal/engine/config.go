@@ -27,6 +27,8 @@ type Config struct {
 	Parallel int
 	// ParallelRemote is how many attempts wait for remote workers at once; they do not count for Parallel.
 	ParallelRemote int
+	// TokenKeys sign task tokens: the first those that are given out, all those that come back. Every executor of a database needs the same.
+	TokenKeys [][]byte
 	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
 	MaxPayload int
 	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in memory.

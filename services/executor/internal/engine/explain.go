@@ -109,7 +109,7 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 		if graph, err = e.graphOf(ctx, row); err != nil {
 			return nil, err
 		}
-		look(func(s *workgraph.State) { x.position(row, s, graph) })
+		look(func(s *workgraph.State) { x.position(row, s, graph, e.Tokens()) })
 		if err := e.children(ctx, x); err != nil {
 			return nil, err
 		}
@@ -250,7 +250,7 @@ func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 }
 
 // position tells what the machine knows.
-func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph) {
+func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph.Graph, tokens Tokens) {
 	nodes := make(map[string]*workgraph.Node, len(g.Nodes))
 	for i := range g.Nodes {
 		nodes[g.Nodes[i].ID] = &g.Nodes[i]
@@ -271,7 +271,7 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 			held++
 			continue // the pause is told once
 		}
-		x.Holdups = append(x.Holdups, why(row, r, nodes[r.Node], approvals))
+		x.Holdups = append(x.Holdups, why(row, r, nodes[r.Node], approvals, tokens))
 	}
 	switch st, reason := s.Status(); st {
 	case workgraph.StatusPaused:
@@ -313,7 +313,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]bool) Holdup {
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]bool, tokens Tokens) Holdup {
 	h := Holdup{Ref: r.Ref, Until: r.Due}
 	if n != nil {
 		h.Actor = n.Actor
@@ -342,7 +342,7 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	case workgraph.CauseTask:
 		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
 		h.Kind, h.Message = HoldupTask, fmt.Sprintf("%s waits for work outside", r.Ref)
-		h.Hint = "epigraph tasks complete " + token.String() + " --value VALUE"
+		h.Hint = "epigraph tasks complete " + tokens.Sign(token) + " --value VALUE"
 	case workgraph.CauseSignal:
 		h.Kind, h.Name, h.Message = HoldupSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
 		h.Hint = fmt.Sprintf("epigraph runs signal %s %s VALUE", row.ID, first)

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,13 +19,16 @@ import (
 const ReasonTaskToken = "TASK_TOKEN_INVALID"
 
 // tokenPrefix is the version of task tokens.
-const tokenPrefix = "t1."
+const tokenPrefix = "t2."
 
 // maxToken bounds a task token in bytes.
 const maxToken = 1024
 
-// TaskToken names an attempt to whoever finishes its work from outside. To its holders it is opaque. It is no secret: whoever comes with
-// it must be let into its namespace first, and it counts only while the visit waits for that very attempt.
+// macBytes is the length of a token's signature: 128 bits of HMAC-SHA256.
+const macBytes = 16
+
+// TaskToken names an attempt to whoever finishes its work from outside. To its holders it is opaque and cannot be made up. Whoever comes with it must be
+// let into its namespace all the same, and it counts only while the visit waits for that very attempt.
 type TaskToken struct {
 	Namespace string `json:"n"`
 	RunID     string `json:"r"`
@@ -31,15 +38,85 @@ type TaskToken struct {
 	Attempt   int    `json:"a"`
 }
 
+// Tokens signs task tokens by the first of its keys and takes those of all. Every executor of a database needs the same. The zero value signs by an
+// empty key, which keeps out mistakes alone; it fits where everyone may do everything.
+type Tokens struct{ keys [][]byte }
+
+// NewTokens returns Tokens with these keys.
+func NewTokens(keys ...[]byte) Tokens { return Tokens{keys} }
+
+// Sign is the token as it is given out; empty for one that would be too long.
+func (k Tokens) Sign(t TaskToken) string {
+	name := t.name()
+	if name == "" {
+		return ""
+	}
+	var key []byte
+	if len(k.keys) > 0 {
+		key = k.keys[0]
+	}
+	return name + "." + mac(key, name)
+}
+
+// Parse reads a token. The namespace is that of the caller, who gets no other's runs by it.
+func (k Tokens) Parse(namespace, s string) (TaskToken, error) {
+	bad := errs.New(errs.InvalidArgument, ReasonTaskToken, "the task token is not one of this namespace").
+		Hint("pass on the token as the call or the visit shows it, whole and unchanged")
+	if len(s) > maxToken {
+		return TaskToken{}, bad
+	}
+	name, signature, ok := cutLast(s, ".")
+	if !ok || !k.signed(name, signature) {
+		return TaskToken{}, bad
+	}
+	t, err := parseName(name)
+	if err != nil {
+		return TaskToken{}, bad.With(err)
+	}
+	if t.Namespace != namespace {
+		return TaskToken{}, bad
+	}
+	return t, nil
+}
+
+// signed compares with every key, in a time that tells nothing of them.
+func (k Tokens) signed(name, signature string) bool {
+	keys := k.keys
+	if len(keys) == 0 {
+		keys = [][]byte{nil}
+	}
+	ok := false
+	for _, key := range keys {
+		if subtle.ConstantTimeCompare([]byte(mac(key, name)), []byte(signature)) == 1 {
+			ok = true
+		}
+	}
+	return ok
+}
+
+func mac(key []byte, name string) string {
+	h := hmac.New(sha256.New, key)
+	_, _ = h.Write([]byte(name)) // it never fails
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:macBytes])
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
 // Ref is the visit, or item of one, that the token is of.
 func (t TaskToken) Ref() workgraph.Ref {
 	return workgraph.Ref{Node: t.Node, Visit: t.Visit, Item: t.Item}
 }
 
-// String is the token as it is given out; empty for one that would be too long.
-func (t TaskToken) String() string {
+// name is the token without its signature: the same whichever key signs it. Empty for one that would be too long.
+func (t TaskToken) name() string {
 	raw, err := t.json()
-	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw)) > maxToken {
+	if err != nil || len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(len(raw))+1+base64.RawURLEncoding.EncodedLen(macBytes) > maxToken {
 		return ""
 	}
 	var room [maxToken]byte
@@ -72,33 +149,33 @@ func plain(s string) bool {
 	return true
 }
 
-// ParseTaskToken reads a token. The namespace is that of the caller, who gets no other's runs by it.
-func ParseTaskToken(namespace, s string) (TaskToken, error) {
-	bad := errs.New(errs.InvalidArgument, ReasonTaskToken, "the task token is not one of this namespace").
-		Hint("pass on the token as the call or the visit shows it, whole and unchanged")
+var errTokenContent = errors.New("the token names no attempt")
+
+// parseName reads what name wrote.
+func parseName(s string) (TaskToken, error) {
 	rest, ok := strings.CutPrefix(s, tokenPrefix)
-	if !ok || len(s) > maxToken {
-		return TaskToken{}, bad
+	if !ok {
+		return TaskToken{}, errTokenContent
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	if err != nil {
-		return TaskToken{}, bad.With(err)
+		return TaskToken{}, err
 	}
 	var t TaskToken
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return TaskToken{}, bad.With(err)
+		return TaskToken{}, err
 	}
-	if t.Namespace != namespace || t.RunID == "" || t.Node == "" || t.Visit < 1 || t.Item < 0 || t.Attempt < 1 || !utf8.ValidString(t.RunID+t.Node) {
-		return TaskToken{}, bad
-	}
-	// Only what String gives counts, so that one attempt has one token.
-	if t.String() != s {
-		return TaskToken{}, bad
+	// Only what name gives counts, so that one attempt has one name.
+	if t.RunID == "" || t.Node == "" || t.Visit < 1 || t.Item < 0 || t.Attempt < 1 || !utf8.ValidString(t.RunID+t.Node) || t.name() != s {
+		return TaskToken{}, errTokenContent
 	}
 	return t, nil
 }
 
+// Tokens are those of this engine.
+func (e *Engine) Tokens() Tokens { return NewTokens(e.cfg.TokenKeys...) }
+
 // taskToken is the token of an attempt of the run.
 func (r *run) taskToken(ref workgraph.Ref, attempt int) string {
-	return TaskToken{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt}.String()
+	return r.t.e.Tokens().Sign(TaskToken{Namespace: r.namespace, RunID: r.id, Node: ref.Node, Visit: ref.Visit, Item: ref.Item, Attempt: attempt})
 }

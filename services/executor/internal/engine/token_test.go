@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -12,30 +13,54 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
+var tokens = engine.NewTokens([]byte("key"))
+
 func TestTaskToken(t *testing.T) {
 	t.Parallel()
 	good := engine.TaskToken{Namespace: ns, RunID: "run_1", Node: "review#2/ask", Visit: 3, Item: 4, Attempt: 2}
+	t.Run("Key/IsReplacedWithoutLosingTokens", func(t *testing.T) {
+		t.Parallel()
+		old, both, fresh := engine.NewTokens([]byte("old")), engine.NewTokens([]byte("new"), []byte("old")), engine.NewTokens([]byte("new"))
+		for _, given := range []string{old.Sign(good), both.Sign(good)} {
+			got, err := both.Parse(ns, given)
+			require.NoError(t, err)
+			require.Equal(t, good, got)
+		}
+		require.Equal(t, fresh.Sign(good), both.Sign(good))
+		_, err := fresh.Parse(ns, old.Sign(good))
+		require.Equal(t, engine.ReasonTaskToken, errs.ReasonOf(err))
+	})
 	t.Run("Token/RoundTrip", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			want := engine.TaskToken{Namespace: ns, RunID: rapid.StringN(1, 40, 60).Draw(t, "run"), Node: rapid.StringN(1, 60, 100).Draw(t, "node"),
 				Visit: rapid.IntRange(1, 1<<31-1).Draw(t, "visit"), Item: rapid.IntRange(0, 10_000).Draw(t, "item"), Attempt: rapid.IntRange(1, 100).Draw(t, "attempt")}
-			got, err := engine.ParseTaskToken(ns, want.String())
+			got, err := tokens.Parse(ns, tokens.Sign(want))
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 			require.Equal(t, workgraph.Ref{Node: want.Node, Visit: want.Visit, Item: want.Item}, got.Ref())
 		})
 	})
+	token := tokens.Sign(good)
+	signed, signature, _ := strings.Cut(strings.TrimPrefix(token, "t2."), ".")
+	made := func(raw string) string { // by hand, with a signature that is right for something else
+		return "t2." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + signature
+	}
 	for name, s := range map[string]string{
-		"Empty": "", "NoVersion": strings.TrimPrefix(good.String(), "t1."), "OtherVersion": "t2." + strings.TrimPrefix(good.String(), "t1."),
-		"Cut": good.String()[:20], "Padded": good.String() + "=", "NotBase64": "t1.***", "NotJSON": "t1.eHg", "TooLong": "t1." + strings.Repeat("A", 2000),
-		"NoNode":      engine.TaskToken{Namespace: ns, RunID: "r", Visit: 1, Attempt: 1}.String(),
-		"NoAttempt":   engine.TaskToken{Namespace: ns, RunID: "r", Node: "n", Visit: 1}.String(),
-		"OtherTenant": engine.TaskToken{Namespace: "other", RunID: "r", Node: "n", Visit: 1, Attempt: 1}.String(),
+		"Empty": "", "NoVersion": strings.TrimPrefix(token, "t2."), "OtherVersion": "t1." + strings.TrimPrefix(token, "t2."),
+		"Cut": token[:20], "Padded": token + "=", "NotBase64": "t2.***." + signature, "NotJSON": made("xx"), "TooLong": "t2." + strings.Repeat("A", 2000),
+		"NoSignature": "t2." + signed, "EmptySignature": "t2." + signed + ".", "ShortSignature": token[:len(token)-1],
+		"NoNode":       tokens.Sign(engine.TaskToken{Namespace: ns, RunID: "r", Visit: 1, Attempt: 1}),
+		"NoAttempt":    tokens.Sign(engine.TaskToken{Namespace: ns, RunID: "r", Node: "n", Visit: 1}),
+		"OtherTenant":  tokens.Sign(engine.TaskToken{Namespace: "other", RunID: "r", Node: "n", Visit: 1, Attempt: 1}),
+		"MadeUp":       made(`{"n":"` + ns + `","r":"run_1","o":"review#2/ask","v":3,"i":4,"a":3}`),
+		"OtherKey":     engine.NewTokens([]byte("other")).Sign(good),
+		"EmptyKey":     engine.Tokens{}.Sign(good),
+		"UnsignedForm": strings.Replace(token, "."+signature, "", 1),
 	} {
 		t.Run("Token/Refused"+name, func(t *testing.T) {
 			t.Parallel()
-			_, err := engine.ParseTaskToken(ns, s)
+			_, err := tokens.Parse(ns, s)
 			require.Equal(t, engine.ReasonTaskToken, errs.ReasonOf(err), "%q", s)
 			require.True(t, errs.Is(err, errs.InvalidArgument))
 		})
@@ -43,16 +68,16 @@ func TestTaskToken(t *testing.T) {
 }
 
 func FuzzTaskToken(f *testing.F) {
-	f.Add(engine.TaskToken{Namespace: ns, RunID: "run_1", Node: "n", Visit: 1, Attempt: 1}.String())
-	f.Add("t1.")
-	f.Add("t1.e30")
+	f.Add(tokens.Sign(engine.TaskToken{Namespace: ns, RunID: "run_1", Node: "n", Visit: 1, Attempt: 1}))
+	f.Add("t2.")
+	f.Add("t2.e30.AAAA")
 	f.Fuzz(func(t *testing.T, s string) {
-		tok, err := engine.ParseTaskToken(ns, s)
+		tok, err := tokens.Parse(ns, s)
 		if err != nil {
 			require.Equal(t, engine.ReasonTaskToken, errs.ReasonOf(err))
 			return
 		}
-		require.Equal(t, s, tok.String())
+		require.Equal(t, s, tokens.Sign(tok))
 		require.Equal(t, ns, tok.Namespace)
 	})
 }

@@ -14,8 +14,8 @@ import (
 // eventMessages is the wire form of an event: a message for each entry of the journal, with the same sequence. What else an entry
 // tells, such as a question, comes right before it without a sequence, so that whoever resumes gets both. graphHash is needed for the
 // first event only. There is none for an ephemeral event that tells nothing.
-func eventMessages(ev engine.Event, namespace, graphHash string) []*executorv1.RunEvent {
-	m := eventMessage(ev, namespace, graphHash)
+func eventMessages(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) []*executorv1.RunEvent {
+	m := eventMessage(ev, namespace, graphHash, tokens)
 	if m == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func beside(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
 	return []*executorv1.RunEvent{m}
 }
 
-func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunEvent {
+func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) *executorv1.RunEvent {
 	m := &executorv1.RunEvent{RunId: ev.RunID, RootRunId: ev.RootID}
 	if e := ev.Ephemeral; e != nil {
 		m.Time = stamp(e.At)
@@ -85,7 +85,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string) *executorv1.RunE
 	case workgraph.AttemptEnded:
 		a := attemptEnded(d)
 		if a.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {
-			a.Wait = waitMessage(namespace, ev.RunID, d.WaitOf())
+			a.Wait = waitMessage(namespace, ev.RunID, d.WaitOf(), tokens)
 		}
 		m.Event = &executorv1.RunEvent_AttemptEnded{AttemptEnded: a}
 	case workgraph.TimerFired:
@@ -158,7 +158,7 @@ func childEnded(d *engine.Durable) *executorv1.ChildEnded {
 }
 
 // waitMessage is what a visit waits for; nil if for nothing that has a name.
-func waitMessage(namespace, runID string, w *engine.VisitWait) *executorv1.WaitInfo {
+func waitMessage(namespace, runID string, w *engine.VisitWait, tokens engine.Tokens) *executorv1.WaitInfo {
 	if w == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ func waitMessage(namespace, runID string, w *engine.VisitWait) *executorv1.WaitI
 		m.Kind = executorv1.WaitKind_WAIT_KIND_INTERRUPT
 	case workgraph.WaitTask:
 		m.Kind = executorv1.WaitKind_WAIT_KIND_TASK
-		m.TaskToken = engine.TaskToken{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt}.String()
+		m.TaskToken = tokens.Sign(engine.TaskToken{Namespace: namespace, RunID: runID, Node: w.Node, Visit: w.Visit, Item: w.Item, Attempt: w.Attempt})
 	case workgraph.WaitSignal:
 		m.Kind = executorv1.WaitKind_WAIT_KIND_SIGNAL
 	}

@@ -88,18 +88,18 @@ func TestEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Seq, c.want.Time, c.want.RunId, c.want.RootRunId = 9, stamp(at), "run_1", "run_0"
-			require.Empty(t, cmp.Diff(c.want, eventMessage(durable(c.ev), "acme", "hash"), protocmp.Transform()))
+			require.Empty(t, cmp.Diff(c.want, eventMessage(durable(c.ev), "acme", "hash", engine.Tokens{}), protocmp.Transform()))
 		})
 	}
 	t.Run("EveryPause/IsExplained", func(t *testing.T) {
 		for _, reason := range []string{workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, "KILLED_OWNERS"} {
-			require.NotEmpty(t, eventMessage(durable(workgraph.Event{Kind: workgraph.RunPaused, Reason: reason}), "acme", "").GetRunPaused().GetMessage())
+			require.NotEmpty(t, eventMessage(durable(workgraph.Event{Kind: workgraph.RunPaused, Reason: reason}), "acme", "", engine.Tokens{}).GetRunPaused().GetMessage())
 		}
 	})
 	t.Run("Ephemeral/TellsOneThing", func(t *testing.T) {
 		eph := func(e engine.Ephemeral) *executorv1.RunEvent {
 			e.Ref, e.Attempt, e.At = ref, 1, at
-			return eventMessage(engine.Event{RunID: "run_1", RootID: "run_0", Ephemeral: &e}, "acme", "")
+			return eventMessage(engine.Event{RunID: "run_1", RootID: "run_0", Ephemeral: &e}, "acme", "", engine.Tokens{})
 		}
 		require.Equal(t, "llm", eph(engine.Ephemeral{Started: true, Actor: "llm"}).GetAttemptStarted().GetActor())
 		require.Equal(t, "hi", eph(engine.Ephemeral{Text: "hi"}).GetTokenDelta().GetText())

@@ -198,7 +198,7 @@ func errorMessage(e *workgraph.Error, ref workgraph.Ref) *executorv1.RunError {
 	return &executorv1.RunError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: ref.Node, Visit: callpb.Count(ref.Visit)}
 }
 
-func visitMessage(namespace, runID string, v *engine.Visit) *executorv1.Visit {
+func visitMessage(namespace, runID string, v *engine.Visit, tokens engine.Tokens) *executorv1.Visit {
 	m := &executorv1.Visit{
 		RunId: runID, NodeId: v.Node, Visit: callpb.Count(v.Visit), State: visitState(v.Status), Actor: v.Actor, Attempts: callpb.Count(v.Attempts),
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),
@@ -206,7 +206,7 @@ func visitMessage(namespace, runID string, v *engine.Visit) *executorv1.Visit {
 		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Adopted, Progress: graphpb.Payload(v.Progress),
 	}
 	if v.Status == workgraph.VisitWaiting {
-		m.Wait = waitMessage(namespace, runID, v.Wait)
+		m.Wait = waitMessage(namespace, runID, v.Wait, tokens)
 	}
 	if v.Duration > 0 {
 		m.Duration = durationpb.New(v.Duration)

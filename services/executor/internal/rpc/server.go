@@ -310,7 +310,7 @@ func (s *Server) ListVisits(ctx context.Context, req *executorv1.ListVisitsReque
 	}
 	out := &executorv1.ListVisitsResponse{NextPageToken: next}
 	for i := range visits {
-		out.Visits = append(out.Visits, visitMessage(grpckit.Namespace(ctx), req.GetRunId(), &visits[i]))
+		out.Visits = append(out.Visits, visitMessage(grpckit.Namespace(ctx), req.GetRunId(), &visits[i], s.engine.Tokens()))
 	}
 	return out, nil
 }
@@ -354,7 +354,7 @@ func (w *watcher) Event(ev engine.Event) error {
 			return err
 		}
 	}
-	for _, m := range eventMessages(ev, grpckit.Namespace(w.stream.Context()), hash) {
+	for _, m := range eventMessages(ev, grpckit.Namespace(w.stream.Context()), hash, w.s.engine.Tokens()) {
 		if err := w.stream.Send(m); err != nil {
 			return err
 		}

@@ -38,8 +38,6 @@ const (
 	ReasonSilent = "WORKER_SILENT"
 	// ReasonNoWorker is the reason when none of an executor's workers has room.
 	ReasonNoWorker = "NO_WORKER"
-	// ReasonPeersOnly is the reason when somebody else than an executor calls what is for executors.
-	ReasonPeersOnly = "PEERS_ONLY"
 )
 
 var (

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 )
@@ -104,7 +105,7 @@ func (k *Keyring) nobody(r *http.Request, namespace string) (Identity, error) {
 		return Identity{}, errs.New(errs.InvalidArgument, "NAMESPACE_INVALID", "namespace %.80q is not valid", namespace).
 			Hint("lower-case letters, digits and dashes, at most 63")
 	}
-	return Identity{Principal: grpckit.Principal{Kind: "open"}, Namespace: namespace}, nil
+	return Identity{Principal: grpckit.Principal{Kind: access.Open}, Namespace: namespace}, nil
 }
 
 // loopbackHost reports whether a Host header names this machine. A page that had its own name

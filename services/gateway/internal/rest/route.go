@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
@@ -130,6 +131,14 @@ func joined(path []string, n int) []string {
 		return path
 	}
 	return append(slices.Clone(path[:n-1]), strings.Join(path[n-1:], "/"))
+}
+
+// procedure is the full name of the method that is called. The events are those of WatchRun.
+func (r *route) procedure() string {
+	if r.rpc == nil {
+		return executorv1.ExecutorService_WatchRun_FullMethodName
+	}
+	return "/" + string(r.rpc.Parent().FullName()) + "/" + string(r.rpc.Name())
 }
 
 // service names who answers: "planner", "executor" or "registry". The events come from the executor.

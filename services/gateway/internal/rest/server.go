@@ -28,6 +28,7 @@ import (
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
@@ -256,6 +257,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			s.writeError(rec, r, err)
 			return
 		}
+		if err := access.Authorize(who.Principal, x.route.procedure()); err != nil {
+			s.writeError(rec, r, err)
+			return
+		}
 		ctx = grpckit.WithPrincipal(grpckit.WithNamespace(ctx, who.Namespace), who.Principal)
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", who.Namespace))
 		h.Set("Cache-Control", "no-store")
@@ -333,7 +338,7 @@ func (s *Server) access(ctx context.Context, r *http.Request, rec *recorder, x *
 		slog.String("request_id", x.id),
 	}
 	if who.Namespace != "" {
-		attrs = append(attrs, slog.String("namespace", who.Namespace), slog.String("principal", who.Principal.Kind+":"+who.Principal.Name))
+		attrs = append(attrs, slog.String("namespace", who.Namespace), slog.String("principal", who.Principal.String()))
 	}
 	if x.reason != "" {
 		attrs = append(attrs, slog.String("reason", x.reason))

@@ -1,0 +1,152 @@
+// Package access owns what a caller may do: the scopes that API keys have, the scope that each method asks for, and who a call comes from. It
+// must not know how callers prove who they are, nor what the methods do.
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Scope is a right of an API key.
+type Scope string
+
+// The scopes.
+const (
+	// Run reads everything of the namespace, and plans, starts and steers its runs, schedules, epics and tasks.
+	Run Scope = "run"
+	// Worker opens streams of work, and so gets the arguments of all calls of the actors that it serves.
+	Worker Scope = "worker"
+	// Approve answers questions and approvals of runs.
+	Approve Scope = "approve"
+	// Admin changes limits, quotas and prices.
+	Admin Scope = "admin"
+	// Service is that of the services among themselves. No key has it.
+	Service Scope = "service"
+)
+
+// Scopes are those that a key may have.
+func Scopes() []Scope { return []Scope{Run, Worker, Approve, Admin} }
+
+// DefaultScopes are those of a key that names none: it may not decide what its own runs ask for, nor get what others' calls hold.
+func DefaultScopes() []Scope { return []Scope{Run} }
+
+// Kinds of principals.
+const (
+	// Open is whoever is let in without a credential. It may do everything that keys may do and, with the scope Service, what services do: where nothing
+	// has a credential they cannot be told apart.
+	Open = "open"
+	// Key is an API key.
+	Key = "key"
+	// Internal is another service of the installation. It may do everything.
+	Internal = "service"
+)
+
+// Principal is who calls. The zero value may do nothing.
+type Principal struct {
+	// Kind is Open, Key or Internal.
+	Kind string
+	// Name is the API key's name, else empty.
+	Name string
+	// Scopes are those of an API key, or Service.
+	Scopes []Scope
+}
+
+// String is how a principal is recorded: "key:NAME", "open" or "service"; empty for the zero value.
+func (p Principal) String() string {
+	if p.Kind == Key {
+		return Key + ":" + p.Name
+	}
+	return p.Kind
+}
+
+// has reports whether the principal has one of the scopes.
+func (p Principal) has(needed []Scope) bool {
+	switch p.Kind {
+	case Internal:
+		return true
+	case Open:
+		return !slices.Contains(needed, Service) || slices.Contains(p.Scopes, Service)
+	}
+	return slices.ContainsFunc(needed, func(s Scope) bool { return s != Service && slices.Contains(p.Scopes, s) })
+}
+
+// ReasonScope is the reason of a call that the caller's key has no scope for.
+const ReasonScope = "SCOPE_MISSING"
+
+// Authorize refuses a call of a full method name, like /epigraph.executor.v1.ExecutorService/GetRun. Methods that are not known are for services alone.
+func Authorize(p Principal, method string) error {
+	need := Needed(method)
+	if p.has(need) {
+		return nil
+	}
+	e := errs.New(errs.PermissionDenied, ReasonScope, "%s may not call %s, which needs the scope %s", who(p), short(method), orList(need))
+	if slices.Contains(need, Service) {
+		return e.Hint("only services of the installation call this")
+	}
+	return e.Hint("use an API key that has it in auth.keys[].scopes").Set("scope", orList(need))
+}
+
+func who(p Principal) string {
+	if p.Kind == Key {
+		return fmt.Sprintf("the API key %q", p.Name)
+	}
+	return "this caller"
+}
+
+func short(method string) string {
+	return method[strings.LastIndexByte(method, '/')+1:]
+}
+
+func orList(scopes []Scope) string {
+	var names []string
+	for _, s := range scopes {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, " or ")
+}
+
+// Encode is the principal as one service tells it to another.
+func (p Principal) Encode() string {
+	v := url.Values{"kind": {p.Kind}}
+	if p.Name != "" {
+		v.Set("name", p.Name)
+	}
+	for _, s := range p.Scopes {
+		v.Add("scope", string(s))
+	}
+	return v.Encode()
+}
+
+// Decode reads what Encode wrote. It never gives a principal of kind Internal: nobody acts on behalf of a service.
+func Decode(s string) (Principal, error) {
+	v, err := url.ParseQuery(s)
+	kind := v.Get("kind")
+	if err != nil || kind != Key && kind != Open {
+		return Principal{}, errs.New(errs.InvalidArgument, "PRINCIPAL_INVALID", "the principal cannot be read")
+	}
+	p := Principal{Kind: kind, Name: v.Get("name")}
+	for _, one := range v["scope"] {
+		if scope := Scope(one); slices.Contains(Scopes(), scope) {
+			p.Scopes = append(p.Scopes, scope)
+		}
+	}
+	return p, nil
+}
+
+type principalKey struct{}
+
+// Of returns who made the call; the zero Principal outside of one.
+func Of(ctx context.Context) Principal {
+	p, _ := ctx.Value(principalKey{}).(Principal)
+	return p
+}
+
+// With returns a context that says who calls.
+func With(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}

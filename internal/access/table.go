@@ -1,0 +1,113 @@
+package access
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Needed are the scopes of which a caller of this method needs one.
+func Needed(method string) []Scope {
+	if scopes, ok := table[strings.TrimPrefix(method, "/")]; ok {
+		return scopes
+	}
+	for _, prefix := range open {
+		if strings.HasPrefix(method, prefix) {
+			return anyScope
+		}
+	}
+	return serviceOnly
+}
+
+// open are services of gRPC itself that tell nothing of a namespace. Health needs no credential at all.
+var open = []string{"/grpc.reflection.", "/grpc.health."}
+
+var (
+	anyScope    = []Scope{Run, Worker, Approve, Admin}
+	run         = []Scope{Run}
+	admin       = []Scope{Admin}
+	approve     = []Scope{Approve}
+	serviceOnly = []Scope{Service}
+)
+
+// table has every method of the suite; a test holds it against the descriptors. A method that is missing is for services alone.
+var table = map[string][]Scope{
+	"epigraph.planner.v1.PlannerService/ParsePlan":     run,
+	"epigraph.planner.v1.PlannerService/CompilePlan":   run,
+	"epigraph.planner.v1.PlannerService/ValidateGraph": run,
+
+	"epigraph.executor.v1.ExecutorService/StartRun":        run,
+	"epigraph.executor.v1.ExecutorService/GetRun":          run,
+	"epigraph.executor.v1.ExecutorService/GetRunGraph":     run,
+	"epigraph.executor.v1.ExecutorService/ListRuns":        run,
+	"epigraph.executor.v1.ExecutorService/ListVisits":      run,
+	"epigraph.executor.v1.ExecutorService/WatchRun":        run,
+	"epigraph.executor.v1.ExecutorService/CancelRun":       run,
+	"epigraph.executor.v1.ExecutorService/ResumeRun":       run,
+	"epigraph.executor.v1.ExecutorService/ReconcileVisit":  run,
+	"epigraph.executor.v1.ExecutorService/PauseRun":        run,
+	"epigraph.executor.v1.ExecutorService/SignalRun":       run,
+	"epigraph.executor.v1.ExecutorService/SignalWithStart": run,
+	"epigraph.executor.v1.ExecutorService/SendMessage":     run,
+	"epigraph.executor.v1.ExecutorService/RetryRun":        run,
+	"epigraph.executor.v1.ExecutorService/ForkRun":         run,
+	"epigraph.executor.v1.ExecutorService/AmendRun":        run,
+	"epigraph.executor.v1.ExecutorService/ExplainRun":      run,
+	"epigraph.executor.v1.ExecutorService/DeleteRun":       run,
+	"epigraph.executor.v1.ExecutorService/BulkCancelRuns":  run,
+	"epigraph.executor.v1.ExecutorService/BulkRetryRuns":   run,
+	"epigraph.executor.v1.ExecutorService/BulkDeleteRuns":  run,
+	// Who answers sees what is asked, and no more.
+	"epigraph.executor.v1.ExecutorService/ListInterrupts":  {Run, Approve},
+	"epigraph.executor.v1.ExecutorService/GetInterrupt":    {Run, Approve},
+	"epigraph.executor.v1.ExecutorService/AnswerInterrupt": approve,
+	// The task token says which visit it is; whoever does the work, worker or not, was given it.
+	"epigraph.executor.v1.ExecutorService/CompleteTask": {Run, Worker},
+	"epigraph.executor.v1.ExecutorService/ListActors":   {Run, Worker},
+
+	"epigraph.executor.v1.ScheduleService/CreateSchedule":   run,
+	"epigraph.executor.v1.ScheduleService/GetSchedule":      run,
+	"epigraph.executor.v1.ScheduleService/ListSchedules":    run,
+	"epigraph.executor.v1.ScheduleService/UpdateSchedule":   run,
+	"epigraph.executor.v1.ScheduleService/DeleteSchedule":   run,
+	"epigraph.executor.v1.ScheduleService/PauseSchedule":    run,
+	"epigraph.executor.v1.ScheduleService/ResumeSchedule":   run,
+	"epigraph.executor.v1.ScheduleService/BackfillSchedule": run,
+	"epigraph.executor.v1.ScheduleService/TriggerSchedule":  run,
+
+	"epigraph.executor.v1.WorkerService/Work":        {Worker},
+	"epigraph.executor.v1.WorkerService/ListWorkers": {Run, Worker},
+
+	"epigraph.executor.v1.LimitService/PutLimit":    admin,
+	"epigraph.executor.v1.LimitService/ListLimits":  {Run, Admin},
+	"epigraph.executor.v1.LimitService/DeleteLimit": admin,
+
+	"epigraph.executor.v1.PeerService/Invoke":       serviceOnly,
+	"epigraph.executor.v1.PeerService/ExplainLocal": serviceOnly,
+
+	"epigraph.registry.v1.RegistryService/CreateEpic":     run,
+	"epigraph.registry.v1.RegistryService/GetEpic":        run,
+	"epigraph.registry.v1.RegistryService/ListEpics":      run,
+	"epigraph.registry.v1.RegistryService/UpdateEpic":     run,
+	"epigraph.registry.v1.RegistryService/TransitionEpic": run,
+	"epigraph.registry.v1.RegistryService/DeleteEpic":     run,
+	"epigraph.registry.v1.RegistryService/CreateTask":     run,
+	"epigraph.registry.v1.RegistryService/GetTask":        run,
+	"epigraph.registry.v1.RegistryService/ListTasks":      run,
+	"epigraph.registry.v1.RegistryService/UpdateTask":     run,
+	"epigraph.registry.v1.RegistryService/TransitionTask": run,
+	"epigraph.registry.v1.RegistryService/DeleteTask":     run,
+	// A claim says that a run works on a task; whoever could make one could keep others from it, or end it for them.
+	"epigraph.registry.v1.RegistryService/ClaimTask":         serviceOnly,
+	"epigraph.registry.v1.RegistryService/ConfirmClaim":      serviceOnly,
+	"epigraph.registry.v1.RegistryService/SettleClaim":       serviceOnly,
+	"epigraph.registry.v1.RegistryService/RecordUsage":       run,
+	"epigraph.registry.v1.RegistryService/PriceUsage":        run,
+	"epigraph.registry.v1.RegistryService/ListUsage":         run,
+	"epigraph.registry.v1.RegistryService/GetNamespaceUsage": run,
+	"epigraph.registry.v1.RegistryService/CreatePrice":       admin,
+	"epigraph.registry.v1.RegistryService/ListPrices":        {Run, Admin},
+}
+
+// Methods are all that the table names, like epigraph.executor.v1.ExecutorService/GetRun.
+func Methods() []string { return slices.Sorted(maps.Keys(table)) }
