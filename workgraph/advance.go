@@ -38,6 +38,7 @@ func (s *State) close(err error) ([]Event, Effects, error) {
 	s.closeEvent()
 	evs, fx := s.evs, s.fxs
 	s.fx, s.evs, s.fxs = nil, nil, Effects{}
+	s.evaluations.close()
 	if err != nil {
 		return nil, Effects{}, err
 	}

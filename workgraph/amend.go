@@ -125,7 +125,7 @@ func (p *Program) amended(from *Program) {
 	if actors != nil {
 		p.actors = actors
 	}
-	if limits != (Limits{}) {
+	if !limits.none() {
 		p.limits = limits
 	}
 }

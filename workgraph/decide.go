@@ -98,7 +98,7 @@ func (s *State) examineValues(u unit, o *Outcome) *Error {
 		}
 	}
 	if n.test != nil {
-		ok, note, err := n.test.cond(s.outcomeScope(u.ns, u.item, o.Values))
+		ok, note, err := s.cond(n.test, s.outcomeScope(u.ns, u.item, o.Values))
 		switch {
 		case err != nil:
 			return Errorf(Permanent, ReasonCheckFailed, "check: %v", err)
@@ -169,7 +169,7 @@ func (s *State) performed(u unit, o *Outcome, now time.Time) {
 }
 
 func (s *State) transform(ns *nodeState, values []json.RawMessage) ([]json.RawMessage, *Error) {
-	v, err := s.node(ns).transform.eval(s.outcomeScope(ns, 0, values))
+	v, err := s.eval(s.node(ns).transform, s.outcomeScope(ns, 0, values))
 	if err != nil {
 		return nil, Errorf(Permanent, ReasonTransformFailed, "transform: %v", err)
 	}
@@ -258,7 +258,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	}
 	(*sc).at = s.p.nodes[pe.to].ID // an edge out of an expansion was written in the graph around it
 	if pe.when != nil {
-		ok, note, err := pe.when.cond(*sc)
+		ok, note, err := s.cond(pe.when, *sc)
 		if err != nil {
 			return Errorf(Permanent, ReasonConditionFailed, "condition %q of the edge to %s: %v", pe.when.src, s.p.nodes[pe.to].ID, err)
 		}
@@ -266,7 +266,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	}
 	if t.live && pe.merge != nil {
 		var err error
-		if t.travel, err = mergeTravel(pe.merge, *sc); err != nil {
+		if t.travel, err = s.mergeTravel(pe.merge, *sc); err != nil {
 			return Errorf(Permanent, ReasonPassDownFailed, "passing down to %s: %v", s.p.nodes[pe.to].ID, err)
 		}
 	}

@@ -132,7 +132,7 @@ func (s *State) enter(ns *nodeState) {
 		sc = &scope{s: s, ns: ns, args: args, named: named}
 	}
 	if n.when != nil {
-		ok, note, err := n.when.cond(sc)
+		ok, note, err := s.cond(n.when, sc)
 		if err != nil {
 			s.unmarkInputs(ns)
 			s.failVisit(ns, Errorf(Permanent, ReasonConditionFailed, "condition %q: %v", n.when.src, err), false)
@@ -187,7 +187,7 @@ func (s *State) liveInputs(edges []int32, f *frame) []InputRef {
 // evalEntry evaluates the concurrency key and the list of a map.
 func (s *State) evalEntry(n *pnode, sc *scope) (key string, items []json.RawMessage, ferr *Error) {
 	if n.key != nil {
-		v, err := n.key.eval(sc)
+		v, err := s.eval(n.key, sc)
 		if err != nil {
 			return "", nil, Errorf(Permanent, ReasonKeyFailed, "concurrency_key: %v", err)
 		}
@@ -200,7 +200,7 @@ func (s *State) evalEntry(n *pnode, sc *scope) (key string, items []json.RawMess
 	if n.over == nil {
 		return key, nil, nil
 	}
-	v, err := n.over.eval(sc)
+	v, err := s.eval(n.over, sc)
 	if err != nil {
 		return "", nil, Errorf(Permanent, ReasonMapFailed, "map.over: %v", err)
 	}

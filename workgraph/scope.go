@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -30,31 +29,28 @@ func (s *State) outcomeScope(ns *nodeState, item int32, values []json.RawMessage
 	return &scope{s: s, ns: ns, values: values, hasResult: true, args: ns.args, named: ns.named, item: item}
 }
 
-// Parent is nil: there is nothing around a scope.
-func (c *scope) Parent() cel.Activation { return nil }
-
-// ResolveName gives the variable's value, or false where it has none.
-func (c *scope) ResolveName(name string) (any, bool) {
+// value gives the variable's value, or false where it has none.
+func (c *scope) value(m *meter, name string) (any, bool) {
 	switch name {
 	case "input":
-		return map[string]any{"args": celList(c.s.input.Args), "named": celMap(c.s.input.Named)}, true
+		return map[string]any{"args": m.decodeList(c.s.input.Args), "named": m.decodeMap(c.s.input.Named)}, true
 	case "context":
 		if len(c.s.context) == 0 {
 			return types.NullValue, true
 		}
-		return celValue(c.s.context), true
+		return m.decode(c.s.context), true
 	case "state":
-		return celMap(c.s.StateValues()), true
+		return m.decodeMap(c.s.StateValues()), true
 	case "nodes":
 		at := c.at
 		if at == "" {
 			at = c.s.node(c.ns).ID
 		}
-		return nodesVal{c.s, at}, true
+		return &nodesVal{s: c.s, m: m, at: at}, true
 	case "args":
-		return celList(c.args), true
+		return m.decodeList(c.args), true
 	case "named":
-		return celMap(c.named), true
+		return m.decodeMap(c.named), true
 	case "node":
 		return c.s.node(c.ns).ID, true
 	case "visit":
@@ -65,73 +61,89 @@ func (c *scope) ResolveName(name string) (any, bool) {
 		if c.item == 0 {
 			return nil, false
 		}
-		return celValue(c.ns.m.list[c.item-1]), true
+		return m.decode(c.ns.m.list[c.item-1]), true
 	case "result":
 		if !c.hasResult {
 			return nil, false
 		}
-		return celValue(single(c.values)), true
+		return m.decode(single(c.values)), true
 	case "values":
 		if !c.hasResult {
 			return nil, false
 		}
-		return celList(c.values), true
+		return m.decodeList(c.values), true
 	}
 	return nil, false
 }
 
-// nodesVal is the CEL map of completed nodes: nodes.ID.result, .values, .visit.
+// nodesVal is the CEL map of completed nodes: nodes.ID.result, .values, .visit. It belongs to one evaluation and keeps what that has
+// asked for.
 type nodesVal struct {
-	s  *State
-	at string
+	s    *State
+	m    *meter
+	at   string
+	seen map[string]ref.Val
+	ids  []string
 }
 
-var _ traits.Mapper = nodesVal{}
+var _ traits.Mapper = (*nodesVal)(nil)
 
-func (v nodesVal) Find(key ref.Val) (ref.Val, bool) {
+func (v *nodesVal) Find(key ref.Val) (ref.Val, bool) {
 	id, ok := key.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), false
+	}
+	if x := v.seen[string(id)]; x != nil {
+		return x, true
 	}
 	n, ok := v.s.p.resolve(v.at, string(id))
 	if !ok || v.s.latest[n] == nil {
 		return nil, false
 	}
 	ns := v.s.latest[n]
-	return types.DefaultTypeAdapter.NativeToValue(map[string]any{
-		"result": celValue(single(ns.values)), "values": celList(ns.values), "visit": int64(ns.f.serial),
-	}), true
+	x := types.DefaultTypeAdapter.NativeToValue(map[string]any{
+		"result": v.m.decode(single(ns.values)), "values": v.m.decodeList(ns.values), "visit": int64(ns.f.serial),
+	})
+	if v.seen == nil {
+		v.seen = map[string]ref.Val{}
+	}
+	v.seen[string(id)] = x
+	return x, true
 }
 
-func (v nodesVal) Get(key ref.Val) ref.Val {
+func (v *nodesVal) Get(key ref.Val) ref.Val {
 	if x, ok := v.Find(key); ok || x != nil {
 		return x
 	}
 	return types.NewErr("no such key: %v", key)
 }
 
-func (v nodesVal) Contains(key ref.Val) ref.Val {
+func (v *nodesVal) Contains(key ref.Val) ref.Val {
 	_, ok := v.Find(key)
 	return types.Bool(ok)
 }
 
-func (v nodesVal) completed() []string {
-	var ids []string
+func (v *nodesVal) completed() []string {
+	if v.ids != nil {
+		return v.ids
+	}
+	v.m.charge(uint64(len(v.s.latest)) / stepsPerUnit)
+	v.ids = []string{}
 	for i, ns := range v.s.latest {
 		if ns != nil {
-			ids = append(ids, v.s.p.nodes[i].ID)
+			v.ids = append(v.ids, v.s.p.nodes[i].ID)
 		}
 	}
-	return ids
+	return v.ids
 }
 
-func (v nodesVal) Iterator() traits.Iterator {
+func (v *nodesVal) Iterator() traits.Iterator {
 	return types.NewStringList(types.DefaultTypeAdapter, v.completed()).Iterator()
 }
-func (v nodesVal) Size() ref.Val { return types.Int(len(v.completed())) }
+func (v *nodesVal) Size() ref.Val { return types.Int(len(v.completed())) }
 
 // asMap is the map with everything in it, for the rare use as a whole.
-func (v nodesVal) asMap() ref.Val {
+func (v *nodesVal) asMap() ref.Val {
 	m := map[string]any{}
 	for _, id := range v.completed() {
 		m[id] = v.Get(types.String(id))
@@ -139,8 +151,8 @@ func (v nodesVal) asMap() ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(m)
 }
 
-func (v nodesVal) ConvertToNative(t reflect.Type) (any, error) { return v.asMap().ConvertToNative(t) }
-func (v nodesVal) ConvertToType(t ref.Type) ref.Val            { return v.asMap().ConvertToType(t) }
-func (v nodesVal) Equal(o ref.Val) ref.Val                     { return v.asMap().Equal(o) }
-func (v nodesVal) Type() ref.Type                              { return types.MapType }
-func (v nodesVal) Value() any                                  { return v.asMap().Value() }
+func (v *nodesVal) ConvertToNative(t reflect.Type) (any, error) { return v.asMap().ConvertToNative(t) }
+func (v *nodesVal) ConvertToType(t ref.Type) ref.Val            { return v.asMap().ConvertToType(t) }
+func (v *nodesVal) Equal(o ref.Val) ref.Val                     { return v.asMap().Equal(o) }
+func (v *nodesVal) Type() ref.Type                              { return types.MapType }
+func (v *nodesVal) Value() any                                  { return v.asMap().Value() }

@@ -72,16 +72,17 @@ type State struct {
 	fences   map[string]fence
 
 	// Scratch of the command being worked on.
-	ev        *Event
-	evs       []Event
-	fxs       Effects
-	steps     []Step // chunks that steps, starts and sources are taken from
-	starts    []Start
-	upstreams []Upstream
-	fx        *Effects
-	edgeQ     []edgeTask
-	instQ     []instTask
-	growQ     []growTask
+	evaluations evaluations
+	ev          *Event
+	evs         []Event
+	fxs         Effects
+	steps       []Step // chunks that steps, starts and sources are taken from
+	starts      []Start
+	upstreams   []Upstream
+	fx          *Effects
+	edgeQ       []edgeTask
+	instQ       []instTask
+	growQ       []growTask
 	// woken is the visit or item whose wait has ended last, woke its outcome.
 	woken Ref
 	woke  *Outcome

@@ -199,8 +199,8 @@ func errorJSON(e *Error) json.RawMessage {
 }
 
 // mergeTravel evaluates a MERGE expression.
-func mergeTravel(x *Expr, sc *scope) (*Input, error) {
-	v, err := x.eval(sc)
+func (s *State) mergeTravel(x *Expr, sc *scope) (*Input, error) {
+	v, err := s.eval(x, sc)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,188 @@
+package workgraph
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+)
+
+const (
+	// maxExprLen bounds the text of one expression in bytes, maxExprTokens the words, numbers, texts and signs in it: the parser takes
+	// some ten microseconds for each.
+	maxExprLen    = 16 << 10
+	maxExprTokens = 4000
+	// maxExprDepth bounds how deep an expression may be nested for the parser.
+	maxExprDepth = 250
+	// maxExprNesting bounds how deep lists, maps and macros may stand in each other, maxExprTypes the sum of the squares of those
+	// depths: the type of each is as long as it is deep, and checking one goes through all that it holds.
+	maxExprNesting = 32
+	maxExprTypes   = 30_000
+)
+
+// parse reads the text of an expression, refuses what would take the checker long, and makes every round of a macro and every
+// computed index a call, so that both are charged.
+func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error) {
+	if len(src) > maxExprLen {
+		return nil, fmt.Errorf("expression is longer than %d bytes", maxExprLen)
+	}
+	if countTokens(src) > maxExprTokens {
+		return nil, fmt.Errorf("expression has more than %d words and signs", maxExprTokens)
+	}
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
+	}
+	parsed, iss := env.Parse(src)
+	if err := firstIssue(iss); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
+	}
+	r := rewriter{tree: parsed.NativeRep(), make: ast.NewExprFactory(), id: ast.MaxID(parsed.NativeRep())}
+	r.visit(r.tree.Expr(), 0)
+	if r.fault != "" {
+		return nil, fmt.Errorf("expression has %s", r.fault)
+	}
+	return parsed, nil
+}
+
+// firstIssue is the first thing that was found wrong, in one line.
+func firstIssue(iss *cel.Issues) error {
+	if iss.Err() == nil {
+		return nil
+	}
+	for _, e := range iss.Errors() {
+		msg, _, _ := strings.Cut(e.Message, "\n")
+		if len(msg) > maxIssue {
+			msg = strings.ToValidUTF8(msg[:maxIssue], "") + "…"
+		}
+		return fmt.Errorf("<input>:%d:%d: %s", e.Location.Line(), e.Location.Column()+1, msg)
+	}
+	return iss.Err()
+}
+
+// maxIssue bounds what is said about a fault: the checker prints types.
+const maxIssue = 400
+
+// countTokens counts words, numbers, texts and signs.
+func countTokens(src string) int {
+	n := 0
+	for i := 0; i < len(src); n++ {
+		switch c := src[i]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f':
+			i++
+			n--
+		case c == '"' || c == '\'':
+			i += quoted(src[i:], strings.ContainsAny(src[max(0, i-2):i], "rR"))
+		case wordByte(c):
+			for i < len(src) && wordByte(src[i]) {
+				i++
+			}
+		default:
+			i++
+		}
+	}
+	return n
+}
+
+func wordByte(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
+
+// quoted is how long the text is that src begins with. One that is not closed on its line is a sign.
+func quoted(src string, raw bool) int {
+	end := src[:1]
+	if strings.HasPrefix(src, strings.Repeat(end, 3)) {
+		end = src[:3]
+	}
+	for i := len(end); i < len(src); i++ {
+		switch {
+		case strings.HasPrefix(src[i:], end):
+			return i + len(end)
+		case src[i] == '\\' && !raw:
+			i++
+		case src[i] == '\n' && len(end) == 1:
+			return 1
+		}
+	}
+	return 1
+}
+
+// rewriter goes through a parsed expression.
+type rewriter struct {
+	tree  *ast.AST
+	make  ast.ExprFactory
+	id    int64
+	types int
+	fault string
+}
+
+// visit measures e, which stands in depth lists, maps and macros, and everything below it. It returns how many of them stand in each
+// other there.
+func (r *rewriter) visit(e ast.Expr, depth int) (below int) {
+	if r.fault != "" {
+		return 0
+	}
+	kids := func(list ...ast.Expr) {
+		for _, k := range list {
+			if k != nil {
+				below = max(below, r.visit(k, depth))
+			}
+		}
+	}
+	collects := true
+	switch e.Kind() {
+	case ast.ListKind:
+		kids(e.AsList().Elements()...)
+	case ast.MapKind:
+		for _, x := range e.AsMap().Entries() {
+			kids(x.AsMapEntry().Key(), x.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, f := range e.AsStruct().Fields() {
+			kids(f.AsStructField().Value())
+		}
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		kids(c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
+		// A condition that calls nothing would let a round pass for nothing.
+		if cond := c.LoopCondition(); cond.Kind() == ast.LiteralKind && cond.AsLiteral() == types.True {
+			cond.SetKindCase(r.make.NewCall(cond.ID(), stepFunction))
+		}
+	case ast.CallKind:
+		collects = false
+		c := e.AsCall()
+		if c.IsMemberFunction() {
+			kids(c.Target())
+		}
+		kids(c.Args()...)
+		if args := c.Args(); c.FunctionName() == operators.Index && len(args) == 2 && args[1].Kind() != ast.LiteralKind {
+			r.id++
+			if at, ok := r.tree.SourceInfo().GetOffsetRange(args[1].ID()); ok {
+				r.tree.SourceInfo().SetOffsetRange(r.id, at)
+			}
+			e.SetKindCase(r.make.NewCall(e.ID(), operators.Index, args[0], r.make.NewCall(r.id, indexFunction, args[1])))
+		}
+	case ast.SelectKind:
+		collects = false
+		kids(e.AsSelect().Operand())
+	default:
+		return 0
+	}
+	if collects {
+		below++
+		r.types += below * below
+	}
+	switch {
+	case below > maxExprNesting:
+		r.fault = fmt.Sprintf("more than %d lists, maps and macros in each other", maxExprNesting)
+	case r.types > maxExprTypes:
+		r.fault = "too many lists, maps and macros in each other"
+	}
+	return below
+}
