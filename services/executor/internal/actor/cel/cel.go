@@ -23,17 +23,18 @@ const schema = `{
 
 // Spec describes the actor.
 func Spec() actor.Spec {
+	exprs := actor.NewExpressions()
 	return actor.Spec{
 		Name: "cel", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Schema: schema,
 		Description: "Evaluates a CEL expression over its arguments and the results of the nodes before it.",
-		Actor:       workgraph.ActorFunc(call),
+		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}
 }
 
 // ReasonExpression is the reason when an expression cannot be compiled or evaluated.
 const ReasonExpression = "EXPRESSION_FAILED"
 
-func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func call(ctx context.Context, exprs *actor.Expressions, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Expr string `json:"expr"`
 	}
@@ -43,12 +44,13 @@ func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if a.Expr == "" {
 		return workgraph.Outcome{}, actor.BadArguments("expr is missing")
 	}
-	e, err := workgraph.CompileExpr(a.Expr)
-	if err != nil {
-		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonExpression, "%v", err)
-	}
-	v, err := e.EvalLazy(actor.Vars(c))
-	if err != nil {
+	limited, cancel := actor.Limited(ctx)
+	defer cancel()
+	v, err := exprs.Eval(limited, a.Expr, actor.Vars(c))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return workgraph.Outcome{}, context.Cause(ctx)
+	case err != nil:
 		return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, ReasonExpression, "%v", err)
 	}
 	return workgraph.Outcome{Values: []json.RawMessage{v}}, nil

@@ -33,14 +33,15 @@ const ReasonTemplate = "TEMPLATE_FAILED"
 
 // Spec describes the actor.
 func Spec() actor.Spec {
+	exprs := actor.NewExpressions()
 	return actor.Spec{
 		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Schema: schema,
 		Description: "Fills the {{ expressions }} of a text with values of its arguments and of the nodes before it.",
-		Actor:       workgraph.ActorFunc(call),
+		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}
 }
 
-func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func call(ctx context.Context, exprs *actor.Expressions, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Text *string `json:"text"`
 	}
@@ -50,14 +51,19 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if a.Text == nil {
 		return workgraph.Outcome{}, actor.BadArguments("text is missing")
 	}
-	out, err := fill(ctx, *a.Text, actor.Vars(c))
-	if err != nil {
+	limited, cancel := actor.Limited(ctx)
+	defer cancel()
+	out, err := fill(limited, exprs, *a.Text, actor.Vars(c))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return workgraph.Outcome{}, context.Cause(ctx)
+	case err != nil:
 		return workgraph.Outcome{}, err
 	}
 	return actor.Value(out)
 }
 
-func fill(ctx context.Context, text string, vars func(string) (json.RawMessage, bool)) (string, error) {
+func fill(ctx context.Context, exprs *actor.Expressions, text string, vars func(string) (json.RawMessage, bool)) (string, error) {
 	var b strings.Builder
 	rest := text
 	for holes := 0; ; {
@@ -82,10 +88,7 @@ func fill(ctx context.Context, text string, vars func(string) (json.RawMessage, 
 		if holes++; holes > maxHoles {
 			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the text has more than %d expressions", maxHoles)
 		}
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		v, err := eval(strings.TrimSpace(src), vars)
+		v, err := eval(ctx, exprs, strings.TrimSpace(src), vars)
 		if err != nil {
 			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "{{%s}} on line %d: %v", src, line(text, at), err)
 		}
@@ -94,12 +97,8 @@ func fill(ctx context.Context, text string, vars func(string) (json.RawMessage, 
 	}
 }
 
-func eval(src string, vars func(string) (json.RawMessage, bool)) (string, error) {
-	e, err := workgraph.CompileExpr(src)
-	if err != nil {
-		return "", err
-	}
-	raw, err := e.EvalLazy(vars)
+func eval(ctx context.Context, exprs *actor.Expressions, src string, vars func(string) (json.RawMessage, bool)) (string, error) {
+	raw, err := exprs.Eval(ctx, src, vars)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,79 @@
+package actor
+
+import (
+	lru "container/list"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+const (
+	// maxExpressionTime is how long the expressions of one call may be compiled and evaluated. What one may cost ends it long before, on a
+	// machine that is not overloaded; a template has a thousand.
+	maxExpressionTime = 10 * time.Second
+	// maxKeptText bounds the text of remembered expressions in bytes; compiled they take some hundred times as much.
+	maxKeptText = 256 << 10
+)
+
+// Expressions compiles and evaluates expressions, and remembers those that were used last. It is safe for concurrent use.
+type Expressions struct {
+	mu    sync.Mutex
+	kept  map[string]*lru.Element
+	used  lru.List // of *keptExpression, the last used first
+	bytes int
+}
+
+type keptExpression struct {
+	text string
+	expr *workgraph.Expr
+}
+
+// NewExpressions remembers nothing yet.
+func NewExpressions() *Expressions { return &Expressions{kept: map[string]*lru.Element{}} }
+
+// Limited is ctx with the time that a call has for its expressions.
+func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, maxExpressionTime, fmt.Errorf("the expressions of a call take longer than %s", maxExpressionTime))
+}
+
+// Eval is the value of an expression. It stops when ctx ends.
+func (x *Expressions) Eval(ctx context.Context, text string, vars func(string) (json.RawMessage, bool)) (json.RawMessage, error) {
+	e := x.find(text)
+	if e == nil {
+		var err error
+		if e, err = workgraph.CompileExpr(ctx, text); err != nil {
+			return nil, err
+		}
+		x.keep(text, e)
+	}
+	return e.EvalLazy(ctx, vars)
+}
+
+func (x *Expressions) find(text string) *workgraph.Expr {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := x.kept[text]
+	if at == nil {
+		return nil
+	}
+	x.used.MoveToFront(at)
+	return at.Value.(*keptExpression).expr
+}
+
+func (x *Expressions) keep(text string, e *workgraph.Expr) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.kept[text] != nil {
+		return
+	}
+	x.kept[text] = x.used.PushFront(&keptExpression{text, e})
+	for x.bytes += len(text); x.bytes > maxKeptText; {
+		last := x.used.Remove(x.used.Back()).(*keptExpression)
+		delete(x.kept, last.text)
+		x.bytes -= len(last.text)
+	}
+}
