@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/extent"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
@@ -207,12 +208,12 @@ func (n *interned) decode(b []byte, v any, take func(int64) error) error {
 	}
 	d := m.ProtoReflect().Descriptor()
 	return n.unmarshal(b, m, func(parts ...[]byte) error {
-		var x extent
+		var x extent.Extent
 		for _, part := range parts {
-			if err := measure(part, d, &x); err != nil {
+			if err := x.Measure(part, d); err != nil {
 				return err
 			}
 		}
-		return take(x.bytes)
+		return take(x.Bytes)
 	})
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/extent"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -203,9 +204,9 @@ func TestUntrusted(t *testing.T) {
 			wg.Wait()
 		})
 		require.Less(t, got, uint64(100*mib), "the nodes would be 2 GB")
-		many := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), bytes.Repeat([]byte{0x22, 0x00}, grpckit.MaxElements))
+		many := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), bytes.Repeat([]byte{0x22, 0x00}, extent.MaxElements))
 		e := errs.From(send(t.Context(), conn, many))
-		require.Equal(t, grpckit.ReasonTooManyElements, e.Reason)
+		require.Equal(t, extent.ReasonTooMany, e.Reason)
 		require.Equal(t, errs.InvalidArgument, e.Kind)
 		require.Equal(t, "graph.state", e.Violations[0].Field)
 		require.Contains(t, e.Message, "500000")
@@ -346,8 +347,8 @@ func TestInFlight(t *testing.T) {
 			grpc.ForceCodecV2(raw{}))
 		require.NoError(t, err)
 		// A field that nobody knows, over and over.
-		require.NoError(t, s.SendMsg(bytes.Repeat([]byte{0xf8, 0x3f, 0x00}, grpckit.MaxElements+1)))
-		require.Equal(t, grpckit.ReasonTooManyElements, errs.ReasonOf(s.RecvMsg(&executorv1.WorkResponse{})))
+		require.NoError(t, s.SendMsg(bytes.Repeat([]byte{0xf8, 0x3f, 0x00}, extent.MaxElements+1)))
+		require.Equal(t, extent.ReasonTooMany, errs.ReasonOf(s.RecvMsg(&executorv1.WorkResponse{})))
 	})
 	t.Run("Slow/AMessageThatDoesNotComeIsNotWaitedForLong", func(t *testing.T) {
 		t.Parallel()

@@ -37,7 +37,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	var err error
 	for b.Loop() {
-		_, err = jsonview.Decode(body, md)
+		_, err = jsonview.Decode(body, md, free)
 	}
 	require.NoError(b, err)
 }

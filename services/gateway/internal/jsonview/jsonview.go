@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/extent"
 )
 
 // Reasons of the errors and violations that this package returns.
@@ -68,12 +69,21 @@ type edit struct {
 type decoder struct {
 	scanner
 	edits []edit
+	// made is what the message will be made of; of its bytes, taken are taken.
+	made  extent.Extent
+	taken int64
+	take  func(int64) error
 }
 
+// batch is how much memory is taken at once.
+const batch = 256 << 10
+
 // Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error
-// of kind InvalidArgument. An empty body is an empty message.
-func Decode(body []byte, md protoreflect.MessageDescriptor) ([]byte, error) {
-	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}}
+// of kind InvalidArgument. An empty body is an empty message. Before the message and its protojson grow, take is
+// asked for the memory that they will need, besides that of the body; its error ends the reading.
+func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int64) error) ([]byte, error) {
+	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}, take: take}
+	d.grown = d.need
 	if d.peek() == 0 && d.pos >= len(body) {
 		return []byte("{}"), nil
 	}
@@ -96,7 +106,31 @@ func Decode(body []byte, md protoreflect.MessageDescriptor) ([]byte, error) {
 	if len(d.faults) > 0 {
 		return nil, d.rejected("the body does not fit " + string(md.Name()))
 	}
+	if err := take(d.made.Bytes - d.taken); err != nil {
+		return nil, err
+	}
 	return d.apply(), nil
+}
+
+// need adds to what is needed, and takes it when it is worth it.
+func (d *decoder) need(bytes int64) error {
+	d.made.Bytes += bytes
+	if n := d.made.Bytes - d.taken; n >= batch {
+		d.taken = d.made.Bytes
+		return d.take(n)
+	}
+	return nil
+}
+
+// count adds the n-th value of a field. What breaks a limit is not read on.
+func (d *decoder) count(fd protoreflect.FieldDescriptor, n int) error {
+	reason, text := d.made.Value(fd, n)
+	if reason == "" {
+		return d.need(0)
+	}
+	d.faults, d.more = nil, 0
+	d.fault(d.pos, reason, text)
+	return d.rejected("the body is too much")
 }
 
 // Populated returns the proto names of the top-level fields that a REST body names, in its order. The
@@ -175,27 +209,56 @@ func (d *decoder) message(md protoreflect.MessageDescriptor) error {
 	if d.peek() != '{' {
 		return d.wrong("an object, the fields of " + string(md.Name()))
 	}
-	seen := make(map[protoreflect.FieldNumber]struct{}, 8)
-	oneofs := make(map[string]string, 1)
+	var seen fieldSet
+	var oneofs map[string]string
 	return d.object(func(key string, at int) error {
 		fd := field(md, key)
 		if fd == nil {
-			d.fault(at, ReasonUnknownField, unknownField(md, key))
+			if d.full() { // the names next to it would be looked for in vain
+				d.more++
+			} else {
+				d.fault(at, ReasonUnknownField, unknownField(md, key))
+			}
 			return d.skipUnknown()
 		}
-		if _, ok := seen[fd.Number()]; ok {
+		if !seen.add(fd.Index()) {
 			d.fault(at, ReasonDuplicateKey, "the field "+quote(key)+" is given twice")
 			return d.skipUnknown()
 		}
-		seen[fd.Number()] = struct{}{}
 		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() && d.peek() != 'n' {
 			if other, ok := oneofs[string(of.Name())]; ok {
 				d.fault(at, ReasonOneofConflict, "only one of "+quote(other)+" and "+quote(key)+" may be given")
+			}
+			if oneofs == nil {
+				oneofs = map[string]string{}
 			}
 			oneofs[string(of.Name())] = key
 		}
 		return d.field(fd)
 	})
+}
+
+// fieldSet is a set of fields of one message, by their index.
+type fieldSet struct {
+	few  uint64
+	more map[int]struct{}
+}
+
+// add reports whether the field was not in the set.
+func (s *fieldSet) add(i int) bool {
+	if i < 64 {
+		before := s.few
+		s.few |= 1 << i
+		return s.few != before
+	}
+	if _, ok := s.more[i]; ok {
+		return false
+	}
+	if s.more == nil {
+		s.more = map[int]struct{}{}
+	}
+	s.more[i] = struct{}{}
+	return true
 }
 
 // skipUnknown reads a value that nobody will see; its own faults would only distract.
@@ -217,21 +280,35 @@ func (d *decoder) field(fd protoreflect.FieldDescriptor) error {
 		if d.peek() != '{' {
 			return d.wrong("an object, whose keys are free")
 		}
-		seen := make(map[string]struct{})
+		seen := d.keySet()
+		defer d.forget(&seen)
 		return d.object(func(key string, at int) error {
-			if _, ok := seen[key]; ok {
+			switch first, err := d.remember(&seen, key); {
+			case err != nil:
+				return err
+			case !first:
 				d.fault(at, ReasonDuplicateKey, "the key "+quote(key)+" is given twice")
 				return d.skipUnknown()
 			}
-			seen[key] = struct{}{}
+			if err := d.count(fd, seen.n); err != nil {
+				return err
+			}
 			return d.value(fd.MapValue())
 		})
 	case fd.IsList():
 		if d.peek() != '[' {
 			return d.wrong("an array")
 		}
-		return d.array(func(int) error { return d.value(fd) })
+		return d.array(func(i int) error {
+			if err := d.count(fd, i+1); err != nil {
+				return err
+			}
+			return d.value(fd)
+		})
 	default:
+		if err := d.count(fd, 1); err != nil {
+			return err
+		}
 		return d.value(fd)
 	}
 }
@@ -251,9 +328,15 @@ func (d *decoder) payload() error {
 		return err
 	}
 	raw := d.in[start:d.pos]
+	if err := d.need(payloadMemory + 3*int64(len(raw))); err != nil {
+		return err
+	}
 	d.edits = append(d.edits, edit{start, d.pos, `{"json":"` + base64.StdEncoding.EncodeToString(raw) + `"}`})
 	return nil
 }
+
+// payloadMemory is what a payload needs besides its bytes: an edit in a list that grows, and its text.
+const payloadMemory = 160
 
 // wrong reads a value and records that it should have been something else.
 func (d *decoder) wrong(wanted string) error {

@@ -29,7 +29,7 @@ func payload(text string) *graphv1.Payload { return &graphv1.Payload{Json: []byt
 
 func decode(t testing.TB, body string, into proto.Message) error {
 	t.Helper()
-	raw, err := jsonview.Decode([]byte(body), into.ProtoReflect().Descriptor())
+	raw, err := jsonview.Decode([]byte(body), into.ProtoReflect().Descriptor(), free)
 	if err != nil {
 		return err
 	}
@@ -183,6 +183,9 @@ func TestDecodeRefuses(t *testing.T) {
 	})
 }
 
+// free gives all the memory that is asked for.
+func free(int64) error { return nil }
+
 func TestPopulated(t *testing.T) {
 	t.Parallel()
 	got := jsonview.Populated([]byte(`{"budget_tokens":null,"title":"","requirements":{"a":1}}`), (&registryv1.Task{}).ProtoReflect().Descriptor())
@@ -295,7 +298,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("encode: %v", err)
 		}
-		raw, err := jsonview.Decode(text, m.ProtoReflect().Descriptor())
+		raw, err := jsonview.Decode(text, m.ProtoReflect().Descriptor(), free)
 		if err != nil {
 			t.Fatalf("decode %s: %v", text, err)
 		}
@@ -341,7 +344,7 @@ func FuzzPayloadJSON(f *testing.F) {
 	}
 	md := (&executorv1.StartRunRequest{}).ProtoReflect().Descriptor()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		raw, err := jsonview.Decode(body, md)
+		raw, err := jsonview.Decode(body, md, free)
 		if err != nil {
 			require.Equal(t, errs.InvalidArgument, errs.KindOf(err), "%v", err)
 			return
@@ -357,7 +360,7 @@ func FuzzPayloadJSON(f *testing.F) {
 		text, err := jsonview.Encode(&m)
 		require.NoError(t, err)
 		require.True(t, json.Valid(text))
-		raw, err = jsonview.Decode(text, md)
+		raw, err = jsonview.Decode(text, md, free)
 		require.NoError(t, err, "%s", text)
 		var again executorv1.StartRunRequest
 		require.NoError(t, protojson.Unmarshal(raw, &again))

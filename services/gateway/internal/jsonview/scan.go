@@ -1,7 +1,9 @@
 package jsonview
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,7 +32,66 @@ type scanner struct {
 	checkIntegers bool
 	// checkKeys refuses objects that name a key twice, inside payloads.
 	checkKeys bool
+	// live is the memory of the keys of the objects that are being read, most the most that it was; grown is told of more, if it is not nil.
+	live, most int64
+	keys       []string
+	grown      func(bytes int64) error
 }
+
+// keySet are the keys of one object that were read. The few of an ordinary object stand in the scanner's own list, from a place on.
+type keySet struct {
+	from, n int
+	many    map[string]struct{}
+	bytes   int64
+}
+
+const (
+	// fewKeys is how many keys are compared one by one.
+	fewKeys = 16
+	// keyMemory is what a key needs in a map that grows, besides its bytes.
+	keyMemory = 64
+)
+
+// keySet returns the empty set of an object that begins.
+func (s *scanner) keySet() keySet { return keySet{from: len(s.keys)} }
+
+// remember reports whether a key comes for the first time in its object.
+func (s *scanner) remember(seen *keySet, key string) (first bool, err error) {
+	if seen.many != nil {
+		if _, ok := seen.many[key]; ok {
+			return false, nil
+		}
+		seen.many[key] = struct{}{}
+	} else {
+		if slices.Contains(s.keys[seen.from:], key) {
+			return false, nil
+		}
+		if s.keys = append(s.keys, key); len(s.keys)-seen.from > fewKeys {
+			seen.many = make(map[string]struct{}, 4*fewKeys)
+			for _, k := range s.keys[seen.from:] {
+				seen.many[k] = struct{}{}
+			}
+		}
+	}
+	seen.n++
+	n := keyMemory + int64(len(key))
+	seen.bytes += n
+	s.live += n
+	if grown := s.live - s.most; grown > 0 && s.grown != nil {
+		s.most = s.live
+		return true, s.grown(grown)
+	}
+	return true, nil
+}
+
+// forget is called at the end of the object.
+func (s *scanner) forget(seen *keySet) {
+	s.keys = s.keys[:seen.from]
+	s.live -= seen.bytes
+}
+
+// full reports whether no more faults are told.
+func (s *scanner) full() bool { return len(s.faults) >= maxFaults }
 
 // syntaxError is where a text stops being JSON.
 type syntaxError struct {
@@ -57,7 +118,7 @@ func (s *scanner) unexpected(wanted string) error {
 
 // fault records what is wrong with the value at the present path and the given offset.
 func (s *scanner) fault(offset int, reason, text string) {
-	if len(s.faults) >= maxFaults {
+	if s.full() {
 		s.more++
 		return
 	}
@@ -215,16 +276,17 @@ func (s *scanner) array(element func(i int) error) error {
 func (s *scanner) skip() error {
 	switch c := s.peek(); {
 	case c == '{':
-		var seen map[string]struct{}
-		if s.checkKeys {
-			seen = make(map[string]struct{})
-		}
+		seen := s.keySet()
+		defer s.forget(&seen)
 		return s.object(func(key string, at int) error {
-			if seen != nil {
-				if _, ok := seen[key]; ok {
+			if s.checkKeys {
+				first, err := s.remember(&seen, key)
+				if err != nil {
+					return err
+				}
+				if !first {
 					s.fault(at, ReasonDuplicateKey, "the key "+quote(key)+" is given twice in one object")
 				}
-				seen[key] = struct{}{}
 			}
 			return s.skip()
 		})
@@ -313,7 +375,7 @@ func (s *scanner) str() (string, error) {
 		return "", err
 	}
 	inner := raw[1 : len(raw)-1]
-	if !strings.Contains(string(inner), `\`) {
+	if bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), nil
 	}
 	var out string
@@ -377,10 +439,9 @@ func safeInteger(n []byte) bool {
 
 // lineColumn turns an offset into a line and a column, both from 1; columns count characters.
 func lineColumn(in []byte, offset int) (line, column int) {
-	offset = min(offset, len(in))
-	before := string(in[:offset])
-	line = 1 + strings.Count(before, "\n")
-	return line, 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
+	before := in[:min(offset, len(in))]
+	line = 1 + bytes.Count(before, []byte{'\n'})
+	return line, 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 }
 
 func quote(s string) string { return strconv.Quote(clip(s, 128)) }

@@ -3,11 +3,13 @@ package rest
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	errorsv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/errors/v1"
 
@@ -167,6 +169,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 			h.Set("Retry-After", retryAfter(e))
 		}
 	}
+	discard := s.discardBody(w, r)
 	if e.Reason == reasonMethod {
 		h.Set("Allow", strings.Join(x.allowed, ", "))
 	}
@@ -177,6 +180,34 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.WriteHeader(a.status)
 	_, _ = w.Write(body) // the client is gone if this fails
+	discard()
+}
+
+// A client that sends all before it reads must be able to come to the answer. What it still sends is thrown away: of strangers a little, of others all that a
+// body may have.
+const (
+	strangerLinger = 500 * time.Millisecond
+	strangerBytes  = 256 << 10
+	linger         = 5 * time.Second
+)
+
+// discardBody lets an answer go out before the body has come, and returns what is to be done after it. By itself an HTTP/1 server reads what is left of a small
+// body first, for as long as that takes, and cuts off whoever sends a large one.
+func (s *Server) discardBody(w http.ResponseWriter, r *http.Request) (after func()) {
+	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody || exchangeOf(r.Context()).bodyRead {
+		return func() {}
+	}
+	w.Header().Set("Connection", "close")
+	return func() {
+		rc, pause, most := http.NewResponseController(w), strangerLinger, int64(strangerBytes)
+		if exchangeOf(r.Context()).known {
+			pause, most = linger, s.MaxBodyBytes
+		}
+		// Where a writer cannot do this, nothing is left to be done.
+		if rc.Flush() == nil && rc.SetReadDeadline(time.Now().Add(pause)) == nil {
+			_, _ = io.CopyN(io.Discard, r.Body, most)
+		}
+	}
 }
 
 func retryAfter(e *errs.Error) string {

@@ -16,14 +16,19 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
 // prepare checks a request against its gRPC method and turns it into what the generated handlers
 // read: a protojson body, and query parameters by their proto names. Whatever it lets through, they
-// accept; what it refuses is refused with a place, which they could not tell.
-func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64) (*http.Request, error) {
-	body, err := readBody(w, r, limit)
+// accept; what it refuses is refused with a place, which they could not tell. What it makes is taken from share before it is made.
+func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share) (*http.Request, error) {
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
+			Hint("send the body uncompressed")
+	}
+	body, err := readBody(w, r, limit, share)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +49,7 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64) (*
 	}
 	sent := body
 	if len(body) > 0 {
-		if body, err = jsonview.Decode(body, bodyMessage); err != nil {
+		if body, err = jsonview.Decode(body, bodyMessage, share.Take); err != nil {
 			return nil, err
 		}
 	}
@@ -75,21 +80,32 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64) (*
 	return out, nil
 }
 
+// bodyMemory is how often the bytes of a body are there at once: as they came, as protojson, in the reader of that, and as a message on its way to a service.
+const bodyMemory = 4
+
 // readBody reads a body of at most limit bytes. The host gives it a deadline.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil, nil
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
+	in := &takingReader{r: http.MaxBytesReader(w, r.Body, limit), share: share}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
+		if err := in.take(r.ContentLength); err != nil {
+			return nil, err
+		}
 		buf.Grow(int(min(r.ContentLength, 1<<20)))
 	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	_, err := buf.ReadFrom(in)
 	if err == nil {
+		exchangeOf(r.Context()).bodyRead = true
 		return buf.Bytes(), nil
+	}
+	if _, ok := errors.AsType[*errs.Error](err); ok {
+		return nil, err
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
@@ -103,16 +119,35 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return nil, errs.New(errs.InvalidArgument, "BODY_UNREADABLE", "the body could not be read to its end").With(err)
 }
 
+// takingReader takes memory for what it reads, in steps, if its length was not known before.
+type takingReader struct {
+	r     io.Reader
+	share *inflight.Share
+	read  int64
+	taken int64
+}
+
+func (t *takingReader) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	if t.read += int64(n); t.read > t.taken {
+		if err := t.take(max(t.taken, 64<<10)); err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+func (t *takingReader) take(n int64) error {
+	t.taken += n
+	return t.share.Take(bodyMemory * n)
+}
+
 func tooLarge(limit int64) error {
 	return errs.New(errs.ResourceExhausted, reasonBodyTooLarge, "the body is larger than %d bytes", limit).
 		Hint("send large documents by reference, or use the gRPC API").Set("limit_bytes", fmt.Sprint(limit))
 }
 
 func checkContentType(r *http.Request) error {
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %q is not read here", enc).
-			Hint("send the body uncompressed")
-	}
 	const hint = "send JSON with the header Content-Type: application/json"
 	ct := r.Header.Get("Content-Type")
 	if ct == "" {

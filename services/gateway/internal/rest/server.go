@@ -191,6 +191,8 @@ type exchange struct {
 	route   *route
 	allowed []string
 	answer  []byte
+	// known is set when it is known who calls, bodyRead when the whole body was read.
+	known, bodyRead bool
 }
 
 type exchangeKey struct{}
@@ -257,6 +259,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			s.writeError(rec, r, err)
 			return
 		}
+		x.known = true
 		if err := access.Authorize(who.Principal, x.route.procedure()); err != nil {
 			s.writeError(rec, r, err)
 			return
@@ -276,7 +279,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // forward checks a request and hands it to its generated handler.
 func (s *Server) forward(rt *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		checked, err := rt.prepare(w, r, s.MaxBodyBytes)
+		share := s.Budget.Share(grpckit.Namespace(r.Context()))
+		defer share.Free()
+		checked, err := rt.prepare(w, r, s.MaxBodyBytes, &share)
 		if err != nil {
 			s.writeError(w, r, err)
 			return

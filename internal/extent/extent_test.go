@@ -1,4 +1,4 @@
-package grpckit
+package extent
 
 import (
 	"bytes"
@@ -61,12 +61,12 @@ func TestMeasure(t *testing.T) {
 		"Usage":            {&registryv1.RecordUsageRequest{}, bytes.Repeat(tagged(1, nil), 1000), 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var x extent
-			require.NoError(t, measure(c.b, c.m.ProtoReflect().Descriptor(), &x))
-			require.Equal(t, c.elements, x.elements)
+			var x Extent
+			require.NoError(t, x.Measure(c.b, c.m.ProtoReflect().Descriptor()))
+			require.Equal(t, c.elements, x.Elements)
 			got := made(t, c.b, c.m)
-			require.LessOrEqual(t, got, x.bytes*2+64<<10, "decoding allocates more than twice what was counted")
-			require.LessOrEqual(t, x.bytes, 32*got+64<<10, "far too much is counted")
+			require.LessOrEqual(t, got, x.Bytes*2+64<<10, "decoding allocates more than twice what was counted")
+			require.LessOrEqual(t, x.Bytes, 32*got+64<<10, "far too much is counted")
 		})
 	}
 }
@@ -75,8 +75,8 @@ func TestMeasureLimits(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T, m proto.Message, b []byte) *errs.Error {
 		t.Helper()
-		var x extent
-		err := measure(b, m.ProtoReflect().Descriptor(), &x)
+		var x Extent
+		err := x.Measure(b, m.ProtoReflect().Descriptor())
 		require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
 		return errs.From(err)
 	}
@@ -112,16 +112,16 @@ func TestMeasureLimits(t *testing.T) {
 		}
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName("google.protobuf.Value")
 		require.NoError(t, err)
-		var x extent
-		err = measure(b, d.(protoreflect.MessageDescriptor), &x)
+		var x Extent
+		err = x.Measure(b, d.(protoreflect.MessageDescriptor))
 		require.Equal(t, "MESSAGE_TOO_DEEP", errs.From(err).Violations[0].Reason)
 	})
 	t.Run("Broken/IsLeftToTheDecoder", func(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
-			var x extent
-			_ = measure(b, (&executorv1.StartRunRequest{}).ProtoReflect().Descriptor(), &x)
+			var x Extent
+			_ = x.Measure(b, (&executorv1.StartRunRequest{}).ProtoReflect().Descriptor())
 		})
 	})
 	t.Run("Whole/WhatIsDecodedWasCounted", func(t *testing.T) {
@@ -142,9 +142,9 @@ func TestMeasureLimits(t *testing.T) {
 			if err != nil {
 				t.Skip(err)
 			}
-			var x extent
-			require.NoError(t, measure(b, d, &x))
-			require.Equal(t, want, x.elements)
+			var x Extent
+			require.NoError(t, x.Measure(b, d))
+			require.Equal(t, want, x.Elements)
 		})
 	})
 }

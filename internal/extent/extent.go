@@ -1,4 +1,6 @@
-package grpckit
+// Package extent owns how large a message will be in memory, told before it is decoded, and how many elements one may have. It must not know any message of
+// the suite.
+package extent
 
 import (
 	"fmt"
@@ -19,30 +21,63 @@ const (
 	// MaxElements bounds what one message may be made of: messages, elements of lists, entries of maps, and fields that are not known. Two bytes on the wire
 	// can be one, and some hundred bytes in memory.
 	MaxElements = 500_000
-	// maxMessageDepth bounds how deep messages may stand within each other, as other readers of protobuf do.
-	maxMessageDepth = 100
-
-	// ReasonTooManyElements is a request with more than MaxElements.
-	ReasonTooManyElements = "TOO_MANY_ELEMENTS"
+	// maxDepth bounds how deep messages may stand within each other, as other readers of protobuf do.
+	maxDepth = 100
 )
 
-// extent is what the decoding of a message will make.
-type extent struct {
-	elements int64
-	bytes    int64
+// Reasons of the errors and violations that this package returns.
+const (
+	// ReasonTooMany is a message with more than MaxElements.
+	ReasonTooMany = "TOO_MANY_ELEMENTS"
+	// ReasonTooDeep is a message with others too deep within it.
+	ReasonTooDeep = "MESSAGE_TOO_DEEP"
+	// ReasonInvalid is a message with a list or map that is longer than the rules of its field allow.
+	ReasonInvalid = "REQUEST_INVALID"
+)
+
+// Extent is what the decoding of a message makes. The zero value is that of nothing.
+type Extent struct {
+	Elements int64
+	Bytes    int64
 }
 
-// measure finds out what the decoding of a message will make, without making it, and refuses what no message may be: too many elements, lists and maps that are
-// longer than the rules of their fields allow, messages too deep within each other. Broken wire forms are left to the decoder.
-func measure(b []byte, d protoreflect.MessageDescriptor, x *extent) error {
+// Measure adds what the decoding of a message will make, without making it. It refuses what no message may be: of too many elements, with lists and maps
+// that are longer than the rules of their fields allow, with messages too deep within each other. Broken wire forms are left to the decoder.
+func (x *Extent) Measure(b []byte, d protoreflect.MessageDescriptor) error {
 	if e := x.message(shapeOf(d), b, 0); e != nil {
-		reason := "REQUEST_INVALID"
-		if e.reason == ReasonTooManyElements {
+		reason := ReasonInvalid
+		if e.reason == ReasonTooMany {
 			reason = e.reason
 		}
 		return errs.New(errs.InvalidArgument, reason, "the request is not valid: %s: %s", e.field, e.text).Violate(e.field, e.reason, e.text)
 	}
 	return nil
+}
+
+// Value adds what the n-th value of a field makes, without what stands within it: an element of a list, an entry of a map, a message, nothing for a plain
+// value. If that breaks a limit, the result says which, and in words.
+func (x *Extent) Value(fd protoreflect.FieldDescriptor, n int) (reason, text string) {
+	f := shapeOf(fd.ContainingMessage()).field(fd.Number())
+	x.Bytes += f.each
+	if f.kind == messageKind && !fd.IsMap() {
+		x.Bytes += f.message().size
+	}
+	if f.kind == messageKind || f.list {
+		x.Elements++
+	}
+	switch {
+	case f.most > 0 && int64(n) > f.most:
+		return f.rule, tooLong(f.most)
+	case x.Elements > MaxElements:
+		return ReasonTooMany, tooMany()
+	}
+	return "", ""
+}
+
+func tooLong(most int64) string { return fmt.Sprintf("must have at most %d elements", most) }
+
+func tooMany() string {
+	return fmt.Sprintf("here the request has more than %d messages, list elements, map entries and unknown fields", MaxElements)
 }
 
 // excess is a limit that a message breaks, and where.
@@ -63,11 +98,11 @@ func (e *excess) in(f *fieldShape) *excess {
 }
 
 // message adds what the decoding of a message makes, up to where its wire form is broken.
-func (x *extent) message(s *shape, b []byte, depth int) *excess {
-	if depth > maxMessageDepth {
-		return &excess{reason: "MESSAGE_TOO_DEEP", text: fmt.Sprintf("messages stand more than %d deep within each other", maxMessageDepth)}
+func (x *Extent) message(s *shape, b []byte, depth int) *excess {
+	if depth > maxDepth {
+		return &excess{reason: ReasonTooDeep, text: fmt.Sprintf("messages stand more than %d deep within each other", maxDepth)}
 	}
-	x.bytes += s.size
+	x.Bytes += s.size
 	var counts [boundedFields]int64
 	for len(b) > 0 {
 		tag, n := protowire.ConsumeVarint(b)
@@ -82,8 +117,8 @@ func (x *extent) message(s *shape, b []byte, depth int) *excess {
 		f := s.field(num)
 		switch {
 		case f == nil: // kept as it is
-			x.elements++
-			x.bytes += listGrowth * int64(n+size)
+			x.Elements++
+			x.Bytes += listGrowth * int64(n+size)
 		case typ == protowire.BytesType && f.kind != scalarKind:
 			v, _ := protowire.ConsumeBytes(b[n:])
 			made, e := x.value(f, v, depth)
@@ -93,18 +128,17 @@ func (x *extent) message(s *shape, b []byte, depth int) *excess {
 			if f.bounded > 0 {
 				at := &counts[f.bounded-1]
 				if *at += made; *at > f.most {
-					return &excess{f.name, f.rule, fmt.Sprintf("must have at most %d elements", f.most)}
+					return &excess{f.name, f.rule, tooLong(f.most)}
 				}
 			}
 		default:
 			if f.list {
-				x.elements++
+				x.Elements++
 			}
-			x.bytes += f.each
+			x.Bytes += f.each
 		}
-		if x.elements > MaxElements {
-			e := &excess{"an unknown field", ReasonTooManyElements, fmt.Sprintf("here the request has more than %d messages, list elements, map entries and unknown fields",
-				int64(MaxElements))}
+		if x.Elements > MaxElements {
+			e := &excess{"an unknown field", ReasonTooMany, tooMany()}
 			if f != nil {
 				e.field = f.name
 			}
@@ -116,25 +150,25 @@ func (x *extent) message(s *shape, b []byte, depth int) *excess {
 }
 
 // value adds what one occurrence of a field makes, and returns how many elements of its list or map that is.
-func (x *extent) value(f *fieldShape, v []byte, depth int) (int64, *excess) {
+func (x *Extent) value(f *fieldShape, v []byte, depth int) (int64, *excess) {
 	switch f.kind {
 	case messageKind:
-		x.elements++
-		x.bytes += f.each
+		x.Elements++
+		x.Bytes += f.each
 		return 1, x.message(f.message(), v, depth+1)
 	case textKind:
 		if f.list {
-			x.elements++
+			x.Elements++
 		}
-		x.bytes += f.each + int64(len(v))
+		x.Bytes += f.each + int64(len(v))
 		return 1, nil
 	default: // packed numbers
 		n := varints(v)
 		if f.width > 0 {
 			n = int64(len(v)) / f.width
 		}
-		x.elements += n
-		x.bytes += n * f.each
+		x.Elements += n
+		x.Bytes += n * f.each
 		return n, nil
 	}
 }
