@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
 
 const (
@@ -85,8 +86,12 @@ func Dial(target string, opts ...Option) (*Client, error) {
 	if o.tls != nil {
 		creds = credentials.NewTLS(o.tls)
 	}
+	if err := resolve.Check(target); err != nil {
+		return nil, &Error{Reason: "TARGET_INVALID", Message: "cannot dial " + target, Hint: "host:port, or several as host:port,host:port", cause: err}
+	}
 	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
+		grpc.WithResolvers(resolve.Builder{}),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
@@ -96,7 +101,7 @@ func Dial(target string, opts ...Option) (*Client, error) {
 		grpc.WithChainStreamInterceptor(o.stream),
 	}, o.grpc...)...)
 	if err != nil {
-		return nil, &Error{Reason: "TARGET_INVALID", Message: "cannot dial " + target, Hint: "host:port, or dns:///host:port", cause: err}
+		return nil, &Error{Reason: "TARGET_INVALID", Message: "cannot dial " + target, Hint: "host:port, or several as host:port,host:port", cause: err}
 	}
 	return &Client{Executor: executorv1.NewExecutorServiceClient(conn), conn: conn}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -24,6 +25,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
 
 // DialOptions configure a client connection; the zero value is plain text without credentials.
@@ -39,6 +41,8 @@ type DialOptions struct {
 	Telemetry *obs.Telemetry
 	// TLS secures the connection; nil means plain text.
 	TLS *tls.Config
+	// Lookup finds the addresses of a host, again every second; nil asks the resolver of this process.
+	Lookup resolve.Lookup
 	// Buf, if set, makes the target a name in this in-memory network.
 	Buf *BufNet
 	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor times as long.
@@ -51,9 +55,10 @@ const firstPause, lastPause = 50 * time.Millisecond, 1600 * time.Millisecond
 // answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and, twice, its outputs.
 const answerFactor = 4
 
-// Dial returns a connection that connects when first used. Calls on it carry the credential, the
+// Dial returns a connection that connects when first used, to target, which is host:port or several of them separated by commas. Calls go round
+// all addresses that serve, and names are looked up every second. Calls on it carry the credential, the
 // namespace and request id of their context and the trace, and return *errs.Error values. Reads and
-// idempotent methods are sent again if the server is unavailable, others only after errs.ReasonNotReady.
+// idempotent methods are sent again if the server is unavailable, others only after errs.ReasonNotReady, or if they were sent to nobody.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
 		o.Telemetry = obs.Noop()
@@ -72,6 +77,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	k := caller{token: o.Token, namespace: o.Namespace, onBehalf: o.OnBehalf && !o.Token.IsZero()}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
+		grpc.WithResolvers(resolve.Builder{Lookup: o.Lookup}),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
 			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
@@ -90,10 +96,14 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 		target = "passthrough:///" + target
 		opts = append(opts, grpc.WithContextDialer(o.Buf.DialContext))
 	}
-	conn, err := grpc.NewClient(target, opts...)
+	err = resolve.Check(target)
+	var conn *grpc.ClientConn
+	if err == nil {
+		conn, err = grpc.NewClient(target, opts...)
+	}
 	if err != nil {
 		return nil, errs.New(errs.InvalidArgument, "TARGET_INVALID", "cannot dial %q", target).
-			Hint("host:port, or dns:///host:port").With(err)
+			Hint("host:port, or several as host:port,host:port").With(err)
 	}
 	return conn, nil
 }
@@ -129,8 +139,15 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = k.outgoing(ctx)
 	for pause := firstPause; ; pause *= 2 {
-		err := FromStatus(invoke(ctx, method, req, reply, cc, opts...))
-		if errs.ReasonOf(err) != errs.ReasonNotReady || pause > lastPause {
+		var to peer.Peer
+		err := FromStatus(invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&to))...))
+		switch {
+		case pause > lastPause:
+			return err
+		case errs.ReasonOf(err) == errs.ReasonNotReady:
+		case errs.ReasonOf(err) == reasonUnreachable && to.Addr == nil && !exempt(method):
+			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops just before the new one's address is known.
+		default:
 			return err
 		}
 		select {

@@ -22,6 +22,9 @@ import (
 // Domain is the domain of every ErrorInfo.
 const Domain = "epigraph.run"
 
+// reasonUnreachable is the reason when gRPC itself says that nobody answers.
+const reasonUnreachable = "SERVICE_UNAVAILABLE"
+
 // MetaRequestID is the ErrorInfo key that names the request in the server's log.
 const MetaRequestID = "request_id"
 
@@ -131,7 +134,7 @@ func FromStatus(err error) error {
 	// The status was made by gRPC itself; its text may name addresses, so it stays private.
 	switch e.Kind {
 	case errs.Unavailable:
-		e.Reason, e.Message = "SERVICE_UNAVAILABLE", "the service cannot be reached"
+		e.Reason, e.Message = reasonUnreachable, "the service cannot be reached"
 	case errs.DeadlineExceeded:
 		e.Reason, e.Message = "DEADLINE_EXCEEDED", "the deadline passed before the call ended"
 	case errs.Canceled:

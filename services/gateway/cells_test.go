@@ -156,8 +156,9 @@ func TestCells(t *testing.T) {
 		servers["east"].Stop()
 		testkit.Eventually(t, func() bool {
 			status, body = ask(r, http.MethodGet, "/readyz", "", "")
-			return status == http.StatusServiceUnavailable
+			return strings.Contains(body, `"east":"AWAY"`)
 		}, 60*time.Second, 50*time.Millisecond)
+		require.Equal(t, http.StatusOK, status, "its readiness is its own")
 		require.Contains(t, body, "west/executor")
 	})
 

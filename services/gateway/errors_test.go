@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/gateway"
 )
 
@@ -198,10 +200,11 @@ func TestUpstreamErrors(t *testing.T) {
 		require.Equal(t, "executor", e.Metadata["service"])
 		e = r.call(t, "GET", "/v1/runs/run_1/events", "").error(t)
 		require.Equal(t, http.StatusServiceUnavailable, e.Code)
-		e = r.call(t, "GET", "/readyz", "").error(t)
-		require.Equal(t, http.StatusServiceUnavailable, e.Code)
-		require.Len(t, e.Violations, 1)
-		require.Equal(t, "executor", e.Violations[0].Field)
+		res = r.call(t, "GET", "/readyz", "")
+		require.Equal(t, http.StatusOK, res.status, "the gateway's readiness is its own: %s", res.body)
+		require.Contains(t, res.body, `"status":"DEGRADED"`)
+		require.Contains(t, res.body, `"executor":"AWAY"`)
+		require.Contains(t, res.body, `"planner":"SERVING"`)
 		require.Equal(t, http.StatusOK, r.call(t, "GET", "/healthz", "").status)
 	})
 }
@@ -242,11 +245,32 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	r := start(t, options{})
 	r.servers["planner"].SetServing(false)
 	r.servers["registry"].SetServing(false)
-	e := r.call(t, "GET", "/readyz", "").error(t)
-	require.Equal(t, []violation{
-		{"planner", "NOT_SERVING", "the planner is not ready to serve"},
-		{"registry", "NOT_SERVING", "the registry is not ready to serve"},
-	}, e.Violations)
+	type answer struct {
+		Status   string
+		Services map[string]string
+		Away     []struct {
+			Service, Reason, Message string
+			Since                    time.Time
+		}
+	}
+	look := func() (a answer) {
+		res := r.call(t, "GET", "/readyz", "")
+		require.Equal(t, http.StatusOK, res.status, res.body)
+		require.NoError(t, json.Unmarshal([]byte(res.body), &a))
+		return a
+	}
+	a := look()
+	require.Equal(t, "DEGRADED", a.Status)
+	require.Equal(t, map[string]string{"planner": "AWAY", "executor": "SERVING", "registry": "AWAY"}, a.Services)
+	require.Len(t, a.Away, 2)
+	require.Equal(t, "planner", a.Away[0].Service)
+	require.Equal(t, "NOT_SERVING", a.Away[0].Reason)
+	require.WithinDuration(t, time.Now(), a.Away[0].Since, time.Minute)
+	r.servers["planner"].SetServing(true)
+	var b answer
+	testkit.Eventually(t, func() bool { b = look(); return b.Services["planner"] == "SERVING" }, 60*time.Second, 50*time.Millisecond)
+	require.Len(t, b.Away, 1)
+	require.Equal(t, a.Away[1].Since, b.Away[0].Since, "since it was first found away")
 }
 
 func TestOpen(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // Cell is one database with its executors and its registry, as the gateway finds them.
 type Cell struct {
 	Name string
-	// Executor and Registry are host:port or dns:///host:port.
+	// Executor and Registry are host:port, or several of them separated by commas.
 	Executor, Registry string
 }
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,8 +38,8 @@ func TestDev(t *testing.T) {
 				return false
 			}
 			s.url = m[0]
-			status, _ := s.do(t, request{path: "/readyz"})
-			return status == http.StatusOK
+			status, body := s.do(t, request{path: "/readyz"})
+			return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
 		}, patience, 20*time.Millisecond, "%v", p)
 		return s
 	}

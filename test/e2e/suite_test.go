@@ -191,8 +191,8 @@ func (s *suite) restart(t *testing.T, service string) {
 func (s *suite) awaitReady(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, func() bool {
-		status, _ := s.do(t, request{path: "/readyz"})
-		return status == http.StatusOK
+		status, body := s.do(t, request{path: "/readyz"})
+		return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
 	}, patience, 20*time.Millisecond)
 }
 

@@ -41,8 +41,8 @@ func TestTour(t *testing.T) {
 	s := &suite{url: find(`(http://127\.0\.0\.1:\d+)`)}
 	grpc := find(`gRPC\D+(127\.0\.0\.1:\d+)`)
 	testkit.Eventually(t, func() bool {
-		status, _ := s.do(t, request{path: "/readyz"})
-		return status == http.StatusOK
+		status, body := s.do(t, request{path: "/readyz"})
+		return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
 	}, patience, 20*time.Millisecond)
 
 	const page = "../../docs/tour.md"

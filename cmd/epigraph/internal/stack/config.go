@@ -106,9 +106,9 @@ type TLS struct {
 
 // Upstream says where the other services are.
 type Upstream struct {
-	Planner  string `help:"where the gateway finds the planner, host:port or dns:///host:port"`
-	Executor string `help:"where the gateway finds the executor"`
-	Registry string `help:"where gateway and executor find the registry; empty runs an executor without books"`
+	Planner  string `help:"where the gateway finds the planner: host:port, or several separated by commas; names are looked up every second"`
+	Executor string `help:"where the gateway finds the executors, likewise"`
+	Registry string `help:"where gateway and executor find the registry, likewise; empty runs an executor without books"`
 }
 
 // Admin says where probes and metrics are served.

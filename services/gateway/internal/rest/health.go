@@ -20,8 +20,9 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"status":"LIVE"}`))
 }
 
-// readyz says whether requests can be answered, and if not, who is missing. With several cells it is enough that one of them can be
-// reached, since the namespaces of the others must not lose their gateway by it; it tells which are away.
+// readyz says whether this gateway wants requests, and which services it would pass them on to are away. Readiness is the gateway's own: when services are
+// away, it answers what can be answered and says of the rest whose fault it is, and without any gateway nobody would. 200 with the status DEGRADED says
+// that something is away, 503 that the gateway itself wants no requests.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.Ready != nil {
 		if err := s.Ready.Check(r.Context()); err != nil {
@@ -30,39 +31,51 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	missing := s.health.check(r.Context())
+	out := readiness{Status: "READY", Services: map[string]string{}, Away: missing}
+	if len(missing) > 0 {
+		out.Status = "DEGRADED"
+	}
 	away := map[string]bool{}
-	for _, t := range missing {
-		away[t.cell] = true
-	}
-	named := s.Cells.Named()
-	all := s.Cells.Cells()
-	if away[""] || named && len(away) == len(all) {
-		e := errs.New(errs.Unavailable, "NOT_READY", "not every service can be reached")
-		for _, t := range missing {
-			e.Violations = append(e.Violations, t.Violation)
-		}
-		s.writeError(w, r, e)
-		return
-	}
-	w.Header().Set("Content-Type", jsonType)
-	w.Header().Set("Cache-Control", "no-store")
-	if !named {
-		_, _ = w.Write([]byte(`{"status":"READY","services":{"planner":"SERVING","executor":"SERVING","registry":"SERVING"}}`))
-		return
-	}
-	states := map[string]string{}
-	for _, c := range all {
-		states[c.Name] = "SERVING"
-		if away[c.Name] {
-			states[c.Name] = "AWAY"
+	for _, a := range missing {
+		away[a.Service] = true
+		if a.cell != "" {
+			away["cell "+a.cell] = true
 		}
 	}
-	body, err := json.Marshal(map[string]any{"status": "READY", "services": map[string]string{"planner": "SERVING"}, "cells": states})
+	state := func(away bool) string {
+		if away {
+			return "AWAY"
+		}
+		return "SERVING"
+	}
+	for _, t := range s.health.targets {
+		if t.cell == "" {
+			out.Services[t.name] = state(away[t.name])
+		}
+	}
+	if s.Cells.Named() {
+		out.Cells = map[string]string{}
+		for _, c := range s.Cells.Cells() {
+			out.Cells[c.Name] = state(away["cell "+c.Name])
+		}
+	}
+	body, err := json.Marshal(out)
 	if err != nil {
 		s.writeError(w, r, err)
 		return
 	}
+	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(body)
+}
+
+// readiness is the answer of readyz.
+type readiness struct {
+	// Status is READY or DEGRADED.
+	Status   string            `json:"status"`
+	Services map[string]string `json:"services"`
+	Cells    map[string]string `json:"cells,omitempty"`
+	Away     []absence         `json:"away,omitempty"`
 }
 
 // health asks the services how they are, at most once a second whoever asks it.
@@ -73,6 +86,7 @@ type health struct {
 	mu      sync.Mutex
 	asked   time.Time
 	missing []absence
+	since   map[string]time.Time // by service, of those that are away
 }
 
 type target struct {
@@ -82,14 +96,18 @@ type target struct {
 
 // absence is a service that does not serve, and the cell that it belongs to.
 type absence struct {
-	errs.Violation
-	cell string
+	Service string `json:"service"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Since is when this gateway first found it so.
+	Since time.Time `json:"since"`
+	cell  string
 }
 
 const healthAge = time.Second
 
 func newHealth(o Options) *health {
-	h := &health{timeout: o.HealthTimeout}
+	h := &health{timeout: o.HealthTimeout, since: map[string]time.Time{}}
 	h.targets = append(h.targets, target{name: "planner", client: healthpb.NewHealthClient(o.Planner)})
 	for _, c := range o.Cells.Cells() {
 		of := ""
@@ -112,33 +130,41 @@ func (h *health) check(ctx context.Context) []absence {
 	// The answer is for everyone who waits, so one impatient asker must not spoil it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.timeout)
 	defer cancel()
-	found := make([]*errs.Violation, len(h.targets))
+	found := make([]*absence, len(h.targets))
 	var wg sync.WaitGroup
 	for i, t := range h.targets {
 		wg.Go(func() { found[i] = t.ask(ctx) })
 	}
 	wg.Wait()
 	h.missing = nil
+	now := time.Now().UTC()
 	for i, v := range found {
-		if v != nil {
-			h.missing = append(h.missing, absence{*v, h.targets[i].cell})
+		name := h.targets[i].name
+		if v == nil {
+			delete(h.since, name)
+			continue
 		}
+		if h.since[name].IsZero() {
+			h.since[name] = now
+		}
+		v.Service, v.Since, v.cell = name, h.since[name], h.targets[i].cell
+		h.missing = append(h.missing, *v)
 	}
 	h.asked = time.Now()
 	return h.missing
 }
 
-func (t target) ask(ctx context.Context) *errs.Violation {
+func (t target) ask(ctx context.Context) *absence {
 	resp, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		e := errs.From(fromCall(err))
 		if e.Reason == reasonNotOffered {
 			return nil // it answers, and has no opinion about its health
 		}
-		return &errs.Violation{Field: t.name, Reason: e.Reason, Message: "the " + t.name + " does not answer"}
+		return &absence{Reason: e.Reason, Message: "the " + t.name + " does not answer"}
 	}
 	if st := resp.GetStatus(); st != healthpb.HealthCheckResponse_SERVING {
-		return &errs.Violation{Field: t.name, Reason: st.String(), Message: "the " + t.name + " is not ready to serve"}
+		return &absence{Reason: st.String(), Message: "the " + t.name + " is not ready to serve"}
 	}
 	return nil
 }

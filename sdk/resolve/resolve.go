@@ -1,0 +1,177 @@
+// Package resolve finds the addresses of a gRPC server again every second, so that a client follows replicas that come and go; gRPC's own resolver
+// looks only after a failure, and then every 30 seconds at most. A target may name several servers, separated by commas. It must not know what is called.
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+)
+
+// Interval is the pause between two looks.
+const Interval = time.Second
+
+// timeout bounds one look.
+const timeout = 5 * time.Second
+
+// Lookup finds the addresses of a host, as net.Resolver.LookupHost does.
+type Lookup func(ctx context.Context, host string) ([]string, error)
+
+// Builder takes the place of gRPC's resolver of the scheme dns in one connection: give it to grpc.WithResolvers. The target is host:port or
+// host:port,host:port, with or without dns:/// before it. The zero value asks the resolver of this process.
+type Builder struct {
+	// Lookup is nil for that of net.DefaultResolver.
+	Lookup Lookup
+}
+
+// Scheme is that of targets without one.
+func (Builder) Scheme() string { return "dns" }
+
+// OverrideAuthority names the first server of a list; the others are named with their addresses.
+func (Builder) OverrideAuthority(t resolver.Target) string {
+	first, _, _ := strings.Cut(t.Endpoint(), ",")
+	return strings.TrimSpace(first)
+}
+
+// Build checks the target and begins to look.
+func (b Builder) Build(t resolver.Target, cc resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver, error) {
+	if t.URL.Host != "" {
+		return nil, fmt.Errorf("the target %q names a DNS server of its own, which is not supported", t.URL.Redacted())
+	}
+	servers, err := parse(t.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	lookup := b.Lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupHost
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &watcher{servers: servers, lookup: lookup, cc: cc, cancel: cancel, done: make(chan struct{})}
+	go r.run(ctx)
+	return r, nil
+}
+
+// Check reports whether a connection can be made to a target, without looking it up. Targets of other schemes than dns are not its business.
+func Check(target string) error {
+	if rest, ok := strings.CutPrefix(target, "dns:"); ok {
+		if target, ok = strings.CutPrefix(rest, "///"); !ok {
+			return fmt.Errorf("the target dns:%s is not of the form dns:///host:port", rest)
+		}
+	} else if strings.Contains(target, ":///") || strings.HasPrefix(target, "unix:") {
+		return nil
+	}
+	_, err := parse(target)
+	return err
+}
+
+func parse(list string) ([]server, error) {
+	var servers []server
+	for part := range strings.SplitSeq(list, ",") {
+		host, port, err := net.SplitHostPort(strings.TrimSpace(part))
+		if err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("%q is no host:port", strings.TrimSpace(part))
+		}
+		servers = append(servers, server{host: host, port: port})
+	}
+	return servers, nil
+}
+
+type server struct {
+	host, port string
+	// found are the addresses that the host had last. A look that fails leaves them as they are: a resolver that is away says nothing about servers.
+	found []string
+}
+
+type watcher struct {
+	servers []server
+	lookup  Lookup
+	cc      resolver.ClientConn
+	told    []resolver.Address
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// ResolveNow does nothing: the next look is at most a second away.
+func (*watcher) ResolveNow(resolver.ResolveNowOptions) {}
+
+// Close ends the looking.
+func (w *watcher) Close() {
+	w.cancel()
+	<-w.done
+}
+
+func (w *watcher) run(ctx context.Context) {
+	defer close(w.done)
+	tick := time.NewTicker(Interval)
+	defer tick.Stop()
+	for {
+		changes := w.look(ctx)
+		if ctx.Err() != nil || !changes {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look tells the connection what has changed, and whether there is anything that can change.
+func (w *watcher) look(ctx context.Context) (changes bool) {
+	var faults []error
+	var all []resolver.Address
+	for i := range w.servers {
+		s := &w.servers[i]
+		if _, err := netip.ParseAddr(s.host); err == nil {
+			s.found = []string{s.host}
+		} else {
+			changes = true
+			if err := s.find(ctx, w.lookup); err != nil {
+				faults = append(faults, err)
+			}
+		}
+		for _, ip := range s.found {
+			a := resolver.Address{Addr: net.JoinHostPort(ip, s.port)}
+			if len(w.servers) > 1 {
+				a.ServerName = net.JoinHostPort(s.host, s.port)
+			}
+			all = append(all, a)
+		}
+	}
+	if ctx.Err() != nil {
+		return changes
+	}
+	if len(all) == 0 {
+		w.cc.ReportError(errors.Join(faults...))
+		return changes
+	}
+	if !slices.EqualFunc(all, w.told, func(a, b resolver.Address) bool { return a.Addr == b.Addr && a.ServerName == b.ServerName }) {
+		w.told = all
+		_ = w.cc.UpdateState(resolver.State{Addresses: all}) // what the balancer does not like is told by the calls
+	}
+	return changes
+}
+
+func (s *server) find(ctx context.Context, lookup Lookup) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found, err := lookup(ctx, s.host)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%s has no address", s.host)
+	}
+	slices.Sort(found) // servers of names give them in any order
+	s.found = slices.Compact(found)
+	return nil
+}
