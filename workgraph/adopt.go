@@ -17,6 +17,9 @@ type keepsake struct {
 	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates put together
 	Select *Select                    `json:"select,omitempty"`
 	Expand *Graph                     `json:"expand,omitempty"`
+	// Decision is that on the visit's question of approval, Binds what the question covers.
+	Decision string `json:"decision,omitempty"`
+	Binds    string `json:"binds,omitempty"`
 }
 
 func (ns *nodeState) keep() *keepsake {
@@ -80,16 +83,17 @@ func checkAdopted(list []Adopted) error {
 }
 
 // adoptVisit completes a visit with the outcome that it had in another run. Check and transform have been applied there.
-func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, o *Outcome) {
+func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, a *Adopted) {
+	o := &a.Outcome
 	up := make(map[string]json.RawMessage, len(o.State))
 	for k, v := range o.State {
 		if sv := s.vars[k]; sv != nil && sv.check(v) == nil {
 			up[k] = v
 		}
 	}
-	d := &Detail{Inputs: refs, State: up, Select: o.Select}
+	d := &Detail{Inputs: refs, State: up, Select: o.Select, Decision: a.Decision}
 	s.record(s.step(OpAdopt, ns, d))
-	s.applyAdopt(ns, args, named, up)
+	s.applyAdopt(ns, args, named, up, a.Decision)
 	for _, v := range o.Values {
 		s.adopted += len(v)
 	}
@@ -117,28 +121,33 @@ func (s *State) splitAdoption() {
 }
 
 // applyAdopt enters a visit without an attempt.
-func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, up map[string]json.RawMessage) {
+func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, up map[string]json.RawMessage, decision string) {
 	ns.args, ns.named, ns.adopted, ns.status = args, named, true, VisitRunning
+	ns.keepDecision(decision)
 	s.applyUpdates(ns, up)
 }
 
 // AdoptFrom says which ended visits of an earlier run a new run of it may take over, when everything from the given visit on is to
 // run again, or when only what did not complete is (from is nil): those that completed or abstained and depend on nothing that runs
 // again. Visits of inboxes and of irreducible loops, whose numbers are a matter of chance, run again, and so does a visit that ended
-// its run. unsafeAgain are the UNSAFE visits that were, or may have been, performed and are not taken over.
-func AdoptFrom(old *State, from *Ref) (adopted []Adopted, unsafeAgain []Ref) {
+// its run, and one whose approval does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or may have been, performed and are not taken over.
+func AdoptFrom(old *State, from *Ref, before, after *Graph) (adopted []Adopted, unsafeAgain []Ref) {
 	if old.root == nil {
 		return nil, nil
 	}
-	a := &adopter{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}}
+	a := &adopter{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}, before: before, void: map[*nodeState]bool{}}
 	for _, ns := range old.terminated {
 		a.ended[ns] = true
+	}
+	for a.voids(after) {
+		clear(a.visits)
+		clear(a.loops)
 	}
 	for i := range old.p.nodes {
 		for _, ns := range old.visitsOf(int32(i)) {
 			switch {
 			case ns.status != VisitPending && ns.status != VisitSkipped && a.stable(ns):
-				adopted = append(adopted, Adopted{Ref: old.ref(ns, 0), Outcome: ns.outcome()})
+				adopted = append(adopted, Adopted{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given()})
 			case old.p.nodes[i].Effect == Unsafe && ns.performed():
 				unsafeAgain = append(unsafeAgain, old.ref(ns, 0))
 			}
@@ -195,7 +204,7 @@ func (t *try) done(err *Error) bool {
 func afterwards(reason string) bool {
 	switch reason {
 	case ReasonCheckFailed, ReasonTransformFailed, ReasonConditionFailed, ReasonPassDownFailed, ReasonUnknownSelection, ReasonBadOutcome,
-		ReasonStateRefused, ReasonInterruptExpired, ReasonTaskExpired, ReasonSignalExpired, ReasonChildFailed, ReasonExpandRefused:
+		ReasonStateRefused, ReasonInterruptExpired, ReasonTaskExpired, ReasonSignalExpired, ReasonChildFailed, ReasonExpandRefused, ReasonRejected:
 		return true
 	}
 	return false
@@ -213,6 +222,9 @@ type adopter struct {
 	visits map[*nodeState]bool
 	loops  map[loopKey]bool
 	ended  map[*nodeState]bool
+	// before is the graph with which a new run is compared, void the approvals that do not hold for it.
+	before *Graph
+	void   map[*nodeState]bool
 }
 
 // stable reports whether the visit ended and everything that led to it is stable.
@@ -223,7 +235,7 @@ func (a *adopter) stable(ns *nodeState) bool {
 	a.visits[ns] = false // nothing depends on itself
 	ok := false
 	switch ref := a.s.ref(ns, 0); {
-	case a.s.p.regions[ns.f.region].token, a.ended[ns]:
+	case a.s.p.regions[ns.f.region].token, a.ended[ns], a.void[ns]:
 	case a.from != nil && a.from.Node == ref.Node && a.from.Visit == ref.Visit:
 	case ns.status == VisitCompleted, ns.status == VisitAbstained, ns.status == VisitSkipped:
 		ok = a.sources(ns)

@@ -163,9 +163,9 @@ func (s *State) begin(c Begin) error {
 		s.heed()
 	}
 	if len(c.Adopt) > 0 {
-		s.adopt = make(map[Ref]*Outcome, len(c.Adopt))
+		s.adopt = make(map[Ref]*Adopted, len(c.Adopt))
 		for i := range c.Adopt {
-			s.adopt[c.Adopt[i].Ref] = &c.Adopt[i].Outcome
+			s.adopt[c.Adopt[i].Ref] = &c.Adopt[i]
 		}
 		defer func() { s.adopt = nil }()
 	}
@@ -306,7 +306,7 @@ func (s *State) timerDue(c TimerDue) error {
 			s.unpark(u)
 			s.restart(u)
 		} else {
-			ev.Closed, ev.Reason = s.expired(u.try().wait), expiryReason(u.try().wait.kind)
+			ev.Closed, ev.Reason = s.expired(u), expiryReason(u.try().wait.kind)
 			s.waitDue(u, s.expire(u), now)
 		}
 		s.runQueues()
@@ -390,7 +390,7 @@ func (s *State) recover(c Recover) error {
 		case WaitChildren:
 			s.fx.Spawns = s.spawns(s.fx.Spawns, u)
 		case WaitInterrupt:
-			s.fx.Opened = append(s.fx.Opened, OpenedInterrupt{Ref: s.ref(u.ns, u.item), Interrupt: *t.wait.out.Wait.Interrupt, Due: t.due})
+			s.fx.Opened = append(s.fx.Opened, OpenedInterrupt{Ref: s.ref(u.ns, u.item), Interrupt: *t.wait.out.Wait.Interrupt, Binds: u.ns.binds(), Due: t.due})
 		}
 	}
 	return nil

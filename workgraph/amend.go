@@ -64,7 +64,7 @@ func (s *State) PlanAmend(p *Program) (AmendPlan, error) {
 	}
 	for i := range evs {
 		for k := range evs[i].Steps {
-			if st := &evs[i].Steps[k]; st.Op == OpReset {
+			if st := &evs[i].Steps[k]; st.Op == OpReset || st.Op == OpReopen {
 				plan.Cancels = append(plan.Cancels, Ref{Node: st.Node, Visit: st.Visit})
 			}
 		}
@@ -103,7 +103,14 @@ func (s *State) amend(c Amended) error {
 	now := instant(c.Now)
 	ev := s.openEvent(GraphAmended, now)
 	ev.By, ev.Revision, ev.Graph = c.By, c.Revision, c.Program.g
+	for _, ns := range a.reopens {
+		s.record(s.step(OpReopen, ns, nil))
+		s.applyReopen(ns)
+	}
 	for _, ns := range a.resets {
+		if slices.Contains(a.reopens, ns) {
+			continue
+		}
 		s.record(s.step(OpReset, ns, nil))
 		s.applyReset(ns)
 	}
@@ -240,9 +247,13 @@ func (s *State) decideNew(a *amendment) {
 		values := src.values
 		switch src.status {
 		case VisitCompleted:
-			t.live = pe.kind == DataEdge
-			if !t.live {
+			switch {
+			case pe.kind != DataEdge:
 				t.note = "NO_ERROR"
+			case src.given() == Rejected && !s.p.onResult(pe):
+				t.note = Rejected
+			default:
+				t.live = true
 			}
 		case VisitFailed:
 			t.live = pe.kind == ErrorEdge && s.node(src).OnError.Action == Route

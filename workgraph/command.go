@@ -26,6 +26,8 @@ type Begin struct {
 type Adopted struct {
 	Ref     Ref     `json:"ref"`
 	Outcome Outcome `json:"outcome"`
+	// Decision is that on the visit's question of approval, if it had one.
+	Decision string `json:"decision,omitempty"`
 }
 
 // ChildEnded tells that a child of a visit has ended. A child that no visit waits for (any more) is ErrStale.
@@ -217,7 +219,9 @@ type Spawn struct {
 type OpenedInterrupt struct {
 	Ref
 	Interrupt Interrupt
-	Due       time.Time
+	// Binds names what a question of approval covers besides what it asks: see ApproveHash.
+	Binds string
+	Due   time.Time
 }
 
 // ClosedInterrupt is a question that is no longer open: answered (Answer is what the visit got), expired (Answer is the default, if

@@ -236,6 +236,8 @@ func (s *State) decideEdges(ns *nodeState, values []json.RawMessage, stop Stop, 
 			t.note = "NO_ERROR"
 		case !selected(sel, pe, s.p.nodes[pe.to].ID):
 			t.note = "NOT_SELECTED"
+		case ns.given() == Rejected && !s.p.onResult(pe):
+			t.note = Rejected
 		default:
 			t.live = true
 		}

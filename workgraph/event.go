@@ -158,6 +158,8 @@ const (
 	OpExpand Op = "EXPAND"
 	// OpReset takes a visit that has not ended back to before it began; its attempts, waits and items are given up.
 	OpReset Op = "RESET"
+	// OpReopen takes a visit, which may have ended, back to before it began, and its edges to before they were decided: an approval does not hold.
+	OpReopen Op = "REOPEN"
 	// OpGraph goes over to the event's Graph.
 	OpGraph Op = "GRAPH"
 	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
@@ -206,6 +208,9 @@ type Detail struct {
 	Within int `json:"within,omitempty"`
 	// Select is an adopted visit's.
 	Select *Select `json:"select,omitempty"`
+	// Decision is that on an adopted visit's question of approval; Binds is what a question of approval covers.
+	Decision string `json:"decision,omitempty"`
+	Binds    string `json:"binds,omitempty"`
 	// Expired and Taken count messages.
 	Expired int `json:"expired,omitempty"`
 	Taken   int `json:"taken,omitempty"`

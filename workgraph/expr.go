@@ -22,6 +22,8 @@ type Expr struct {
 	patterns map[string]*pattern
 	// nodeRefs are the ids in nodes.ID selections, for validation.
 	nodeRefs []string
+	// ofResult tells that it uses what its node gives.
+	ofResult bool
 }
 
 // CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are reported. The text is bounded such that this
@@ -49,6 +51,9 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		return nil, err
 	}
 	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		if x.Kind() == ast.IdentKind && (x.AsIdent() == "result" || x.AsIdent() == "values") {
+			e.ofResult = true
+		}
 		if x.Kind() == ast.SelectKind {
 			if op := x.AsSelect().Operand(); op.Kind() == ast.IdentKind && op.AsIdent() == "nodes" {
 				e.nodeRefs = append(e.nodeRefs, x.AsSelect().FieldName())

@@ -165,6 +165,8 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 		return s.replayExpand(st, d)
 	case OpReset:
 		return s.replayReset(st)
+	case OpReopen:
+		return s.replayReopen(st)
 	case OpGraph:
 		return s.replayGraph(ev)
 	case OpEdge, OpMoot:
@@ -218,7 +220,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		}
 		s.markInputs(ns, d.Inputs)
 		args, named := s.travel(ns)
-		s.applyAdopt(ns, args, named, d.State)
+		s.applyAdopt(ns, args, named, d.State, d.Decision)
 		if d.Select != nil {
 			ns.keep().Select = d.Select
 		}
@@ -234,7 +236,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		if o.Wait == nil || o.Wait.kind() == "" {
 			return misfit()
 		}
-		s.applyWait(u, o, d.Due)
+		s.applyWait(u, o, d.Due, d.Binds)
 	case OpWake:
 		if t.status != VisitWaiting || t.wait == nil {
 			return misfit()

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -70,6 +71,8 @@ type State struct {
 	// revision counts the changes of the graph; fences are the attempts of visits whose nodes an amendment has removed.
 	revision int64
 	fences   map[string]fence
+	// defs are hashes of the definitions of nodes, as they are needed.
+	defs map[int32][sha256.Size]byte
 
 	// Scratch of the command being worked on.
 	evaluations evaluations
@@ -87,7 +90,7 @@ type State struct {
 	woken Ref
 	woke  *Outcome
 	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over into the newest event.
-	adopt   map[Ref]*Outcome
+	adopt   map[Ref]*Adopted
 	adopted int
 	// wantPause is the reason to pause that came up in this command.
 	wantPause string

@@ -2,8 +2,6 @@ package workgraph
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -174,25 +172,15 @@ type approval struct {
 	Answer   json.RawMessage `json:"answer,omitempty"`
 }
 
-// ApproveHash names what was approved: the hex SHA-256 of its canonical JSON, so that spacing and the order of keys do not matter.
-func ApproveHash(approve json.RawMessage) string {
-	b, err := canonicalJSON(approve)
-	if err != nil {
-		b = approve
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
-
 // answerValue is what a visit gets for its question.
-func answerValue(q *Interrupt, answer json.RawMessage, decision, by string) json.RawMessage {
+func answerValue(q *Interrupt, binds string, answer json.RawMessage, decision, by string) json.RawMessage {
 	if len(q.Approve) == 0 {
 		if len(answer) == 0 {
 			return rawNull
 		}
 		return answer
 	}
-	b, err := json.Marshal(approval{Decision: decision, By: by, Hash: ApproveHash(q.Approve), Answer: answer})
+	b, err := json.Marshal(approval{Decision: decision, By: by, Hash: ApproveHash(q.Approve, binds), Answer: answer})
 	if err != nil {
 		return rawNull // the answer was checked to be JSON
 	}
@@ -258,10 +246,14 @@ func (s *State) await(u unit, o *Outcome, now time.Time) bool {
 		s.drop(u)
 		return true
 	}
-	st := s.step(OpWait, u.ns, &Detail{Due: due})
+	d := &Detail{Due: due}
+	if o.Wait.approves() && (u.ns.kept == nil || u.ns.kept.Binds == "") {
+		d.Binds = s.binds(u.ns)
+	}
+	st := s.step(OpWait, u.ns, d)
 	st.Item = int(u.item)
 	s.record(st)
-	w := s.applyWait(u, o, due)
+	w := s.applyWait(u, o, due, d.Binds)
 	switch {
 	case w.kind == WaitChildren && w.left == 0:
 		s.endWait(u)
@@ -324,7 +316,13 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 			s.failWait(u, Errorf(Permanent, ReasonInterruptExpired, "nobody answered within %s", time.Duration(q.Timeout)))
 			return
 		}
-		s.waited(u, o, []json.RawMessage{s.defaultAnswer(q)}, now)
+		value, decision := s.defaultAnswer(u.ns, q), ""
+		if len(q.Approve) > 0 {
+			decision = defaultDecision(q)
+		}
+		if !s.decided(u, o, value, decision, "") {
+			s.waited(u, o, []json.RawMessage{value}, now)
+		}
 	case WaitTask:
 		s.failWait(u, Errorf(Permanent, ReasonTaskExpired, "the task was not completed within %s", time.Duration(o.Wait.Task.Timeout)))
 	case WaitSignal:
@@ -333,9 +331,9 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 }
 
 // defaultAnswer is what a visit gets for a question that expired.
-func (s *State) defaultAnswer(q *Interrupt) json.RawMessage {
+func (s *State) defaultAnswer(ns *nodeState, q *Interrupt) json.RawMessage {
 	if len(q.Approve) > 0 {
-		return answerValue(q, nil, defaultDecision(q), "")
+		return answerValue(q, ns.binds(), nil, defaultDecision(q), "")
 	}
 	return q.Default
 }
@@ -420,12 +418,14 @@ func (s *State) answered(c Answered) error {
 		return fmt.Errorf("%w: question %s does not ask for approval: give an answer without a decision", ErrState, c.ID)
 	}
 	now, o := instant(c.Now), u.try().wait.out
-	value := answerValue(q, c.Answer, c.Decision, c.By)
+	value := answerValue(q, u.ns.binds(), c.Answer, c.Decision, c.By)
 	ev := s.openEvent(InterruptClosed, now)
 	ev.Ref, ev.Attempt, ev.By = s.ref(u.ns, u.item), int(u.try().no), c.By
 	ev.Closed = &ClosedInterrupt{ID: c.ID, How: InterruptAnswered, Answer: value, Decision: c.Decision, By: c.By}
 	s.applyWake(u, ev.Closed)
-	s.waited(u, o, []json.RawMessage{value}, now)
+	if !s.decided(u, o, value, c.Decision, c.By) {
+		s.waited(u, o, []json.RawMessage{value}, now)
+	}
 	s.settle(now)
 	return nil
 }
@@ -469,7 +469,10 @@ func (s *State) taskEnded(c TaskEnded) error {
 // What follows changes the state, in Advance and in Apply alike.
 
 // applyWait parks a unit until its wait ends.
-func (s *State) applyWait(u unit, o *Outcome, due time.Time) *waitState {
+func (s *State) applyWait(u unit, o *Outcome, due time.Time, binds string) *waitState {
+	if binds != "" {
+		u.ns.keep().Binds = binds
+	}
 	w := newWait(o)
 	s.park(u, VisitWaiting, due)
 	w.order = s.order
@@ -478,7 +481,7 @@ func (s *State) applyWait(u unit, o *Outcome, due time.Time) *waitState {
 	case WaitChildren:
 		s.fx.Spawns = s.spawns(s.fx.Spawns, u)
 	case WaitInterrupt:
-		s.fx.Opened = append(s.fx.Opened, OpenedInterrupt{Ref: s.ref(u.ns, u.item), Interrupt: *o.Wait.Interrupt, Due: due})
+		s.fx.Opened = append(s.fx.Opened, OpenedInterrupt{Ref: s.ref(u.ns, u.item), Interrupt: *o.Wait.Interrupt, Binds: u.ns.binds(), Due: due})
 	}
 	return w
 }
@@ -540,6 +543,7 @@ func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 		if how == nil {
 			how = &ClosedInterrupt{ID: id, How: InterruptCanceled}
 		}
+		u.ns.keepDecision(how.Decision)
 		s.fx.Closed = append(s.fx.Closed, *how)
 	}
 	return w
@@ -560,17 +564,18 @@ func (u unit) waitAt(at int32) {
 }
 
 // expire ends a wait because its time has come.
-func (s *State) expire(u unit) *waitState { return s.applyWake(u, s.expired(u.try().wait)) }
+func (s *State) expire(u unit) *waitState { return s.applyWake(u, s.expired(u)) }
 
 // expired is how the question of a wait closes whose time has come; nil if it waits for something else.
-func (s *State) expired(w *waitState) *ClosedInterrupt {
+func (s *State) expired(u unit) *ClosedInterrupt {
+	w := u.try().wait
 	if w.kind != WaitInterrupt {
 		return nil
 	}
 	q := w.out.Wait.Interrupt
 	how := &ClosedInterrupt{ID: q.ID, How: InterruptExpired}
 	if len(q.Default) > 0 {
-		how.Answer = s.defaultAnswer(q)
+		how.Answer = s.defaultAnswer(u.ns, q)
 		if len(q.Approve) > 0 {
 			how.Decision = defaultDecision(q)
 		}

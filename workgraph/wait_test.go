@@ -430,9 +430,11 @@ func TestWaitForAnswer(t *testing.T) {
 		m := single1(t, nil)
 		approve := func(q *Interrupt) { q.Approve = json.RawMessage(`{ "to": "x", "amount": 5 }`) }
 		m.end("A", ask("q", approve))
+		binds := m.fx.Opened[0].Binds
+		require.NotEmpty(t, binds)
 		require.ErrorIs(t, m.try(Answered{ID: "q", Now: m.now}), ErrState)
-		m.do(Answered{ID: "q", Decision: Rejected, By: "ann", Answer: js("too much"), Now: m.now})
-		require.JSONEq(t, `{"decision":"REJECTED","by":"ann","answer":"too much","approve_hash":"`+ApproveHash(json.RawMessage(`{"amount":5,"to":"x"}`))+`"}`, m.args("B")[0])
+		m.do(Answered{ID: "q", Decision: Approved, By: "ann", Answer: js("fine"), Now: m.now})
+		require.JSONEq(t, `{"decision":"APPROVED","by":"ann","answer":"fine","approve_hash":"`+ApproveHash(json.RawMessage(`{"amount":5,"to":"x"}`), binds)+`"}`, m.args("B")[0])
 		m.replays()
 	})
 	t.Run("Expiry/TakesTheDefault", func(t *testing.T) {
@@ -446,10 +448,10 @@ func TestWaitForAnswer(t *testing.T) {
 	})
 	t.Run("Expiry/OfAnApprovalDecides", func(t *testing.T) {
 		m := single1(t, nil)
-		m.end("A", ask("q", func(q *Interrupt) { q.Timeout, q.Default, q.Approve = Duration(time.Hour), js(Rejected), js(1) }))
+		m.end("A", ask("q", func(q *Interrupt) { q.Timeout, q.Default, q.Approve = Duration(time.Hour), js(Approved), js(1) }))
 		m.later(time.Hour)
-		require.Equal(t, Rejected, m.fx.Closed[0].Decision)
-		require.Contains(t, m.args("B")[0], `{"decision":"REJECTED","approve_hash"`)
+		require.Equal(t, Approved, m.fx.Closed[0].Decision)
+		require.Contains(t, m.args("B")[0], `{"decision":"APPROVED","approve_hash"`)
 		m.replays()
 	})
 	t.Run("Expiry/WithoutDefaultFailsForGood", func(t *testing.T) {

@@ -155,6 +155,77 @@ func TestSteer(t *testing.T) {
 			f.wait(t, id, completed)
 			require.JSONEq(t, `{"color":"red"}`, string(visit(t, id, "q", executorv1.VisitState_VISIT_STATE_COMPLETED).GetValues()[0].GetJson()))
 		})
+		t.Run("AnswerInterrupt/RejectionFailsTheVisit", func(t *testing.T) {
+			id := begin(t, nodes(&graphv1.Node{Id: "q", Actor: "approves"}, &graphv1.Node{Id: "pays", Actor: "fires"}))
+			q := visit(t, id, "q", waiting).GetWait().GetInterruptId()
+			_, err := f.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: q, Decision: executorv1.Decision_DECISION_REJECTED, By: "ada"})
+			require.NoError(t, err)
+			r := f.wait(t, id, failed)
+			require.Equal(t, "APPROVAL_REJECTED", r.GetError().GetReason())
+			require.Zero(t, c.of("pays"))
+		})
+
+		t.Run("AmendRun/OfWhatWasApprovedAsksAgain", func(t *testing.T) {
+			pays := func(id, amount string) *graphv1.Node {
+				return &graphv1.Node{Id: id, Actor: "fires", Named: map[string]*graphv1.Payload{"text": value(amount)}}
+			}
+			g := func(pay string) *graphv1.Graph {
+				ask, hear := actorNode("ask", "human", `{"approve": {"pay": 7}}`), actorNode(pay+"-wait", "listens", `{}`)
+				out := nodes(ask, pays(pay, "7"))
+				out.Nodes = append(out.Nodes, hear)
+				out.Edges = append(out.Edges, &graphv1.Edge{From: pay + "-wait", To: pay})
+				return out
+			}
+			id := begin(t, g("pay"))
+			question := func() *executorv1.Interrupt {
+				t.Helper()
+				var q *executorv1.Interrupt
+				testkit.Eventually(t, func() bool {
+					list, err := f.ListInterrupts(t.Context(), &executorv1.ListInterruptsRequest{RunId: id})
+					require.NoError(t, err)
+					if len(list.GetInterrupts()) == 1 {
+						q = list.GetInterrupts()[0]
+					}
+					return q != nil
+				}, 60*time.Second, 5*time.Millisecond)
+				return q
+			}
+			yes := func(q *executorv1.Interrupt, hash string) error {
+				_, err := f.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: q.GetId(), Decision: executorv1.Decision_DECISION_APPROVED, By: "ada", ApproveHash: hash})
+				return err
+			}
+			amend := func(revision int64, amount string) {
+				t.Helper()
+				_, err := f.AmendRun(t.Context(), &executorv1.AmendRunRequest{RunId: id, ExpectedRevision: revision, Patch: &executorv1.GraphPatch{PutNodes: []*graphv1.Node{pays("pay", amount)}}})
+				require.NoError(t, err)
+			}
+			first := question()
+			amend(0, "70")
+			second := question()
+			require.NotEqual(t, first.GetId(), second.GetId())
+			require.Error(t, yes(first, ""))
+			require.Equal(t, "APPROVE_HASH_MISMATCH", errs.ReasonOf(yes(second, first.GetApproveHash())), "what was seen is not what is to be done any more")
+			require.NoError(t, yes(second, second.GetApproveHash()))
+			visit(t, id, "ask", executorv1.VisitState_VISIT_STATE_COMPLETED)
+			amend(1, "7000")
+			third := question()
+			require.NotEqual(t, second.GetApproveHash(), third.GetApproveHash())
+			_, err := f.SignalRun(t.Context(), &executorv1.SignalRunRequest{RunId: id, Name: "go"})
+			require.NoError(t, err)
+			visit(t, id, "pay-wait", executorv1.VisitState_VISIT_STATE_COMPLETED)
+			require.Zero(t, c.of("pay"))
+			require.NoError(t, yes(third, third.GetApproveHash()))
+			f.wait(t, id, completed)
+			require.Equal(t, 1, c.of("pay"))
+
+			fork, err := f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "pay"}, AllowUnsafe: true,
+				Named: map[string]*graphv1.Payload{"text": value("9000")}})
+			require.NoError(t, err)
+			id = fork.GetId()
+			require.NotEqual(t, third.GetApproveHash(), question().GetApproveHash(), "a fork asks again")
+			require.Equal(t, 1, c.of("pay"))
+		})
+
 		t.Run("AnswerInterrupt/ApprovalIsOfExactlyThat", func(t *testing.T) {
 			id := begin(t, nodes(&graphv1.Node{Id: "q", Actor: "approves"}))
 			q := visit(t, id, "q", waiting).GetWait().GetInterruptId()

@@ -251,7 +251,7 @@ func (e *Engine) fitting(q *journal.Interrupt, a *AnswerRequest) error {
 	case !approval && a.ApproveHash != "":
 		return invalid("approve_hash", "the question is not one of approval")
 	}
-	if hash := workgraph.ApproveHash(q.Approve); approval && a.ApproveHash != "" && a.ApproveHash != hash {
+	if hash := workgraph.ApproveHash(q.Approve, q.Binds); approval && a.ApproveHash != "" && a.ApproveHash != hash {
 		return errs.New(errs.FailedPrecondition, ReasonApproveHash, "what is to be approved is not what was seen").Set("approve_hash", hash).
 			Hint("read the question again")
 	}

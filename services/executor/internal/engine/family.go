@@ -100,7 +100,7 @@ func (r *run) questions(w *journal.Append, eff workgraph.Effects, now time.Time)
 		q := &o.Interrupt
 		w.Opened = append(w.Opened, journal.Interrupt{ID: q.ID, Namespace: r.namespace, RunID: r.id, RootID: r.root, NodeID: o.Node,
 			Visit: int32(min(o.Visit, 1<<31-1)), Item: int32(min(o.Item, 1<<31-1)), State: journal.InterruptOpen, Prompt: q.Prompt, Schema: q.Schema,
-			Approve: q.Approve, Default: q.Default, CreateTime: now, ExpireTime: o.Due})
+			Approve: q.Approve, Binds: o.Binds, Default: q.Default, CreateTime: now, ExpireTime: o.Due})
 	}
 	for _, c := range eff.Closed {
 		state := journal.InterruptAnswered

@@ -94,7 +94,6 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err := reached(old, req.From); err != nil {
 		return "", err
 	}
-	adopt, again := workgraph.AdoptFrom(old, req.From)
 	before := ungrown(old.Graph())
 	g := before
 	if req.Graph != nil {
@@ -107,6 +106,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	adopt, again := workgraph.AdoptFrom(old, req.From, before, p.p.Graph())
 	if err := asTheyWere(before, p.p.Graph(), adopt, req.From); err != nil {
 		return "", err
 	}

@@ -102,10 +102,10 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 		p.Claimant = t.owner
 	}
 	posted, err := e.journal.Post(ctx, p)
-	// Mail that is durable is taken up even if the values of its run cannot be read just now.
 	if err == nil {
 		linkRequest(ctx, posted.Run)
 	}
+	// Mail that is durable is taken up even if the values of its run cannot be read just now.
 	e.TakeUp(posted)
 	return posted, err
 }

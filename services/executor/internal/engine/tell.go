@@ -162,7 +162,7 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 		m.Interrupt = &webhook.Interrupt{ID: q.ID, NodeID: q.NodeID, Visit: q.Visit, Item: q.Item, Prompt: q.Prompt, Schema: q.Schema, Approve: q.Approve,
 			ExpireTime: q.ExpireTime, Link: "/v1/interrupts/" + q.ID}
 		if len(q.Approve) > 0 {
-			m.Interrupt.ApproveHash = workgraph.ApproveHash(q.Approve)
+			m.Interrupt.ApproveHash = workgraph.ApproveHash(q.Approve, q.Binds)
 		}
 		if len(q.Prompt)+len(q.Schema)+len(q.Approve) > webhook.MaxValue {
 			m.Interrupt.Prompt, m.Interrupt.Schema, m.Interrupt.Approve, m.Interrupt.Omitted = nil, nil, nil, true

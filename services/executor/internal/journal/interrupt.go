@@ -10,12 +10,14 @@ import (
 
 // Interrupt is a question as its row. RunID and RootID of one that is opened are filled in by the journal.
 type Interrupt struct {
-	ID, Namespace, RunID, RootID      string
-	NodeID                            string
-	Visit, Item                       int32
-	State                             InterruptState
-	Prompt, Schema, Approve, Answer   []byte
-	Default                           []byte
+	ID, Namespace, RunID, RootID    string
+	NodeID                          string
+	Visit, Item                     int32
+	State                           InterruptState
+	Prompt, Schema, Approve, Answer []byte
+	Default                         []byte
+	// Binds names what a question of approval covers besides Approve: see workgraph.ApproveHash.
+	Binds                             string
 	Decision, By                      string
 	CreateTime, ExpireTime, CloseTime time.Time
 }

@@ -236,7 +236,7 @@ func interruptMessage(q *journal.Interrupt) *executorv1.Interrupt {
 		CreateTime: stamp(q.CreateTime), ExpireTime: stamp(q.ExpireTime), CloseTime: stamp(q.CloseTime),
 	}
 	if len(q.Approve) > 0 {
-		m.ApproveHash = workgraph.ApproveHash(q.Approve)
+		m.ApproveHash = workgraph.ApproveHash(q.Approve, q.Binds)
 	}
 	return m
 }

@@ -14,7 +14,7 @@ import (
 
 func question(at int, change ...func(*journal.Interrupt)) journal.Interrupt {
 	i := journal.Interrupt{
-		ID: ids.New("int"), NodeID: "ask", Visit: 1, State: journal.InterruptOpen, Prompt: []byte(`"really?"`), Schema: []byte(`{}`), Approve: []byte(`{"h":1}`),
+		ID: ids.New("int"), NodeID: "ask", Visit: 1, State: journal.InterruptOpen, Prompt: []byte(`"really?"`), Schema: []byte(`{}`), Approve: []byte(`{"h":1}`), Binds: "b",
 		Default: []byte(`"no"`), CreateTime: base.Add(time.Duration(at) * time.Second), ExpireTime: base.Add(time.Hour),
 	}
 	for _, c := range change {

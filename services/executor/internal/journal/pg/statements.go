@@ -328,6 +328,7 @@ func newStatements() statements {
 			col("prompt", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Prompt) }),
 			col("schema", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Schema) }),
 			col("approve", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Approve) }),
+			col("binds", "text", func(i *journal.Interrupt) string { return i.Binds }),
 			col("default_value", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Default) }),
 			col("answer", "bytea", func(i *journal.Interrupt) []byte { return blob(i.Answer) }),
 		},

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	interruptColumns = `i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.answer,
+	interruptColumns = `i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.binds, i.answer,
 		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time`
 	selectInterrupts = `SELECT ` + interruptColumns + ` FROM interrupts i`
 	// ofFamily holds for questions of the run ?2 in namespace ?1 and of all below it.
@@ -27,7 +27,7 @@ const (
 
 func scanInterrupt(row interface{ Scan(...any) error }) (i journal.Interrupt, err error) {
 	var create, expire, closed int64
-	err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.RootID, &i.NodeID, &i.Visit, &i.Item, &i.State, &i.Prompt, &i.Schema, &i.Approve, &i.Answer,
+	err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.RootID, &i.NodeID, &i.Visit, &i.Item, &i.State, &i.Prompt, &i.Schema, &i.Approve, &i.Binds, &i.Answer,
 		&i.Default, &i.Decision, &i.By, &create, &expire, &closed)
 	i.CreateTime, i.ExpireTime, i.CloseTime = dbkit.FromUnixMicros(create), dbkit.FromUnixMicros(expire), dbkit.FromUnixMicros(closed)
 	return i, err
@@ -38,9 +38,9 @@ func (t txn) open(ctx context.Context, i *journal.Interrupt) error {
 	if root == "" {
 		root = i.RunID
 	}
-	_, err := t.exec(ctx, `INSERT INTO interrupts (id, namespace, run_id, root_run_id, node_id, visit, item, state, prompt, schema, approve, answer,
-		default_value, decision, closed_by, create_time, expire_time, close_time) VALUES `+tuples(1, 18)+` ON CONFLICT DO NOTHING`,
-		i.ID, i.Namespace, i.RunID, root, i.NodeID, i.Visit, i.Item, int32(i.State), blob(i.Prompt), blob(i.Schema), blob(i.Approve), blob(i.Answer),
+	_, err := t.exec(ctx, `INSERT INTO interrupts (id, namespace, run_id, root_run_id, node_id, visit, item, state, prompt, schema, approve, binds, answer,
+		default_value, decision, closed_by, create_time, expire_time, close_time) VALUES `+tuples(1, 19)+` ON CONFLICT DO NOTHING`,
+		i.ID, i.Namespace, i.RunID, root, i.NodeID, i.Visit, i.Item, int32(i.State), blob(i.Prompt), blob(i.Schema), blob(i.Approve), i.Binds, blob(i.Answer),
 		blob(i.Default), i.Decision, i.By, micros(i.CreateTime), micros(i.ExpireTime), micros(i.CloseTime))
 	return err
 }
