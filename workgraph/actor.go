@@ -45,7 +45,9 @@ type ActorInfo struct {
 	EffectOf func(n *Node) Effect
 	// SeesPlace says that results depend on the node or visit that calls, so that a cache must tell these apart.
 	SeesPlace bool
-	Version   string
+	// Computes says that a call keeps a processor busy for as long as it runs, so that a few at once are enough.
+	Computes bool
+	Version  string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
 }

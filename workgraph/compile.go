@@ -141,6 +141,9 @@ func (p *Program) WithActors(actors ActorSet) *Program {
 // equal program, so it is what a durable engine should store.
 func (p *Program) Graph() *Graph { return p.g.Clone() }
 
+// Evaluates reports whether runs of the program evaluate expressions.
+func (p *Program) Evaluates() bool { return len(p.exprs) > 0 }
+
 // Node is the declared node with the given id, with defaults filled in. It must not be changed.
 func (p *Program) Node(id string) (*Node, bool) {
 	i, ok := p.index[id]

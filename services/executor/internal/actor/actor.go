@@ -30,6 +30,8 @@ type Spec struct {
 	EffectOf func(*workgraph.Node) workgraph.Effect
 	// SeesPlace says that results depend on the node or visit that calls.
 	SeesPlace bool
+	// Computes says that a call keeps a processor busy for as long as it runs.
+	Computes bool
 	// Schema is the JSON Schema (2020-12) of the named arguments. Others are ignored, since results travel as arguments too.
 	Schema string
 	// Actor does the work.
@@ -73,7 +75,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	if !ok {
 		return workgraph.ActorInfo{}, false
 	}
-	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Version: s.Version, Schema: json.RawMessage(s.Schema)}, true
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Version: s.Version, Schema: json.RawMessage(s.Schema)}, true
 }
 
 // Actor is the actor of that name.

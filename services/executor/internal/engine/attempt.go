@@ -192,6 +192,13 @@ func (t *term) perform(a *attempt) {
 			t.finish(a, out, err, carried)
 		})
 	}
+	leave := func() {}
+	if info.Computes {
+		if leave, err = t.e.computing.enter(ctx, a.run.namespace); err != nil {
+			end(nil, notPerformed(err))
+			return
+		}
+	}
 	call, give := t.bound(ctx, a)
 	defer give()
 	// An actor that ignores the end of its context is left behind, so that it cannot hold its run up.
@@ -203,6 +210,7 @@ func (t *term) perform(a *attempt) {
 		})
 	})
 	out, err := t.reuse(call, doer, info, a)
+	leave()
 	failpoint.Hit(failpoint.EffectAfter)
 	undo()
 	if err != nil {
@@ -441,6 +449,9 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	now := time.Now().UTC()
 	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))
 	t.e.meters.ended(a, fail, usage)
+	if r.evaluates() {
+		defer t.e.computing.await(r.namespace)()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a.barred && r.letBegin(a) {

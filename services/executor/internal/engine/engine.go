@@ -45,6 +45,7 @@ type Engine struct {
 	meters    *meters
 	hub       *hub
 	watchers  *watchers
+	computing *computing
 	programs  *programs
 	outcomes  *workgraph.OutcomeCache
 
@@ -81,7 +82,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
-	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges})
+	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, Evaluation: evaluation})
+	e.computing = newComputing(computingLimit())
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

@@ -1,6 +1,31 @@
 package engine
 
-import "github.com/epigraph-run/epigraph/workgraph"
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// Computing is what bounds how much of a namespace computes at once.
+type Computing = computing
+
+// NewComputing gives every namespace so many turns.
+func NewComputing(limit int) *Computing { return newComputing(limit) }
+
+// ComputingLimit is how many turns a namespace has.
+func ComputingLimit() int { return computingLimit() }
+
+// Enter waits for a turn.
+func (c *computing) Enter(ctx context.Context, namespace string) (func(), error) {
+	return c.enter(ctx, namespace)
+}
+
+// Namespaces is of how many something is kept.
+func (c *computing) Namespaces() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.namespaces)
+}
 
 // ReportBarred reports a queued attempt of a live run as one that found its run barred when it was to begin.
 func (e *Engine) ReportBarred(runID, node string) bool {

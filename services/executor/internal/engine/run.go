@@ -36,6 +36,9 @@ type run struct {
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
 	trace trace.SpanContext
 
+	// regraphed is set once the run's graph is another one than its program's.
+	regraphed atomic.Bool
+
 	// mu guards the machine and everything that follows it.
 	mu      sync.Mutex
 	state   *workgraph.State
@@ -248,6 +251,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	was := r.graph
 	if err := r.regraph(w, eff); err != nil {
 		return consequence{}, err
+	}
+	if w.GraphHash != "" {
+		r.regraphed.Store(true)
 	}
 	changes := regraphs(evs, was, w.GraphHash, x.regraph)
 	for i := range evs {
