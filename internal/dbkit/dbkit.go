@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,25 @@ func ConnectionLost(err error) bool {
 		return false
 	}
 	return isNetwork(err)
+}
+
+// awayTexts are in errors of a server that cannot be reached, when only their text is left.
+var awayTexts = []string{
+	"failed to connect", "connection refused", "connection reset", "broken pipe", "conn closed", "closed pool", "unexpected EOF",
+	"SQLSTATE 57P01", "SQLSTATE 57P02", "SQLSTATE 57P03", "SQLSTATE 08", "SQLSTATE 53300",
+}
+
+// Away reports whether err says that the database server does not answer: for logs, where an error may be a text or the answer to a
+// caller. Whether something was done is for ConnectionLost to say.
+func Away(err error) bool {
+	if err == nil {
+		return false
+	}
+	if ConnectionLost(err) || errs.ReasonOf(err) == ReasonUnreachable {
+		return true
+	}
+	text := err.Error()
+	return slices.ContainsFunc(awayTexts, func(s string) bool { return strings.Contains(text, s) })
 }
 
 // retry runs fn until it succeeds, fails for good, or has lost maxTries races.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/trace"
 
@@ -25,6 +26,8 @@ type PostgresOptions struct {
 	ApplicationName string
 	// TracerProvider gets a span per query that runs below another span; nil means none.
 	TracerProvider trace.TracerProvider
+	// Answered is called after each statement that the server carried out; nil means nobody wants to know.
+	Answered func()
 	// MaxConns bounds the pool; 0 leaves it to the URL (pool_max_conns) or pgx's default.
 	MaxConns int32
 	// IdleInTransactionTimeout makes the server end a transaction that nobody drives; default 10s.
@@ -82,8 +85,19 @@ func OpenPostgres(ctx context.Context, url, schema string, opts PostgresOptions)
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
+	var tracers []pgx.QueryTracer
 	if opts.TracerProvider != nil {
-		cfg.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(opts.TracerProvider), otelpgx.WithDisableAcquireTracer())
+		tracers = append(tracers, otelpgx.NewTracer(otelpgx.WithTracerProvider(opts.TracerProvider), otelpgx.WithDisableAcquireTracer()))
+	}
+	if opts.Answered != nil {
+		tracers = append(tracers, answers(opts.Answered))
+	}
+	switch len(tracers) {
+	case 0:
+	case 1:
+		cfg.ConnConfig.Tracer = tracers[0]
+	default:
+		cfg.ConnConfig.Tracer = multitracer.New(tracers...)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -96,6 +110,31 @@ func OpenPostgres(ctx context.Context, url, schema string, opts PostgresOptions)
 			Hint("check the URL, the password and that the server is up").With(err)
 	}
 	return pool, nil
+}
+
+// answers is called after each statement and batch that the server carried out.
+type answers func()
+
+func (answers) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (f answers) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	if d.Err == nil {
+		f()
+	}
+}
+
+func (answers) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (answers) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (f answers) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+	if d.Err == nil {
+		f()
+	}
 }
 
 // PostgresTx runs fn in one READ COMMITTED transaction: commit if fn returns nil, else roll back. fn

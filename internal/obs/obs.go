@@ -134,6 +134,13 @@ func Setup(ctx context.Context, cfg Config) (_ *Telemetry, err error) {
 	return t, nil
 }
 
+// WithLogger is this telemetry with another logger. Its Shutdown does nothing.
+func (t *Telemetry) WithLogger(log *slog.Logger) *Telemetry {
+	out := *t
+	out.Logger, out.shutdown = log, nil
+	return &out
+}
+
 // Tracer returns the tracer of a package, named by its import path.
 func (t *Telemetry) Tracer(name string) trace.Tracer { return t.TracerProvider.Tracer(name) }
 

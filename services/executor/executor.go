@@ -252,7 +252,10 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make actors: %w", err)
 	}
-	j, err := open(ctx, cfg, d.Telemetry)
+	// Every loop here logs what it could not do; while the database is away that is the same for all.
+	outage := obs.NewOutage(d.Telemetry.Logger, "the executor's database", dbkit.Away)
+	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
+	j, err := open(ctx, cfg, d.Telemetry, outage.Answered)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open journal of executor: %w", err), set.Close())
 	}
@@ -436,7 +439,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 }
 
-func open(ctx context.Context, cfg Config, tel *obs.Telemetry) (journal.Journal, error) {
+func open(ctx context.Context, cfg Config, tel *obs.Telemetry, answered func()) (journal.Journal, error) {
 	var (
 		j   journal.Journal
 		m   *dbkit.Migrations
@@ -445,7 +448,7 @@ func open(ctx context.Context, cfg Config, tel *obs.Telemetry) (journal.Journal,
 	switch cfg.Store {
 	case "postgres":
 		var s *pg.Store
-		if s, err = pg.Open(ctx, cfg.PostgresURL.Reveal(), pg.Options{MaxReaders: cfg.MaxConns, TracerProvider: tel.TracerProvider}); err == nil {
+		if s, err = pg.Open(ctx, cfg.PostgresURL.Reveal(), pg.Options{MaxReaders: cfg.MaxConns, TracerProvider: tel.TracerProvider, Answered: answered}); err == nil {
 			j, m = s, s.Migrations()
 		}
 	default:

@@ -26,7 +26,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 			return r, err
 		}
 	}
-	st, _, err := open(ctx, cfg, Deps{Telemetry: obs.Noop()})
+	st, _, err := open(ctx, cfg, Deps{Telemetry: obs.Noop()}, nil)
 	if err != nil {
 		return r, fmt.Errorf("open store of registry: %w", err)
 	}

@@ -15,7 +15,7 @@ func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, fmt.Errorf("registry: %w", err)
 	}
-	st, migrate, err := open(ctx, cfg, Deps{Telemetry: obs.Noop()})
+	st, migrate, err := open(ctx, cfg, Deps{Telemetry: obs.Noop()}, nil)
 	if err != nil {
 		return 0, 0, fmt.Errorf("open store of registry: %w", err)
 	}

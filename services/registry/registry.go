@@ -93,7 +93,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Telemetry == nil {
 		d.Telemetry = obs.Noop()
 	}
-	st, migrate, err := open(ctx, cfg, d)
+	outage := obs.NewOutage(d.Telemetry.Logger, "the registry's database", dbkit.Away)
+	d.Telemetry = d.Telemetry.WithLogger(outage.Logger())
+	st, migrate, err := open(ctx, cfg, d, outage.Answered)
 	if err != nil {
 		return nil, fmt.Errorf("open store of registry: %w", err)
 	}
@@ -160,10 +162,10 @@ func (s *Service) prepare(ctx context.Context, cfg Config, migrate func(context.
 	return nil
 }
 
-func open(ctx context.Context, cfg Config, d Deps) (store.Store, func(context.Context) (int, error), error) {
+func open(ctx context.Context, cfg Config, d Deps, answered func()) (store.Store, func(context.Context) (int, error), error) {
 	if cfg.Store == "postgres" {
 		s, err := pg.Open(ctx, cfg.PostgresURL.Reveal(), dbkit.PostgresOptions{
-			ApplicationName: "epigraph-registry", TracerProvider: d.Telemetry.TracerProvider, MaxConns: cfg.MaxConns,
+			ApplicationName: "epigraph-registry", TracerProvider: d.Telemetry.TracerProvider, MaxConns: cfg.MaxConns, Answered: answered,
 		})
 		if err != nil {
 			return nil, nil, err

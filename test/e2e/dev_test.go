@@ -87,4 +87,39 @@ func TestDev(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 	require.Equal(t, "RUN_STATE_COMPLETED", r.State, "%+v", r.Error)
 	require.JSONEq(t, `"done"`, string(r.Result))
+	first := p
+	require.NoError(t, first.cmd.Process.Signal(os.Interrupt))
+	require.Zero(t, first.exitCode(t))
+	require.NotContains(t, first.output(), "level=ERROR", "a stop is no fault")
+}
+
+// TestDevForOthers has development mode listen where others reach it.
+func TestDevForOthers(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cmd := exec.Command(bin, "dev", "--data="+filepath.Join(dir, "data"), "--http=0.0.0.0:0", "--grpc=127.0.0.1:0")
+	cmd.Env = []string{"HOME=" + dir}
+	p := launch(t, cmd)
+	t.Cleanup(p.kill)
+	s := &suite{}
+	testkit.Eventually(t, func() bool {
+		m := regexp.MustCompile(`REST +(http://127\.0\.0\.1:\d+)`).FindStringSubmatch(p.output())
+		if m == nil {
+			return false
+		}
+		s.url = m[1]
+		status, _ := s.do(t, request{path: "/readyz"})
+		return status == http.StatusOK
+	}, patience, 20*time.Millisecond, "%v", p)
+	require.NotContains(t, p.output(), "[::]")
+	require.Contains(t, p.output(), "needed for REST, also from this machine")
+	status, body := s.do(t, request{path: "/v1/runs", header: map[string]string{"Authorization": ""}})
+	require.Equal(t, http.StatusUnauthorized, status, string(body))
+	status, body = s.do(t, request{path: "/v1/runs", key: regexp.MustCompile(`ek_\w+`).FindString(p.output())})
+	require.Equal(t, http.StatusOK, status, string(body))
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	require.Zero(t, p.exitCode(t))
+	require.NotContains(t, p.output(), "level=ERROR", "a stop is no fault")
 }

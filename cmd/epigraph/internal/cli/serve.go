@@ -61,7 +61,7 @@ type devCmd struct {
 
 // Help tells what it is for.
 func (devCmd) Help() string {
-	return `Planner, executor, registry and gateway in one process; executor and registry each on a SQLite file. REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400 when not said otherwise. On this machine no key is needed. OPENAI_API_KEY and OPENAI_BASE_URL say which model is asked.`
+	return `Planner, executor, registry and gateway in one process; executor and registry each on a SQLite file. REST is at 127.0.0.1:8080 and gRPC at 127.0.0.1:7400 when not said otherwise. While both are loopback addresses no key is needed. OPENAI_API_KEY and OPENAI_BASE_URL say which model is asked.`
 }
 
 // Run serves until it is told to stop.
@@ -85,22 +85,28 @@ func (c *devCmd) Run(e *env) error {
 
 // announce says where everything is, before the first call is answered.
 func (c *devCmd) announce(e *env, d *stack.Dev) error {
+	own := ownAddresses()
+	rest, grpc := reachable(d.HTTPAddr(), own), reachable(d.GRPCAddr(), own)
 	if e.json {
-		return printValue(e.io.Out, map[string]string{"httpAddr": d.HTTPAddr(), "grpcAddr": d.GRPCAddr(), "dataDir": d.DataDir(), "apiKey": d.APIKey()})
+		return printValue(e.io.Out, map[string]string{"httpAddr": rest[0], "grpcAddr": grpc[0], "dataDir": d.DataDir(), "apiKey": d.APIKey()})
 	}
-	addr := ""
-	if d.GRPCAddr() != DefaultAddr {
-		addr = " --addr " + d.GRPCAddr()
+	more := ""
+	if grpc[0] != DefaultAddr {
+		more = " --addr " + grpc[0]
+	}
+	if !onlyHere(d.GRPCAddr()) {
+		more += " --api-key " + d.APIKey()
 	}
 	_, err := fmt.Fprintf(e.io.Out, `%s
   REST     http://%s   (API: http://%s/openapi.json)
   gRPC     %s
   data     %s
-  API key  %s   (not needed from this machine)
+  API key  %s   (%s)
 Try, in another terminal:
   printf 'A -> B, C\nB, C -> D\n' | epigraph run%s --actor template --with text='did {{ node }}'
 Ctrl-C stops it. Runs that are under way go on at the next start.
-`, e.io.style().Bold("Epigraph is ready."), d.HTTPAddr(), d.HTTPAddr(), d.GRPCAddr(), d.DataDir(), d.APIKey(), addr)
+`, e.io.style().Bold("Epigraph is ready."), strings.Join(rest, "  http://"), rest[0], strings.Join(grpc, "  "), d.DataDir(), d.APIKey(),
+		keyNote(d.HTTPAddr(), d.GRPCAddr()), more)
 	return err
 }
 

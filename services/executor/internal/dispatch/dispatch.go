@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -91,8 +92,10 @@ type client interface {
 
 // Dispatcher works jobs while Run runs. It is safe for concurrent use.
 type Dispatcher struct {
-	c  client
-	ui func(prefix string) (*UI, error)
+	c client
+	// over is set before the client is told to stop.
+	over *atomic.Bool
+	ui   func(prefix string) (*UI, error)
 }
 
 // New returns a dispatcher over one of the journal's drivers: see their JobDriver. It neither connects nor migrates.
@@ -134,6 +137,11 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 		}
 	}
 	queue := func(n int) river.QueueConfig { return river.QueueConfig{MaxWorkers: n} }
+	over := &atomic.Bool{}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Logger = slog.New(stopping{o.Logger.Handler(), over})
 	cfg := &river.Config{
 		Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
@@ -155,7 +163,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	if err != nil {
 		return nil, fmt.Errorf("make job client: %w", err)
 	}
-	return &Dispatcher{c: c, ui: func(prefix string) (*UI, error) {
+	return &Dispatcher{c: c, over: over, ui: func(prefix string) (*UI, error) {
 		h, err := riverui.NewHandler(&riverui.HandlerOpts{Endpoints: riverui.NewEndpoints(c, nil), Logger: o.Logger, Prefix: prefix})
 		if err != nil {
 			return nil, fmt.Errorf("make job pages: %w", err)
@@ -166,7 +174,13 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 
 // Run works jobs until ctx ends; then those in progress may end within Options.Drain.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	if err := d.c.Start(ctx); err != nil {
+	jobs, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		d.over.Store(true)
+		stop()
+	})()
+	if err := d.c.Start(jobs); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -174,6 +188,30 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	<-d.c.Stopped()
 	return nil
+}
+
+// stopping takes what the client complains of while it stops for what it is: statements were interrupted, and what they were for is
+// done after the next start, since jobs are hints.
+type stopping struct {
+	slog.Handler
+	over *atomic.Bool
+}
+
+func (h stopping) Handle(ctx context.Context, r slog.Record) error {
+	if h.over.Load() && r.Level > slog.LevelDebug {
+		if r.Level = slog.LevelDebug; !h.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h stopping) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return stopping{h.Handler.WithAttrs(attrs), h.over}
+}
+
+func (h stopping) WithGroup(name string) slog.Handler {
+	return stopping{h.Handler.WithGroup(name), h.over}
 }
 
 // UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are for operators only. prefix is the path

@@ -48,6 +48,8 @@ type Options struct {
 	MaxReaders int32
 	// TracerProvider gets a span per query; nil means none.
 	TracerProvider trace.TracerProvider
+	// Answered is called after each statement of the engine that the server carried out; nil means nobody wants to know.
+	Answered func()
 }
 
 // Store is a journal.Journal. Commits and the engine's other statements have small pools of their own,
@@ -105,7 +107,7 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 // openEngine opens a pool whose statements are the same all the time, so that none is planned anew.
 func openEngine(ctx context.Context, url string, o Options, conns int32, off ...string) (*pgxpool.Pool, error) {
 	plain, err := dbkit.OpenPostgres(ctx, url, Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, MaxConns: conns, IdleInTransactionTimeout: 5 * time.Second, ByIndex: true,
+		ApplicationName: "epigraph-executor", TracerProvider: o.TracerProvider, Answered: o.Answered, MaxConns: conns, IdleInTransactionTimeout: 5 * time.Second, ByIndex: true,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,118 @@
+package obs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// outageEvery is the time between two lines about an outage that lasts.
+	outageEvery = 30 * time.Second
+	// outageSettled is how long nothing must have failed until an answer ends an outage.
+	outageSettled = time.Second
+)
+
+// Outage turns what many loops log while something they share does not answer into a few lines: one at the beginning, one every
+// half minute, and one at the end. Loops log to Logger as they always do. It is safe for concurrent use.
+type Outage struct {
+	what string
+	is   func(error) bool
+	log  *slog.Logger
+
+	on     atomic.Bool
+	mu     sync.Mutex
+	since  time.Time
+	failed time.Time // the last failure
+	told   time.Time // the last line
+	left   int       // lines that were left out since the beginning
+}
+
+// NewOutage watches what is logged to the returned value's Logger for errors for which is holds: what does not answer. An error that
+// was logged as text is given to it as an error of that text.
+func NewOutage(log *slog.Logger, what string, is func(error) bool) *Outage {
+	return &Outage{what: what, is: is, log: log}
+}
+
+// Logger is the logger for everything that uses what may be out.
+func (o *Outage) Logger() *slog.Logger { return slog.New(outageHandler{o.log.Handler(), o}) }
+
+// Answered is told whenever an answer came. It costs next to nothing while there is no outage.
+func (o *Outage) Answered() {
+	if !o.on.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if !o.on.Load() || now.Sub(o.failed) < outageSettled {
+		return
+	}
+	o.on.Store(false)
+	o.log.Info(o.what+" answers again", "after", now.Sub(o.since).Round(time.Millisecond).String(), "lines_left_out", o.left)
+}
+
+// took notes a failure, and reports whether the line that tells of it is to be left out.
+func (o *Outage) took(ctx context.Context, err error) bool {
+	// While it is out, whoever waits for it runs out of time as well.
+	late := o.on.Load() && (errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), context.DeadlineExceeded.Error()))
+	if !late && !o.is(err) {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	o.failed = now
+	switch {
+	case !o.on.Load():
+		o.on.Store(true)
+		o.since, o.told, o.left = now, now, 1
+		o.log.ErrorContext(ctx, o.what+" does not answer", "err", err)
+	case now.Sub(o.told) >= outageEvery:
+		o.told, o.left = now, o.left+1
+		o.log.WarnContext(ctx, o.what+" still does not answer", "err", err, "for", now.Sub(o.since).Round(time.Second).String(), "lines_left_out", o.left)
+	default:
+		o.left++
+	}
+	return true
+}
+
+type outageHandler struct {
+	slog.Handler
+	o *Outage
+}
+
+func (h outageHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level < slog.LevelWarn {
+		return h.Handler.Handle(ctx, r)
+	}
+	var cause error
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "err" && a.Key != "error" {
+			return true
+		}
+		switch v := a.Value.Resolve(); v.Kind() {
+		case slog.KindString:
+			cause = errors.New(v.String())
+		case slog.KindAny:
+			cause, _ = v.Any().(error)
+		}
+		return cause == nil
+	})
+	if cause != nil && h.o.took(ctx, cause) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h outageHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return outageHandler{h.Handler.WithAttrs(attrs), h.o}
+}
+
+func (h outageHandler) WithGroup(name string) slog.Handler {
+	return outageHandler{h.Handler.WithGroup(name), h.o}
+}

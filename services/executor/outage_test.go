@@ -1,0 +1,104 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	"github.com/epigraph-run/epigraph/services/executor"
+)
+
+// logBook keeps log lines.
+type logBook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+type logLine struct {
+	Level, Msg string
+	Left       int `json:"lines_left_out"`
+}
+
+// lines are those of these levels.
+func (b *logBook) lines(t *testing.T, levels ...string) (out []logLine) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		var l logLine
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		if slices.Contains(levels, l.Level) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// end is the line about the end of an outage.
+func (b *logBook) end(t *testing.T) (logLine, bool) {
+	t.Helper()
+	lines := b.lines(t, "INFO")
+	i := slices.IndexFunc(lines, func(l logLine) bool { return l.Msg == "the executor's database answers again" })
+	if i < 0 {
+		return logLine{}, false
+	}
+	return lines[i], true
+}
+
+// TestOutage takes the database away from a running executor. All its loops notice, and its log says so in a few lines.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	server, err := pgtest.Start(t.Context(), "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	log := &logBook{}
+	o := obs.DefaultConfig()
+	o.ServiceName, o.LogWriter = "executor", log
+	tel, err := obs.Setup(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tel.Shutdown(context.WithoutCancel(t.Context())) })
+	cfg := executor.DefaultConfig()
+	cfg.Store, cfg.PostgresURL, cfg.ID, cfg.Lease = "postgres", conf.NewSecret(server.URL("")), "one", 4*time.Second
+	svc, err := executor.Open(t.Context(), cfg, executor.Deps{Telemetry: tel})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- svc.Run(ctx) }()
+	ready := func() bool { return svc.Ready(ctx) == nil }
+	testkit.Eventually(t, ready, time.Minute, 10*time.Millisecond)
+
+	require.NoError(t, server.Crash())
+	testkit.Eventually(t, func() bool { return !ready() }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, server.Restart(t.Context()))
+	testkit.Eventually(t, ready, time.Minute, 10*time.Millisecond)
+	testkit.Eventually(t, func() bool { _, ok := log.end(t); return ok }, time.Minute, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+	require.NoError(t, svc.Close())
+
+	end, _ := log.end(t)
+	bad := log.lines(t, "WARN", "ERROR")
+	t.Logf("%d lines left out; told were %+v", end.Left, bad)
+	require.Greater(t, end.Left, 5, "the loops go on")
+	require.Equal(t, logLine{Level: "ERROR", Msg: "the executor's database does not answer"}, bad[0])
+	require.Len(t, log.lines(t, "ERROR"), 1)
+	require.LessOrEqual(t, len(bad), 4)
+}
