@@ -62,10 +62,12 @@ type WebhookMessage struct {
 	Labels      map[string]string `json:"labels"`
 	Metadata    map[string]string `json:"metadata"`
 	// Result is left out, and ResultOmitted set, when it is larger than 64 KiB: Link says where it can be read.
-	Result        json.RawMessage   `json:"result"`
-	ResultOmitted bool              `json:"result_omitted"`
-	Error         *WebhookError     `json:"error"`
-	Interrupt     *WebhookInterrupt `json:"interrupt"`
+	Result        json.RawMessage `json:"result"`
+	ResultOmitted bool            `json:"result_omitted"`
+	Error         *WebhookError   `json:"error"`
+	// UnbookedAttempts counts, when a run has ended, the attempts whose usage is not booked yet.
+	UnbookedAttempts int64             `json:"unbooked_attempts"`
+	Interrupt        *WebhookInterrupt `json:"interrupt"`
 	// Link is the run's path over REST.
 	Link string `json:"link"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -410,6 +411,34 @@ func TestService(t *testing.T) {
 		require.Equal(t, "said", s.GetResultSummary())
 		require.Equal(t, "tk_1", f.books.entries["x"].GetTaskId())
 		require.Equal(t, int32(1), f.books.entries["x"].GetAttempt())
+	})
+	t.Run("End/IsToldWithAllThatItCost", func(t *testing.T) {
+		for i := range 16 {
+			run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "x", Actor: "model"}, &graphv1.Node{Id: "y", Actor: "model"}), TaskId: fmt.Sprint("tk_end_", i)})
+			require.NoError(t, err)
+			evs := f.watch(t, &executorv1.WatchRunRequest{RunId: run.GetId(), DurableOnly: true})
+			require.NotNil(t, evs[len(evs)-1].GetRunEnded())
+			require.Zero(t, evs[len(evs)-1].GetRunEnded().GetUnbookedAttempts())
+			got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
+			require.NoError(t, err)
+			require.Equal(t, int64(140), got.GetUsage().GetCostNanoUsd(), "try %d", i)
+			require.Zero(t, got.GetUsage().GetUnbookedAttempts())
+		}
+	})
+	t.Run("End/SaysWhatIsNotBookedWhileTheRegistryIsAway", func(t *testing.T) {
+		f.books.down.Store(true)
+		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "x", Actor: "model"}, &graphv1.Node{Id: "y", Actor: "model"})})
+		require.NoError(t, err)
+		evs := f.watch(t, &executorv1.WatchRunRequest{RunId: run.GetId(), DurableOnly: true})
+		require.EqualValues(t, 2, evs[len(evs)-1].GetRunEnded().GetUnbookedAttempts())
+		got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, got.GetUsage().GetUnbookedAttempts())
+		f.books.down.Store(false)
+		testkit.Eventually(t, func() bool {
+			got, err = f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
+			return err == nil && got.GetUsage().GetUnbookedAttempts() == 0 && got.GetUsage().GetCostNanoUsd() == 140
+		}, 60*time.Second, 20*time.Millisecond)
 	})
 	t.Run("Failure/IsBookedToo", func(t *testing.T) {
 		run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "bad", Actor: "refuses"})})

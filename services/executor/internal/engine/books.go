@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -24,6 +25,40 @@ func (r *run) count(usage []workgraph.Usage) {
 		r.usage.ReasoningTokens += u.ReasoningTokens
 		r.usage.Calls++
 	}
+}
+
+// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the registry may be away.
+const bookTime = 2 * time.Second
+
+// Unbooked counts the attempts of a run, and of all below it, whose usage is not booked yet.
+func (e *Engine) Unbooked(ctx context.Context, namespace, runID string) (int64, error) {
+	if e.claims == nil {
+		return 0, nil
+	}
+	return e.journal.Unbooked(ctx, namespace, runID, outbox.KindUsage)
+}
+
+// awaitBooks waits until everything is booked that a run and all below it used, or for bookTime. It returns how many attempts are not booked then.
+func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64, error) {
+	until := time.Now().Add(bookTime)
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		n, err := e.Unbooked(ctx, namespace, runID)
+		if err != nil || n == 0 || !time.Now().Before(until) {
+			return n, err
+		}
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return n, ctx.Err()
+		}
+	}
+}
+
+// uses reports whether an event tells of calls that are booked.
+func uses(d *Durable) bool {
+	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }
 
 // entries are the lines for the registry's books, one per call of the attempt, numbered in their order.

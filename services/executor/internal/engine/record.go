@@ -21,6 +21,8 @@ type Event struct {
 	Durable *Durable
 	// Ephemeral tells of an attempt under way; it is not kept.
 	Ephemeral *Ephemeral
+	// Unbooked counts, with the end of a watched run, the attempts whose usage was not booked in time.
+	Unbooked int64
 }
 
 // Durable is an entry of a run's journal: what the machine recorded and what only the engine knows of it.

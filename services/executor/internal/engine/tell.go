@@ -121,6 +121,12 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 	switch a.Event {
 	case webhook.RunEnded:
 		m.State, m.Reason, m.Time = state(row.State), row.Reason, row.EndTime
+		if row.Usage.Calls > 0 {
+			var err error
+			if m.UnbookedAttempts, err = e.awaitBooks(ctx, row.Namespace, row.ID); err != nil {
+				return err
+			}
+		}
 		switch {
 		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has none
 		case len(row.Result) > webhook.MaxValue:

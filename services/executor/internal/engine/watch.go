@@ -129,12 +129,14 @@ type watch struct {
 	sources []*source
 	undo    []func()
 	told    bool
+	// used says that the watched run may have used something that is to be booked.
+	used bool
 }
 
 // Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns nil after the
 // end of the run (and of its descendants, if they are watched). Ephemeral events are told when they come by.
 func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
-	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1)}
+	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0}
 	defer func() {
 		for _, f := range w.undo {
 			f()
@@ -289,7 +291,7 @@ func (w *watch) round(ctx context.Context, look bool) (over bool, err error) {
 		if s.over {
 			continue
 		}
-		gap, err := w.live(s)
+		gap, err := w.live(ctx, s)
 		if err != nil {
 			return false, err
 		}
@@ -319,7 +321,7 @@ func (e *Engine) holds(runID string) bool {
 }
 
 // live tells what the hub brought. gap says that something is missing between the cursor and what it brought.
-func (w *watch) live(s *source) (gap bool, err error) {
+func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
 	s.sub.mu.Lock()
 	missed := s.sub.missed
 	s.sub.mu.Unlock()
@@ -329,10 +331,10 @@ func (w *watch) live(s *source) (gap bool, err error) {
 			return false, nil
 		case ev.Durable == nil:
 			if !w.req.DurableOnly && !gap {
-				err = w.tell(s, ev)
+				err = w.tell(ctx, s, ev)
 			}
 		case ev.Durable.Seq == s.cursor+1:
-			err = w.tell(s, ev)
+			err = w.tell(ctx, s, ev)
 		case ev.Durable.Seq > s.cursor+1:
 			gap = true
 		}
@@ -356,7 +358,7 @@ func (w *watch) read(ctx context.Context, s *source) error {
 			if err != nil {
 				return err
 			}
-			if err := w.tell(s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
+			if err := w.tell(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
 				return err
 			}
 		}
@@ -366,8 +368,18 @@ func (w *watch) read(ctx context.Context, s *source) error {
 	}
 }
 
-func (w *watch) tell(s *source, ev Event) error {
+func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 	ev.Namespace = w.req.Namespace
+	if d := ev.Durable; d != nil {
+		w.used = w.used || uses(d)
+		// Who hears of the end finds the costs complete, in the run as in the books of its task and epic.
+		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
+			var err error
+			if ev.Unbooked, err = w.e.awaitBooks(ctx, w.req.Namespace, s.runID); err != nil {
+				return err
+			}
+		}
+	}
 	if err := w.to.Event(ev); err != nil {
 		return err
 	}

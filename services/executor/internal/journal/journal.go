@@ -124,6 +124,8 @@ type Outbox interface {
 	AckOutbox(ctx context.Context, acks []OutboxAck) error
 	// RetryOutbox lets failed items be claimed again after a pause.
 	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
+	// Unbooked counts the items of this kind of a run, and of all below it, that are not acknowledged yet, in a namespace.
+	Unbooked(ctx context.Context, namespace, runID, kind string) (int64, error)
 	// OutboxBacklog counts the items that are not acknowledged yet.
 	OutboxBacklog(ctx context.Context) (int64, error)
 }

@@ -120,7 +120,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 	case workgraph.DeadlineReached:
 		m.Event = &executorv1.RunEvent_DeadlinePassed{DeadlinePassed: &executorv1.DeadlinePassed{}}
 	case workgraph.RunEnded:
-		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End)}
+		m.Event = &executorv1.RunEvent_RunEnded{RunEnded: runEnded(d.End, ev.Unbooked)}
 	}
 	return m
 }
@@ -309,8 +309,9 @@ func decided(m *executorv1.AttemptEnded, d *engine.Durable, s *workgraph.Step) {
 	}
 }
 
-func runEnded(end *workgraph.RunEnd) *executorv1.RunEnded {
-	m := &executorv1.RunEnded{State: executorv1.RunState_RUN_STATE_FAILED, Reason: end.Reason, Result: graphpb.Payload(end.Result), Outputs: graphpb.PayloadMap(end.Outputs)}
+func runEnded(end *workgraph.RunEnd, unbooked int64) *executorv1.RunEnded {
+	m := &executorv1.RunEnded{State: executorv1.RunState_RUN_STATE_FAILED, Reason: end.Reason, Result: graphpb.Payload(end.Result), Outputs: graphpb.PayloadMap(end.Outputs),
+		UnbookedAttempts: unbooked}
 	switch end.Status {
 	case workgraph.StatusCompleted:
 		m.State = executorv1.RunState_RUN_STATE_COMPLETED

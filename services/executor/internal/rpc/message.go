@@ -67,7 +67,12 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 			return nil, err
 		}
 	}
-	return s.rowMessage(r, open, whole)
+	m, err := s.rowMessage(r, open, whole)
+	if err != nil || !whole || !s.priced || r.Usage.Calls == 0 {
+		return m, err
+	}
+	m.Usage.UnbookedAttempts, err = s.engine.Unbooked(ctx, r.Namespace, r.ID)
+	return m, err
 }
 
 // rowMessage is runMessage for a run of which it is known how many questions stand.

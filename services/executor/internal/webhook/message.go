@@ -42,7 +42,9 @@ type Message struct {
 	Result        json.RawMessage `json:"result,omitempty"`
 	ResultOmitted bool            `json:"result_omitted,omitempty"`
 	Error         *Error          `json:"error,omitempty"`
-	Interrupt     *Interrupt      `json:"interrupt,omitempty"`
+	// UnbookedAttempts counts, when a run has ended, the attempts whose usage is not booked yet.
+	UnbookedAttempts int64      `json:"unbooked_attempts,omitempty"`
+	Interrupt        *Interrupt `json:"interrupt,omitempty"`
 	// Link is where the run can be read over REST.
 	Link string `json:"link"`
 }

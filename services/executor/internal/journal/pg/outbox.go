@@ -84,6 +84,13 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
+// Unbooked implements journal.Outbox.
+func (s *Store) Unbooked(ctx context.Context, namespace, runID, kind string) (n int64, err error) {
+	err = s.read.QueryRow(ctx, `WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL SELECT r.run_id FROM below b`+itsChildren+`)
+		SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3`, namespace, runID, kind).Scan(&n)
+	return n, away(err)
+}
+
 // OutboxBacklog implements journal.Outbox.
 func (s *Store) OutboxBacklog(ctx context.Context) (n int64, err error) {
 	err = s.read.QueryRow(ctx, `SELECT count(*) FROM outbox`).Scan(&n)

@@ -86,6 +86,14 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
+// Unbooked implements journal.Outbox.
+func (s *Store) Unbooked(ctx context.Context, namespace, runID, kind string) (n int64, err error) {
+	err = s.db.Read.QueryRowContext(ctx, `WITH RECURSIVE below (run_id) AS (SELECT ?2 UNION ALL
+			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
+		SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = ?1 AND o.kind = ?3`, namespace, runID, kind).Scan(&n)
+	return n, err
+}
+
 // OutboxBacklog implements journal.Outbox.
 func (s *Store) OutboxBacklog(ctx context.Context) (n int64, err error) {
 	err = s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM outbox`).Scan(&n)

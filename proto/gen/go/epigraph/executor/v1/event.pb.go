@@ -1464,9 +1464,12 @@ type RunEnded struct {
 	// The outputs by node id.
 	Outputs map[string]*v1.Payload `protobuf:"bytes,4,rep,name=outputs,proto3" json:"outputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Why it failed.
-	Error         *RunError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Error *RunError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	// How many attempts, in the runs below too, used something that is not booked yet. The end of a run that used something is told after that is
+	// booked, but for at most two seconds: it is above 0 only while the registry is away.
+	UnbookedAttempts int64 `protobuf:"varint,6,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RunEnded) Reset() {
@@ -1532,6 +1535,13 @@ func (x *RunEnded) GetError() *RunError {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *RunEnded) GetUnbookedAttempts() int64 {
+	if x != nil {
+		return x.UnbookedAttempts
+	}
+	return 0
 }
 
 // SettledVisit is a visit that ended without an attempt of its own.
@@ -2748,13 +2758,14 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\bnano_usd\x18\x02 \x01(\x03R\ananoUsd\x12%\n" +
 	"\x0eunpriced_calls\x18\x03 \x01(\x05R\runpricedCalls\")\n" +
 	"\x0fCancelRequested\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xe1\x02\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x8e\x03\n" +
 	"\bRunEnded\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
 	"\x06result\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06result\x12E\n" +
 	"\aoutputs\x18\x04 \x03(\v2+.epigraph.executor.v1.RunEnded.OutputsEntryR\aoutputs\x124\n" +
-	"\x05error\x18\x05 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x1aV\n" +
+	"\x05error\x18\x05 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12+\n" +
+	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x94\x01\n" +

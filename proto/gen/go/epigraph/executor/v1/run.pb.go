@@ -1088,10 +1088,13 @@ type Usage struct {
 	Calls int64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Money of the calls whose price is known, in nano-USD.
 	CostNanoUsd int64 `protobuf:"varint,6,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
-	// How many calls have no known price (yet).
+	// How many calls have no known price.
 	UnpricedCalls int64 `protobuf:"varint,7,opt,name=unpriced_calls,json=unpricedCalls,proto3" json:"unpriced_calls,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// How many attempts, in the runs below too, used something that is not booked yet: their calls and tokens are counted, their money is not, neither
+	// here nor in the books of task, epic and namespace. Lists leave it out.
+	UnbookedAttempts int64 `protobuf:"varint,8,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -1169,6 +1172,13 @@ func (x *Usage) GetCostNanoUsd() int64 {
 func (x *Usage) GetUnpricedCalls() int64 {
 	if x != nil {
 		return x.UnpricedCalls
+	}
+	return 0
+}
+
+func (x *Usage) GetUnbookedAttempts() int64 {
+	if x != nil {
+		return x.UnbookedAttempts
 	}
 	return 0
 }
@@ -1656,7 +1666,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x17\n" +
 	"\anode_id\x18\x04 \x01(\tR\x06nodeId\x12\x14\n" +
-	"\x05visit\x18\x05 \x01(\x05R\x05visit\"\x8b\x02\n" +
+	"\x05visit\x18\x05 \x01(\x05R\x05visit\"\xb8\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12.\n" +
 	"\x13cached_input_tokens\x18\x02 \x01(\x03R\x11cachedInputTokens\x12#\n" +
@@ -1664,7 +1674,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x10reasoning_tokens\x18\x04 \x01(\x03R\x0freasoningTokens\x12\x14\n" +
 	"\x05calls\x18\x05 \x01(\x03R\x05calls\x12\"\n" +
 	"\rcost_nano_usd\x18\x06 \x01(\x03R\vcostNanoUsd\x12%\n" +
-	"\x0eunpriced_calls\x18\a \x01(\x03R\runpricedCalls\"\x8c\x01\n" +
+	"\x0eunpriced_calls\x18\a \x01(\x03R\runpricedCalls\x12+\n" +
+	"\x11unbooked_attempts\x18\b \x01(\x03R\x10unbookedAttempts\"\x8c\x01\n" +
 	"\n" +
 	"NodeCounts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x1c\n" +
