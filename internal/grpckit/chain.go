@@ -35,6 +35,8 @@ const scope = "github.com/epigraph-run/epigraph/internal/grpckit"
 type call struct {
 	method string
 	stream bool
+	// principal is who calls, for the log; empty before that is known.
+	principal string
 	// check is set by the validation link and applied to every message that comes in.
 	check func(m any, o ...protovalidate.ValidationOption) error
 	// header sends one response header.
@@ -278,6 +280,9 @@ func (k *chain) accessLog(ctx context.Context, c *call, next func(context.Contex
 		slog.String("method", c.method), slog.String("code", status.Code(err).String()),
 		slog.Duration("took", time.Since(start)), slog.String("request_id", RequestID(ctx)),
 	}
+	if c.principal != "" {
+		attrs = append(attrs, slog.String("principal", c.principal))
+	}
 	if err != nil {
 		if e := errs.From(FromStatus(err)); e.Reason != "" {
 			attrs = append(attrs, slog.String("reason", e.Reason))
@@ -333,6 +338,7 @@ func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Con
 	if err != nil {
 		return err
 	}
+	c.principal = PrincipalOf(ctx).String()
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", Namespace(ctx)))
 	return next(ctx)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -589,6 +590,34 @@ func TestWorkers(t *testing.T) {
 		require.Equal(t, "TOO_MANY_WORKERS", errs.ReasonOf(last), "got %v", last)
 	})
 
+	t.Run("Principal/IsThatOfTheKeyWhateverTheClientSays", func(t *testing.T) {
+		runs := executorv1.NewExecutorServiceClient(r.dial(keyAcme))
+		front := executorv1.NewExecutorServiceClient(r.dial(serviceToken)) // as a gateway calls for somebody
+		behalf := metadata.AppendToOutgoingContext(t.Context(), grpckit.HeaderNamespace, "acme", grpckit.HeaderPrincipal,
+			access.Principal{Kind: access.Key, Name: "rest", Scopes: access.Scopes()}.Encode())
+		run, err := runs.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "q", Actor: "human",
+			Named: map[string]*graphv1.Payload{"prompt": value(`"May I?"`)}})})
+		require.NoError(t, err)
+		_, err = runs.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: run.GetId(), Reason: "key:somebody else"})
+		require.NoError(t, err)
+		_, err = front.ResumeRun(behalf, &executorv1.ResumeRunRequest{RunId: run.GetId()})
+		require.NoError(t, err)
+		watch, err := runs.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: run.GetId()})
+		require.NoError(t, err)
+		paused, resumed := "", ""
+		for resumed == "" {
+			ev, err := watch.Recv()
+			require.NoError(t, err)
+			switch {
+			case ev.GetRunPaused() != nil:
+				paused = ev.GetPrincipal()
+			case ev.GetRunResumed() != nil:
+				resumed = ev.GetPrincipal()
+			}
+		}
+		require.Equal(t, "key:acme", paused)
+		require.Equal(t, "key:rest", resumed)
+	})
 	t.Run("Peers/AreServicesOnly", func(t *testing.T) {
 		stream, err := executorv1.NewPeerServiceClient(r.dial(keyAcme)).Invoke(t.Context())
 		require.NoError(t, err)

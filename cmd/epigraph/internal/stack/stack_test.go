@@ -213,8 +213,9 @@ A key opens one namespace, and there what its ` + "`scopes`" + ` say. **A key wi
 A call that the key has no scope for is refused with ` + "`SCOPE_MISSING`" + ` (403), before its body is read. Claims on tasks and calls between executors are for the
 service token. The whole table is in ` + "`internal/access/table.go`" + `. Where nothing has a credential, on a loopback address only, everyone may do everything.
 
-**Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. The gateway passes it on to the services
-under the service token, so that it needs one. Beside it stays the text ` + "`by`" + `, which a client may write as it likes.
+**Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. It is in the events of a run that a request caused
+(answers, completed tasks, pauses, resumptions, reconciliations, amendments, signals, messages), beside the text ` + "`by`" + `, which a client may write as it likes, and in the
+log line of every call. The gateway passes it on to the services under the service token, so that it needs one.
 
 **To replace a key**, add a second one of the same name with another secret, give that out, then remove the first. **To replace the service token**: list the
 new one in ` + "`auth.old_service_tokens`" + ` of every process, then make it the ` + "`auth.service_token`" + ` and list the earlier one there, and remove that when no visit waits any more for a

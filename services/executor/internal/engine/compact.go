@@ -119,7 +119,7 @@ func (w *compactWriter) code(i int) {
 func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 	ev := &d.Event
 	if slices.Index(compactKinds[:], ev.Kind) < 0 || int(row.Visit) != ev.Visit || ev.Version <= 0 || ev.At.Location() != time.UTC ||
-		len(ev.Context) > 0 || ev.Error != nil || ev.By != "" || ev.Child != nil || ev.Usage != nil || ev.Closed != nil || ev.Signal != "" ||
+		len(ev.Context) > 0 || ev.Error != nil || ev.By != "" || d.Principal != "" || ev.Child != nil || ev.Usage != nil || ev.Closed != nil || ev.Signal != "" ||
 		ev.Payload != nil || ev.Message != nil || ev.Graph != nil || ev.Revision != 0 || ev.Budget != nil || ev.Spent != nil || ev.Unsettled != nil || ev.Costs != nil || d.Regraph != nil {
 		return nil, false
 	}

@@ -16,6 +16,8 @@ type Letter struct {
 	RequestID string `json:"request_id,omitempty"`
 	// Reason is that of CANCEL, PAUSE and RESUME.
 	Reason string `json:"reason,omitempty"`
+	// Principal is who wrote it, from the API key that was shown; it goes into the event.
+	Principal string `json:"principal,omitempty"`
 	// By is who says so, of RECONCILE, AMEND, ANSWER and TASK_ENDED.
 	By string `json:"by,omitempty"`
 	// Ref is the visit of RECONCILE, TASK_ENDED and CHILD_ENDED.

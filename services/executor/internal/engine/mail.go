@@ -146,7 +146,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 	if err != nil {
 		return r.drop(m, x, err)
 	}
-	x.requestID = l.RequestID
+	x.requestID, x.principal = l.RequestID, l.Principal
 	r.linkMail(m.Kind, l.Trace)
 	cmd := l.Command(m.Kind, now)
 	switch m.Kind {

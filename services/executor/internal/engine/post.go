@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
@@ -90,7 +91,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 // post writes mail and wakes who takes it up.
 func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.Posted, error) {
 	if l != nil {
-		l.Trace = carry(ctx)
+		l.Trace, l.Principal = carry(ctx), access.Of(ctx).String()
 		body, err := l.Encode()
 		if err != nil {
 			return journal.Posted{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)

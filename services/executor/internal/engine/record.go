@@ -34,6 +34,8 @@ type Durable struct {
 	Actor string
 	// RequestID is the id of the request that caused it, if that had one and may be repeated.
 	RequestID string
+	// Principal is whose request it was, from the API key that was shown; empty if none caused it.
+	Principal string
 	// Cached says that the outcome of the attempt is that of an equal earlier call.
 	Cached bool
 	// Regraph tells how the graph changed; nil when it did not.
@@ -115,6 +117,7 @@ type record struct {
 	StartTime time.Time       `json:"start_time,omitzero"`
 	Actor     string          `json:"actor,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
+	Principal string          `json:"principal,omitempty"`
 	Cached    bool            `json:"cached,omitempty"`
 	Regraph   *Regraph        `json:"regraph,omitempty"`
 }
@@ -139,9 +142,10 @@ func encodeEvent(d *Durable) (journal.Event, error) {
 		StartTime time.Time        `json:"start_time,omitzero"`
 		Actor     string           `json:"actor,omitempty"`
 		RequestID string           `json:"request_id,omitempty"`
+		Principal string           `json:"principal,omitempty"`
 		Cached    bool             `json:"cached,omitempty"`
 		Regraph   *Regraph         `json:"regraph,omitempty"`
-	}{ev, d.StartTime, d.Actor, d.RequestID, d.Cached, d.Regraph})
+	}{ev, d.StartTime, d.Actor, d.RequestID, d.Principal, d.Cached, d.Regraph})
 	if err != nil {
 		return journal.Event{}, fmt.Errorf("encode event %d: %w", ev.Seq, err)
 	}
@@ -168,7 +172,7 @@ func decodeEvent(row journal.Event) (*Durable, error) {
 	if ev.Seq != row.Seq {
 		return nil, fmt.Errorf("run %s: event %d stands at %d", row.RunID, ev.Seq, row.Seq)
 	}
-	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Cached: rec.Cached, Regraph: rec.Regraph}, nil
+	return &Durable{Event: ev, StartTime: rec.StartTime, Actor: rec.Actor, RequestID: rec.RequestID, Principal: rec.Principal, Cached: rec.Cached, Regraph: rec.Regraph}, nil
 }
 
 // nodeState is where the last visit of a node stands.

@@ -122,6 +122,8 @@ type extra struct {
 	regraph *Regraph
 	// requestID goes into the event of the request.
 	requestID string
+	// principal goes into it, too.
+	principal string
 	// begins says that a run which was recorded earlier begins with this.
 	begins bool
 	// recover starts what is outstanding instead of what the decision alone would start.
@@ -262,7 +264,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 			d.StartTime, d.Actor, d.Cached = x.startTime, x.actor, x.cached
 		}
 		if i == 0 {
-			d.RequestID = x.requestID
+			d.RequestID, d.Principal = x.requestID, x.principal
 		}
 		row, err := encodeEvent(d)
 		if err != nil {

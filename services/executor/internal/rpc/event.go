@@ -59,7 +59,7 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 		return m
 	}
 	d := ev.Durable
-	m.Seq, m.Time = d.Seq, stamp(d.At)
+	m.Seq, m.Time, m.Principal = d.Seq, stamp(d.At), d.Principal
 	switch d.Kind {
 	case workgraph.RunStarted:
 		ready, _ := moved(d)

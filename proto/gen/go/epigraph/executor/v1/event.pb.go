@@ -38,6 +38,9 @@ type RunEvent struct {
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// The top of that run's family.
 	RootRunId string `protobuf:"bytes,4,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
+	// Whose request caused it, as "key:NAME" or "open", from the API key that was shown; no client can set it. Empty for what no request caused, and for
+	// starts and cancels.
+	Principal string `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"`
 	// What happened.
 	//
 	// Types that are valid to be assigned to Event:
@@ -129,6 +132,13 @@ func (x *RunEvent) GetRunId() string {
 func (x *RunEvent) GetRootRunId() string {
 	if x != nil {
 		return x.RootRunId
+	}
+	return ""
+}
+
+func (x *RunEvent) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -2645,12 +2655,13 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x11\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\x12\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x1e\n" +
-	"\vroot_run_id\x18\x04 \x01(\tR\trootRunId\x12C\n" +
+	"\vroot_run_id\x18\x04 \x01(\tR\trootRunId\x12\x1c\n" +
+	"\tprincipal\x18\x05 \x01(\tR\tprincipal\x12C\n" +
 	"\vrun_started\x18\n" +
 	" \x01(\v2 .epigraph.executor.v1.RunStartedH\x00R\n" +
 	"runStarted\x12R\n" +
