@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/extent"
@@ -109,7 +110,7 @@ func guard(t *testing.T, o grpckit.Options) *guarded {
 		net: &grpckit.BufNet{}, budget: inflight.New(64 << 20)}
 	o.Budget = g.budget
 	o.Auth = grpckit.AuthConfig{Keys: []grpckit.APIKey{
-		{Name: "ada", Namespace: "a", Secret: conf.NewSecret("key-a")}, {Name: "bob", Namespace: "b", Secret: conf.NewSecret("key-b")}}}
+		{Name: "ada", Namespace: "a", Secret: conf.NewSecret("key-a"), Scopes: access.Scopes()}, {Name: "bob", Namespace: "b", Secret: conf.NewSecret("key-b")}}}
 	s, err := grpckit.NewServer(o)
 	require.NoError(t, err)
 	executorv1.RegisterExecutorServiceServer(s, g.holder)
@@ -135,6 +136,18 @@ func (g *guarded) conn(t *testing.T, key string) *grpc.ClientConn {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return conn
+}
+
+// next is the message that a stream brings next.
+func (g *guarded) next(t *testing.T) *executorv1.WorkRequest {
+	t.Helper()
+	select {
+	case m := <-g.got:
+		return m
+	case <-time.After(time.Minute):
+		require.Fail(t, "no message came")
+		return nil
+	}
 }
 
 func send(ctx context.Context, c *grpc.ClientConn, b []byte, o ...grpc.CallOption) error {
@@ -323,7 +336,7 @@ func TestInFlight(t *testing.T) {
 				Outcome: &executorv1.Outcome{Values: []*graphv1.Payload{{Json: bytes.Repeat([]byte("1"), n)}}}}}}
 		}
 		require.NoError(t, w.Send(answer(10)))
-		require.NotNil(t, (<-g.got).GetMessage())
+		require.NotNil(t, g.next(t).GetMessage())
 		sent := make(chan error, 2)
 		go func() { // what is not let in stays with the sender
 			sent <- w.Send(answer(4 * mib))
@@ -332,8 +345,8 @@ func TestInFlight(t *testing.T) {
 		require.Never(t, func() bool { return len(g.got) > 0 }, 20*time.Millisecond, time.Millisecond)
 		close(g.leave)
 		require.NoError(t, <-hold)
-		require.Len(t, (<-g.got).GetOutcome().GetOutcome().GetValues()[0].GetJson(), 4*mib)
-		require.Len(t, (<-g.got).GetOutcome().GetOutcome().GetValues()[0].GetJson(), 10)
+		require.Len(t, g.next(t).GetOutcome().GetOutcome().GetValues()[0].GetJson(), 4*mib)
+		require.Len(t, g.next(t).GetOutcome().GetOutcome().GetValues()[0].GetJson(), 10)
 		require.NoError(t, <-sent)
 		require.NoError(t, <-sent)
 		require.NoError(t, w.CloseSend())
@@ -375,7 +388,7 @@ func TestInFlight(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(time.Hour) //nolint:forbidigo // the bubble's time
 			require.NoError(t, s.Send(&executorv1.WorkRequest{Message: &executorv1.WorkRequest_Drain{Drain: &executorv1.WorkerDrain{}}}))
-			require.NotNil(t, (<-g.got).GetDrain())
+			require.NotNil(t, g.next(t).GetDrain())
 			require.NoError(t, s.CloseSend())
 			_, err = s.Recv()
 			require.ErrorIs(t, err, io.EOF)
