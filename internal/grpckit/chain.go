@@ -76,9 +76,10 @@ type chain struct {
 	duration  metric.Float64Histogram
 	panics    metric.Int64Counter
 	// drain is closed when the server begins to stop.
-	drain    chan struct{}
-	interned *interned
-	links    []link
+	drain     chan struct{}
+	interned  *interned
+	strangers *strangers
+	links     []link
 	// late is what a call gets that took longer than timeout.
 	late *errs.Error
 	// measured are the labels of calls that came before, by method and code.
@@ -103,7 +104,7 @@ func newChain(o Options, auth *Authenticator) (*chain, error) {
 		return nil, err
 	}
 	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, validator: v, duration: duration, panics: panics,
-		drain: make(chan struct{}), interned: newInterned()}
+		drain: make(chan struct{}), interned: newInterned(), strangers: newStrangers()}
 	k.links = k.order()
 	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
 	return k, nil
@@ -332,6 +333,11 @@ func (k *chain) recovery(ctx context.Context, c *call, next func(context.Context
 
 func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Context) error) error {
 	if exempt(c.method) {
+		done, err := k.strangers.check(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		return next(ctx)
 	}
 	ctx, err := k.auth.incoming(ctx, c.method)
@@ -339,6 +345,7 @@ func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Con
 		return err
 	}
 	c.principal = PrincipalOf(ctx).String()
+	k.strangers.know(ctx)
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", Namespace(ctx)))
 	return next(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -72,6 +73,11 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	s.Server.RegisterService(&own, impl)
 }
 
+// Serve accepts connections on lis, which it closes, until the server stops.
+func (s *Server) Serve(lis net.Listener) error {
+	return s.Server.Serve(&listener{lis, s.chain.strangers})
+}
+
 // unchained refuses calls of methods that were registered past RegisterService.
 func unchained(_ context.Context, _ any, i *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	return nil, ToStatus(context.Background(), fmt.Errorf("%s was registered past the chain", i.FullMethod)).Err()
@@ -109,6 +115,7 @@ func NewServer(o Options) (*Server, error) {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
 			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
+		grpc.StatsHandler(c.strangers),
 		grpc.UnaryInterceptor(unchained),
 		grpc.StreamInterceptor(c.stream),
 		grpc.InTapHandle(tapped),
