@@ -3,6 +3,7 @@ package workgraph
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 )
 
 // Actor does the work of a node. Call may run concurrently with itself. It returns when ctx is done, at the latest soon after.
@@ -21,7 +22,8 @@ func (f ActorFunc) Call(ctx context.Context, c *Call) (Outcome, error) { return 
 type Call struct {
 	Start
 	heartbeat func(details json.RawMessage)
-	look      func(name string) (json.RawMessage, bool)
+	scope     func(Ref) Scope
+	looked    atomic.Bool
 }
 
 // Heartbeat tells that the attempt is alive and restarts its idle timeout. Details, one JSON value at most, say how far it is: whoever
@@ -50,6 +52,17 @@ type ActorInfo struct {
 	Version  string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
+	// Examine looks at a node's own arguments beyond the schema, and names the expressions in them.
+	Examine func(n *Node) []Argument
+	// NeverExpands says that no outcome of the actor inserts a sub-graph.
+	NeverExpands bool
+}
+
+// Argument is something about one of a node's own arguments: an expression that the actor will evaluate, or a fault.
+type Argument struct {
+	Arg         string
+	Expr        string
+	Fault, Hint string
 }
 
 // ActorSet knows actors by name. It is asked during validation and compilation only.

@@ -124,6 +124,8 @@ func (s *State) splitAdoption() {
 func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, up map[string]json.RawMessage, decision string) {
 	ns.args, ns.named, ns.adopted, ns.status = args, named, true, VisitRunning
 	ns.keepDecision(decision)
+	s.order++
+	ns.enteredAt = s.order
 	s.applyUpdates(ns, up)
 }
 

@@ -161,7 +161,7 @@ func (s *State) applyReset(ns *nodeState) {
 	s.letGo(unit{ns, 0})
 	s.unmarkInputs(ns)
 	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
-	ns.kept = nil
+	ns.kept, ns.enteredAt = nil, 0
 	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
 }
 

@@ -1,30 +1,93 @@
 package workgraph
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
 
 // CallOptions is what an attempt's call is given besides its Start; every field may be nil.
 type CallOptions struct {
 	// Heartbeat takes a sign of life with the details of how far the call is; nil details leave the last ones.
 	Heartbeat func(details json.RawMessage)
-	// Var looks up what Call.Var tells.
-	Var func(name string) (json.RawMessage, bool)
+	// Scope is what the call may ask for of its run: see State.ScopeOf.
+	Scope Scope
 }
 
 // NewCall is the call of an attempt by whoever starts attempts outside of this package.
 func NewCall(s Start, o CallOptions) *Call {
-	return &Call{Start: s, heartbeat: o.Heartbeat, look: o.Var}
+	c := &Call{Start: s, heartbeat: o.Heartbeat}
+	if o.Scope != nil {
+		c.scope = func(Ref) Scope { return o.Scope }
+	}
+	return c
 }
 
-// Var is one of the run's own variables as JSON: "input" (an object of args and named), "context" (null if there is none) or
-// "state", which is that of the time of asking. ok is false for any other name, and for a call outside of a run.
+var _ Scope = (*Call)(nil)
+
+// Var is one of the variables of expressions as JSON: "args", "named", "node", "visit" and "attempt" of the call, "item" in a map, and of
+// the run "input" (an object of args and named), "context" (null if there is none) and "state", which is that of the time of
+// asking. ok is false for any other name, and for those of the run in a call outside of a run. It is put together when it is asked for: what travels
+// may be large, and most expressions look at little of it.
 func (c *Call) Var(name string) (raw json.RawMessage, ok bool) {
-	if c.look == nil {
+	switch name {
+	case "args":
+		return joinList(c.Args), true
+	case "named":
+		return joinMap(c.Named), true
+	case "node":
+		return textJSON(c.Ref.Node), true
+	case "visit":
+		return strconv.AppendInt(nil, int64(c.Visit), 10), true
+	case "attempt":
+		return strconv.AppendInt(nil, int64(c.Attempt), 10), true
+	}
+	if c.scope == nil {
 		return nil, false
 	}
-	return c.look(name)
+	if name != "item" { // which is among the arguments
+		c.looked.Store(true)
+	}
+	return c.scope(c.Ref).Var(name)
 }
 
-// Var is one of the variables that a call may ask for: see Call.Var.
+// Ancestor is what the node that is called id at the call's place gave: the latest visit that had completed when the call's visit began. ok is
+// false for any other node.
+func (c *Call) Ancestor(id string) (r NodeResult, ok bool) {
+	if c.scope == nil { // outside of a run the sources are all there is
+		for i := range c.Upstream {
+			if u := &c.Upstream[i]; u.Node == id && u.Outcome == VisitCompleted {
+				return NodeResult{Ref: Ref{Node: u.Node, Visit: u.Visit}, Values: u.Values}, true
+			}
+		}
+		return NodeResult{}, false
+	}
+	r, ok = c.scope(c.Ref).Ancestor(id)
+	if !ok || !slices.ContainsFunc(c.Upstream, func(u Upstream) bool { return u.Node == r.Node && u.Visit == r.Visit }) {
+		c.looked.Store(true)
+	}
+	return r, ok
+}
+
+// Ancestors are the ids of the nodes that Ancestor knows.
+func (c *Call) Ancestors() []string {
+	if c.scope == nil {
+		var ids []string
+		for i := range c.Upstream {
+			if c.Upstream[i].Outcome == VisitCompleted {
+				ids = append(ids, c.Upstream[i].Node)
+			}
+		}
+		return ids
+	}
+	c.looked.Store(true)
+	return c.scope(c.Ref).Ancestors()
+}
+
+// Looked reports whether the call has asked for anything that is not in its Start. Its outcome is not that of an equal call then.
+func (c *Call) Looked() bool { return c.looked.Load() }
+
+// Var is one of the run's own variables that a call may ask for: input, context or state.
 func (s *State) Var(name string) (json.RawMessage, bool) {
 	var v any
 	switch name {

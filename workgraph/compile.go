@@ -36,6 +36,8 @@ type Program struct {
 	// exprs and schemas are what was compiled, by text, for programs that this one grows into.
 	exprs   map[string]*Expr
 	schemas map[string]*jsonschema.Schema
+	reach   *reach
+	needs   []need
 }
 
 type edgeKey struct {
@@ -45,11 +47,13 @@ type edgeKey struct {
 
 type pnode struct {
 	*Node
-	inbox   *Inbox
-	mailed  bool  // an edge leads into the inbox
-	level   int32 // of the inbox: how many others may stand between it and a start
-	region  int32
-	in, out []int32 // in without BACK edges, out with them, in declared order
+	inbox  *Inbox
+	mailed bool // an edge leads into the inbox
+	// mayExpand tells that what leaves the node may be led on by an expansion.
+	mayExpand bool
+	level     int32 // of the inbox: how many others may stand between it and a start
+	region    int32
+	in, out   []int32 // in without BACK edges, out with them, in declared order
 	// round is the only round of its loop that an expanded node is in. The lists by round are those of rounds that differ from the rest.
 	round             int32
 	roundIn, roundOut map[int32][]int32
@@ -167,16 +171,20 @@ func build(c *checker, g *Graph) (*Program, []Fault) {
 			Message: fmt.Sprintf("%d nodes and %d edges are more than %d and %d", len(g.Nodes), len(g.Edges), MaxNodes, MaxEdges)}}
 	}
 	c.g.fillDefaults()
-	p := &Program{g: c.g, index: c.index, actors: c.actors, exprs: c.exprs, nodes: make([]pnode, len(g.Nodes)), edgeIndex: make(map[edgeKey]int32, len(g.Edges))}
+	p := &Program{reach: &reach{}, g: c.g, index: c.index, actors: c.actors, exprs: c.exprs, nodes: make([]pnode, len(g.Nodes)), edgeIndex: make(map[edgeKey]int32, len(g.Edges))}
 	for i := range c.g.Nodes {
 		c.checkNode(int32(i))
+		p.nodes[i].mayExpand = c.mayExpand
 		p.compileNode(c, i)
 	}
 	arcs, whole := p.compileEdges(c)
 	c.checkState()
-	c.checkNodeRefs()
 	if whole {
 		p.findLoops(c, arcs)
+	}
+	c.checkNodeRefs(p, whole)
+	if p.needs = c.needs; whole && p.topo != nil && p.origins == nil {
+		c.faults = append(c.faults, p.Missing(c.input)...)
 	}
 	if len(c.faults) == 0 {
 		p.schemas = c.schemas
@@ -189,19 +197,19 @@ func (p *Program) compileNode(c *checker, i int) {
 	n := &c.g.Nodes[i]
 	pn := &p.nodes[i]
 	pn.Node = n
-	pn.when = c.expr(n.ID, "", "", "when", n.When)
-	pn.transform = c.expr(n.ID, "", "", "transform", n.Transform)
-	pn.key = c.expr(n.ID, "", "", "concurrency_key", n.ConcurrencyKey)
+	pn.when = c.nodeExpr(n.ID, "when", n.When)
+	pn.transform = c.nodeExpr(n.ID, "transform", n.Transform)
+	pn.key = c.nodeExpr(n.ID, "concurrency_key", n.ConcurrencyKey)
 	if n.On != nil && n.On.Inbox != nil {
 		pn.inbox = n.On.Inbox
 		p.inboxes = append(p.inboxes, int32(i))
 	}
 	if n.Map != nil {
-		pn.over = c.expr(n.ID, "", "", "map.over", n.Map.Over)
+		pn.over = c.nodeExpr(n.ID, "map.over", n.Map.Over)
 		pn.window = n.Map.MaxParallel
 	}
 	if n.Check != nil {
-		pn.test = c.expr(n.ID, "", "", "check.cel", n.Check.CEL)
+		pn.test = c.nodeExpr(n.ID, "check.cel", n.Check.CEL)
 		if len(n.Check.Schema) > 0 {
 			var err error
 			if pn.schema, err = c.schema(n.Check.Schema); err != nil {
@@ -232,20 +240,25 @@ func (p *Program) compileNode(c *checker, i int) {
 }
 
 // expr compiles one expression; equal texts share one program.
-func (c *checker) expr(node, from, to, field, src string) *Expr {
+func (c *checker) expr(use exprUse, src string) *Expr {
 	if src == "" {
 		return nil
 	}
-	if e, ok := c.exprs[src]; ok {
-		return e
+	e, ok := c.exprs[src]
+	if !ok {
+		var err error
+		if e, err = CompileExpr(context.Background(), src); err != nil {
+			f := use.place
+			f.Code, f.Message, f.Hint = CodeBadExpression, err.Error(), "variables are "+strings.Join(exprNames[:], ", ")
+			c.add(f)
+			return nil
+		}
+		c.exprs[src] = e
 	}
-	e, err := CompileExpr(context.Background(), src)
-	if err != nil {
-		c.add(Fault{Code: CodeBadExpression, Node: node, From: from, To: to, Field: field, Message: err.Error(),
-			Hint: "variables are " + strings.Join(exprNames[:], ", ")})
-		return nil
+	if len(e.nodeRefs) > 0 {
+		use.expr = e
+		c.uses = append(c.uses, use)
 	}
-	c.exprs[src] = e
 	return e
 }
 
@@ -265,21 +278,6 @@ func (c *checker) schema(raw json.RawMessage) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// checkNodeRefs reports nodes.ID where no such node is declared.
-func (c *checker) checkNodeRefs() {
-	if c.grown {
-		return // they were checked where each part of the graph was given
-	}
-	for _, src := range sortedKeys(c.exprs) {
-		for _, id := range c.exprs[src].nodeRefs {
-			if _, ok := c.index[id]; !ok && (c.outer == nil || !c.outer(id)) && c.known[src] == nil {
-				c.add(Fault{Code: CodeUnknownNodeRef, Message: fmt.Sprintf("%q refers to nodes.%s, which is not declared", src, id),
-					Hint: c.nearest(id)})
-			}
-		}
-	}
-}
-
 func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 	whole = true
 	seen := make(map[Edge]bool, len(c.g.Edges))
@@ -291,7 +289,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		from, to, ok := c.checkEdge(i, seen)
 		pe := &p.edges[i]
 		pe.kind = e.Kind
-		pe.when = c.expr("", e.From, e.To, "when", e.When)
+		pe.when = c.edgeExpr(e, "when", e.When)
 		if !ok {
 			whole = false
 			continue
@@ -303,7 +301,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		}
 		pe.mode, pe.key = pd.Mode, pd.Key
 		if pd.Mode == MergePassDown {
-			pe.merge = c.expr("", e.From, e.To, "result_pass_down_mode.expr", pd.Expr)
+			pe.merge = c.edgeExpr(e, "result_pass_down_mode.expr", pd.Expr)
 		}
 		if in := p.nodes[to].inbox; in != nil {
 			pe.message = true

@@ -258,6 +258,7 @@ func (s *State) evalEdge(t *edgeTask, sc **scope, values []json.RawMessage) *Err
 	if *sc == nil {
 		*sc = s.outcomeScope(t.src, 0, values)
 	}
+	(*sc).over = pe.kind != ErrorEdge
 	(*sc).at = s.p.nodes[pe.to].ID // an edge out of an expansion was written in the graph around it
 	if pe.when != nil {
 		ok, note, err := s.cond(pe.when, *sc)

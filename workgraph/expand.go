@@ -96,9 +96,9 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 		return nil, []Fault{{Code: CodeTooLarge, Node: node.ID, Field: "expand", Message: fmt.Sprintf("the run would have %d nodes, the limit is %d", n, nodes),
 			Hint: "use a map for many like items"}}
 	}
-	c := &checker{actors: s.p.actors, exprs: maps.Clone(s.p.exprs), known: s.p.exprs, outer: func(id string) bool {
-		_, ok := s.p.resolve(node.ID, id)
-		return ok
+	c := &checker{actors: s.p.actors, exprs: maps.Clone(s.p.exprs), outer: func(id string) (declared, before bool) {
+		x, ok := s.p.resolve(node.ID, id)
+		return ok, ok && (x == ns.n || s.p.leadsTo(x, ns.n))
 	}}
 	p, faults := build(c, sub)
 	if len(faults) > 0 {

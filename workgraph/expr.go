@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
@@ -20,7 +22,7 @@ type Expr struct {
 	prg cel.Program
 	// patterns are its constant regular expressions.
 	patterns map[string]*pattern
-	// nodeRefs are the ids in nodes.ID selections, for validation.
+	// nodeRefs are the ids in nodes.ID and nodes["ID"], for validation.
 	nodeRefs []string
 	// ofResult tells that it uses what its node gives.
 	ofResult bool
@@ -54,13 +56,26 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		if x.Kind() == ast.IdentKind && (x.AsIdent() == "result" || x.AsIdent() == "values") {
 			e.ofResult = true
 		}
-		if x.Kind() == ast.SelectKind {
-			if op := x.AsSelect().Operand(); op.Kind() == ast.IdentKind && op.AsIdent() == "nodes" {
-				e.nodeRefs = append(e.nodeRefs, x.AsSelect().FieldName())
-			}
+		if id, ok := nodeRef(x); ok && !slices.Contains(e.nodeRefs, id) {
+			e.nodeRefs = append(e.nodeRefs, id)
 		}
 	}))
 	return e, nil
+}
+
+// nodeRef is the id in nodes.ID or nodes["ID"].
+func nodeRef(x ast.Expr) (id string, ok bool) {
+	isNodes := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == "nodes" }
+	switch x.Kind() {
+	case ast.SelectKind:
+		return x.AsSelect().FieldName(), isNodes(x.AsSelect().Operand())
+	case ast.CallKind:
+		if c := x.AsCall(); c.FunctionName() == operators.Index && isNodes(c.Args()[0]) && c.Args()[1].Kind() == ast.LiteralKind {
+			s, ok := c.Args()[1].AsLiteral().(types.String)
+			return string(s), ok
+		}
+	}
+	return "", false
 }
 
 // errMissing marks the use of a key, an index or a variable that is not there.

@@ -371,7 +371,7 @@ func TestExprNodes(t *testing.T) {
 	before := allocated()
 	require.Equal(t, begun, run(`lists.range(2000).all(i, nodes.A.result[i] == 1)`))
 	require.Less(t, allocated()-before, uint64(50<<20))
-	require.Equal(t, begun, run(`nodes.size() == 1 && nodes.all(n, nodes[n].visit == 1)`))
+	require.Equal(t, begun, run(`nodes.size() == 2 && nodes.all(n, nodes[n].visit == 1)`))
 	require.Equal(t, begun, run(`[nodes][0].A.result[0] == 1 && nodes == nodes`))
 	require.Contains(t, run(`lists.range(50).map(n, nodes.A.result.map(x, [nodes])) == []`), "cost limit")
 }

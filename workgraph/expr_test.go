@@ -128,14 +128,14 @@ func TestScope(t *testing.T) {
 		`result == [10, 20] && values == [10, 20]`,
 		`node == "A" && visit == 1 && attempt == 1`,
 		`nodes.S.result == "s" && nodes.S.values == ["s"] && nodes.S.visit == 1`,
-		`nodes["S"].result == "s" && !("A" in nodes) && size(nodes) == 1`,
+		`nodes["S"].result == "s" && nodes.A.result == [10, 20] && size(nodes) == 2`,
 		`nodes.exists(n, n == "S")`,
-		`nodes == {"S": {"result": "s", "values": ["s"], "visit": 1}}`,
+		`nodes == {"S": {"result": "s", "values": ["s"], "visit": 1}, "A": {"result": [10, 20], "values": [10, 20], "visit": 1}}`,
 		`state.count == 3`,
-		`!has(nodes.B)`,
+		`!("B" in nodes)`,
 	} {
 		t.Run(cond, func(t *testing.T) {
-			g := nodes(PassDown{}, "S", "A", "B").Edge("A", "B", When(cond)).State("count", Add).Graph()
+			g := nodes(PassDown{}, "S", "A", "B").Edge("S", "A").Edge("A", "B", When(cond)).State("count", Add).Graph()
 			p := compile(t, g)
 			m := newMachine(t, p)
 			m.do(Begin{Input: Input{Args: one("1"), Named: map[string]json.RawMessage{"k": js("v")}}, Context: js(map[string]string{"user": "u1"}), Now: m.now})

@@ -54,7 +54,8 @@ type Node struct {
 	// ConcurrencyKey is a CEL expression giving a string; attempts with equal keys never overlap. Whoever starts attempts
 	// enforces it.
 	ConcurrencyKey string `json:"concurrency_key,omitempty"`
-	Thread         string `json:"thread,omitempty"`
+	// Thread is refused when it is set: no actor works on one.
+	Thread string `json:"thread,omitempty"`
 	// Effect overrides what the actor declares. Compile fills it in, so a compiled graph says it for every node.
 	Effect Effect `json:"effect,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -313,6 +314,76 @@ func (c *checker) inboxEdge(e *Edge, in *Inbox) {
 	}
 }
 
+// checkReach refuses inboxes that no message can come to: from nodes that may run, from the input, or from somebody outside, who is whoever is named and is
+// no node.
+func (p *Program) checkReach(c *checker) {
+	reached := make([]bool, len(p.nodes))
+	todo := slices.Clone(p.starts)
+	for _, n := range p.inboxes {
+		in := p.nodes[n].inbox
+		if len(in.From) == 0 || slices.ContainsFunc(in.From, func(from string) bool { _, node := p.index[from]; return !node }) {
+			todo = append(todo, n)
+		}
+	}
+	for _, n := range todo {
+		reached[n] = true
+	}
+	for len(todo) > 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, e := range p.nodes[v].out {
+			if to := p.edges[e].to; !reached[to] && (!p.edges[e].message || p.nodes[to].accepts(p.nodes[v].ID)) {
+				reached[to] = true
+				todo = append(todo, to)
+			}
+		}
+	}
+	for _, n := range p.inboxes {
+		if !reached[n] {
+			c.node(CodeUnreachable, p.nodes[n].ID, "on.inbox.from", fmt.Sprintf("draw an edge from a node that runs, or take messages from %q or from a sender outside", InputSender),
+				"nobody can write to this inbox: of those it takes messages from, none leads to it and runs")
+		}
+	}
+}
+
+// endlessCycles warns of cycles that nothing in the graph ends but max_visits, which pauses the run: inboxes that write to each other
+// unconditionally, and loops that go on for as long as a node fails.
+func (p *Program) endlessCycles() []Fault {
+	n := len(p.nodes)
+	arcs := make([]arc, 0, len(p.edges))
+	out := make([][]int32, n)
+	for i := range p.edges {
+		e := &p.edges[i]
+		if e.message && e.when == nil && p.nodes[e.from].inbox != nil && p.nodes[e.from].when == nil && p.nodes[e.to].when == nil {
+			out[e.from] = append(out[e.from], int32(len(arcs)))
+			arcs = append(arcs, arc{from: e.from, to: e.to})
+		}
+	}
+	var faults []Fault
+	if len(arcs) > 0 {
+		scc := components(n, arcs, out)
+		members := map[int32][]string{}
+		for _, v := range p.inboxes {
+			members[scc[v]] = append(members[scc[v]], p.nodes[v].ID)
+		}
+		for _, v := range p.inboxes {
+			if ids := members[scc[v]]; len(ids) > 1 && ids[0] == p.nodes[v].ID {
+				shown := ids[:min(len(ids), 10)]
+				faults = append(faults, Fault{Code: CodeEndless, Node: ids[0], Field: "on.inbox", Message: "these nodes write to each other, and no condition ends it: " + strings.Join(shown, ", "),
+					Hint: "put a condition on one of the edges; else only max_visits pauses the run, unless an actor chooses where its messages go"})
+			}
+		}
+	}
+	for i := range p.edges {
+		e := &p.edges[i]
+		if e.kind == BackEdge && e.when == nil && e.from != e.to && p.unconditional(e.to, e.from, true) {
+			faults = append(faults, Fault{Code: CodeEndless, From: p.nodes[e.from].ID, To: p.nodes[e.to].ID, Field: "when",
+				Message: "the loop goes on for as long as a node on its way fails", Hint: "give the BACK edge a condition; else only max_visits pauses the run"})
+		}
+	}
+	return faults
+}
+
 // findInboxes orders the inboxes: whoever may write to another one comes before it, unless the other may write back.
 func (p *Program) findInboxes(c *checker, arcs []arc) {
 	if len(p.inboxes) == 0 {
@@ -338,6 +409,8 @@ func (p *Program) findInboxes(c *checker, arcs []arc) {
 	if len(p.starts) == 0 && !takesInput {
 		c.add(Fault{Code: CodeNoStart, Message: "nothing can start: every node waits for a message, and no inbox takes the run's input",
 			Hint: fmt.Sprintf("add %q to on.inbox.from of the node that should begin", InputSender)})
+	} else {
+		p.checkReach(c)
 	}
 	// An order that respects messages too, for results, and levels by components.
 	order := make([]int32, 0, n)

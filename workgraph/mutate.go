@@ -248,6 +248,8 @@ func (s *State) applyEnter(ns *nodeState, args []json.RawMessage, named map[stri
 		ns.no, ns.gen, ns.before = f.No, f.Gen, f.No
 	}
 	ns.no, ns.gen = ns.no+1, ns.gen+1 // 1 and 1 unless an amendment has taken the visit back
+	s.order++
+	ns.enteredAt = s.order
 	if !mapped {
 		s.launch(ns, 0)
 		return
@@ -342,6 +344,8 @@ func (s *State) applyComplete(ns *nodeState, values []json.RawMessage, stop Stop
 		ns.status, ns.values = VisitAbstained, nil
 	} else {
 		ns.status = VisitCompleted
+		s.order++
+		ns.endedAt = s.order
 		s.latest[ns.n] = ns
 	}
 	if stop == Terminate {

@@ -115,6 +115,31 @@ func joinList(vals []json.RawMessage) json.RawMessage {
 	return append(b, ']')
 }
 
+// joinMap writes raw values as one JSON object, by name.
+func joinMap(m map[string]json.RawMessage) json.RawMessage {
+	n := 2
+	for k, v := range m {
+		n += len(k) + len(v) + 8
+	}
+	b := append(make([]byte, 0, n), '{')
+	for i, k := range sortedKeys(m) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, textJSON(k)...), ':'), m[k]...)
+	}
+	return append(b, '}')
+}
+
+// textJSON is a text as JSON.
+func textJSON(s string) json.RawMessage {
+	b, err := appendString(nil, s)
+	if err != nil {
+		return json.RawMessage(`""`) // texts always marshal
+	}
+	return b
+}
+
 // splitList reads the elements of a JSON list; ok is false when raw is no list.
 func splitList(raw json.RawMessage) (items []json.RawMessage, ok bool) {
 	t := bytes.TrimLeft(raw, " \t\r\n")

@@ -82,11 +82,7 @@ func (p *Program) run(ctx context.Context, actors Actors, input Input, cfg runCo
 	ctx, halt := context.WithCancelCause(ctx)
 	defer halt(nil)
 	r := &runner{s: New(p, cfg.runID), actors: actors, cfg: cfg, fine: p.fineCancel, halt: halt, fresh: func() (context.Context, context.CancelCauseFunc) { return context.WithCancelCause(asked) }, over: make(chan struct{})}
-	r.look = func(name string) (json.RawMessage, bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.s.Var(name)
-	}
+	r.scope = func(ref Ref) Scope { return runnerScope{r, ref} }
 	r.out = outside{program: p, fresh: func() (context.Context, context.CancelCauseFunc) {
 		return context.WithCancelCause(context.WithoutCancel(asked))
 	}, all: actors, fed: cfg.in != nil}
@@ -170,7 +166,31 @@ type runner struct {
 	done     bool
 	over     chan struct{}
 	out      outside
-	look     func(name string) (json.RawMessage, bool)
+	scope    func(Ref) Scope
+}
+
+// runnerScope is what a call sees, under the run's lock.
+type runnerScope struct {
+	r   *runner
+	ref Ref
+}
+
+func (v runnerScope) Var(name string) (json.RawMessage, bool) {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	return v.r.s.ScopeOf(v.ref).Var(name)
+}
+
+func (v runnerScope) Ancestor(id string) (NodeResult, bool) {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	return v.r.s.ScopeOf(v.ref).Ancestor(id)
+}
+
+func (v runnerScope) Ancestors() []string {
+	v.r.mu.Lock()
+	defer v.r.mu.Unlock()
+	return v.r.s.ScopeOf(v.ref).Ancestors()
 }
 
 // advance moves the state on and takes care of the effects. The lock is held.
@@ -288,7 +308,7 @@ func (r *runner) work(ctx context.Context) {
 		if r.head == len(r.queue) {
 			break
 		}
-		call = Call{Start: r.queue[r.head], look: r.look}
+		call = Call{Start: r.queue[r.head], scope: r.scope}
 		r.queue[r.head] = Start{}
 		if r.head++; r.head == len(r.queue) {
 			r.queue, r.head = r.queue[:0], 0
@@ -358,7 +378,7 @@ func (p *Program) reuse(ctx context.Context, actor Actor, c *Call) (*Outcome, *E
 		return &out, nil
 	}
 	out, err := call(ctx, actor, c)
-	if err == nil {
+	if err == nil && !c.Looked() {
 		p.outcomes.Put(key, *out, time.Now().Add(c.CacheTTL))
 	}
 	return out, err

@@ -1,8 +1,10 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -22,6 +24,8 @@ type scope struct {
 	item      int32
 	// at is the node whose place in the graph decides what nodes.ID means; the visit's own when empty.
 	at string
+	// over says that the visit itself has completed, with values: on the edges that leave it, it is an ancestor like those before it.
+	over bool
 }
 
 // outcomeScope is the scope of expressions over what a visit gave.
@@ -46,7 +50,7 @@ func (c *scope) value(m *meter, name string) (any, bool) {
 		if at == "" {
 			at = c.s.node(c.ns).ID
 		}
-		return &nodesVal{s: c.s, m: m, at: at}, true
+		return &nodesVal{of: stateNodes{c, at}, m: m}, true
 	case "args":
 		return m.decodeList(c.args), true
 	case "named":
@@ -76,12 +80,71 @@ func (c *scope) value(m *meter, name string) (any, bool) {
 	return nil, false
 }
 
-// nodesVal is the CEL map of completed nodes: nodes.ID.result, .values, .visit. It belongs to one evaluation and keeps what that has
-// asked for.
+// nodeSource finds what nodes.ID stands for.
+type nodeSource interface {
+	Ancestor(id string) (NodeResult, bool)
+	Ancestors() []string
+}
+
+// stateNodes are those that a visit sees in its run.
+type stateNodes struct {
+	c  *scope
+	at string
+}
+
+func (n stateNodes) Ancestor(id string) (NodeResult, bool) {
+	s := n.c.s
+	x, ok := s.p.resolve(n.at, id)
+	switch {
+	case !ok:
+		return NodeResult{}, false
+	case n.c.over && x == n.c.ns.n:
+		return NodeResult{Ref: s.ref(n.c.ns, 0), Values: n.c.values}, true
+	}
+	if a := s.ancestor(n.c.ns, x, nil); a != nil {
+		return s.resultOf(a), true
+	}
+	return NodeResult{}, false
+}
+
+func (n stateNodes) Ancestors() []string {
+	s := n.c.s
+	list := s.ancestors(n.c.ns)
+	if n.c.over && !slices.Contains(list, n.c.ns.n) {
+		list = append(list, n.c.ns.n)
+		slices.Sort(list)
+	}
+	return s.ids(list)
+}
+
+// EvalIn is Eval over what a call sees of its run; only what the expression uses is asked for.
+func (e *Expr) EvalIn(ctx context.Context, sc Scope) (json.RawMessage, error) {
+	v, err := e.eval(newMeter(ctx, exprCostLimit), scopeVars{sc})
+	if err != nil {
+		return nil, err
+	}
+	return celJSON(v)
+}
+
+// scopeVars resolves the variables of an expression that a call evaluates.
+type scopeVars struct{ of Scope }
+
+func (v scopeVars) value(m *meter, name string) (any, bool) {
+	if name == "nodes" {
+		return &nodesVal{of: v.of, m: m}, true
+	}
+	raw, ok := v.of.Var(name)
+	if !ok {
+		return nil, false
+	}
+	return m.decode(raw), true
+}
+
+// nodesVal is the CEL map of the ancestors that have completed: nodes.ID.result, .values, .visit. Only what is asked for is read. It belongs to one
+// evaluation and keeps what that has asked for.
 type nodesVal struct {
-	s    *State
+	of   nodeSource
 	m    *meter
-	at   string
 	seen map[string]ref.Val
 	ids  []string
 }
@@ -96,13 +159,12 @@ func (v *nodesVal) Find(key ref.Val) (ref.Val, bool) {
 	if x := v.seen[string(id)]; x != nil {
 		return x, true
 	}
-	n, ok := v.s.p.resolve(v.at, string(id))
-	if !ok || v.s.latest[n] == nil {
+	r, ok := v.of.Ancestor(string(id))
+	if !ok {
 		return nil, false
 	}
-	ns := v.s.latest[n]
 	x := types.DefaultTypeAdapter.NativeToValue(map[string]any{
-		"result": v.m.decode(single(ns.values)), "values": v.m.decodeList(ns.values), "visit": int64(ns.f.serial),
+		"result": v.m.decode(r.Result()), "values": v.m.decodeList(r.Values), "visit": int64(r.Visit),
 	})
 	if v.seen == nil {
 		v.seen = map[string]ref.Val{}
@@ -127,13 +189,8 @@ func (v *nodesVal) completed() []string {
 	if v.ids != nil {
 		return v.ids
 	}
-	v.m.charge(uint64(len(v.s.latest)) / stepsPerUnit)
-	v.ids = []string{}
-	for i, ns := range v.s.latest {
-		if ns != nil {
-			v.ids = append(v.ids, v.s.p.nodes[i].ID)
-		}
-	}
+	v.ids = append([]string{}, v.of.Ancestors()...)
+	v.m.charge(uint64(len(v.ids)) / stepsPerUnit)
 	return v.ids
 }
 

@@ -147,6 +147,8 @@ type savedNode struct {
 	Kept       *keepsake         `json:"kept,omitempty"`
 	Map        *savedMap         `json:"map,omitempty"`
 	Before     int32             `json:"before,omitempty"`
+	Entered    int64             `json:"ent,omitempty"`
+	Ended      int64             `json:"end,omitempty"`
 }
 
 type savedMap struct {
@@ -272,7 +274,8 @@ func saveFrame(f *frame) savedFrame {
 
 func saveNode(ns *nodeState) savedNode {
 	c := savedNode{savedTry: saveTry(&ns.try), N: ns.n, Moot: ns.moot, Join: savedJoin{ns.join.seen, ns.join.live, ns.join.ran},
-		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before, Adopted: ns.adopted, Kept: ns.kept}
+		Values: ns.values, Err: ns.err, Key: ns.key, Note: ns.note, Superseded: ns.superseded, Before: ns.before, Adopted: ns.adopted, Kept: ns.kept,
+		Entered: ns.enteredAt, Ended: ns.endedAt}
 	if c.Status == VisitPending {
 		c.Status = ""
 	}
@@ -474,6 +477,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 	}
 	ns.moot, ns.join = sn.Moot, joinCount{sn.Join.Seen, sn.Join.Live, sn.Join.Ran}
 	ns.values, ns.err, ns.key, ns.note, ns.superseded, ns.before = sn.Values, sn.Err, sn.Key, sn.Note, sn.Superseded, sn.Before
+	ns.enteredAt, ns.endedAt = sn.Entered, sn.Ended
 	ns.adopted, ns.kept = sn.Adopted, sn.Kept
 	if sn.Map == nil {
 		return

@@ -51,7 +51,7 @@ type State struct {
 	terminated []*nodeState
 
 	flights []flight
-	order   int64 // of the last start
+	order   int64 // counts starts, waits, and visits that begin and complete
 	held    []unit
 	timers  timerHeap
 	parked  int // visits and items in back-off or waiting
@@ -189,6 +189,8 @@ type nodeState struct {
 	m      *mapState
 	// superseded: a later visit of an irreducible loop went on from here.
 	superseded bool
+	// enteredAt and endedAt are places in State.order: when the visit began to run, and when it completed.
+	enteredAt, endedAt int64
 	// before counts the attempts that amendments have canceled.
 	before   int32
 	traveled bool // scratch of Restore

@@ -30,8 +30,10 @@ const (
 	CodeUnknownActor   = "UNKNOWN_ACTOR"
 	CodeUnknownArg     = "UNKNOWN_ARGUMENT"
 	CodeBadArg         = "BAD_ARGUMENT"
+	CodeMissingArg     = "MISSING_ARGUMENT"
 	CodeBadExpression  = "BAD_EXPRESSION"
 	CodeBadSchema      = "BAD_SCHEMA"
+	CodeUnused         = "FIELD_NOT_USED"
 	CodeBadValue       = "BAD_VALUE"
 	CodeBadJSON        = "BAD_JSON"
 	CodeBadQuorum      = "BAD_QUORUM"
@@ -39,8 +41,11 @@ const (
 	CodeErrorEdge      = "ERROR_EDGE_WITHOUT_ROUTE"
 	CodeInboxCycle     = "INBOX_CYCLE"
 	CodeNoStart        = "NOTHING_STARTS"
+	CodeUnreachable    = "INBOX_UNREACHABLE"
+	CodeEndless        = "CYCLE_WITHOUT_END"
 	CodeCacheNotPure   = "CACHE_NOT_PURE"
 	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
+	CodeNotBefore      = "NODE_NOT_BEFORE"
 	CodeTooDeep        = "TOO_DEEP"
 )
 
@@ -101,6 +106,25 @@ func Validate(g *Graph, actors ActorSet) []Fault {
 	return faults
 }
 
+// ValidateFor is Validate for a run with this input.
+func ValidateFor(g *Graph, actors ActorSet, in *Input) []Fault {
+	_, faults := build(&checker{actors: actors, input: in}, g)
+	return faults
+}
+
+// ValidatePart is Validate for a graph that is going to be inserted into another one, whose nodes it may refer to. It returns the effects of the nodes.
+func ValidatePart(g *Graph, actors ActorSet) ([]Effect, []Fault) {
+	p, faults := build(&checker{actors: actors, outer: func(string) (declared, before bool) { return true, true }}, g)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	effects := make([]Effect, len(p.nodes))
+	for i := range p.nodes {
+		effects[i] = p.nodes[i].Effect
+	}
+	return effects, nil
+}
+
 // checker collects faults while a program is built.
 type checker struct {
 	g      *Graph
@@ -110,11 +134,18 @@ type checker struct {
 	exprs  map[string]*Expr
 	// schemas are those of checks, by text.
 	schemas map[string]*jsonschema.Schema
-	// grown lets ids that expansions have made pass; outer tells the nodes around a graph that is going to be part of another one.
+	// input is what a run is to be begun with, if that is known.
+	input *Input
+	// uses are the places of expressions that name nodes.
+	uses []exprUse
+	// grown lets ids that expansions have made pass; outer tells which nodes there are around a graph that is going to be part of another
+	// one, and which of them come before it.
 	grown bool
-	outer func(id string) bool
-	// known are the expressions that come with the graph around.
-	known map[string]*Expr
+	outer func(id string) (declared, before bool)
+	// argSchemas are what actors say of their arguments, needs what nodes do not give themselves. mayExpand is about the node that was looked at last.
+	argSchemas map[string]*argSchema
+	needs      []need
+	mayExpand  bool
 	// args are the schemas of single arguments, by actor and name.
 	args map[string]*jsonschema.Schema
 }
@@ -174,7 +205,7 @@ func (c *checker) checkNode(i int32) {
 	} else {
 		c.index[n.ID] = i
 	}
-	c.checkActor(n)
+	c.checkActor(i, n)
 	for k, v := range n.Args {
 		if fault := ValueFault(v); fault != "" {
 			c.node(CodeBadJSON, n.ID, fmt.Sprintf("args[%d]", k), "", "the argument %s", fault)
@@ -190,7 +221,9 @@ func (c *checker) checkNode(i int32) {
 	c.checkTrigger(n)
 }
 
-func (c *checker) checkActor(n *Node) {
+// checkActor looks the node's actor up and fills in the effect.
+func (c *checker) checkActor(i int32, n *Node) {
+	c.mayExpand = true
 	if n.Actor == "" {
 		c.node(CodeNoActor, n.ID, "actor", "name the actor that does the work", "the node names no actor")
 		return
@@ -215,26 +248,11 @@ func (c *checker) checkActor(n *Node) {
 	if n.Effect == "" {
 		n.Effect = Unsafe
 	}
-	var schema struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Additional *bool                      `json:"additionalProperties"`
-	}
-	if len(n.Named) == 0 || len(info.Schema) == 0 || json.Unmarshal(info.Schema, &schema) != nil {
-		return
-	}
-	closed := schema.Additional != nil && !*schema.Additional
-	for _, k := range sortedKeys(n.Named) {
-		if p, ok := schema.Properties[k]; ok {
-			c.checkArg(n, k, p)
-		} else if closed {
-			c.node(CodeUnknownArg, n.ID, "named."+k, "known are "+strings.Join(sortedKeys(schema.Properties), ", "),
-				"actor %q takes no argument %q", n.Actor, k)
-		}
-	}
+	c.mayExpand = !info.NeverExpands
+	c.checkArguments(i, n, &info)
 }
 
-// checkArg holds one of the node's own arguments against what its actor says of it. Whether all that are required will be there cannot
-// be known before the run, since arguments travel.
+// checkArg holds one of the node's own arguments against what its actor says of it.
 func (c *checker) checkArg(n *Node, name string, schema json.RawMessage) {
 	key := n.Actor + "\x00" + name
 	s, ok := c.args[key]
@@ -296,6 +314,9 @@ func notNegative[T int | time.Duration](c *checker, id, field string, v T) {
 }
 
 func (c *checker) checkPolicies(n *Node) {
+	if n.Thread != "" {
+		c.node(CodeUnused, n.ID, "thread", "drop it: what an agent is to know of earlier work travels to it in its arguments", "no actor works on a thread, so that it would do nothing")
+	}
 	oneOf(c, n.ID, "effect", n.Effect, Pure, Idempotent, Unsafe)
 	oneOf(c, n.ID, "join.mode", n.Join.Mode, All, Any, Quorum)
 	oneOf(c, n.ID, "join.losers", n.Join.Losers, CancelLosers, FinishLosers)
@@ -414,15 +435,15 @@ func (c *checker) checkExits(p *Program) {
 		if e.kind != BackEdge || e.when != nil || e.from == e.to {
 			continue
 		}
-		if p.unconditional(e.to, e.from) {
+		if p.unconditional(e.to, e.from, false) {
 			c.edge(CodeNoExit, &c.g.Edges[i], "when", "give the BACK edge a condition under which the loop goes on",
 				"nothing on the way around this loop can end it")
 		}
 	}
 }
 
-// unconditional reports whether from leads to to over edges and nodes without any condition.
-func (p *Program) unconditional(from, to int32) bool {
+// unconditional reports whether from leads to to over edges and nodes without any condition; failing says that ERROR edges count as such.
+func (p *Program) unconditional(from, to int32, failing bool) bool {
 	if p.nodes[from].when != nil {
 		return false
 	}
@@ -436,7 +457,7 @@ func (p *Program) unconditional(from, to int32) bool {
 		}
 		for _, ei := range p.nodes[v].out {
 			e := &p.edges[ei]
-			if e.kind == DataEdge && !e.message && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil {
+			if (e.kind == DataEdge || failing && e.kind == ErrorEdge) && !e.message && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil {
 				seen[e.to] = true
 				todo = append(todo, e.to)
 			}

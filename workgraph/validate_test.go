@@ -34,7 +34,7 @@ func TestValidate(t *testing.T) {
 		{CodeBadJSON, "a", func(g *Graph) { g.Nodes[0].OnError.Action = Fallback }},
 		{CodeBadExpression, "a", func(g *Graph) { g.Nodes[0].When = "1 +" }},
 		{CodeBadExpression, "a->b", func(g *Graph) { g.Edges[0].When = "unknown == 1" }},
-		{CodeUnknownNodeRef, "", func(g *Graph) { g.Edges[0].When = "nodes.zzz.result == 1" }},
+		{CodeUnknownNodeRef, "a->b", func(g *Graph) { g.Edges[0].When = "nodes.zzz.result == 1" }},
 		{CodeBadSchema, "a", func(g *Graph) { g.Nodes[0].Check = &Check{Schema: js(map[string]any{"type": 5})} }},
 		{CodeBadSchema, "a", func(g *Graph) {
 			g.Nodes[0].Check = &Check{Schema: js(map[string]any{"$ref": "https://example.com/x.json"})}

@@ -32,11 +32,11 @@ var (
 
 // table has every method of the suite; a test holds it against the descriptors. A method that is missing is for services alone.
 var table = map[string][]Scope{
-	"epigraph.planner.v1.PlannerService/ParsePlan":     run,
-	"epigraph.planner.v1.PlannerService/CompilePlan":   run,
-	"epigraph.planner.v1.PlannerService/ValidateGraph": run,
+	"epigraph.planner.v1.PlannerService/ParsePlan":   run,
+	"epigraph.planner.v1.PlannerService/CompilePlan": run,
 
 	"epigraph.executor.v1.ExecutorService/StartRun":        run,
+	"epigraph.executor.v1.ExecutorService/ValidateGraph":   run,
 	"epigraph.executor.v1.ExecutorService/GetRun":          run,
 	"epigraph.executor.v1.ExecutorService/GetRunGraph":     run,
 	"epigraph.executor.v1.ExecutorService/ListRuns":        run,

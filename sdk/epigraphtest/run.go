@@ -141,7 +141,7 @@ func (r *Run) step() bool {
 				r.details[start.Ref] = d
 			}
 		},
-		Var: r.state.Var,
+		Scope: r.state.ScopeOf(start.Ref),
 	})
 	out, fail := r.call(call)
 	if r.k.crash[start.Node] == AfterCall {

@@ -239,7 +239,7 @@ func TestService(t *testing.T) {
 	t.Run("StartRun/KeepsWhatWasGiven", func(t *testing.T) {
 		req := &executorv1.StartRunRequest{
 			Graph: nodes(&graphv1.Node{Id: "a", Actor: "model"}), Args: []*graphv1.Payload{value(`9007199254740993`)}, Named: map[string]*graphv1.Payload{"k": value(`{"a":1}`)},
-			UserId: "u", ChatId: "c", ThreadId: "th", Context: value(`{"x":[1]}`), Metadata: map[string]string{"m": "1"}, Labels: map[string]string{"team": "red"},
+			UserId: "u", ChatId: "c", Context: value(`{"x":[1]}`), Metadata: map[string]string{"m": "1"}, Labels: map[string]string{"team": "red"},
 			BusinessKey: "order-1", Attachments: []*executorv1.Attachment{{Id: "d", Description: "doc", MediaType: "text/plain", Content: value(`"hi"`), Uri: "file:x"}},
 		}
 		run, err := f.StartRun(t.Context(), req)
@@ -254,7 +254,7 @@ func TestService(t *testing.T) {
 		require.Len(t, got.GetTraceId(), 32)
 		require.NotNil(t, got.GetEndTime())
 		back := &executorv1.StartRunRequest{Graph: req.GetGraph(), Args: got.GetArgs(), Named: got.GetNamed(), UserId: got.GetUserId(), ChatId: got.GetChatId(),
-			ThreadId: got.GetThreadId(), Context: got.GetContext(), Metadata: got.GetMetadata(), Labels: got.GetLabels(), BusinessKey: got.GetBusinessKey(), Attachments: got.GetAttachments()}
+			Context: got.GetContext(), Metadata: got.GetMetadata(), Labels: got.GetLabels(), BusinessKey: got.GetBusinessKey(), Attachments: got.GetAttachments()}
 		require.Empty(t, cmp.Diff(req, back, protocmp.Transform()))
 		graph, err := f.GetRunGraph(t.Context(), &executorv1.GetRunGraphRequest{RunId: run.GetId()})
 		require.NoError(t, err)

@@ -43,7 +43,6 @@ type runCmd struct {
 	Epic        string            `help:"Epic in which a task is made for the run: an id, or the title of a new epic." placeholder:"ID|TITLE" xor:"task"`
 	User        string            `help:"User for whom it runs." placeholder:"ID"`
 	Chat        string            `help:"Conversation from which it is started." placeholder:"ID"`
-	Thread      string            `help:"Thread on which its agents work." placeholder:"ID"`
 	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
 	Metadata    map[string]string `help:"Fact for your own use." name:"metadata" placeholder:"NAME=VALUE"`
 	BusinessKey string            `help:"At most one open run has this key." placeholder:"KEY"`
@@ -107,7 +106,7 @@ func (c *runCmd) Run(e *env) error {
 // request is what the flags alone say, so that a wrong one is told before anything is read or asked.
 func (c *runCmd) request() (*executorv1.StartRunRequest, error) {
 	req := &executorv1.StartRunRequest{
-		TaskId: c.Task, UserId: c.User, ChatId: c.Chat, ThreadId: c.Thread, Labels: c.Labels, Metadata: c.Metadata,
+		TaskId: c.Task, UserId: c.User, ChatId: c.Chat, Labels: c.Labels, Metadata: c.Metadata,
 		BusinessKey: c.BusinessKey, RequestId: c.RequestID, Named: payloads(c.Named),
 	}
 	req.ConflictPolicy = map[string]executorv1.ConflictPolicy{

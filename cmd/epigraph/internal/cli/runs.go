@@ -32,7 +32,6 @@ type runsLsCmd struct {
 	Task     string            `help:"Runs for this task." placeholder:"ID"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
 	Chat     string            `help:"Runs of this conversation." placeholder:"ID"`
-	Thread   string            `help:"Runs on this thread." placeholder:"ID"`
 	Key      string            `help:"Runs with this business key." name:"business-key" placeholder:"KEY"`
 	Parent   string            `help:"Runs that this run spawned." placeholder:"ID"`
 	Schedule string            `help:"Runs that this schedule started." placeholder:"ID"`
@@ -57,7 +56,7 @@ func (c *runsLsCmd) Run(e *env) error {
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{
-			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, UserId: c.User, ChatId: c.Chat, ThreadId: c.Thread,
+			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, UserId: c.User, ChatId: c.Chat,
 			BusinessKey: c.Key, ParentRunId: c.Parent, ScheduleId: c.Schedule, Labels: c.Labels, CreatedAfter: after, CreatedBefore: before,
 		})
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -32,8 +31,13 @@ type Spec struct {
 	SeesPlace bool
 	// Computes says that a call keeps a processor busy for as long as it runs.
 	Computes bool
-	// Schema is the JSON Schema (2020-12) of the named arguments. Others are ignored, since results travel as arguments too.
+	// Schema is the JSON Schema (2020-12) of the named arguments. With additionalProperties false a node may give no others of its own; those that
+	// travel to it are ignored, since results travel as arguments too.
 	Schema string
+	// Examine looks at a node's own arguments beyond the schema; nil has nothing to say.
+	Examine func(*workgraph.Node) []workgraph.Argument
+	// Expands says that outcomes may insert a sub-graph.
+	Expands bool
 	// Actor does the work.
 	Actor workgraph.Actor
 }
@@ -75,7 +79,8 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	if !ok {
 		return workgraph.ActorInfo{}, false
 	}
-	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Version: s.Version, Schema: json.RawMessage(s.Schema)}, true
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Version: s.Version, Schema: json.RawMessage(s.Schema),
+		Examine: s.Examine, NeverExpands: !s.Expands}, true
 }
 
 // Actor is the actor of that name.
@@ -121,6 +126,13 @@ func Decode(named map[string]json.RawMessage, dst any) error {
 	return nil
 }
 
+// OwnText is a node's own argument if it is a text; what travels may take its place.
+func OwnText(n *workgraph.Node, name string) (text string, ok bool) {
+	raw := bytes.TrimSpace(n.Named[name])
+	ok = len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
+	return text, ok
+}
+
 // Value is an outcome of one value.
 func Value(v any) (workgraph.Outcome, error) {
 	raw, err := json.Marshal(v)
@@ -130,45 +142,15 @@ func Value(v any) (workgraph.Outcome, error) {
 	return workgraph.Outcome{Values: []json.RawMessage{raw}}, nil
 }
 
-// Vars are the variables of expressions in actors: args, named, node, visit, attempt, the run's input, context and state, and
-// nodes.ID.result for every source of the visit that delivered. A tuple's result is the list of its values. Each is put together when an expression asks for it: what
-// travels may be large, and most expressions look at little of it. ok is false for a name that is none of them.
-func Vars(c *workgraph.Call) func(name string) (json.RawMessage, bool) {
-	made := map[string]json.RawMessage{}
-	return func(name string) (json.RawMessage, bool) {
-		if raw, ok := made[name]; ok {
-			return raw, true
-		}
-		raw, ok := variable(c, name)
-		if ok {
-			made[name] = raw
-		}
-		return raw, ok
+// Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.
+func Result(values []json.RawMessage) json.RawMessage {
+	switch len(values) {
+	case 0:
+		return json.RawMessage("null")
+	case 1:
+		return values[0]
 	}
-}
-
-func variable(c *workgraph.Call, name string) (json.RawMessage, bool) {
-	switch name {
-	case "args":
-		return list(c.Args), true
-	case "named":
-		return object(c.Named), true
-	case "nodes":
-		nodes := make(map[string]json.RawMessage, len(c.Upstream))
-		for _, u := range c.Upstream {
-			if u.Outcome == workgraph.VisitCompleted {
-				nodes[u.Node] = object(map[string]json.RawMessage{"result": Result(u.Values)})
-			}
-		}
-		return object(nodes), true
-	case "node":
-		return text(c.Node), true
-	case "visit":
-		return strconv.AppendInt(nil, int64(c.Visit), 10), true
-	case "attempt":
-		return strconv.AppendInt(nil, int64(c.Attempt), 10), true
-	}
-	return c.Var(name)
+	return list(values)
 }
 
 // list, object and text write JSON around raw values without reading those again.
@@ -211,15 +193,4 @@ func text(s string) json.RawMessage {
 		return json.RawMessage(`""`) // texts always marshal
 	}
 	return raw
-}
-
-// Result is one value for the values of a visit: null for none, the value for one, a list for a tuple.
-func Result(values []json.RawMessage) json.RawMessage {
-	switch len(values) {
-	case 0:
-		return json.RawMessage("null")
-	case 1:
-		return values[0]
-	}
-	return list(values)
 }

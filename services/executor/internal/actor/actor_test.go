@@ -45,38 +45,6 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
-func TestVars(t *testing.T) {
-	t.Parallel()
-	c := workgraph.NewCall(workgraph.Start{
-		Ref: workgraph.Ref{Node: "n", Visit: 2}, Attempt: 3,
-		Args: []json.RawMessage{json.RawMessage("9007199254740993")}, Named: map[string]json.RawMessage{"k": json.RawMessage(`"v"`)},
-		Upstream: []workgraph.Upstream{
-			{Node: "one", Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage("1")}},
-			{Node: "two", Outcome: workgraph.VisitCompleted, Values: []json.RawMessage{json.RawMessage("1"), json.RawMessage("2")}},
-			{Node: "none", Outcome: workgraph.VisitCompleted},
-			{Node: "failed", Outcome: workgraph.VisitFailed},
-		},
-	}, workgraph.CallOptions{})
-	vars := actor.Vars(c)
-	for name, want := range map[string]string{
-		"args":    "[9007199254740993]", // all digits
-		"named":   `{"k":"v"}`,
-		"nodes":   `{"one":{"result":1},"two":{"result":[1,2]},"none":{"result":null}}`,
-		"node":    `"n"`,
-		"visit":   "2",
-		"attempt": "3",
-	} {
-		got, ok := vars(name)
-		require.True(t, ok, name)
-		if name == "args" {
-			require.Equal(t, want, string(got))
-		}
-		require.JSONEq(t, want, string(got), name)
-	}
-	_, ok := vars("context")
-	require.False(t, ok)
-}
-
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	t.Run("Others/AreNotRead", func(t *testing.T) {

@@ -41,7 +41,7 @@ func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Eval is the value of an expression. It stops when ctx ends.
-func (x *Expressions) Eval(ctx context.Context, text string, vars func(string) (json.RawMessage, bool)) (json.RawMessage, error) {
+func (x *Expressions) Eval(ctx context.Context, text string, sc workgraph.Scope) (json.RawMessage, error) {
 	e := x.find(text)
 	if e == nil {
 		var err error
@@ -50,7 +50,7 @@ func (x *Expressions) Eval(ctx context.Context, text string, vars func(string) (
 		}
 		x.keep(text, e)
 	}
-	return e.EvalLazy(ctx, vars)
+	return e.EvalIn(ctx, sc)
 }
 
 func (x *Expressions) find(text string) *workgraph.Expr {

@@ -15,6 +15,13 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
+// lookup is a scope of variables alone.
+type lookup func(string) (json.RawMessage, bool)
+
+func (l lookup) Var(name string) (json.RawMessage, bool)         { return l(name) }
+func (lookup) Ancestor(string) (r workgraph.NodeResult, ok bool) { return r, false }
+func (lookup) Ancestors() []string                               { return nil }
+
 func TestExpressions(t *testing.T) {
 	t.Parallel()
 	list := json.RawMessage("[" + strings.TrimSuffix(strings.Repeat("1,", 2000), ",") + "]")
@@ -26,11 +33,11 @@ func TestExpressions(t *testing.T) {
 			asked := 0
 			call := workgraph.NewCall(workgraph.Start{Named: map[string]json.RawMessage{
 				"expr": json.RawMessage(`"state.all(x, state.all(y, x == y))"`), "text": json.RawMessage(`"{{ state.all(x, state.all(y, x == y)) }}"`),
-			}}, workgraph.CallOptions{Var: func(string) (json.RawMessage, bool) {
+			}}, workgraph.CallOptions{Scope: lookup(func(string) (json.RawMessage, bool) {
 				asked++
 				cancel(over)
 				return list, true
-			}})
+			})})
 			_, err := spec.Actor.Call(ctx, call)
 			require.ErrorIs(t, err, over, spec.Name)
 			_, typed := errors.AsType[*workgraph.Error](err)
@@ -41,7 +48,7 @@ func TestExpressions(t *testing.T) {
 	t.Run("Repeat/IsNotCompiledAgain", func(t *testing.T) {
 		t.Parallel()
 		x := actor.NewExpressions()
-		none := func(string) (json.RawMessage, bool) { return nil, false }
+		none := lookup(func(string) (json.RawMessage, bool) { return nil, false })
 		ctx, cancel := context.WithCancel(t.Context())
 		first, err := x.Eval(ctx, "1 + 2", none)
 		require.NoError(t, err)

@@ -77,7 +77,7 @@ type attempt struct {
 	remote bool
 	// cached says that the outcome is that of an equal earlier call.
 	cached atomic.Bool
-	// looked is set when the call asked for what is not in its input: the run's own variables.
+	// looked is set when the call asked for what is not in its input: the run's own variables, or nodes further up.
 	looked atomic.Bool
 	// barred says that it was not begun since its run was barred.
 	barred bool
@@ -354,18 +354,17 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 	start := a.start
 	start.TaskToken, start.RootRunID = a.run.taskToken(start.Ref, start.Attempt), a.run.root
 	start.Details = t.detailsOf(a)
-	return doer.Call(ctx, workgraph.NewCall(start, workgraph.CallOptions{
+	call := workgraph.NewCall(start, workgraph.CallOptions{
 		Heartbeat: func(details json.RawMessage) {
 			if c != nil && c.idle != nil {
 				c.idle.timer.Reset(c.idle.d)
 			}
 			t.keepDetails(a, details)
 		},
-		Var: func(name string) (json.RawMessage, bool) {
-			a.looked.Store(true)
-			return a.run.variable(name)
-		},
-	}))
+		Scope: callScope{a.run, a.start.Ref},
+	})
+	defer func() { a.looked.Store(call.Looked()) }()
+	return doer.Call(ctx, call)
 }
 
 // classify turns what a call returned into the machine's error. What ended the context names the reason, unless the actor

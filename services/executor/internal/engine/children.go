@@ -127,7 +127,7 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		}
 		var p *program
 		err := t.steadily(ctx, func() (err error) {
-			p, err = t.e.program(ctx, r.namespace, run.Graph, nil)
+			p, err = t.e.program(ctx, r.namespace, run.Graph, nil, &run.Input)
 			return err
 		})
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
@@ -262,7 +262,7 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 			return err
 		}
 	}
-	facts, _ := r.variable("context")
+	facts, _ := callScope{r: r}.Var("context")
 	if string(facts) == "null" {
 		facts = nil
 	}
@@ -327,7 +327,8 @@ func (t *term) stillborn(r *run, s *workgraph.Spawn, cause error) {
 // own is the graph that the run was given, for runs of itself. The caller holds r.mu.
 func (r *run) own() *workgraph.Graph { return r.program.p.Graph() }
 
-// prepareExpansion fills in what the sub-graph leaves to its actors.
+// prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to them. What it says of the nodes around it is
+// checked where it is inserted.
 func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	g := out.Expand.Clone()
 	most := t.e.cfg.MaxNodes
@@ -345,25 +346,12 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
 	}
-	var faults workgraph.Faults
-	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		info, ok := known.ActorInfo(n.Actor)
-		switch {
-		case !ok:
-			faults = append(faults, workgraph.Fault{Code: workgraph.CodeUnknownActor, Node: n.ID, Field: "actor", Message: "no actor is called " + strconv.Quote(n.Actor)})
-		case n.Effect != "":
-		case info.EffectOf != nil:
-			n.Effect = info.EffectOf(n)
-		default:
-			n.Effect = info.Effect
-		}
-		if n.Effect == "" {
-			n.Effect = workgraph.Unsafe
-		}
-	}
+	effects, faults := workgraph.ValidatePart(g, known)
 	if len(faults) > 0 {
 		return workgraph.RefusedExpansion(t.e.hints(ctx, a.run.namespace, g, faults))
+	}
+	for i := range g.Nodes {
+		g.Nodes[i].Effect = effects[i]
 	}
 	out.Expand = g
 	return nil

@@ -8,11 +8,34 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// variable is what a call of the run may ask for: see workgraph.Call.Var.
 func (r *run) variable(name string) (json.RawMessage, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.Var(name)
+}
+
+// callScope is what a call sees of its run, under the run's lock.
+type callScope struct {
+	r   *run
+	ref workgraph.Ref
+}
+
+func (c callScope) Var(name string) (json.RawMessage, bool) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	return c.r.state.ScopeOf(c.ref).Var(name)
+}
+
+func (c callScope) Ancestor(id string) (workgraph.NodeResult, bool) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	return c.r.state.ScopeOf(c.ref).Ancestor(id)
+}
+
+func (c callScope) Ancestors() []string {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	return c.r.state.ScopeOf(c.ref).Ancestors()
 }
 
 // detail is what the last heartbeat of a call said; the next attempt of its visit or item begins with it.

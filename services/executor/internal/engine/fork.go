@@ -102,7 +102,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if g, err = rewritten(g, req); err != nil {
 		return "", err
 	}
-	p, err := e.program(ctx, req.Namespace, g, nil)
+	p, err := e.program(ctx, req.Namespace, g, nil, nil)
 	if err != nil {
 		return "", err
 	}

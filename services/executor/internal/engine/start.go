@@ -151,7 +151,8 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 }
 
 func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Started, err error) {
-	p, err := e.program(ctx, req.Namespace, req.Graph, req.Known)
+	in := req.travels()
+	p, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in)
 	if err != nil {
 		return Started{}, err
 	}
@@ -236,31 +237,58 @@ func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (
 	return Started{ID: id}, nil
 }
 
-// Check returns what Start would say about the graph alone.
-func (e *Engine) Check(ctx context.Context, namespace string, g *workgraph.Graph) error {
-	_, err := e.program(ctx, namespace, g, nil)
-	return err
+// Examination is what is found out about a graph before it runs.
+type Examination struct {
+	// Faults keep a run from starting, Warnings do not.
+	Faults, Warnings workgraph.Faults
+	// Hash is that of the graph to which a run of it is pinned; empty with faults.
+	Hash string
+}
+
+// Examine returns what Start would say about the graph alone, and more. A nil input is one of which nothing is known.
+func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Graph, in *workgraph.Input) (Examination, error) {
+	p, err := e.program(ctx, namespace, g, nil, in)
+	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
+		return Examination{Faults: faults}, nil
+	}
+	if err != nil {
+		return Examination{}, err
+	}
+	return Examination{Warnings: p.p.Warnings(in), Hash: p.hash}, nil
 }
 
 // CheckStart returns what Start would say about what is asked for, without regard to what stands against it at the moment.
 func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
-	if _, err := e.program(ctx, req.Namespace, req.Graph, req.Known); err != nil {
+	in := req.travels()
+	if _, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
 		return err
 	}
 	return e.fits(req)
 }
 
-// program compiles within the limits.
-func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph, k *Known) (*program, error) {
+// program compiles within the limits, for a run with this input; a nil one is one of which nothing is known. It is the one way in which a graph
+// that a client, an agent or a schedule gives is judged: starts, children, forks, schedules and ValidateGraph all come through here.
+func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, in *workgraph.Input) (*program, error) {
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
 	}
 	p, err := e.programs.compile(ctx, namespace, g, k)
-	if err != nil {
-		if list, ok := errors.AsType[workgraph.Faults](err); ok {
-			return nil, e.hints(ctx, namespace, g, list)
+	list, faulty := errors.AsType[workgraph.Faults](err)
+	switch {
+	case faulty && in != nil: // all faults at once, those that only this input has among them
+		known, err := e.programs.known(ctx, namespace, actorsOf(g))
+		if err != nil {
+			return nil, err
 		}
+		list = workgraph.ValidateFor(g, known, in)
+	case faulty:
+	case err != nil:
 		return nil, err
+	default:
+		list = p.p.Missing(in)
+	}
+	if len(list) > 0 {
+		return nil, e.hints(ctx, namespace, g, list)
 	}
 	return p, e.graphFits(p.body)
 }

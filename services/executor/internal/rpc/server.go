@@ -87,9 +87,12 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (en
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
 	out := engine.StartRequest{
-		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(),
+		Namespace: grpckit.Namespace(ctx), TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Priority: int(req.GetPriority()), StartTime: instant(req.GetStartTime()),
 		Budget: callpb.FromBudget(req.GetBudget()), Webhooks: webhooks(req.GetWebhooks()),
+	}
+	if req.GetThreadId() != "" {
+		return out, unused("thread_id", "no agent works on a thread", "leave it out; chat_id, labels and metadata keep what a run belongs to")
 	}
 	if t := req.GetTimeout(); t != nil {
 		if err := t.CheckValid(); err != nil || t.AsDuration() <= 0 {
@@ -110,7 +113,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 	var err error
 	if out.Graph, out.Known, err = graph(ctx, req.GetGraph()); err != nil {
 		// All faults at once: what the translation found, and what validation says about the rest.
-		if err := errors.Join(collect(err), collect(s.engine.Check(ctx, out.Namespace, out.Graph))); err != nil {
+		if err := errors.Join(collect(err), collect(s.check(ctx, out.Namespace, out.Graph))); err != nil {
 			return out, err
 		}
 		return out, graphpb.FaultError(faults)
@@ -153,6 +156,66 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		out.Request, err = request(req.GetRequestId(), body)
 	}
 	return out, err
+}
+
+// ValidateGraph implements the service.
+func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error) {
+	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	g, err := graphpb.FromProto(req.GetGraph())
+	faults, ok := errors.AsType[workgraph.Faults](err)
+	if err != nil && !ok {
+		return nil, err
+	}
+	var in *workgraph.Input
+	if m := req.GetInput(); m != nil {
+		in = &workgraph.Input{}
+		var bad workgraph.Faults
+		if in.Args, err = graphpb.RawList("input.args", m.GetArgs()); err != nil {
+			more, _ := errors.AsType[workgraph.Faults](err)
+			bad = append(bad, more...)
+		}
+		if in.Named, err = graphpb.RawMap("input.named", m.GetNamed()); err != nil {
+			more, _ := errors.AsType[workgraph.Faults](err)
+			bad = append(bad, more...)
+		}
+		if len(bad) > 0 {
+			return nil, inputFaults(bad)
+		}
+	}
+	found, err := s.engine.Examine(ctx, grpckit.Namespace(ctx), g, in)
+	if err != nil {
+		return nil, err
+	}
+	out := &executorv1.ValidateGraphResponse{}
+	for _, f := range append(faults, found.Faults...) {
+		out.Faults = append(out.Faults, graphpb.Fault(f))
+	}
+	for _, f := range found.Warnings {
+		out.Warnings = append(out.Warnings, graphpb.Fault(f))
+	}
+	if len(out.Faults) == 0 {
+		out.GraphHash = found.Hash
+	}
+	return out, nil
+}
+
+// check returns the faults of a graph.
+func (s *Server) check(ctx context.Context, namespace string, g *workgraph.Graph) error {
+	found, err := s.engine.Examine(ctx, namespace, g, nil)
+	if err == nil && len(found.Faults) > 0 {
+		return found.Faults
+	}
+	return err
+}
+
+// unused refuses a field that would do nothing.
+func unused(field, why, hint string) error {
+	return errs.New(errs.InvalidArgument, workgraph.CodeUnused, "%s is set, and would do nothing: %s", field, why).
+		Violate(field, workgraph.CodeUnused, why).Hint(hint)
 }
 
 // known is a graph that several requests share, read.
@@ -263,6 +326,9 @@ func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphReq
 
 // ListRuns implements the service.
 func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error) {
+	if req.GetThreadId() != "" {
+		return nil, unused("thread_id", "runs have no threads", "filter by chat_id or labels")
+	}
 	ns := grpckit.Namespace(ctx)
 	filter := proto.CloneOf(req)
 	filter.PageSize, filter.PageToken = 0, ""
@@ -275,7 +341,7 @@ func (s *Server) ListRuns(ctx context.Context, req *executorv1.ListRunsRequest) 
 		return nil, err
 	}
 	f := journal.Filter{
-		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), ThreadID: req.GetThreadId(), BusinessKey: req.GetBusinessKey(),
+		TaskID: req.GetTaskId(), UserID: req.GetUserId(), ChatID: req.GetChatId(), BusinessKey: req.GetBusinessKey(),
 		ParentID: req.GetParentRunId(), ScheduleID: req.GetScheduleId(), Labels: req.GetLabels(), CreatedAfter: instant(req.GetCreatedAfter()), CreatedBefore: instant(req.GetCreatedBefore()),
 	}
 	for _, st := range req.GetStates() {

@@ -24,11 +24,10 @@ import (
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	limits plan.Limits
-	gate   *graphpb.Gate
 }
 
 // New returns a server that reads texts within limits.
-func New(limits plan.Limits) *Server { return &Server{limits: limits, gate: graphpb.NewGate()} }
+func New(limits plan.Limits) *Server { return &Server{limits: limits} }
 
 // ParsePlan finds the plan in a text.
 func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest) (*plannerv1.ParsePlanResponse, error) {
@@ -94,32 +93,6 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	}
 	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.graph.nodes", len(g.Nodes)), attribute.String("epigraph.graph.hash", hash))
 	return &plannerv1.CompilePlanResponse{Graph: wire, GraphHash: hash, Plan: planpb.Response(result)}, nil
-}
-
-// ValidateGraph reports all faults of a graph.
-func (s *Server) ValidateGraph(ctx context.Context, req *plannerv1.ValidateGraphRequest) (*plannerv1.ValidateGraphResponse, error) {
-	leave, err := s.gate.Enter(ctx, req.GetGraph())
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	g, err := graphpb.FromProto(req.GetGraph())
-	faults, ok := errors.AsType[workgraph.Faults](err)
-	if err != nil && !ok {
-		return nil, err
-	}
-	faults = append(faults, workgraph.Validate(g, nil)...)
-	out := &plannerv1.ValidateGraphResponse{}
-	for _, f := range faults {
-		out.Faults = append(out.Faults, graphpb.Fault(f))
-	}
-	if len(faults) > 0 {
-		return out, nil
-	}
-	if out.GraphHash, err = g.Hash(); err != nil {
-		return nil, fmt.Errorf("hash graph: %w", err)
-	}
-	return out, nil
 }
 
 func (s *Server) parse(ctx context.Context, text, dialect string, complete bool) (plan.Result, error) {

@@ -25,6 +25,7 @@ const (
 
 const schema = `{
   "type": "object",
+  "additionalProperties": false,
   "properties": {
     "goal": {"description": "What is wanted; user_input, request or the first positional argument when absent."},
     "user_input": {"description": "The same as goal."},
@@ -66,7 +67,7 @@ const schema = `{
 // Specs describes the actor and those that its loop is made of.
 func Specs() []actor.Spec {
 	step := func(name, description string, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Schema: `{"type": "object"}`, Actor: f,
+		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Schema: `{"type": "object"}`, Actor: f, Expands: name == actorAct,
 			Description: description + " The agent actor uses it."}
 	}
 	return []actor.Spec{

@@ -16,7 +16,7 @@ const schema = `{
   "properties": {
     "expr": {
       "type": "string",
-      "description": "A CEL expression over args, named, node, visit, attempt, input, context, state and nodes.ID.result."
+      "description": "A CEL expression over args, named, node, visit, attempt, item, input, context, state and nodes.ID.result of every node before this one that has completed."
     }
   }
 }`
@@ -25,10 +25,22 @@ const schema = `{
 func Spec() actor.Spec {
 	exprs := actor.NewExpressions()
 	return actor.Spec{
-		Name: "cel", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema,
+		Name: "cel", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine,
 		Description: "Evaluates a CEL expression over its arguments and the results of the nodes before it.",
 		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}
+}
+
+// examine names the expression, so that it is looked at before anything runs.
+func examine(n *workgraph.Node) []workgraph.Argument {
+	src, ok := actor.OwnText(n, "expr")
+	switch {
+	case !ok:
+		return nil // another type is the schema's to refuse
+	case src == "":
+		return []workgraph.Argument{{Arg: "expr", Fault: "the expression is empty", Hint: "write a CEL expression"}}
+	}
+	return []workgraph.Argument{{Arg: "expr", Expr: src}}
 }
 
 // ReasonExpression is the reason when an expression cannot be compiled or evaluated.
@@ -46,7 +58,7 @@ func call(ctx context.Context, exprs *actor.Expressions, c *workgraph.Call) (wor
 	}
 	limited, cancel := actor.Limited(ctx)
 	defer cancel()
-	v, err := exprs.Eval(limited, a.Expr, actor.Vars(c))
+	v, err := exprs.Eval(limited, a.Expr, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return workgraph.Outcome{}, context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 
 const schema = `{
   "type": "object",
+  "additionalProperties": false,
   "properties": {
     "mode": {"enum": ["error", "panic", "hang"], "description": "How it fails: error is the default; hang goes on until it is cancelled."},
     "type": {"enum": ["RETRYABLE", "PERMANENT", "UNKNOWN", "NOT_PERFORMED"], "description": "What is known of the error; PERMANENT is the default."},

@@ -32,6 +32,7 @@ import (
 
 const schema = `{
   "type": "object",
+  "additionalProperties": false,
   "required": ["url"],
   "properties": {
     "url": {"type": "string", "format": "uri", "description": "The http or https address."},

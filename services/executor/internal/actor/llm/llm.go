@@ -17,6 +17,7 @@ import (
 
 const schema = `{
   "type": "object",
+  "additionalProperties": false,
   "properties": {
     "request": {"type": "string", "description": "What is wanted. One of request, user_input and messages is needed."},
     "user_input": {"type": "string", "description": "The same as request."},
@@ -26,6 +27,7 @@ const schema = `{
       "items": {
         "type": "object",
         "required": ["role", "content"],
+        "additionalProperties": false,
         "properties": {"role": {"enum": ["system", "developer", "user", "assistant"]}, "content": {"type": "string"}}
       }
     },

@@ -12,6 +12,8 @@ import (
 
 const schema = `{
   "type": "object",
+  "additionalProperties": false,
+  "anyOf": [{"required": ["duration"]}, {"required": ["seconds"]}, {"required": ["until"]}],
   "properties": {
     "duration": {"type": "string", "description": "How long to wait, like 1m30s."},
     "seconds": {"type": "number", "minimum": 0, "description": "How long to wait, in seconds."},

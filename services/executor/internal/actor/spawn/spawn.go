@@ -19,7 +19,8 @@ const childProperties = `
     "input": {
       "type": "object",
       "description": "What the start nodes of the run receive.",
-      "properties": {"args": {"type": "array"}, "named": {"type": "object"}}
+      "properties": {"args": {"type": "array"}, "named": {"type": "object"}},
+      "additionalProperties": false
     },
     "task_id": {"type": "string", "description": "The task that the run works on; without it its costs land on this run's."},
     "labels": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -32,12 +33,14 @@ const childProperties = `
 
 const schema = `{
   "type": "object",
+  "additionalProperties": false,
+  "anyOf": [{"required": ["runs"]}, {"required": ["graph"]}, {"required": ["ref"]}],
   "properties": {
     "runs": {
       "type": "array",
       "minItems": 1,
       "description": "The runs, in the order of the results.",
-      "items": {"type": "object", "properties": {` + childProperties + `}}
+      "items": {"type": "object", "additionalProperties": false, "properties": {` + childProperties + `}}
     },` + childProperties + `,
     "timeout": {"type": "string", "description": "How long to wait at most, like 1h; runs that still go on then are canceled and their results say TIMED_OUT."},
     "fail_fast": {"type": "boolean", "description": "Whether the first run that does not complete fails the node and cancels the others."},
@@ -62,6 +65,10 @@ type child struct {
 	TaskID string            `json:"task_id"`
 	Labels map[string]string `json:"labels"`
 	Budget *workgraph.Budget `json:"budget"`
+}
+
+func (c *child) empty() bool {
+	return len(c.Graph) == 0 && c.Ref == "" && c.Input.Args == nil && c.Input.Named == nil && c.TaskID == "" && c.Labels == nil && c.Budget == nil
 }
 
 func (c *child) run() (workgraph.Child, error) {
@@ -100,8 +107,8 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	if a.Runs == nil {
 		a.Runs = []child{{Graph: a.Graph, Ref: a.Ref, Input: a.Input, TaskID: a.TaskID, Labels: a.Labels, Budget: a.Budget}}
-	} else if len(a.Graph) > 0 || a.Ref != "" {
-		return workgraph.Outcome{}, actor.BadArguments("give either runs, or one graph or ref")
+	} else if one := (child{Graph: a.Graph, Ref: a.Ref, Input: a.Input, TaskID: a.TaskID, Labels: a.Labels, Budget: a.Budget}); !one.empty() {
+		return workgraph.Outcome{}, actor.BadArguments("give either runs, each with what is its own, or one run's graph, ref, input, task_id, labels and budget")
 	}
 	if len(a.Runs) == 0 {
 		return workgraph.Outcome{}, actor.BadArguments("runs is empty")
@@ -122,6 +129,7 @@ func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 
 const expandSchema = `{
   "type": "object",
+  "additionalProperties": false,
   "required": ["graph"],
   "properties": {
     "graph": {"description": "The graph to insert after this node: an object, or its JSON as a text."},
@@ -132,7 +140,7 @@ const expandSchema = `{
 // Expand describes the actor that inserts a graph after its node.
 func Expand() actor.Spec {
 	return actor.Spec{
-		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema,
+		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema, Expands: true,
 		Description: "Inserts the graph that it is given after its node; the nodes that follow run on what that graph gives.",
 		Actor:       workgraph.ActorFunc(expand),
 	}

@@ -17,7 +17,7 @@ const schema = `{
   "properties": {
     "text": {
       "type": "string",
-      "description": "The text. {{ expression }} is replaced by the value of a CEL expression over args, named, node, visit, attempt, input, context, state and nodes.ID.result: a string as it is, anything else as JSON. {{{{ stands for {{."
+      "description": "The text. {{ expression }} is replaced by the value of a CEL expression over args, named, node, visit, attempt, item, input, context, state and nodes.ID.result of every node before this one that has completed: a string as it is, anything else as JSON. {{{{ stands for {{."
     }
   }
 }`
@@ -35,7 +35,7 @@ const ReasonTemplate = "TEMPLATE_FAILED"
 func Spec() actor.Spec {
 	exprs := actor.NewExpressions()
 	return actor.Spec{
-		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema,
+		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine,
 		Description: "Fills the {{ expressions }} of a text with values of its arguments and of the nodes before it.",
 		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}
@@ -53,7 +53,7 @@ func call(ctx context.Context, exprs *actor.Expressions, c *workgraph.Call) (wor
 	}
 	limited, cancel := actor.Limited(ctx)
 	defer cancel()
-	out, err := fill(limited, exprs, *a.Text, actor.Vars(c))
+	out, err := fill(limited, exprs, *a.Text, c)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return workgraph.Outcome{}, context.Cause(ctx)
@@ -63,42 +63,92 @@ func call(ctx context.Context, exprs *actor.Expressions, c *workgraph.Call) (wor
 	return actor.Value(out)
 }
 
-func fill(ctx context.Context, exprs *actor.Expressions, text string, vars func(string) (json.RawMessage, bool)) (string, error) {
-	var b strings.Builder
+// piece is a part of a text: words as they are, then an expression unless it is the last part.
+type piece struct {
+	words, expr string
+	hole        bool
+	line        int
+}
+
+// parse takes a text apart.
+func parse(text string) ([]piece, *workgraph.Error) {
+	var out []piece
+	var words strings.Builder
 	rest := text
 	for holes := 0; ; {
 		before, after, found := strings.Cut(rest, "{{")
-		b.WriteString(before)
-		if b.Len() > maxOutput {
-			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the filled text is longer than %d bytes", maxOutput)
-		}
+		words.WriteString(before)
 		if !found {
-			return b.String(), nil
+			return append(out, piece{words: words.String()}), nil
 		}
 		if tail, ok := strings.CutPrefix(after, "{{"); ok { // an escaped {{
-			b.WriteString("{{")
+			words.WriteString("{{")
 			rest = tail
 			continue
 		}
-		at := len(text) - len(after)
+		at := line(text, len(text)-len(after))
 		src, tail, closed := strings.Cut(after, "}}")
 		if !closed {
-			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the {{ on line %d is not closed", line(text, at))
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the {{ on line %d is not closed", at)
 		}
 		if holes++; holes > maxHoles {
-			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the text has more than %d expressions", maxHoles)
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the text has more than %d expressions", maxHoles)
 		}
-		v, err := eval(ctx, exprs, strings.TrimSpace(src), vars)
-		if err != nil {
-			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "{{%s}} on line %d: %v", src, line(text, at), err)
+		if src = strings.TrimSpace(src); src == "" {
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the {{ }} on line %d is empty", at)
 		}
-		b.WriteString(v)
+		out = append(out, piece{words.String(), src, true, at})
+		words.Reset()
 		rest = tail
 	}
 }
 
-func eval(ctx context.Context, exprs *actor.Expressions, src string, vars func(string) (json.RawMessage, bool)) (string, error) {
-	raw, err := exprs.Eval(ctx, src, vars)
+// examine names the expressions of a node's own text, so that they are looked at before anything runs.
+func examine(n *workgraph.Node) []workgraph.Argument {
+	text, ok := actor.OwnText(n, "text")
+	if !ok {
+		return nil // another type is the schema's to refuse
+	}
+	pieces, err := parse(text)
+	if err != nil {
+		return []workgraph.Argument{{Arg: "text", Fault: err.Message, Hint: "write {{ expression }}, and {{{{ for {{ itself"}}
+	}
+	var out []workgraph.Argument
+	for _, p := range pieces {
+		if p.hole {
+			out = append(out, workgraph.Argument{Arg: "text", Expr: p.expr})
+		}
+	}
+	return out
+}
+
+func fill(ctx context.Context, exprs *actor.Expressions, text string, sc workgraph.Scope) (string, error) {
+	pieces, fault := parse(text)
+	if fault != nil {
+		return "", fault
+	}
+	var b strings.Builder
+	for _, p := range pieces {
+		b.WriteString(p.words)
+		if p.hole {
+			if ctx.Err() != nil {
+				return "", ctx.Err()
+			}
+			v, err := eval(ctx, exprs, p.expr, sc)
+			if err != nil {
+				return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "{{%s}} on line %d: %v", p.expr, p.line, err)
+			}
+			b.WriteString(v)
+		}
+		if b.Len() > maxOutput {
+			return "", workgraph.Errorf(workgraph.Permanent, ReasonTemplate, "the filled text is longer than %d bytes", maxOutput)
+		}
+	}
+	return b.String(), nil
+}
+
+func eval(ctx context.Context, exprs *actor.Expressions, src string, sc workgraph.Scope) (string, error) {
+	raw, err := exprs.Eval(ctx, src, sc)
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,7 @@ const timeoutSchema = `{"type": "string", "description": "How long to wait at mo
 
 const humanSchema = `{
   "type": "object",
+  "additionalProperties": false,
   "anyOf": [{"required": ["prompt"]}, {"required": ["approve"]}],
   "properties": {
     "prompt": {"description": "What is asked, for a person: a text, or JSON that a client shows."},
@@ -75,6 +76,7 @@ func human(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 
 const signalSchema = `{
   "type": "object",
+  "additionalProperties": false,
   "required": ["name"],
   "properties": {
     "name": {"type": "string", "minLength": 1, "maxLength": 256, "description": "The signal to wait for."},
@@ -111,6 +113,7 @@ func signal(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 
 const taskSchema = `{
   "type": "object",
+  "additionalProperties": false,
   "properties": {"timeout": ` + timeoutSchema + `}
 }`
 

@@ -100,7 +100,7 @@ type StartRunRequest struct {
 	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The conversation from which it was started.
 	ChatId string `protobuf:"bytes,6,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
-	// The thread on which its agents work.
+	// Refused with FIELD_NOT_USED when it is set: no agent works on a thread. chat_id, labels and metadata keep what a run belongs to.
 	ThreadId string `protobuf:"bytes,7,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Facts for every node, seen by conditions as `context`.
 	Context *v1.Payload `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
@@ -294,6 +294,180 @@ func (x *StartRunRequest) GetWebhooks() []*Webhook {
 	return nil
 }
 
+// ValidateGraphRequest carries a graph.
+type ValidateGraphRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The graph.
+	Graph *v1.Graph `protobuf:"bytes,1,opt,name=graph,proto3" json:"graph,omitempty"`
+	// What a run of it is going to be started with. Without it an argument that only the input can bring is a warning rather than a fault.
+	Input         *RunInput `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateGraphRequest) Reset() {
+	*x = ValidateGraphRequest{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateGraphRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateGraphRequest) ProtoMessage() {}
+
+func (x *ValidateGraphRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateGraphRequest.ProtoReflect.Descriptor instead.
+func (*ValidateGraphRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ValidateGraphRequest) GetGraph() *v1.Graph {
+	if x != nil {
+		return x.Graph
+	}
+	return nil
+}
+
+func (x *ValidateGraphRequest) GetInput() *RunInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+// RunInput is what the start nodes of a run receive.
+type RunInput struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Positional arguments.
+	Args []*v1.Payload `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`
+	// Named arguments.
+	Named         map[string]*v1.Payload `protobuf:"bytes,2,rep,name=named,proto3" json:"named,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunInput) Reset() {
+	*x = RunInput{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunInput) ProtoMessage() {}
+
+func (x *RunInput) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
+func (*RunInput) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RunInput) GetArgs() []*v1.Payload {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *RunInput) GetNamed() map[string]*v1.Payload {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+// ValidateGraphResponse is what was found.
+type ValidateGraphResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All faults; empty when the graph can run.
+	Faults []*v1.Fault `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`
+	// What may be wrong with a graph that can run. Warnings keep nothing from starting.
+	Warnings []*v1.Fault `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Content hash of the graph to which a run of it is pinned, with what its actors declare filled in; empty with faults.
+	GraphHash     string `protobuf:"bytes,3,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateGraphResponse) Reset() {
+	*x = ValidateGraphResponse{}
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateGraphResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateGraphResponse) ProtoMessage() {}
+
+func (x *ValidateGraphResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateGraphResponse.ProtoReflect.Descriptor instead.
+func (*ValidateGraphResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ValidateGraphResponse) GetFaults() []*v1.Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+func (x *ValidateGraphResponse) GetWarnings() []*v1.Fault {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *ValidateGraphResponse) GetGraphHash() string {
+	if x != nil {
+		return x.GraphHash
+	}
+	return ""
+}
+
 // GetRunRequest names a run.
 type GetRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -305,7 +479,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +491,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[1]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +504,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{1}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -351,7 +525,7 @@ type GetRunGraphRequest struct {
 
 func (x *GetRunGraphRequest) Reset() {
 	*x = GetRunGraphRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +537,7 @@ func (x *GetRunGraphRequest) String() string {
 func (*GetRunGraphRequest) ProtoMessage() {}
 
 func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[2]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +550,7 @@ func (x *GetRunGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunGraphRequest.ProtoReflect.Descriptor instead.
 func (*GetRunGraphRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{2}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetRunGraphRequest) GetRunId() string {
@@ -399,7 +573,7 @@ type GetRunGraphResponse struct {
 
 func (x *GetRunGraphResponse) Reset() {
 	*x = GetRunGraphResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +585,7 @@ func (x *GetRunGraphResponse) String() string {
 func (*GetRunGraphResponse) ProtoMessage() {}
 
 func (x *GetRunGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[3]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +598,7 @@ func (x *GetRunGraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunGraphResponse.ProtoReflect.Descriptor instead.
 func (*GetRunGraphResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{3}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetRunGraphResponse) GetGraph() *v1.Graph {
@@ -456,7 +630,7 @@ type ListRunsRequest struct {
 	UserId string `protobuf:"bytes,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// Runs of this conversation.
 	ChatId string `protobuf:"bytes,6,opt,name=chat_id,json=chatId,proto3" json:"chat_id,omitempty"`
-	// Runs on this thread.
+	// Refused with FIELD_NOT_USED when it is set: runs have no threads.
 	ThreadId string `protobuf:"bytes,7,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
 	// Runs with this business key.
 	BusinessKey string `protobuf:"bytes,8,opt,name=business_key,json=businessKey,proto3" json:"business_key,omitempty"`
@@ -476,7 +650,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +662,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[4]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +675,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{4}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -608,7 +782,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +794,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[5]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +807,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{5}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -667,7 +841,7 @@ type ListVisitsRequest struct {
 
 func (x *ListVisitsRequest) Reset() {
 	*x = ListVisitsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +853,7 @@ func (x *ListVisitsRequest) String() string {
 func (*ListVisitsRequest) ProtoMessage() {}
 
 func (x *ListVisitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[6]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +866,7 @@ func (x *ListVisitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVisitsRequest.ProtoReflect.Descriptor instead.
 func (*ListVisitsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{6}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListVisitsRequest) GetRunId() string {
@@ -736,7 +910,7 @@ type ListVisitsResponse struct {
 
 func (x *ListVisitsResponse) Reset() {
 	*x = ListVisitsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +922,7 @@ func (x *ListVisitsResponse) String() string {
 func (*ListVisitsResponse) ProtoMessage() {}
 
 func (x *ListVisitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[7]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +935,7 @@ func (x *ListVisitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVisitsResponse.ProtoReflect.Descriptor instead.
 func (*ListVisitsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{7}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListVisitsResponse) GetVisits() []*Visit {
@@ -795,7 +969,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +981,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[8]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +994,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{8}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -868,7 +1042,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1054,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[9]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1067,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{9}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -943,7 +1117,7 @@ type ResumeRunRequest struct {
 
 func (x *ResumeRunRequest) Reset() {
 	*x = ResumeRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1129,7 @@ func (x *ResumeRunRequest) String() string {
 func (*ResumeRunRequest) ProtoMessage() {}
 
 func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[10]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1142,7 @@ func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{10}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeRunRequest) GetRunId() string {
@@ -1031,7 +1205,7 @@ type ReconcileVisitRequest struct {
 
 func (x *ReconcileVisitRequest) Reset() {
 	*x = ReconcileVisitRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1217,7 @@ func (x *ReconcileVisitRequest) String() string {
 func (*ReconcileVisitRequest) ProtoMessage() {}
 
 func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[11]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1230,7 @@ func (x *ReconcileVisitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconcileVisitRequest.ProtoReflect.Descriptor instead.
 func (*ReconcileVisitRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{11}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReconcileVisitRequest) GetRunId() string {
@@ -1157,7 +1331,7 @@ type CallPerformed struct {
 
 func (x *CallPerformed) Reset() {
 	*x = CallPerformed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1343,7 @@ func (x *CallPerformed) String() string {
 func (*CallPerformed) ProtoMessage() {}
 
 func (x *CallPerformed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[12]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1356,7 @@ func (x *CallPerformed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPerformed.ProtoReflect.Descriptor instead.
 func (*CallPerformed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{12}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallPerformed) GetValues() []*v1.Payload {
@@ -1205,7 +1379,7 @@ type CallFailed struct {
 
 func (x *CallFailed) Reset() {
 	*x = CallFailed{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1391,7 @@ func (x *CallFailed) String() string {
 func (*CallFailed) ProtoMessage() {}
 
 func (x *CallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[13]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1404,7 @@ func (x *CallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
 func (*CallFailed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{13}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallFailed) GetReason() string {
@@ -1256,7 +1430,7 @@ type ListActorsRequest struct {
 
 func (x *ListActorsRequest) Reset() {
 	*x = ListActorsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1442,7 @@ func (x *ListActorsRequest) String() string {
 func (*ListActorsRequest) ProtoMessage() {}
 
 func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[14]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1455,7 @@ func (x *ListActorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsRequest.ProtoReflect.Descriptor instead.
 func (*ListActorsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{14}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
 }
 
 // ListActorsResponse is what nodes can call.
@@ -1295,7 +1469,7 @@ type ListActorsResponse struct {
 
 func (x *ListActorsResponse) Reset() {
 	*x = ListActorsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1481,7 @@ func (x *ListActorsResponse) String() string {
 func (*ListActorsResponse) ProtoMessage() {}
 
 func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[15]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1494,7 @@ func (x *ListActorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActorsResponse.ProtoReflect.Descriptor instead.
 func (*ListActorsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{15}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListActorsResponse) GetActors() []*ActorInfo {
@@ -1349,7 +1523,7 @@ type ActorInfo struct {
 
 func (x *ActorInfo) Reset() {
 	*x = ActorInfo{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1535,7 @@ func (x *ActorInfo) String() string {
 func (*ActorInfo) ProtoMessage() {}
 
 func (x *ActorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[16]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1548,7 @@ func (x *ActorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorInfo.ProtoReflect.Descriptor instead.
 func (*ActorInfo) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{16}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ActorInfo) GetName() string {
@@ -1429,7 +1603,7 @@ type PauseRunRequest struct {
 
 func (x *PauseRunRequest) Reset() {
 	*x = PauseRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1615,7 @@ func (x *PauseRunRequest) String() string {
 func (*PauseRunRequest) ProtoMessage() {}
 
 func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[17]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1628,7 @@ func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
 func (*PauseRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{17}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseRunRequest) GetRunId() string {
@@ -1502,7 +1676,7 @@ type SignalRunRequest struct {
 
 func (x *SignalRunRequest) Reset() {
 	*x = SignalRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1688,7 @@ func (x *SignalRunRequest) String() string {
 func (*SignalRunRequest) ProtoMessage() {}
 
 func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1701,7 @@ func (x *SignalRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRunRequest.ProtoReflect.Descriptor instead.
 func (*SignalRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalRunRequest) GetRunId() string {
@@ -1573,7 +1747,7 @@ type SignalWithStartRequest struct {
 
 func (x *SignalWithStartRequest) Reset() {
 	*x = SignalWithStartRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1759,7 @@ func (x *SignalWithStartRequest) String() string {
 func (*SignalWithStartRequest) ProtoMessage() {}
 
 func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1772,7 @@ func (x *SignalWithStartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWithStartRequest.ProtoReflect.Descriptor instead.
 func (*SignalWithStartRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalWithStartRequest) GetStart() *StartRunRequest {
@@ -1641,7 +1815,7 @@ type SendMessageRequest struct {
 
 func (x *SendMessageRequest) Reset() {
 	*x = SendMessageRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1827,7 @@ func (x *SendMessageRequest) String() string {
 func (*SendMessageRequest) ProtoMessage() {}
 
 func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1840,7 @@ func (x *SendMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageRequest.ProtoReflect.Descriptor instead.
 func (*SendMessageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SendMessageRequest) GetRunId() string {
@@ -1721,7 +1895,7 @@ type RetryRunRequest struct {
 
 func (x *RetryRunRequest) Reset() {
 	*x = RetryRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1907,7 @@ func (x *RetryRunRequest) String() string {
 func (*RetryRunRequest) ProtoMessage() {}
 
 func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1920,7 @@ func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
 func (*RetryRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryRunRequest) GetRunId() string {
@@ -1810,7 +1984,7 @@ type ForkRunRequest struct {
 
 func (x *ForkRunRequest) Reset() {
 	*x = ForkRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1996,7 @@ func (x *ForkRunRequest) String() string {
 func (*ForkRunRequest) ProtoMessage() {}
 
 func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2009,7 @@ func (x *ForkRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRunRequest.ProtoReflect.Descriptor instead.
 func (*ForkRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForkRunRequest) GetRunId() string {
@@ -1943,7 +2117,7 @@ type AmendRunRequest struct {
 
 func (x *AmendRunRequest) Reset() {
 	*x = AmendRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2129,7 @@ func (x *AmendRunRequest) String() string {
 func (*AmendRunRequest) ProtoMessage() {}
 
 func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2142,7 @@ func (x *AmendRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunRequest.ProtoReflect.Descriptor instead.
 func (*AmendRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AmendRunRequest) GetRunId() string {
@@ -2030,7 +2204,7 @@ type GraphPatch struct {
 
 func (x *GraphPatch) Reset() {
 	*x = GraphPatch{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2216,7 @@ func (x *GraphPatch) String() string {
 func (*GraphPatch) ProtoMessage() {}
 
 func (x *GraphPatch) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2229,7 @@ func (x *GraphPatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphPatch.ProtoReflect.Descriptor instead.
 func (*GraphPatch) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GraphPatch) GetRemoveNodes() []string {
@@ -2099,7 +2273,7 @@ type AmendRunResponse struct {
 
 func (x *AmendRunResponse) Reset() {
 	*x = AmendRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2285,7 @@ func (x *AmendRunResponse) String() string {
 func (*AmendRunResponse) ProtoMessage() {}
 
 func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2298,7 @@ func (x *AmendRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AmendRunResponse.ProtoReflect.Descriptor instead.
 func (*AmendRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AmendRunResponse) GetRun() *Run {
@@ -2166,7 +2340,7 @@ type GraphDiff struct {
 
 func (x *GraphDiff) Reset() {
 	*x = GraphDiff{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2352,7 @@ func (x *GraphDiff) String() string {
 func (*GraphDiff) ProtoMessage() {}
 
 func (x *GraphDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2365,7 @@ func (x *GraphDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphDiff.ProtoReflect.Descriptor instead.
 func (*GraphDiff) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GraphDiff) GetAddedNodes() []string {
@@ -2263,7 +2437,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2449,7 @@ func (x *NodeChange) String() string {
 func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2462,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeChange) GetNodeId() string {
@@ -2316,7 +2490,7 @@ type ExplainRunRequest struct {
 
 func (x *ExplainRunRequest) Reset() {
 	*x = ExplainRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2502,7 @@ func (x *ExplainRunRequest) String() string {
 func (*ExplainRunRequest) ProtoMessage() {}
 
 func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2515,7 @@ func (x *ExplainRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRunRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainRunRequest) GetRunId() string {
@@ -2364,7 +2538,7 @@ type DeleteRunRequest struct {
 
 func (x *DeleteRunRequest) Reset() {
 	*x = DeleteRunRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2550,7 @@ func (x *DeleteRunRequest) String() string {
 func (*DeleteRunRequest) ProtoMessage() {}
 
 func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2563,7 @@ func (x *DeleteRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRunRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteRunRequest) GetRunId() string {
@@ -2417,7 +2591,7 @@ type DeleteRunResponse struct {
 
 func (x *DeleteRunResponse) Reset() {
 	*x = DeleteRunResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2603,7 @@ func (x *DeleteRunResponse) String() string {
 func (*DeleteRunResponse) ProtoMessage() {}
 
 func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2616,7 @@ func (x *DeleteRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRunResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRunResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteRunResponse) GetRuns() int32 {
@@ -2477,7 +2651,7 @@ type RunFilter struct {
 
 func (x *RunFilter) Reset() {
 	*x = RunFilter{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2663,7 @@ func (x *RunFilter) String() string {
 func (*RunFilter) ProtoMessage() {}
 
 func (x *RunFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[31]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2676,7 @@ func (x *RunFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFilter.ProtoReflect.Descriptor instead.
 func (*RunFilter) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{31}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunFilter) GetStates() []RunState {
@@ -2576,7 +2750,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2762,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[32]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2775,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{32}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BulkFailure) GetRunId() string {
@@ -2642,7 +2816,7 @@ type BulkCancelRunsRequest struct {
 
 func (x *BulkCancelRunsRequest) Reset() {
 	*x = BulkCancelRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2828,7 @@ func (x *BulkCancelRunsRequest) String() string {
 func (*BulkCancelRunsRequest) ProtoMessage() {}
 
 func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[33]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2841,7 @@ func (x *BulkCancelRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{33}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BulkCancelRunsRequest) GetFilter() *RunFilter {
@@ -2715,7 +2889,7 @@ type BulkCancelRunsResponse struct {
 
 func (x *BulkCancelRunsResponse) Reset() {
 	*x = BulkCancelRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2901,7 @@ func (x *BulkCancelRunsResponse) String() string {
 func (*BulkCancelRunsResponse) ProtoMessage() {}
 
 func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[34]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2914,7 @@ func (x *BulkCancelRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkCancelRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkCancelRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{34}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BulkCancelRunsResponse) GetMatched() int32 {
@@ -2790,7 +2964,7 @@ type BulkRetryRunsRequest struct {
 
 func (x *BulkRetryRunsRequest) Reset() {
 	*x = BulkRetryRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2976,7 @@ func (x *BulkRetryRunsRequest) String() string {
 func (*BulkRetryRunsRequest) ProtoMessage() {}
 
 func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[35]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2989,7 @@ func (x *BulkRetryRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{35}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BulkRetryRunsRequest) GetFilter() *RunFilter {
@@ -2870,7 +3044,7 @@ type BulkRetryRunsResponse struct {
 
 func (x *BulkRetryRunsResponse) Reset() {
 	*x = BulkRetryRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3056,7 @@ func (x *BulkRetryRunsResponse) String() string {
 func (*BulkRetryRunsResponse) ProtoMessage() {}
 
 func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[36]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3069,7 @@ func (x *BulkRetryRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRetryRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkRetryRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{36}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BulkRetryRunsResponse) GetMatched() int32 {
@@ -2941,7 +3115,7 @@ type BulkDeleteRunsRequest struct {
 
 func (x *BulkDeleteRunsRequest) Reset() {
 	*x = BulkDeleteRunsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3127,7 @@ func (x *BulkDeleteRunsRequest) String() string {
 func (*BulkDeleteRunsRequest) ProtoMessage() {}
 
 func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[37]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3140,7 @@ func (x *BulkDeleteRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsRequest.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{37}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *BulkDeleteRunsRequest) GetFilter() *RunFilter {
@@ -3007,7 +3181,7 @@ type BulkDeleteRunsResponse struct {
 
 func (x *BulkDeleteRunsResponse) Reset() {
 	*x = BulkDeleteRunsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3193,7 @@ func (x *BulkDeleteRunsResponse) String() string {
 func (*BulkDeleteRunsResponse) ProtoMessage() {}
 
 func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[38]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3206,7 @@ func (x *BulkDeleteRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkDeleteRunsResponse.ProtoReflect.Descriptor instead.
 func (*BulkDeleteRunsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{38}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *BulkDeleteRunsResponse) GetMatched() int32 {
@@ -3080,7 +3254,7 @@ type ListInterruptsRequest struct {
 
 func (x *ListInterruptsRequest) Reset() {
 	*x = ListInterruptsRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3266,7 @@ func (x *ListInterruptsRequest) String() string {
 func (*ListInterruptsRequest) ProtoMessage() {}
 
 func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[39]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3279,7 @@ func (x *ListInterruptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsRequest.ProtoReflect.Descriptor instead.
 func (*ListInterruptsRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{39}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListInterruptsRequest) GetRunId() string {
@@ -3149,7 +3323,7 @@ type ListInterruptsResponse struct {
 
 func (x *ListInterruptsResponse) Reset() {
 	*x = ListInterruptsResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3335,7 @@ func (x *ListInterruptsResponse) String() string {
 func (*ListInterruptsResponse) ProtoMessage() {}
 
 func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[40]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3348,7 @@ func (x *ListInterruptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterruptsResponse.ProtoReflect.Descriptor instead.
 func (*ListInterruptsResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{40}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListInterruptsResponse) GetInterrupts() []*Interrupt {
@@ -3202,7 +3376,7 @@ type GetInterruptRequest struct {
 
 func (x *GetInterruptRequest) Reset() {
 	*x = GetInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3388,7 @@ func (x *GetInterruptRequest) String() string {
 func (*GetInterruptRequest) ProtoMessage() {}
 
 func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[41]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3401,7 @@ func (x *GetInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInterruptRequest.ProtoReflect.Descriptor instead.
 func (*GetInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{41}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetInterruptRequest) GetInterruptId() string {
@@ -3256,7 +3430,7 @@ type AnswerInterruptRequest struct {
 
 func (x *AnswerInterruptRequest) Reset() {
 	*x = AnswerInterruptRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3442,7 @@ func (x *AnswerInterruptRequest) String() string {
 func (*AnswerInterruptRequest) ProtoMessage() {}
 
 func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[42]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3455,7 @@ func (x *AnswerInterruptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInterruptRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInterruptRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{42}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AnswerInterruptRequest) GetInterruptId() string {
@@ -3339,7 +3513,7 @@ type CompleteTaskRequest struct {
 
 func (x *CompleteTaskRequest) Reset() {
 	*x = CompleteTaskRequest{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3525,7 @@ func (x *CompleteTaskRequest) String() string {
 func (*CompleteTaskRequest) ProtoMessage() {}
 
 func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[43]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3538,7 @@ func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{43}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompleteTaskRequest) GetTaskToken() string {
@@ -3435,7 +3609,7 @@ type CompleteTaskResponse struct {
 
 func (x *CompleteTaskResponse) Reset() {
 	*x = CompleteTaskResponse{}
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3621,7 @@ func (x *CompleteTaskResponse) String() string {
 func (*CompleteTaskResponse) ProtoMessage() {}
 
 func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[44]
+	mi := &file_epigraph_executor_v1_executor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3634,7 @@ func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*CompleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{44}
+	return file_epigraph_executor_v1_executor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CompleteTaskResponse) GetRunId() string {
@@ -3508,7 +3682,22 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"1\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x14ValidateGraphRequest\x126\n" +
+	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x124\n" +
+	"\x05input\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.RunInputR\x05input\"\xd1\x01\n" +
+	"\bRunInput\x12.\n" +
+	"\x04args\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12?\n" +
+	"\x05named\x18\x02 \x03(\v2).epigraph.executor.v1.RunInput.NamedEntryR\x05named\x1aT\n" +
+	"\n" +
+	"NamedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x9e\x01\n" +
+	"\x15ValidateGraphResponse\x120\n" +
+	"\x06faults\x18\x01 \x03(\v2\x18.epigraph.graph.v1.FaultR\x06faults\x124\n" +
+	"\bwarnings\x18\x02 \x03(\v2\x18.epigraph.graph.v1.FaultR\bwarnings\x12\x1d\n" +
+	"\n" +
+	"graph_hash\x18\x03 \x01(\tR\tgraphHash\"1\n" +
 	"\rGetRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"6\n" +
 	"\x12GetRunGraphRequest\x12 \n" +
@@ -3771,9 +3960,10 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONFLICT_POLICY_FAIL\x10\x01\x12#\n" +
 	"\x1fCONFLICT_POLICY_RETURN_EXISTING\x10\x02\x12#\n" +
-	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xaf\x19\n" +
+	"\x1fCONFLICT_POLICY_CANCEL_EXISTING\x10\x032\xba\x1a\n" +
 	"\x0fExecutorService\x12a\n" +
-	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12c\n" +
+	"\bStartRun\x12%.epigraph.executor.v1.StartRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\"\b/v1/runs\x12\x88\x01\n" +
+	"\rValidateGraph\x12*.epigraph.executor.v1.ValidateGraphRequest\x1a+.epigraph.executor.v1.ValidateGraphResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/graphs:validate\x12c\n" +
 	"\x06GetRun\x12#.epigraph.executor.v1.GetRunRequest\x1a\x19.epigraph.executor.v1.Run\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/runs/{run_id}\x12\x83\x01\n" +
 	"\vGetRunGraph\x12(.epigraph.executor.v1.GetRunGraphRequest\x1a).epigraph.executor.v1.GetRunGraphResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/runs/{run_id}/graph\x12k\n" +
 	"\bListRuns\x12%.epigraph.executor.v1.ListRunsRequest\x1a&.epigraph.executor.v1.ListRunsResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
@@ -3819,202 +4009,216 @@ func file_epigraph_executor_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_epigraph_executor_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_epigraph_executor_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_epigraph_executor_v1_executor_proto_goTypes = []any{
 	(ConflictPolicy)(0),            // 0: epigraph.executor.v1.ConflictPolicy
 	(*StartRunRequest)(nil),        // 1: epigraph.executor.v1.StartRunRequest
-	(*GetRunRequest)(nil),          // 2: epigraph.executor.v1.GetRunRequest
-	(*GetRunGraphRequest)(nil),     // 3: epigraph.executor.v1.GetRunGraphRequest
-	(*GetRunGraphResponse)(nil),    // 4: epigraph.executor.v1.GetRunGraphResponse
-	(*ListRunsRequest)(nil),        // 5: epigraph.executor.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),       // 6: epigraph.executor.v1.ListRunsResponse
-	(*ListVisitsRequest)(nil),      // 7: epigraph.executor.v1.ListVisitsRequest
-	(*ListVisitsResponse)(nil),     // 8: epigraph.executor.v1.ListVisitsResponse
-	(*WatchRunRequest)(nil),        // 9: epigraph.executor.v1.WatchRunRequest
-	(*CancelRunRequest)(nil),       // 10: epigraph.executor.v1.CancelRunRequest
-	(*ResumeRunRequest)(nil),       // 11: epigraph.executor.v1.ResumeRunRequest
-	(*ReconcileVisitRequest)(nil),  // 12: epigraph.executor.v1.ReconcileVisitRequest
-	(*CallPerformed)(nil),          // 13: epigraph.executor.v1.CallPerformed
-	(*CallFailed)(nil),             // 14: epigraph.executor.v1.CallFailed
-	(*ListActorsRequest)(nil),      // 15: epigraph.executor.v1.ListActorsRequest
-	(*ListActorsResponse)(nil),     // 16: epigraph.executor.v1.ListActorsResponse
-	(*ActorInfo)(nil),              // 17: epigraph.executor.v1.ActorInfo
-	(*PauseRunRequest)(nil),        // 18: epigraph.executor.v1.PauseRunRequest
-	(*SignalRunRequest)(nil),       // 19: epigraph.executor.v1.SignalRunRequest
-	(*SignalWithStartRequest)(nil), // 20: epigraph.executor.v1.SignalWithStartRequest
-	(*SendMessageRequest)(nil),     // 21: epigraph.executor.v1.SendMessageRequest
-	(*RetryRunRequest)(nil),        // 22: epigraph.executor.v1.RetryRunRequest
-	(*ForkRunRequest)(nil),         // 23: epigraph.executor.v1.ForkRunRequest
-	(*AmendRunRequest)(nil),        // 24: epigraph.executor.v1.AmendRunRequest
-	(*GraphPatch)(nil),             // 25: epigraph.executor.v1.GraphPatch
-	(*AmendRunResponse)(nil),       // 26: epigraph.executor.v1.AmendRunResponse
-	(*GraphDiff)(nil),              // 27: epigraph.executor.v1.GraphDiff
-	(*NodeChange)(nil),             // 28: epigraph.executor.v1.NodeChange
-	(*ExplainRunRequest)(nil),      // 29: epigraph.executor.v1.ExplainRunRequest
-	(*DeleteRunRequest)(nil),       // 30: epigraph.executor.v1.DeleteRunRequest
-	(*DeleteRunResponse)(nil),      // 31: epigraph.executor.v1.DeleteRunResponse
-	(*RunFilter)(nil),              // 32: epigraph.executor.v1.RunFilter
-	(*BulkFailure)(nil),            // 33: epigraph.executor.v1.BulkFailure
-	(*BulkCancelRunsRequest)(nil),  // 34: epigraph.executor.v1.BulkCancelRunsRequest
-	(*BulkCancelRunsResponse)(nil), // 35: epigraph.executor.v1.BulkCancelRunsResponse
-	(*BulkRetryRunsRequest)(nil),   // 36: epigraph.executor.v1.BulkRetryRunsRequest
-	(*BulkRetryRunsResponse)(nil),  // 37: epigraph.executor.v1.BulkRetryRunsResponse
-	(*BulkDeleteRunsRequest)(nil),  // 38: epigraph.executor.v1.BulkDeleteRunsRequest
-	(*BulkDeleteRunsResponse)(nil), // 39: epigraph.executor.v1.BulkDeleteRunsResponse
-	(*ListInterruptsRequest)(nil),  // 40: epigraph.executor.v1.ListInterruptsRequest
-	(*ListInterruptsResponse)(nil), // 41: epigraph.executor.v1.ListInterruptsResponse
-	(*GetInterruptRequest)(nil),    // 42: epigraph.executor.v1.GetInterruptRequest
-	(*AnswerInterruptRequest)(nil), // 43: epigraph.executor.v1.AnswerInterruptRequest
-	(*CompleteTaskRequest)(nil),    // 44: epigraph.executor.v1.CompleteTaskRequest
-	(*CompleteTaskResponse)(nil),   // 45: epigraph.executor.v1.CompleteTaskResponse
-	nil,                            // 46: epigraph.executor.v1.StartRunRequest.NamedEntry
-	nil,                            // 47: epigraph.executor.v1.StartRunRequest.MetadataEntry
-	nil,                            // 48: epigraph.executor.v1.StartRunRequest.LabelsEntry
-	nil,                            // 49: epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	nil,                            // 50: epigraph.executor.v1.ForkRunRequest.NamedEntry
-	nil,                            // 51: epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	nil,                            // 52: epigraph.executor.v1.RunFilter.LabelsEntry
-	(*v1.Graph)(nil),               // 53: epigraph.graph.v1.Graph
-	(*v1.Payload)(nil),             // 54: epigraph.graph.v1.Payload
-	(*Attachment)(nil),             // 55: epigraph.executor.v1.Attachment
-	(*timestamppb.Timestamp)(nil),  // 56: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 57: google.protobuf.Duration
-	(*RunBudget)(nil),              // 58: epigraph.executor.v1.RunBudget
-	(*Webhook)(nil),                // 59: epigraph.executor.v1.Webhook
-	(RunState)(0),                  // 60: epigraph.executor.v1.RunState
-	(*Run)(nil),                    // 61: epigraph.executor.v1.Run
-	(*Visit)(nil),                  // 62: epigraph.executor.v1.Visit
-	(*VisitRef)(nil),               // 63: epigraph.executor.v1.VisitRef
-	(v1.Effect)(0),                 // 64: epigraph.graph.v1.Effect
-	(*v1.Edge)(nil),                // 65: epigraph.graph.v1.Edge
-	(*v1.Node)(nil),                // 66: epigraph.graph.v1.Node
-	(InterruptState)(0),            // 67: epigraph.executor.v1.InterruptState
-	(*Interrupt)(nil),              // 68: epigraph.executor.v1.Interrupt
-	(Decision)(0),                  // 69: epigraph.executor.v1.Decision
-	(*RunEvent)(nil),               // 70: epigraph.executor.v1.RunEvent
-	(*ExplainRunResponse)(nil),     // 71: epigraph.executor.v1.ExplainRunResponse
+	(*ValidateGraphRequest)(nil),   // 2: epigraph.executor.v1.ValidateGraphRequest
+	(*RunInput)(nil),               // 3: epigraph.executor.v1.RunInput
+	(*ValidateGraphResponse)(nil),  // 4: epigraph.executor.v1.ValidateGraphResponse
+	(*GetRunRequest)(nil),          // 5: epigraph.executor.v1.GetRunRequest
+	(*GetRunGraphRequest)(nil),     // 6: epigraph.executor.v1.GetRunGraphRequest
+	(*GetRunGraphResponse)(nil),    // 7: epigraph.executor.v1.GetRunGraphResponse
+	(*ListRunsRequest)(nil),        // 8: epigraph.executor.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),       // 9: epigraph.executor.v1.ListRunsResponse
+	(*ListVisitsRequest)(nil),      // 10: epigraph.executor.v1.ListVisitsRequest
+	(*ListVisitsResponse)(nil),     // 11: epigraph.executor.v1.ListVisitsResponse
+	(*WatchRunRequest)(nil),        // 12: epigraph.executor.v1.WatchRunRequest
+	(*CancelRunRequest)(nil),       // 13: epigraph.executor.v1.CancelRunRequest
+	(*ResumeRunRequest)(nil),       // 14: epigraph.executor.v1.ResumeRunRequest
+	(*ReconcileVisitRequest)(nil),  // 15: epigraph.executor.v1.ReconcileVisitRequest
+	(*CallPerformed)(nil),          // 16: epigraph.executor.v1.CallPerformed
+	(*CallFailed)(nil),             // 17: epigraph.executor.v1.CallFailed
+	(*ListActorsRequest)(nil),      // 18: epigraph.executor.v1.ListActorsRequest
+	(*ListActorsResponse)(nil),     // 19: epigraph.executor.v1.ListActorsResponse
+	(*ActorInfo)(nil),              // 20: epigraph.executor.v1.ActorInfo
+	(*PauseRunRequest)(nil),        // 21: epigraph.executor.v1.PauseRunRequest
+	(*SignalRunRequest)(nil),       // 22: epigraph.executor.v1.SignalRunRequest
+	(*SignalWithStartRequest)(nil), // 23: epigraph.executor.v1.SignalWithStartRequest
+	(*SendMessageRequest)(nil),     // 24: epigraph.executor.v1.SendMessageRequest
+	(*RetryRunRequest)(nil),        // 25: epigraph.executor.v1.RetryRunRequest
+	(*ForkRunRequest)(nil),         // 26: epigraph.executor.v1.ForkRunRequest
+	(*AmendRunRequest)(nil),        // 27: epigraph.executor.v1.AmendRunRequest
+	(*GraphPatch)(nil),             // 28: epigraph.executor.v1.GraphPatch
+	(*AmendRunResponse)(nil),       // 29: epigraph.executor.v1.AmendRunResponse
+	(*GraphDiff)(nil),              // 30: epigraph.executor.v1.GraphDiff
+	(*NodeChange)(nil),             // 31: epigraph.executor.v1.NodeChange
+	(*ExplainRunRequest)(nil),      // 32: epigraph.executor.v1.ExplainRunRequest
+	(*DeleteRunRequest)(nil),       // 33: epigraph.executor.v1.DeleteRunRequest
+	(*DeleteRunResponse)(nil),      // 34: epigraph.executor.v1.DeleteRunResponse
+	(*RunFilter)(nil),              // 35: epigraph.executor.v1.RunFilter
+	(*BulkFailure)(nil),            // 36: epigraph.executor.v1.BulkFailure
+	(*BulkCancelRunsRequest)(nil),  // 37: epigraph.executor.v1.BulkCancelRunsRequest
+	(*BulkCancelRunsResponse)(nil), // 38: epigraph.executor.v1.BulkCancelRunsResponse
+	(*BulkRetryRunsRequest)(nil),   // 39: epigraph.executor.v1.BulkRetryRunsRequest
+	(*BulkRetryRunsResponse)(nil),  // 40: epigraph.executor.v1.BulkRetryRunsResponse
+	(*BulkDeleteRunsRequest)(nil),  // 41: epigraph.executor.v1.BulkDeleteRunsRequest
+	(*BulkDeleteRunsResponse)(nil), // 42: epigraph.executor.v1.BulkDeleteRunsResponse
+	(*ListInterruptsRequest)(nil),  // 43: epigraph.executor.v1.ListInterruptsRequest
+	(*ListInterruptsResponse)(nil), // 44: epigraph.executor.v1.ListInterruptsResponse
+	(*GetInterruptRequest)(nil),    // 45: epigraph.executor.v1.GetInterruptRequest
+	(*AnswerInterruptRequest)(nil), // 46: epigraph.executor.v1.AnswerInterruptRequest
+	(*CompleteTaskRequest)(nil),    // 47: epigraph.executor.v1.CompleteTaskRequest
+	(*CompleteTaskResponse)(nil),   // 48: epigraph.executor.v1.CompleteTaskResponse
+	nil,                            // 49: epigraph.executor.v1.StartRunRequest.NamedEntry
+	nil,                            // 50: epigraph.executor.v1.StartRunRequest.MetadataEntry
+	nil,                            // 51: epigraph.executor.v1.StartRunRequest.LabelsEntry
+	nil,                            // 52: epigraph.executor.v1.RunInput.NamedEntry
+	nil,                            // 53: epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	nil,                            // 54: epigraph.executor.v1.ForkRunRequest.NamedEntry
+	nil,                            // 55: epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	nil,                            // 56: epigraph.executor.v1.RunFilter.LabelsEntry
+	(*v1.Graph)(nil),               // 57: epigraph.graph.v1.Graph
+	(*v1.Payload)(nil),             // 58: epigraph.graph.v1.Payload
+	(*Attachment)(nil),             // 59: epigraph.executor.v1.Attachment
+	(*timestamppb.Timestamp)(nil),  // 60: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 61: google.protobuf.Duration
+	(*RunBudget)(nil),              // 62: epigraph.executor.v1.RunBudget
+	(*Webhook)(nil),                // 63: epigraph.executor.v1.Webhook
+	(*v1.Fault)(nil),               // 64: epigraph.graph.v1.Fault
+	(RunState)(0),                  // 65: epigraph.executor.v1.RunState
+	(*Run)(nil),                    // 66: epigraph.executor.v1.Run
+	(*Visit)(nil),                  // 67: epigraph.executor.v1.Visit
+	(*VisitRef)(nil),               // 68: epigraph.executor.v1.VisitRef
+	(v1.Effect)(0),                 // 69: epigraph.graph.v1.Effect
+	(*v1.Edge)(nil),                // 70: epigraph.graph.v1.Edge
+	(*v1.Node)(nil),                // 71: epigraph.graph.v1.Node
+	(InterruptState)(0),            // 72: epigraph.executor.v1.InterruptState
+	(*Interrupt)(nil),              // 73: epigraph.executor.v1.Interrupt
+	(Decision)(0),                  // 74: epigraph.executor.v1.Decision
+	(*RunEvent)(nil),               // 75: epigraph.executor.v1.RunEvent
+	(*ExplainRunResponse)(nil),     // 76: epigraph.executor.v1.ExplainRunResponse
 }
 var file_epigraph_executor_v1_executor_proto_depIdxs = []int32{
-	53, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	54, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	46, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
-	54, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
-	55, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
-	47, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
-	48, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
+	57, // 0: epigraph.executor.v1.StartRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	58, // 1: epigraph.executor.v1.StartRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	49, // 2: epigraph.executor.v1.StartRunRequest.named:type_name -> epigraph.executor.v1.StartRunRequest.NamedEntry
+	58, // 3: epigraph.executor.v1.StartRunRequest.context:type_name -> epigraph.graph.v1.Payload
+	59, // 4: epigraph.executor.v1.StartRunRequest.attachments:type_name -> epigraph.executor.v1.Attachment
+	50, // 5: epigraph.executor.v1.StartRunRequest.metadata:type_name -> epigraph.executor.v1.StartRunRequest.MetadataEntry
+	51, // 6: epigraph.executor.v1.StartRunRequest.labels:type_name -> epigraph.executor.v1.StartRunRequest.LabelsEntry
 	0,  // 7: epigraph.executor.v1.StartRunRequest.conflict_policy:type_name -> epigraph.executor.v1.ConflictPolicy
-	56, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
-	57, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
-	58, // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	59, // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
-	53, // 12: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
-	60, // 13: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
-	49, // 14: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
-	56, // 15: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
-	56, // 16: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	61, // 17: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
-	62, // 18: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
-	58, // 19: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	63, // 20: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	13, // 21: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.CallPerformed
-	14, // 22: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.CallFailed
-	54, // 23: epigraph.executor.v1.CallPerformed.values:type_name -> epigraph.graph.v1.Payload
-	17, // 24: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
-	64, // 25: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
-	54, // 26: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
-	54, // 27: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 28: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
-	54, // 29: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
-	54, // 30: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
-	63, // 31: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
-	50, // 32: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
-	54, // 33: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
-	53, // 34: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
-	51, // 35: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
-	58, // 36: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
-	25, // 37: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
-	65, // 38: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
-	66, // 39: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
-	65, // 40: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
-	61, // 41: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
-	27, // 42: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
-	28, // 43: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
-	63, // 44: epigraph.executor.v1.GraphDiff.cancelled:type_name -> epigraph.executor.v1.VisitRef
-	60, // 45: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
-	52, // 46: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
-	56, // 47: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
-	56, // 48: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
-	32, // 49: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	33, // 50: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	32, // 51: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	33, // 52: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	32, // 53: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
-	33, // 54: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
-	67, // 55: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
-	68, // 56: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
-	54, // 57: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
-	69, // 58: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
-	13, // 59: epigraph.executor.v1.CompleteTaskRequest.completed:type_name -> epigraph.executor.v1.CallPerformed
-	14, // 60: epigraph.executor.v1.CompleteTaskRequest.failed:type_name -> epigraph.executor.v1.CallFailed
-	54, // 61: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	54, // 62: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	1,  // 63: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
-	2,  // 64: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
-	3,  // 65: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
-	5,  // 66: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
-	7,  // 67: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
-	9,  // 68: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
-	10, // 69: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
-	11, // 70: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
-	12, // 71: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
-	18, // 72: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
-	19, // 73: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
-	20, // 74: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
-	21, // 75: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
-	22, // 76: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
-	23, // 77: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
-	24, // 78: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
-	29, // 79: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
-	30, // 80: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
-	34, // 81: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
-	36, // 82: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
-	38, // 83: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
-	40, // 84: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
-	42, // 85: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
-	43, // 86: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
-	44, // 87: epigraph.executor.v1.ExecutorService.CompleteTask:input_type -> epigraph.executor.v1.CompleteTaskRequest
-	15, // 88: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
-	61, // 89: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
-	61, // 90: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
-	4,  // 91: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
-	6,  // 92: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
-	8,  // 93: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
-	70, // 94: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
-	61, // 95: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
-	61, // 96: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
-	61, // 97: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
-	61, // 98: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
-	61, // 99: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
-	61, // 100: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
-	61, // 101: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
-	61, // 102: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
-	61, // 103: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
-	26, // 104: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
-	71, // 105: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
-	31, // 106: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> epigraph.executor.v1.DeleteRunResponse
-	35, // 107: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
-	37, // 108: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
-	39, // 109: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
-	41, // 110: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
-	68, // 111: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	68, // 112: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
-	45, // 113: epigraph.executor.v1.ExecutorService.CompleteTask:output_type -> epigraph.executor.v1.CompleteTaskResponse
-	16, // 114: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
-	89, // [89:115] is the sub-list for method output_type
-	63, // [63:89] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	60, // 8: epigraph.executor.v1.StartRunRequest.start_time:type_name -> google.protobuf.Timestamp
+	61, // 9: epigraph.executor.v1.StartRunRequest.timeout:type_name -> google.protobuf.Duration
+	62, // 10: epigraph.executor.v1.StartRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	63, // 11: epigraph.executor.v1.StartRunRequest.webhooks:type_name -> epigraph.executor.v1.Webhook
+	57, // 12: epigraph.executor.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
+	3,  // 13: epigraph.executor.v1.ValidateGraphRequest.input:type_name -> epigraph.executor.v1.RunInput
+	58, // 14: epigraph.executor.v1.RunInput.args:type_name -> epigraph.graph.v1.Payload
+	52, // 15: epigraph.executor.v1.RunInput.named:type_name -> epigraph.executor.v1.RunInput.NamedEntry
+	64, // 16: epigraph.executor.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
+	64, // 17: epigraph.executor.v1.ValidateGraphResponse.warnings:type_name -> epigraph.graph.v1.Fault
+	57, // 18: epigraph.executor.v1.GetRunGraphResponse.graph:type_name -> epigraph.graph.v1.Graph
+	65, // 19: epigraph.executor.v1.ListRunsRequest.states:type_name -> epigraph.executor.v1.RunState
+	53, // 20: epigraph.executor.v1.ListRunsRequest.labels:type_name -> epigraph.executor.v1.ListRunsRequest.LabelsEntry
+	60, // 21: epigraph.executor.v1.ListRunsRequest.created_after:type_name -> google.protobuf.Timestamp
+	60, // 22: epigraph.executor.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
+	66, // 23: epigraph.executor.v1.ListRunsResponse.runs:type_name -> epigraph.executor.v1.Run
+	67, // 24: epigraph.executor.v1.ListVisitsResponse.visits:type_name -> epigraph.executor.v1.Visit
+	62, // 25: epigraph.executor.v1.ResumeRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	68, // 26: epigraph.executor.v1.ReconcileVisitRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	16, // 27: epigraph.executor.v1.ReconcileVisitRequest.performed:type_name -> epigraph.executor.v1.CallPerformed
+	17, // 28: epigraph.executor.v1.ReconcileVisitRequest.failed:type_name -> epigraph.executor.v1.CallFailed
+	58, // 29: epigraph.executor.v1.CallPerformed.values:type_name -> epigraph.graph.v1.Payload
+	20, // 30: epigraph.executor.v1.ListActorsResponse.actors:type_name -> epigraph.executor.v1.ActorInfo
+	69, // 31: epigraph.executor.v1.ActorInfo.effect:type_name -> epigraph.graph.v1.Effect
+	58, // 32: epigraph.executor.v1.ActorInfo.args_schema:type_name -> epigraph.graph.v1.Payload
+	58, // 33: epigraph.executor.v1.SignalRunRequest.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 34: epigraph.executor.v1.SignalWithStartRequest.start:type_name -> epigraph.executor.v1.StartRunRequest
+	58, // 35: epigraph.executor.v1.SignalWithStartRequest.payload:type_name -> epigraph.graph.v1.Payload
+	58, // 36: epigraph.executor.v1.SendMessageRequest.message:type_name -> epigraph.graph.v1.Payload
+	68, // 37: epigraph.executor.v1.ForkRunRequest.visit:type_name -> epigraph.executor.v1.VisitRef
+	54, // 38: epigraph.executor.v1.ForkRunRequest.named:type_name -> epigraph.executor.v1.ForkRunRequest.NamedEntry
+	58, // 39: epigraph.executor.v1.ForkRunRequest.args:type_name -> epigraph.graph.v1.Payload
+	57, // 40: epigraph.executor.v1.ForkRunRequest.graph:type_name -> epigraph.graph.v1.Graph
+	55, // 41: epigraph.executor.v1.ForkRunRequest.labels:type_name -> epigraph.executor.v1.ForkRunRequest.LabelsEntry
+	62, // 42: epigraph.executor.v1.ForkRunRequest.budget:type_name -> epigraph.executor.v1.RunBudget
+	28, // 43: epigraph.executor.v1.AmendRunRequest.patch:type_name -> epigraph.executor.v1.GraphPatch
+	70, // 44: epigraph.executor.v1.GraphPatch.remove_edges:type_name -> epigraph.graph.v1.Edge
+	71, // 45: epigraph.executor.v1.GraphPatch.put_nodes:type_name -> epigraph.graph.v1.Node
+	70, // 46: epigraph.executor.v1.GraphPatch.add_edges:type_name -> epigraph.graph.v1.Edge
+	66, // 47: epigraph.executor.v1.AmendRunResponse.run:type_name -> epigraph.executor.v1.Run
+	30, // 48: epigraph.executor.v1.AmendRunResponse.diff:type_name -> epigraph.executor.v1.GraphDiff
+	31, // 49: epigraph.executor.v1.GraphDiff.changed_nodes:type_name -> epigraph.executor.v1.NodeChange
+	68, // 50: epigraph.executor.v1.GraphDiff.cancelled:type_name -> epigraph.executor.v1.VisitRef
+	65, // 51: epigraph.executor.v1.RunFilter.states:type_name -> epigraph.executor.v1.RunState
+	56, // 52: epigraph.executor.v1.RunFilter.labels:type_name -> epigraph.executor.v1.RunFilter.LabelsEntry
+	60, // 53: epigraph.executor.v1.RunFilter.created_after:type_name -> google.protobuf.Timestamp
+	60, // 54: epigraph.executor.v1.RunFilter.created_before:type_name -> google.protobuf.Timestamp
+	35, // 55: epigraph.executor.v1.BulkCancelRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	36, // 56: epigraph.executor.v1.BulkCancelRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	35, // 57: epigraph.executor.v1.BulkRetryRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	36, // 58: epigraph.executor.v1.BulkRetryRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	35, // 59: epigraph.executor.v1.BulkDeleteRunsRequest.filter:type_name -> epigraph.executor.v1.RunFilter
+	36, // 60: epigraph.executor.v1.BulkDeleteRunsResponse.failures:type_name -> epigraph.executor.v1.BulkFailure
+	72, // 61: epigraph.executor.v1.ListInterruptsRequest.states:type_name -> epigraph.executor.v1.InterruptState
+	73, // 62: epigraph.executor.v1.ListInterruptsResponse.interrupts:type_name -> epigraph.executor.v1.Interrupt
+	58, // 63: epigraph.executor.v1.AnswerInterruptRequest.answer:type_name -> epigraph.graph.v1.Payload
+	74, // 64: epigraph.executor.v1.AnswerInterruptRequest.decision:type_name -> epigraph.executor.v1.Decision
+	16, // 65: epigraph.executor.v1.CompleteTaskRequest.completed:type_name -> epigraph.executor.v1.CallPerformed
+	17, // 66: epigraph.executor.v1.CompleteTaskRequest.failed:type_name -> epigraph.executor.v1.CallFailed
+	58, // 67: epigraph.executor.v1.StartRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	58, // 68: epigraph.executor.v1.RunInput.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	58, // 69: epigraph.executor.v1.ForkRunRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	1,  // 70: epigraph.executor.v1.ExecutorService.StartRun:input_type -> epigraph.executor.v1.StartRunRequest
+	2,  // 71: epigraph.executor.v1.ExecutorService.ValidateGraph:input_type -> epigraph.executor.v1.ValidateGraphRequest
+	5,  // 72: epigraph.executor.v1.ExecutorService.GetRun:input_type -> epigraph.executor.v1.GetRunRequest
+	6,  // 73: epigraph.executor.v1.ExecutorService.GetRunGraph:input_type -> epigraph.executor.v1.GetRunGraphRequest
+	8,  // 74: epigraph.executor.v1.ExecutorService.ListRuns:input_type -> epigraph.executor.v1.ListRunsRequest
+	10, // 75: epigraph.executor.v1.ExecutorService.ListVisits:input_type -> epigraph.executor.v1.ListVisitsRequest
+	12, // 76: epigraph.executor.v1.ExecutorService.WatchRun:input_type -> epigraph.executor.v1.WatchRunRequest
+	13, // 77: epigraph.executor.v1.ExecutorService.CancelRun:input_type -> epigraph.executor.v1.CancelRunRequest
+	14, // 78: epigraph.executor.v1.ExecutorService.ResumeRun:input_type -> epigraph.executor.v1.ResumeRunRequest
+	15, // 79: epigraph.executor.v1.ExecutorService.ReconcileVisit:input_type -> epigraph.executor.v1.ReconcileVisitRequest
+	21, // 80: epigraph.executor.v1.ExecutorService.PauseRun:input_type -> epigraph.executor.v1.PauseRunRequest
+	22, // 81: epigraph.executor.v1.ExecutorService.SignalRun:input_type -> epigraph.executor.v1.SignalRunRequest
+	23, // 82: epigraph.executor.v1.ExecutorService.SignalWithStart:input_type -> epigraph.executor.v1.SignalWithStartRequest
+	24, // 83: epigraph.executor.v1.ExecutorService.SendMessage:input_type -> epigraph.executor.v1.SendMessageRequest
+	25, // 84: epigraph.executor.v1.ExecutorService.RetryRun:input_type -> epigraph.executor.v1.RetryRunRequest
+	26, // 85: epigraph.executor.v1.ExecutorService.ForkRun:input_type -> epigraph.executor.v1.ForkRunRequest
+	27, // 86: epigraph.executor.v1.ExecutorService.AmendRun:input_type -> epigraph.executor.v1.AmendRunRequest
+	32, // 87: epigraph.executor.v1.ExecutorService.ExplainRun:input_type -> epigraph.executor.v1.ExplainRunRequest
+	33, // 88: epigraph.executor.v1.ExecutorService.DeleteRun:input_type -> epigraph.executor.v1.DeleteRunRequest
+	37, // 89: epigraph.executor.v1.ExecutorService.BulkCancelRuns:input_type -> epigraph.executor.v1.BulkCancelRunsRequest
+	39, // 90: epigraph.executor.v1.ExecutorService.BulkRetryRuns:input_type -> epigraph.executor.v1.BulkRetryRunsRequest
+	41, // 91: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:input_type -> epigraph.executor.v1.BulkDeleteRunsRequest
+	43, // 92: epigraph.executor.v1.ExecutorService.ListInterrupts:input_type -> epigraph.executor.v1.ListInterruptsRequest
+	45, // 93: epigraph.executor.v1.ExecutorService.GetInterrupt:input_type -> epigraph.executor.v1.GetInterruptRequest
+	46, // 94: epigraph.executor.v1.ExecutorService.AnswerInterrupt:input_type -> epigraph.executor.v1.AnswerInterruptRequest
+	47, // 95: epigraph.executor.v1.ExecutorService.CompleteTask:input_type -> epigraph.executor.v1.CompleteTaskRequest
+	18, // 96: epigraph.executor.v1.ExecutorService.ListActors:input_type -> epigraph.executor.v1.ListActorsRequest
+	66, // 97: epigraph.executor.v1.ExecutorService.StartRun:output_type -> epigraph.executor.v1.Run
+	4,  // 98: epigraph.executor.v1.ExecutorService.ValidateGraph:output_type -> epigraph.executor.v1.ValidateGraphResponse
+	66, // 99: epigraph.executor.v1.ExecutorService.GetRun:output_type -> epigraph.executor.v1.Run
+	7,  // 100: epigraph.executor.v1.ExecutorService.GetRunGraph:output_type -> epigraph.executor.v1.GetRunGraphResponse
+	9,  // 101: epigraph.executor.v1.ExecutorService.ListRuns:output_type -> epigraph.executor.v1.ListRunsResponse
+	11, // 102: epigraph.executor.v1.ExecutorService.ListVisits:output_type -> epigraph.executor.v1.ListVisitsResponse
+	75, // 103: epigraph.executor.v1.ExecutorService.WatchRun:output_type -> epigraph.executor.v1.RunEvent
+	66, // 104: epigraph.executor.v1.ExecutorService.CancelRun:output_type -> epigraph.executor.v1.Run
+	66, // 105: epigraph.executor.v1.ExecutorService.ResumeRun:output_type -> epigraph.executor.v1.Run
+	66, // 106: epigraph.executor.v1.ExecutorService.ReconcileVisit:output_type -> epigraph.executor.v1.Run
+	66, // 107: epigraph.executor.v1.ExecutorService.PauseRun:output_type -> epigraph.executor.v1.Run
+	66, // 108: epigraph.executor.v1.ExecutorService.SignalRun:output_type -> epigraph.executor.v1.Run
+	66, // 109: epigraph.executor.v1.ExecutorService.SignalWithStart:output_type -> epigraph.executor.v1.Run
+	66, // 110: epigraph.executor.v1.ExecutorService.SendMessage:output_type -> epigraph.executor.v1.Run
+	66, // 111: epigraph.executor.v1.ExecutorService.RetryRun:output_type -> epigraph.executor.v1.Run
+	66, // 112: epigraph.executor.v1.ExecutorService.ForkRun:output_type -> epigraph.executor.v1.Run
+	29, // 113: epigraph.executor.v1.ExecutorService.AmendRun:output_type -> epigraph.executor.v1.AmendRunResponse
+	76, // 114: epigraph.executor.v1.ExecutorService.ExplainRun:output_type -> epigraph.executor.v1.ExplainRunResponse
+	34, // 115: epigraph.executor.v1.ExecutorService.DeleteRun:output_type -> epigraph.executor.v1.DeleteRunResponse
+	38, // 116: epigraph.executor.v1.ExecutorService.BulkCancelRuns:output_type -> epigraph.executor.v1.BulkCancelRunsResponse
+	40, // 117: epigraph.executor.v1.ExecutorService.BulkRetryRuns:output_type -> epigraph.executor.v1.BulkRetryRunsResponse
+	42, // 118: epigraph.executor.v1.ExecutorService.BulkDeleteRuns:output_type -> epigraph.executor.v1.BulkDeleteRunsResponse
+	44, // 119: epigraph.executor.v1.ExecutorService.ListInterrupts:output_type -> epigraph.executor.v1.ListInterruptsResponse
+	73, // 120: epigraph.executor.v1.ExecutorService.GetInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	73, // 121: epigraph.executor.v1.ExecutorService.AnswerInterrupt:output_type -> epigraph.executor.v1.Interrupt
+	48, // 122: epigraph.executor.v1.ExecutorService.CompleteTask:output_type -> epigraph.executor.v1.CompleteTaskResponse
+	19, // 123: epigraph.executor.v1.ExecutorService.ListActors:output_type -> epigraph.executor.v1.ListActorsResponse
+	97, // [97:124] is the sub-list for method output_type
+	70, // [70:97] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_executor_proto_init() }
@@ -4026,12 +4230,12 @@ func file_epigraph_executor_v1_executor_proto_init() {
 	file_epigraph_executor_v1_explain_proto_init()
 	file_epigraph_executor_v1_interrupt_proto_init()
 	file_epigraph_executor_v1_run_proto_init()
-	file_epigraph_executor_v1_executor_proto_msgTypes[11].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[14].OneofWrappers = []any{
 		(*ReconcileVisitRequest_Performed)(nil),
 		(*ReconcileVisitRequest_Failed)(nil),
 		(*ReconcileVisitRequest_NotPerformed)(nil),
 	}
-	file_epigraph_executor_v1_executor_proto_msgTypes[43].OneofWrappers = []any{
+	file_epigraph_executor_v1_executor_proto_msgTypes[46].OneofWrappers = []any{
 		(*CompleteTaskRequest_Completed)(nil),
 		(*CompleteTaskRequest_Failed)(nil),
 	}
@@ -4041,7 +4245,7 @@ func file_epigraph_executor_v1_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_executor_proto_rawDesc), len(file_epigraph_executor_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   52,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

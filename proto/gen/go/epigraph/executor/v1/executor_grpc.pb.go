@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ExecutorService_StartRun_FullMethodName        = "/epigraph.executor.v1.ExecutorService/StartRun"
+	ExecutorService_ValidateGraph_FullMethodName   = "/epigraph.executor.v1.ExecutorService/ValidateGraph"
 	ExecutorService_GetRun_FullMethodName          = "/epigraph.executor.v1.ExecutorService/GetRun"
 	ExecutorService_GetRunGraph_FullMethodName     = "/epigraph.executor.v1.ExecutorService/GetRunGraph"
 	ExecutorService_ListRuns_FullMethodName        = "/epigraph.executor.v1.ExecutorService/ListRuns"
@@ -57,6 +58,9 @@ const (
 type ExecutorServiceClient interface {
 	// StartRun records a run and starts it. The answer comes after the run is durable.
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
+	// ValidateGraph reports all faults of a graph at once: everything for which StartRun would refuse it, with the actors that the namespace has now.
+	// It starts nothing.
+	ValidateGraph(ctx context.Context, in *ValidateGraphRequest, opts ...grpc.CallOption) (*ValidateGraphResponse, error)
 	// GetRun shows a run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// GetRunGraph shows the graph to which a run is pinned.
@@ -139,6 +143,16 @@ func (c *executorServiceClient) StartRun(ctx context.Context, in *StartRunReques
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Run)
 	err := c.cc.Invoke(ctx, ExecutorService_StartRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorServiceClient) ValidateGraph(ctx context.Context, in *ValidateGraphRequest, opts ...grpc.CallOption) (*ValidateGraphResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateGraphResponse)
+	err := c.cc.Invoke(ctx, ExecutorService_ValidateGraph_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -412,6 +426,9 @@ func (c *executorServiceClient) ListActors(ctx context.Context, in *ListActorsRe
 type ExecutorServiceServer interface {
 	// StartRun records a run and starts it. The answer comes after the run is durable.
 	StartRun(context.Context, *StartRunRequest) (*Run, error)
+	// ValidateGraph reports all faults of a graph at once: everything for which StartRun would refuse it, with the actors that the namespace has now.
+	// It starts nothing.
+	ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error)
 	// GetRun shows a run.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
 	// GetRunGraph shows the graph to which a run is pinned.
@@ -492,6 +509,9 @@ type UnimplementedExecutorServiceServer struct{}
 
 func (UnimplementedExecutorServiceServer) StartRun(context.Context, *StartRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartRun not implemented")
+}
+func (UnimplementedExecutorServiceServer) ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ValidateGraph not implemented")
 }
 func (UnimplementedExecutorServiceServer) GetRun(context.Context, *GetRunRequest) (*Run, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRun not implemented")
@@ -603,6 +623,24 @@ func _ExecutorService_StartRun_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ExecutorServiceServer).StartRun(ctx, req.(*StartRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecutorService_ValidateGraph_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateGraphRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServiceServer).ValidateGraph(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecutorService_ValidateGraph_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServiceServer).ValidateGraph(ctx, req.(*ValidateGraphRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1060,6 +1098,10 @@ var ExecutorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StartRun",
 			Handler:    _ExecutorService_StartRun_Handler,
+		},
+		{
+			MethodName: "ValidateGraph",
+			Handler:    _ExecutorService_ValidateGraph_Handler,
 		},
 		{
 			MethodName: "GetRun",

@@ -660,7 +660,7 @@ type Node struct {
 	Cache *Cache `protobuf:"bytes,19,opt,name=cache,proto3" json:"cache,omitempty"`
 	// CEL string; visits of a namespace with the same key do not run at the same time, or as many as the key's limit says.
 	ConcurrencyKey string `protobuf:"bytes,20,opt,name=concurrency_key,json=concurrencyKey,proto3" json:"concurrency_key,omitempty"`
-	// The thread on which an agent works.
+	// Refused with FIELD_NOT_USED when it is set: no actor works on a thread.
 	Thread string `protobuf:"bytes,21,opt,name=thread,proto3" json:"thread,omitempty"`
 	// Overrides what the actor declares.
 	Effect        Effect `protobuf:"varint,22,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`

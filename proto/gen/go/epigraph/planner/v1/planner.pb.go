@@ -396,107 +396,6 @@ func (x *CompilePlanResponse) GetPlan() *ParsePlanResponse {
 	return nil
 }
 
-// ValidateGraphRequest carries a graph.
-type ValidateGraphRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The graph.
-	Graph         *v11.Graph `protobuf:"bytes,1,opt,name=graph,proto3" json:"graph,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ValidateGraphRequest) Reset() {
-	*x = ValidateGraphRequest{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ValidateGraphRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ValidateGraphRequest) ProtoMessage() {}
-
-func (x *ValidateGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ValidateGraphRequest.ProtoReflect.Descriptor instead.
-func (*ValidateGraphRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *ValidateGraphRequest) GetGraph() *v11.Graph {
-	if x != nil {
-		return x.Graph
-	}
-	return nil
-}
-
-// ValidateGraphResponse is what was found.
-type ValidateGraphResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// All faults; empty when the graph can run.
-	Faults []*v11.Fault `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`
-	// Content hash of the graph.
-	GraphHash     string `protobuf:"bytes,2,opt,name=graph_hash,json=graphHash,proto3" json:"graph_hash,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ValidateGraphResponse) Reset() {
-	*x = ValidateGraphResponse{}
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ValidateGraphResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ValidateGraphResponse) ProtoMessage() {}
-
-func (x *ValidateGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_planner_v1_planner_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ValidateGraphResponse.ProtoReflect.Descriptor instead.
-func (*ValidateGraphResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_planner_v1_planner_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *ValidateGraphResponse) GetFaults() []*v11.Fault {
-	if x != nil {
-		return x.Faults
-	}
-	return nil
-}
-
-func (x *ValidateGraphResponse) GetGraphHash() string {
-	if x != nil {
-		return x.GraphHash
-	}
-	return ""
-}
-
 var File_epigraph_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
@@ -537,17 +436,10 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
 	"graph_hash\x18\x02 \x01(\tR\tgraphHash\x12:\n" +
-	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan\"N\n" +
-	"\x14ValidateGraphRequest\x126\n" +
-	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\"h\n" +
-	"\x15ValidateGraphResponse\x120\n" +
-	"\x06faults\x18\x01 \x03(\v2\x18.epigraph.graph.v1.FaultR\x06faults\x12\x1d\n" +
-	"\n" +
-	"graph_hash\x18\x02 \x01(\tR\tgraphHash2\x91\x03\n" +
+	"\x04plan\x18\x03 \x01(\v2&.epigraph.planner.v1.ParsePlanResponseR\x04plan2\x88\x02\n" +
 	"\x0ePlannerService\x12v\n" +
 	"\tParsePlan\x12%.epigraph.planner.v1.ParsePlanRequest\x1a&.epigraph.planner.v1.ParsePlanResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/plans:parse\x12~\n" +
-	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compile\x12\x86\x01\n" +
-	"\rValidateGraph\x12).epigraph.planner.v1.ValidateGraphRequest\x1a*.epigraph.planner.v1.ValidateGraphResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/graphs:validateB\xe2\x01\n" +
+	"\vCompilePlan\x12'.epigraph.planner.v1.CompilePlanRequest\x1a(.epigraph.planner.v1.CompilePlanResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/plans:compileB\xe2\x01\n" +
 	"\x17com.epigraph.planner.v1B\fPlannerProtoP\x01ZKgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1;plannerv1\xa2\x02\x03EPX\xaa\x02\x13Epigraph.Planner.V1\xca\x02\x13Epigraph\\Planner\\V1\xe2\x02\x1fEpigraph\\Planner\\V1\\GPBMetadata\xea\x02\x15Epigraph::Planner::V1b\x06proto3"
 
 var (
@@ -562,46 +454,39 @@ func file_epigraph_planner_v1_planner_proto_rawDescGZIP() []byte {
 	return file_epigraph_planner_v1_planner_proto_rawDescData
 }
 
-var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_epigraph_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_epigraph_planner_v1_planner_proto_goTypes = []any{
-	(*ParsePlanRequest)(nil),      // 0: epigraph.planner.v1.ParsePlanRequest
-	(*ParsePlanResponse)(nil),     // 1: epigraph.planner.v1.ParsePlanResponse
-	(*CompilePlanRequest)(nil),    // 2: epigraph.planner.v1.CompilePlanRequest
-	(*CompilePlanResponse)(nil),   // 3: epigraph.planner.v1.CompilePlanResponse
-	(*ValidateGraphRequest)(nil),  // 4: epigraph.planner.v1.ValidateGraphRequest
-	(*ValidateGraphResponse)(nil), // 5: epigraph.planner.v1.ValidateGraphResponse
-	nil,                           // 6: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	nil,                           // 7: epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	(*v1.ProblemGraph)(nil),       // 8: epigraph.plan.v1.ProblemGraph
-	(*v1.Diagnostic)(nil),         // 9: epigraph.plan.v1.Diagnostic
-	(*v1.Repair)(nil),             // 10: epigraph.plan.v1.Repair
-	(*v11.Graph)(nil),             // 11: epigraph.graph.v1.Graph
-	(*v11.Fault)(nil),             // 12: epigraph.graph.v1.Fault
-	(*v11.Payload)(nil),           // 13: epigraph.graph.v1.Payload
+	(*ParsePlanRequest)(nil),    // 0: epigraph.planner.v1.ParsePlanRequest
+	(*ParsePlanResponse)(nil),   // 1: epigraph.planner.v1.ParsePlanResponse
+	(*CompilePlanRequest)(nil),  // 2: epigraph.planner.v1.CompilePlanRequest
+	(*CompilePlanResponse)(nil), // 3: epigraph.planner.v1.CompilePlanResponse
+	nil,                         // 4: epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	nil,                         // 5: epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	(*v1.ProblemGraph)(nil),     // 6: epigraph.plan.v1.ProblemGraph
+	(*v1.Diagnostic)(nil),       // 7: epigraph.plan.v1.Diagnostic
+	(*v1.Repair)(nil),           // 8: epigraph.plan.v1.Repair
+	(*v11.Graph)(nil),           // 9: epigraph.graph.v1.Graph
+	(*v11.Payload)(nil),         // 10: epigraph.graph.v1.Payload
 }
 var file_epigraph_planner_v1_planner_proto_depIdxs = []int32{
-	8,  // 0: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	9,  // 1: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
-	10, // 2: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
-	8,  // 3: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
-	6,  // 4: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
-	7,  // 5: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
-	11, // 6: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
+	6,  // 0: epigraph.planner.v1.ParsePlanResponse.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	7,  // 1: epigraph.planner.v1.ParsePlanResponse.diagnostics:type_name -> epigraph.plan.v1.Diagnostic
+	8,  // 2: epigraph.planner.v1.ParsePlanResponse.repairs:type_name -> epigraph.plan.v1.Repair
+	6,  // 3: epigraph.planner.v1.CompilePlanRequest.graph:type_name -> epigraph.plan.v1.ProblemGraph
+	4,  // 4: epigraph.planner.v1.CompilePlanRequest.actors:type_name -> epigraph.planner.v1.CompilePlanRequest.ActorsEntry
+	5,  // 5: epigraph.planner.v1.CompilePlanRequest.named:type_name -> epigraph.planner.v1.CompilePlanRequest.NamedEntry
+	9,  // 6: epigraph.planner.v1.CompilePlanResponse.graph:type_name -> epigraph.graph.v1.Graph
 	1,  // 7: epigraph.planner.v1.CompilePlanResponse.plan:type_name -> epigraph.planner.v1.ParsePlanResponse
-	11, // 8: epigraph.planner.v1.ValidateGraphRequest.graph:type_name -> epigraph.graph.v1.Graph
-	12, // 9: epigraph.planner.v1.ValidateGraphResponse.faults:type_name -> epigraph.graph.v1.Fault
-	13, // 10: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
-	0,  // 11: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
-	2,  // 12: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
-	4,  // 13: epigraph.planner.v1.PlannerService.ValidateGraph:input_type -> epigraph.planner.v1.ValidateGraphRequest
-	1,  // 14: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
-	3,  // 15: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
-	5,  // 16: epigraph.planner.v1.PlannerService.ValidateGraph:output_type -> epigraph.planner.v1.ValidateGraphResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	10, // 8: epigraph.planner.v1.CompilePlanRequest.NamedEntry.value:type_name -> epigraph.graph.v1.Payload
+	0,  // 9: epigraph.planner.v1.PlannerService.ParsePlan:input_type -> epigraph.planner.v1.ParsePlanRequest
+	2,  // 10: epigraph.planner.v1.PlannerService.CompilePlan:input_type -> epigraph.planner.v1.CompilePlanRequest
+	1,  // 11: epigraph.planner.v1.PlannerService.ParsePlan:output_type -> epigraph.planner.v1.ParsePlanResponse
+	3,  // 12: epigraph.planner.v1.PlannerService.CompilePlan:output_type -> epigraph.planner.v1.CompilePlanResponse
+	11, // [11:13] is the sub-list for method output_type
+	9,  // [9:11] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_planner_v1_planner_proto_init() }
@@ -619,7 +504,7 @@ func file_epigraph_planner_v1_planner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_planner_v1_planner_proto_rawDesc), len(file_epigraph_planner_v1_planner_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

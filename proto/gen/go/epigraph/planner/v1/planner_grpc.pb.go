@@ -21,9 +21,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PlannerService_ParsePlan_FullMethodName     = "/epigraph.planner.v1.PlannerService/ParsePlan"
-	PlannerService_CompilePlan_FullMethodName   = "/epigraph.planner.v1.PlannerService/CompilePlan"
-	PlannerService_ValidateGraph_FullMethodName = "/epigraph.planner.v1.PlannerService/ValidateGraph"
+	PlannerService_ParsePlan_FullMethodName   = "/epigraph.planner.v1.PlannerService/ParsePlan"
+	PlannerService_CompilePlan_FullMethodName = "/epigraph.planner.v1.PlannerService/CompilePlan"
 )
 
 // PlannerServiceClient is the client API for PlannerService service.
@@ -38,8 +37,6 @@ type PlannerServiceClient interface {
 	// CompilePlan turns a plan into a graph that can run. A plan with ERROR diagnostics is refused with PLAN_INVALID
 	// and all of them; a text without a plan with NO_PLAN.
 	CompilePlan(ctx context.Context, in *CompilePlanRequest, opts ...grpc.CallOption) (*CompilePlanResponse, error)
-	// ValidateGraph reports all faults of a graph at once.
-	ValidateGraph(ctx context.Context, in *ValidateGraphRequest, opts ...grpc.CallOption) (*ValidateGraphResponse, error)
 }
 
 type plannerServiceClient struct {
@@ -70,16 +67,6 @@ func (c *plannerServiceClient) CompilePlan(ctx context.Context, in *CompilePlanR
 	return out, nil
 }
 
-func (c *plannerServiceClient) ValidateGraph(ctx context.Context, in *ValidateGraphRequest, opts ...grpc.CallOption) (*ValidateGraphResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ValidateGraphResponse)
-	err := c.cc.Invoke(ctx, PlannerService_ValidateGraph_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // PlannerServiceServer is the server API for PlannerService service.
 // All implementations must embed UnimplementedPlannerServiceServer
 // for forward compatibility.
@@ -92,8 +79,6 @@ type PlannerServiceServer interface {
 	// CompilePlan turns a plan into a graph that can run. A plan with ERROR diagnostics is refused with PLAN_INVALID
 	// and all of them; a text without a plan with NO_PLAN.
 	CompilePlan(context.Context, *CompilePlanRequest) (*CompilePlanResponse, error)
-	// ValidateGraph reports all faults of a graph at once.
-	ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error)
 	mustEmbedUnimplementedPlannerServiceServer()
 }
 
@@ -109,9 +94,6 @@ func (UnimplementedPlannerServiceServer) ParsePlan(context.Context, *ParsePlanRe
 }
 func (UnimplementedPlannerServiceServer) CompilePlan(context.Context, *CompilePlanRequest) (*CompilePlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CompilePlan not implemented")
-}
-func (UnimplementedPlannerServiceServer) ValidateGraph(context.Context, *ValidateGraphRequest) (*ValidateGraphResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ValidateGraph not implemented")
 }
 func (UnimplementedPlannerServiceServer) mustEmbedUnimplementedPlannerServiceServer() {}
 func (UnimplementedPlannerServiceServer) testEmbeddedByValue()                        {}
@@ -170,24 +152,6 @@ func _PlannerService_CompilePlan_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _PlannerService_ValidateGraph_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ValidateGraphRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PlannerServiceServer).ValidateGraph(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: PlannerService_ValidateGraph_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PlannerServiceServer).ValidateGraph(ctx, req.(*ValidateGraphRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // PlannerService_ServiceDesc is the grpc.ServiceDesc for PlannerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -202,10 +166,6 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CompilePlan",
 			Handler:    _PlannerService_CompilePlan_Handler,
-		},
-		{
-			MethodName: "ValidateGraph",
-			Handler:    _PlannerService_ValidateGraph_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,101 @@
+package executor_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+func TestValidateGraph(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	named := func(kv ...string) map[string]*graphv1.Payload {
+		out := map[string]*graphv1.Payload{}
+		for i := 0; i < len(kv); i += 2 {
+			out[kv[i]] = value(kv[i+1])
+		}
+		return out
+	}
+	node := func(id, actor string, kv ...string) *graphv1.Node {
+		return &graphv1.Node{Id: id, Actor: actor, Named: named(kv...)}
+	}
+	g := func(nodes ...*graphv1.Node) *graphv1.Graph { return &graphv1.Graph{Nodes: nodes} }
+	edge := func(from, to string) *graphv1.Edge { return &graphv1.Edge{From: from, To: to} }
+	for name, c := range map[string]struct {
+		graph *graphv1.Graph
+		want  []string
+	}{
+		"Sound":             {g(node("a", "cel", "expr", `"1 + 1"`)), nil},
+		"UnknownActor":      {g(node("a", "celll")), []string{"UNKNOWN_ACTOR a actor"}},
+		"CEL/Syntax":        {g(node("a", "cel", "expr", `"1 +"`)), []string{"BAD_EXPRESSION a named.expr"}},
+		"CEL/Variable":      {g(node("a", "cel", "expr", `"inputs"`)), []string{"BAD_EXPRESSION a named.expr"}},
+		"CEL/Function":      {g(node("a", "cel", "expr", `"shout('a')"`)), []string{"BAD_EXPRESSION a named.expr"}},
+		"CEL/NotAncestor":   {g(node("a", "cel", "expr", `"nodes.b.result"`), node("b", "cel", "expr", `"1"`)), []string{"NODE_NOT_BEFORE a named.expr"}},
+		"CEL/Missing":       {g(node("a", "cel")), []string{"MISSING_ARGUMENT a named.expr"}},
+		"CEL/Misspelled":    {g(node("a", "cel", "exrp", `"1"`)), []string{"MISSING_ARGUMENT a named.expr"}},
+		"CEL/Type":          {g(node("a", "cel", "expr", `1`)), []string{"BAD_ARGUMENT a named.expr"}},
+		"Template/Unclosed": {g(node("a", "template", "text", `"{{ 1"`)), []string{"BAD_ARGUMENT a named.text"}},
+		"Template/Hole":     {g(node("a", "template", "text", `"{{ 1 }} {{ nope }}"`)), []string{"BAD_EXPRESSION a named.text"}},
+		"Template/Unknown":  {g(node("a", "template", "text", `"{{ nodes.nope.result }}"`)), []string{"UNKNOWN_NODE_REFERENCE a named.text"}},
+		"Agent/Unknown":     {g(node("a", "agent", "goal", `"x"`, "thread_id", `"t"`, "actions", `{"cel": {}}`)), []string{"UNKNOWN_ARGUMENT a named.thread_id"}},
+		"LLM/Unknown":       {g(node("a", "llm", "request", `"x"`, "modle", `"t"`)), []string{"UNKNOWN_ARGUMENT a named.modle"}},
+		"HTTP/Unknown":      {g(node("a", "http", "url", `"https://x"`, "header", `{}`)), []string{"UNKNOWN_ARGUMENT a named.header"}},
+		"HTTP/Missing":      {g(node("a", "http")), []string{"MISSING_ARGUMENT a named.url"}},
+		"Human/Missing":     {g(node("a", "human", "default", `1`)), []string{"MISSING_ARGUMENT a named.prompt"}},
+		"Sleep/Missing":     {g(node("a", "sleep", "value", `1`)), []string{"MISSING_ARGUMENT a named.duration"}},
+		"Spawn/Unknown":     {g(node("a", "spawn", "ref", `"self"`, "inputs", `{}`)), []string{"UNKNOWN_ARGUMENT a named.inputs"}},
+		"Thread":            {g(&graphv1.Node{Id: "a", Actor: "cel", Named: named("expr", `"1"`), Thread: "t"}), []string{"FIELD_NOT_USED a thread"}},
+		"All": {&graphv1.Graph{Nodes: []*graphv1.Node{node("a", "nobody"), node("b", "cel"), node("c", "template", "text", `"{{ 1 + }}"`)}, Edges: []*graphv1.Edge{edge("b", "nowhere")}},
+			[]string{"UNKNOWN_ACTOR a actor", "BAD_EXPRESSION c named.text", "UNKNOWN_NODE  to"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: c.graph, Input: &executorv1.RunInput{}})
+			require.NoError(t, err)
+			var got []string
+			for _, x := range v.GetFaults() {
+				got = append(got, x.GetCode()+" "+x.GetNodeId()+" "+x.GetField())
+			}
+			require.Equal(t, c.want, got, "%v", v.GetFaults())
+			// What a start says is the same, in the same words.
+			run, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: c.graph})
+			if c.want == nil {
+				require.NoError(t, err)
+				require.Equal(t, run.GetGraphHash(), v.GetGraphHash())
+				return
+			}
+			require.Empty(t, v.GetGraphHash())
+			refused := errs.From(err).Violations
+			require.Len(t, refused, len(c.want), "%v", err)
+			for i, x := range v.GetFaults() {
+				require.Equal(t, x.GetCode(), refused[i].Reason)
+			}
+			_, err = executorv1.NewScheduleServiceClient(f.conn).CreateSchedule(t.Context(), &executorv1.CreateScheduleRequest{
+				Schedule: &executorv1.Schedule{Id: "s", Cron: "0 0 1 1 *", Start: &executorv1.StartRunRequest{Graph: c.graph}}})
+			require.Len(t, errs.From(err).Violations, len(c.want), "a schedule is judged as a start is: %v", err)
+		})
+	}
+	t.Run("Input/WhatOnlyItCanBringIsAWarning", func(t *testing.T) {
+		t.Parallel()
+		v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g(node("a", "cel"))})
+		require.NoError(t, err)
+		require.Empty(t, v.GetFaults())
+		require.Len(t, v.GetWarnings(), 1)
+		require.Equal(t, "MISSING_ARGUMENT", v.GetWarnings()[0].GetCode())
+		v, err = f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g(node("a", "cel")), Input: &executorv1.RunInput{Named: named("expr", `"1"`)}})
+		require.NoError(t, err)
+		require.Empty(t, append(v.GetFaults(), v.GetWarnings()...))
+	})
+	t.Run("Thread/IsRefusedByName", func(t *testing.T) {
+		t.Parallel()
+		_, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g(node("a", "cel", "expr", `"1"`)), ThreadId: "t"})
+		require.Equal(t, "FIELD_NOT_USED", errs.ReasonOf(err))
+		require.Equal(t, "thread_id", errs.From(err).Violations[0].Field)
+		_, err = f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ThreadId: "t"})
+		require.Equal(t, "FIELD_NOT_USED", errs.ReasonOf(err))
+	})
+}

@@ -1,0 +1,258 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"sync"
+)
+
+// This file knows which nodes lead to which, and so what nodes.ID means: the latest visit of an ancestor that had completed when the
+// visit began. Nothing that ends later, and nothing that only ran beside it, is seen, so that an expression gives the same whenever it
+// is evaluated: in the machine, in a call, in a second attempt and after a restart.
+
+// Scope is what a call may ask for of its run: what the expressions of its node see. It is safe for concurrent use if that of the state is.
+type Scope interface {
+	// Var is the variable as JSON: input, context, state, args, named, node, visit, attempt, and item in a map. State is that of
+	// the time of asking.
+	Var(name string) (json.RawMessage, bool)
+	// Ancestor is what the node that is called id at this place gave; ok is false unless it is an ancestor that has completed.
+	Ancestor(id string) (NodeResult, bool)
+	// Ancestors are the ids of all nodes that Ancestor knows, as they are in the graph.
+	Ancestors() []string
+}
+
+// NodeResult is what a visit of an ancestor gave.
+type NodeResult struct {
+	Ref
+	Values []json.RawMessage
+}
+
+// Result is the one value, a list of several, or null.
+func (r NodeResult) Result() json.RawMessage { return single(r.Values) }
+
+// reach answers which nodes lead to which, over edges of all kinds. It belongs to one program and is safe for concurrent use.
+type reach struct {
+	once sync.Once
+	// comp numbers the strongly connected components from the ends to the starts; first and from list the sources of the edges into every
+	// node, and edge the edges.
+	comp        []int32
+	first, edge []int32
+
+	mu sync.Mutex
+	// sets are the nodes before a node, within one round of a region.
+	sets map[[2]int32][]uint64
+}
+
+// maxReachSets bounds how many nodes it is remembered of what comes before them.
+const maxReachSets = 8
+
+func (p *Program) reaches() *reach {
+	r := p.reach
+	r.once.Do(func() {
+		n := len(p.nodes)
+		arcs := make([]arc, len(p.edges))
+		out := make([][]int32, n)
+		r.first, r.edge = make([]int32, n+1), make([]int32, len(p.edges))
+		for i := range p.edges {
+			e := &p.edges[i]
+			arcs[i] = arc{from: e.from, to: e.to}
+			out[e.from] = append(out[e.from], int32(i))
+			r.first[e.to+1]++
+		}
+		for v := range n {
+			r.first[v+1] += r.first[v]
+		}
+		next := make([]int32, n)
+		for i := range p.edges {
+			to := p.edges[i].to
+			r.edge[r.first[to]+next[to]] = int32(i)
+			next[to]++
+		}
+		r.comp = components(n, arcs, out)
+	})
+	return r
+}
+
+// leadsTo reports whether a way leads from x to v, over one edge at least.
+func (p *Program) leadsTo(x, v int32) bool { return p.leadsWithin(x, v, 0) }
+
+// leadsWithin is leadsTo within one round of the loop that is the region: over none of the BACK edges that begin another one.
+func (p *Program) leadsWithin(x, v, region int32) bool {
+	r := p.reaches()
+	if r.comp[x] < r.comp[v] {
+		return false
+	}
+	if _, direct := p.edgeIndex[edgeKey{x, v, DataEdge}]; direct && region == 0 {
+		return true
+	}
+	// Whoever asks for one node asks for others, so that all are found at once.
+	key := [2]int32{v, region}
+	r.mu.Lock()
+	set := r.sets[key]
+	r.mu.Unlock()
+	if set == nil {
+		set = make([]uint64, len(p.nodes)/64+1)
+		p.before(v, region, func(w int32) bool {
+			set[w/64] |= 1 << (w % 64)
+			return true
+		})
+		r.mu.Lock()
+		if r.sets == nil || len(r.sets) >= maxReachSets {
+			r.sets = map[[2]int32][]uint64{}
+		}
+		r.sets[key] = set
+		r.mu.Unlock()
+	}
+	return set[x/64]&(1<<(x%64)) != 0
+}
+
+// before gives every node that leads to v, within one round of the region, to visit, which says whether those before it matter too.
+func (p *Program) before(v, region int32, visit func(w int32) bool) {
+	r := p.reaches()
+	head := int32(-1)
+	if region > 0 {
+		head = p.regions[region].head
+	}
+	seen := make([]uint64, len(p.nodes)/64+1)
+	todo := []int32{v}
+	for len(todo) > 0 {
+		w := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, e := range r.edge[r.first[w]:r.first[w+1]] {
+			pe := &p.edges[e]
+			if w == head && pe.kind == BackEdge || seen[pe.from/64]&(1<<(pe.from%64)) != 0 || region > 0 && !p.within(pe.from, region) {
+				continue
+			}
+			seen[pe.from/64] |= 1 << (pe.from % 64)
+			if visit(pe.from) {
+				todo = append(todo, pe.from)
+			}
+		}
+	}
+}
+
+// within reports whether the node lies in the region.
+func (p *Program) within(n, region int32) bool {
+	r := p.nodes[n].region
+	for r >= 0 && p.regions[r].depth > p.regions[region].depth {
+		r = p.regions[r].parent
+	}
+	return r == region
+}
+
+// ancestor is the visit of node x that ns sees, or nil. round says whether x leads to ns within one round of a region; nil looks itself.
+func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) bool) *nodeState {
+	if round == nil {
+		round = func(x, region int32) bool { return s.p.leadsWithin(x, ns.n, region) }
+	}
+	g := ns.f
+	for !s.p.within(x, g.region) {
+		g = g.parent
+	}
+	token := s.p.regions[s.p.nodes[x].region].token
+	visits := s.visitsOf(x)
+	for i := len(visits) - 1; i >= 0; i-- {
+		c := visits[i]
+		if c == ns || c.status != VisitCompleted || ns.enteredAt > 0 && c.endedAt > ns.enteredAt {
+			continue
+		}
+		h := c.f
+		for h.region != g.region {
+			h = h.parent
+		}
+		switch {
+		case token && g.region == s.p.nodes[x].region:
+			return c // visits of such loops follow each other in no other order
+		case h.serial > g.serial, h.serial == g.serial && !round(x, g.region):
+		default:
+			return c
+		}
+	}
+	return nil
+}
+
+// ancestors are all nodes that ns sees.
+func (s *State) ancestors(ns *nodeState) []int32 {
+	rounds := map[int32][]bool{}
+	round := func(x, region int32) bool {
+		set, ok := rounds[region]
+		if !ok {
+			set = make([]bool, len(s.p.nodes))
+			s.p.before(ns.n, region, func(w int32) bool {
+				set[w] = true
+				return true
+			})
+			rounds[region] = set
+		}
+		return set[x]
+	}
+	var out []int32
+	for x, latest := range s.latest {
+		if latest != nil && s.ancestor(ns, int32(x), round) != nil {
+			out = append(out, int32(x))
+		}
+	}
+	return out
+}
+
+// ScopeOf is what the call of a visit, or of an item of one, sees. It reads the state whenever it is asked, so that the caller's lock must be
+// held then.
+func (s *State) ScopeOf(ref Ref) Scope { return visitScope{s, ref} }
+
+type visitScope struct {
+	s   *State
+	ref Ref
+}
+
+func (v visitScope) unit() (unit, bool) {
+	if v.s.root == nil {
+		return unit{}, false
+	}
+	return v.s.find(v.ref)
+}
+
+func (v visitScope) Var(name string) (json.RawMessage, bool) {
+	if name != "item" {
+		return v.s.Var(name)
+	}
+	u, ok := v.unit()
+	if !ok || u.item == 0 {
+		return nil, false
+	}
+	return u.ns.m.list[u.item-1], true
+}
+
+func (v visitScope) Ancestor(id string) (NodeResult, bool) {
+	u, ok := v.unit()
+	if !ok {
+		return NodeResult{}, false
+	}
+	x, ok := v.s.p.resolve(v.ref.Node, id)
+	if !ok {
+		return NodeResult{}, false
+	}
+	c := v.s.ancestor(u.ns, x, nil)
+	if c == nil {
+		return NodeResult{}, false
+	}
+	return v.s.resultOf(c), true
+}
+
+func (v visitScope) Ancestors() []string {
+	u, ok := v.unit()
+	if !ok {
+		return nil
+	}
+	return v.s.ids(v.s.ancestors(u.ns))
+}
+
+func (s *State) resultOf(ns *nodeState) NodeResult {
+	return NodeResult{Ref: s.ref(ns, 0), Values: ns.values}
+}
+
+func (s *State) ids(nodes []int32) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = s.p.nodes[n].ID
+	}
+	return out
+}

@@ -1,0 +1,288 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file holds a node's arguments against what its actor says of them, and finds out which required ones can come from nowhere.
+
+// argSchema is what is read of the JSON Schema of an actor's named arguments.
+type argSchema struct {
+	Properties map[string]json.RawMessage `json:"properties"`
+	Additional *bool                      `json:"additionalProperties"`
+	Required   []string                   `json:"required"`
+	AnyOf      []struct {
+		Required []string `json:"required"`
+	} `json:"anyOf"`
+}
+
+func (s *argSchema) closed() bool { return s.Additional != nil && !*s.Additional }
+
+// demands are what a call needs: of each, one of the lists of names as a whole.
+func (s *argSchema) demands() [][][]string {
+	var out [][][]string
+	for _, name := range s.Required {
+		out = append(out, [][]string{{name}})
+	}
+	var any [][]string
+	for _, alt := range s.AnyOf {
+		if len(alt.Required) == 0 {
+			return out // it asks for something else too
+		}
+		any = append(any, alt.Required)
+	}
+	if any != nil {
+		out = append(out, any)
+	}
+	return out
+}
+
+// argumentsOf reads an actor's schema once; nil when it says nothing.
+func (c *checker) argumentsOf(actor string, schema json.RawMessage) *argSchema {
+	if s, ok := c.argSchemas[actor]; ok {
+		return s
+	}
+	var s *argSchema
+	if parsed := new(argSchema); len(schema) > 0 && json.Unmarshal(schema, parsed) == nil {
+		s = parsed
+	}
+	if c.argSchemas == nil {
+		c.argSchemas = map[string]*argSchema{}
+	}
+	c.argSchemas[actor] = s
+	return s
+}
+
+// planArguments are the named arguments that a compiled plan gives every problem, whatever its actor: what is wanted, and with what.
+func planArguments(name string) bool {
+	return name == "request" || name == "user_input" || name == "arguments"
+}
+
+// checkArguments looks at the node's own arguments.
+func (c *checker) checkArguments(i int32, n *Node, info *ActorInfo) {
+	if info.Examine != nil {
+		for _, a := range info.Examine(n) {
+			if a.Fault != "" {
+				c.node(CodeBadArg, n.ID, "named."+a.Arg, a.Hint, "%s", a.Fault)
+				continue
+			}
+			c.nodeExpr(n.ID, "named."+a.Arg, a.Expr)
+		}
+	}
+	s := c.argumentsOf(n.Actor, info.Schema)
+	if s == nil {
+		return
+	}
+	for _, k := range sortedKeys(n.Named) {
+		if p, ok := s.Properties[k]; ok {
+			c.checkArg(n, k, p)
+		} else if s.closed() && !(n.Kind == ProblemKind && planArguments(k)) {
+			hint := "known are " + strings.Join(sortedKeys(s.Properties), ", ")
+			if near := nearName(k, sortedKeys(s.Properties)); near != "" {
+				hint = fmt.Sprintf("did you mean %q?", near)
+			}
+			c.node(CodeUnknownArg, n.ID, "named."+k, hint, "actor %q takes no argument %q", n.Actor, k)
+		}
+	}
+	for _, alternatives := range s.demands() {
+		if !slices.ContainsFunc(alternatives, func(names []string) bool { return given(names, n) }) {
+			c.needs = append(c.needs, need{i, alternatives})
+		}
+	}
+}
+
+// given reports whether the node itself gives all of these arguments.
+func given(names []string, n *Node) bool {
+	for _, name := range names {
+		if _, own := n.Named[name]; !own && (n.Map == nil || n.Map.As != name) {
+			return false
+		}
+	}
+	return true
+}
+
+// nearName is the one of the names that a person or a model may have meant, or nothing.
+func nearName(name string, names []string) string {
+	best, most := "", max(1, len(name)/3)
+	for _, n := range names {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(n), most); d <= most {
+			best, most = n, d-1
+		}
+		if most < 0 {
+			break
+		}
+	}
+	return best
+}
+
+// editDistance counts the letters to add, drop, change or swap with their neighbor, as far as most; beyond that it says more than most.
+func editDistance(a, b string, most int) int {
+	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > most || len(b)-len(a) > most {
+		return most + 1
+	}
+	var prev, row, next [65]int
+	for j := range len(b) + 1 {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], prev[j-2]+1)
+			}
+		}
+		prev, row = row, next
+	}
+	return row[len(b)]
+}
+
+// need is what a node's actor asks for and the node itself does not give: one of the alternatives as a whole.
+type need struct {
+	node         int32
+	alternatives [][]string
+}
+
+// Missing are the arguments that actors require and that can come from nowhere in a run with this input: neither from the node itself, nor
+// from the input, nor passed down by a node before it. A nil input may hold everything.
+func (p *Program) Missing(in *Input) []Fault {
+	if len(p.needs) == 0 {
+		return nil
+	}
+	names := map[string]int{}
+	for _, d := range p.needs {
+		for _, alt := range d.alternatives {
+			for _, name := range alt {
+				if _, ok := names[name]; !ok {
+					names[name] = len(names)
+				}
+			}
+		}
+	}
+	may := p.travelingNames(in, names)
+	var faults []Fault
+	for _, d := range p.needs {
+		n := p.nodes[d.node].Node
+		if slices.ContainsFunc(d.alternatives, func(alt []string) bool {
+			return !slices.ContainsFunc(alt, func(name string) bool { return !may[d.node].has(names[name]) && !given([]string{name}, n) })
+		}) {
+			continue
+		}
+		faults = append(faults, missing(n, d.alternatives))
+	}
+	return faults
+}
+
+// Warnings are what may be wrong with a graph that can run, when its runs begin with this input; a nil one is one of which nothing is known.
+func (p *Program) Warnings(in *Input) []Fault {
+	var out []Fault
+	if in == nil {
+		out = p.Missing(&Input{})
+		for i := range out {
+			out[i].Hint += "; with an input that has it nothing is wrong"
+		}
+	}
+	return append(out, p.endlessCycles()...)
+}
+
+func missing(n *Node, alternatives [][]string) Fault {
+	lists := make([]string, len(alternatives))
+	for i, alt := range alternatives {
+		lists[i] = strings.Join(alt, " and ")
+	}
+	what := strings.Join(lists, " or ")
+	f := Fault{Code: CodeMissingArg, Node: n.ID, Field: "named." + alternatives[0][0],
+		Message: fmt.Sprintf("actor %q needs the argument %s, and nothing gives it to the node", n.Actor, what),
+		Hint:    "set it in named, give it with the run's input, or let a node before this one pass it down by KEY"}
+	for _, alt := range alternatives {
+		for _, name := range alt {
+			if near := nearName(name, sortedKeys(n.Named)); near != "" {
+				f.Hint = fmt.Sprintf("did you mean %q by named.%s?", name, near)
+			}
+		}
+	}
+	return f
+}
+
+// nameSet is a set of numbered names.
+type nameSet []uint64
+
+func (s nameSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
+
+func (s nameSet) add(i int) { s[i/64] |= 1 << (i % 64) }
+
+// join adds another set and reports whether that changed anything.
+func (s nameSet) join(o nameSet) bool {
+	changed := false
+	for i := range s {
+		if o[i]&^s[i] != 0 {
+			s[i] |= o[i]
+			changed = true
+		}
+	}
+	return changed
+}
+
+// travelingNames says for every node which of the named arguments may travel to it.
+func (p *Program) travelingNames(in *Input, names map[string]int) []nameSet {
+	words := (len(names) + 63) / 64
+	all := make(nameSet, words)
+	for i := range all {
+		all[i] = ^uint64(0)
+	}
+	input := all
+	if in != nil {
+		input = make(nameSet, words)
+		for name, i := range names {
+			if _, ok := in.Named[name]; ok {
+				input.add(i)
+			}
+		}
+	}
+	sets := make([]nameSet, len(p.nodes))
+	buf := make(nameSet, words*len(p.nodes))
+	for i := range sets {
+		sets[i] = buf[i*words : (i+1)*words]
+		if n := &p.nodes[i]; n.inbox != nil {
+			if k, ok := names["messages"]; ok {
+				sets[i].add(k)
+			}
+		} else if len(n.in) == 0 {
+			sets[i].join(input)
+		}
+	}
+	out := make(nameSet, words)
+	for changed := true; changed; { // once, and once more for each loop around a loop
+		changed = false
+		for _, v := range p.topo {
+			n := &p.nodes[v]
+			for _, e := range n.out {
+				pe := &p.edges[e]
+				if pe.message {
+					continue
+				}
+				clear(out)
+				switch {
+				case pe.mode == MergePassDown || n.mayExpand:
+					out.join(all)
+				case n.inbox == nil: // messages do not travel
+					out.join(sets[v])
+				}
+				if k, ok := names[pe.key]; ok && pe.mode == KeyPassDown {
+					out.add(k)
+				}
+				if sets[pe.to].join(out) && pe.kind == BackEdge {
+					changed = true
+				}
+			}
+		}
+	}
+	return sets
+}

@@ -1,0 +1,259 @@
+package workgraph
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// known is an ActorSet of fixed infos.
+type known map[string]ActorInfo
+
+func (k known) ActorInfo(name string) (ActorInfo, bool) {
+	info, ok := k[name]
+	return info, ok
+}
+
+// calc is like the actor that evaluates an expression, mail like one that needs an address and a text or a file, any takes everything.
+var calc = known{
+	"calc": {Effect: Pure, NeverExpands: true, Schema: json.RawMessage(`{"required": ["expr"], "properties": {"expr": {"type": "string"}}}`),
+		Examine: func(n *Node) []Argument {
+			var src string
+			if json.Unmarshal(n.Named["expr"], &src) != nil {
+				return nil
+			}
+			return []Argument{{Arg: "expr", Expr: src}}
+		}},
+	"mail": {Effect: Pure, NeverExpands: true, Schema: json.RawMessage(`{"additionalProperties": false, "required": ["to"],
+		"anyOf": [{"required": ["text"]}, {"required": ["file", "type"]}], "properties": {"to": {"type": "string"}, "text": {}, "file": {}, "type": {}}}`)},
+	"any":   {Effect: Pure, NeverExpands: true},
+	"grows": {Effect: Pure},
+}
+
+func places(faults []Fault) []string {
+	var out []string
+	for _, f := range faults {
+		at := f.Node
+		if f.From != "" {
+			at = f.From + "->" + f.To
+		}
+		out = append(out, strings.TrimSpace(f.Code+" "+at+" "+f.Field))
+	}
+	return out
+}
+
+func TestReferences(t *testing.T) {
+	chain := func(change func(g *Graph)) *Graph {
+		g := nodes(PassDown{}, "a", "b", "c", "other").Chain("a", "b", "c").Graph()
+		for i := range g.Nodes {
+			g.Nodes[i].Actor = "any"
+		}
+		change(g)
+		return g
+	}
+	expr := func(src string) func(*Graph) {
+		return func(g *Graph) {
+			g.Nodes[2].Actor, g.Nodes[2].Named = "calc", map[string]json.RawMessage{"expr": js(src)}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Graph)
+		want   []string
+		hint   string
+	}{
+		"Grandparent":  {expr("nodes.a.result"), nil, ""},
+		"Undeclared":   {expr("nodes.nope.result"), []string{"UNKNOWN_NODE_REFERENCE c named.expr"}, ""},
+		"ByIndex":      {expr(`nodes["nope"].result`), []string{"UNKNOWN_NODE_REFERENCE c named.expr"}, ""},
+		"Beside":       {expr("nodes.other.result"), []string{"NODE_NOT_BEFORE c named.expr"}, `draw an edge from "other"`},
+		"Itself":       {expr("nodes.c.result"), []string{"NODE_NOT_BEFORE c named.expr"}, "has not ended here"},
+		"Syntax":       {expr("1 +"), []string{"BAD_EXPRESSION c named.expr"}, ""},
+		"Variable":     {expr("inputs.a"), []string{"BAD_EXPRESSION c named.expr"}, ""},
+		"Function":     {expr("shout('a')"), []string{"BAD_EXPRESSION c named.expr"}, ""},
+		"After":        {func(g *Graph) { g.Nodes[0].When = "nodes.c.result" }, []string{"NODE_NOT_BEFORE a when"}, "it comes after"},
+		"Check":        {func(g *Graph) { g.Nodes[1].Check = &Check{CEL: "nodes.b.result == 1"} }, []string{"NODE_NOT_BEFORE b check.cel"}, "use result or values"},
+		"EdgeOfItself": {func(g *Graph) { g.Edges[0].When = "nodes.a.result == 1" }, nil, ""},
+		"EdgeOfTarget": {func(g *Graph) { g.Edges[0].When = "nodes.b.result == 1" }, []string{"NODE_NOT_BEFORE a->b when"}, ""},
+		"Merge":        {func(g *Graph) { g.Edges[1].PassDown = Merge("{'args': [nodes.other.result]}") }, []string{"NODE_NOT_BEFORE b->c result_pass_down_mode.expr"}, ""},
+		"Map":          {func(g *Graph) { g.Nodes[1].Map = &Map{Over: "nodes.other.result"} }, []string{"NODE_NOT_BEFORE b map.over"}, ""},
+		"EveryUseCounts": {func(g *Graph) {
+			g.Nodes[0].When, g.Nodes[1].When, g.Nodes[2].When = "nodes.a.result == 1", "nodes.a.result == 1", "nodes.a.result == 1"
+		}, []string{"NODE_NOT_BEFORE a when"}, ""},
+		"ErrorEdge": {func(g *Graph) {
+			g.Nodes[0].OnError = OnError{Action: Route}
+			g.Edges = append(g.Edges, Edge{From: "a", To: "other", Kind: ErrorEdge, When: "nodes.a.result == 1"})
+		}, []string{"NODE_NOT_BEFORE a->other when"}, "the error of the source"},
+		"LoopSeesItsEarlierRounds": {func(g *Graph) {
+			g.Edges = append(g.Edges, Edge{From: "c", To: "a", Kind: BackEdge, When: "result == 1"})
+			g.Nodes[0].When = "!has(nodes.c.result) || nodes.a.result == 1"
+		}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faults := Validate(chain(c.change), calc)
+			require.Equal(t, c.want, places(faults), "%v", faults)
+			if c.hint != "" {
+				require.Contains(t, faults[0].Hint, c.hint)
+			}
+		})
+	}
+	t.Run("Many/AreFoundInOneGo", func(t *testing.T) {
+		// Every node names another far one: one question at a time would take minutes.
+		const n = 20_000
+		b := NewBuilder("many")
+		for i := range n {
+			b = b.Node(fmt.Sprint("n", i), "any")
+		}
+		g := b.Graph()
+		for i := 1; i < n; i++ {
+			for _, d := range []int{1, 2, 3, 5, 8} {
+				if i >= d {
+					g.Edges = append(g.Edges, Edge{From: fmt.Sprint("n", i-d), To: fmt.Sprint("n", i)})
+				}
+			}
+			if i < 5000 {
+				g.Nodes[n-i].When = fmt.Sprintf("nodes.n%d.result == 1", i)
+			} else if i < 5010 {
+				g.Nodes[i].When = fmt.Sprintf("nodes.n%d.result == 1", n-1)
+			}
+		}
+		began := time.Now()
+		require.Len(t, Validate(g, calc), 10)
+		t.Logf("%s", time.Since(began))
+	})
+	t.Run("Expansion/MayNameWhatComesBefore", func(t *testing.T) {
+		sub := func(ref string) *Graph {
+			g := nodes(PassDown{}, "u", "v").Edge("u", "v").Graph()
+			g.Nodes[1].When = "nodes." + ref + ".result == 1"
+			return nodesOf("x", g)
+		}
+		for ref, ok := range map[string]bool{"S": true, "A": true, "u": true, "Z": false, "beside": false, "v": false} {
+			m := newMachine(t, compile(t, nodes(PassDown{}, "S", "A", "Z", "beside").Edge("S", "A").Edge("A", "Z").Graph()))
+			m.begin()
+			m.end("S", Outcome{Values: one("1")})
+			m.end("A", Outcome{Values: one("1"), Expand: sub(ref)})
+			require.Equal(t, ok, m.status("A") == VisitCompleted, ref)
+		}
+	})
+}
+
+func TestMissingArguments(t *testing.T) {
+	named := func(kv ...string) map[string]json.RawMessage {
+		out := map[string]json.RawMessage{}
+		for _, k := range kv {
+			out[k] = js("1")
+		}
+		return out
+	}
+	two := func(pass PassDown, first string, own ...string) *Graph {
+		return &Graph{Nodes: []Node{{ID: "a", Actor: first}, {ID: "m", Actor: "mail", Named: named(own...)}}, Edges: []Edge{{From: "a", To: "m", PassDown: pass}}}
+	}
+	for name, c := range map[string]struct {
+		g       *Graph
+		input   []string
+		faults  []string // with that input
+		unknown []string // when nothing is known of it
+		hint    string
+	}{
+		"Own":               {two(PassDown{}, "any", "to", "text"), nil, nil, nil, ""},
+		"Nowhere":           {two(PassDown{}, "any"), nil, []string{"MISSING_ARGUMENT m named.to", "MISSING_ARGUMENT m named.text"}, nil, "pass it down by KEY"},
+		"Input":             {two(PassDown{}, "any", "to"), []string{"text"}, nil, nil, ""},
+		"Alternative":       {two(PassDown{}, "any", "to", "file"), []string{"type"}, nil, nil, ""},
+		"HalfAnAlternative": {two(PassDown{}, "any", "to", "file"), nil, []string{"MISSING_ARGUMENT m named.text"}, nil, ""},
+		"Key":               {two(Key("text"), "any", "to"), nil, nil, nil, ""},
+		"AnotherKey":        {two(Key("txt"), "any", "to"), nil, []string{"MISSING_ARGUMENT m named.text"}, nil, ""},
+		"Merge":             {two(Merge("{}"), "any", "to"), nil, nil, nil, ""},
+		"MayExpand":         {two(PassDown{}, "grows", "to"), nil, nil, nil, ""},
+		"Map":               {&Graph{Nodes: []Node{{ID: "m", Actor: "mail", Named: named("to"), Map: &Map{Over: "[1]", As: "text"}}}}, nil, nil, nil, ""},
+		"Misspelled": {&Graph{Nodes: []Node{{ID: "c", Actor: "calc", Named: map[string]json.RawMessage{"exrp": js("1")}}}}, nil,
+			[]string{"MISSING_ARGUMENT c named.expr"}, nil, `did you mean "expr" by named.exrp?`},
+		"BehindAnInbox": {&Graph{Nodes: []Node{{ID: "i", Actor: "any", On: &Trigger{Inbox: &Inbox{}}}, {ID: "m", Actor: "mail", Named: named("to")}}, Edges: []Edge{{From: "i", To: "m"}}},
+			[]string{"text"}, []string{"MISSING_ARGUMENT m named.text"}, []string{"MISSING_ARGUMENT m named.text"}, ""},
+		"Loop": {&Graph{Nodes: []Node{{ID: "m", Actor: "mail", Named: named("to")}, {ID: "b", Actor: "any"}},
+			Edges: []Edge{{From: "m", To: "b"}, {From: "b", To: "m", Kind: BackEdge, When: "true", PassDown: Key("text")}}}, nil, nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := &Input{Named: named(c.input...)}
+			got := ValidateFor(c.g, calc, in)
+			require.Equal(t, c.faults, places(got), "%v", got)
+			if c.hint != "" {
+				require.Contains(t, got[0].Hint, c.hint)
+			}
+			require.Equal(t, c.unknown, places(Validate(c.g, calc)))
+			if len(c.unknown) > 0 {
+				return
+			}
+			p, err := Compile(c.g, calc)
+			require.NoError(t, err)
+			require.Equal(t, c.faults, places(p.Missing(in)))
+			if len(c.input) == 0 {
+				require.Equal(t, c.faults, places(p.Warnings(nil)), "what only the input can bring is a warning while that is not known")
+			}
+			require.Empty(t, p.Warnings(in))
+		})
+	}
+	t.Run("UnknownArgument/NamesTheNearOne", func(t *testing.T) {
+		got := Validate(two(PassDown{}, "any", "to", "txet"), calc)
+		require.Equal(t, []string{"UNKNOWN_ARGUMENT m named.txet"}, places(got))
+		require.Equal(t, `did you mean "text"?`, got[0].Hint)
+	})
+	t.Run("Problem/MayCarryThePlansRequest", func(t *testing.T) {
+		g := two(PassDown{}, "any", "to", "text", "request")
+		g.Nodes[1].Kind = ProblemKind
+		require.Empty(t, Validate(g, calc))
+	})
+}
+
+func TestUnreachableInboxes(t *testing.T) {
+	box := func(id string, from ...string) Node {
+		return Node{ID: id, Actor: "any", On: &Trigger{Inbox: &Inbox{From: from}}}
+	}
+	for name, c := range map[string]struct {
+		g    *Graph
+		want []string
+	}{
+		"Everybody": {&Graph{Nodes: []Node{box("i")}}, nil},
+		"Input":     {&Graph{Nodes: []Node{box("i", InputSender)}}, nil},
+		"Outside":   {&Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i", "ada")}}, nil},
+		"Edge":      {&Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i", "s")}, Edges: []Edge{{From: "s", To: "i"}}}, nil},
+		"NoEdge":    {&Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i", "s")}}, []string{"INBOX_UNREACHABLE i on.inbox.from"}},
+		"Itself":    {&Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i", "i")}}, []string{"INBOX_UNREACHABLE i on.inbox.from"}},
+		"OnlyTogether": {&Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i", "k"), box("k", "i")}, Edges: []Edge{{From: "i", To: "k"}, {From: "k", To: "i"}}},
+			[]string{"INBOX_UNREACHABLE i on.inbox.from", "INBOX_UNREACHABLE k on.inbox.from"}},
+		"ByAChain": {&Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i", "s"), {ID: "m", Actor: "any"}, box("k", "m")},
+			Edges: []Edge{{From: "s", To: "i"}, {From: "i", To: "m"}, {From: "m", To: "k"}}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, places(Validate(c.g, calc)))
+		})
+	}
+}
+
+func TestEndlessCycles(t *testing.T) {
+	box := func(id string) Node { return Node{ID: id, Actor: "any", On: &Trigger{Inbox: &Inbox{}}} }
+	ring := func(when string) *Graph {
+		return &Graph{Nodes: []Node{{ID: "s", Actor: "any"}, box("i"), box("k"), {ID: "end", Actor: "any"}},
+			Edges: []Edge{{From: "s", To: "i"}, {From: "i", To: "k"}, {From: "k", To: "i", When: when}, {From: "k", To: "end"}}}
+	}
+	failing := func(when string) *Graph {
+		return &Graph{Nodes: []Node{{ID: "a", Actor: "any", OnError: OnError{Action: Route}}, {ID: "b", Actor: "any"}},
+			Edges: []Edge{{From: "a", To: "b", Kind: ErrorEdge}, {From: "b", To: "a", Kind: BackEdge, When: when}}}
+	}
+	for name, c := range map[string]struct {
+		g    *Graph
+		want []string
+	}{
+		"Inboxes":            {ring(""), []string{"CYCLE_WITHOUT_END i on.inbox"}},
+		"Inboxes/Condition":  {ring("visit < 3"), nil},
+		"WhileFailing":       {failing(""), []string{"CYCLE_WITHOUT_END b->a when"}},
+		"WhileFailing/Bound": {failing("visit < 3"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Compile(c.g, calc)
+			require.NoError(t, err)
+			require.Equal(t, c.want, places(p.Warnings(&Input{})))
+		})
+	}
+}
