@@ -33,6 +33,11 @@ func (s *State) listening(name string) bool {
 	return true
 }
 
+// RoomForSignal reports whether a signal of that name with a payload of so many bytes would be kept, or heard at once.
+func (s *State) RoomForSignal(name string, size int) bool {
+	return s.listening(name) || s.signalCount < MaxSignals && s.signalBytes+len(name)+size <= MaxSignalBytes
+}
+
 func (s *State) signaled(c Signaled) error {
 	payload := c.Payload
 	if len(payload) == 0 {
@@ -47,7 +52,7 @@ func (s *State) signaled(c Signaled) error {
 		return fmt.Errorf("%w: the signal's payload is not JSON", ErrState)
 	}
 	heard := s.listening(c.Name)
-	if size := s.signalBytes + len(c.Name) + len(payload); !heard && (s.signalCount >= MaxSignals || size > MaxSignalBytes) {
+	if !s.RoomForSignal(c.Name, len(payload)) {
 		return fmt.Errorf("%w: %d signals of %d bytes wait to be taken; a run keeps %d and %d bytes", ErrState, s.signalCount, s.signalBytes,
 			MaxSignals, MaxSignalBytes)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
@@ -186,6 +187,9 @@ func (c Config) engine() engine.Config {
 	e.ID, e.Addr, e.Lease, e.Parallel, e.MaxPayload = c.ID, c.Addr, c.lease(), c.Parallel, int(c.MaxPayload)
 	e.MaxNodes, e.MaxEdges, e.Drain, e.ScanInterval = c.MaxNodes, c.MaxEdges, c.Drain, c.ScanInterval
 	e.MaxTakeovers, e.KeepAlive, e.TokenKeys = c.MaxTakeovers, c.KeepAlive, c.TokenKeys
+	if c.Store == "sqlite" {
+		e.IDWait = min(e.Lease, journal.DefaultLease) // the lease is long there
+	}
 	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxFamily, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxFamily, c.MaxWatches
 	return e
 }
@@ -226,9 +230,11 @@ type Service struct {
 	limitServer *rpc.LimitServer
 	workers     *worker.Server
 	jobs        *dispatch.Dispatcher
-	pages       *dispatch.UI // nil unless asked for
-	schedules   *schedule.Keeper
-	webhooks    *webhook.Deliverer
+	// jobWorker is under which name this process works jobs.
+	jobWorker string
+	pages     *dispatch.UI // nil unless asked for
+	schedules *schedule.Keeper
+	webhooks  *webhook.Deliverer
 
 	scheduleServer *rpc.ScheduleServer
 	log            *slog.Logger
@@ -310,6 +316,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		Propagator: d.Telemetry.Propagator}); err != nil {
 		return nil, err
 	}
+	s.jobWorker = journal.JobWorkerPrefix + cfg.ID + "/" + ids.New("life")
+	deps.JobWorker = s.jobWorker
 	if s.engine, err = engine.New(cfg.engine(), deps); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (s *Service) tell(ctx context.Context, j dispatch.Job) error {
 
 // dispatcher works what the journal keeps for later.
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
-	o := dispatch.Options{Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
+	o := dispatch.Options{ID: s.jobWorker, Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
 			{Name: journal.JobUpkeep, Handle: s.upkeep.work, Every: upkeepEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},

@@ -15,7 +15,7 @@ const (
 	restarts         = 2
 	// hookKills are those between the end of a run and its telling, hookHolds those while it is told.
 	hookKills = 1
-	hookHolds = 0
+	hookHolds = 1
 	// gap is the time between two starts of the load.
 	gap = 200 * time.Millisecond
 )

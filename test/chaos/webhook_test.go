@@ -91,7 +91,8 @@ func TestWebhooks(t *testing.T) {
 			}
 			told := func(run string) {
 				begin := time.Now()
-				testkit.Eventually(t, func() bool { return h.heard(run) > 0 }, patience, 10*time.Millisecond, "the end of %s is not told", run)
+				// It takes 4 to 8 seconds; whoever waits for River to give up on a job needs minutes.
+				testkit.Eventually(t, func() bool { return h.heard(run) > 0 }, time.Minute, 10*time.Millisecond, "the end of %s is not told", run)
 				t.Logf("told %s after the executor was back", time.Since(begin).Round(time.Millisecond))
 			}
 			for range hookKills {

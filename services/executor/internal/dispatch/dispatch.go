@@ -62,7 +62,10 @@ type Options struct {
 	Drain time.Duration
 	// Retention is how long a finished job is kept to be looked at; default 1 minute. Those that were given up are kept for a day.
 	Retention time.Duration
-	// RescueAfter is when a job that an executor died with comes again, besides the time that its kind may take; default 1 minute.
+	// ID is under which name jobs are worked; empty leaves it to River.
+	ID string
+	// RescueAfter is when a job that nobody ended comes again, besides the time that its kind may take; default 1 minute. Those that an executor died
+	// with come again earlier: see journal.Members.RescueJobs.
 	RescueAfter time.Duration
 	// Schema is where River's tables are, empty for SQLite.
 	Schema string
@@ -143,7 +146,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	}
 	o.Logger = slog.New(stopping{o.Logger.Handler(), over})
 	cfg := &river.Config{
-		Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
+		ID: o.ID, Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
 			journal.JobWake.Queue(): queue(o.Wakes), journal.JobStart.Queue(): queue(o.Starts), journal.JobSchedule.Queue(): queue(o.Schedules),
 			journal.JobWebhook.Queue():  {MaxWorkers: o.Webhooks, FetchPollInterval: pollWork},

@@ -127,6 +127,9 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
+	if err := e.keeps(req.RunID, &req.Signal); err != nil {
+		return journal.Run{}, err
+	}
 	p, err := e.post(ctx, journal.Post{Method: "SignalRun", Request: req.Request,
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailSignal, Key: once(req.Request)}},
 		&Letter{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})

@@ -7,7 +7,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -65,30 +64,20 @@ func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) st
 	return holder
 }
 
-// repeated looks among the runs of the task for the one that this request started.
+// repeated is the run that this request started, if it came before.
 func (e *Engine) repeated(ctx context.Context, req StartRequest) (string, error) {
 	if req.Request.ID == "" {
 		return "", nil
 	}
-	rows, err := e.journal.List(ctx, req.Namespace, journal.Filter{TaskID: req.TaskID, CreatedAfter: time.Now().Add(-journal.RequestIDLife)}, page.Cursor{}, 100)
-	if err != nil {
+	id, hash, err := e.journal.Requested(ctx, req.Namespace, "StartRun", req.Request.ID)
+	if err != nil || id == "" {
 		return "", err
 	}
-	for _, row := range rows {
-		m, err := decodeMeta(row.Metadata)
-		if err != nil {
-			return "", err
-		}
-		if m.RequestID != req.Request.ID {
-			continue
-		}
-		if m.BodyHash != req.Request.BodyHash {
-			return "", errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
-				Hint("use a new request_id for a new request")
-		}
-		return row.ID, nil
+	if hash != req.Request.BodyHash {
+		return "", errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
+			Hint("use a new request_id for a new request")
 	}
-	return "", nil
+	return id, nil
 }
 
 // unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the claim.

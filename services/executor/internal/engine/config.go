@@ -63,6 +63,8 @@ type Config struct {
 	ScanInterval time.Duration
 	// RecoverParallel is how many runs are loaded at once.
 	RecoverParallel int
+	// IDWait is how old the last heartbeat of another executor with this id must be until its place is taken; 0 means Lease.
+	IDWait time.Duration
 	// MaxTakeovers is how many take-overs without progress quarantine a run.
 	MaxTakeovers int
 	// ProgressAfter is how long a run must go on after a take-over before it counts as harmless.
@@ -163,6 +165,8 @@ type Deps struct {
 	// Packer gives what is written the form in which Journal reads it back; nil leaves it as it is.
 	Packer journal.Packer
 	Actors Actors
+	// JobWorker is under which name this process works jobs of the queue; empty when it works none.
+	JobWorker string
 	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.
 	Claims Claims
 	// Prices is nil when only calls that say themselves what they cost count against budgets in money.

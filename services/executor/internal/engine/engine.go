@@ -40,6 +40,7 @@ type Engine struct {
 	quotas    Quotas
 	remote    func(namespace, actor string) bool
 	egress    egress.Guard
+	jobWorker string
 	log       *slog.Logger
 	tracer    trace.Tracer
 	meters    *meters
@@ -62,7 +63,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
-	e.remote, e.egress = d.Remote, d.Egress
+	e.remote, e.egress, e.jobWorker = d.Remote, d.Egress, d.JobWorker
 	if e.quotas = d.Quotas; e.quotas == nil {
 		e.quotas = unbounded{}
 	}
@@ -98,6 +99,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for {
 		begin := time.Now()
 		err := e.serve(ctx)
+		if errs.ReasonOf(err) == ReasonIDTaken && ctx.Err() == nil {
+			return err
+		}
 		if ctx.Err() != nil {
 			if err != nil {
 				e.log.WarnContext(ctx, "executor stopped untidily", "err", err)

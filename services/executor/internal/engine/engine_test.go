@@ -181,6 +181,7 @@ func run(t testing.TB, s store, a engine.Actors, opts ...option) *live {
 	cfg.Lease = 30 * time.Second // no machine is so busy that it is lost; tests that let it run out set their own
 	j := s.open(t)
 	d := engine.Deps{Journal: j, Actors: a, Logger: testkit.Logger(t)}
+	cfg.IDWait = time.Millisecond // tests take names from each other
 	for _, o := range opts {
 		o(&cfg, &d)
 	}

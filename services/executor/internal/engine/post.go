@@ -78,6 +78,9 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		if m, err := decodeMeta(row.Metadata); err != nil || req.Request.ID != "" && m.RequestID == req.Request.ID {
 			return id, false, err // this very request started it, with the signal
 		}
+		if err := e.keeps(id, &sig); err != nil {
+			return "", false, err
+		}
 		_, err = e.post(ctx, journal.Post{Method: "SignalWithStart", Request: req.Request,
 			Mail: journal.Mail{Namespace: req.Namespace, RunID: id, Kind: journal.MailSignal, Key: ids.New("req")}},
 			&Letter{Name: sig.Name, Payload: sig.Payload, RequestID: req.Request.ID})
@@ -86,6 +89,25 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		}
 		return id, false, err
 	}
+}
+
+// keeps refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out when it takes it up.
+func (e *Engine) keeps(runID string, sig *Signal) error {
+	t := e.current()
+	if t == nil {
+		return nil
+	}
+	r := t.get(runID)
+	if r == nil || r.gone.Load() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.RoomForSignal(sig.Name, len(sig.Payload)) {
+		return nil
+	}
+	return errs.New(errs.ResourceExhausted, journal.ReasonInboxFull, "run %q keeps as many signals that it has not waited for as it may: %d, and %d bytes", runID,
+		workgraph.MaxSignals, workgraph.MaxSignalBytes).Hint("send again when it has waited for some")
 }
 
 // post writes mail and wakes who takes it up.

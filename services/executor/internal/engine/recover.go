@@ -504,6 +504,29 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 	return nil
 }
 
+// rescueEvery is how often jobs are looked for that an executor died with.
+const rescueEvery = time.Second
+
+// rescueJobs lets jobs come again with which an executor died: once it counts as dead, and not only when they have taken longer than they may.
+func (t *term) rescueJobs(ctx context.Context) {
+	tick := time.NewTicker(rescueEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n, err := t.e.journal.RescueJobs(ctx, min(t.e.cfg.Lease, journal.DefaultLease), sweepBatch)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			t.e.log.WarnContext(ctx, "jobs of dead executors not looked for", "err", err)
+		case n > 0:
+			t.e.log.InfoContext(ctx, "jobs that executors died with come again", "count", n)
+		}
+	}
+}
+
 const (
 	// lateWake is how long a wake-up may be overdue until another one is sent, and sweepBatch how many are sent at a time.
 	lateWake   = 5 * time.Second

@@ -223,18 +223,17 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 // earlier is the answer to a start that is refused: a request that was answered before is answered in the same way, whatever would stand
 // in its way now.
 func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (Started, error) {
-	if req.Request.ID == "" || !errs.Is(refusal, errs.ResourceExhausted) {
+	if !errs.Is(refusal, errs.ResourceExhausted) {
 		return Started{}, refusal
 	}
-	id, hash, err := e.journal.Requested(ctx, req.Namespace, "StartRun", req.Request.ID)
-	switch {
+	switch id, err := e.repeated(ctx, req); {
+	case errs.ReasonOf(err) == journal.ReasonRequestIDReused:
+		return Started{}, err
 	case err != nil || id == "":
 		return Started{}, refusal
-	case hash != req.Request.BodyHash:
-		return Started{}, errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
-			Hint("use a new request_id for a new request")
+	default:
+		return Started{ID: id}, nil
 	}
-	return Started{ID: id}, nil
 }
 
 // Examination is what is found out about a graph before it runs.

@@ -42,10 +42,18 @@ type term struct {
 
 // serve owns runs until ctx ends (nil, or what went wrong at letting go) or the ownership is lost (the reason).
 func (e *Engine) serve(ctx context.Context) error {
+	if err := e.alone(ctx); err != nil {
+		return err
+	}
 	registered := time.Now()
 	owner, err := e.journal.Register(ctx, e.cfg.ID, e.cfg.Addr)
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
+	}
+	if e.jobWorker != "" {
+		if err := e.journal.WorkJobsAs(ctx, owner, e.jobWorker); err != nil {
+			return fmt.Errorf("register as a worker of jobs: %w", err)
+		}
 	}
 	base := context.WithoutCancel(ctx)
 	calls, endCalls := context.WithCancelCause(base)
@@ -73,6 +81,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { t.scan(background) })
 	wg.Go(func() { t.watchMail(background) })
 	wg.Go(func() { t.sweep(background) })
+	wg.Go(func() { t.rescueJobs(background) })
 	wg.Go(func() { t.watchPrices(background) })
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {

@@ -22,6 +22,9 @@ type Job struct {
 	Args []byte
 }
 
+// JobWorkerPrefix begins the name under which a process of an executor works jobs; names of other forms are not ours to judge.
+const JobWorkerPrefix = "executor/"
+
 // JobKind says what a job is for.
 type JobKind string
 

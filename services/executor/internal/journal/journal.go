@@ -61,6 +61,11 @@ type Members interface {
 	// their time, and returns how many they were. River's leader does the same, but looks less far ahead, and for a while after a leader died
 	// there is none.
 	ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error)
+	// WorkJobsAs says under which name this executor's process works jobs of the queue.
+	WorkJobsAs(ctx context.Context, owner Owner, worker string) error
+	// RescueJobs makes up to limit jobs available again that began longer ago than after and are with a process which works jobs of ours, but for no
+	// registered executor, and returns how many they were. The try that was cut off is not counted.
+	RescueJobs(ctx context.Context, after time.Duration, limit int) (int, error)
 	// HastenPaused makes up to limit parked runs overdue for SweepParked that are paused for the reason and would go on by themselves later. It returns how
 	// many there were.
 	HastenPaused(ctx context.Context, reason string, limit int) (int, error)

@@ -67,10 +67,13 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// Run sends heartbeats, eight in each life, until ctx ends (nil) or the lease is lost (the reason,
+// Beat is the time between two heartbeats of a lease that lasts so long: eight in each life, and one a second at least.
+func Beat(life time.Duration) time.Duration { return min(life/8, time.Second) }
+
+// Run sends heartbeats until ctx ends (nil) or the lease is lost (the reason,
 // ReasonFenced in either case). A heartbeat that fails or hangs is tried again while there is time.
 func (l *Lease) Run(ctx context.Context) error {
-	beat := l.life / 8
+	beat := Beat(l.life)
 	for {
 		left := l.left()
 		if left <= 0 {

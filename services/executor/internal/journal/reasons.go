@@ -45,6 +45,8 @@ const (
 	// ReasonWriterStopped is the reason when the writer ended before the write was durable; its fate is
 	// unknown if it was under way.
 	ReasonWriterStopped = "WRITER_STOPPED"
+	// ReasonInboxFull is the reason when too many signals and messages wait for a run.
+	ReasonInboxFull = "RUN_INBOX_FULL"
 	// ReasonQuarantined is the state reason of a run that brought its owners down.
 	ReasonQuarantined = "KILLED_OWNERS"
 )
@@ -85,6 +87,12 @@ func EtagMismatch(id string) error {
 // RunEnded returns the error of a run that takes no more mail.
 func RunEnded(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonRunEnded, "run %q has ended", id)
+}
+
+// InboxFull returns the error of a run that has not taken up what was sent to it before.
+func InboxFull(id string, n, size int64) error {
+	return errs.New(errs.ResourceExhausted, ReasonInboxFull, "%d signals and messages of %d bytes wait for run %q; %d and %d bytes at most may", n, size, id, MaxWaiting, MaxWaitingBytes).
+		Hint("send again when the run has taken some up; send references in place of large payloads")
 }
 
 // StateRefuses returns the error of a run that takes no such mail in its state.

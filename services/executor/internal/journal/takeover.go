@@ -111,7 +111,18 @@ type Found struct {
 	CancelAsked bool
 	Owner       Owner
 	OwnerLive   bool
+	// Waiting and WaitingBytes are what waits for the run of what may be sent without end; counted only for such mail.
+	Waiting, WaitingBytes int64
 }
+
+const (
+	// MaxWaiting and MaxWaitingBytes bound the signals and messages that wait to be taken up by one run. One is always taken.
+	MaxWaiting      = 1000
+	MaxWaitingBytes = 8 << 20
+)
+
+// Endless are the kinds of mail that may be sent without end.
+func Endless(k MailKind) bool { return k == MailSignal || k == MailMessage }
 
 // Claims reports whether the claimant of p becomes the owner, as far as the run's row decides.
 func (f Found) Claims(p Post) bool {
@@ -129,6 +140,8 @@ func (f Found) Takes(p Post) (bool, error) {
 		return false, RunEnded(p.Mail.RunID)
 	case !f.State.Ended() && len(p.Open) > 0 && !slices.Contains(p.Open, f.State):
 		return false, StateRefuses(p.Mail.RunID, p.Mail.Kind, f.State)
+	case f.Waiting >= MaxWaiting || f.Waiting > 0 && f.WaitingBytes+int64(len(p.Mail.Body)) > MaxWaitingBytes:
+		return false, InboxFull(p.Mail.RunID, f.Waiting, f.WaitingBytes)
 	}
 	return true, nil
 }

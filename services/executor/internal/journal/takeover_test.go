@@ -54,3 +54,27 @@ func TestClaim(t *testing.T) {
 		})
 	}
 }
+
+func TestFound(t *testing.T) {
+	t.Parallel()
+	signal := journal.Post{Mail: journal.Mail{RunID: "run_1", Kind: journal.MailSignal, Body: make([]byte, 100)}}
+	for name, c := range map[string]struct {
+		f      journal.Found
+		refuse bool
+	}{
+		"Room":       {f: journal.Found{Waiting: journal.MaxWaiting - 1, WaitingBytes: journal.MaxWaitingBytes - 100}},
+		"TooMany":    {f: journal.Found{Waiting: journal.MaxWaiting}, refuse: true},
+		"TooLarge":   {f: journal.Found{Waiting: 1, WaitingBytes: journal.MaxWaitingBytes - 99}, refuse: true},
+		"OneAlways":  {f: journal.Found{WaitingBytes: journal.MaxWaitingBytes}},
+		"EndedFirst": {f: journal.Found{State: journal.StateCompleted, Waiting: journal.MaxWaiting}, refuse: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.f.State == 0 {
+				c.f.State = journal.StateRunning
+			}
+			takes, err := c.f.Takes(signal)
+			require.Equal(t, c.refuse, err != nil, "got %v", err)
+			require.Equal(t, !c.refuse, takes)
+		})
+	}
+}

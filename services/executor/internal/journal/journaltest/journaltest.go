@@ -28,6 +28,8 @@ type Driver struct {
 	Query func(t testing.TB, place, sql string) []string
 	// AgeGraphs makes all graphs look as if nobody took one for a week.
 	AgeGraphs func(t testing.TB, place string)
+	// TakeJobs makes all waiting jobs look as if somebody had begun to work them a minute ago.
+	TakeJobs func(t testing.TB, place, worker string)
 }
 
 // Run is the suite.

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -29,6 +31,38 @@ func mailTo(id string, kind journal.MailKind, key string) func(*journal.Append) 
 }
 
 func mailCases(t *testing.T, d Driver) {
+	t.Run("Post/SignalsAndMessagesThatWaitAreBounded", func(t *testing.T) {
+		w := open(t, d)
+		id, other := w.started(1), w.started(1)
+		large := func(p *journal.Post) { p.Mail.Body = bytes.Repeat([]byte("x"), 3<<20) }
+		for i, kind := range []journal.MailKind{journal.MailSignal, journal.MailMessage} {
+			_, err := w.j.Post(t.Context(), post(id, kind, fmt.Sprint(i), large))
+			require.NoError(t, err)
+		}
+		again := func(kind journal.MailKind, key string) error {
+			_, err := w.j.Post(t.Context(), post(id, kind, key, large, func(p *journal.Post) {
+				p.Method, p.Request = "SignalRun", journal.Request{ID: key, BodyHash: "h"}
+			}))
+			return err
+		}
+		err := again(journal.MailSignal, "more")
+		reason(t, err, journal.ReasonInboxFull)
+		require.True(t, errs.Is(err, errs.ResourceExhausted))
+		require.NotEmpty(t, errs.From(err).HintText())
+		reason(t, again(journal.MailMessage, "more"), journal.ReasonInboxFull)
+		// Nothing else is held up, here or elsewhere.
+		for _, kind := range []journal.MailKind{journal.MailResume, journal.MailChildEnded, journal.MailCancel} {
+			_, err := w.j.Post(t.Context(), post(id, kind, string(kind)))
+			require.NoError(t, err, kind)
+		}
+		_, err = w.j.Post(t.Context(), post(other, journal.MailSignal, "s", large))
+		require.NoError(t, err)
+		// With room again the same request is taken.
+		ms := w.unread(id)
+		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.TakenUp = []int64{ms[0].ID} }))[0].Err)
+		require.NoError(t, again(journal.MailSignal, "more"))
+		require.NoError(t, again(journal.MailSignal, "more"), "it is repeated, so there need be no room")
+	})
 	t.Run("Post/ReachesTheOwner", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)

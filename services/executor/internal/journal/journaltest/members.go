@@ -199,6 +199,33 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.Equal(t, b, res.Claimed[0].RunID)
 		require.Equal(t, w.me, w.get(ended).Owner, "an ended run keeps its last owner")
 	})
+	t.Run("JobsOfTheDeadComeAgain", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		require.NoError(t, w.j.InsertJobs(t.Context(), ns, []journal.Job{{Kind: journal.JobWake, RunID: id}, {Kind: journal.JobWebhook, RunID: id}}))
+		rescued := func(after time.Duration) int {
+			n, err := w.j.RescueJobs(t.Context(), after, 10)
+			require.NoError(t, err)
+			return n
+		}
+		const worker = journal.JobWorkerPrefix + "exec-a/1"
+		require.NoError(t, w.j.WorkJobsAs(t.Context(), w.me, worker))
+		w.d.TakeJobs(t, w.place, worker)
+		require.Zero(t, rescued(time.Second), "who works them lives")
+		require.Empty(t, w.jobs())
+		// Its next life under the same name is another one.
+		w.me = w.register(w.me.ID)
+		require.NoError(t, w.j.WorkJobsAs(t.Context(), w.me, journal.JobWorkerPrefix+"exec-a/2"))
+		require.Zero(t, rescued(time.Hour), "it may be about to be registered")
+		// One that is equal waits already.
+		require.NoError(t, w.j.InsertJobs(t.Context(), ns, []journal.Job{{Kind: journal.JobWake, RunID: id}}))
+		require.Equal(t, 2, rescued(time.Second))
+		require.ElementsMatch(t, []string{"wake available " + id, "wake available " + id, "webhook available " + id}, w.jobs())
+		require.Zero(t, rescued(time.Second))
+		// What somebody works whose names are of another form is not ours to judge.
+		w.d.TakeJobs(t, w.place, "pages")
+		require.Zero(t, rescued(time.Second))
+	})
 	t.Run("QuarantineAfterThreeKilledOwners", func(t *testing.T) {
 		w := open(t, d)
 		bad, good, waits := w.started(1), w.started(1), w.started(1, func(s *journal.Start) { s.Run.State = journal.StateWaiting })

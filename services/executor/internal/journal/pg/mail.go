@@ -115,6 +115,10 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Fou
 		}
 		return err
 	})
+	if journal.Endless(p.Mail.Kind) {
+		b.Queue(`SELECT count(*), coalesce(sum(octet_length(w.body)), 0) FROM (SELECT m.body FROM mail m WHERE m.run_id = $1 AND m.kind IN ('SIGNAL', 'MESSAGE') LIMIT $2) w`,
+			p.Mail.RunID, journal.MaxWaiting).QueryRow(func(row pgx.Row) error { return row.Scan(&f.Waiting, &f.WaitingBytes) })
+	}
 	if p.Answer != nil {
 		b.Queue(selectInterrupts+` WHERE i.namespace = $1 AND i.id = $2 AND i.run_id = $3 FOR UPDATE`, p.Mail.Namespace, p.Answer.InterruptID, p.Mail.RunID).
 			QueryRow(func(row pgx.Row) (err error) {

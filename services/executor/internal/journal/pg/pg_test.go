@@ -57,6 +57,17 @@ func driver() journaltest.Driver {
 			}
 			return out
 		},
+		TakeJobs: func(t testing.TB, place, worker string) {
+			conn, err := pgx.Connect(t.Context(), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+			if _, err := conn.Exec(t.Context(), `UPDATE `+pg.Schema+`.river_job SET state = 'running', attempt = 3, attempted_by = ARRAY['executor/earlier', $1],
+				attempted_at = now() - interval '1 minute' WHERE state = 'available'`, worker); err != nil {
+				t.Fatal(err)
+			}
+		},
 		AgeGraphs: func(t testing.TB, place string) {
 			conn, err := pgx.Connect(t.Context(), place)
 			if err != nil {

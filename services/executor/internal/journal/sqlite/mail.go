@@ -68,6 +68,12 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 		} else if err != nil {
 			return err
 		}
+		if journal.Endless(m.Kind) {
+			if err := t.row(ctx, `SELECT count(*), coalesce(sum(length(body)), 0) FROM (SELECT body FROM mail WHERE run_id = ? AND kind IN ('SIGNAL', 'MESSAGE') LIMIT ?)`,
+				m.RunID, journal.MaxWaiting).Scan(&f.Waiting, &f.WaitingBytes); err != nil {
+				return err
+			}
+		}
 		write := !repeated
 		if write {
 			if write, err = f.Takes(p); err != nil {

@@ -55,6 +55,17 @@ func driver() journaltest.Driver {
 			}
 			return out
 		},
+		TakeJobs: func(t testing.TB, place, worker string) {
+			db, err := dbkit.OpenSQLite(t.Context(), place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.Write.ExecContext(t.Context(), `UPDATE river_job SET state = 'running', attempt = 3, attempted_by = jsonb_array('executor/earlier', ?),
+				attempted_at = datetime('now', 'subsec', '-1 minute') WHERE state = 'available'`, worker); err != nil {
+				t.Fatal(err)
+			}
+		},
 		AgeGraphs: func(t testing.TB, place string) {
 			db, err := dbkit.OpenSQLite(t.Context(), place)
 			if err != nil {
