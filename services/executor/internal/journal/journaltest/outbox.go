@@ -111,6 +111,12 @@ func outboxCases(t *testing.T, d Driver) {
 		items, err := w.j.ClaimOutbox(t.Context(), 9, time.Minute)
 		require.NoError(t, err)
 		require.Len(t, items, 3)
+		waits := func(runID, kind string) int64 {
+			n, err := w.j.Unbooked(t.Context(), ns, runID, kind)
+			require.NoError(t, err)
+			return n
+		}
+		require.Equal(t, []int64{1, 1, 1, 1, 0, 0, 0}, []int64{waits(top, "b"), waits(a, "b"), waits(b, "b"), waits(top, "beside"), waits(a, "beside"), waits(b, "a"), waits(top, "c")})
 		cost := map[string]int64{b: 100, a: 10, beside: 1}
 		var acks []journal.OutboxAck
 		for _, it := range items {
@@ -119,6 +125,7 @@ func outboxCases(t *testing.T, d Driver) {
 		for range 2 {
 			require.NoError(t, w.j.AckOutbox(t.Context(), acks))
 		}
+		require.Zero(t, waits(top, "b"))
 		for id, want := range map[string][2]int64{top: {111, 3}, a: {110, 2}, b: {100, 1}, beside: {1, 1}} {
 			r := w.get(id)
 			require.Equal(t, want, [2]int64{r.CostNanoUSD, r.UnpricedCalls})
