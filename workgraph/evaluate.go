@@ -9,7 +9,7 @@ import (
 
 // evaluations is what the expressions of one command share.
 type evaluations struct {
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // the value is as short-lived as the command that it belongs to
 	end   context.CancelFunc
 	spent uint64
 }

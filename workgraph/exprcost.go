@@ -45,7 +45,7 @@ func interrupted(ctx context.Context) error {
 // meter charges one evaluation for what it does, before it is done, and ends it by a panic that the library or protect catches. The
 // library charges the same account for the nodes of an expression that call nothing.
 type meter struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // the library calls back without one; a meter lives as long as one evaluation
 	done <-chan struct{}
 	// tracker is the account.
 	tracker cost.Tracker

@@ -99,7 +99,7 @@ type rule struct {
 // exprRules has a rule for every function of the environment.
 var exprRules = map[string]rule{
 	operators.LogicalNot: {}, operators.LogicalAnd: {}, operators.LogicalOr: {}, operators.Conditional: {}, operators.Index: {},
-	operators.NotStrictlyFalse: {}, operators.OldNotStrictlyFalse: {}, operators.Negate: {}, operators.Subtract: {},
+	operators.NotStrictlyFalse: {}, "__not_strictly_false__": {}, operators.Negate: {}, operators.Subtract: {},
 	operators.Multiply: {}, operators.Divide: {}, operators.Modulo: {}, overloads.TypeConvertDyn: {}, overloads.TypeConvertType: {},
 	"math.abs": {}, "math.bitAnd": {}, "math.bitNot": {}, "math.bitOr": {}, "math.bitShiftLeft": {}, "math.bitShiftRight": {},
 	"math.bitXor": {}, "math.ceil": {}, "math.floor": {}, "math.isFinite": {}, "math.isInf": {}, "math.isNaN": {}, "math.round": {},

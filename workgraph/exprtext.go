@@ -56,14 +56,16 @@ func firstIssue(iss *cel.Issues) error {
 	if iss.Err() == nil {
 		return nil
 	}
-	for _, e := range iss.Errors() {
-		msg, _, _ := strings.Cut(e.Message, "\n")
-		if len(msg) > maxIssue {
-			msg = strings.ToValidUTF8(msg[:maxIssue], "") + "…"
-		}
-		return fmt.Errorf("<input>:%d:%d: %s", e.Location.Line(), e.Location.Column()+1, msg)
+	all := iss.Errors()
+	if len(all) == 0 {
+		return iss.Err()
 	}
-	return iss.Err()
+	first := all[0]
+	msg, _, _ := strings.Cut(first.Message, "\n")
+	if len(msg) > maxIssue {
+		msg = strings.ToValidUTF8(msg[:maxIssue], "") + "…"
+	}
+	return fmt.Errorf("<input>:%d:%d: %s", first.Location.Line(), first.Location.Column()+1, msg)
 }
 
 // maxIssue bounds what is said about a fault: the checker prints types.

@@ -127,7 +127,8 @@ func (x *Extent) message(s *shape, b []byte, depth int) *excess {
 			}
 			if f.bounded > 0 {
 				at := &counts[f.bounded-1]
-				if *at += made; *at > f.most {
+				*at += made
+				if *at > f.most {
 					return &excess{f.name, f.rule, tooLong(f.most)}
 				}
 			}
@@ -229,7 +230,7 @@ func (s *shape) field(n protowire.Number) *fieldShape {
 }
 
 // shapes are those of all types that were seen; there are as many as the program has.
-var shapes sync.Map
+var shapes sync.Map //nolint:gochecknoglobals // a cache of what descriptors say, which never changes
 
 func shapeOf(d protoreflect.MessageDescriptor) *shape {
 	if s, ok := shapes.Load(d); ok {

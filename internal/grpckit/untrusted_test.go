@@ -30,6 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/extent"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -317,7 +318,7 @@ func TestInFlight(t *testing.T) {
 		require.NoError(t, <-hold)
 		_, err = a.StartRun(t.Context(), big("", 11*mib))
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return g.budget.Used() == 0 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return g.budget.Used() == 0 }, time.Minute, time.Millisecond)
 	})
 	t.Run("Stream/WaitsForRoom", func(t *testing.T) {
 		t.Parallel()

@@ -134,7 +134,7 @@ func (s *Share) take(n int64, wait bool) (<-chan struct{}, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	of := ""
+	var of string
 	switch {
 	case b.by[s.namespace]+add > share:
 		of = "the requests of this namespace"

@@ -53,7 +53,7 @@ func (o *Outage) Answered() {
 		return
 	}
 	o.on.Store(false)
-	o.log.Info(o.what+" answers again", "after", now.Sub(o.since).Round(time.Millisecond).String(), "lines_left_out", o.left)
+	o.log.Info(o.what+" answers again", "after", now.Sub(o.since).Round(time.Millisecond).String(), "lines_left_out", o.left) //nolint:sloglint // what is out is a constant of each logger
 }
 
 // took notes a failure, and reports whether the line that tells of it is to be left out.
@@ -71,10 +71,10 @@ func (o *Outage) took(ctx context.Context, err error) bool {
 	case !o.on.Load():
 		o.on.Store(true)
 		o.since, o.told, o.left = now, now, 1
-		o.log.ErrorContext(ctx, o.what+" does not answer", "err", err)
+		o.log.ErrorContext(ctx, o.what+" does not answer", "err", err) //nolint:sloglint // what is out is a constant of each logger
 	case now.Sub(o.told) >= outageEvery:
 		o.told, o.left = now, o.left+1
-		o.log.WarnContext(ctx, o.what+" still does not answer", "err", err, "for", now.Sub(o.since).Round(time.Second).String(), "lines_left_out", o.left)
+		o.log.WarnContext(ctx, o.what+" still does not answer", "err", err, "for", now.Sub(o.since).Round(time.Second).String(), "lines_left_out", o.left) //nolint:sloglint // what is out is a constant of each logger
 	default:
 		o.left++
 	}
