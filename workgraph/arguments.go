@@ -27,15 +27,15 @@ func (s *argSchema) demands() [][][]string {
 	for _, name := range s.Required {
 		out = append(out, [][]string{{name}})
 	}
-	var any [][]string
+	var either [][]string
 	for _, alt := range s.AnyOf {
 		if len(alt.Required) == 0 {
 			return out // it asks for something else too
 		}
-		any = append(any, alt.Required)
+		either = append(either, alt.Required)
 	}
-	if any != nil {
-		out = append(out, any)
+	if either != nil {
+		out = append(out, either)
 	}
 	return out
 }

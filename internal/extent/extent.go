@@ -126,9 +126,8 @@ func (x *Extent) message(s *shape, b []byte, depth int) *excess {
 				return e.in(f)
 			}
 			if f.bounded > 0 {
-				at := &counts[f.bounded-1]
-				*at += made
-				if *at > f.most {
+				counts[f.bounded-1] += made
+				if counts[f.bounded-1] > f.most {
 					return &excess{f.name, f.rule, tooLong(f.most)}
 				}
 			}

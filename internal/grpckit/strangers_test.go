@@ -76,8 +76,8 @@ func TestStrangers(t *testing.T) {
 		for _, c := range conns[:8] {
 			require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 			_, err := io.Copy(io.Discard, c)
-			var late net.Error
-			require.False(t, errors.As(err, &late) && late.Timeout(), "an old stranger is closed")
+			late, timed := errors.AsType[net.Error](err)
+			require.False(t, timed && late.Timeout(), "an old stranger is closed")
 		}
 		require.LessOrEqual(t, count(s), 4)
 		require.Equal(t, state, known.GetState())

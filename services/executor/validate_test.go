@@ -42,7 +42,7 @@ func TestValidateGraph(t *testing.T) {
 		"Template/Hole":     {g(node("a", "template", "text", `"{{ 1 }} {{ nope }}"`)), []string{"BAD_EXPRESSION a named.text"}},
 		"Template/Unknown":  {g(node("a", "template", "text", `"{{ nodes.nope.result }}"`)), []string{"UNKNOWN_NODE_REFERENCE a named.text"}},
 		"Agent/Unknown":     {g(node("a", "agent", "goal", `"x"`, "thread_id", `"t"`, "actions", `{"cel": {}}`)), []string{"UNKNOWN_ARGUMENT a named.thread_id"}},
-		"LLM/Unknown":       {g(node("a", "llm", "request", `"x"`, "modle", `"t"`)), []string{"UNKNOWN_ARGUMENT a named.modle"}},
+		"LLM/Unknown":       {g(node("a", "llm", "request", `"x"`, "modell", `"t"`)), []string{"UNKNOWN_ARGUMENT a named.modell"}},
 		"HTTP/Unknown":      {g(node("a", "http", "url", `"https://x"`, "header", `{}`)), []string{"UNKNOWN_ARGUMENT a named.header"}},
 		"HTTP/Missing":      {g(node("a", "http")), []string{"MISSING_ARGUMENT a named.url"}},
 		"Human/Missing":     {g(node("a", "human", "default", `1`)), []string{"MISSING_ARGUMENT a named.prompt"}},

@@ -8,12 +8,6 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-func (r *run) variable(name string) (json.RawMessage, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.state.Var(name)
-}
-
 // callScope is what a call sees of its run, under the run's lock.
 type callScope struct {
 	r   *run

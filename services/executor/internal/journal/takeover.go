@@ -115,9 +115,11 @@ type Found struct {
 	Waiting, WaitingBytes int64
 }
 
+// What waits to be taken up by one run is bounded. One signal or message is always taken.
 const (
-	// MaxWaiting and MaxWaitingBytes bound the signals and messages that wait to be taken up by one run. One is always taken.
-	MaxWaiting      = 1000
+	// MaxWaiting is how many signals and messages may wait for a run.
+	MaxWaiting = 1000
+	// MaxWaitingBytes is how large they may be together.
 	MaxWaitingBytes = 8 << 20
 )
 
