@@ -141,7 +141,7 @@ func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 		c.header = func(md metadata.MD) error { return grpc.SetHeader(ctx, md) }
 		err = k.run(ctx, c, func(ctx context.Context) error {
 			in := k.receiver(ctx, c, receive)
-			defer in.share.Free()
+			defer in.end()
 			resp, err = serve(srv, ctx, func(m any) error { return in.last(ctx, m) },
 				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 					ctx, err := k.checked(ctx, c, req)
@@ -198,7 +198,7 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		}
 		in := k.receiver(ctx, c, ss.RecvMsg)
 		in.patient = info.IsClientStream
-		defer in.share.Free()
+		defer in.end()
 		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, in: in, check: check})
 	})
 }

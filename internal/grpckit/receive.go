@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -53,6 +54,10 @@ type receiver struct {
 	timeout time.Duration
 	patient bool
 	header  [5]byte
+
+	// mu guards who owns share: a handler may return while a goroutine of its own still reads, which then frees it.
+	mu             sync.Mutex
+	reading, ended bool
 }
 
 func newReceiver(ctx context.Context, codec *interned, budget *inflight.Budget, most int, timeout time.Duration, plain func(any) error) *receiver {
@@ -62,8 +67,37 @@ func newReceiver(ctx context.Context, codec *interned, budget *inflight.Budget, 
 	return r
 }
 
-// next reads a message into m. It is io.EOF when the caller has sent all.
+// begin reports whether a message may be read; after it done must be called.
+func (r *receiver) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = !r.ended
+	return r.reading
+}
+
+func (r *receiver) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reading = false; r.ended {
+		r.share.Free()
+	}
+}
+
+// end gives back what the call holds, as soon as nobody reads any more. Nothing is read after it.
+func (r *receiver) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended = true; !r.reading {
+		r.share.Free()
+	}
+}
+
+// next reads a message into m. It is io.EOF when the caller has sent all. One goroutine at a time may read.
 func (r *receiver) next(ctx context.Context, m any) error {
+	if !r.begin() {
+		return context.Canceled
+	}
+	defer r.done()
 	r.share.Free()
 	if r.stream == nil {
 		in := &incoming{into: m, share: &r.share}
