@@ -224,6 +224,9 @@ func TestSteer(t *testing.T) {
 			id = fork.GetId()
 			require.NotEqual(t, third.GetApproveHash(), question().GetApproveHash(), "a fork asks again")
 			require.Equal(t, 1, c.of("pay"))
+			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
+			require.NoError(t, err)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_CANCELLED)
 		})
 
 		t.Run("AnswerInterrupt/ApprovalIsOfExactlyThat", func(t *testing.T) {
