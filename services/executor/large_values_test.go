@@ -144,6 +144,13 @@ func largeCases() map[string]func(*largeWorld) {
 		paused    = executorv1.RunState_RUN_STATE_PAUSED
 	)
 	return map[string]func(*largeWorld){
+		"ExecutorService/ValidateGraph": func(w *largeWorld) {
+			req := w.request(say("last"))
+			got, err := w.c.ValidateGraph(w.t.Context(), &executorv1.ValidateGraphRequest{Graph: req.GetGraph()})
+			require.NoError(w.t, err)
+			require.Empty(w.t, got.GetFaults())
+			require.NotEmpty(w.t, got.GetGraphHash())
+		},
 		"ExecutorService/StartRun": func(w *largeWorld) {
 			got := w.is(w.start(say("last")), completed)
 			require.JSONEq(w.t, large, string(got.GetResult().GetJson()))
