@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,7 +156,10 @@ func TestCells(t *testing.T) {
 		}
 		status, body := s.do(t, request{path: "/v1/runs/" + b.ID + "/events", key: keyB})
 		require.Equal(t, http.StatusServiceUnavailable, status, string(body))
-		s.awaitReady(t)
+		testkit.Eventually(t, func() bool {
+			status, body := s.do(t, request{path: "/readyz"})
+			return status == http.StatusOK && strings.Contains(string(body), `"status":"DEGRADED"`)
+		}, patience, 20*time.Millisecond)
 		west.serve(t, "executor", addr)
 		testkit.Eventually(t, func() bool {
 			status, _ := s.do(t, request{path: "/v1/runs/" + b.ID, key: keyB})
