@@ -247,19 +247,22 @@ func (c *chaos) step(g *Graph) {
 	}
 }
 
+// begin records the intent of a start that needs one, and says whether the start is still wanted: a loss or a canceled visit may have
+// come first. A canceling visit has begun.
+func (c *chaos) begin(st *Start) bool {
+	if !st.NeedsIntent() || c.do(Attempt{Ref: st.Ref, Attempt: st.Attempt, Now: c.now}) == nil {
+		return true
+	}
+	u, ok := c.s.find(st.Ref)
+	return ok && u.try().pos >= 0 && u.try().status == VisitCanceling
+}
+
 func (c *chaos) finish(g *Graph) {
 	i := c.num(0, len(c.open)-1, "pick")
 	st := c.open[i]
 	c.open = append(c.open[:i:i], c.open[i+1:]...)
-	if st.NeedsIntent() {
-		err := c.do(Attempt{Ref: st.Ref, Attempt: st.Attempt, Now: c.now})
-		if err != nil {
-			// No longer wanted, or already begun by the owner that was lost.
-			u, ok := c.s.find(st.Ref)
-			if !ok || u.try().pos < 0 || u.try().status != VisitCanceling {
-				return
-			}
-		}
+	if !c.begin(&st) {
+		return
 	}
 	out, ferr := c.outcome(g, &st)
 	if c.chance(5, "lost") {

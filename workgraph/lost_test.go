@@ -108,8 +108,9 @@ func TestLostNeverFails(t *testing.T) {
 			case len(c.open) > 0:
 				i := c.num(0, len(c.open)-1, "pick")
 				st := c.open[i]
-				if st.NeedsIntent() {
-					require.NoError(t, c.do(Attempt{Ref: st.Ref, Attempt: st.Attempt, Now: c.now}))
+				if !c.begin(&st) {
+					c.open = append(c.open[:i:i], c.open[i+1:]...)
+					continue
 				}
 				kill := 3
 				if killed < 200 {
