@@ -19,6 +19,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
@@ -236,11 +237,33 @@ func (l *live) row(t testing.TB, id string) journal.Run {
 func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run
+	defer func() {
+		if t.Failed() {
+			l.describe(t)
+		}
+	}()
 	testkit.Eventually(t, func() bool {
 		row = l.row(t, id)
 		return slices.Contains(want, row.State)
 	}, 2*time.Minute, 2*time.Millisecond, "run %s", id)
 	return row
+}
+
+// describe logs every run and what holds it up.
+func (l *live) describe(t testing.TB) {
+	t.Helper()
+	rows, err := l.j.List(context.Background(), ns, journal.Filter{}, page.Cursor{}, 100)
+	if err != nil {
+		t.Log("the runs cannot be listed:", err)
+	}
+	for _, row := range rows {
+		x, err := l.Explain(context.Background(), ns, row.ID)
+		if err != nil {
+			t.Logf("%s is %s and cannot be explained: %v", row.ID, row.State, err)
+			continue
+		}
+		t.Logf("%s: %+v\n\t%+v", row.ID, x.Row, x.Holdups)
+	}
 }
 
 func (l *live) events(t testing.TB, id string) []engine.Event {

@@ -56,6 +56,7 @@ func TestDatabaseAwayUsesUpNoTry(t *testing.T) {
 		return workgraph.Outcome{Wait: &workgraph.Wait{Children: &workgraph.Children{Runs: []workgraph.Child{child}}}}, nil
 	})}
 	l := run(t, sqliteStore(t), f)
+	l.jobs(t) // a parent that has lingered is woken by a job
 	for _, actor := range []string{"once", "grows", "spawns"} {
 		t.Run(actor, func(t *testing.T) {
 			id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "wait", Actor: "once"}, {ID: "a", Actor: actor}}, Edges: []workgraph.Edge{{From: "wait", To: "a"}}})
