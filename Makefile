@@ -46,7 +46,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: build
 build: ## Build the command into ./bin
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph
 
 .PHONY: demo
 demo: build ## Run an example plan on an embedded server, with a scripted model

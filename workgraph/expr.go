@@ -40,7 +40,7 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		return nil, err
 	}
 	checked, iss := env.Check(parsed)
-	if err := firstIssue(iss); err != nil {
+	if err := firstIssue(src, iss); err != nil {
 		return nil, err
 	}
 	p := &planner{m: newMeter(ctx, compileCostLimit), patterns: map[string]*pattern{}}

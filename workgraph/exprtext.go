@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -37,7 +38,7 @@ func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error)
 		return nil, interrupted(ctx)
 	}
 	parsed, iss := env.Parse(src)
-	if err := firstIssue(iss); err != nil {
+	if err := firstIssue(src, iss); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -51,8 +52,8 @@ func (env *environment) parse(ctx context.Context, src string) (*cel.Ast, error)
 	return parsed, nil
 }
 
-// firstIssue is the first thing that was found wrong, in one line.
-func firstIssue(iss *cel.Issues) error {
+// firstIssue says in words what the parser or the checker found first, with the place; nil if nothing. src is the expression.
+func firstIssue(src string, iss *cel.Issues) error {
 	if iss.Err() == nil {
 		return nil
 	}
@@ -60,12 +61,8 @@ func firstIssue(iss *cel.Issues) error {
 	if len(all) == 0 {
 		return iss.Err()
 	}
-	first := all[0]
-	msg, _, _ := strings.Cut(first.Message, "\n")
-	if len(msg) > maxIssue {
-		msg = strings.ToValidUTF8(msg[:maxIssue], "") + "…"
-	}
-	return fmt.Errorf("<input>:%d:%d: %s", first.Location.Line(), first.Location.Column()+1, msg)
+	at := all[0].Location
+	return errors.New(pointAt(src, at.Line(), at.Column(), exprWords(all[0].Message)))
 }
 
 // maxIssue bounds what is said about a fault: the checker prints types.

@@ -47,10 +47,14 @@ func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 		return nil, errors.New("the schema is not JSON")
 	}
 	c, left := jsonschema.NewCompiler(), maxPatterns
+	var unread error // of the first pattern that cannot be read
 	c.UseLoader(noLoader{})
 	c.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
 		re, err := syntax.Parse(pattern, syntax.Perl)
 		if err != nil {
+			if unread == nil {
+				unread = fmt.Errorf("a pattern of the schema cannot be used: %s", PatternFault(pattern, err))
+			}
 			return nil, err
 		}
 		if left -= instructions(re, left); left <= 0 {
@@ -62,6 +66,9 @@ func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	s, err := c.Compile(schemaURL)
+	if unread != nil {
+		return nil, unread
+	}
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
 	}

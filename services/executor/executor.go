@@ -93,7 +93,7 @@ type Config struct {
 
 	// Blobs is the URL of the store of large values (file, s3, gs or mem), or "off". Empty means a directory beside the SQLite file; on PostgreSQL it means
 	// that they stay in the database, up to MaxPayload.
-	Blobs string `help:"where large values are kept: file:///dir, s3://bucket, gs://bucket or off; default beside the SQLite file, or in PostgreSQL itself"`
+	Blobs string `help:"where large values are kept: file:///dir, s3://bucket or off (gs://bucket where the binary was built with -tags gcs); default beside the SQLite file, or in PostgreSQL itself"`
 	// BlobOver is the size from which on a value goes there.
 	BlobOver conf.Bytes `help:"size from which on a value is kept there"`
 	// BlobGrace is how long a value that nothing refers to is kept; it must be longer than any write can be under way.
@@ -101,7 +101,7 @@ type Config struct {
 	// Retention is how long a run is kept after its end; 0 keeps all. With Archive it is written there first.
 	Retention time.Duration `help:"how long runs are kept after their end; 0 keeps them"`
 	// Archive is the URL of a store that gets each run, as one object, before it is removed.
-	Archive string `help:"where runs are archived before they are removed: file:///dir, s3://bucket or gs://bucket; default nowhere"`
+	Archive string `help:"where runs are archived before they are removed: file:///dir or s3://bucket (gs://bucket where the binary was built with -tags gcs); default nowhere"`
 	// Partition is how much time one partition of the journal holds on PostgreSQL.
 	Partition time.Duration `help:"time that one partition of the journal holds on PostgreSQL"`
 	// Compress is the size from which on a value is compressed where that makes it smaller; 0 means never.

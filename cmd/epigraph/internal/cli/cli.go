@@ -66,7 +66,9 @@ func StdIO() IO {
 
 // commands is the command line.
 type commands struct {
-	JSON   bool   `help:"Print answers, and errors, as JSON." name:"json"`
+	JSON bool `help:"Print answers, and errors, as JSON." name:"json"`
+	// Asked is --version; the command of that name answers it.
+	Asked  bool   `help:"Print the version." name:"version"`
 	Client client `embed:"" group:"connection"`
 
 	Plan planCmd `cmd:"" help:"Read a plan and say what it states and what is wrong with it." group:"work"`
@@ -150,6 +152,7 @@ type commands struct {
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." group:"other"`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
 	Version    versionCmd    `cmd:"" help:"Print the version." group:"other"`
+	Help       helpCmd       `cmd:"" help:"Show what a command is for, and its flags." group:"other"`
 }
 
 // env is what every command is run with.
@@ -188,9 +191,7 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		fmt.Fprintln(stdio.Err, "epigraph:", err)
 		return exitFailed
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
+	args = topic(args)
 	if err := checkText(parser.Model.Node, args); err != nil {
 		return (&env{io: stdio, json: slices.Contains(args, "--json")}).fail(err)
 	}
@@ -268,6 +269,11 @@ func helpPath(err error) string {
 	return ""
 }
 
+// paragraph is a message that may have a picture below it: lines after the first are indented.
+func paragraph(text, indent string) string {
+	return strings.Join(view.Lines(text), "\n"+indent)
+}
+
 // maxFaults is how many faults of one request people are shown.
 const maxFaults = 20
 
@@ -288,7 +294,7 @@ func (e *env) fail(err error) int {
 	}
 	if x.Kind == errs.Unavailable && x.Reason == "SERVICE_UNAVAILABLE" {
 		code = exitNoServer
-		x = errs.New(errs.Unavailable, x.Reason, "nothing answers at %s", e.client.addresses()).Hint("start a server with `epigraph dev`, or name one with --addr or EPIGRAPH_ADDR")
+		x = e.unreachable()
 	}
 	if x.Reason == "CREDENTIALS_MISSING" {
 		x = x.Hint("give the key with --api-key or EPIGRAPH_API_KEY")
@@ -321,13 +327,44 @@ func (e *env) fail(err error) int {
 			place += " [" + v.Reason + "]"
 		}
 		said += " " + v.Message
-		fmt.Fprintf(e.io.Err, "  %s: %s\n", style.Bold(view.OneLine(place, 0)), view.OneLine(v.Message, 0))
+		fmt.Fprintf(e.io.Err, "  %s: %s\n", style.Bold(view.OneLine(place, 0)), paragraph(v.Message, "      "))
 	}
 	if h := x.HintText(); h != "" && !strings.Contains(said, h) {
-		fmt.Fprintf(e.io.Err, "help: %s\n", view.OneLine(h, 0))
+		fmt.Fprintf(e.io.Err, "help: %s\n", view.OneLine(commandOf.Replace(h), 0))
 	}
 	return code
 }
+
+// unreachable says why no server can be talked to: of the first address at which something is wrong.
+func (e *env) unreachable() *errs.Error {
+	ctx := e.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var all []string
+	for _, addr := range e.client.addresses() {
+		if x := e.client.unreachable(ctx, addr); !strings.HasPrefix(x.Message, "nothing answers") {
+			return x
+		}
+		all = append(all, addr)
+	}
+	return errs.New(errs.Unavailable, "SERVICE_UNAVAILABLE", "nothing answers at %s", strings.Join(all, ", ")).
+		Hint("start a server with `epigraph dev`, or name one with --addr or EPIGRAPH_ADDR")
+}
+
+// commandOf names the command for a call that a hint speaks of: hints are written for whoever calls the API.
+var commandOf = strings.NewReplacer(
+	"ReconcileVisit", "`epigraph runs reconcile`", "ResumeRun", "`epigraph runs resume`", "PauseRun", "`epigraph runs pause`",
+	"RetryRun", "`epigraph runs retry`", "ForkRun", "`epigraph runs fork`", "AmendRun", "`epigraph runs amend`", "CancelRun", "`epigraph runs cancel`",
+	"DeleteRun", "`epigraph runs delete`", "ExplainRun", "`epigraph runs explain`", "WatchRun", "`epigraph runs watch`", "GetRun", "`epigraph runs get`",
+	"ListRuns", "`epigraph runs ls`", "ListVisits", "`epigraph runs visits`", "SignalRun", "`epigraph runs signal`", "SendMessage", "`epigraph runs send`",
+	"AnswerInterrupt", "`epigraph interrupts answer`", "ListInterrupts", "`epigraph interrupts list`", "GetInterrupt", "`epigraph interrupts show`",
+	"CompleteTask", "`epigraph tasks complete`", "TransitionTask", "`epigraph tasks transition`", "TransitionEpic", "`epigraph epics transition`",
+	"UpdateEpic", "`epigraph epics update`", "ListActors", "`epigraph actors`", "PutLimit", "`epigraph limits put`", "ListLimits", "`epigraph limits list`",
+	"ListWorkers", "`epigraph workers list`", "SetPrice", "`epigraph prices set`", "PutPrice", "`epigraph prices set`", "ListPrices", "`epigraph prices ls`",
+	"CreateTask", "`epigraph tasks create`", "CreateEpic", "`epigraph epics create`", "StartRun", "`epigraph run`", "ParsePlan", "`epigraph plan`",
+	"DECISION_APPROVED", "--approve", "DECISION_REJECTED", "--reject",
+)
 
 // print shows text, or m as JSON when JSON was asked for.
 func (e *env) print(m proto.Message, text func() string) error {
@@ -337,6 +374,33 @@ func (e *env) print(m proto.Message, text func() string) error {
 	_, err := io.WriteString(e.io.Out, text())
 	return err
 }
+
+// topic turns the ways to ask for help and for the version into one each.
+func topic(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help" && !slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" }):
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	for i, a := range args {
+		switch {
+		case a == "--version":
+			return append(append(slices.Clone(args[:i]), args[i+1:]...), "version")
+		case !strings.HasPrefix(a, "-"):
+			return args
+		}
+	}
+	return args
+}
+
+// helpCmd is what `epigraph help` is listed as; topic answers it.
+type helpCmd struct {
+	Topic []string `arg:"" optional:"" help:"The command, for example: runs resume."`
+}
+
+// Run is never asked: see topic.
+func (helpCmd) Run(*env) error { return nil }
 
 // versionCmd prints the version.
 type versionCmd struct{}

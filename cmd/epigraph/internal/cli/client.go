@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,6 +21,7 @@ const DefaultAddr = "127.0.0.1:7400"
 // ClientEnv are the variables that client commands read; they are not settings of servers.
 var ClientEnv = []string{
 	"EPIGRAPH_ADDR", "EPIGRAPH_PLANNER_ADDR", "EPIGRAPH_EXECUTOR_ADDR", "EPIGRAPH_REGISTRY_ADDR", "EPIGRAPH_API_KEY", "EPIGRAPH_NAMESPACE", "EPIGRAPH_TLS",
+	"EPIGRAPH_CA_FILE",
 	"EPIGRAPH_WEBHOOK_SECRET",
 }
 
@@ -35,16 +34,32 @@ type client struct {
 	APIKey       string        `help:"API key." name:"api-key" env:"EPIGRAPH_API_KEY" placeholder:"KEY"`
 	Namespace    string        `help:"Namespace, where the key does not decide it." env:"EPIGRAPH_NAMESPACE" short:"n"`
 	TLS          bool          `help:"Connect with TLS." name:"tls" env:"EPIGRAPH_TLS"`
+	CAFile       string        `help:"Certificate of the authority that signed the server's, in PEM, in place of those that this machine knows; connects with TLS." name:"ca-file" env:"EPIGRAPH_CA_FILE" placeholder:"FILE"`
 	Timeout      time.Duration `help:"Time that one request may take." default:"30s"`
 }
 
 func (c client) dial(addr string) (*grpc.ClientConn, error) {
-	if addr == "" {
+	flag := "--addr"
+	switch {
+	case addr == "":
 		addr = c.Addr
+	case addr == c.PlannerAddr:
+		flag = "--planner-addr"
+	case addr == c.ExecutorAddr:
+		flag = "--executor-addr"
+	case addr == c.RegistryAddr:
+		flag = "--registry-addr"
+	}
+	if err := target(flag, addr); err != nil {
+		return nil, err
 	}
 	o := grpckit.DialOptions{Token: conf.NewSecret(c.APIKey), Namespace: c.Namespace}
-	if c.TLS {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.secure() {
+		cfg, err := c.tlsConfig()
+		if err != nil {
+			return nil, err
+		}
+		o.TLS = cfg
 	}
 	conn, err := grpckit.Dial(addr, o)
 	if err != nil {
@@ -54,8 +69,7 @@ func (c client) dial(addr string) (*grpc.ClientConn, error) {
 }
 
 // addresses are where the services are looked for, for messages.
-func (c client) addresses() string {
-	var out []string
+func (c client) addresses() (out []string) {
 	for _, a := range []string{c.PlannerAddr, c.ExecutorAddr, c.RegistryAddr} {
 		if a == "" {
 			a = c.Addr
@@ -64,7 +78,7 @@ func (c client) addresses() string {
 			out = append(out, a)
 		}
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 // services are clients of the three services, each on a connection that opens when it is first used.

@@ -13,7 +13,7 @@ import (
 func findGraph(text string) (graph json.RawMessage, err error) {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &doc) != nil {
-		return nil, nil
+		return nil, brokenGraph(text)
 	}
 	if namesActors(doc["nodes"]) {
 		return json.RawMessage(text), nil

@@ -192,7 +192,7 @@ func (c *runCmd) begin(ctx context.Context, s *services, req *executorv1.StartRu
 func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*graphv1.Graph, error) {
 	raw, err := findGraph(text)
 	if err != nil {
-		return nil, err
+		return nil, c.pointed(e, text, err)
 	}
 	if raw != nil {
 		if c.Actor != "" || len(c.Actors) > 0 || len(c.Common) > 0 || len(c.Accept) > 0 {
@@ -216,6 +216,16 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetPlan().GetDiagnostics()))
 	}
 	return r.GetGraph(), nil
+}
+
+// pointed shows the place at which a graph cannot be read, and leaves the error to be shown as usual.
+func (c *runCmd) pointed(e *env, text string, err error) error {
+	m, ok := errors.AsType[*misread](err)
+	if !ok || e.json {
+		return err
+	}
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, []*planv1.Diagnostic{m.at}))
+	return exit(exitFailed)
 }
 
 // refused shows what the planner refused with carets under the places, and leaves the rest of the error to be shown as usual.

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
+	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
+)
+
+// misread is a graph that cannot be read, with the place.
+type misread struct {
+	fault *errs.Error
+	at    *planv1.Diagnostic
+}
+
+// Error is what is wrong, with the place in words.
+func (m *misread) Error() string { return m.fault.Error() }
+
+// Unwrap lets the reason be asked for.
+func (m *misread) Unwrap() error { return m.fault }
+
+var (
+	jsonGraph = regexp.MustCompile(`"nodes"\s*:`)
+	jsonActor = regexp.MustCompile(`"actor"\s*:`)
+	yamlGraph = regexp.MustCompile(`(?m)^(graph:[ \t]*\r?\n[ \t]+)?nodes:[ \t]*(\[|\r?$)`)
+	yamlActor = regexp.MustCompile(`(?m)^[ \t-]*(\{.*)?actor:[ \t]*\S`)
+)
+
+// brokenGraph says what is wrong with a text that was meant to be a graph and is none: JSON that breaks off, or another notation. It is nil for
+// any other text, which may hold a plan.
+func brokenGraph(text string) error {
+	trimmed := strings.TrimLeft(text, " \t\r\n\ufeff")
+	switch {
+	case strings.HasPrefix(trimmed, "{") && jsonGraph.MatchString(text) && jsonActor.MatchString(text):
+		var doc any
+		err := json.Unmarshal([]byte(text), &doc)
+		if err == nil {
+			return nil
+		}
+		offset, what, hint := jsonFault(text, err)
+		return faultAt(text, offset, "the graph is not JSON: "+what, hint)
+	case yamlGraph.MatchString(text) && yamlActor.MatchString(text):
+		return faultAt(text, yamlGraph.FindStringIndex(text)[0], "this is a graph in YAML, and graphs are read as JSON",
+			"convert it, for example with `yq -o=json graph.yaml | epigraph run`")
+	}
+	return nil
+}
+
+func faultAt(text string, offset int, message, hint string) error {
+	line, column := place(text, offset)
+	e := errs.New(errs.InvalidArgument, graphpb.ReasonGraphInvalid, "line %d, column %d: %s", line, column, message)
+	if hint != "" {
+		e = e.Hint(hint)
+	}
+	return &misread{e, &planv1.Diagnostic{Code: graphpb.ReasonGraphInvalid, Severity: planv1.Severity_SEVERITY_ERROR, Line: int32(line), Column: int32(column),
+		Message: message, Hint: hint}}
+}
+
+// place is the line and the column, in characters from 1, of a byte of text.
+func place(text string, offset int) (line, column int) {
+	before := text[:min(max(offset, 0), len(text))]
+	line = strings.Count(before, "\n") + 1
+	return line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+}
+
+// jsonFault says in words why text is not JSON, and where: at the character that is to be changed.
+func jsonFault(text string, err error) (offset int, what, hint string) {
+	s, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
+		return 0, err.Error(), ""
+	}
+	at := max(int(s.Offset)-1, 0)
+	if strings.Contains(s.Error(), "unexpected end") || at >= len(text) {
+		return len(strings.TrimRight(text, " \t\r\n")), "it ends in the middle", "a closing } or ] or \" is missing"
+	}
+	r, _ := utf8.DecodeRuneInString(text[at:])
+	found := fmt.Sprintf("%q", string(r))
+	before := strings.TrimRight(text[:at], " \t\r\n")
+	last := byte(0)
+	if before != "" {
+		last = before[len(before)-1]
+	}
+	msg := s.Error()
+	switch {
+	case last == ',' && (r == '}' || r == ']'):
+		return len(before) - 1, "nothing follows this comma", "take it away: JSON has no comma before " + string(r)
+	case r == '/' || r == '#':
+		return at, "JSON has no comments", "take it away"
+	case r == '\'':
+		return at, "JSON puts texts in double quotes", "write \" in place of '"
+	case strings.Contains(msg, "in string literal") && (r == '\n' || r == '\r'):
+		return at, "a text must end on the line on which it begins", "write \\n for a line break in it"
+	case strings.Contains(msg, "after object key:value pair"), strings.Contains(msg, "after array element"):
+		return at, "a comma is missing before " + found, ""
+	case strings.Contains(msg, "looking for beginning of object key"):
+		return at, "a key in double quotes is expected here, not " + found, ""
+	case strings.Contains(msg, "after object key"):
+		return at, "a colon is expected here, not " + found, ""
+	case strings.Contains(msg, "after top-level value"):
+		return at, "something follows the end of the graph", "a brace too many, perhaps"
+	case strings.Contains(msg, "looking for beginning of value"):
+		return at, "a value is expected here, not " + found, ""
+	case strings.Contains(msg, "in literal"):
+		return at, "this is no value", "write true, false, null, a number or a text in double quotes"
+	}
+	return at, found + " cannot stand here", ""
+}
