@@ -249,7 +249,7 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 		var err error
 		if e, err = CompileExpr(context.Background(), src); err != nil {
 			f := use.place
-			f.Code, f.Message, f.Hint = CodeBadExpression, err.Error(), "variables are "+strings.Join(exprNames[:], ", ")
+			f.Code, f.Message = CodeBadExpression, err.Error()
 			c.add(f)
 			return nil
 		}

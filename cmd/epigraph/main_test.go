@@ -22,6 +22,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/cli"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
@@ -256,7 +257,7 @@ func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 			return setup(env)
 		},
 		RequireExplicitExec: true, RequireUniqueNames: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "json": jsonIs, "lines": lines},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "let": let, "json": jsonIs, "lines": lines, "fits": fits},
 	}
 }
 
@@ -324,6 +325,20 @@ func jsonIs(ts *testscript.TestScript, neg bool, args []string) {
 func lines(ts *testscript.TestScript, _ bool, args []string) {
 	if got := strings.Count(ts.ReadFile("stdout"), "\n"); strconv.Itoa(got) != args[0] {
 		ts.Fatalf("%d lines, want %s", got, args[0])
+	}
+}
+
+// fits fails if a line of an output is wider than so many columns and has more than one word: fits stdout COLUMNS. What stands in backquotes is
+// a word, since it is there to be copied.
+func fits(ts *testscript.TestScript, _ bool, args []string) {
+	most, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	quoted := regexp.MustCompile("`[^`]*`")
+	for l := range strings.Lines(ts.ReadFile(args[0])) {
+		l = strings.TrimSuffix(l, "\n")
+		if view.Columns(l) > most && len(strings.Fields(quoted.ReplaceAllString(l, "x"))) > 1 {
+			ts.Fatalf("%d columns: %q in\n%s", view.Columns(l), l, ts.ReadFile(args[0]))
+		}
 	}
 }
 

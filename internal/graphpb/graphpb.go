@@ -193,7 +193,8 @@ func FaultError(faults []workgraph.Fault) *errs.Error {
 	}
 	e := errs.New(errs.InvalidArgument, ReasonGraphInvalid, "the graph has %d faults", len(faults))
 	if len(faults) == 1 {
-		e.Message = "the graph has a fault: " + faults[0].Message
+		said, _, _ := strings.Cut(faults[0].Message, "\n")
+		e.Message = "the graph has a fault: " + said
 	}
 	if len(faults) > 0 && faults[0].Hint != "" {
 		e = e.Hint(faults[0].Hint)
@@ -201,8 +202,9 @@ func FaultError(faults []workgraph.Fault) *errs.Error {
 	e.Violations = make([]errs.Violation, 0, len(faults))
 	for _, f := range faults {
 		msg := f.Message
-		if f.Hint != "" {
-			msg += "; " + f.Hint
+		if f.Hint != "" { // before the picture of the place, if there is one
+			said, picture, _ := strings.Cut(msg, "\n")
+			msg = strings.TrimSuffix(said+"; "+f.Hint+"\n"+picture, "\n")
 		}
 		e.Violations = append(e.Violations, errs.Violation{Field: Place(f), Reason: f.Code, Message: msg})
 	}

@@ -53,7 +53,9 @@ func (c *runsAmendCmd) Run(e *env) error {
 		return e.print(diff, func() string { return changeText(e, diff.GetDiff()) })
 	}
 	if !e.json {
-		fmt.Fprint(e.io.Out, changeText(e, diff.GetDiff()))
+		if err := e.say(changeText(e, diff.GetDiff())); err != nil {
+			return err
+		}
 	}
 	if c.File == "-" && !c.Yes {
 		return errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "the change came from standard input, so nobody can be asked there").Hint("say --yes, or give a file")

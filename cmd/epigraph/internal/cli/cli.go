@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -40,12 +41,25 @@ type IO struct {
 	// Interactive tells that Out is a terminal on which a picture can move, Color that Out may be painted, and ColorErr that Err
 	// may. Typed tells that In is a terminal.
 	Interactive, Color, ColorErr, Typed bool
+	// Width and WidthErr are how many columns text on Out and Err may have; 0 is no limit, for what reads it may be a program.
+	Width, WidthErr int
 	// Size is how many columns and lines the terminal has now; it is asked only if Interactive.
 	Size func() (columns, lines int)
 }
 
-func (o IO) style() view.Style    { return view.Style{Color: o.Color} }
-func (o IO) errStyle() view.Style { return view.Style{Color: o.ColorErr} }
+func (o IO) style() view.Style    { return view.Style{Color: o.Color, Width: o.Width} }
+func (o IO) errStyle() view.Style { return view.Style{Color: o.ColorErr, Width: o.WidthErr} }
+
+// terminalWidth is how wide text on a file may be: as COLUMNS says, else as wide as the terminal is.
+func terminalWidth(f *os.File) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+		return w
+	}
+	return 0
+}
 
 // StdIO is the process's own input and output.
 func StdIO() IO {
@@ -54,6 +68,7 @@ func StdIO() IO {
 	out, errs := isatty.IsTerminal(os.Stdout.Fd()), isatty.IsTerminal(os.Stderr.Fd())
 	return IO{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Width: terminalWidth(os.Stdout), WidthErr: terminalWidth(os.Stderr),
 		Interactive: out && moves, Color: out && colors, ColorErr: errs && colors, Typed: isatty.IsTerminal(os.Stdin.Fd()),
 		Size: func() (int, int) {
 			if w, h, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 && h > 0 {
@@ -269,11 +284,6 @@ func helpPath(err error) string {
 	return ""
 }
 
-// paragraph is a message that may have a picture below it: lines after the first are indented.
-func paragraph(text, indent string) string {
-	return strings.Join(view.Lines(text), "\n"+indent)
-}
-
 // maxFaults is how many faults of one request people are shown.
 const maxFaults = 20
 
@@ -316,10 +326,10 @@ func (e *env) fail(err error) int {
 	}
 	style := e.io.errStyle()
 	said := x.Message
-	fmt.Fprintf(e.io.Err, "epigraph: %s %s\n", view.OneLine(x.Message, 0), style.Dim("["+view.OneLine(x.Reason, 0)+"]"))
+	e.note("epigraph: %s %s", view.Message(x.Message), style.Dim("["+view.OneLine(x.Reason, 0)+"]"))
 	for i, v := range x.Violations {
 		if i == maxFaults {
-			fmt.Fprintf(e.io.Err, "  … and %s; --json names them all\n", view.Plural(len(x.Violations)-i, "more fault"))
+			e.note("  … and %s; --json names them all", view.Plural(len(x.Violations)-i, "more fault"))
 			break
 		}
 		place := v.Field
@@ -327,10 +337,10 @@ func (e *env) fail(err error) int {
 			place += " [" + v.Reason + "]"
 		}
 		said += " " + v.Message
-		fmt.Fprintf(e.io.Err, "  %s: %s\n", style.Bold(view.OneLine(place, 0)), paragraph(v.Message, "      "))
+		fmt.Fprintln(e.io.Err, style.Said("  "+style.Bold(view.OneLine(place, 0)+":"), v.Message, "      "))
 	}
 	if h := x.HintText(); h != "" && !strings.Contains(said, h) {
-		fmt.Fprintf(e.io.Err, "help: %s\n", view.OneLine(commandOf.Replace(h), 0))
+		e.note("help: %s", view.OneLine(inCommands(h), 0))
 	}
 	return code
 }
@@ -352,27 +362,23 @@ func (e *env) unreachable() *errs.Error {
 		Hint("start a server with `epigraph dev`, or name one with --addr or EPIGRAPH_ADDR")
 }
 
-// commandOf names the command for a call that a hint speaks of: hints are written for whoever calls the API.
-var commandOf = strings.NewReplacer(
-	"ReconcileVisit", "`epigraph runs reconcile`", "ResumeRun", "`epigraph runs resume`", "PauseRun", "`epigraph runs pause`",
-	"RetryRun", "`epigraph runs retry`", "ForkRun", "`epigraph runs fork`", "AmendRun", "`epigraph runs amend`", "CancelRun", "`epigraph runs cancel`",
-	"DeleteRun", "`epigraph runs delete`", "ExplainRun", "`epigraph runs explain`", "WatchRun", "`epigraph runs watch`", "GetRun", "`epigraph runs get`",
-	"ListRuns", "`epigraph runs ls`", "ListVisits", "`epigraph runs visits`", "SignalRun", "`epigraph runs signal`", "SendMessage", "`epigraph runs send`",
-	"AnswerInterrupt", "`epigraph interrupts answer`", "ListInterrupts", "`epigraph interrupts list`", "GetInterrupt", "`epigraph interrupts show`",
-	"CompleteTask", "`epigraph tasks complete`", "TransitionTask", "`epigraph tasks transition`", "TransitionEpic", "`epigraph epics transition`",
-	"UpdateEpic", "`epigraph epics update`", "ListActors", "`epigraph actors`", "PutLimit", "`epigraph limits put`", "ListLimits", "`epigraph limits list`",
-	"ListWorkers", "`epigraph workers list`", "SetPrice", "`epigraph prices set`", "PutPrice", "`epigraph prices set`", "ListPrices", "`epigraph prices ls`",
-	"CreateTask", "`epigraph tasks create`", "CreateEpic", "`epigraph epics create`", "StartRun", "`epigraph run`", "ParsePlan", "`epigraph plan`",
-	"DECISION_APPROVED", "--approve", "DECISION_REJECTED", "--reject",
-)
-
 // print shows text, or m as JSON when JSON was asked for.
 func (e *env) print(m proto.Message, text func() string) error {
 	if e.json {
 		return printJSON(e.io.Out, m)
 	}
-	_, err := io.WriteString(e.io.Out, text())
+	return e.say(text())
+}
+
+// say prints text for people.
+func (e *env) say(text string) error {
+	_, err := io.WriteString(e.io.Out, e.io.style().Fit(text))
 	return err
+}
+
+// note prints a line for people beside what was asked for.
+func (e *env) note(format string, args ...any) {
+	fmt.Fprintln(e.io.Err, e.io.errStyle().Fit(fmt.Sprintf(format, args...)))
 }
 
 // topic turns the ways to ask for help and for the version into one each.

@@ -24,7 +24,7 @@ func stands(r *executorv1.Run) string {
 // help prints what may be typed next; not to programs.
 func (e *env) help(format string, args ...any) {
 	if !e.json {
-		fmt.Fprintf(e.io.Err, "help: "+format+"\n", args...)
+		e.note("help: "+format, args...)
 	}
 }
 
@@ -379,7 +379,7 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 	}
 	if !e.json {
 		for _, x := range failures {
-			fmt.Fprintf(e.io.Err, "  %s: %s [%s]\n", x.GetRunId(), view.OneLine(x.GetMessage(), 200), view.OneLine(x.GetReason(), 60))
+			e.note("  %s: %s [%s]", x.GetRunId(), view.OneLine(x.GetMessage(), 200), view.OneLine(x.GetReason(), 60))
 		}
 	}
 	if more {

@@ -43,7 +43,7 @@ func (c *demoCmd) Run(e *env) (err error) {
 	if e.json {
 		story = io.Discard
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(story, format, args...) }
+	say := func(format string, args ...any) { fmt.Fprint(story, style.Fit(fmt.Sprintf(format, args...))) }
 	step := func(n int, title string) { say("\n%s\n", style.Bold(fmt.Sprintf("%d. %s", n, title))) }
 
 	text, err := examples.Files.ReadFile("launch/plan.txt")
@@ -139,9 +139,8 @@ func (c *demoCmd) Run(e *env) (err error) {
 		return err
 	}
 	columns := 120
-	if e.io.Interactive {
-		w, _ := e.io.Size()
-		columns = min(w-1, columns)
+	if e.io.Width > 0 {
+		columns = min(e.io.Width-1, columns)
 	}
 	say("%s", view.Waterfall(style, d.Ring().Trace(final.GetTraceId()), columns))
 	say("\n%s `epigraph dev` serves all of this; `epigraph run FILE` runs your own plans.\n", style.Bold("Next:"))

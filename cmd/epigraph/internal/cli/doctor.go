@@ -51,7 +51,7 @@ func (c *doctorCmd) Run(e *env) error {
 		for _, r := range reports {
 			examined(&b, e.io.style(), r)
 		}
-		_, err = e.io.Out.Write([]byte(b.String()))
+		err = e.say(b.String())
 	}
 	if err != nil {
 		return err

@@ -85,9 +85,9 @@ func (c *epicsGetCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprint(e.io.Out, epicText(e, x), "\n", taskTable(e, t.GetTasks()))
+		err = e.say(epicText(e, x) + "\n" + taskTable(e, t.GetTasks()))
 		if t.GetNextPageToken() != "" {
-			fmt.Fprintf(e.io.Err, "there are more tasks: epigraph tasks ls --epic %s\n", c.ID)
+			e.note("there are more tasks: `epigraph tasks ls --epic %s`", c.ID)
 		}
 		return err
 	})

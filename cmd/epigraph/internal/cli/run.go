@@ -98,7 +98,7 @@ func (c *runCmd) Run(e *env) error {
 		if r.GetTaskId() != "" {
 			fmt.Fprintf(e.io.Out, "task %s\n", r.GetTaskId())
 		}
-		fmt.Fprintf(e.io.Out, "%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(g.GetNodes()), "node"))
+		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(g.GetNodes()), "node")))
 	}
 	return e.watch(s, r.GetId(), g, 0, false)
 }
@@ -310,13 +310,13 @@ func summary(e *env, r *executorv1.Run) string {
 	if r.GetStateReason() != "" {
 		reason = " (" + view.OneLine(r.GetStateReason(), 0) + ")"
 	}
-	fmt.Fprintf(&b, "%s %s%s%s\n", r.GetId(), s.State(state), took, reason)
+	b.WriteString(s.Fit(fmt.Sprintf("%s %s%s%s", r.GetId(), s.State(state), took, reason)) + "\n")
 	if x := r.GetError(); x != nil {
 		where := ""
 		if x.GetNodeId() != "" {
 			where = " at " + view.OneLine(x.GetNodeId(), 60)
 		}
-		fmt.Fprintf(&b, "error%s: %s\n", where, view.OneLine(x.GetReason()+": "+x.GetMessage(), 0))
+		b.WriteString(s.Said("error"+where+": "+view.OneLine(x.GetReason(), 0)+":", x.GetMessage(), "  ") + "\n")
 	}
 	if p := r.GetResult(); len(p.GetJson()) > 0 && string(p.GetJson()) != "null" {
 		title := "result:\n"
@@ -326,8 +326,8 @@ func summary(e *env, r *executorv1.Run) string {
 		b.WriteString(title + indent(pretty(p.GetJson())) + "\n")
 	}
 	if u := r.GetUsage(); u.GetCalls() > 0 {
-		fmt.Fprintf(&b, "used: %s input and %s output tokens in %s, %s%s\n", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
-			view.Plural(int(u.GetCalls()), "call"), cost(u), of(r.GetBudget()))
+		b.WriteString(s.Fit(fmt.Sprintf("used: %s input and %s output tokens in %s, %s%s", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),
+			view.Plural(int(u.GetCalls()), "call"), cost(u), of(r.GetBudget()))) + "\n")
 	}
 	return b.String()
 }

@@ -128,9 +128,9 @@ func (c *runsGetCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprint(e.io.Out, summary(e, r), strings.Join(facts, "  "), "\n\n", visitTable(e, v.GetVisits()), open)
+		_, err = fmt.Fprint(e.io.Out, summary(e, r), e.io.style().Fit(strings.Join(facts, "  ")), "\n\n", visitTable(e, v.GetVisits()), open)
 		if v.GetNextPageToken() != "" {
-			fmt.Fprintf(e.io.Err, "there are more visits: epigraph runs visits %s\n", c.ID)
+			e.note("there are more visits: `epigraph runs visits %s`", c.ID)
 		}
 		if !over(r) && err == nil {
 			e.help("`epigraph runs explain %s` says why it does not move", c.ID)
@@ -209,7 +209,7 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		case x.GetWait() != nil && x.GetState() == executorv1.VisitState_VISIT_STATE_WAITING:
 			what = waitsFor(x.GetWait())
 		case x.GetError() != nil && x.GetState() != executorv1.VisitState_VISIT_STATE_COMPLETED:
-			what = x.GetError().GetReason() + ": " + x.GetError().GetMessage()
+			what = x.GetError().GetReason() + ": " + view.Message(x.GetError().GetMessage())
 		case len(x.GetValues()) > 0:
 			if what = string(x.GetValues()[0].GetJson()); strings.HasPrefix(what, `"`) {
 				what = pretty([]byte(what))
@@ -387,7 +387,7 @@ func (c *runsReconcileCmd) Run(e *env) error {
 			return err
 		}
 		if r.GetState() == executorv1.RunState_RUN_STATE_PAUSED && !e.json {
-			fmt.Fprintf(e.io.Err, "help: `epigraph runs resume %s` lets it go on once no visit needs reconciliation any more\n", r.GetId())
+			e.help("`epigraph runs resume %s` lets it go on once no visit needs reconciliation any more", r.GetId())
 		}
 		return nil
 	})

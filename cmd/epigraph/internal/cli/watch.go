@@ -220,8 +220,7 @@ func (v *screen) event(ev *executorv1.RunEvent) error {
 	if line == "" || v.e.io.Interactive {
 		return nil
 	}
-	_, err := fmt.Fprintln(v.e.io.Out, line)
-	return err
+	return v.e.say(line + "\n")
 }
 
 func (v *screen) progress(r *executorv1.Run) { v.tree.Spend(r.GetUsage().GetCostNanoUsd()) }
@@ -240,11 +239,11 @@ func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
 	if v.e.io.Interactive {
 		v.draw(true)
 	} else {
-		fmt.Fprint(v.e.io.Out, "\n"+v.tree.Render(v.e.io.style(), view.Frame{Turn: -1, Now: time.Now()}))
+		fmt.Fprint(v.e.io.Out, "\n"+v.tree.Render(v.e.io.style(), view.Frame{Width: v.e.io.Width, Turn: -1, Now: time.Now()}))
 	}
 	_, err := fmt.Fprint(v.e.io.Out, summary(v.e, r))
 	if h := advice(r); h != "" {
-		fmt.Fprintf(v.e.io.Err, "help: %s\n", h)
+		v.e.note("help: %s", h)
 	}
 	return err
 }

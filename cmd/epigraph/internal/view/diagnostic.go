@@ -18,21 +18,21 @@ func Diagnostics(s Style, name, text string, ds []*planv1.Diagnostic) string {
 		if d.GetLine() > 0 {
 			place = fmt.Sprintf("%s:%d:%d", place, d.GetLine(), d.GetColumn())
 		}
-		code, message, hint := OneLine(d.GetCode(), 0), OneLine(d.GetMessage(), 0), OneLine(d.GetHint(), 0)
+		code, message, hint := OneLine(d.GetCode(), 0), Message(d.GetMessage()), OneLine(d.GetHint(), 0)
 		if d.GetSeverity() == planv1.Severity_SEVERITY_INFO {
-			b.WriteString(s.dim(fmt.Sprintf("%s: note[%s]: %s", place, code, message)) + "\n")
+			b.WriteString(s.Fit(s.dim(fmt.Sprintf("%s: note[%s]: %s", place, code, message))) + "\n")
 			continue
 		}
 		word, paint := "warning", s.yellow
 		if d.GetSeverity() == planv1.Severity_SEVERITY_ERROR {
 			word, paint = "error", s.red
 		}
-		fmt.Fprintf(&b, "%s: %s %s\n", s.Bold(place), paint(word+"["+code+"]:"), message)
+		fmt.Fprintf(&b, "%s\n", s.Fit(fmt.Sprintf("%s: %s %s", s.Bold(place), paint(word+"["+code+"]:"), message)))
 		if n := int(d.GetLine()); n > 0 && n <= len(lines) {
 			excerpt(&b, s, lines[n-1], n, int(d.GetColumn()), d.GetElement(), paint)
 		}
 		if hint != "" {
-			fmt.Fprintf(&b, "  %s %s\n", s.cyan("help:"), hint)
+			fmt.Fprintf(&b, "%s\n", s.Fit(fmt.Sprintf("  %s %s", s.cyan("help:"), hint)))
 		}
 	}
 	return b.String()
@@ -56,7 +56,11 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 		marked = n
 	}
 	// What is to be seen first is the place, then what stands before it, then what follows.
-	from, room := at, maxExcerpt*2/3
+	most := maxExcerpt
+	if s.Width > 0 {
+		most = min(most, max(s.Width-10, 12)) // less the number and two signs that something is left out
+	}
+	from, room := at, most*2/3
 	for from > 0 && room-columns(runes[from-1]) >= 0 {
 		from--
 		room -= columns(runes[from])
@@ -66,7 +70,7 @@ func excerpt(b *strings.Builder, s Style, line string, number, column int, eleme
 		lead = "…" + lead
 	}
 	rest := string(runes[at:])
-	shown := cut(rest, max(maxExcerpt-Columns(lead), maxExcerpt/3))
+	shown := cut(rest, max(most-Columns(lead), most/3))
 	under := Columns(cut(shown, Columns(string(runes[at:min(at+marked, len(runes))]))))
 	if len(shown) < len(rest) {
 		shown += "…"
@@ -83,7 +87,7 @@ func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 	}
 	g := r.GetGraph()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s, dialect %s, hash %.12s\n", Plural(len(g.GetProblems()), "problem"), Plural(len(g.GetEdges()), "dependency"), OneLine(r.GetDialect(), 0), r.GetHash())
+	b.WriteString(s.Fit(fmt.Sprintf("%s, %s, dialect %s, hash %.12s", Plural(len(g.GetProblems()), "problem"), Plural(len(g.GetEdges()), "dependency"), OneLine(r.GetDialect(), 0), r.GetHash())) + "\n")
 	needs := map[string][]string{}
 	for _, e := range g.GetEdges() {
 		needs[e.GetTo()] = append(needs[e.GetTo()], e.GetFrom())
@@ -107,14 +111,14 @@ func Plan(s Style, r *plannerv1.ParsePlanResponse) string {
 		if from := needs[p.GetId()]; len(from) > 0 {
 			line += s.dim("  ← " + OneLine(strings.Join(from, ", "), 80))
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString(s.Fit(strings.TrimRight(line, " ")) + "\n")
 	}
 	for _, p := range r.GetRepairs() {
 		word := "offered"
 		if p.GetApplied() {
 			word = "repaired"
 		}
-		fmt.Fprintf(&b, "  %s %s: %s\n", s.cyan(word), OneLine(p.GetCode(), 0), OneLine(p.GetMessage(), 0))
+		b.WriteString(s.Fit(fmt.Sprintf("  %s %s: %s", s.cyan(word), OneLine(p.GetCode(), 0), OneLine(p.GetMessage(), 0))) + "\n")
 	}
 	return b.String()
 }

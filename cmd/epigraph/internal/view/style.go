@@ -10,8 +10,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Style decides about color. The zero value is plain.
-type Style struct{ Color bool }
+// Style decides about color and width. The zero value is plain and has no limit.
+type Style struct {
+	Color bool
+	// Width is how many columns there are; 0 is no limit.
+	Width int
+}
 
 // paint puts text in an ANSI color; codes are SGR parameters such as "31" or "1;32".
 func (s Style) paint(code, text string) string {
@@ -106,10 +110,13 @@ func Word(value, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value, prefix))
 }
 
-// Table lines up rows under headings. Cells may be any text.
+// Table lines up rows under headings. Cells may be any text. Where the width is too small for the columns, the last one is broken between
+// words, and where even that leaves too little room for it each row is a paragraph that names what it says. Nothing is left out, since ids
+// are there to be copied.
 func Table(s Style, headings []string, rows [][]string) string {
 	safe := make([][]string, len(rows))
 	wide := make([]int, len(headings))
+	shown := make([]bool, len(headings)) // a column that is empty in every row says nothing
 	for i, h := range headings {
 		wide[i] = Columns(h)
 	}
@@ -118,28 +125,92 @@ func Table(s Style, headings []string, rows [][]string) string {
 		for j, c := range r {
 			safe[i][j] = OneLine(c, 0)
 			wide[j] = max(wide[j], Columns(safe[i][j]))
-		}
-	}
-	// A column that is empty in every row says nothing.
-	shown := make([]bool, len(headings))
-	for _, r := range safe {
-		for j, c := range r {
 			shown[j] = shown[j] || c != ""
 		}
+	}
+	last, before := -1, 0 // the last column, and the columns before it with what parts them
+	for j := range headings {
+		if !shown[j] {
+			continue
+		}
+		if last >= 0 {
+			before += wide[last] + len(columnGap)
+		}
+		last = j
+	}
+	room := s.Width - before
+	switch {
+	case last < 0 || s.Width <= 0 || wide[last] <= room:
+		room = 0
+	case room < leastProse || len(rows) == 0:
+		return paragraphs(s, headings, safe)
 	}
 	var b strings.Builder
 	line := func(cells []string, paint func(string) string) {
 		var parts []string
 		for j, c := range cells {
-			if shown[j] {
+			switch {
+			case !shown[j]:
+			case j == last && room > 0:
+				parts = append(parts, strings.Join(breakLine(c, room, ""), "\n"+strings.Repeat(" ", before)))
+			default:
 				parts = append(parts, pad(c, wide[j]))
 			}
 		}
-		b.WriteString(paint(strings.TrimRight(strings.Join(parts, "  "), " ")) + "\n")
+		b.WriteString(paint(strings.TrimRight(strings.Join(parts, columnGap), " ")) + "\n")
 	}
 	line(headings, s.dim)
 	for _, r := range safe {
 		line(r, func(t string) string { return t })
+	}
+	return b.String()
+}
+
+const (
+	columnGap = "  "
+	// leastProse is how many columns text takes that is broken in a table.
+	leastProse = 24
+)
+
+// paragraphs shows each row as what its first column says, and below it the others with their headings.
+func paragraphs(s Style, headings []string, rows [][]string) string {
+	var b strings.Builder
+	for _, r := range rows {
+		first := true
+		var facts []string
+		for j, c := range r {
+			switch {
+			case c == "":
+			case first:
+				b.WriteString(s.Bold(c) + "\n")
+				first = false
+			default:
+				facts = append(facts, s.dim(strings.ToLower(headings[j]))+" "+c)
+			}
+		}
+		at := 0
+		for _, f := range facts {
+			n := Columns(Plain(f))
+			switch {
+			case at == 0:
+				b.WriteString("  ")
+				at = 2
+			case at+len(columnGap)+n > s.Width:
+				b.WriteString("\n  ")
+				at = 2
+			default:
+				b.WriteString(columnGap)
+				at += len(columnGap)
+			}
+			lines := breakLine(f, s.Width-2, "  ")
+			b.WriteString(strings.Join(lines, "\n  "))
+			if at += n; len(lines) > 1 {
+				at = s.Width
+			}
+		}
+		if at > 0 {
+			b.WriteString("\n")
+		}
 	}
 	return b.String()
 }

@@ -125,6 +125,126 @@ func Plain(line string) string {
 	}
 }
 
+// Fit breaks the lines of text that are wider than the style's width. They are broken between words, and what follows is indented by two
+// columns more than the line. What stands in backquotes, and a word that is wider, stays whole, so that it can be copied.
+func (s Style) Fit(text string) string {
+	if s.Width <= 0 {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if Columns(Plain(l)) <= s.Width {
+			continue
+		}
+		lead := l[:len(l)-len(strings.TrimLeft(l, " "))]
+		lead = lead[:min(len(lead), s.Width/4)]
+		lines[i] = strings.Join(breakLine(l, s.Width, lead+"  "), "\n")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// breakLine is a line, which may have colors, as lines of at most most columns where words allow it; those after the first begin with lead.
+func breakLine(line string, most int, lead string) []string {
+	var out []string
+	var b strings.Builder
+	at, begins := 0, true // columns of the line that is written, and whether it has no word yet
+	for rest := line; rest != ""; {
+		word := strings.TrimLeft(rest, " ")
+		gap := rest[:len(rest)-len(word)]
+		end := wordEnd(word)
+		word, rest = word[:end], word[end:]
+		n := Columns(Plain(word))
+		if !begins && n > 0 && at+len(gap)+n > most {
+			out = append(out, b.String())
+			b.Reset()
+			b.WriteString(lead)
+			at, begins, gap = len(lead), true, ""
+		}
+		b.WriteString(gap + word)
+		at += len(gap) + n
+		begins = begins && n == 0
+	}
+	return append(out, b.String())
+}
+
+// wordEnd is where the first word of text ends: at a space outside of backquotes.
+func wordEnd(text string) int {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ' ':
+			return i
+		case '`':
+			if n := strings.IndexByte(text[i+1:], '`'); n >= 0 {
+				i += n + 1
+			}
+		}
+	}
+	return len(text)
+}
+
+// Message is what an error says on one line, without the picture that may stand below it: a line of what is at fault, and a caret.
+func Message(text string) string {
+	var kept []string
+	eachLine(text, func(l string) { kept = append(kept, l) }, func(string, string) {})
+	return OneLine(strings.Join(kept, " "), 0)
+}
+
+// Said is a heading and what an error says, with the picture that may stand below it. All lines but the first begin with lead.
+func (s Style) Said(heading, text, lead string) string {
+	most := 0
+	if s.Width > 0 {
+		most = max(s.Width-len(lead), 1)
+	}
+	words := []string{heading}
+	var out []string
+	flush := func() {
+		line := strings.Join(words, " ")
+		words = nil
+		switch {
+		case line == "":
+		case most == 0:
+			out = append(out, line)
+		case len(out) == 0: // its first line has the width of the heading's
+			first := breakLine(line, s.Width, "")
+			out = append(out, first[0])
+			if rest := strings.Join(first[1:], " "); rest != "" {
+				out = append(out, breakLine(rest, most, "")...)
+			}
+		default:
+			out = append(out, breakLine(line, most, "")...)
+		}
+	}
+	eachLine(text, func(l string) {
+		if l = OneLine(l, 0); l != "" {
+			words = append(words, l)
+		}
+	}, func(line, caret string) {
+		flush()
+		below := Columns(caret) - 1
+		if most > 0 && Columns(line) > most {
+			runes := []rune(line)
+			from := min(max(below-most/2, 0), len(runes))
+			line, below = cut(string(runes[from:]), most), below-from
+		}
+		out = append(out, line, strings.Repeat(" ", max(below, 0))+"^")
+	})
+	flush()
+	return strings.Join(out, "\n"+lead)
+}
+
+// eachLine hands over the lines of a message, and those of a picture in it together.
+func eachLine(text string, plain func(string), picture func(line, caret string)) {
+	lines := Lines(text)
+	for i := 0; i < len(lines); i++ {
+		if i > 0 && i+1 < len(lines) && strings.TrimLeft(lines[i+1], " ") == "^" {
+			picture(lines[i], lines[i+1])
+			i++
+			continue
+		}
+		plain(lines[i])
+	}
+}
+
 // tail is the end of text, at most so many characters.
 func tail(text string, most int) string {
 	for i := len(text); i > 0; most-- {

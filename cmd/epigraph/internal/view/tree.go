@@ -462,6 +462,9 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 // maxLines is how many nodes a tree shows at most; of larger graphs it shows those where something happens.
 const maxLines = 40
 
+// leastFacts is how much room a tree keeps for what happens. Where there is less, the actors are left out and depth is one column.
+const leastFacts = 24
+
 // Frame says how a tree is drawn.
 type Frame struct {
 	// Width is how many columns there are, and Height how many lines; 0 is no limit.
@@ -480,16 +483,31 @@ func (t *Tree) Render(s Style, f Frame) string {
 		room = max(min(room, f.Height-1), 1)
 	}
 	shown := t.pick(room)
+	label := func(id string) string { return strings.Repeat("  ", min(t.depth[id], 12)) + OneLine(id, 32) }
 	idWidth, actorWidth := 0, 0
 	for _, id := range shown {
-		idWidth = max(idWidth, Columns(t.label(id)))
+		idWidth = max(idWidth, Columns(label(id)))
 		actorWidth = max(actorWidth, Columns(OneLine(t.nodes[id].actor, 16)))
+	}
+	narrow := f.Width > 0 && 2+idWidth+2+actorWidth+2+leastFacts > f.Width
+	if narrow {
+		label = func(id string) string {
+			return strings.Repeat(" ", min(t.depth[id], 6)) + OneLine(id, max(f.Width*2/5, 8))
+		}
+		idWidth = 0
+		for _, id := range shown {
+			idWidth = max(idWidth, Columns(label(id)))
+		}
 	}
 	turn := max(f.Turn, still)
 	var b strings.Builder
 	for _, id := range shown {
 		n := t.nodes[id]
-		line := s.mark(n.state, turn) + " " + pad(t.label(id), idWidth) + "  " + s.dim(pad(OneLine(n.actor, 16), actorWidth)) + "  " + t.facts(s, n, f.Now, true)
+		line := s.mark(n.state, turn) + " " + pad(label(id), idWidth) + "  "
+		if !narrow {
+			line += s.dim(pad(OneLine(n.actor, 16), actorWidth)) + "  "
+		}
+		line += t.facts(s, n, f.Now, true)
 		if from := t.from[id]; len(from) > 0 && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
 			line += s.dim("← " + OneLine(strings.Join(from, ", "), 60))
 		}
@@ -501,11 +519,6 @@ func (t *Tree) Render(s Style, f Frame) string {
 	}
 	b.WriteString(clip(counts, f.Width) + "\n")
 	return b.String()
-}
-
-// label is a node's id, indented by how deep it stands.
-func (t *Tree) label(id string) string {
-	return strings.Repeat("  ", min(t.depth[id], 12)) + OneLine(id, 32)
 }
 
 // pick chooses which nodes are shown where not all can be; they stay in order.

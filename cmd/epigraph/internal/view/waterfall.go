@@ -36,12 +36,18 @@ func Waterfall(s Style, spans []obs.Span, width int) string {
 		}
 		children[parent] = append(children[parent], i)
 	}
-	const service, label = 8, 42
-	bar := max(width-service-label-12, 20)
+	service := 8
+	if width < 56 {
+		service = 0 // is left out
+	}
+	rest := width - service - 12
+	label := min(max(rest*3/5, 12), 42)
+	bar := max(rest-label, 8)
 	total := max(end.Sub(begin), time.Microsecond)
 	column := func(t time.Time) int { return int(int64(bar-1) * int64(t.Sub(begin)) / int64(total)) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", s.dim(fmt.Sprintf("trace %s, %s, %s", OneLine(spans[0].TraceID, 0), Plural(len(spans), "span"), Took(total))))
+	s.Width = width
+	b.WriteString(s.Fit(s.dim(fmt.Sprintf("trace %s, %s, %s", OneLine(spans[0].TraceID, 0), Plural(len(spans), "span"), Took(total)))) + "\n")
 	lines := 0
 	var draw func(parent string, depth int)
 	draw = func(parent string, depth int) {
@@ -57,7 +63,10 @@ func Waterfall(s Style, spans []obs.Span, width int) string {
 				paint = s.red
 			}
 			lead := strings.Repeat(" ", min(depth, 10))
-			fmt.Fprintf(&b, "%s %s %s%s %s\n", s.dim(pad(OneLine(strings.TrimPrefix(sp.Service, "epigraph-"), service), service)),
+			if service > 0 {
+				b.WriteString(s.dim(pad(OneLine(strings.TrimPrefix(sp.Service, "epigraph-"), service), service)) + " ")
+			}
+			fmt.Fprintf(&b, "%s %s%s %s\n",
 				pad(lead+OneLine(spanName(sp.Name), label-len(lead)), label),
 				paint(line), strings.Repeat(" ", max(bar-from-max(to-from, 0)-1, 0)), Took(sp.End.Sub(sp.Start)))
 			draw(sp.SpanID, depth+1)
