@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -100,6 +101,12 @@ func TestSDKManages(t *testing.T) {
 		require.Len(t, starts, 3)
 		start, err := s.Trigger(t.Context())
 		require.NoError(t, err)
+		testkit.Eventually(t, func() bool { // an executor with much to do may leave it to the schedule's job
+			m, err := s.Get(t.Context())
+			require.NoError(t, err)
+			start = m.GetRecent()[0]
+			return start.GetRunId() != ""
+		}, time.Minute, 10*time.Millisecond)
 		got, err := epigraph.Result[string](t.Context(), c.Run(start.GetRunId()))
 		require.NoError(t, err)
 		require.Equal(t, "hi", got)

@@ -102,6 +102,11 @@ type outcome struct {
 
 // Fire does all that is to be done for a schedule now. It is the work of its job. What cannot be done just now gets another job.
 func (k *Keeper) Fire(ctx context.Context, key Key) error {
+	return k.fire(ctx, key, (*position).take)
+}
+
+// fire decides times by take, which reports whether there are more, and carries out what is ready until nothing is.
+func (k *Keeper) fire(ctx context.Context, key Key, take func(*position) bool) error {
 	var done []outcome
 	for {
 		var (
@@ -118,7 +123,7 @@ func (k *Keeper) Fire(ctx context.Context, key Key) error {
 				return Change{}, err
 			}
 			left = p.settle(done)
-			more = p.take()
+			more = take(p)
 			starts, cancel = p.ready()
 			c, err := p.close()
 			s, ended = *row, p.put
@@ -224,9 +229,10 @@ func (k *Keeper) measure(ctx context.Context, put []Start) {
 	}
 }
 
-// after carries out what a change made ready. What fails is left to the schedule's job, since the change itself is durable.
+// after carries out what a change made ready. What fails is left to the schedule's job, since the change itself is durable. So are times that
+// become due meanwhile: a caller would wait for ever where the clock is faster than the starts.
 func (k *Keeper) after(ctx context.Context, key Key) {
-	if err := k.Fire(ctx, key); err != nil && ctx.Err() == nil {
+	if err := k.fire(ctx, key, func(*position) bool { return false }); err != nil && ctx.Err() == nil {
 		k.log.InfoContext(ctx, "start of a schedule put off", "err", err, "schedule_id", key.ID)
 	}
 }

@@ -98,6 +98,20 @@ func (l *ledger) Cancel(context.Context, string, string, string) error { return 
 // Exists implements schedule.Runs.
 func (l *ledger) Exists(context.Context, string, string) (bool, error) { return false, nil }
 
+// slow takes longer to start a run than the clock from one time to the next.
+type slow struct{ *ledger }
+
+func (l slow) Start(ctx context.Context, s schedule.Schedule, st schedule.Start) (string, error) {
+	next := time.NewTimer(1100 * time.Millisecond)
+	defer next.Stop()
+	select {
+	case <-next.C:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	return l.ledger.Start(ctx, s, st)
+}
+
 // runs are the runs by the time for which they were started.
 func (l *ledger) runs(t *testing.T) map[int64]map[string]bool {
 	t.Helper()
@@ -216,6 +230,16 @@ func Run(t *testing.T, d Driver) {
 		require.Equal(t, schedule.ReasonNotFound, errs.ReasonOf(err))
 		_, err = s.Get(t.Context(), schedule.Key{Namespace: "m", ID: "s"})
 		require.NoError(t, err)
+	})
+	t.Run("Keepers/AnswerThoughTheClockIsFaster", func(t *testing.T) {
+		t.Parallel()
+		s := d.open(t, d.Fresh(t))
+		x := behind(0, schedule.Allow)
+		x.End = time.Time{}
+		require.NoError(t, s.Create(t.Context(), x))
+		st, err := keeper(s, slow{&ledger{path: filepath.Join(t.TempDir(), "log")}}).Trigger(testkit.Context(t, time.Minute), key, "")
+		require.NoError(t, err)
+		require.Equal(t, schedule.Started, st.Result)
 	})
 	t.Run("Keepers/RaceForEachTime", func(t *testing.T) {
 		t.Parallel()
