@@ -98,9 +98,13 @@ var table = map[string][]Scope{
 	"epigraph.registry.v1.RegistryService/TransitionTask": run,
 	"epigraph.registry.v1.RegistryService/DeleteTask":     run,
 	// A claim says that a run works on a task; whoever could make one could keep others from it, or end it for them.
-	"epigraph.registry.v1.RegistryService/ClaimTask":         serviceOnly,
-	"epigraph.registry.v1.RegistryService/ConfirmClaim":      serviceOnly,
-	"epigraph.registry.v1.RegistryService/SettleClaim":       serviceOnly,
+	"epigraph.registry.v1.RegistryService/ClaimTask":    serviceOnly,
+	"epigraph.registry.v1.RegistryService/ConfirmClaim": serviceOnly,
+	"epigraph.registry.v1.RegistryService/SettleClaim":  serviceOnly,
+	// These tell of all namespaces.
+	"epigraph.registry.v1.RegistryService/LeaseCancellations":       serviceOnly,
+	"epigraph.registry.v1.RegistryService/AcknowledgeCancellations": serviceOnly,
+
 	"epigraph.registry.v1.RegistryService/RecordUsage":       run,
 	"epigraph.registry.v1.RegistryService/PriceUsage":        run,
 	"epigraph.registry.v1.RegistryService/ListUsage":         run,

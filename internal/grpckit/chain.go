@@ -271,7 +271,7 @@ func (k *chain) accessLog(ctx context.Context, c *call, next func(context.Contex
 	start := time.Now()
 	err := next(ctx)
 	level := slog.LevelInfo
-	if exempt(c.method) {
+	if exempt(c.method) || err == nil && polled(c.method) {
 		level = slog.LevelDebug
 	}
 	if !k.log.Enabled(ctx, level) {
@@ -397,3 +397,8 @@ func invalid(err error) error {
 
 // exempt calls need no credentials and are logged at level Debug. Watch is not one of them: it has no end.
 func exempt(method string) bool { return method == healthpb.Health_Check_FullMethodName }
+
+// polled reports whether services call a method every second, mostly for nothing: neither the log nor traces tell of that.
+func polled(method string) bool {
+	return method == "/epigraph.registry.v1.RegistryService/LeaseCancellations"
+}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	_ "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
 func TestChain(t *testing.T) {
@@ -26,6 +27,10 @@ func TestChain(t *testing.T) {
 		require.NotContains(t, sc, `"method":"StartRun"`)
 		require.NotContains(t, sc, `"method":"WatchRun"`)
 		require.Contains(t, sc, `"retryableStatusCodes":["UNAVAILABLE"]`)
+	})
+	t.Run("Polled/IsAMethodThatThereIs", func(t *testing.T) {
+		require.True(t, polled(registryv1.RegistryService_LeaseCancellations_FullMethodName))
+		require.False(t, polled(registryv1.RegistryService_AcknowledgeCancellations_FullMethodName))
 	})
 	t.Run("ReasonText/UpperSnake", func(t *testing.T) {
 		for in, want := range map[string]string{"string.min_len": "STRING_MIN_LEN", "NotFound": "NOT_FOUND", "required": "REQUIRED"} {

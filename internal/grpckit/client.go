@@ -80,7 +80,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 		grpc.WithResolvers(resolve.Builder{Lookup: o.Lookup}),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
-			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
+			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) && !polled(i.FullMethodName) }))),
 		grpc.WithUnaryInterceptor(k.unary),
 		grpc.WithStreamInterceptor(k.stream),
 		grpc.WithDefaultServiceConfig(sc),

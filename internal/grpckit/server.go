@@ -114,7 +114,7 @@ func NewServer(o Options) (*Server, error) {
 	opts := []grpc.ServerOption{
 		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
-			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) }))),
+			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) && !polled(i.FullMethodName) }))),
 		grpc.StatsHandler(c.strangers),
 		grpc.UnaryInterceptor(unchained),
 		grpc.StreamInterceptor(c.stream),

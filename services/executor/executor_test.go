@@ -47,6 +47,9 @@ type books struct {
 	log     []string
 	entries map[string]*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
+	// unwanted are the runs to cancel; onClaim, if not nil, is called with every claim for longer than a moment.
+	unwanted []*registryv1.Cancellation
+	onClaim  func(task, run string)
 }
 
 func (b *books) do(what string, f func() error) error {
@@ -73,6 +76,8 @@ func (b *books) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*r
 		b.claimed[r.GetTaskId()] = r.GetRunId()
 		if r.GetLease().AsDuration() < time.Second {
 			delete(b.claimed, r.GetTaskId())
+		} else if b.onClaim != nil {
+			b.onClaim(r.GetTaskId(), r.GetRunId())
 		}
 		return nil
 	})

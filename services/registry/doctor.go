@@ -71,6 +71,7 @@ func probes(in store.Inspector, sample int) []doctor.Probe {
 	add(store.SuspectNamespaceTotals, doctor.Fault, "what is booked on namespaces is not the sum of their entries", report)
 	add(store.SuspectTaskCounts, doctor.Fault, "epics count their tasks wrongly", report)
 	add(store.SuspectClaim, doctor.Warning, "claims of tasks have run out and were not settled", "the registry sweeps them; is it running?")
+	add(store.SuspectCancellation, doctor.Warning, "runs of canceled tasks were not canceled", "their executors ask this registry every second; do they reach it?")
 	add(store.SuspectRunning, doctor.Warning, "tasks are running that no run claims", "is the run over? then `epigraph tasks transition ID failed` and start it again")
 	return out
 }

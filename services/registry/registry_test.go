@@ -98,7 +98,7 @@ func TestAPI(t *testing.T) {
 			c := serve(t, config(t))
 			for name, run := range map[string]func(*testing.T, registryv1.RegistryServiceClient){
 				"Epic/FieldsSurviveTheWay": epicFields, "Epic/UpdateByMask": epicMask, "Epic/EtagAndRequestID": epicEtag,
-				"Task/FieldsSurviveTheWay": taskFields, "Task/WorkedOnByARun": taskWork, "Errors/NameWhatIsWrong": apiErrors,
+				"Task/FieldsSurviveTheWay": taskFields, "Task/WorkedOnByARun": taskWork, "Task/CanceledWithItsRun": cancellations, "Errors/NameWhatIsWrong": apiErrors,
 				"List/PagesAreBoundToTheirQuery": pages, "Namespace/IsTheCallers": namespaces, "Price/Book": prices,
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -256,6 +256,30 @@ func taskWork(t *testing.T, c registryv1.RegistryServiceClient) {
 	list, err := c.ListUsage(t.Context(), &registryv1.ListUsageRequest{TaskId: v.GetId()})
 	require.NoError(t, err)
 	require.Len(t, list.GetEntries(), 1)
+}
+
+func cancellations(t *testing.T, c registryv1.RegistryServiceClient) {
+	v := newTask(t, c, &registryv1.Task{Title: "unwanted"})
+	_, err := c.ClaimTask(t.Context(), &registryv1.ClaimTaskRequest{TaskId: v.GetId(), RunId: "run_9"})
+	require.NoError(t, err)
+	_, err = c.TransitionTask(t.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED})
+	require.NoError(t, err)
+	lease := &registryv1.LeaseCancellationsRequest{MaxCount: 10, Lease: durationpb.New(time.Hour)}
+	got, err := c.LeaseCancellations(t.Context(), lease)
+	require.NoError(t, err)
+	require.Len(t, got.GetCancellations(), 1)
+	x := got.GetCancellations()[0]
+	require.Equal(t, []string{v.GetNamespace(), v.GetId(), "run_9", "TASK_CANCELLED"}, []string{x.GetNamespace(), x.GetTaskId(), x.GetRunId(), x.GetReason()})
+	require.WithinDuration(t, time.Now(), x.GetCreateTime().AsTime(), time.Minute)
+	got, err = c.LeaseCancellations(t.Context(), lease)
+	require.NoError(t, err)
+	require.Empty(t, got.GetCancellations())
+	_, err = c.AcknowledgeCancellations(t.Context(), &registryv1.AcknowledgeCancellationsRequest{Cancellations: []*registryv1.Cancellation{x}})
+	require.NoError(t, err)
+	for _, bad := range []time.Duration{-1, 25 * time.Hour} {
+		_, err = c.LeaseCancellations(t.Context(), &registryv1.LeaseCancellationsRequest{Lease: durationpb.New(bad)})
+		require.True(t, errs.Is(err, errs.InvalidArgument), "got %v", err)
+	}
 }
 
 func apiErrors(t *testing.T, c registryv1.RegistryServiceClient) {

@@ -71,6 +71,11 @@ func TestDev(t *testing.T) {
 	require.Equal(t, "RUN_STATE_COMPLETED", parent.State, "%+v", parent.Error)
 	require.Contains(t, string(parent.Result), `"hello ada"`)
 
+	// Who cancels an epic cancels its runs.
+	e := s.epicAtWork(t, printed, false)
+	s.cancelEpic(t, printed, e.id)
+	e.requireCanceled(t, s, printed, 0)
+
 	// A run that is under way when the process ends goes on when it starts again.
 	var r run
 	s.ask(t, request{path: "/v1/runs", key: printed, body: `{"graph":{"name":"g",

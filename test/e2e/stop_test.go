@@ -21,6 +21,8 @@ func TestStop(t *testing.T) {
 			answer := fakellm.Reply{Text: "Found it.", Delay: 300 * time.Millisecond, Usage: fakellm.Usage{Input: callInput, CachedInput: callCached, Output: callOutput}}
 			s := start(t, options{store: store, script: fakellm.Script{Default: answer}})
 			t.Run("SIGTERM/RunsGoOnAfterTheRestart", func(t *testing.T) { stopExecutor(t, s) })
+			t.Run("Cancel/OfAnEpicReachesItsRuns", func(t *testing.T) { cancelWhileUp(t, s) })
+			t.Run("SIGKILL/CancelReachesTheRunsAfterTheRestart", func(t *testing.T) { cancelWhileDown(t, s) })
 			t.Run("SIGTERM/TracesLeadToEachOther", func(t *testing.T) { traceRestart(t, s) })
 			t.Run("SIGTERM/RegistryAwayLosesNoBooking", func(t *testing.T) { stopRegistry(t, s) })
 			t.Run("SIGTERM/RegistryAwayHoldsCapsInMoney", func(t *testing.T) { pricesAway(t, s) })

@@ -159,6 +159,14 @@ type Claims interface {
 	Release(ctx context.Context, namespace, taskID, runID string) error
 }
 
+// Cancellations knows which runs are not wanted any more. Its errors are *errs.Error values.
+type Cancellations interface {
+	// Lease hands out runs that are to be canceled, of all namespaces, at most limit of them, and hides them from others for as long as hold.
+	Lease(ctx context.Context, limit int, hold time.Duration) ([]Cancellation, error)
+	// Acknowledge tells that these will end for certain. What is not acknowledged is handed out again.
+	Acknowledge(ctx context.Context, done []Cancellation) error
+}
+
 // Deps are the engine's collaborators.
 type Deps struct {
 	Journal journal.Journal
@@ -171,6 +179,8 @@ type Deps struct {
 	Claims Claims
 	// Prices is nil when only calls that say themselves what they cost count against budgets in money.
 	Prices Prices
+	// Cancellations is nil when nobody tells which runs are not wanted any more.
+	Cancellations Cancellations
 	// Workflows finds the graphs of workflows that children name; nil knows none.
 	Workflows Workflows
 	// WakeOutbox is called after something was put into the outbox; nil is fine.

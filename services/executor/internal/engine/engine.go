@@ -25,15 +25,16 @@ const scope = "github.com/epigraph-run/epigraph/services/executor/internal/engin
 
 // Engine runs graphs durably. It is safe for concurrent use.
 type Engine struct {
-	cfg     Config
-	journal journal.Journal
-	packer  journal.Packer
-	actors  Actors
-	claims  Claims
-	prices  Prices
-	fuse    fuse // of prices
-	kin     kin
-	wake    func()
+	cfg           Config
+	journal       journal.Journal
+	packer        journal.Packer
+	actors        Actors
+	claims        Claims
+	cancellations Cancellations
+	prices        Prices
+	fuse          fuse // of prices
+	kin           kin
+	wake          func()
 	// workflows is nil when there are none.
 	workflows Workflows
 	gates     []Gate
@@ -61,7 +62,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errs.New(errs.InvalidArgument, "EXECUTOR_CONFIG_INVALID", "executor: %v", err)
 	}
-	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
+	e := &Engine{cfg: cfg, journal: d.Journal, packer: d.Packer, actors: d.Actors, claims: d.Claims, prices: d.Prices, cancellations: d.Cancellations, wake: d.WakeOutbox, workflows: d.Workflows, log: d.Logger,
 		hub: newHub(), watchers: &watchers{limit: cfg.MaxWatches, count: map[string]int{}}, ready: make(chan struct{})}
 	e.remote, e.egress, e.jobWorker = d.Remote, d.Egress, d.JobWorker
 	if e.quotas = d.Quotas; e.quotas == nil {

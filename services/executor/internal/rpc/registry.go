@@ -20,9 +20,10 @@ type Registry struct {
 }
 
 var (
-	_ engine.Claims   = (*Registry)(nil)
-	_ engine.Prices   = (*Registry)(nil)
-	_ outbox.Registry = (*Registry)(nil)
+	_ engine.Claims        = (*Registry)(nil)
+	_ engine.Prices        = (*Registry)(nil)
+	_ engine.Cancellations = (*Registry)(nil)
+	_ outbox.Registry      = (*Registry)(nil)
 )
 
 // NewRegistry returns a Registry that calls client.
@@ -40,6 +41,30 @@ func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, l
 // Release implements engine.Claims: it lets the lease end at once.
 func (r *Registry) Release(ctx context.Context, namespace, taskID, runID string) error {
 	return r.Claim(ctx, namespace, taskID, runID, shortestLease)
+}
+
+// Lease implements engine.Cancellations.
+func (r *Registry) Lease(ctx context.Context, limit int, hold time.Duration) ([]engine.Cancellation, error) {
+	resp, err := r.client.LeaseCancellations(ctx, &registryv1.LeaseCancellationsRequest{MaxCount: int32(limit), Lease: durationpb.New(hold)})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]engine.Cancellation, len(resp.GetCancellations()))
+	for i, c := range resp.GetCancellations() {
+		out[i] = engine.Cancellation{Namespace: c.GetNamespace(), TaskID: c.GetTaskId(), RunID: c.GetRunId(), Reason: c.GetReason(),
+			Time: c.GetCreateTime().AsTime()}
+	}
+	return out, nil
+}
+
+// Acknowledge implements engine.Cancellations.
+func (r *Registry) Acknowledge(ctx context.Context, done []engine.Cancellation) error {
+	req := &registryv1.AcknowledgeCancellationsRequest{Cancellations: make([]*registryv1.Cancellation, len(done))}
+	for i, c := range done {
+		req.Cancellations[i] = &registryv1.Cancellation{Namespace: c.Namespace, TaskId: c.TaskID, RunId: c.RunID}
+	}
+	_, err := r.client.AcknowledgeCancellations(ctx, req)
+	return err
 }
 
 // Confirm implements outbox.Registry.

@@ -147,7 +147,7 @@ func (b *Books) UpdateEpic(ctx context.Context, namespace, id string, c Change, 
 }
 
 // MoveEpic takes the epic to another state. A summary that is not empty is kept. Canceling it cancels
-// its open tasks, whose runs are told when they confirm or settle.
+// its open tasks and the runs of all of its tasks.
 func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to epic.State, summary string) (epic.Epic, error) {
 	return b.changeEpic(ctx, namespace, "TransitionEpic", id, c, func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error {
 		if err := e.Move(to, now); err != nil {
@@ -163,11 +163,14 @@ func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to
 		if err := tx.EndTasks(ctx, namespace, id, epic.OpenTaskStates(), epic.TaskCanceled, now); err != nil {
 			return err
 		}
+		if err := tx.CancelRuns(ctx, namespace, id, "", epic.ReasonEpicCanceled); err != nil {
+			return err
+		}
 		return tx.ReleaseClaims(ctx, namespace, id)
 	})
 }
 
-// DeleteEpic removes an epic and its tasks. Usage entries stay.
+// DeleteEpic removes an epic and its tasks, and cancels runs that are still at work on one of them. Usage entries stay.
 func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
 	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		e, err := lockEpic(ctx, tx, namespace, id)
@@ -184,6 +187,9 @@ func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) erro
 		if running > 0 {
 			return errs.New(errs.FailedPrecondition, "EPIC_RUNNING", "epic %s has %d running tasks", id, running).
 				Hint("cancel the epic, or wait until its tasks have ended")
+		}
+		if err := tx.CancelRuns(ctx, namespace, id, "", epic.ReasonTaskDeleted); err != nil {
+			return err
 		}
 		return tx.DeleteEpic(ctx, namespace, id, e.Revision)
 	})

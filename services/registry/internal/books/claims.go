@@ -83,31 +83,41 @@ func (w *work) warn(ctx context.Context) error {
 
 // ConfirmClaim makes a claim last until it is settled and moves the task to running. It changes
 // nothing when the claim is confirmed or over. A run whose lease was lost gets the task back if
-// nobody else has taken it, since the run has begun.
+// nobody else has taken it, since the run has begun. One that begins on a canceled task is canceled: its start was under way
+// when the task was, so it could not be reached then.
 func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if start = dbkit.Micros(start); start.IsZero() {
 		start = now
 	}
+	var lost error
 	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		lost = nil
 		w, mine, err := openClaim(ctx, tx, namespace, taskID, runID, now)
 		if err != nil {
 			return err
 		}
+		out = w.task
 		if mine.State == epic.Confirmed || mine.State == epic.Settled {
-			out = w.task
 			return nil
 		}
 		took, holder, err := w.begin(ctx, *mine, start)
 		if err != nil {
 			return err
 		}
-		if !took {
-			return epic.LostClaim(w.task, runID, holder)
-		}
 		out = w.task
+		if took {
+			return nil
+		}
+		lost = epic.LostClaim(w.task, runID, holder)
+		if w.task.State == epic.TaskCanceled {
+			return tx.CancelRun(ctx, namespace, taskID, runID, epic.ReasonTaskCanceled)
+		}
 		return nil
 	})
+	if err == nil {
+		err = lost
+	}
 	return out, err
 }
 
@@ -159,8 +169,8 @@ type Settlement struct {
 	End time.Time
 }
 
-// SettleClaim ends a claim with the outcome of its run. A run that lost the task to another changes
-// nothing, and neither does a repetition, so that a message may arrive late and more than once.
+// SettleClaim ends a claim with the outcome of its run, and with it a cancellation that has not reached the run. A run that lost
+// the task to another changes nothing of the task, and neither does a repetition, so that a message may arrive late and more than once.
 func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string, s Settlement) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if s.End = dbkit.Micros(s.End); s.End.IsZero() {
@@ -171,6 +181,9 @@ func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string
 		if err != nil {
 			return err
 		}
+		if err := tx.ForgetCancellation(ctx, namespace, taskID, runID); err != nil {
+			return err
+		}
 		err = w.settle(ctx, *mine, s)
 		out = w.task
 		return err
@@ -179,27 +192,30 @@ func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string
 }
 
 func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error {
+	ours := mine.State == epic.Confirmed
 	switch mine.State {
 	case epic.Settled:
 		return nil
-	case epic.Released:
-		// Somebody else ended the task; what is left is how long its run took.
-		if err := w.claim(ctx, mine, epic.Settled); err != nil || w.task.RunID != mine.RunID {
-			return err
-		}
-		w.task.AddDuration(s.Duration)
-		return w.save(ctx, w.task.State)
 	case epic.Claimed, epic.Lost:
 		// The confirmation was lost or is late.
 		took, _, err := w.begin(ctx, mine, s.End.Add(-max(s.Duration, 0)).Truncate(time.Microsecond))
-		if err != nil || !took {
+		if err != nil {
 			return err
 		}
+		ours = took
 	}
 	if err := w.claim(ctx, mine, epic.Settled); err != nil {
 		return err
 	}
 	was := w.task.State
+	if !ours {
+		// The task was ended or taken by somebody else, and stays as it is. What is left is how long its run took.
+		if w.task.RunID != mine.RunID {
+			return nil
+		}
+		w.task.AddDuration(s.Duration)
+		return w.save(ctx, was)
+	}
 	if err := w.task.Move(s.State, s.End); err != nil {
 		return err
 	}
@@ -211,4 +227,22 @@ func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error 
 	}
 	w.task.AddDuration(s.Duration)
 	return w.save(ctx, was)
+}
+
+// maxLeased is how many cancellations are handed out at once.
+const maxLeased = 1000
+
+// LeaseCancellations returns runs that are to be canceled, at most limit of them, and hides them from others for as long as hold:
+// whoever cancels them acknowledges them, else they come again.
+func (b *Books) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error) {
+	hold, err := epic.CheckLease(hold)
+	if err != nil {
+		return nil, err
+	}
+	return b.store.LeaseCancellations(ctx, min(max(limit, 1), maxLeased), hold)
+}
+
+// AcknowledgeCancellations forgets cancellations that have reached their runs.
+func (b *Books) AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error {
+	return b.store.AcknowledgeCancellations(ctx, done)
 }

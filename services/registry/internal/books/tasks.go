@@ -293,12 +293,17 @@ func (b *Books) MoveTask(ctx context.Context, namespace, id string, c Change, to
 	})
 }
 
-// allow checks what a move in the table needs besides, and ends the claim of a task that ends.
+// allow checks what a move in the table needs besides, ends the claim of a task that ends, and cancels the runs of one that is canceled.
 func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
 	// Work begins, or a task comes back, only where work is going on.
 	starts := was == epic.TaskPending && (to == epic.TaskRunning || to == epic.TaskCompleted)
 	if starts && w.epic.State != epic.Active || to == epic.TaskPending && w.epic.State.Ended() {
 		return epic.NotActive(w.epic)
+	}
+	if to == epic.TaskCanceled {
+		if err := w.tx.CancelRuns(ctx, w.task.Namespace, w.epic.ID, w.task.ID, epic.ReasonTaskCanceled); err != nil {
+			return err
+		}
 	}
 	if to.Ended() && was != epic.TaskPending || to == epic.TaskCanceled {
 		c, err := w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
@@ -326,7 +331,7 @@ func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
 	return nil
 }
 
-// DeleteTask removes a task, and its id from what others depend on.
+// DeleteTask removes a task, and its id from what others depend on. Runs that are still at work on it are canceled.
 func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) error {
 	now := dbkit.Now()
 	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
@@ -353,6 +358,9 @@ func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) erro
 			if err := tx.PutTask(ctx, *d, over); err != nil {
 				return err
 			}
+		}
+		if err := tx.CancelRuns(ctx, namespace, w.epic.ID, id, epic.ReasonTaskDeleted); err != nil {
+			return err
 		}
 		if err := tx.DeleteTask(ctx, namespace, id, w.over); err != nil {
 			return err

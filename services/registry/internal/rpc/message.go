@@ -200,3 +200,9 @@ func bytesWithout(m proto.Message, fields ...protoreflect.Name) ([]byte, error) 
 	}
 	return b, nil
 }
+
+func cancellationTo(c epic.Cancellation) *registryv1.Cancellation {
+	return &registryv1.Cancellation{
+		Namespace: c.Namespace, TaskId: c.TaskID, RunId: c.RunID, Reason: c.Reason, CreateTime: stamp(c.Time),
+	}
+}

@@ -20,6 +20,8 @@ const (
 	SuspectTaskCounts Suspicion = "task-counts"
 	// SuspectClaim: a claim has run out long ago, and nobody has settled it.
 	SuspectClaim Suspicion = "claim-old"
+	// SuspectCancellation: a run is to be canceled since long ago, and no executor has done so.
+	SuspectCancellation Suspicion = "cancellation-old"
 	// SuspectRunning: a task is running, and no run claims it.
 	SuspectRunning Suspicion = "task-unclaimed"
 )

@@ -34,6 +34,11 @@ type Store interface {
 	// Sweep marks claims whose lease has ended as lost and forgets requests remembered before the
 	// given time. It returns how many of each there were.
 	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
+	// LeaseCancellations returns at most limit runs that are to be canceled, those that wait longest for a look first, and
+	// hides them from further calls for as long as hold. What is not acknowledged comes again after that.
+	LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error)
+	// AcknowledgeCancellations forgets cancellations, by namespace, task and run. Those that are not there are no error.
+	AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
 	// Ready returns nil if the database answers and has the schema that this binary knows.
@@ -77,7 +82,7 @@ type Tx interface {
 	InsertEpic(ctx context.Context, e epic.Epic) error
 	// PutEpic writes all but Spent, and only over this revision; otherwise it is a Conflict.
 	PutEpic(ctx context.Context, e epic.Epic, over int64) error
-	// DeleteEpic removes an epic of this revision with its tasks and claims; otherwise it is a Conflict.
+	// DeleteEpic removes an epic of this revision with its tasks and claims, but not the cancellations of their runs; otherwise it is a Conflict.
 	DeleteEpic(ctx context.Context, namespace, id string, revision int64) error
 
 	InsertTask(ctx context.Context, t epic.Task) error
@@ -102,6 +107,13 @@ type Tx interface {
 	ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error)
 	// PutClaim adds a claim or overwrites that of the same task and run.
 	PutClaim(ctx context.Context, c epic.Claim) error
+	// CancelRuns records a cancellation for every run that has a claim, not settled, of this task, or of any task of the epic if
+	// taskID is empty.
+	CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error
+	// CancelRun records the cancellation of one run.
+	CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error
+	// ForgetCancellation removes the cancellation of a run, if there is one.
+	ForgetCancellation(ctx context.Context, namespace, taskID, runID string) error
 	// ReleaseClaims moves the active claims of all tasks of an epic to Released.
 	ReleaseClaims(ctx context.Context, namespace, epicID string) error
 

@@ -42,6 +42,8 @@ type model struct {
 	epics   map[string]*modelEpic
 	tasks   map[string]*modelTask
 	entries map[usage.Key]modelEntry
+	// lease grows, so that a claim that comes again always asks to wait longer.
+	lease time.Duration
 }
 
 type modelEpic struct {
@@ -305,9 +307,10 @@ func (m *model) deleteTask(t *rapid.T) {
 func (m *model) claim(t *rapid.T) {
 	id, run := m.anyTask(t), run(t)
 	v := m.tasks[id]
-	allowed := v != nil && (v.heldBy() == run ||
-		v.heldBy() == "" && v.claims[run] == "" && v.state == "PENDING" && m.epics[v.epic].state == "ACTIVE")
-	_, _, err := m.f.ClaimTask(m.f.ctx, m.ns, id, run, time.Hour)
+	open := v != nil && v.state == "PENDING" && m.epics[v.epic].state == "ACTIVE"
+	allowed := v != nil && (v.claims[run] == "confirmed" || v.claims[run] == "claimed" && open || v.heldBy() == "" && v.claims[run] == "" && open)
+	m.lease += time.Second
+	_, _, err := m.f.ClaimTask(m.f.ctx, m.ns, id, run, time.Hour+m.lease)
 	m.agree(t, allowed, err)
 	if allowed && v.claims[run] == "" {
 		v.claims[run] = "claimed"

@@ -29,7 +29,7 @@ type Open func(testing.TB) store.Store
 // Run runs every case against stores of one driver.
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		epicCases(), taskCases(), claimCases(), usageCases(), randomCases(),
+		epicCases(), taskCases(), claimCases(), cancellationCases(), usageCases(), randomCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {

@@ -1226,6 +1226,272 @@ func (x *SettleClaimRequest) GetEndTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// Cancellation is a run that is to be cancelled, since the work on its task is not wanted any more.
+type Cancellation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The namespace of run and task.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// The task; it may be deleted by now.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The run. It may have ended, and if its start is still under way, there may be no such run yet.
+	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Why: TASK_CANCELLED, EPIC_CANCELLED or TASK_DELETED.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it came to be.
+	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancellation) Reset() {
+	*x = Cancellation{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancellation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancellation) ProtoMessage() {}
+
+func (x *Cancellation) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
+func (*Cancellation) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Cancellation) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Cancellation) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Cancellation) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *Cancellation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Cancellation) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+// LeaseCancellationsRequest asks for runs to cancel.
+type LeaseCancellationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many at most: one when 0, and never more than 1,000.
+	MaxCount int32 `protobuf:"varint,1,opt,name=max_count,json=maxCount,proto3" json:"max_count,omitempty"`
+	// For how long nobody else gets them: one minute when absent, else from 1 ms to 24 h.
+	Lease         *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseCancellationsRequest) Reset() {
+	*x = LeaseCancellationsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseCancellationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseCancellationsRequest) ProtoMessage() {}
+
+func (x *LeaseCancellationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseCancellationsRequest.ProtoReflect.Descriptor instead.
+func (*LeaseCancellationsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *LeaseCancellationsRequest) GetMaxCount() int32 {
+	if x != nil {
+		return x.MaxCount
+	}
+	return 0
+}
+
+func (x *LeaseCancellationsRequest) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+// LeaseCancellationsResponse carries runs to cancel.
+type LeaseCancellationsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runs; those that wait longest come first.
+	Cancellations []*Cancellation `protobuf:"bytes,1,rep,name=cancellations,proto3" json:"cancellations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseCancellationsResponse) Reset() {
+	*x = LeaseCancellationsResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseCancellationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseCancellationsResponse) ProtoMessage() {}
+
+func (x *LeaseCancellationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseCancellationsResponse.ProtoReflect.Descriptor instead.
+func (*LeaseCancellationsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LeaseCancellationsResponse) GetCancellations() []*Cancellation {
+	if x != nil {
+		return x.Cancellations
+	}
+	return nil
+}
+
+// AcknowledgeCancellationsRequest names runs that will end for certain.
+type AcknowledgeCancellationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runs, as they were handed out; reason and time do not count.
+	Cancellations []*Cancellation `protobuf:"bytes,1,rep,name=cancellations,proto3" json:"cancellations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeCancellationsRequest) Reset() {
+	*x = AcknowledgeCancellationsRequest{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeCancellationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeCancellationsRequest) ProtoMessage() {}
+
+func (x *AcknowledgeCancellationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeCancellationsRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeCancellationsRequest) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AcknowledgeCancellationsRequest) GetCancellations() []*Cancellation {
+	if x != nil {
+		return x.Cancellations
+	}
+	return nil
+}
+
+// AcknowledgeCancellationsResponse says that they are forgotten.
+type AcknowledgeCancellationsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeCancellationsResponse) Reset() {
+	*x = AcknowledgeCancellationsResponse{}
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeCancellationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeCancellationsResponse) ProtoMessage() {}
+
+func (x *AcknowledgeCancellationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeCancellationsResponse.ProtoReflect.Descriptor instead.
+func (*AcknowledgeCancellationsResponse) Descriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+}
+
 // RecordUsageRequest carries entries.
 type RecordUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1237,7 +1503,7 @@ type RecordUsageRequest struct {
 
 func (x *RecordUsageRequest) Reset() {
 	*x = RecordUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1515,7 @@ func (x *RecordUsageRequest) String() string {
 func (*RecordUsageRequest) ProtoMessage() {}
 
 func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[18]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1528,7 @@ func (x *RecordUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageRequest.ProtoReflect.Descriptor instead.
 func (*RecordUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RecordUsageRequest) GetEntries() []*UsageEntry {
@@ -1283,7 +1549,7 @@ type RecordUsageResponse struct {
 
 func (x *RecordUsageResponse) Reset() {
 	*x = RecordUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1561,7 @@ func (x *RecordUsageResponse) String() string {
 func (*RecordUsageResponse) ProtoMessage() {}
 
 func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[19]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1574,7 @@ func (x *RecordUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordUsageResponse.ProtoReflect.Descriptor instead.
 func (*RecordUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
@@ -1329,7 +1595,7 @@ type PriceUsageRequest struct {
 
 func (x *PriceUsageRequest) Reset() {
 	*x = PriceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1607,7 @@ func (x *PriceUsageRequest) String() string {
 func (*PriceUsageRequest) ProtoMessage() {}
 
 func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[20]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1620,7 @@ func (x *PriceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageRequest.ProtoReflect.Descriptor instead.
 func (*PriceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
@@ -1375,7 +1641,7 @@ type PriceUsageResponse struct {
 
 func (x *PriceUsageResponse) Reset() {
 	*x = PriceUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1653,7 @@ func (x *PriceUsageResponse) String() string {
 func (*PriceUsageResponse) ProtoMessage() {}
 
 func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[21]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1666,7 @@ func (x *PriceUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceUsageResponse.ProtoReflect.Descriptor instead.
 func (*PriceUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PriceUsageResponse) GetEntries() []*UsageEntry {
@@ -1429,7 +1695,7 @@ type ListUsageRequest struct {
 
 func (x *ListUsageRequest) Reset() {
 	*x = ListUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1707,7 @@ func (x *ListUsageRequest) String() string {
 func (*ListUsageRequest) ProtoMessage() {}
 
 func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[22]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1720,7 @@ func (x *ListUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageRequest.ProtoReflect.Descriptor instead.
 func (*ListUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListUsageRequest) GetPageSize() int32 {
@@ -1505,7 +1771,7 @@ type ListUsageResponse struct {
 
 func (x *ListUsageResponse) Reset() {
 	*x = ListUsageResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1783,7 @@ func (x *ListUsageResponse) String() string {
 func (*ListUsageResponse) ProtoMessage() {}
 
 func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[23]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1796,7 @@ func (x *ListUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUsageResponse.ProtoReflect.Descriptor instead.
 func (*ListUsageResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListUsageResponse) GetEntries() []*UsageEntry {
@@ -1556,7 +1822,7 @@ type GetNamespaceUsageRequest struct {
 
 func (x *GetNamespaceUsageRequest) Reset() {
 	*x = GetNamespaceUsageRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1834,7 @@ func (x *GetNamespaceUsageRequest) String() string {
 func (*GetNamespaceUsageRequest) ProtoMessage() {}
 
 func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[24]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1847,7 @@ func (x *GetNamespaceUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceUsageRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{29}
 }
 
 // CreatePriceRequest carries a price.
@@ -1597,7 +1863,7 @@ type CreatePriceRequest struct {
 
 func (x *CreatePriceRequest) Reset() {
 	*x = CreatePriceRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1875,7 @@ func (x *CreatePriceRequest) String() string {
 func (*CreatePriceRequest) ProtoMessage() {}
 
 func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[25]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1888,7 @@ func (x *CreatePriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePriceRequest.ProtoReflect.Descriptor instead.
 func (*CreatePriceRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreatePriceRequest) GetPrice() *Price {
@@ -1656,7 +1922,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1934,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[26]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1947,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -1725,7 +1991,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +2003,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[27]
+	mi := &file_epigraph_registry_v1_registry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +2016,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_registry_v1_registry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -1867,7 +2133,22 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x0eresult_summary\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\rresultSummary\x12.\n" +
 	"\rerror_message\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\ferrorMessage\x125\n" +
 	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x125\n" +
-	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"]\n" +
+	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xcc\x01\n" +
+	"\fCancellation\x12%\n" +
+	"\tnamespace\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tnamespace\x12 \n" +
+	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12\x1e\n" +
+	"\x06run_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05runId\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12;\n" +
+	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\"r\n" +
+	"\x19LeaseCancellationsRequest\x12$\n" +
+	"\tmax_count\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxCount\x12/\n" +
+	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"f\n" +
+	"\x1aLeaseCancellationsResponse\x12H\n" +
+	"\rcancellations\x18\x01 \x03(\v2\".epigraph.registry.v1.CancellationR\rcancellations\"x\n" +
+	"\x1fAcknowledgeCancellationsRequest\x12U\n" +
+	"\rcancellations\x18\x01 \x03(\v2\".epigraph.registry.v1.CancellationB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\rcancellations\"\"\n" +
+	" AcknowledgeCancellationsResponse\"]\n" +
 	"\x12RecordUsageRequest\x12G\n" +
 	"\aentries\x18\x01 \x03(\v2 .epigraph.registry.v1.UsageEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\aentries\"Q\n" +
 	"\x13RecordUsageResponse\x12:\n" +
@@ -1899,7 +2180,7 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x05model\x18\x04 \x01(\tR\x05model\"q\n" +
 	"\x12ListPricesResponse\x123\n" +
 	"\x06prices\x18\x01 \x03(\v2\x1b.epigraph.registry.v1.PriceR\x06prices\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xd9\x12\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xde\x14\n" +
 	"\x0fRegistryService\x12j\n" +
 	"\n" +
 	"CreateEpic\x12'.epigraph.registry.v1.CreateEpicRequest\x1a\x1a.epigraph.registry.v1.Epic\"\x17\x82\xd3\xe4\x93\x02\x11:\x04epic\"\t/v1/epics\x12h\n" +
@@ -1921,7 +2202,9 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"DeleteTask\x12'.epigraph.registry.v1.DeleteTaskRequest\x1a\x16.google.protobuf.Empty\"\x1b\x82\xd3\xe4\x93\x02\x15*\x13/v1/tasks/{task_id}\x12\\\n" +
 	"\tClaimTask\x12&.epigraph.registry.v1.ClaimTaskRequest\x1a'.epigraph.registry.v1.ClaimTaskResponse\x12U\n" +
 	"\fConfirmClaim\x12).epigraph.registry.v1.ConfirmClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12S\n" +
-	"\vSettleClaim\x12(.epigraph.registry.v1.SettleClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12\x7f\n" +
+	"\vSettleClaim\x12(.epigraph.registry.v1.SettleClaimRequest\x1a\x1a.epigraph.registry.v1.Task\x12w\n" +
+	"\x12LeaseCancellations\x12/.epigraph.registry.v1.LeaseCancellationsRequest\x1a0.epigraph.registry.v1.LeaseCancellationsResponse\x12\x89\x01\n" +
+	"\x18AcknowledgeCancellations\x125.epigraph.registry.v1.AcknowledgeCancellationsRequest\x1a6.epigraph.registry.v1.AcknowledgeCancellationsResponse\x12\x7f\n" +
 	"\vRecordUsage\x12(.epigraph.registry.v1.RecordUsageRequest\x1a).epigraph.registry.v1.RecordUsageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/usage:record\x12{\n" +
 	"\n" +
 	"PriceUsage\x12'.epigraph.registry.v1.PriceUsageRequest\x1a(.epigraph.registry.v1.PriceUsageResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/usage:price\x12o\n" +
@@ -1946,126 +2229,139 @@ func file_epigraph_registry_v1_registry_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_registry_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_epigraph_registry_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_epigraph_registry_v1_registry_proto_goTypes = []any{
-	(*CreateEpicRequest)(nil),        // 0: epigraph.registry.v1.CreateEpicRequest
-	(*GetEpicRequest)(nil),           // 1: epigraph.registry.v1.GetEpicRequest
-	(*ListEpicsRequest)(nil),         // 2: epigraph.registry.v1.ListEpicsRequest
-	(*ListEpicsResponse)(nil),        // 3: epigraph.registry.v1.ListEpicsResponse
-	(*UpdateEpicRequest)(nil),        // 4: epigraph.registry.v1.UpdateEpicRequest
-	(*TransitionEpicRequest)(nil),    // 5: epigraph.registry.v1.TransitionEpicRequest
-	(*DeleteEpicRequest)(nil),        // 6: epigraph.registry.v1.DeleteEpicRequest
-	(*CreateTaskRequest)(nil),        // 7: epigraph.registry.v1.CreateTaskRequest
-	(*GetTaskRequest)(nil),           // 8: epigraph.registry.v1.GetTaskRequest
-	(*ListTasksRequest)(nil),         // 9: epigraph.registry.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),        // 10: epigraph.registry.v1.ListTasksResponse
-	(*UpdateTaskRequest)(nil),        // 11: epigraph.registry.v1.UpdateTaskRequest
-	(*TransitionTaskRequest)(nil),    // 12: epigraph.registry.v1.TransitionTaskRequest
-	(*DeleteTaskRequest)(nil),        // 13: epigraph.registry.v1.DeleteTaskRequest
-	(*ClaimTaskRequest)(nil),         // 14: epigraph.registry.v1.ClaimTaskRequest
-	(*ClaimTaskResponse)(nil),        // 15: epigraph.registry.v1.ClaimTaskResponse
-	(*ConfirmClaimRequest)(nil),      // 16: epigraph.registry.v1.ConfirmClaimRequest
-	(*SettleClaimRequest)(nil),       // 17: epigraph.registry.v1.SettleClaimRequest
-	(*RecordUsageRequest)(nil),       // 18: epigraph.registry.v1.RecordUsageRequest
-	(*RecordUsageResponse)(nil),      // 19: epigraph.registry.v1.RecordUsageResponse
-	(*PriceUsageRequest)(nil),        // 20: epigraph.registry.v1.PriceUsageRequest
-	(*PriceUsageResponse)(nil),       // 21: epigraph.registry.v1.PriceUsageResponse
-	(*ListUsageRequest)(nil),         // 22: epigraph.registry.v1.ListUsageRequest
-	(*ListUsageResponse)(nil),        // 23: epigraph.registry.v1.ListUsageResponse
-	(*GetNamespaceUsageRequest)(nil), // 24: epigraph.registry.v1.GetNamespaceUsageRequest
-	(*CreatePriceRequest)(nil),       // 25: epigraph.registry.v1.CreatePriceRequest
-	(*ListPricesRequest)(nil),        // 26: epigraph.registry.v1.ListPricesRequest
-	(*ListPricesResponse)(nil),       // 27: epigraph.registry.v1.ListPricesResponse
-	nil,                              // 28: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	nil,                              // 29: epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	(*Epic)(nil),                     // 30: epigraph.registry.v1.Epic
-	(EpicState)(0),                   // 31: epigraph.registry.v1.EpicState
-	(*fieldmaskpb.FieldMask)(nil),    // 32: google.protobuf.FieldMask
-	(*Task)(nil),                     // 33: epigraph.registry.v1.Task
-	(TaskState)(0),                   // 34: epigraph.registry.v1.TaskState
-	(*durationpb.Duration)(nil),      // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 36: google.protobuf.Timestamp
-	(*UsageEntry)(nil),               // 37: epigraph.registry.v1.UsageEntry
-	(*Price)(nil),                    // 38: epigraph.registry.v1.Price
-	(*emptypb.Empty)(nil),            // 39: google.protobuf.Empty
-	(*NamespaceUsage)(nil),           // 40: epigraph.registry.v1.NamespaceUsage
+	(*CreateEpicRequest)(nil),                // 0: epigraph.registry.v1.CreateEpicRequest
+	(*GetEpicRequest)(nil),                   // 1: epigraph.registry.v1.GetEpicRequest
+	(*ListEpicsRequest)(nil),                 // 2: epigraph.registry.v1.ListEpicsRequest
+	(*ListEpicsResponse)(nil),                // 3: epigraph.registry.v1.ListEpicsResponse
+	(*UpdateEpicRequest)(nil),                // 4: epigraph.registry.v1.UpdateEpicRequest
+	(*TransitionEpicRequest)(nil),            // 5: epigraph.registry.v1.TransitionEpicRequest
+	(*DeleteEpicRequest)(nil),                // 6: epigraph.registry.v1.DeleteEpicRequest
+	(*CreateTaskRequest)(nil),                // 7: epigraph.registry.v1.CreateTaskRequest
+	(*GetTaskRequest)(nil),                   // 8: epigraph.registry.v1.GetTaskRequest
+	(*ListTasksRequest)(nil),                 // 9: epigraph.registry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),                // 10: epigraph.registry.v1.ListTasksResponse
+	(*UpdateTaskRequest)(nil),                // 11: epigraph.registry.v1.UpdateTaskRequest
+	(*TransitionTaskRequest)(nil),            // 12: epigraph.registry.v1.TransitionTaskRequest
+	(*DeleteTaskRequest)(nil),                // 13: epigraph.registry.v1.DeleteTaskRequest
+	(*ClaimTaskRequest)(nil),                 // 14: epigraph.registry.v1.ClaimTaskRequest
+	(*ClaimTaskResponse)(nil),                // 15: epigraph.registry.v1.ClaimTaskResponse
+	(*ConfirmClaimRequest)(nil),              // 16: epigraph.registry.v1.ConfirmClaimRequest
+	(*SettleClaimRequest)(nil),               // 17: epigraph.registry.v1.SettleClaimRequest
+	(*Cancellation)(nil),                     // 18: epigraph.registry.v1.Cancellation
+	(*LeaseCancellationsRequest)(nil),        // 19: epigraph.registry.v1.LeaseCancellationsRequest
+	(*LeaseCancellationsResponse)(nil),       // 20: epigraph.registry.v1.LeaseCancellationsResponse
+	(*AcknowledgeCancellationsRequest)(nil),  // 21: epigraph.registry.v1.AcknowledgeCancellationsRequest
+	(*AcknowledgeCancellationsResponse)(nil), // 22: epigraph.registry.v1.AcknowledgeCancellationsResponse
+	(*RecordUsageRequest)(nil),               // 23: epigraph.registry.v1.RecordUsageRequest
+	(*RecordUsageResponse)(nil),              // 24: epigraph.registry.v1.RecordUsageResponse
+	(*PriceUsageRequest)(nil),                // 25: epigraph.registry.v1.PriceUsageRequest
+	(*PriceUsageResponse)(nil),               // 26: epigraph.registry.v1.PriceUsageResponse
+	(*ListUsageRequest)(nil),                 // 27: epigraph.registry.v1.ListUsageRequest
+	(*ListUsageResponse)(nil),                // 28: epigraph.registry.v1.ListUsageResponse
+	(*GetNamespaceUsageRequest)(nil),         // 29: epigraph.registry.v1.GetNamespaceUsageRequest
+	(*CreatePriceRequest)(nil),               // 30: epigraph.registry.v1.CreatePriceRequest
+	(*ListPricesRequest)(nil),                // 31: epigraph.registry.v1.ListPricesRequest
+	(*ListPricesResponse)(nil),               // 32: epigraph.registry.v1.ListPricesResponse
+	nil,                                      // 33: epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	nil,                                      // 34: epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	(*Epic)(nil),                             // 35: epigraph.registry.v1.Epic
+	(EpicState)(0),                           // 36: epigraph.registry.v1.EpicState
+	(*fieldmaskpb.FieldMask)(nil),            // 37: google.protobuf.FieldMask
+	(*Task)(nil),                             // 38: epigraph.registry.v1.Task
+	(TaskState)(0),                           // 39: epigraph.registry.v1.TaskState
+	(*durationpb.Duration)(nil),              // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),            // 41: google.protobuf.Timestamp
+	(*UsageEntry)(nil),                       // 42: epigraph.registry.v1.UsageEntry
+	(*Price)(nil),                            // 43: epigraph.registry.v1.Price
+	(*emptypb.Empty)(nil),                    // 44: google.protobuf.Empty
+	(*NamespaceUsage)(nil),                   // 45: epigraph.registry.v1.NamespaceUsage
 }
 var file_epigraph_registry_v1_registry_proto_depIdxs = []int32{
-	30, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	31, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
-	28, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
-	30, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
-	30, // 4: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
-	32, // 5: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	31, // 6: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
-	33, // 7: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	34, // 8: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
-	29, // 9: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
-	33, // 10: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
-	33, // 11: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
-	32, // 12: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	34, // 13: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
-	35, // 14: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
-	33, // 15: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
-	36, // 16: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
-	36, // 17: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
-	34, // 18: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
-	35, // 19: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
-	36, // 20: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
-	37, // 21: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	37, // 22: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	37, // 23: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
-	37, // 24: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	37, // 25: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
-	38, // 26: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
-	38, // 27: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
-	0,  // 28: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
-	1,  // 29: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
-	2,  // 30: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
-	4,  // 31: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
-	5,  // 32: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
-	6,  // 33: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
-	7,  // 34: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
-	8,  // 35: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
-	9,  // 36: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
-	11, // 37: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
-	12, // 38: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
-	13, // 39: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
-	14, // 40: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
-	16, // 41: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
-	17, // 42: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
-	18, // 43: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
-	20, // 44: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
-	22, // 45: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
-	24, // 46: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
-	25, // 47: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
-	26, // 48: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
-	30, // 49: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
-	30, // 50: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
-	3,  // 51: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
-	30, // 52: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
-	30, // 53: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
-	39, // 54: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
-	33, // 55: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
-	33, // 56: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
-	10, // 57: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
-	33, // 58: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
-	33, // 59: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
-	39, // 60: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
-	15, // 61: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
-	33, // 62: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
-	33, // 63: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
-	19, // 64: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
-	21, // 65: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
-	23, // 66: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
-	40, // 67: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
-	38, // 68: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
-	27, // 69: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
-	49, // [49:70] is the sub-list for method output_type
-	28, // [28:49] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	35, // 0: epigraph.registry.v1.CreateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	36, // 1: epigraph.registry.v1.ListEpicsRequest.states:type_name -> epigraph.registry.v1.EpicState
+	33, // 2: epigraph.registry.v1.ListEpicsRequest.labels:type_name -> epigraph.registry.v1.ListEpicsRequest.LabelsEntry
+	35, // 3: epigraph.registry.v1.ListEpicsResponse.epics:type_name -> epigraph.registry.v1.Epic
+	35, // 4: epigraph.registry.v1.UpdateEpicRequest.epic:type_name -> epigraph.registry.v1.Epic
+	37, // 5: epigraph.registry.v1.UpdateEpicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	36, // 6: epigraph.registry.v1.TransitionEpicRequest.state:type_name -> epigraph.registry.v1.EpicState
+	38, // 7: epigraph.registry.v1.CreateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	39, // 8: epigraph.registry.v1.ListTasksRequest.states:type_name -> epigraph.registry.v1.TaskState
+	34, // 9: epigraph.registry.v1.ListTasksRequest.labels:type_name -> epigraph.registry.v1.ListTasksRequest.LabelsEntry
+	38, // 10: epigraph.registry.v1.ListTasksResponse.tasks:type_name -> epigraph.registry.v1.Task
+	38, // 11: epigraph.registry.v1.UpdateTaskRequest.task:type_name -> epigraph.registry.v1.Task
+	37, // 12: epigraph.registry.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	39, // 13: epigraph.registry.v1.TransitionTaskRequest.state:type_name -> epigraph.registry.v1.TaskState
+	40, // 14: epigraph.registry.v1.ClaimTaskRequest.lease:type_name -> google.protobuf.Duration
+	38, // 15: epigraph.registry.v1.ClaimTaskResponse.task:type_name -> epigraph.registry.v1.Task
+	41, // 16: epigraph.registry.v1.ClaimTaskResponse.lease_expire_time:type_name -> google.protobuf.Timestamp
+	41, // 17: epigraph.registry.v1.ConfirmClaimRequest.start_time:type_name -> google.protobuf.Timestamp
+	39, // 18: epigraph.registry.v1.SettleClaimRequest.state:type_name -> epigraph.registry.v1.TaskState
+	40, // 19: epigraph.registry.v1.SettleClaimRequest.duration:type_name -> google.protobuf.Duration
+	41, // 20: epigraph.registry.v1.SettleClaimRequest.end_time:type_name -> google.protobuf.Timestamp
+	41, // 21: epigraph.registry.v1.Cancellation.create_time:type_name -> google.protobuf.Timestamp
+	40, // 22: epigraph.registry.v1.LeaseCancellationsRequest.lease:type_name -> google.protobuf.Duration
+	18, // 23: epigraph.registry.v1.LeaseCancellationsResponse.cancellations:type_name -> epigraph.registry.v1.Cancellation
+	18, // 24: epigraph.registry.v1.AcknowledgeCancellationsRequest.cancellations:type_name -> epigraph.registry.v1.Cancellation
+	42, // 25: epigraph.registry.v1.RecordUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	42, // 26: epigraph.registry.v1.RecordUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	42, // 27: epigraph.registry.v1.PriceUsageRequest.entries:type_name -> epigraph.registry.v1.UsageEntry
+	42, // 28: epigraph.registry.v1.PriceUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	42, // 29: epigraph.registry.v1.ListUsageResponse.entries:type_name -> epigraph.registry.v1.UsageEntry
+	43, // 30: epigraph.registry.v1.CreatePriceRequest.price:type_name -> epigraph.registry.v1.Price
+	43, // 31: epigraph.registry.v1.ListPricesResponse.prices:type_name -> epigraph.registry.v1.Price
+	0,  // 32: epigraph.registry.v1.RegistryService.CreateEpic:input_type -> epigraph.registry.v1.CreateEpicRequest
+	1,  // 33: epigraph.registry.v1.RegistryService.GetEpic:input_type -> epigraph.registry.v1.GetEpicRequest
+	2,  // 34: epigraph.registry.v1.RegistryService.ListEpics:input_type -> epigraph.registry.v1.ListEpicsRequest
+	4,  // 35: epigraph.registry.v1.RegistryService.UpdateEpic:input_type -> epigraph.registry.v1.UpdateEpicRequest
+	5,  // 36: epigraph.registry.v1.RegistryService.TransitionEpic:input_type -> epigraph.registry.v1.TransitionEpicRequest
+	6,  // 37: epigraph.registry.v1.RegistryService.DeleteEpic:input_type -> epigraph.registry.v1.DeleteEpicRequest
+	7,  // 38: epigraph.registry.v1.RegistryService.CreateTask:input_type -> epigraph.registry.v1.CreateTaskRequest
+	8,  // 39: epigraph.registry.v1.RegistryService.GetTask:input_type -> epigraph.registry.v1.GetTaskRequest
+	9,  // 40: epigraph.registry.v1.RegistryService.ListTasks:input_type -> epigraph.registry.v1.ListTasksRequest
+	11, // 41: epigraph.registry.v1.RegistryService.UpdateTask:input_type -> epigraph.registry.v1.UpdateTaskRequest
+	12, // 42: epigraph.registry.v1.RegistryService.TransitionTask:input_type -> epigraph.registry.v1.TransitionTaskRequest
+	13, // 43: epigraph.registry.v1.RegistryService.DeleteTask:input_type -> epigraph.registry.v1.DeleteTaskRequest
+	14, // 44: epigraph.registry.v1.RegistryService.ClaimTask:input_type -> epigraph.registry.v1.ClaimTaskRequest
+	16, // 45: epigraph.registry.v1.RegistryService.ConfirmClaim:input_type -> epigraph.registry.v1.ConfirmClaimRequest
+	17, // 46: epigraph.registry.v1.RegistryService.SettleClaim:input_type -> epigraph.registry.v1.SettleClaimRequest
+	19, // 47: epigraph.registry.v1.RegistryService.LeaseCancellations:input_type -> epigraph.registry.v1.LeaseCancellationsRequest
+	21, // 48: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:input_type -> epigraph.registry.v1.AcknowledgeCancellationsRequest
+	23, // 49: epigraph.registry.v1.RegistryService.RecordUsage:input_type -> epigraph.registry.v1.RecordUsageRequest
+	25, // 50: epigraph.registry.v1.RegistryService.PriceUsage:input_type -> epigraph.registry.v1.PriceUsageRequest
+	27, // 51: epigraph.registry.v1.RegistryService.ListUsage:input_type -> epigraph.registry.v1.ListUsageRequest
+	29, // 52: epigraph.registry.v1.RegistryService.GetNamespaceUsage:input_type -> epigraph.registry.v1.GetNamespaceUsageRequest
+	30, // 53: epigraph.registry.v1.RegistryService.CreatePrice:input_type -> epigraph.registry.v1.CreatePriceRequest
+	31, // 54: epigraph.registry.v1.RegistryService.ListPrices:input_type -> epigraph.registry.v1.ListPricesRequest
+	35, // 55: epigraph.registry.v1.RegistryService.CreateEpic:output_type -> epigraph.registry.v1.Epic
+	35, // 56: epigraph.registry.v1.RegistryService.GetEpic:output_type -> epigraph.registry.v1.Epic
+	3,  // 57: epigraph.registry.v1.RegistryService.ListEpics:output_type -> epigraph.registry.v1.ListEpicsResponse
+	35, // 58: epigraph.registry.v1.RegistryService.UpdateEpic:output_type -> epigraph.registry.v1.Epic
+	35, // 59: epigraph.registry.v1.RegistryService.TransitionEpic:output_type -> epigraph.registry.v1.Epic
+	44, // 60: epigraph.registry.v1.RegistryService.DeleteEpic:output_type -> google.protobuf.Empty
+	38, // 61: epigraph.registry.v1.RegistryService.CreateTask:output_type -> epigraph.registry.v1.Task
+	38, // 62: epigraph.registry.v1.RegistryService.GetTask:output_type -> epigraph.registry.v1.Task
+	10, // 63: epigraph.registry.v1.RegistryService.ListTasks:output_type -> epigraph.registry.v1.ListTasksResponse
+	38, // 64: epigraph.registry.v1.RegistryService.UpdateTask:output_type -> epigraph.registry.v1.Task
+	38, // 65: epigraph.registry.v1.RegistryService.TransitionTask:output_type -> epigraph.registry.v1.Task
+	44, // 66: epigraph.registry.v1.RegistryService.DeleteTask:output_type -> google.protobuf.Empty
+	15, // 67: epigraph.registry.v1.RegistryService.ClaimTask:output_type -> epigraph.registry.v1.ClaimTaskResponse
+	38, // 68: epigraph.registry.v1.RegistryService.ConfirmClaim:output_type -> epigraph.registry.v1.Task
+	38, // 69: epigraph.registry.v1.RegistryService.SettleClaim:output_type -> epigraph.registry.v1.Task
+	20, // 70: epigraph.registry.v1.RegistryService.LeaseCancellations:output_type -> epigraph.registry.v1.LeaseCancellationsResponse
+	22, // 71: epigraph.registry.v1.RegistryService.AcknowledgeCancellations:output_type -> epigraph.registry.v1.AcknowledgeCancellationsResponse
+	24, // 72: epigraph.registry.v1.RegistryService.RecordUsage:output_type -> epigraph.registry.v1.RecordUsageResponse
+	26, // 73: epigraph.registry.v1.RegistryService.PriceUsage:output_type -> epigraph.registry.v1.PriceUsageResponse
+	28, // 74: epigraph.registry.v1.RegistryService.ListUsage:output_type -> epigraph.registry.v1.ListUsageResponse
+	45, // 75: epigraph.registry.v1.RegistryService.GetNamespaceUsage:output_type -> epigraph.registry.v1.NamespaceUsage
+	43, // 76: epigraph.registry.v1.RegistryService.CreatePrice:output_type -> epigraph.registry.v1.Price
+	32, // 77: epigraph.registry.v1.RegistryService.ListPrices:output_type -> epigraph.registry.v1.ListPricesResponse
+	55, // [55:78] is the sub-list for method output_type
+	32, // [32:55] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_registry_proto_init() }
@@ -2081,7 +2377,7 @@ func file_epigraph_registry_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_registry_proto_rawDesc), len(file_epigraph_registry_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

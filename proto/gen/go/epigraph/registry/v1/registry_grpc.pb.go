@@ -22,27 +22,29 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RegistryService_CreateEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/CreateEpic"
-	RegistryService_GetEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/GetEpic"
-	RegistryService_ListEpics_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListEpics"
-	RegistryService_UpdateEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/UpdateEpic"
-	RegistryService_TransitionEpic_FullMethodName    = "/epigraph.registry.v1.RegistryService/TransitionEpic"
-	RegistryService_DeleteEpic_FullMethodName        = "/epigraph.registry.v1.RegistryService/DeleteEpic"
-	RegistryService_CreateTask_FullMethodName        = "/epigraph.registry.v1.RegistryService/CreateTask"
-	RegistryService_GetTask_FullMethodName           = "/epigraph.registry.v1.RegistryService/GetTask"
-	RegistryService_ListTasks_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListTasks"
-	RegistryService_UpdateTask_FullMethodName        = "/epigraph.registry.v1.RegistryService/UpdateTask"
-	RegistryService_TransitionTask_FullMethodName    = "/epigraph.registry.v1.RegistryService/TransitionTask"
-	RegistryService_DeleteTask_FullMethodName        = "/epigraph.registry.v1.RegistryService/DeleteTask"
-	RegistryService_ClaimTask_FullMethodName         = "/epigraph.registry.v1.RegistryService/ClaimTask"
-	RegistryService_ConfirmClaim_FullMethodName      = "/epigraph.registry.v1.RegistryService/ConfirmClaim"
-	RegistryService_SettleClaim_FullMethodName       = "/epigraph.registry.v1.RegistryService/SettleClaim"
-	RegistryService_RecordUsage_FullMethodName       = "/epigraph.registry.v1.RegistryService/RecordUsage"
-	RegistryService_PriceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/PriceUsage"
-	RegistryService_ListUsage_FullMethodName         = "/epigraph.registry.v1.RegistryService/ListUsage"
-	RegistryService_GetNamespaceUsage_FullMethodName = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
-	RegistryService_CreatePrice_FullMethodName       = "/epigraph.registry.v1.RegistryService/CreatePrice"
-	RegistryService_ListPrices_FullMethodName        = "/epigraph.registry.v1.RegistryService/ListPrices"
+	RegistryService_CreateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/CreateEpic"
+	RegistryService_GetEpic_FullMethodName                  = "/epigraph.registry.v1.RegistryService/GetEpic"
+	RegistryService_ListEpics_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListEpics"
+	RegistryService_UpdateEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/UpdateEpic"
+	RegistryService_TransitionEpic_FullMethodName           = "/epigraph.registry.v1.RegistryService/TransitionEpic"
+	RegistryService_DeleteEpic_FullMethodName               = "/epigraph.registry.v1.RegistryService/DeleteEpic"
+	RegistryService_CreateTask_FullMethodName               = "/epigraph.registry.v1.RegistryService/CreateTask"
+	RegistryService_GetTask_FullMethodName                  = "/epigraph.registry.v1.RegistryService/GetTask"
+	RegistryService_ListTasks_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListTasks"
+	RegistryService_UpdateTask_FullMethodName               = "/epigraph.registry.v1.RegistryService/UpdateTask"
+	RegistryService_TransitionTask_FullMethodName           = "/epigraph.registry.v1.RegistryService/TransitionTask"
+	RegistryService_DeleteTask_FullMethodName               = "/epigraph.registry.v1.RegistryService/DeleteTask"
+	RegistryService_ClaimTask_FullMethodName                = "/epigraph.registry.v1.RegistryService/ClaimTask"
+	RegistryService_ConfirmClaim_FullMethodName             = "/epigraph.registry.v1.RegistryService/ConfirmClaim"
+	RegistryService_SettleClaim_FullMethodName              = "/epigraph.registry.v1.RegistryService/SettleClaim"
+	RegistryService_LeaseCancellations_FullMethodName       = "/epigraph.registry.v1.RegistryService/LeaseCancellations"
+	RegistryService_AcknowledgeCancellations_FullMethodName = "/epigraph.registry.v1.RegistryService/AcknowledgeCancellations"
+	RegistryService_RecordUsage_FullMethodName              = "/epigraph.registry.v1.RegistryService/RecordUsage"
+	RegistryService_PriceUsage_FullMethodName               = "/epigraph.registry.v1.RegistryService/PriceUsage"
+	RegistryService_ListUsage_FullMethodName                = "/epigraph.registry.v1.RegistryService/ListUsage"
+	RegistryService_GetNamespaceUsage_FullMethodName        = "/epigraph.registry.v1.RegistryService/GetNamespaceUsage"
+	RegistryService_CreatePrice_FullMethodName              = "/epigraph.registry.v1.RegistryService/CreatePrice"
+	RegistryService_ListPrices_FullMethodName               = "/epigraph.registry.v1.RegistryService/ListPrices"
 )
 
 // RegistryServiceClient is the client API for RegistryService service.
@@ -59,7 +61,8 @@ type RegistryServiceClient interface {
 	ListEpics(ctx context.Context, in *ListEpicsRequest, opts ...grpc.CallOption) (*ListEpicsResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(ctx context.Context, in *UpdateEpicRequest, opts ...grpc.CallOption) (*Epic, error)
-	// TransitionEpic moves an epic to another state along the transition table. CANCELLED cancels its open tasks.
+	// TransitionEpic moves an epic to another state along the transition table. CANCELLED cancels its open tasks, and
+	// within seconds the runs that are at work on any of its tasks.
 	TransitionEpic(ctx context.Context, in *TransitionEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
 	DeleteEpic(ctx context.Context, in *DeleteEpicRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -71,19 +74,26 @@ type RegistryServiceClient interface {
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// UpdateTask changes the fields that the mask names. The state changes by TransitionTask only.
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// TransitionTask moves a task to another state along the transition table.
+	// TransitionTask moves a task to another state along the transition table. CANCELLED cancels, within seconds, the runs that are
+	// at work on it.
 	TransitionTask(ctx context.Context, in *TransitionTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running.
+	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running. A run that is
+	// still at work on it, since its start is under way or the task was ended by hand, is cancelled.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
 	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(ctx context.Context, in *ClaimTaskRequest, opts ...grpc.CallOption) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
-	// that has lost the task is refused with CLAIM_LOST and should stop.
+	// that has lost the task is refused with CLAIM_LOST; if the task was cancelled, so is the run.
 	ConfirmClaim(ctx context.Context, in *ConfirmClaimRequest, opts ...grpc.CallOption) (*Task, error)
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
 	// task to another.
 	SettleClaim(ctx context.Context, in *SettleClaimRequest, opts ...grpc.CallOption) (*Task, error)
+	// LeaseCancellations hands out runs that are to be cancelled, of all namespaces: those whose task was cancelled or deleted,
+	// alone or with its epic. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
+	LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error)
+	// AcknowledgeCancellations tells that runs will end for certain. Repeating it changes nothing.
+	AcknowledgeCancellations(ctx context.Context, in *AcknowledgeCancellationsRequest, opts ...grpc.CallOption) (*AcknowledgeCancellationsResponse, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
 	// in one transaction.
 	RecordUsage(ctx context.Context, in *RecordUsageRequest, opts ...grpc.CallOption) (*RecordUsageResponse, error)
@@ -258,6 +268,26 @@ func (c *registryServiceClient) SettleClaim(ctx context.Context, in *SettleClaim
 	return out, nil
 }
 
+func (c *registryServiceClient) LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseCancellationsResponse)
+	err := c.cc.Invoke(ctx, RegistryService_LeaseCancellations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryServiceClient) AcknowledgeCancellations(ctx context.Context, in *AcknowledgeCancellationsRequest, opts ...grpc.CallOption) (*AcknowledgeCancellationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcknowledgeCancellationsResponse)
+	err := c.cc.Invoke(ctx, RegistryService_AcknowledgeCancellations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *registryServiceClient) RecordUsage(ctx context.Context, in *RecordUsageRequest, opts ...grpc.CallOption) (*RecordUsageResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RecordUsageResponse)
@@ -332,7 +362,8 @@ type RegistryServiceServer interface {
 	ListEpics(context.Context, *ListEpicsRequest) (*ListEpicsResponse, error)
 	// UpdateEpic changes the fields that the mask names. The state changes by TransitionEpic only.
 	UpdateEpic(context.Context, *UpdateEpicRequest) (*Epic, error)
-	// TransitionEpic moves an epic to another state along the transition table. CANCELLED cancels its open tasks.
+	// TransitionEpic moves an epic to another state along the transition table. CANCELLED cancels its open tasks, and
+	// within seconds the runs that are at work on any of its tasks.
 	TransitionEpic(context.Context, *TransitionEpicRequest) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
 	DeleteEpic(context.Context, *DeleteEpicRequest) (*emptypb.Empty, error)
@@ -344,19 +375,26 @@ type RegistryServiceServer interface {
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// UpdateTask changes the fields that the mask names. The state changes by TransitionTask only.
 	UpdateTask(context.Context, *UpdateTaskRequest) (*Task, error)
-	// TransitionTask moves a task to another state along the transition table.
+	// TransitionTask moves a task to another state along the transition table. CANCELLED cancels, within seconds, the runs that are
+	// at work on it.
 	TransitionTask(context.Context, *TransitionTaskRequest) (*Task, error)
-	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running.
+	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running. A run that is
+	// still at work on it, since its start is under way or the task was ended by hand, is cancelled.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
 	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(context.Context, *ClaimTaskRequest) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
-	// that has lost the task is refused with CLAIM_LOST and should stop.
+	// that has lost the task is refused with CLAIM_LOST; if the task was cancelled, so is the run.
 	ConfirmClaim(context.Context, *ConfirmClaimRequest) (*Task, error)
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
 	// task to another.
 	SettleClaim(context.Context, *SettleClaimRequest) (*Task, error)
+	// LeaseCancellations hands out runs that are to be cancelled, of all namespaces: those whose task was cancelled or deleted,
+	// alone or with its epic. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
+	LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error)
+	// AcknowledgeCancellations tells that runs will end for certain. Repeating it changes nothing.
+	AcknowledgeCancellations(context.Context, *AcknowledgeCancellationsRequest) (*AcknowledgeCancellationsResponse, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
 	// in one transaction.
 	RecordUsage(context.Context, *RecordUsageRequest) (*RecordUsageResponse, error)
@@ -425,6 +463,12 @@ func (UnimplementedRegistryServiceServer) ConfirmClaim(context.Context, *Confirm
 }
 func (UnimplementedRegistryServiceServer) SettleClaim(context.Context, *SettleClaimRequest) (*Task, error) {
 	return nil, status.Error(codes.Unimplemented, "method SettleClaim not implemented")
+}
+func (UnimplementedRegistryServiceServer) LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaseCancellations not implemented")
+}
+func (UnimplementedRegistryServiceServer) AcknowledgeCancellations(context.Context, *AcknowledgeCancellationsRequest) (*AcknowledgeCancellationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcknowledgeCancellations not implemented")
 }
 func (UnimplementedRegistryServiceServer) RecordUsage(context.Context, *RecordUsageRequest) (*RecordUsageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecordUsage not implemented")
@@ -735,6 +779,42 @@ func _RegistryService_SettleClaim_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RegistryService_LeaseCancellations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseCancellationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).LeaseCancellations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_LeaseCancellations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).LeaseCancellations(ctx, req.(*LeaseCancellationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RegistryService_AcknowledgeCancellations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeCancellationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServiceServer).AcknowledgeCancellations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RegistryService_AcknowledgeCancellations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServiceServer).AcknowledgeCancellations(ctx, req.(*AcknowledgeCancellationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RegistryService_RecordUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RecordUsageRequest)
 	if err := dec(in); err != nil {
@@ -909,6 +989,14 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SettleClaim",
 			Handler:    _RegistryService_SettleClaim_Handler,
+		},
+		{
+			MethodName: "LeaseCancellations",
+			Handler:    _RegistryService_LeaseCancellations_Handler,
+		},
+		{
+			MethodName: "AcknowledgeCancellations",
+			Handler:    _RegistryService_AcknowledgeCancellations_Handler,
 		},
 		{
 			MethodName: "RecordUsage",

@@ -1,0 +1,202 @@
+package executor_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// LeaseCancellations hands out everything every time, as if each lease were over at once.
+func (b *books) LeaseCancellations(context.Context, *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
+	if b.down.Load() {
+		return nil, errs.New(errs.Unavailable, "DOWN", "down")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return &registryv1.LeaseCancellationsResponse{Cancellations: slices.Clone(b.unwanted)}, nil
+}
+
+func (b *books) AcknowledgeCancellations(_ context.Context, r *registryv1.AcknowledgeCancellationsRequest) (*registryv1.AcknowledgeCancellationsResponse, error) {
+	if b.down.Load() {
+		return nil, errs.New(errs.Unavailable, "DOWN", "down")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unwanted = slices.DeleteFunc(b.unwanted, func(c *registryv1.Cancellation) bool {
+		return slices.ContainsFunc(r.GetCancellations(), func(d *registryv1.Cancellation) bool {
+			return d.GetNamespace() == c.GetNamespace() && d.GetTaskId() == c.GetTaskId() && d.GetRunId() == c.GetRunId()
+		})
+	})
+	return &registryv1.AcknowledgeCancellationsResponse{}, nil
+}
+
+// cancel records that a task was canceled so long ago.
+func (b *books) cancel(namespace, task, run string, age time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancelLocked(namespace, task, run, age)
+}
+
+func (b *books) cancelLocked(namespace, task, run string, age time.Duration) {
+	b.unwanted = append(b.unwanted, &registryv1.Cancellation{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELLED",
+		CreateTime: timestamppb.New(time.Now().Add(-age))})
+}
+
+func (b *books) wanted(run string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !slices.ContainsFunc(b.unwanted, func(c *registryv1.Cancellation) bool { return c.GetRunId() == run })
+}
+
+// TestCancellations has runs in every position in which the cancel of their task may find them.
+func TestCancellations(t *testing.T) {
+	t.Parallel()
+	const canceled = executorv1.RunState_RUN_STATE_CANCELLED
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		t.Parallel()
+		f := serve(t, workgraph.Actors{"model": model("priced", false),
+			"hangs": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+				<-ctx.Done()
+				return workgraph.Outcome{}, ctx.Err()
+			})}, store)
+		begin := func(t *testing.T, req *executorv1.StartRunRequest) string {
+			t.Helper()
+			r, err := f.StartRun(t.Context(), req)
+			require.NoError(t, err)
+			return r.GetId()
+		}
+		waits := nodes(actorNode("wait", "signal", `{"name": "go"}`))
+		// reached requires that the run ends for that reason, that the registry hears of it, and that it stops asking.
+		reached := func(t *testing.T, task, run string) *executorv1.Run {
+			t.Helper()
+			got := f.wait(t, run, canceled)
+			var reasons []string
+			for _, ev := range f.watch(t, &executorv1.WatchRunRequest{RunId: run, DurableOnly: true}) {
+				if c := ev.GetCancelRequested(); c != nil {
+					reasons = append(reasons, c.GetReason())
+				}
+			}
+			require.Equal(t, []string{"TASK_CANCELLED"}, reasons)
+			testkit.Eventually(t, func() bool { return f.books.wanted(run) && f.books.settledRun(run) }, 60*time.Second, 5*time.Millisecond, "%s", task)
+			return got
+		}
+		for name, tc := range map[string]struct {
+			req *executorv1.StartRunRequest
+			// at is the state that the run is in when its task is canceled.
+			at executorv1.RunState
+		}{
+			"InACall":    {&executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "m", Actor: "model"}, &graphv1.Node{Id: "h", Actor: "hangs"})}, executorv1.RunState_RUN_STATE_RUNNING},
+			"ForASignal": {&executorv1.StartRunRequest{Graph: waits}, executorv1.RunState_RUN_STATE_WAITING},
+			"ForATimer":  {&executorv1.StartRunRequest{Graph: nodes(actorNode("s", "sleep", `{"duration": "1h"}`))}, executorv1.RunState_RUN_STATE_WAITING},
+			"ForItsTime": {&executorv1.StartRunRequest{Graph: waits, StartTime: timestamppb.New(time.Now().Add(time.Hour))}, executorv1.RunState_RUN_STATE_PENDING},
+		} {
+			t.Run("Run/"+name, func(t *testing.T) {
+				t.Parallel()
+				task := "tk_" + name
+				tc.req.TaskId = task
+				id := begin(t, tc.req)
+				f.wait(t, id, tc.at)
+				f.books.cancel("acme", task, id, 0)
+				reached(t, task, id)
+			})
+		}
+		t.Run("Run/Paused", func(t *testing.T) {
+			t.Parallel()
+			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_paused"})
+			_, err := f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: id})
+			require.NoError(t, err)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_PAUSED)
+			f.books.cancel("acme", "tk_paused", id, 0)
+			reached(t, "tk_paused", id)
+		})
+		t.Run("Run/WithOthersBelowIt", func(t *testing.T) {
+			t.Parallel()
+			id := begin(t, &executorv1.StartRunRequest{TaskId: "tk_family",
+				Graph: nodes(actorNode("d", "spawn", `{"runs": [{"graph": {"nodes": [{"id": "x", "actor": "hangs"}]}}, {"graph": {"nodes": [{"id": "x", "actor": "hangs"}]}}]}`))})
+			var below []*executorv1.Run
+			testkit.Eventually(t, func() bool {
+				list, err := f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ParentRunId: id})
+				require.NoError(t, err)
+				below = list.GetRuns()
+				return len(below) == 2
+			}, 60*time.Second, 5*time.Millisecond)
+			f.books.cancel("acme", "tk_family", id, 0)
+			reached(t, "tk_family", id)
+			for _, r := range below {
+				f.wait(t, r.GetId(), canceled)
+			}
+		})
+		t.Run("Run/ThatHasEndedStaysAsItIs", func(t *testing.T) {
+			t.Parallel()
+			id := begin(t, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "m", Actor: "model"}), TaskId: "tk_ended"})
+			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
+			f.books.cancel("acme", "tk_ended", id, 0)
+			testkit.Eventually(t, func() bool { return f.books.wanted(id) }, 60*time.Second, 5*time.Millisecond)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
+		})
+		t.Run("Run/OfAnotherNamespaceIsNotTouched", func(t *testing.T) {
+			t.Parallel()
+			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_mine"})
+			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
+			f.books.cancel("other", "tk_mine", id, time.Hour)
+			testkit.Eventually(t, func() bool { return f.books.wanted(id) }, 60*time.Second, 5*time.Millisecond)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
+		})
+		t.Run("Run/WhoseStartIsUnderWay", func(t *testing.T) {
+			// It is canceled after its task was claimed and before it is recorded; the executor looks for it before and after.
+			f.books.mu.Lock()
+			f.books.onClaim = func(task, run string) {
+				if task == "tk_starting" {
+					f.books.cancelLocked("acme", task, run, 0)
+					f.books.onClaim = nil
+				}
+			}
+			f.books.mu.Unlock()
+			reached(t, "tk_starting", begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_starting"}))
+		})
+		t.Run("Run/ThatIsNotThereIsWaitedFor", func(t *testing.T) {
+			f.books.cancel("acme", "tk_young", "run_young", time.Minute)
+			f.books.cancel("acme", "tk_old", "run_old", time.Hour)
+			testkit.Eventually(t, func() bool { return f.books.wanted("run_old") }, 60*time.Second, 5*time.Millisecond)
+			require.False(t, f.books.wanted("run_young"), "it may be recorded yet")
+		})
+		t.Run("Registry/AwayForAWhile", func(t *testing.T) {
+			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_away"})
+			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
+			f.books.down.Store(true)
+			f.books.cancel("acme", "tk_away", id, 0)
+			// Something else is under way meanwhile.
+			free := begin(t, &executorv1.StartRunRequest{Graph: nodes(actorNode("s", "sleep", `{"duration": "1500ms"}`))})
+			f.wait(t, free, executorv1.RunState_RUN_STATE_COMPLETED)
+			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
+			f.books.down.Store(false)
+			reached(t, "tk_away", id)
+		})
+		t.Run("Costs/AreBooked", func(t *testing.T) {
+			id := begin(t, &executorv1.StartRunRequest{TaskId: "tk_costs",
+				Graph: nodes(&graphv1.Node{Id: "costs", Actor: "model"}, &graphv1.Node{Id: "h", Actor: "hangs"})})
+			testkit.Eventually(t, func() bool {
+				got, err := f.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: id})
+				return err == nil && got.GetUsage().GetCalls() == 1
+			}, 60*time.Second, 5*time.Millisecond)
+			f.books.cancel("acme", "tk_costs", id, 0)
+			reached(t, "tk_costs", id)
+			f.books.mu.Lock()
+			defer f.books.mu.Unlock()
+			require.Equal(t, "tk_costs", f.books.entries["costs"].GetTaskId())
+		})
+	})
+}
+

@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+)
+
+// One that is there already keeps its time and reason.
+const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until) `
+
+// CancelRuns implements store.Tx.
+func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error {
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	return t.exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, ?4, ?5, ?5
+		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
+		WHERE t.namespace = ?1 AND t.epic_id = ?2 AND (?3 = '' OR t.id = ?3) AND c.state <> ?6 ON CONFLICT DO NOTHING`,
+		namespace, epicID, taskID, reason, now.UnixMicro(), epic.Settled)
+}
+
+// CancelRun implements store.Tx.
+func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error {
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return err
+	}
+	return t.exec(ctx, insertCancellation+`VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
+		namespace, runID, taskID, reason, now.UnixMicro())
+}
+
+// ForgetCancellation implements store.Tx.
+func (t tx) ForgetCancellation(ctx context.Context, namespace, taskID, runID string) error {
+	return t.exec(ctx, `DELETE FROM cancellations WHERE namespace = ? AND run_id = ? AND task_id = ?`, namespace, runID, taskID)
+}
+
+func scanCancellation(row scanner) (c epic.Cancellation, err error) {
+	var created int64
+	err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, &created)
+	c.Time = dbkit.FromUnixMicros(created)
+	return c, err
+}
+
+// LeaseCancellations implements store.Store.
+func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) (out []epic.Cancellation, err error) {
+	// Nearly always there is nothing, and then nobody who writes is kept waiting.
+	due := false
+	err = s.db.View(ctx, func(ctx context.Context, t *sql.Tx) error {
+		now, err := tx{t}.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		return t.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM cancellations WHERE lease_until <= ?)`, now.UnixMicro()).Scan(&due)
+	})
+	if err != nil || !due {
+		return nil, err
+	}
+	err = s.db.Update(ctx, func(ctx context.Context, t *sql.Tx) error {
+		now, err := tx{t}.Clock(ctx)
+		if err != nil {
+			return err
+		}
+		out, err = collect(ctx, tx{t}, scanCancellation, `UPDATE cancellations SET lease_until = ?1 WHERE rowid IN
+			(SELECT rowid FROM cancellations WHERE lease_until <= ?2 ORDER BY lease_until LIMIT ?3)
+			RETURNING namespace, task_id, run_id, reason, create_time`, now.Add(hold).UnixMicro(), now.UnixMicro(), limit)
+		return err
+	})
+	return out, err
+}
+
+// AcknowledgeCancellations implements store.Store.
+func (s *Store) AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error {
+	return s.db.Update(ctx, func(ctx context.Context, t *sql.Tx) error {
+		for _, c := range done {
+			if err := (tx{t}).ForgetCancellation(ctx, c.Namespace, c.TaskID, c.RunID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,198 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/registry/internal/books"
+	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+)
+
+// take leases all cancellations that are due and returns their runs with the reasons, in order.
+func (f *fixture) take(t testing.TB, hold time.Duration) (out []string, list []epic.Cancellation) {
+	t.Helper()
+	list, err := f.LeaseCancellations(f.ctx, 1000, hold)
+	require.NoError(t, err)
+	for _, c := range list {
+		require.False(t, c.Time.IsZero())
+		require.NotEmpty(t, c.TaskID)
+		out = append(out, c.Namespace+" "+c.RunID+" "+c.Reason)
+	}
+	slices.Sort(out)
+	return out, list
+}
+
+// begun claims a task for a run and confirms that.
+func (f *fixture) begun(t testing.TB, id, run string) {
+	t.Helper()
+	_, _, err := f.ClaimTask(f.ctx, ns, id, run, time.Hour)
+	require.NoError(t, err)
+	_, err = f.ConfirmClaim(f.ctx, ns, id, run, time.Time{})
+	require.NoError(t, err)
+}
+
+func cancellationCases() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"Cancellation/OfATaskIsToldOnce": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, other := f.task(t, e.ID), f.task(t, e.ID)
+			f.begun(t, v.ID, "run")
+			f.begun(t, other.ID, "other")
+			none, _ := f.take(t, time.Hour)
+			require.Empty(t, none)
+			f.move(t, v.ID, epic.TaskCanceled)
+			got, list := f.take(t, time.Hour)
+			require.Equal(t, []string{"default run TASK_CANCELLED"}, got)
+			require.Equal(t, v.ID, list[0].TaskID)
+			none, _ = f.take(t, time.Hour)
+			require.Empty(t, none, "somebody has it")
+			for range 2 {
+				require.NoError(t, f.AcknowledgeCancellations(f.ctx, list))
+			}
+		},
+		"Cancellation/ComesAgainUntilItIsAcknowledged": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			f.begun(t, v.ID, "run")
+			f.move(t, v.ID, epic.TaskCanceled)
+			for range 3 {
+				testkit.Eventually(t, func() bool {
+					got, _ := f.take(t, time.Millisecond)
+					return len(got) == 1
+				}, 60*time.Second, 2*time.Millisecond)
+			}
+			require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: "another", TaskID: v.ID, RunID: "run"}}))
+			testkit.Eventually(t, func() bool {
+				got, _ := f.take(t, time.Millisecond)
+				return len(got) == 1
+			}, 60*time.Second, 2*time.Millisecond, "it is another one that was acknowledged")
+			require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: ns, TaskID: v.ID, RunID: "run"}}))
+			// One that comes later is due no sooner than the first would be.
+			w := f.task(t, f.epic(t, epic.Epic{}).ID)
+			f.begun(t, w.ID, "later")
+			f.move(t, w.ID, epic.TaskCanceled)
+			testkit.Eventually(t, func() bool {
+				got, _ := f.take(t, time.Millisecond)
+				require.NotContains(t, got, "default run TASK_CANCELLED")
+				return len(got) == 1
+			}, 60*time.Second, 2*time.Millisecond)
+		},
+		"Cancellation/OfAnEpicReachesEveryRunThatHasNotSettled": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			one, two, claimed, lost, byHand, settled, free := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
+			f.begun(t, one.ID, "one")
+			f.begun(t, two.ID, "two")
+			_, _, err := f.ClaimTask(f.ctx, ns, lost.ID, "lost", time.Millisecond)
+			require.NoError(t, err)
+			testkit.Eventually(t, func() bool {
+				n, _, err := f.Sweep(f.ctx)
+				return err == nil && n == 1
+			}, 60*time.Second, 2*time.Millisecond)
+			_, _, err = f.ClaimTask(f.ctx, ns, claimed.ID, "claimed", time.Hour)
+			require.NoError(t, err)
+			f.begun(t, byHand.ID, "by hand")
+			f.move(t, byHand.ID, epic.TaskCompleted)
+			f.begun(t, settled.ID, "settled")
+			_, err = f.SettleClaim(f.ctx, ns, settled.ID, "settled", books.Settlement{State: epic.TaskCompleted})
+			require.NoError(t, err)
+			elsewhere := f.task(t, f.epic(t, epic.Epic{}).ID)
+			f.begun(t, elsewhere.ID, "elsewhere")
+
+			f.moveEpic(t, e.ID, epic.Canceled)
+			require.Equal(t, epic.TaskCanceled, f.state(t, free.ID))
+			got, _ := f.take(t, time.Hour)
+			require.Equal(t, []string{"default by hand EPIC_CANCELLED", "default claimed EPIC_CANCELLED", "default lost EPIC_CANCELLED",
+				"default one EPIC_CANCELLED", "default two EPIC_CANCELLED"}, got)
+		},
+		"Cancellation/OutlivesWhatIsDeleted": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, w, x := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
+			f.begun(t, v.ID, "canceled")
+			f.move(t, v.ID, epic.TaskCanceled)
+			require.NoError(t, f.DeleteTask(f.ctx, ns, v.ID, ""))
+			_, _, err := f.ClaimTask(f.ctx, ns, w.ID, "starting", time.Hour)
+			require.NoError(t, err)
+			require.NoError(t, f.DeleteTask(f.ctx, ns, w.ID, ""))
+			f.begun(t, x.ID, "by hand")
+			f.move(t, x.ID, epic.TaskCompleted)
+			require.NoError(t, f.DeleteEpic(f.ctx, ns, e.ID, ""))
+			got, _ := f.take(t, time.Hour)
+			require.Equal(t, []string{"default by hand TASK_DELETED", "default canceled TASK_CANCELLED", "default starting TASK_DELETED"}, got)
+		},
+		"Cancellation/EachIsHandedToOne": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			for i := range 20 {
+				f.begun(t, f.task(t, e.ID).ID, fmt.Sprint("run", i))
+			}
+			f.moveEpic(t, e.ID, epic.Canceled)
+			taken := make([][]epic.Cancellation, 8)
+			results := together(len(taken), func(i int) error {
+				for {
+					list, err := f.LeaseCancellations(f.ctx, 3, time.Hour)
+					if err != nil || len(list) == 0 {
+						return err
+					}
+					taken[i] = append(taken[i], list...)
+				}
+			})
+			require.Equal(t, len(taken), count(results, succeeded), "%v", results)
+			var runs []string
+			for _, list := range taken {
+				for _, c := range list {
+					runs = append(runs, c.RunID)
+				}
+			}
+			slices.Sort(runs)
+			require.Len(t, slices.Compact(slices.Clone(runs)), 20, "%v", runs)
+			require.Len(t, runs, 20)
+		},
+		"Cancellation/ComesToARunThatBeginsTooLate": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			_, _, err := f.ClaimTask(f.ctx, ns, v.ID, "run", time.Hour)
+			require.NoError(t, err)
+			f.move(t, v.ID, epic.TaskCanceled)
+			_, list := f.take(t, time.Hour)
+			require.NoError(t, f.AcknowledgeCancellations(f.ctx, list), "whoever did that saw no such run")
+			for range 2 {
+				_, err = f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
+				requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
+			}
+			got, _ := f.take(t, time.Hour)
+			require.Equal(t, []string{"default run TASK_CANCELLED"}, got)
+		},
+		"Cancellation/TheEndOfTheRunEndsIt": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, lost := f.task(t, e.ID), f.task(t, e.ID)
+			f.begun(t, v.ID, "run")
+			_, _, err := f.ClaimTask(f.ctx, ns, lost.ID, "lost", time.Millisecond)
+			require.NoError(t, err)
+			testkit.Eventually(t, func() bool {
+				n, _, err := f.Sweep(f.ctx)
+				return err == nil && n == 1
+			}, 60*time.Second, 2*time.Millisecond)
+			f.moveEpic(t, e.ID, epic.Canceled)
+			for id, run := range map[string]string{v.ID: "run", lost.ID: "lost"} {
+				for range 2 {
+					got, err := f.SettleClaim(f.ctx, ns, id, run, books.Settlement{State: epic.TaskCompleted, Summary: "late", Duration: time.Second})
+					require.NoError(t, err)
+					require.Equal(t, epic.TaskCanceled, got.State, "a late end revives nothing")
+					require.Empty(t, got.ResultSummary)
+				}
+				_, err := f.ConfirmClaim(f.ctx, ns, id, run, time.Time{})
+				require.NoError(t, err, "its claim is settled")
+				require.Equal(t, epic.TaskCanceled, f.state(t, id))
+			}
+			got, err := f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.Equal(t, time.Second, got.Duration, "how long it took counts once")
+			none, _ := f.take(t, time.Hour)
+			require.Empty(t, none)
+			f.recount(t, ns, e.ID)
+		},
+	}
+}
