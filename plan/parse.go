@@ -36,6 +36,9 @@ func Parse(text string, opts ...Option) Result {
 	var noPlan *NoPlan
 	if strings.TrimSpace(d.text) != "" {
 		f := find(d, o, 0)
+		if o.ended() {
+			return Result{}
+		}
 		if f.r != nil {
 			return finish(f.d, f.dialect, f.r, o)
 		}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 )
@@ -180,7 +181,11 @@ type options struct {
 	limits   Limits
 	dialect  string
 	complete bool
+	ctx      context.Context //nolint:containedctx // it lives as long as the one call that it is for
 }
+
+// ended reports whether nobody waits for the result any more.
+func (o *options) ended() bool { return o.ctx != nil && o.ctx.Err() != nil }
 
 // Option changes how Parse reads.
 type Option func(*options)
@@ -190,6 +195,9 @@ func WithLimits(l Limits) Option { return func(o *options) { o.limits = l } }
 
 // WithDialect reads the text as the named dialect only. An unknown name gives NoPlan with a diagnostic.
 func WithDialect(name string) Option { return func(o *options) { o.dialect = name } }
+
+// WithContext stops the reading soon after ctx ends; what Parse returns then is of no use.
+func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
 // WithComplete says that the text is known to be complete, because the model reported that it stopped by itself. Then
 // dialects without an end mark do not warn that the text may have been cut off.

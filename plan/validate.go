@@ -24,10 +24,21 @@ type validator struct {
 	index map[string]int // id -> first problem
 	// last is the last edge with a place, by its ends as cycles numbers them; made when the first cycle is found.
 	last map[[2]int]Edge
-	out  []Diagnostic
+	// squashed finds a problem by its id without case and separators; made when first needed.
+	squashed map[string]string
+	out      []Diagnostic
 }
 
+// maxGraphDiagnostics bounds what is said about one graph.
+const maxGraphDiagnostics = 1000
+
 func (v *validator) add(code Code, sev Severity, line, col int, element, message, hint string) {
+	switch n := len(v.out); {
+	case n > maxGraphDiagnostics:
+		return
+	case n == maxGraphDiagnostics:
+		code, sev, element, message, hint = LimitReached, Error, "diagnostics", "the graph has too many faults; the rest is not listed", "correct the first ones"
+	}
 	v.out = append(v.out, Diagnostic{Code: code, Severity: sev, Line: line, Column: col, Element: element, Message: message, Hint: hint})
 }
 
@@ -91,14 +102,17 @@ func (v *validator) edges() {
 
 // suggest returns " (did you mean …?)" when an id differs in case or separators only.
 func (v *validator) suggest(name string) string {
-	if len(v.index) > 1000 {
-		return ""
-	}
-	want := squash(name)
-	for _, p := range v.g.Problems {
-		if squash(p.ID) == want {
-			return " (did you mean " + strconv.Quote(p.ID) + "?)"
+	if v.squashed == nil {
+		v.squashed = make(map[string]string, len(v.g.Problems))
+		for _, p := range v.g.Problems {
+			k := squash(p.ID)
+			if _, ok := v.squashed[k]; !ok {
+				v.squashed[k] = p.ID
+			}
 		}
+	}
+	if id, ok := v.squashed[squash(name)]; ok {
+		return " (did you mean " + strconv.Quote(id) + "?)"
 	}
 	return ""
 }

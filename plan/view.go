@@ -29,6 +29,9 @@ func find(d *document, o options, depth int) found {
 		return f
 	}
 	for _, t := range d.findTrees() {
+		if o.ended() {
+			return found{}
+		}
 		if g := findInStrings(d, t, o, depth); g.r != nil {
 			return g
 		}
@@ -50,6 +53,9 @@ func find(d *document, o options, depth int) found {
 func findDirect(d *document, o options, dataOnly bool) found {
 	var noPlan *NoPlan
 	for i := range dialects {
+		if o.ended() {
+			return found{}
+		}
 		dl := &dialects[i]
 		if dl.name == looseFrom && noPlan != nil {
 			break

@@ -213,7 +213,7 @@ func TestAdopt(t *testing.T) {
 		}
 	})
 	t.Run("Many/AreJournaledInPieces", func(t *testing.T) {
-		p, err := Compile(chainGraph(5_000), Actors{"noop": noop})
+		p, err := Compile(t.Context(), chainGraph(5_000), Actors{"noop": noop})
 		require.NoError(t, err)
 		var list []Adopted
 		for i := range 4_999 {
@@ -240,7 +240,7 @@ func TestForksAgree(t *testing.T) {
 			spec.g.Nodes[i].Join = Join{}
 			spec.g.Nodes[i].Retry.MaxAttempts = 1
 		}
-		p, err := Compile(spec.g, nil)
+		p, err := Compile(t.Context(), spec.g, nil)
 		require.NoError(t, err)
 		seed := g.num(0, 1_000_000, "seed")
 		run := func(adopt []Adopted) (*State, map[Ref]bool) {

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -139,7 +140,7 @@ func (p *Program) amended(from *Program) {
 
 // regrown is the program of a graph that a run of this program has come to.
 func (p *Program) regrown(g *Graph) (*Program, error) {
-	q, err := compiled(build(&checker{grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g))
+	q, err := compiled(build(&checker{ctx: context.Background(), grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func (m *machine) patched(p Patch) *Program {
 	}
 	g, faults := ApplyPatch(m.s.Graph(), p)
 	require.Empty(m.t, faults)
-	q, err := Recompile(g, nil)
+	q, err := Recompile(m.t.Context(), g, nil)
 	require.NoError(m.t, err)
 	return q
 }
@@ -298,7 +298,7 @@ func TestAmend(t *testing.T) {
 func TestAmendRefused(t *testing.T) {
 	g := nodesOf("x", nodes(FirstArg(), "A", "B", "C", "D").Chain("A", "B", "C").Edge("D", "C").State("log", Append).Graph())
 	g.Nodes[1].Effect = Unsafe
-	p, err := Compile(g, nil)
+	p, err := Compile(t.Context(), g, nil)
 	require.NoError(t, err)
 	m := newMachine(t, p)
 	m.begin("7")
@@ -322,7 +322,7 @@ func TestAmendRefused(t *testing.T) {
 	t.Run("State/Declaration", func(t *testing.T) {
 		g := m.s.Graph()
 		g.State["log"] = StateKey{Reducer: Add}
-		q, err := Recompile(g, nil)
+		q, err := Recompile(t.Context(), g, nil)
 		require.NoError(t, err)
 		_, err = m.s.PlanAmend(q)
 		require.ErrorContains(t, err, CodeStateChanged)

@@ -252,7 +252,7 @@ func TestCacheOfWhatWasLookedUp(t *testing.T) {
 	for i := 1; i < 4; i++ {
 		g.Nodes[i].Cache, g.Nodes[i].Effect = &Cache{TTL: Duration(1 << 40)}, Pure
 	}
-	p, err := Compile(g, Actors{"x": a})
+	p, err := Compile(t.Context(), g, Actors{"x": a})
 	require.NoError(t, err)
 	for want := 1; want <= 2; want++ {
 		res, err := p.Run(t.Context(), Actors{"x": a}, Input{})

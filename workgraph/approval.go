@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -364,7 +365,7 @@ func (a *adopter) changed(after *Graph) (touched map[int32]bool, gone, added map
 			touched[n] = true
 		}
 	}
-	d := Diff(a.before, after)
+	d, _ := Diff(context.Background(), a.before, after) // its context does not end
 	for _, c := range d.ChangedNodes {
 		touch(c.ID)
 	}

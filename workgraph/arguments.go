@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,49 +10,63 @@ import (
 
 // This file holds a node's arguments against what its actor says of them, and finds out which required ones can come from nowhere.
 
+// maxDemanded is how many names that an actor requires are looked for; the actor itself finds the rest missing.
+const maxDemanded = 100
+
 // argSchema is what is read of the JSON Schema of an actor's named arguments.
 type argSchema struct {
-	Properties map[string]json.RawMessage `json:"properties"`
-	Additional *bool                      `json:"additionalProperties"`
-	Required   []string                   `json:"required"`
-	AnyOf      []struct {
-		Required []string `json:"required"`
-	} `json:"anyOf"`
+	properties map[string]json.RawMessage
+	// names are those of the properties, in order.
+	names []string
+	// closed tells that there are no others.
+	closed bool
+	// demands are what a call needs: of each, one of the lists of names as a whole.
+	demands [][][]string
+	// schemas are those of single arguments that were needed; nil for one that cannot be used alone.
+	schemas map[string]*Schema
 }
 
-func (s *argSchema) closed() bool { return s.Additional != nil && !*s.Additional }
-
-// demands are what a call needs: of each, one of the lists of names as a whole.
-func (s *argSchema) demands() [][][]string {
-	var out [][][]string
-	for _, name := range s.Required {
-		out = append(out, [][]string{{name}})
+func readArgSchema(raw json.RawMessage) *argSchema {
+	var m struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Additional *bool                      `json:"additionalProperties"`
+		Required   []string                   `json:"required"`
+		AnyOf      []struct {
+			Required []string `json:"required"`
+		} `json:"anyOf"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	s := &argSchema{properties: m.Properties, names: sortedKeys(m.Properties), closed: m.Additional != nil && !*m.Additional, schemas: map[string]*Schema{}}
+	left := maxDemanded
+	for _, name := range m.Required[:min(len(m.Required), left)] {
+		s.demands = append(s.demands, [][]string{{name}})
+		left--
 	}
 	var either [][]string
-	for _, alt := range s.AnyOf {
-		if len(alt.Required) == 0 {
-			return out // it asks for something else too
+	for _, alt := range m.AnyOf {
+		if left -= len(alt.Required); len(alt.Required) == 0 || left < 0 {
+			return s // it asks for something else too, or for too much
 		}
 		either = append(either, alt.Required)
 	}
 	if either != nil {
-		out = append(out, either)
+		s.demands = append(s.demands, either)
 	}
-	return out
+	return s
 }
 
 // argumentsOf reads an actor's schema once; nil when it says nothing.
 func (c *checker) argumentsOf(actor string, schema json.RawMessage) *argSchema {
-	if s, ok := c.argSchemas[actor]; ok {
+	s, ok := c.argSchemas[actor]
+	if ok {
 		return s
-	}
-	var s *argSchema
-	if parsed := new(argSchema); len(schema) > 0 && json.Unmarshal(schema, parsed) == nil {
-		s = parsed
 	}
 	if c.argSchemas == nil {
 		c.argSchemas = map[string]*argSchema{}
 	}
+	s = readArgSchema(schema)
 	c.argSchemas[actor] = s
 	return s
 }
@@ -77,17 +92,17 @@ func (c *checker) checkArguments(i int32, n *Node, info *ActorInfo) {
 		return
 	}
 	for _, k := range sortedKeys(n.Named) {
-		if p, ok := s.Properties[k]; ok {
-			c.checkArg(n, k, p)
-		} else if s.closed() && !(n.Kind == ProblemKind && planArguments(k)) {
-			hint := "known are " + strings.Join(sortedKeys(s.Properties), ", ")
-			if near := nearName(k, sortedKeys(s.Properties)); near != "" {
+		if _, ok := s.properties[k]; ok {
+			c.checkArg(n, k, s)
+		} else if s.closed && !(n.Kind == ProblemKind && planArguments(k)) && !c.full() {
+			hint := "known are " + strings.Join(s.names[:min(len(s.names), maxNamed)], ", ")
+			if near := nearName(k, s.names); near != "" {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			c.node(CodeUnknownArg, n.ID, "named."+k, hint, "actor %q takes no argument %q", n.Actor, k)
 		}
 	}
-	for _, alternatives := range s.demands() {
+	for _, alternatives := range s.demands {
 		if !slices.ContainsFunc(alternatives, func(names []string) bool { return given(names, n) }) {
 			c.needs = append(c.needs, need{i, alternatives})
 		}
@@ -104,10 +119,13 @@ func given(names []string, n *Node) bool {
 	return true
 }
 
-// nearName is the one of the names that a person or a model may have meant, or nothing.
+// maxLikeNames is how many names are held against one that may be misspelled.
+const maxLikeNames = 200
+
+// nearName is the one of the names that a person or a model may have meant, or nothing. Of very many only the first are looked at.
 func nearName(name string, names []string) string {
 	best, most := "", max(1, len(name)/3)
-	for _, n := range names {
+	for _, n := range names[:min(len(names), maxLikeNames)] {
 		if d := editDistance(strings.ToLower(name), strings.ToLower(n), most); d <= most {
 			best, most = n, d-1
 		}
@@ -151,49 +169,82 @@ type need struct {
 }
 
 // Missing are the arguments that actors require and that can come from nowhere in a run with this input: neither from the node itself, nor
-// from the input, nor passed down by a node before it. A nil input may hold everything.
-func (p *Program) Missing(in *Input) []Fault {
-	if len(p.needs) == 0 {
-		return nil
+// from the input, nor passed down by a node before it. A nil input may hold everything. The error is that of ctx if it ended first.
+func (p *Program) Missing(ctx context.Context, in *Input) ([]Fault, error) {
+	var l faultList
+	p.missing(ctx, in, &l)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
+	return l.all(), nil
+}
+
+// maxNameWords bounds what travelingNames keeps, in words of 64 names of one node. The names beyond are left to the actors.
+const maxNameWords = 2 << 20
+
+// missing is Missing, as far as ctx lasts.
+func (p *Program) missing(ctx context.Context, in *Input, l *faultList) {
+	if len(p.needs) == 0 {
+		return
+	}
+	most := max(1, maxNameWords/len(p.nodes)) * 64
 	names := map[string]int{}
-	for _, d := range p.needs {
+	number := func(d *need) bool {
 		for _, alt := range d.alternatives {
 			for _, name := range alt {
-				if _, ok := names[name]; !ok {
+				if _, ok := names[name]; !ok && len(names) == most {
+					return false
+				} else if !ok {
 					names[name] = len(names)
 				}
 			}
 		}
+		return true
 	}
-	may := p.travelingNames(in, names)
-	var faults []Fault
-	for _, d := range p.needs {
+	var needs []*need
+	for i := range p.needs {
+		if number(&p.needs[i]) {
+			needs = append(needs, &p.needs[i])
+		}
+	}
+	may := p.travelingNames(ctx, in, names)
+	for _, d := range needs {
+		if ctx.Err() != nil {
+			return
+		}
 		n := p.nodes[d.node].Node
 		if slices.ContainsFunc(d.alternatives, func(alt []string) bool {
 			return !slices.ContainsFunc(alt, func(name string) bool { return !may[d.node].has(names[name]) && !given([]string{name}, n) })
-		}) {
+		}) || l.full() {
 			continue
 		}
-		faults = append(faults, missing(n, d.alternatives))
+		l.add(missing(n, d.alternatives))
 	}
-	return faults
 }
 
-// Warnings are what may be wrong with a graph that can run, when its runs begin with this input; a nil one is one of which nothing is known.
-func (p *Program) Warnings(in *Input) []Fault {
-	var out []Fault
+// Warnings are what may be wrong with a graph that can run, when its runs begin with this input; a nil one is one of which nothing is known. The
+// error is that of ctx if it ended first.
+func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
+	var l faultList
 	if in == nil {
-		out = p.Missing(&Input{})
-		for i := range out {
-			out[i].Hint += "; with an input that has it nothing is wrong"
+		p.missing(ctx, &Input{}, &l)
+		for i := range l.faults {
+			l.faults[i].Hint += "; with an input that has it nothing is wrong"
 		}
 	}
-	return append(out, p.endlessCycles()...)
+	p.endlessCycles(ctx, &l)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return l.all(), nil
 }
+
+// maxLikeDemands is for how many names that are missing it is found out whether another one was meant.
+const maxLikeDemands = 10
 
 func missing(n *Node, alternatives [][]string) Fault {
 	lists := make([]string, len(alternatives))
+	names := 0
 	for i, alt := range alternatives {
 		lists[i] = strings.Join(alt, " and ")
 	}
@@ -201,9 +252,13 @@ func missing(n *Node, alternatives [][]string) Fault {
 	f := Fault{Code: CodeMissingArg, Node: n.ID, Field: "named." + alternatives[0][0],
 		Message: fmt.Sprintf("actor %q needs the argument %s, and nothing gives it to the node", n.Actor, what),
 		Hint:    "set it in named, give it with the run's input, or let a node before this one pass it down by KEY"}
+	own := sortedKeys(n.Named)
 	for _, alt := range alternatives {
 		for _, name := range alt {
-			if near := nearName(name, sortedKeys(n.Named)); near != "" {
+			if names++; names > maxLikeDemands {
+				return f
+			}
+			if near := nearName(name, own); near != "" {
 				f.Hint = fmt.Sprintf("did you mean %q by named.%s?", name, near)
 			}
 		}
@@ -231,7 +286,7 @@ func (s nameSet) join(o nameSet) bool {
 }
 
 // travelingNames says for every node which of the named arguments may travel to it.
-func (p *Program) travelingNames(in *Input, names map[string]int) []nameSet {
+func (p *Program) travelingNames(ctx context.Context, in *Input, names map[string]int) []nameSet {
 	words := (len(names) + 63) / 64
 	all := make(nameSet, words)
 	for i := range all {
@@ -262,6 +317,9 @@ func (p *Program) travelingNames(in *Input, names map[string]int) []nameSet {
 	for changed := true; changed; { // once, and once more for each loop around a loop
 		changed = false
 		for _, v := range p.topo {
+			if ctx.Err() != nil {
+				return sets
+			}
 			n := &p.nodes[v]
 			for _, e := range n.out {
 				pe := &p.edges[e]

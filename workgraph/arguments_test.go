@@ -92,7 +92,7 @@ func TestReferences(t *testing.T) {
 		}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			faults := Validate(chain(c.change), calc)
+			faults := faultsOf(chain(c.change), calc)
 			require.Equal(t, c.want, places(faults), "%v", faults)
 			if c.hint != "" {
 				require.Contains(t, faults[0].Hint, c.hint)
@@ -120,7 +120,7 @@ func TestReferences(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		require.Len(t, Validate(g, calc), 10)
+		require.Len(t, faultsOf(g, calc), 10)
 		t.Logf("%s", time.Since(began))
 	})
 	t.Run("Expansion/MayNameWhatComesBefore", func(t *testing.T) {
@@ -176,33 +176,34 @@ func TestMissingArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := &Input{Named: named(c.input...)}
-			got := ValidateFor(c.g, calc, in)
+			got, err := ValidateFor(t.Context(), c.g, calc, in)
+			require.NoError(t, err)
 			require.Equal(t, c.faults, places(got), "%v", got)
 			if c.hint != "" {
 				require.Contains(t, got[0].Hint, c.hint)
 			}
-			require.Equal(t, c.unknown, places(Validate(c.g, calc)))
+			require.Equal(t, c.unknown, places(faultsOf(c.g, calc)))
 			if len(c.unknown) > 0 {
 				return
 			}
-			p, err := Compile(c.g, calc)
+			p, err := Compile(t.Context(), c.g, calc)
 			require.NoError(t, err)
-			require.Equal(t, c.faults, places(p.Missing(in)))
+			require.Equal(t, c.faults, places(found(p.Missing(t.Context(), in))))
 			if len(c.input) == 0 {
-				require.Equal(t, c.faults, places(p.Warnings(nil)), "what only the input can bring is a warning while that is not known")
+				require.Equal(t, c.faults, places(found(p.Warnings(t.Context(), nil))), "what only the input can bring is a warning while that is not known")
 			}
-			require.Empty(t, p.Warnings(in))
+			require.Empty(t, found(p.Warnings(t.Context(), in)))
 		})
 	}
 	t.Run("UnknownArgument/NamesTheNearOne", func(t *testing.T) {
-		got := Validate(two(PassDown{}, "any", "to", "txet"), calc)
+		got := faultsOf(two(PassDown{}, "any", "to", "txet"), calc)
 		require.Equal(t, []string{"UNKNOWN_ARGUMENT m named.txet"}, places(got))
 		require.Equal(t, `did you mean "text"?`, got[0].Hint)
 	})
 	t.Run("Problem/MayCarryThePlansRequest", func(t *testing.T) {
 		g := two(PassDown{}, "any", "to", "text", "request")
 		g.Nodes[1].Kind = ProblemKind
-		require.Empty(t, Validate(g, calc))
+		require.Empty(t, faultsOf(g, calc))
 	})
 }
 
@@ -226,7 +227,7 @@ func TestUnreachableInboxes(t *testing.T) {
 			Edges: []Edge{{From: "s", To: "i"}, {From: "i", To: "m"}, {From: "m", To: "k"}}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, places(Validate(c.g, calc)))
+			require.Equal(t, c.want, places(faultsOf(c.g, calc)))
 		})
 	}
 }
@@ -251,9 +252,17 @@ func TestEndlessCycles(t *testing.T) {
 		"WhileFailing/Bound": {failing("visit < 3"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Compile(c.g, calc)
+			p, err := Compile(t.Context(), c.g, calc)
 			require.NoError(t, err)
-			require.Equal(t, c.want, places(p.Warnings(&Input{})))
+			require.Equal(t, c.want, places(found(p.Warnings(t.Context(), &Input{}))))
 		})
 	}
+}
+
+// found are the faults of a look that nothing interrupted.
+func found(faults []Fault, err error) []Fault {
+	if err != nil {
+		panic(err)
+	}
+	return faults
 }

@@ -80,7 +80,7 @@ func BenchmarkMachine(b *testing.B) {
 	}{{"chain", chainGraph}, {"fan", fanGraph}, {"layered", layeredGraph}} {
 		for _, n := range []int{100, 1_000, 10_000, 100_000} {
 			b.Run(fmt.Sprintf("%s/%d", shape.name, n), func(b *testing.B) {
-				p, err := Compile(shape.make(n), Actors{"noop": noop})
+				p, err := Compile(b.Context(), shape.make(n), Actors{"noop": noop})
 				require.NoError(b, err)
 				b.ReportAllocs()
 				visits := 0
@@ -97,7 +97,7 @@ func BenchmarkMapItems(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			g := &Graph{Nodes: []Node{{ID: "m", Actor: "noop", Map: &Map{Over: "args[0]"}}}}
-			p, err := Compile(g, Actors{"noop": noop})
+			p, err := Compile(b.Context(), g, Actors{"noop": noop})
 			require.NoError(b, err)
 			list := make([]int, n)
 			raw, err := json.Marshal(list)
@@ -138,7 +138,7 @@ func BenchmarkRun(b *testing.B) {
 		for _, par := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/parallel=%v", shape.name, par), func(b *testing.B) {
 				actors := Actors{"noop": noop}
-				p, err := Compile(shape.make(10), actors)
+				p, err := Compile(b.Context(), shape.make(10), actors)
 				require.NoError(b, err)
 				b.ReportAllocs()
 				before := cpuTime()

@@ -14,7 +14,7 @@ func TestBudgetHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gen{t: t}
 		spec := g.graph()
-		p, err := Compile(spec.g, nil)
+		p, err := Compile(t.Context(), spec.g, nil)
 		require.NoError(t, err)
 		now := time.Unix(1000, 0)
 		s := New(p, "run")
@@ -92,7 +92,7 @@ func TestBudgetSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gen{t: t}
 		spec := g.graph()
-		p, err := Compile(spec.g, nil)
+		p, err := Compile(t.Context(), spec.g, nil)
 		require.NoError(t, err)
 		now := time.Unix(1000, 0)
 		s := New(p, "run")

@@ -25,7 +25,7 @@ func used(n, cost int64) Outcome {
 
 func budgeted(t *testing.T, g *Graph, b *Budget) *machine {
 	t.Helper()
-	p, err := Compile(nodesOf("act", g), nil)
+	p, err := Compile(t.Context(), nodesOf("act", g), nil)
 	require.NoError(t, err)
 	m := newMachine(t, p)
 	m.do(Begin{Budget: b, Now: m.now})
@@ -163,7 +163,7 @@ func TestBudget(t *testing.T) {
 		require.Equal(t, Spent{Tokens: 4}, m.s.Spent(), "nobody gets tokens back")
 	})
 	t.Run("Negative/IsRefused", func(t *testing.T) {
-		p, err := Compile(nodesOf("act", chain()), nil)
+		p, err := Compile(t.Context(), nodesOf("act", chain()), nil)
 		require.NoError(t, err)
 		_, _, err = New(p, "run").Advance(Begin{Budget: tokens(-1)})
 		require.ErrorIs(t, err, ErrState)

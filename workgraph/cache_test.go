@@ -20,7 +20,7 @@ func TestCache(t *testing.T) {
 				return Outcome{Values: []json.RawMessage{js(calls)}, Usage: []Usage{{Model: "m", InputTokens: 1}}}, nil
 			})}
 			g := NewBuilder("").Add(Node{ID: "n", Actor: "x", Effect: Pure, Cache: &Cache{TTL: Duration(time.Minute)}}).Graph()
-			p, err := Compile(g, actors)
+			p, err := Compile(t.Context(), g, actors)
 			require.NoError(t, err)
 			run := func(arg string) Result {
 				res, err := p.Run(t.Context(), actors, Input{Args: one(arg)})

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -81,7 +82,7 @@ func (c *chaos) change(g *Graph) {
 	if len(faults) > 0 {
 		return
 	}
-	q, err := Recompile(next, nil)
+	q, err := Recompile(context.Background(), next, nil)
 	if err != nil {
 		return
 	}
@@ -181,7 +182,7 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 				counted[e.From] = true
 			}
 		}
-		p, err := Compile(spec.g, nil)
+		p, err := Compile(t.Context(), spec.g, nil)
 		require.NoError(t, err)
 		for i := range p.nodes {
 			looped[p.nodes[i].ID] = p.nodes[i].region != 0
@@ -193,14 +194,14 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 					parts[n.ID].Nodes[i].Effect = Idempotent
 				}
 				longer := byHand(hand, n.ID, parts[n.ID])
-				if _, err := Recompile(longer, nil); err != nil {
+				if _, err := Recompile(t.Context(), longer, nil); err != nil {
 					delete(parts, n.ID)
 					continue
 				}
 				hand = longer
 			}
 		}
-		q, err := Recompile(hand, nil)
+		q, err := Recompile(t.Context(), hand, nil)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, mustJSON(hand))
 		}
@@ -278,17 +279,19 @@ func FuzzApplyPatch(f *testing.F) {
 			require.Nil(t, next)
 			return
 		}
-		same := Diff(next, next)
+		same, err := Diff(t.Context(), next, next)
+		require.NoError(t, err)
 		require.True(t, same.Empty())
-		d := Diff(g, next)
+		d, err := Diff(t.Context(), g, next)
+		require.NoError(t, err)
 		for _, id := range d.AddedNodes {
 			require.True(t, slices.ContainsFunc(p.PutNodes, func(n Node) bool { return n.ID == id }))
 		}
 		for _, id := range d.RemovedNodes {
 			require.Contains(t, p.RemoveNodes, id)
 		}
-		if q, err := Recompile(next, nil); err == nil {
-			again, err := Recompile(q.Graph(), nil)
+		if q, err := Recompile(t.Context(), next, nil); err == nil {
+			again, err := Recompile(t.Context(), q.Graph(), nil)
 			require.NoError(t, err)
 			require.Equal(t, q.Graph(), again.Graph())
 		}

@@ -22,7 +22,7 @@ func TestMachineSurvivesEverything(t *testing.T) {
 func (c *chaos) survive(t *rapid.T) {
 	spec := c.graph()
 	c.spice(spec.g)
-	p, err := Compile(spec.g, nil)
+	p, err := Compile(t.Context(), spec.g, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, mustJSON(spec.g))
 	}

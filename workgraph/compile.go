@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // Program is a validated graph with its indexes and compiled expressions. It is immutable and may be shared by any number of
@@ -35,7 +33,7 @@ type Program struct {
 	limits  Limits
 	// exprs and schemas are what was compiled, by text, for programs that this one grows into.
 	exprs   map[string]*Expr
-	schemas map[string]*jsonschema.Schema
+	schemas map[string]*Schema
 	reach   *reach
 	needs   []need
 }
@@ -63,7 +61,7 @@ type pnode struct {
 	// multi holds the keys that two or more of the in-edges (or of the BACK edges in) pass down under.
 	multi, multiBack                 map[string]bool
 	when, transform, over, key, test *Expr
-	schema                           *jsonschema.Schema
+	schema                           *Schema
 	maxAttempts                      int
 	maxVisits                        int
 	quorum                           int32 // live inputs needed; 0 for ALL
@@ -86,18 +84,21 @@ type pedge struct {
 }
 
 // Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not checked, and a node
-// that states no effect counts as UNSAFE. The error is a Faults when g is at fault. The graph given is not kept.
-func Compile(g *Graph, actors ActorSet) (*Program, error) {
-	return compiled(build(&checker{actors: actors}, g))
+// that states no effect counts as UNSAFE. The error is a Faults when g is at fault, and ctx's when that ended first. The graph given is not kept.
+func Compile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
+	return compiled(build(&checker{ctx: ctx, actors: actors}, g))
 }
 
 // Recompile is Compile for a graph that a run has grown or that was patched: ids that expansions have made are taken as they are.
-func Recompile(g *Graph, actors ActorSet) (*Program, error) {
-	return compiled(build(&checker{actors: actors, grown: true}, g))
+func Recompile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
+	return compiled(build(&checker{ctx: ctx, actors: actors, grown: true}, g))
 }
 
-func compiled(p *Program, faults []Fault) (*Program, error) {
-	if len(faults) > 0 {
+func compiled(p *Program, faults []Fault, err error) (*Program, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case len(faults) > 0:
 		return nil, Faults(faults)
 	}
 	return p, nil
@@ -157,22 +158,26 @@ func (p *Program) Node(id string) (*Node, bool) {
 	return p.nodes[i].Node, true
 }
 
-// build makes the program and reports everything that stands in the way; with faults the program is of no use.
-func build(c *checker, g *Graph) (*Program, []Fault) {
+// build makes the program and reports everything that stands in the way; with faults the program is of no use. The error is that of the
+// checker's ctx, if it ended first.
+func build(c *checker, g *Graph) (*Program, []Fault, error) {
 	c.g, c.index = g.Clone(), make(map[string]int32, len(g.Nodes))
 	if c.exprs == nil {
 		c.exprs = map[string]*Expr{}
 	}
 	switch {
 	case len(g.Nodes) == 0:
-		return nil, []Fault{{Code: CodeEmptyGraph, Message: "the graph has no nodes", Hint: "declare at least one node"}}
+		return nil, []Fault{{Code: CodeEmptyGraph, Message: "the graph has no nodes", Hint: "declare at least one node"}}, nil
 	case len(g.Nodes) > MaxNodes || len(g.Edges) > MaxEdges:
 		return nil, []Fault{{Code: CodeTooLarge, Hint: "use a map for many like items",
-			Message: fmt.Sprintf("%d nodes and %d edges are more than %d and %d", len(g.Nodes), len(g.Edges), MaxNodes, MaxEdges)}}
+			Message: fmt.Sprintf("%d nodes and %d edges are more than %d and %d", len(g.Nodes), len(g.Edges), MaxNodes, MaxEdges)}}, nil
 	}
 	c.g.fillDefaults()
 	p := &Program{reach: &reach{}, g: c.g, index: c.index, actors: c.actors, exprs: c.exprs, nodes: make([]pnode, len(g.Nodes)), edgeIndex: make(map[edgeKey]int32, len(g.Edges))}
 	for i := range c.g.Nodes {
+		if c.ctx.Err() != nil {
+			return nil, nil, context.Cause(c.ctx)
+		}
 		c.checkNode(int32(i))
 		p.nodes[i].mayExpand = c.mayExpand
 		p.compileNode(c, i)
@@ -184,13 +189,16 @@ func build(c *checker, g *Graph) (*Program, []Fault) {
 	}
 	c.checkNodeRefs(p, whole)
 	if p.needs = c.needs; whole && p.topo != nil && p.origins == nil {
-		c.faults = append(c.faults, p.Missing(c.input)...)
+		p.missing(c.ctx, c.input, &c.faultList)
+	}
+	if c.ctx.Err() != nil {
+		return nil, nil, context.Cause(c.ctx)
 	}
 	if len(c.faults) == 0 {
 		p.schemas = c.schemas
 		p.number()
 	}
-	return p, c.faults
+	return p, c.all(), nil
 }
 
 func (p *Program) compileNode(c *checker, i int) {
@@ -247,7 +255,7 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 	e, ok := c.exprs[src]
 	if !ok {
 		var err error
-		if e, err = CompileExpr(context.Background(), src); err != nil {
+		if e, err = CompileExpr(c.ctx, src); err != nil {
 			f := use.place
 			f.Code, f.Message = CodeBadExpression, err.Error()
 			c.add(f)
@@ -263,18 +271,43 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 }
 
 // schema compiles one JSON Schema; equal texts share one.
-func (c *checker) schema(raw json.RawMessage) (*jsonschema.Schema, error) {
+func (c *checker) schema(raw json.RawMessage) (*Schema, error) {
 	if s, ok := c.schemas[string(raw)]; ok {
 		return s, nil
 	}
-	s, err := CompileSchema(raw)
+	s, err := c.compileSchema(raw)
 	if err != nil {
 		return nil, err
 	}
 	if c.schemas == nil {
-		c.schemas = map[string]*jsonschema.Schema{}
+		c.schemas = map[string]*Schema{}
 	}
 	c.schemas[string(raw)] = s
+	return s, nil
+}
+
+// What the different schemas of one graph may come to together: a compiled schema takes much more room than its text.
+const (
+	maxGraphSchemas     = 10_000
+	maxGraphSubschemas  = 100_000
+	maxGraphSchemaBytes = 4 << 20
+)
+
+// compileSchema is CompileSchema within the bounds of the whole graph.
+func (c *checker) compileSchema(raw json.RawMessage) (*Schema, error) {
+	if c.schemaCount++; c.schemaCount > maxGraphSchemas {
+		return nil, fmt.Errorf("the graph has more than %d different schemas", maxGraphSchemas)
+	}
+	if c.schemaBytes += len(raw); c.schemaBytes > maxGraphSchemaBytes {
+		return nil, fmt.Errorf("the different schemas of the graph have more than %d bytes together", maxGraphSchemaBytes)
+	}
+	s, err := CompileSchema(c.ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if c.subschemas += len(s.lists); c.subschemas > maxGraphSubschemas {
+		return nil, fmt.Errorf("the schemas of the graph hold more than %d others together", maxGraphSubschemas)
+	}
 	return s, nil
 }
 
@@ -285,6 +318,9 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 	arcs = make([]arc, len(c.g.Edges))
 	errorOut := make([]bool, len(p.nodes))
 	for i := range c.g.Edges {
+		if c.ctx.Err() != nil {
+			return arcs, false
+		}
 		e := &c.g.Edges[i]
 		from, to, ok := c.checkEdge(i, seen)
 		pe := &p.edges[i]
@@ -306,7 +342,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		if in := p.nodes[to].inbox; in != nil {
 			pe.message = true
 			p.nodes[to].mailed = true
-			c.inboxEdge(e, in)
+			c.inboxEdge(e, to, in)
 		}
 		arcs[i] = arc{from: from, to: to, back: e.Kind == BackEdge, message: pe.message}
 		p.edgeIndex[edgeKey{from, to, e.Kind}] = int32(i)
@@ -365,7 +401,7 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 		anyJoin[i] = p.nodes[i].Join.Mode == Any
 	}
 	p.origins = c.origins()
-	s, faults := findShape(len(p.nodes), arcs, anyJoin, p.inboxes, p.origins)
+	s, faults := findShape(c.ctx, len(p.nodes), arcs, anyJoin, p.inboxes, p.origins)
 	for _, f := range faults {
 		c.loopFault(f)
 	}
@@ -394,10 +430,16 @@ func (p *Program) findLoops(c *checker, arcs []arc) {
 	c.checkExits(p)
 }
 
+// maxNamed is how many nodes one fault names.
+const maxNamed = 20
+
 func (c *checker) loopFault(f loopFault) {
-	ids := make([]string, len(f.nodes))
-	for i, v := range f.nodes {
-		ids[i] = c.g.Nodes[v].ID
+	var ids []string
+	for _, v := range f.nodes[:min(len(f.nodes), maxNamed)] {
+		ids = append(ids, c.g.Nodes[v].ID)
+	}
+	if more := len(f.nodes) - len(ids); more > 0 {
+		ids = append(ids, fmt.Sprintf("(%d more)", more))
 	}
 	switch f.code {
 	case CodeCycle:

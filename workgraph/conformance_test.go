@@ -188,7 +188,7 @@ func TestA1StopFlags(t *testing.T) {
 	})
 	t.Run("Terminate/WhatIsInFlightFinishes", func(t *testing.T) {
 		// The original's async path gives ('b','c'): siblings already started are not cancelled. So do we.
-		p, err := Compile(nodesOf("x", diamond(FirstArg())), nil)
+		p, err := Compile(t.Context(), nodesOf("x", diamond(FirstArg())), nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()
@@ -284,7 +284,7 @@ func TestA2PassDownModes(t *testing.T) {
 	} {
 		t.Run("Merge/"+name, func(t *testing.T) {
 			g := nodesOf("x", nodes(Merge(c.expr), "A", "B").Chain("A", "B").Graph())
-			p, err := Compile(g, nil)
+			p, err := Compile(t.Context(), g, nil)
 			require.NoError(t, err)
 			m := newMachine(t, p)
 			m.do(Begin{Input: Input{Args: []json.RawMessage{js(1), js(2)}, Named: map[string]json.RawMessage{"topic": js("t")}}, Now: m.now})
@@ -317,7 +317,7 @@ func TestA2PassDownModes(t *testing.T) {
 	})
 	t.Run("UnknownMode/IsAFault", func(t *testing.T) {
 		g := nodesOf("x", nodes(PassDown{Mode: "SIDEWAYS"}, "A").Graph())
-		require.Equal(t, CodeBadValue, Validate(g, nil)[0].Code)
+		require.Equal(t, CodeBadValue, faultsOf(g, nil)[0].Code)
 	})
 	t.Run("Edge/OverridesItsNode", func(t *testing.T) {
 		g := nodes(FirstArg(), "A", "B", "C").Edge("A", "B").Edge("A", "C").Graph()
@@ -361,7 +361,7 @@ func TestA3FanOutAndFanIn(t *testing.T) {
 	})
 	t.Run("FanIn/OrderIsDeclaredNotArrival", func(t *testing.T) {
 		// Ours: the original merges in the order of arrival, so equal runs differ.
-		p, err := Compile(nodesOf("x", diamond(FirstArg())), nil)
+		p, err := Compile(t.Context(), nodesOf("x", diamond(FirstArg())), nil)
 		require.NoError(t, err)
 		for _, order := range [][]string{{"A", "B", "C"}, {"A", "C", "B"}} {
 			m := newMachine(t, p)
@@ -575,17 +575,17 @@ func TestA8PathsAndGraphText(t *testing.T) {
 		g := Paths([][]string{{"A", "B", "C"}, {"A", "B", "D"}, {}, {"A", "E", "F"}}, plain)
 		require.Equal(t, "A B C D E F", ids(g))
 		require.Equal(t, "A>B B>C B>D A>E E>F", edges(g))
-		require.Empty(t, Validate(g, nil))
+		require.Empty(t, faultsOf(g, nil))
 	})
 	t.Run("Paths/NoneIsAnEmptyGraph", func(t *testing.T) {
-		require.Equal(t, CodeEmptyGraph, Validate(Paths(nil, plain), nil)[0].Code)
+		require.Equal(t, CodeEmptyGraph, faultsOf(Paths(nil, plain), nil)[0].Code)
 	})
 	t.Run("Paths/CyclesAreRefused", func(t *testing.T) {
 		// Ours: in the original such a graph has no start node, runs nothing and returns ().
-		f := Validate(Paths([][]string{{"A", "B"}, {"B", "A"}}, plain), nil)
+		f := faultsOf(Paths([][]string{{"A", "B"}, {"B", "A"}}, plain), nil)
 		require.Equal(t, CodeCycle, f[0].Code)
 		require.Contains(t, f[0].Message, "A -> B -> A")
-		require.Equal(t, CodeSelfLoop, Validate(Paths([][]string{{"A", "A"}}, plain), nil)[0].Code)
+		require.Equal(t, CodeSelfLoop, faultsOf(Paths([][]string{{"A", "A"}}, plain), nil)[0].Code)
 	})
 	for text, want := range map[string]string{
 		"A, B -> C":         "A>C B>C",
@@ -596,11 +596,11 @@ func TestA8PathsAndGraphText(t *testing.T) {
 		t.Run("Text/"+strings.TrimSpace(text), func(t *testing.T) {
 			g := FromText(text, plain)
 			require.Equal(t, want, edges(g))
-			require.Empty(t, Validate(g, nil))
+			require.Empty(t, faultsOf(g, nil))
 		})
 	}
 	t.Run("Text/TrailingArrowIsReported", func(t *testing.T) {
-		require.Equal(t, CodeBadID, Validate(FromText("A ->", plain), nil)[0].Code)
+		require.Equal(t, CodeBadID, faultsOf(FromText("A ->", plain), nil)[0].Code)
 	})
 	solve := func(t *testing.T, graph string) (any, map[string][]any) {
 		seen := map[string][]any{}

@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -26,7 +27,14 @@ func ApplyPatch(g *Graph, p Patch) (*Graph, Faults) {
 	out := g.Clone()
 	out.fillDefaults()
 	var faults Faults
-	fault := func(f Fault) { faults = append(faults, f) }
+	fault := func(f Fault) {
+		switch n := len(faults); {
+		case n < MaxFaults:
+			faults = append(faults, f)
+		case n == MaxFaults:
+			faults = append(faults, Fault{Code: CodeMoreFaults, Message: "and more of the kind", Hint: "mend these and send the patch again"})
+		}
+	}
 	known := make(map[string]int, len(out.Nodes))
 	for i := range out.Nodes {
 		known[out.Nodes[i].ID] = i
@@ -143,8 +151,8 @@ type EdgeChange struct {
 // Empty reports whether the graphs are alike.
 func (d *GraphDiff) Empty() bool { return reflect.DeepEqual(*d, GraphDiff{}) }
 
-// Diff compares two graphs.
-func Diff(old, now *Graph) GraphDiff {
+// Diff compares two graphs. The error is that of ctx if it ended first.
+func Diff(ctx context.Context, old, now *Graph) (GraphDiff, error) {
 	a, b := old.Clone(), now.Clone()
 	a.fillDefaults()
 	b.fillDefaults()
@@ -154,6 +162,9 @@ func Diff(old, now *Graph) GraphDiff {
 		was[a.Nodes[i].ID] = &a.Nodes[i]
 	}
 	for i := range b.Nodes {
+		if ctx.Err() != nil {
+			return GraphDiff{}, context.Cause(ctx)
+		}
 		n := &b.Nodes[i]
 		o := was[n.ID]
 		if o == nil {
@@ -175,6 +186,9 @@ func Diff(old, now *Graph) GraphDiff {
 		led[nameOf(&a.Edges[i])] = &a.Edges[i]
 	}
 	for i := range b.Edges {
+		if ctx.Err() != nil {
+			return GraphDiff{}, context.Cause(ctx)
+		}
 		e := &b.Edges[i]
 		k := nameOf(e)
 		o := led[k]
@@ -206,7 +220,7 @@ func Diff(old, now *Graph) GraphDiff {
 			d.ChangedState = append(d.ChangedState, k)
 		}
 	}
-	return d
+	return d, nil
 }
 
 // changedFields names the JSON fields in which two values of one type differ.

@@ -14,16 +14,22 @@ type evaluations struct {
 	spent uint64
 }
 
-// meter is for the next expression of the command. The context is made with the first.
-func (e *evaluations) meter(l *Limits) *meter {
+// context is made when it is first asked for.
+func (e *evaluations) context(l *Limits) context.Context {
 	if e.ctx == nil {
 		e.ctx, e.end = context.Background(), func() {}
 		if l.Evaluation != nil {
 			e.ctx, e.end = l.Evaluation()
 		}
 	}
+	return e.ctx
+}
+
+// meter is for the next expression of the command.
+func (e *evaluations) meter(l *Limits) *meter {
+	ctx := e.context(l)
 	left := commandCostLimit - min(commandCostLimit, e.spent)
-	m := newMeter(e.ctx, min(exprCostLimit, left))
+	m := newMeter(ctx, min(exprCostLimit, left))
 	if left < exprCostLimit {
 		m.blame = fmt.Sprintf("the expressions of one step of the run are beyond the cost limit of %d units together", commandCostLimit)
 	}

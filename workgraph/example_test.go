@@ -37,7 +37,11 @@ func ExampleRun() {
 func ExampleValidate() {
 	g := workgraph.FromText("fetch -> write\nwrite -> fetch", func(string) workgraph.Node { return workgraph.Node{Actor: "llm"} })
 	g.Nodes[0].When = "results.ok"
-	for _, f := range workgraph.Validate(g, nil) {
+	faults, err := workgraph.Validate(context.Background(), g, nil)
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, f := range faults {
 		fmt.Println(f.Code, f.Node, f.Field)
 	}
 	// Output:
@@ -75,7 +79,7 @@ func ExampleBuilder_Back() {
 // A durable engine advances the state, stores the events, and only then acts on the effects. After a crash it replays.
 func ExampleState() {
 	g := workgraph.NewBuilder("").Node("A", "x", func(n *workgraph.Node) { n.Effect = workgraph.Idempotent }).Graph()
-	p, err := workgraph.Compile(g, nil)
+	p, err := workgraph.Compile(context.Background(), g, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

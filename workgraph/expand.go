@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -96,11 +97,16 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 		return nil, []Fault{{Code: CodeTooLarge, Node: node.ID, Field: "expand", Message: fmt.Sprintf("the run would have %d nodes, the limit is %d", n, nodes),
 			Hint: "use a map for many like items"}}
 	}
-	c := &checker{actors: s.p.actors, exprs: maps.Clone(s.p.exprs), outer: func(id string) (declared, before bool) {
+	ctx := s.evaluations.context(&s.p.limits)
+	c := &checker{ctx: ctx, actors: s.p.actors, exprs: maps.Clone(s.p.exprs), outer: func(id string) (declared, before bool) {
 		x, ok := s.p.resolve(node.ID, id)
 		return ok, ok && (x == ns.n || s.p.leadsTo(x, ns.n))
 	}}
-	p, faults := build(c, sub)
+	p, faults, err := build(c, sub)
+	if err != nil {
+		return nil, []Fault{{Code: CodeTooLarge, Node: node.ID, Field: "expand", Message: "the sub-graph cannot be checked in time: " + err.Error(),
+			Hint: "expand to less at once"}}
+	}
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -131,8 +137,8 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 func (p *Program) grow(n int32, visit int, sub *Graph) (*Program, []Fault) {
 	node := &p.nodes[n]
 	keeps := node.region != 0 && node.round == 0
-	c := &checker{grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
-	q, faults := build(c, inserted(p.g, node.Node, visit, keeps, sub))
+	c := &checker{ctx: context.Background(), grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
+	q, faults, _ := build(c, inserted(p.g, node.Node, visit, keeps, sub))
 	if len(faults) > 0 {
 		return nil, faults
 	}

@@ -175,10 +175,10 @@ func TestExpand(t *testing.T) {
 		got, err := s.Graph().Hash()
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		again, err := Recompile(fx.Graph, nil)
+		again, err := Recompile(t.Context(), fx.Graph, nil)
 		require.NoError(t, err)
 		require.Equal(t, s.Graph(), again.Graph())
-		_, err = Compile(fx.Graph, nil)
+		_, err = Compile(t.Context(), fx.Graph, nil)
 		require.ErrorContains(t, err, CodeReservedID, "a run cannot be begun with such ids")
 	})
 	t.Run("Drain/ComesTooLateToExpand", func(t *testing.T) {
@@ -340,7 +340,7 @@ func TestExpandRefused(t *testing.T) {
 	} {
 		t.Run("Graph/"+name, func(t *testing.T) {
 			g := nodesOf("x", nodes(PassDown{}, "A", "Z").Chain("A", "Z").Graph())
-			p, err := Compile(g, actors)
+			p, err := Compile(t.Context(), g, actors)
 			require.NoError(t, err)
 			p = p.WithLimits(Limits{Nodes: 20, Edges: 30})
 			m := newMachine(t, p)

@@ -68,7 +68,7 @@ func BenchmarkConditions(b *testing.B) {
 	for i := range g.Edges {
 		g.Edges[i].When = `result == 1 && visit == 1`
 	}
-	p, err := Compile(g, Actors{"noop": noop})
+	p, err := Compile(b.Context(), g, Actors{"noop": noop})
 	require.NoError(b, err)
 	b.ReportAllocs()
 	visits := 0

@@ -111,7 +111,7 @@ func PatternFault(pattern string, err error) string {
 		syntax.ErrInvalidEscape:         "this escape means nothing; a backslash is written \\\\",
 		syntax.ErrInvalidNamedCapture:   "this name of a group is not valid",
 		syntax.ErrInvalidPerlOp:         "this kind of group is not supported: patterns are those of RE2, without look-ahead, look-behind and back references",
-		syntax.ErrInvalidRepeatOp:       "two operatorNames of repetition follow each other",
+		syntax.ErrInvalidRepeatOp:       "two operators of repetition follow each other",
 		syntax.ErrInvalidRepeatSize:     "a repetition may be 1000 at most",
 		syntax.ErrInvalidUTF8:           "this is not UTF-8",
 		syntax.ErrMissingBracket:        "a class of characters is opened with [ and never closed with ]",

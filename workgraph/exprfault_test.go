@@ -45,7 +45,7 @@ func TestPatternFaults(t *testing.T) {
 	} {
 		raw, err := json.Marshal(map[string]string{"pattern": pattern})
 		require.NoError(t, err)
-		_, err = CompileSchema(raw)
+		_, err = CompileSchema(t.Context(), raw)
 		require.ErrorContains(t, err, says, pattern)
 		require.ErrorContains(t, err, "^", pattern)
 		require.NotContains(t, err.Error(), "error parsing regexp", pattern)

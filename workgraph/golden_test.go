@@ -58,7 +58,7 @@ func TestGoldenJournals(t *testing.T) {
 			head, events, _ := strings.Cut(string(raw), "\n")
 			var g goldenJournal
 			require.NoError(t, json.Unmarshal([]byte(head), &g))
-			p, err := Compile(g.Graph, nil)
+			p, err := Compile(t.Context(), g.Graph, nil)
 			require.NoError(t, err)
 			s := New(p, "run")
 			for line := range strings.Lines(events) {
@@ -79,7 +79,7 @@ func TestGoldenSnapshots(t *testing.T) {
 	head, snap, _ := strings.Cut(string(raw), "\n")
 	var g goldenJournal
 	require.NoError(t, json.Unmarshal([]byte(head), &g))
-	p, err := Compile(g.Graph, nil)
+	p, err := Compile(t.Context(), g.Graph, nil)
 	require.NoError(t, err)
 	s, err := Restore(p, []byte(snap))
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ type goldenRun struct {
 // goldenRuns plays runs that between them take every step that the machine knows.
 func goldenRuns(t *testing.T) map[string]*goldenRun {
 	start := func(g *Graph, args ...string) *goldenRun {
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		r := &goldenRun{newMachine(t, p), p}
 		r.begin(args...)
@@ -166,7 +166,7 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	runs["loop-limit-and-map"] = r
 
 	g = nodesOf("x", nodes(PassDown{}, "A", "B", "C").Edge("A", "B").Edge("B", "C").Graph())
-	p, err := Compile(g, nil)
+	p, err := Compile(t.Context(), g, nil)
 	require.NoError(t, err)
 	r = &goldenRun{newMachine(t, p), p}
 	r.do(Begin{Budget: &Budget{Tokens: i64(5)}, Now: r.now})
@@ -271,7 +271,7 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	runs["inboxes"] = r
 
 	g = nodesOf("x", nodes(FirstArg(), "A", "B", "C", "D").Edge("A", "B").Edge("A", "C").Edge("B", "D").State("log", Append).Graph())
-	p, err = Compile(g, nil)
+	p, err = Compile(t.Context(), g, nil)
 	require.NoError(t, err)
 	r = &goldenRun{newMachine(t, p), p}
 	r.do(Begin{Now: r.now, Adopt: []Adopted{{Ref: Ref{Node: "A", Visit: 1}, Outcome: Outcome{Values: one("1"), State: map[string]json.RawMessage{"log": js("a")},

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -293,6 +294,7 @@ func (c *checker) checkTrigger(n *Node) {
 	notNegative(c, n.ID, "on.inbox.ttl", time.Duration(in.TTL))
 	if len(in.From) > maxSenders {
 		c.node(CodeTooLarge, n.ID, "on.inbox.from", "leave it empty to take messages from all", "%d senders are more than %d", len(in.From), maxSenders)
+		return
 	}
 	for i, from := range in.From {
 		if from == "" || len(from) > MaxIDLen {
@@ -305,11 +307,11 @@ func (c *checker) checkTrigger(n *Node) {
 }
 
 // inboxEdge looks at an edge that delivers messages.
-func (c *checker) inboxEdge(e *Edge, in *Inbox) {
+func (c *checker) inboxEdge(e *Edge, to int32, in *Inbox) {
 	switch {
 	case e.Kind == BackEdge:
 		c.edge(CodeBadValue, e, "kind", "make it a DATA edge: messages need no loop", "an edge into an inbox closes no loop")
-	case len(in.From) > 0 && !slices.Contains(in.From, e.From):
+	case len(in.From) > 0 && !c.takesFrom(to, in, e.From):
 		c.edge(CodeBadValue, e, "from", "add the sender to on.inbox.from, or drop the edge", "the inbox of %q takes no messages from %q", e.To, e.From)
 	}
 }
@@ -332,7 +334,7 @@ func (p *Program) checkReach(c *checker) {
 		v := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, e := range p.nodes[v].out {
-			if to := p.edges[e].to; !reached[to] && (!p.edges[e].message || p.nodes[to].accepts(p.nodes[v].ID)) {
+			if to := p.edges[e].to; !reached[to] && (!p.edges[e].message || c.accepts(&p.nodes[to], to, p.nodes[v].ID)) {
 				reached[to] = true
 				todo = append(todo, to)
 			}
@@ -346,9 +348,17 @@ func (p *Program) checkReach(c *checker) {
 	}
 }
 
+// accepts is the node's, for many senders.
+func (c *checker) accepts(n *pnode, v int32, from string) bool {
+	if len(n.inbox.From) == 0 || from == n.ID {
+		return n.accepts(from)
+	}
+	return c.takesFrom(v, n.inbox, from)
+}
+
 // endlessCycles warns of cycles that nothing in the graph ends but max_visits, which pauses the run: inboxes that write to each other
 // unconditionally, and loops that go on for as long as a node fails.
-func (p *Program) endlessCycles() []Fault {
+func (p *Program) endlessCycles(ctx context.Context, list *faultList) {
 	n := len(p.nodes)
 	arcs := make([]arc, 0, len(p.edges))
 	out := make([][]int32, n)
@@ -359,7 +369,6 @@ func (p *Program) endlessCycles() []Fault {
 			arcs = append(arcs, arc{from: e.from, to: e.to})
 		}
 	}
-	var faults []Fault
 	if len(arcs) > 0 {
 		scc := components(n, arcs, out)
 		members := map[int32][]string{}
@@ -369,19 +378,36 @@ func (p *Program) endlessCycles() []Fault {
 		for _, v := range p.inboxes {
 			if ids := members[scc[v]]; len(ids) > 1 && ids[0] == p.nodes[v].ID {
 				shown := ids[:min(len(ids), 10)]
-				faults = append(faults, Fault{Code: CodeEndless, Node: ids[0], Field: "on.inbox", Message: "these nodes write to each other, and no condition ends it: " + strings.Join(shown, ", "),
+				list.add(Fault{Code: CodeEndless, Node: ids[0], Field: "on.inbox", Message: "these nodes write to each other, and no condition ends it: " + strings.Join(shown, ", "),
 					Hint: "put a condition on one of the edges; else only max_visits pauses the run, unless an actor chooses where its messages go"})
 			}
 		}
 	}
+	ways := exitSearch{p: p, failing: true, left: maxLoopWork}
 	for i := range p.edges {
 		e := &p.edges[i]
-		if e.kind == BackEdge && e.when == nil && e.from != e.to && p.unconditional(e.to, e.from, true) {
-			faults = append(faults, Fault{Code: CodeEndless, From: p.nodes[e.from].ID, To: p.nodes[e.to].ID, Field: "when",
+		if ctx.Err() != nil || ways.left < 0 {
+			return
+		}
+		if e.kind == BackEdge && e.when == nil && e.from != e.to && ways.unconditional(e.to, e.from) {
+			list.add(Fault{Code: CodeEndless, From: p.nodes[e.from].ID, To: p.nodes[e.to].ID, Field: "when",
 				Message: "the loop goes on for as long as a node on its way fails", Hint: "give the BACK edge a condition; else only max_visits pauses the run"})
 		}
 	}
-	return faults
+}
+
+// takesFrom reports whether the inbox of a node names the sender.
+func (c *checker) takesFrom(node int32, in *Inbox, from string) bool {
+	if c.senders[node] == nil {
+		if c.senders == nil {
+			c.senders = map[int32]map[string]bool{}
+		}
+		c.senders[node] = make(map[string]bool, len(in.From))
+		for _, s := range in.From {
+			c.senders[node][s] = true
+		}
+	}
+	return c.senders[node][from]
 }
 
 // findInboxes orders the inboxes: whoever may write to another one comes before it, unless the other may write back.

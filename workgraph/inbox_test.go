@@ -293,7 +293,7 @@ func TestInboxFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var codes []string
-			for _, f := range Validate(c.g, nil) {
+			for _, f := range faultsOf(c.g, nil) {
 				codes = append(codes, f.Code)
 			}
 			require.Contains(t, codes, c.code)
@@ -301,7 +301,7 @@ func TestInboxFaults(t *testing.T) {
 	}
 	t.Run("Compile/LeavesTheGraphAlone", func(t *testing.T) {
 		g := nodesOf("x", inbox(nodes(FirstArg(), "A", "I").Graph(), Inbox{}, "I"))
-		_, err := Compile(g, nil)
+		_, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		require.Zero(t, g.Nodes[1].On.Inbox.BatchSize)
 	})

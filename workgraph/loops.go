@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"slices"
 	"sort"
 )
@@ -46,8 +47,8 @@ type loopFault struct {
 }
 
 // findShape finds the loops. anyJoin tells which nodes have an ANY join, inboxes which are activated by messages, from which an expansion
-// has made; from is nil when there is none.
-func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32, from []origin) (*shape, []loopFault) {
+// has made; from is nil when there is none. When ctx has ended the shape is nil.
+func findShape(ctx context.Context, n int, arcs []arc, anyJoin []bool, inboxes []int32, from []origin) (*shape, []loopFault) {
 	out, in := make([][]int32, n), make([][]int32, n)
 	forwardIn := make([]int32, n)
 	for i, a := range arcs {
@@ -65,8 +66,12 @@ func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32, from []origin
 		return nil, []loopFault{{code: CodeCycle, edge: -1, nodes: findCycle(n, arcs, out, topo)}}
 	}
 	s := &shape{nodeOf: make([]int32, n), topo: topo}
-	bodies, faults := loopBodies(n, arcs, in, forwardIn)
+	bodies, faults := loopBodies(ctx, n, arcs, out, in, forwardIn)
+	if ctx.Err() != nil {
+		return nil, nil
+	}
 	var scc []int32
+	var tokens map[int32]tokenLoop
 	var regions []loopBody
 	for _, b := range bodies {
 		if !b.irreducible {
@@ -75,13 +80,14 @@ func findShape(n int, arcs []arc, anyJoin []bool, inboxes []int32, from []origin
 		}
 		if scc == nil {
 			scc = components(n, arcs, out)
+			tokens = tokenLoops(scc, in, anyJoin)
 		}
-		whole, ok := tokenBody(scc, scc[b.head], in, anyJoin)
-		if !ok {
+		whole := tokens[scc[b.head]]
+		if !whole.ok {
 			faults = append(faults, loopFault{code: CodeIrreducible, edge: b.edge, nodes: whole.nodes})
 			continue
 		}
-		regions = append(regions, whole)
+		regions = append(regions, loopBody{head: -1, nodes: whole.nodes})
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -179,75 +185,101 @@ type loopBody struct {
 	inbox       bool
 }
 
-// loopBodies finds the natural loop of every BACK edge and merges those with one head.
-func loopBodies(n int, arcs []arc, in [][]int32, forwardIn []int32) ([]loopBody, []loopFault) {
+// loopBodies finds the loop of every head of BACK edges: what leads back to it.
+func loopBodies(ctx context.Context, n int, arcs []arc, out, in [][]int32, forwardIn []int32) ([]loopBody, []loopFault) {
+	var heads []int32
+	backs := map[int32][]int32{}
+	for e := range arcs {
+		if head := arcs[e].to; arcs[e].back {
+			if backs[head] == nil {
+				heads = append(heads, head)
+			}
+			backs[head] = append(backs[head], int32(e))
+		}
+	}
 	var bodies []loopBody
 	var faults []loopFault
-	byHead := map[int32]int{}
-	work := 0
-	mark := make([]int32, n) // mark[v] == stamp: v is in the body being built
-	for stamp, e := 0, 0; e < len(arcs); e++ {
-		if !arcs[e].back {
-			continue
+	w := loopWalk{arcs: arcs, out: out, in: in, forwardIn: forwardIn, mark: make([]int32, n), left: maxLoopWork}
+	for _, head := range heads {
+		if ctx.Err() != nil {
+			return nil, nil
 		}
-		stamp++
-		head := arcs[e].to
-		body, reachesHead, multi := naturalLoop(arcs, in, forwardIn, mark, int32(stamp), arcs[e])
-		if work += len(body); work > maxLoopWork {
-			return nil, []loopFault{{code: CodeTooLarge, edge: int32(e)}}
+		body, multi := w.body(head, backs[head])
+		reached := w.reached(head, body)
+		if w.left < 0 {
+			return nil, []loopFault{{code: CodeTooLarge, edge: backs[head][0]}}
 		}
-		if !reachesHead {
-			faults = append(faults, loopFault{code: CodeNotALoop, edge: int32(e)})
-			continue
+		lost := false
+		for _, e := range backs[head] {
+			if w.mark[arcs[e].from] != reached {
+				faults = append(faults, loopFault{code: CodeNotALoop, edge: e})
+				lost = true
+			}
 		}
-		if k, ok := byHead[head]; ok {
-			b := &bodies[k]
-			b.nodes = mergeSorted(b.nodes, body)
-			b.irreducible = b.irreducible || multi
-			continue
+		if !lost {
+			bodies = append(bodies, loopBody{head: head, edge: backs[head][0], nodes: body, irreducible: multi})
 		}
-		byHead[head] = len(bodies)
-		bodies = append(bodies, loopBody{head: head, edge: int32(e), nodes: body, irreducible: multi})
 	}
 	return bodies, faults
 }
 
-// naturalLoop collects what reaches the BACK edge's source without passing its target. multi tells that the loop can be
-// entered other than through its head.
-func naturalLoop(arcs []arc, in [][]int32, forwardIn, mark []int32, stamp int32, back arc) (body []int32, reachesHead, multi bool) {
-	mark[back.to] = stamp
-	body = []int32{back.to}
-	reachesHead = back.from == back.to
-	var todo []int32
-	if !reachesHead {
-		mark[back.from] = stamp
-		body = append(body, back.from)
-		todo = append(todo, back.from)
+// loopWalk goes over the graph, once for each head of a loop and direction, and counts what it does.
+type loopWalk struct {
+	arcs      []arc
+	out, in   [][]int32
+	forwardIn []int32
+	// mark tells nodes of the present walk, which has the number stamp, from others.
+	mark  []int32
+	stamp int32
+	left  int
+}
+
+// body is what leads to the head over its BACK edges, in declared order. multi tells that the loop can be entered other than through its head.
+func (w *loopWalk) body(head int32, backs []int32) (body []int32, multi bool) {
+	w.stamp++
+	w.mark[head] = w.stamp
+	body = []int32{head}
+	for _, e := range backs {
+		body = w.add(body, w.arcs[e].from)
 	}
-	for len(todo) > 0 {
-		v := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		multi = multi || forwardIn[v] == 0
-		for _, e := range in[v] {
-			from := arcs[e].from
-			if from == back.to {
-				reachesHead = true
-			}
-			if mark[from] != stamp {
-				mark[from] = stamp
-				body = append(body, from)
-				todo = append(todo, from)
-			}
+	for k := 1; k < len(body) && w.left >= 0; k++ {
+		v := body[k]
+		multi = multi || w.forwardIn[v] == 0
+		w.left -= 1 + len(w.in[v])
+		for _, e := range w.in[v] {
+			body = w.add(body, w.arcs[e].from)
 		}
 	}
 	slices.Sort(body)
-	return body, reachesHead, multi
+	return body, multi
 }
 
-func mergeSorted(a, b []int32) []int32 {
-	c := append(slices.Clone(a), b...)
-	slices.Sort(c)
-	return slices.Compact(c)
+func (w *loopWalk) add(list []int32, v int32) []int32 {
+	if w.mark[v] == w.stamp {
+		return list
+	}
+	w.mark[v] = w.stamp
+	return append(list, v)
+}
+
+// reached marks what of the body the head leads to without leaving it, and returns the mark.
+func (w *loopWalk) reached(head int32, body []int32) int32 {
+	within := w.stamp
+	w.stamp++
+	w.mark[head] = w.stamp
+	todo := []int32{head}
+	for len(todo) > 0 && w.left >= 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		w.left -= 1 + len(w.out[v])
+		for _, e := range w.out[v] {
+			if to := w.arcs[e].to; w.mark[to] == within {
+				w.mark[to] = w.stamp
+				todo = append(todo, to)
+			}
+		}
+	}
+	return w.stamp
 }
 
 // components numbers the strongly connected components (Tarjan, without recursion).
@@ -306,18 +338,22 @@ func components(n int, arcs []arc, out [][]int32) []int32 {
 	return comp
 }
 
-// tokenBody is the whole component of an irreducible cycle, if every join in it is ANY.
-func tokenBody(scc []int32, comp int32, in [][]int32, anyJoin []bool) (loopBody, bool) {
-	b := loopBody{head: -1}
-	ok := true
+// tokenLoop is the whole component of an irreducible cycle; ok tells that every join in it is ANY.
+type tokenLoop struct {
+	nodes []int32
+	ok    bool
+}
+
+// tokenLoops are the components by their numbers.
+func tokenLoops(scc []int32, in [][]int32, anyJoin []bool) map[int32]tokenLoop {
+	out := map[int32]tokenLoop{}
 	for v, c := range scc {
-		if c != comp {
-			continue
-		}
-		b.nodes = append(b.nodes, int32(v))
-		ok = ok && (len(in[v]) < 2 || anyJoin[v])
+		t, known := out[c]
+		t.nodes = append(t.nodes, int32(v))
+		t.ok = (t.ok || !known) && (len(in[v]) < 2 || anyJoin[v])
+		out[c] = t
 	}
-	return b, ok
+	return out
 }
 
 // dropCovered removes loops that lie in a token region, and doubles of one token region.

@@ -98,7 +98,7 @@ func TestLostNeverFails(t *testing.T) {
 				g.Nodes[i].Map = &Map{Over: "[1,2,3]", MaxParallel: 2}
 			}
 		}
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err, "%s", mustJSON(g))
 		c.s, c.j, c.now = New(p, "run"), &journalOf{p: p, snaps: map[int64]string{}}, time.Unix(5000, 0)
 		require.NoError(t, c.do(Begin{Now: c.now}))

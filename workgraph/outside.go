@@ -181,7 +181,7 @@ func (r *runner) child(ctx context.Context, c *Child) ChildSlot {
 			}
 		}
 		var err error
-		if p, err = Compile(g, r.out.all); err != nil {
+		if p, err = Compile(context.WithoutCancel(ctx), g, r.out.all); err != nil {
 			return failed(ReasonBadChild, "%v", err)
 		}
 	}

@@ -310,10 +310,10 @@ func TestMachineAgreesWithReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gen{t: t}
 		spec := g.graph()
-		if faults := Validate(spec.g, nil); len(faults) > 0 {
+		if faults := faultsOf(spec.g, nil); len(faults) > 0 {
 			t.Fatalf("%v\n%s", Faults(faults), mustJSON(spec.g))
 		}
-		p, err := Compile(spec.g, nil)
+		p, err := Compile(t.Context(), spec.g, nil)
 		require.NoError(t, err)
 		in := Input{Args: []json.RawMessage{json.RawMessage("1"), json.RawMessage("2")}, Named: map[string]json.RawMessage{"x": json.RawMessage("0")}}
 		now := time.Unix(1000, 0)

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -60,8 +61,8 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 			}
 		}
 	}
-	for k, leads := range p.leadAll(pairs) {
-		if leads {
+	for k, leads := range p.leadAll(c.ctx, pairs) {
+		if leads || c.full() {
 			continue
 		}
 		q, x, v := asked[k], pairs[k][0], pairs[k][1]
@@ -79,6 +80,9 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 }
 
 func (c *checker) refFault(u *exprUse, code, hint, format string, args ...any) {
+	if c.full() {
+		return
+	}
 	f := u.place
 	f.Code, f.Hint, f.Message = code, hint, fmt.Sprintf(format, args...)
 	c.add(f)
@@ -89,8 +93,9 @@ type reachSet [4]uint64
 
 const reachBatch = 256
 
-// leadAll answers leadsTo for many pairs at once: one pass over the edges for each reachBatch different sources.
-func (p *Program) leadAll(pairs [][2]int32) []bool {
+// leadAll answers leadsTo for many pairs at once: one pass over the edges for each reachBatch different sources. When ctx ends, the answers are of no
+// use.
+func (p *Program) leadAll(ctx context.Context, pairs [][2]int32) []bool {
 	out := make([]bool, len(pairs))
 	var open []int
 	for i, q := range pairs {
@@ -109,7 +114,7 @@ func (p *Program) leadAll(pairs [][2]int32) []bool {
 	slices.SortFunc(open, func(a, b int) int { return int(pairs[a][0]) - int(pairs[b][0]) })
 	r := p.reaches()
 	byComp := r.order()
-	for len(open) > 0 {
+	for len(open) > 0 && ctx.Err() == nil {
 		bits := map[int32]int{}
 		n := 0
 		for n < len(open) {

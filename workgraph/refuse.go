@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"fmt"
 	"slices"
 )
@@ -36,11 +37,20 @@ type amendment struct {
 	known []bool
 }
 
-func (a *amendment) refuse(f Fault) { a.refusals = append(a.refusals, f) }
+// refuse keeps what stands in the way, as much of it as is told.
+func (a *amendment) refuse(f Fault) {
+	switch n := len(a.refusals); {
+	case n < MaxFaults:
+		a.refusals = append(a.refusals, f)
+	case n == MaxFaults:
+		a.refusals = append(a.refusals, Fault{Code: CodeMoreFaults, Message: "and more of the kind", Hint: "mend these and ask again"})
+	}
+}
 
 // examineAmend finds what the change means for the visits of the run, and everything that stands in its way.
 func (s *State) examineAmend(q *Program) *amendment {
-	a := &amendment{s: s, q: q, diff: Diff(s.p.g, q.g), changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, known: make([]bool, len(q.edges))}
+	diff, _ := Diff(context.Background(), s.p.g, q.g) // its context does not end
+	a := &amendment{s: s, q: q, diff: diff, changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, known: make([]bool, len(q.edges))}
 	a.nodes, a.edges, a.regions = q.match(s.p)
 	for _, e := range a.edges {
 		if e >= 0 {
@@ -203,11 +213,15 @@ func (a *amendment) edge(e int32) {
 func (a *amendment) frozen() []bool {
 	s := a.s
 	out := make([]bool, len(s.p.regions))
+	limited := make(map[int32]bool, len(s.limited))
+	for _, l := range s.limited {
+		limited[l.region] = true
+	}
 	for r := range s.p.regions {
 		if r == 0 {
 			continue
 		}
-		out[r] = len(s.frames[int32(r)]) > 0 || slices.ContainsFunc(s.limited, func(l limitedVisit) bool { return l.region == int32(r) })
+		out[r] = len(s.frames[int32(r)]) > 0 || limited[int32(r)]
 		if s.p.regions[r].token {
 			out[r] = out[r] || slices.ContainsFunc(s.p.regions[r].nodes, func(n int32) bool { return len(s.tokens[n]) > 0 })
 		}

@@ -56,7 +56,7 @@ func WithProgress(f func(Event)) Option { return func(c *runConfig) { c.progress
 // graph or the input is at fault; how the run went is in the Result. Canceling ctx cancels the run. All actors have returned
 // when Run returns.
 func Run(ctx context.Context, g *Graph, actors Actors, input Input, opts ...Option) (Result, error) {
-	p, err := Compile(g, actors)
+	p, err := Compile(context.WithoutCancel(ctx), g, actors) // a run whose context has ended is one that was canceled
 	if err != nil {
 		return Result{}, err
 	}

@@ -154,7 +154,7 @@ func TestRun(t *testing.T) {
 			WithProgress(func(ev Event) { events = append(events, ev) }))
 		require.NoError(t, err)
 		require.Len(t, events, int(res.Events))
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		s, err := Replay(p, "r1", events)
 		require.NoError(t, err)

@@ -2,25 +2,38 @@ package workgraph
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // Bounds of a JSON Schema, which may come from a model or a stranger: time and memory to read one grow much faster than its text.
 const (
 	maxSchemaBytes = 256 << 10
 	maxSchemaDepth = 64
-	// maxPatterns is what the patterns of one schema together may come to, in instructions of the matcher.
-	maxPatterns = 50_000
-	// maxSchemaSteps is how many subschemas are held against parts of one value.
-	maxSchemaSteps = 1_000_000
+	// maxSubschemas is how many objects, arrays and booleans one schema may hold: the compiler's time grows with their square.
+	maxSubschemas = 5_000
+	// maxSchemaNames bounds the sum of the lengths of the paths to them: the compiler writes each path out several times.
+	maxSchemaNames = 2 << 20
+	// maxSchemaIDs and maxSchemaRefs bound resources, and references into parts that the compiler does not know to hold schemas, each times
+	// the number of subschemas: for each of them the compiler goes through all subschemas.
+	maxSchemaIDs  = 1_000_000
+	maxSchemaRefs = 100_000
+	// maxPatternBytes is how long one pattern may be, maxPatterns what the patterns of one schema together may come to, in instructions of
+	// the matcher.
+	maxPatternBytes = 8 << 10
+	maxPatterns     = 50_000
 	// maxExponent keeps a number of few digits from becoming one of a million.
 	maxExponent = 400
 )
@@ -34,9 +47,20 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("reference to %s: remote schemas are not read", url)
 }
 
+// Schema is a JSON Schema that values can be held against. It is immutable and safe for concurrent use.
+type Schema struct {
+	s *jsonschema.Schema
+	// probe is what s refuses. It tells whether s takes a value without keeping what is wrong with the value.
+	probe *jsonschema.Schema
+	// lists is what the lists of property names in a schema cost to look through.
+	lists map[*jsonschema.Schema]int
+}
+
 // CompileSchema makes a JSON Schema (2020-12) usable, within bounds. It reads nothing from elsewhere: a $ref to another document is an error.
-func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
+func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
 	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	case len(raw) > maxSchemaBytes:
 		return nil, fmt.Errorf("the schema has %d bytes, the limit is %d", len(raw), maxSchemaBytes)
 	case deeper(raw, maxSchemaDepth):
@@ -46,33 +70,204 @@ func CompileSchema(raw json.RawMessage) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, errors.New("the schema is not JSON")
 	}
+	if err := surveySchema(doc); err != nil {
+		return nil, err
+	}
 	c, left := jsonschema.NewCompiler(), maxPatterns
 	var unread error // of the first pattern that cannot be read
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
-		re, err := syntax.Parse(pattern, syntax.Perl)
-		if err != nil {
-			if unread == nil {
-				unread = fmt.Errorf("a pattern of the schema cannot be used: %s", PatternFault(pattern, err))
-			}
-			return nil, err
+	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) {
+		p, err := compilePattern(text, &left)
+		if _, unreadable := errors.AsType[*syntax.Error](err); unreadable && unread == nil {
+			unread = fmt.Errorf("a pattern of the schema cannot be used: %s", PatternFault(text, err))
 		}
-		if left -= instructions(re, left); left <= 0 {
-			return nil, fmt.Errorf("the patterns of the schema are too large together, the last is %.80q", pattern)
-		}
-		return regexp.Compile(pattern)
+		return p, err
 	})
 	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
+		return nil, errors.New(schemaFault(err))
 	}
 	s, err := c.Compile(schemaURL)
 	if unread != nil {
 		return nil, unread
 	}
 	if err != nil {
-		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+		return nil, errors.New(schemaFault(err))
 	}
-	return s, nil
+	out := &Schema{s: s, probe: &jsonschema.Schema{Not: s}, lists: map[*jsonschema.Schema]int{}}
+	if err := out.prepare(s); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// schemaFault is an error of the compiler in one line.
+func schemaFault(err error) string {
+	if meta, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		err = meta.Err
+	}
+	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		return "the schema is no JSON Schema: " + schemaFaults(v).Error()
+	}
+	return clipText(strings.ReplaceAll(err.Error(), "\n", " "), maxFaultText)
+}
+
+// schemaSurvey is what the text of a schema holds, as far as the compiler's time and memory depend on it.
+type schemaSurvey struct {
+	doc              any
+	subschemas       int
+	names, ids, refs int
+	old              bool
+	told             map[string]bool
+}
+
+// surveySchema refuses a schema that would take the compiler long.
+func surveySchema(doc any) error {
+	if n := wildNumber(doc); n != "" {
+		return fmt.Errorf("the number %.40s in the schema is out of range", n)
+	}
+	w := &schemaSurvey{doc: doc, told: map[string]bool{}}
+	w.drafts(doc)
+	w.walk(doc, 0)
+	switch {
+	case w.subschemas > maxSubschemas:
+		return fmt.Errorf("the schema holds more than %d objects, arrays and booleans", maxSubschemas)
+	case w.names > maxSchemaNames:
+		return errors.New("the names in the schema are too long together")
+	case w.ids*w.subschemas > maxSchemaIDs:
+		return fmt.Errorf("the schema has %d $id and $dynamicAnchor, which are too many for its size", w.ids)
+	case w.refs*w.subschemas > maxSchemaRefs:
+		return fmt.Errorf("the schema has %d $ref into parts that hold no schemas, which are too many for its size: put them below $defs", w.refs)
+	}
+	return nil
+}
+
+// drafts finds out whether some part of the schema follows an older draft, which knows fewer keywords and names resources with id.
+func (w *schemaSurvey) drafts(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if s, ok := v["$schema"].(string); ok && !strings.Contains(s, "2020-12") && !strings.Contains(s, "2019-09") {
+			w.old = true
+		}
+		for _, el := range v {
+			w.drafts(el)
+		}
+	case []any:
+		for _, el := range v {
+			w.drafts(el)
+		}
+	}
+}
+
+func (w *schemaSurvey) walk(v any, path int) {
+	switch v := v.(type) {
+	case bool:
+		w.subschemas++
+		w.names += path
+	case map[string]any:
+		w.subschemas++
+		w.names += path
+		for k, el := range v {
+			if w.subschemas > maxSubschemas || w.names > maxSchemaNames {
+				return
+			}
+			if text, ok := el.(string); ok {
+				w.keyword(k, text)
+			}
+			w.walk(el, path+1+len(k))
+		}
+	case []any:
+		w.subschemas++
+		w.names += path
+		for i, el := range v {
+			if w.subschemas > maxSubschemas || w.names > maxSchemaNames {
+				return
+			}
+			w.walk(el, path+1+len(strconv.Itoa(i)))
+		}
+	}
+}
+
+func (w *schemaSurvey) keyword(k, text string) {
+	switch k {
+	case "$id", "$dynamicAnchor":
+		w.ids++
+	case "id":
+		if w.old {
+			w.ids++
+		}
+	case "$ref":
+		if !w.told[text] && !w.known(text) {
+			w.refs++
+		}
+		w.told[text] = true
+	}
+}
+
+// known reports whether the compiler finds the schema that a reference points to on its own way through the document.
+func (w *schemaSurvey) known(ref string) bool {
+	if ref == "#" || strings.HasPrefix(ref, "#") && !strings.HasPrefix(ref, "#/") {
+		return true
+	}
+	path, ok := strings.CutPrefix(ref, "#/")
+	if !ok || strings.ContainsAny(path, "%") {
+		return false
+	}
+	for path != "" {
+		var next string
+		next, path, _ = strings.Cut(path, "/")
+		switch next {
+		case "not", "additionalProperties", "additionalItems", "propertyNames", "contains", "if", "then", "else":
+			continue
+		case "unevaluatedProperties", "unevaluatedItems":
+			if w.old {
+				return false
+			}
+			continue
+		case "items":
+			if first, rest, _ := strings.Cut(path, "/"); first != "" && first[0] >= '0' && first[0] <= '9' {
+				path = rest
+			}
+			continue
+		case "definitions", "properties", "patternProperties", "dependencies", "allOf", "anyOf", "oneOf":
+		case "$defs", "dependentSchemas", "prefixItems":
+			if w.old {
+				return false
+			}
+		default:
+			return false
+		}
+		_, path, ok = strings.Cut(path, "/") // the name or number below the keyword
+		if !ok {
+			return true
+		}
+	}
+	return true
+}
+
+// schemaPattern is a regular expression that knows how large it is.
+type schemaPattern struct {
+	*regexp.Regexp
+	size int
+}
+
+// compilePattern takes the pattern's size from what is left.
+func compilePattern(text string, left *int) (*schemaPattern, error) {
+	if len(text) > maxPatternBytes {
+		return nil, fmt.Errorf("a pattern has %d bytes, the limit is %d", len(text), maxPatternBytes)
+	}
+	re, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	size := instructions(re, *left)
+	if *left -= size; *left <= 0 {
+		return nil, fmt.Errorf("the patterns of the schema are too large together, the last is %.80q", text)
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &schemaPattern{compiled, size}, nil
 }
 
 // instructions estimates what a pattern comes to when its repetitions are written out, and stops counting at most.
@@ -90,9 +285,101 @@ func instructions(re *syntax.Regexp, most int) int {
 	return n
 }
 
-// CheckSchema tells why a value is not what a schema asks for; nil if it is. An error that is no *jsonschema.ValidationError says that
-// this cannot be found out within bounds.
-func CheckSchema(s *jsonschema.Schema, raw json.RawMessage) error {
+// prepare goes through everything that holding a value against the schema may reach. What the library does in more time than the value's
+// and the schema's size together is put in our hands.
+func (s *Schema) prepare(top *jsonschema.Schema) error {
+	todo := []*jsonschema.Schema{top}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at == nil {
+			continue
+		}
+		if _, ok := s.lists[at]; ok {
+			continue
+		}
+		if at.DynamicRef != nil || at.RecursiveRef != nil {
+			// Where they lead is decided while a value is looked at, so nobody can count what comes of them.
+			return errors.New("$dynamicRef and $recursiveRef are not taken: use $ref")
+		}
+		s.lists[at] = nameLists(at)
+		if at.Enum != nil || at.Const != nil || at.UniqueItems {
+			at.Extensions = append(at.Extensions, exactValues(at))
+			at.Enum, at.Const, at.UniqueItems = nil, nil, false
+		}
+		if at.Format != nil && at.Format.Name == "regex" {
+			at.Format = &jsonschema.Format{Name: "regex", Validate: regexFormat}
+		}
+		todo = appendSubschemas(todo, at)
+	}
+	return nil
+}
+
+func appendSubschemas(list []*jsonschema.Schema, s *jsonschema.Schema) []*jsonschema.Schema {
+	list = append(list, s.Ref, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema)
+	for _, more := range [...][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
+		list = append(list, more...)
+	}
+	for _, v := range [...]any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
+		switch v := v.(type) {
+		case *jsonschema.Schema:
+			list = append(list, v)
+		case []*jsonschema.Schema:
+			list = append(list, v...)
+		}
+	}
+	list = slices.AppendSeq(list, maps.Values(s.Properties))
+	list = slices.AppendSeq(list, maps.Values(s.PatternProperties))
+	list = slices.AppendSeq(list, maps.Values(s.DependentSchemas))
+	for _, d := range s.Dependencies {
+		if sub, ok := d.(*jsonschema.Schema); ok {
+			list = append(list, sub)
+		}
+	}
+	return list
+}
+
+// nameLists is what it costs to look up every name that a schema lists.
+func nameLists(s *jsonschema.Schema) int {
+	n := 0
+	names := func(list []string) {
+		for _, k := range list {
+			n += stepsText + len(k)/bytesPerStep
+		}
+	}
+	names(s.Required)
+	for k, list := range s.DependentRequired {
+		names([]string{k})
+		names(list)
+	}
+	for k, d := range s.Dependencies {
+		names([]string{k})
+		if list, ok := d.([]string); ok {
+			names(list)
+		}
+	}
+	for k := range s.DependentSchemas {
+		names([]string{k})
+	}
+	return n
+}
+
+// regexFormat takes texts that can be read as patterns.
+func regexFormat(v any) error {
+	text, ok := v.(string)
+	switch {
+	case !ok:
+		return nil
+	case len(text) > maxPatternBytes:
+		return fmt.Errorf("it has %d bytes, the limit is %d", len(text), maxPatternBytes)
+	}
+	_, err := syntax.Parse(text, syntax.Perl)
+	return err
+}
+
+// Check tells why a value is not what the schema asks for; nil if it is. The error is a SchemaFaults, or, when this could not be found out within
+// bounds or before ctx ended, another one.
+func (s *Schema) Check(ctx context.Context, raw json.RawMessage) error {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return err
@@ -100,11 +387,105 @@ func CheckSchema(s *jsonschema.Schema, raw json.RawMessage) error {
 	if n := wildNumber(v); n != "" {
 		return fmt.Errorf("the number %.40s is out of range", n)
 	}
-	w := schemaWalk{left: maxSchemaSteps}
-	if !w.walk(s, v, 0) {
+	w := schemaCost{s: s, ctx: ctx, left: maxSchemaSteps}
+	if !w.visit(s.s, v, place{}) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return errors.New("the schema needs too many steps for this value")
 	}
-	return s.Validate(v)
+	if s.probe.Validate(v) != nil {
+		return nil
+	}
+	if w.memory > maxSchemaMemory {
+		return SchemaFaults{{Message: "it is not what the schema asks for, and too large to say where"}}
+	}
+	err = s.s.Validate(v)
+	if ve, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		return schemaFaults(ve)
+	}
+	return err
+}
+
+// SchemaFault is one place of a value that is not what a schema asks for.
+type SchemaFault struct {
+	// Place is the JSON pointer of the place, empty for the value as a whole.
+	Place   string
+	Message string
+}
+
+// SchemaFaults are the places of a value at which it is not what a schema asks for, so many of them that a reader can use.
+type SchemaFaults []SchemaFault
+
+// Error lists the places in one line.
+func (f SchemaFaults) Error() string {
+	list := make([]string, len(f))
+	for i, p := range f {
+		list[i] = p.Message
+		if p.Place != "" {
+			list[i] = "at '" + p.Place + "': " + p.Message
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// maxPlaces is how many places are named, maxFaultText how many bytes the text of one fault has.
+const (
+	maxPlaces    = 50
+	maxFaultText = 1000
+)
+
+// schemaFaults are the first places of an error of the library, which may name a million.
+func schemaFaults(err *jsonschema.ValidationError) SchemaFaults {
+	var out SchemaFaults
+	more := 0
+	todo := []*jsonschema.ValidationError{err}
+	for len(todo) > 0 {
+		e := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, cause := range slices.Backward(e.Causes) {
+			todo = append(todo, cause)
+		}
+		switch e.ErrorKind.(type) {
+		case *kind.Schema, *kind.Group:
+			continue
+		case *kind.Reference:
+			if len(e.Causes) > 0 {
+				continue
+			}
+		}
+		if len(out) == maxPlaces {
+			more++
+			continue
+		}
+		one := jsonschema.ValidationError{SchemaURL: e.SchemaURL, ErrorKind: e.ErrorKind}
+		text := strings.TrimPrefix(one.Error(), "at '': ")
+		out = append(out, SchemaFault{Place: clipText(jsonPointer(e.InstanceLocation), maxFaultText), Message: clipText(text, maxFaultText)})
+	}
+	if more > 0 {
+		out = append(out, SchemaFault{Message: fmt.Sprintf("and %d more", more)})
+	}
+	return out
+}
+
+func jsonPointer(path []string) string {
+	var b strings.Builder
+	for _, p := range path {
+		b.WriteByte('/')
+		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(p, "~", "~0"), "/", "~1"))
+	}
+	return b.String()
+}
+
+// clipText shortens a text to about so many bytes, at the border of a character.
+func clipText(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
 }
 
 // wildNumber is a number in v whose value would take much room; empty if there is none.
@@ -130,109 +511,3 @@ func wildNumber(v any) string {
 	}
 	return ""
 }
-
-// schemaWalk counts what holding a schema against a value takes at worst, before it is done: branches that lead to the same place more
-// than once multiply, and a validator cannot be stopped.
-type schemaWalk struct{ left int }
-
-// walk reports whether there are steps left.
-func (w *schemaWalk) walk(s *jsonschema.Schema, v any, depth int) bool {
-	if s == nil {
-		return true
-	}
-	if w.left--; w.left < 0 || depth > 10*MaxValueDepth {
-		return false
-	}
-	depth++
-	here := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}
-	if s.DynamicRef != nil {
-		here = append(here, s.DynamicRef.Ref)
-	}
-	for _, list := range [...][]*jsonschema.Schema{here, s.AllOf, s.AnyOf, s.OneOf} {
-		for _, sub := range list {
-			if !w.walk(sub, v, depth) {
-				return false
-			}
-		}
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		return w.object(s, v, depth)
-	case []any:
-		return w.array(s, v, depth)
-	}
-	return true
-}
-
-func (w *schemaWalk) object(s *jsonschema.Schema, v map[string]any, depth int) bool {
-	for _, sub := range s.DependentSchemas {
-		if !w.walk(sub, v, depth) {
-			return false
-		}
-	}
-	for _, d := range s.Dependencies {
-		if sub, ok := d.(*jsonschema.Schema); ok && !w.walk(sub, v, depth) {
-			return false
-		}
-	}
-	more, _ := s.AdditionalProperties.(*jsonschema.Schema)
-	for k, el := range v {
-		if !w.walk(s.PropertyNames, k, depth) || !w.walk(s.Properties[k], el, depth) || !w.walk(more, el, depth) ||
-			!w.walk(s.UnevaluatedProperties, el, depth) {
-			return false
-		}
-		for _, sub := range s.PatternProperties {
-			if !w.walk(sub, el, depth) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func (w *schemaWalk) array(s *jsonschema.Schema, v []any, depth int) bool {
-	prefix := s.PrefixItems
-	all := []*jsonschema.Schema{s.Contains, s.Items2020, s.UnevaluatedItems}
-	switch items := s.Items.(type) {
-	case *jsonschema.Schema:
-		all = append(all, items)
-	case []*jsonschema.Schema:
-		prefix = items
-	}
-	if more, ok := s.AdditionalItems.(*jsonschema.Schema); ok {
-		all = append(all, more)
-	}
-	for i, el := range v {
-		if i < len(prefix) && !w.walk(prefix[i], el, depth) {
-			return false
-		}
-		for _, sub := range all {
-			if !w.walk(sub, el, depth) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// checkSchema is CheckSchema with a fault of one line.
-func checkSchema(s *jsonschema.Schema, raw json.RawMessage) error {
-	err := CheckSchema(s, raw)
-	if err == nil {
-		return nil
-	}
-	// The first line names the schema, which is ours; the others name the places.
-	lines := strings.Split(err.Error(), "\n")
-	places := make([]string, 0, len(lines))
-	for _, l := range lines[min(1, len(lines)-1):] {
-		l = strings.TrimLeft(l, " -")
-		places = append(places, strings.TrimPrefix(l, "at '': "))
-	}
-	if n := len(places); n > maxPlaces {
-		places = append(places[:maxPlaces], fmt.Sprintf("and %d more", n-maxPlaces))
-	}
-	return errors.New(strings.Join(places, "; "))
-}
-
-// maxPlaces is how many places one fault names.
-const maxPlaces = 50

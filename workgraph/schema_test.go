@@ -22,7 +22,7 @@ func TestSchemaBounds(t *testing.T) {
 		"File":         {`{"$ref": "file:///etc/passwd"}`, "remote schemas are not read"},
 	} {
 		t.Run("Compile/"+name, func(t *testing.T) {
-			_, err := CompileSchema(json.RawMessage(tc.schema))
+			_, err := CompileSchema(t.Context(), json.RawMessage(tc.schema))
 			if tc.want == "" {
 				require.NoError(t, err)
 				return
@@ -45,9 +45,9 @@ func TestSchemaBounds(t *testing.T) {
 		"Fits":          {`{"type": "integer", "minimum": 5}`, `6e2`, ""},
 	} {
 		t.Run("Check/"+name, func(t *testing.T) {
-			s, err := CompileSchema(json.RawMessage(tc.schema))
+			s, err := CompileSchema(t.Context(), json.RawMessage(tc.schema))
 			require.NoError(t, err)
-			err = CheckSchema(s, json.RawMessage(tc.value))
+			err = s.Check(t.Context(), json.RawMessage(tc.value))
 			if tc.want == "" {
 				require.NoError(t, err)
 				return

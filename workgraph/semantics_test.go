@@ -13,7 +13,7 @@ import (
 
 func compile(t *testing.T, g *Graph) *Program {
 	t.Helper()
-	p, err := Compile(nodesOf("x", g), nil)
+	p, err := Compile(t.Context(), nodesOf("x", g), nil)
 	require.NoError(t, err)
 	return p
 }
@@ -228,13 +228,13 @@ func TestLoops(t *testing.T) {
 	t.Run("Irreducible/WithAnyJoinsEveryDeliveryIsAVisit", func(t *testing.T) {
 		g := nodes(FirstArg(), "A", "L", "R", "X").Edge("A", "L").Edge("A", "R").Edge("L", "R").Back("R", "L", "visit < 3").Edge("R", "X").Graph()
 		g.Nodes[1].Join.Mode, g.Nodes[2].Join.Mode = Any, Any
-		require.Empty(t, Validate(nodesOf("x", g), nil))
+		require.Empty(t, faultsOf(nodesOf("x", g), nil))
 		tr := newTrace(t).on("A", add(0)).on("L", add(1)).on("R", add(1)).on("X", args)
 		res := tr.run(g, 0)
 		require.Equal(t, StatusCompleted, res.Status)
 		require.Equal(t, 1, strings.Count(strings.Join(tr.calls, " "), "X"), "the exit resolves once, when the loop has ended")
 		g.Nodes[2].Join.Mode = All
-		require.Equal(t, CodeIrreducible, Validate(nodesOf("x", g), nil)[0].Code)
+		require.Equal(t, CodeIrreducible, faultsOf(nodesOf("x", g), nil)[0].Code)
 	})
 }
 
@@ -243,7 +243,7 @@ func TestErrorPolicies(t *testing.T) {
 	t.Run("Fail/CancelsPureDrainsUnsafe", func(t *testing.T) {
 		g := nodesOf("x", nodes(PassDown{}, "bad", "pure", "unsafe", "new").Edge("pure", "new").Graph())
 		g.Nodes[1].Effect, g.Nodes[2].Effect = Pure, Unsafe
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()
@@ -297,7 +297,7 @@ func TestUnsafe(t *testing.T) {
 	unsafe := func(t *testing.T, attempts int) *machine {
 		g := nodesOf("x", nodes(FirstArg(), "U", "next").Chain("U", "next").Graph())
 		g.Nodes[0].Effect, g.Nodes[0].Retry = Unsafe, Retry{MaxAttempts: attempts, InitialBackoff: 1}
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()
@@ -333,7 +333,7 @@ func TestUnsafe(t *testing.T) {
 	t.Run("NotBegun/IsGivenOutAgain", func(t *testing.T) {
 		g := nodesOf("x", nodes(FirstArg(), "U").Graph())
 		g.Nodes[0].Effect = Unsafe
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()
@@ -419,7 +419,7 @@ func TestPauseAndCancel(t *testing.T) {
 	t.Run("Cancel/ReachesEverythingInFlight", func(t *testing.T) {
 		g := nodesOf("x", nodes(FirstArg(), "A", "U", "late").Chain("A", "late").Graph())
 		g.Nodes[1].Effect = Unsafe
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()

@@ -108,7 +108,7 @@ func TestNestedTerminate(t *testing.T) {
 		for i := range g.Nodes {
 			g.Nodes[i].Effect, g.Nodes[i].Join = Idempotent, Join{Mode: Any}
 		}
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()
@@ -134,7 +134,7 @@ func TestNestedTerminate(t *testing.T) {
 	t.Run("Map/ItemsInFlightFinishAndTheVisitIsCanceled", func(t *testing.T) {
 		g := nodesOf("x", nodes(FirstArg(), "A", "M").Graph())
 		g.Nodes[1].Map = &Map{Over: "[1, 2, 3]", MaxParallel: 2}
-		p, err := Compile(g, nil)
+		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
 		m := newMachine(t, p)
 		m.begin()

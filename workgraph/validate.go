@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -8,8 +9,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // Codes of faults. They are stable: programs and models act on them.
@@ -47,6 +46,7 @@ const (
 	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
 	CodeNotBefore      = "NODE_NOT_BEFORE"
 	CodeTooDeep        = "TOO_DEEP"
+	CodeMoreFaults     = "MORE_FAULTS"
 )
 
 // MaxNodes and MaxEdges bound one graph; MaxIDLen bounds the bytes of an id.
@@ -99,45 +99,54 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Validate returns all faults of g at once: nodes and edges in declared order, then what concerns the whole. None means that
-// Compile succeeds. A nil actors skips the checks that need them.
-func Validate(g *Graph, actors ActorSet) []Fault {
-	_, faults := build(&checker{actors: actors}, g)
-	return faults
+// MaxFaults is how many faults of one graph are told; one more says how many there are besides.
+const MaxFaults = 100
+
+// Validate returns the faults of g at once, at most MaxFaults: nodes and edges in declared order, then what concerns the whole. None means
+// that Compile succeeds. A nil actors skips the checks that need them. The error is that of ctx if it ended first.
+func Validate(ctx context.Context, g *Graph, actors ActorSet) ([]Fault, error) {
+	_, faults, err := build(&checker{ctx: ctx, actors: actors}, g)
+	return faults, err
 }
 
 // ValidateFor is Validate for a run with this input.
-func ValidateFor(g *Graph, actors ActorSet, in *Input) []Fault {
-	_, faults := build(&checker{actors: actors, input: in}, g)
-	return faults
+func ValidateFor(ctx context.Context, g *Graph, actors ActorSet, in *Input) ([]Fault, error) {
+	_, faults, err := build(&checker{ctx: ctx, actors: actors, input: in}, g)
+	return faults, err
 }
 
 // ValidatePart is Validate for a graph that is going to be inserted into another one, whose nodes it may refer to. It returns the effects of the nodes.
-func ValidatePart(g *Graph, actors ActorSet) ([]Effect, []Fault) {
-	p, faults := build(&checker{actors: actors, outer: func(string) (declared, before bool) { return true, true }}, g)
-	if len(faults) > 0 {
-		return nil, faults
+func ValidatePart(ctx context.Context, g *Graph, actors ActorSet) ([]Effect, []Fault, error) {
+	p, faults, err := build(&checker{ctx: ctx, actors: actors, outer: func(string) (declared, before bool) { return true, true }}, g)
+	if len(faults) > 0 || err != nil {
+		return nil, faults, err
 	}
 	effects := make([]Effect, len(p.nodes))
 	for i := range p.nodes {
 		effects[i] = p.nodes[i].Effect
 	}
-	return effects, nil
+	return effects, nil, nil
 }
 
 // checker collects faults while a program is built.
 type checker struct {
+	ctx    context.Context //nolint:containedctx // it lives as long as the one call that it is for
 	g      *Graph
 	actors ActorSet
-	faults []Fault
-	index  map[string]int32
+	faultList
+	index map[string]int32
+	// folded finds an id by what is left of it without letter case and space; made when first needed.
+	folded map[string]int32
 	exprs  map[string]*Expr
-	// schemas are those of checks, by text.
-	schemas map[string]*jsonschema.Schema
+	// schemas are those of checks, by text; the counts are of all that were compiled for this graph.
+	schemas                              map[string]*Schema
+	schemaCount, schemaBytes, subschemas int
 	// input is what a run is to be begun with, if that is known.
 	input *Input
 	// uses are the places of expressions that name nodes.
 	uses []exprUse
+	// senders are those that inboxes name, by node.
+	senders map[int32]map[string]bool
 	// grown lets ids that expansions have made pass; outer tells which nodes there are around a graph that is going to be part of another
 	// one, and which of them come before it.
 	grown bool
@@ -146,17 +155,52 @@ type checker struct {
 	argSchemas map[string]*argSchema
 	needs      []need
 	mayExpand  bool
-	// args are the schemas of single arguments, by actor and name.
-	args map[string]*jsonschema.Schema
 }
 
-func (c *checker) add(f Fault) { c.faults = append(c.faults, f) }
+// faultList is what is told of one graph: the first faults, and how many there are besides.
+type faultList struct {
+	faults []Fault
+	more   int
+}
+
+// add keeps a fault, or counts it when there are enough.
+func (l *faultList) add(f Fault) {
+	if len(l.faults) == MaxFaults {
+		l.more++
+		return
+	}
+	f.Message, f.Hint = clipText(f.Message, 2*maxFaultText), clipText(f.Hint, maxFaultText)
+	l.faults = append(l.faults, f)
+}
+
+// full counts a fault that is not going to be told, so that nobody puts it into words.
+func (l *faultList) full() bool {
+	if len(l.faults) < MaxFaults {
+		return false
+	}
+	l.more++
+	return true
+}
+
+// all are the faults, the last of which counts those that are not told.
+func (l *faultList) all() []Fault {
+	if l.more == 0 {
+		return l.faults
+	}
+	return append(l.faults, Fault{Code: CodeMoreFaults, Message: fmt.Sprintf("and %d more faults", l.more), Hint: "mend these and ask again"})
+}
 
 func (c *checker) node(code, id, field, hint, format string, args ...any) {
+	if c.full() {
+		return
+	}
 	c.add(Fault{Code: code, Node: id, Field: field, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) edge(code string, e *Edge, field, hint, format string, args ...any) {
+	if c.full() {
+		return
+	}
 	c.add(Fault{Code: code, From: e.From, To: e.To, Field: field, Hint: hint, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -253,20 +297,16 @@ func (c *checker) checkActor(i int32, n *Node) {
 }
 
 // checkArg holds one of the node's own arguments against what its actor says of it.
-func (c *checker) checkArg(n *Node, name string, schema json.RawMessage) {
-	key := n.Actor + "\x00" + name
-	s, ok := c.args[key]
+func (c *checker) checkArg(n *Node, name string, takes *argSchema) {
+	s, ok := takes.schemas[name]
 	if !ok {
-		s, _ = CompileSchema(schema) // a part that cannot stand alone is left to the actor
-		if c.args == nil {
-			c.args = map[string]*jsonschema.Schema{}
-		}
-		c.args[key] = s
+		s, _ = c.compileSchema(takes.properties[name]) // a part that cannot stand alone is left to the actor
+		takes.schemas[name] = s
 	}
 	if s == nil || !json.Valid(n.Named[name]) {
 		return
 	}
-	if err := checkSchema(s, n.Named[name]); err != nil {
+	if err := s.Check(c.ctx, n.Named[name]); err != nil && c.ctx.Err() == nil {
 		c.node(CodeBadArg, n.ID, "named."+name, "see the schema of "+n.Actor+" in the list of actors", "actor %q does not take this: %v", n.Actor, err)
 	}
 }
@@ -378,7 +418,7 @@ func (c *checker) checkEdge(i int, seen map[Edge]bool) (from, to int32, ok bool)
 		id    string
 		field string
 	}{{okFrom, e.From, "from"}, {okTo, e.To, "to"}} {
-		if !end.ok {
+		if !end.ok && !c.full() {
 			c.edge(CodeUnknownNode, e, end.field, c.nearest(end.id), "there is no node %q", end.id)
 		}
 	}
@@ -402,14 +442,22 @@ func (c *checker) checkEdge(i int, seen map[Edge]bool) (from, to int32, ok bool)
 
 // nearest names the declared id that differs only in letter case or space, which is how models misspell ids.
 func (c *checker) nearest(id string) string {
-	fold := strings.ToLower(strings.TrimSpace(id))
-	for i := range c.g.Nodes {
-		if strings.ToLower(strings.TrimSpace(c.g.Nodes[i].ID)) == fold {
-			return fmt.Sprintf("did you mean %q?", c.g.Nodes[i].ID)
+	if c.folded == nil {
+		c.folded = make(map[string]int32, len(c.g.Nodes))
+		for i := range c.g.Nodes {
+			k := fold(c.g.Nodes[i].ID)
+			if _, ok := c.folded[k]; !ok {
+				c.folded[k] = int32(i)
+			}
 		}
+	}
+	if i, ok := c.folded[fold(id)]; ok {
+		return fmt.Sprintf("did you mean %q?", c.g.Nodes[i].ID)
 	}
 	return "declare the node or drop the edge"
 }
+
+func fold(id string) string { return strings.ToLower(strings.TrimSpace(id)) }
 
 func (c *checker) checkState() {
 	for _, k := range sortedKeys(c.g.State) {
@@ -430,37 +478,79 @@ func (c *checker) checkState() {
 
 // checkExits demands that every way around a declared loop passes a condition.
 func (c *checker) checkExits(p *Program) {
+	ways := exitSearch{p: p, left: maxLoopWork}
 	for i := range p.edges {
 		e := &p.edges[i]
 		if e.kind != BackEdge || e.when != nil || e.from == e.to {
 			continue
 		}
-		if p.unconditional(e.to, e.from, false) {
+		if c.ctx.Err() != nil {
+			return
+		}
+		if ways.unconditional(e.to, e.from) {
 			c.edge(CodeNoExit, &c.g.Edges[i], "when", "give the BACK edge a condition under which the loop goes on",
 				"nothing on the way around this loop can end it")
+		}
+		if ways.left < 0 {
+			c.edge(CodeTooLarge, &c.g.Edges[i], "when", "give the BACK edges conditions, or use fewer loops", "the loops are too large together")
+			return
 		}
 	}
 }
 
-// unconditional reports whether from leads to to over edges and nodes without any condition; failing says that ERROR edges count as such.
-func (p *Program) unconditional(from, to int32, failing bool) bool {
-	if p.nodes[from].when != nil {
-		return false
+// exitSearch finds what is reached without any condition, from one head of a loop after the other.
+type exitSearch struct {
+	p *Program
+	// failing says that ERROR edges count as ways.
+	failing bool
+	// left is how many more nodes and edges may be gone over; below zero nothing is found any more.
+	left int
+	// found is what is reached from which head.
+	found map[int32]map[int32]bool
+}
+
+// unconditional reports whether head leads to to over edges and nodes without any condition. Only the loop itself is searched: what leads back to
+// the head lies in it.
+func (x *exitSearch) unconditional(head, to int32) bool {
+	seen, ok := x.found[head]
+	if !ok {
+		seen = x.search(head)
+		if x.found == nil {
+			x.found = map[int32]map[int32]bool{}
+		}
+		x.found[head] = seen
 	}
-	seen := map[int32]bool{from: true}
-	todo := []int32{from}
-	for len(todo) > 0 {
+	return seen[to]
+}
+
+func (x *exitSearch) search(head int32) map[int32]bool {
+	p := x.p
+	if p.nodes[head].when != nil {
+		return nil
+	}
+	loop := p.nodes[head].region
+	seen := map[int32]bool{head: true}
+	todo := []int32{head}
+	for len(todo) > 0 && x.left >= 0 {
 		v := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if v == to {
-			return true
-		}
+		x.left -= 1 + len(p.nodes[v].out)
 		for _, ei := range p.nodes[v].out {
 			e := &p.edges[ei]
-			if (e.kind == DataEdge || failing && e.kind == ErrorEdge) && !e.message && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil {
+			if (e.kind == DataEdge || x.failing && e.kind == ErrorEdge) && !e.message && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil && p.inLoop(e.to, loop) {
 				seen[e.to] = true
 				todo = append(todo, e.to)
 			}
+		}
+	}
+	return seen
+}
+
+// inLoop reports whether the node lies in the loop, at whatever depth.
+func (p *Program) inLoop(v, loop int32) bool {
+	for r := p.nodes[v].region; r >= 0; r = p.regions[r].parent {
+		if r == loop {
+			return true
 		}
 	}
 	return false

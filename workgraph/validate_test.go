@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -14,6 +15,12 @@ import (
 type actorSet map[string]ActorInfo
 
 func (a actorSet) ActorInfo(name string) (ActorInfo, bool) { i, ok := a[name]; return i, ok }
+
+// faultsOf is Validate without an end.
+func faultsOf(g *Graph, actors ActorSet) []Fault {
+	faults, _ := Validate(context.Background(), g, actors)
+	return faults
+}
 
 func TestValidate(t *testing.T) {
 	known := actorSet{"x": {Effect: Pure, Schema: json.RawMessage(`{"properties":{"url":{"type":"string"}},"additionalProperties":false}`)}}
@@ -63,7 +70,7 @@ func TestValidate(t *testing.T) {
 		t.Run(c.code+"/"+c.place, func(t *testing.T) {
 			g := NewBuilder("").Node("a", "x").Node("b", "x").Edge("a", "b").Graph()
 			c.change(g)
-			faults := Validate(g, known)
+			faults := faultsOf(g, known)
 			require.NotEmpty(t, faults)
 			codes := map[string]string{}
 			for _, f := range faults {
@@ -76,13 +83,13 @@ func TestValidate(t *testing.T) {
 			}
 			require.Contains(t, codes, c.code, Faults(faults))
 			require.Equal(t, c.place, codes[c.code], Faults(faults))
-			_, err := Compile(g, known)
+			_, err := Compile(t.Context(), g, known)
 			require.Error(t, err)
 		})
 	}
 	t.Run("All/AtOnceWithPlaceAndHint", func(t *testing.T) {
 		g := NewBuilder("").Node("a", "y").Node("a", "x").Edge("a", "Z").Edge("A", "a").Graph()
-		faults := Validate(g, known)
+		faults := faultsOf(g, known)
 		text := Faults(faults).Error()
 		for _, code := range []string{CodeUnknownActor, CodeDuplicateNode, CodeUnknownNode} {
 			require.Contains(t, text, code)
@@ -101,10 +108,10 @@ func TestValidate(t *testing.T) {
 		for i := range 69 {
 			b.Back("n69", ids[i], "visit < 2")
 		}
-		require.Equal(t, CodeTooLarge, Validate(b.Graph(), known)[0].Code)
+		require.Equal(t, CodeTooLarge, faultsOf(b.Graph(), known)[0].Code)
 	})
 	t.Run("Large/GraphIsRefusedByName", func(t *testing.T) {
-		require.Equal(t, CodeTooLarge, Validate(&Graph{Nodes: make([]Node, MaxNodes+1)}, nil)[0].Code)
+		require.Equal(t, CodeTooLarge, faultsOf(&Graph{Nodes: make([]Node, MaxNodes+1)}, nil)[0].Code)
 	})
 }
 
@@ -116,7 +123,7 @@ func TestGraphJSON(t *testing.T) {
 	t.Run("Decode/RoundTripsEveryField", func(t *testing.T) {
 		g, err := Decode([]byte(full))
 		require.NoError(t, err)
-		faults := Validate(g, nil)
+		faults := faultsOf(g, nil)
 		require.Len(t, faults, 1)
 		require.Equal(t, CodeUnused+" thread", faults[0].Code+" "+faults[0].Field, "what would do nothing is refused by name")
 		b, err := json.Marshal(g)
@@ -144,9 +151,9 @@ func TestGraphJSON(t *testing.T) {
 	})
 	t.Run("Compile/StoredGraphNeedsNoActors", func(t *testing.T) {
 		g := NewBuilder("").Node("a", "x").Graph()
-		p, err := Compile(g, actorSet{"x": {Effect: Pure}})
+		p, err := Compile(t.Context(), g, actorSet{"x": {Effect: Pure}})
 		require.NoError(t, err)
-		again, err := Compile(p.Graph(), nil)
+		again, err := Compile(t.Context(), p.Graph(), nil)
 		require.NoError(t, err)
 		n, _ := again.Node("a")
 		require.Equal(t, Pure, n.Effect)
@@ -171,7 +178,7 @@ func FuzzDecodeGraph(f *testing.F) {
 		h2, err := back.Hash()
 		require.NoError(t, err)
 		require.Equal(t, h, h2)
-		if _, err := Compile(g, nil); err != nil {
+		if _, err := Compile(t.Context(), g, nil); err != nil {
 			require.NotEmpty(t, strings.TrimSpace(err.Error()))
 		}
 	})
@@ -183,7 +190,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Add(`{"v":1,"seq":1,"kind":"RUN_STARTED","at":"2026-01-01T00:00:00Z","steps":[{"op":"LOOP","node":"H","visit":1,"within":1},{"op":"LOOP_END","node":"H","within":1}]}`)
 	g := NewBuilder("").Add(Node{ID: "H", Actor: "x"}, Node{ID: "W", Actor: "x", Map: &Map{Over: "[1]"}}, Node{ID: "X", Actor: "x"}).
 		Chain("H", "W", "X").Back("W", "H", "false").Graph()
-	p, err := Compile(g, nil)
+	p, err := Compile(context.Background(), g, nil)
 	require.NoError(f, err)
 	f.Fuzz(func(_ *testing.T, text string) {
 		s := New(p, "run")
@@ -205,13 +212,13 @@ func TestValidateNumbers(t *testing.T) {
 		"wide jitter": {Jitter: math.Inf(-1)}, "shrinking": {Multiplier: 0.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			faults := Validate(NewBuilder("").Add(Node{ID: "a", Actor: "x", Retry: r}).Graph(), nil)
+			faults := faultsOf(NewBuilder("").Add(Node{ID: "a", Actor: "x", Retry: r}).Graph(), nil)
 			require.Len(t, faults, 1)
 			require.Equal(t, CodeBadValue, faults[0].Code)
 		})
 	}
 	t.Run("Durations/AreWrittenAsSuch", func(t *testing.T) {
-		faults := Validate(NewBuilder("").Add(Node{ID: "a", Actor: "x", Timeout: Duration(-time.Second)}).Graph(), nil)
+		faults := faultsOf(NewBuilder("").Add(Node{ID: "a", Actor: "x", Timeout: Duration(-time.Second)}).Graph(), nil)
 		require.Len(t, faults, 1)
 		require.Equal(t, "-1s is negative", faults[0].Message)
 	})

@@ -53,7 +53,7 @@ func TestDeepValues(t *testing.T) {
 		g := &Graph{Nodes: []Node{{ID: "a", Actor: "x", Named: map[string]json.RawMessage{"k": json.RawMessage(nested(MaxValueDepth + 1))},
 			OnError: OnError{Action: Fallback, Value: json.RawMessage(nested(MaxValueDepth + 1))}, Retry: Retry{Multiplier: math.Inf(1)}}}}
 		var fields []string
-		for _, f := range Validate(g, nil) {
+		for _, f := range faultsOf(g, nil) {
 			fields = append(fields, f.Field)
 		}
 		require.ElementsMatch(t, []string{"named.k", "on_error.value", "retry.multiplier"}, fields)

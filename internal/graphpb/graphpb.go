@@ -240,7 +240,14 @@ type faultList struct {
 	faults workgraph.Faults
 }
 
+// add keeps so many faults as are told of one graph.
 func (l *faultList) add(code, field, message, hint string) {
+	switch n := len(l.faults); {
+	case n > workgraph.MaxFaults:
+		return
+	case n == workgraph.MaxFaults:
+		l.place, code, field, message, hint = workgraph.Fault{}, workgraph.CodeMoreFaults, "", "and more of the kind", "mend these and ask again"
+	}
 	f := l.place
 	f.Code, f.Field, f.Message, f.Hint = code, field, message, hint
 	l.faults = append(l.faults, f)

@@ -23,5 +23,8 @@ func TestDistance(t *testing.T) {
 		require.Equal(t, near.Distance(a, b), near.Distance(b, a))
 		require.LessOrEqual(t, near.Distance(a, c), near.Distance(a, b)+near.Distance(b, c))
 		require.Equal(t, a == b, near.Distance(a, b) == 0)
+		d, ok := near.Within(a, b, 2)
+		require.Equal(t, near.Distance(a, b) <= 2, ok)
+		require.True(t, !ok || d == near.Distance(a, b))
 	})
 }

@@ -4,6 +4,7 @@
 package compile
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -77,22 +78,28 @@ const MaxEdges = workgraph.MaxEdges
 
 // Graph compiles g. Problems with children only group: an edge at a group stands for edges at its first or last leaves. The error
 // is an *Error when g has faults. Ids keep their text but for the characters that a WorkGraph reserves; the node's Name is
-// always the problem's own id.
-func Graph(g plan.Graph, o Options) (*workgraph.Graph, error) {
+// always the problem's own id. When ctx ends first, its error is returned.
+func Graph(ctx context.Context, g plan.Graph, o Options) (*workgraph.Graph, error) {
 	if ds := errorsOf(plan.Validate(g)); len(ds) > 0 {
 		return nil, &Error{Diagnostics: ds}
 	}
-	c := compiler{o: o, problems: g.Problems}
+	c := compiler{o: o, problems: g.Problems, left: maxSteps}
 	if ds := c.unknownActors(); len(ds) > 0 {
 		return nil, &Error{Diagnostics: ds}
 	}
 	c.group()
+	if err := c.roomForNamed(); err != nil {
+		return nil, err
+	}
 	out := &workgraph.Graph{Name: o.Name}
 	if out.Name == "" {
 		out.Name = "plan-" + g.Hash()[:12]
 	}
 	c.nameNodes()
 	for i, p := range g.Problems {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if len(c.children[i]) > 0 {
 			continue
 		}
@@ -102,7 +109,7 @@ func Graph(g plan.Graph, o Options) (*workgraph.Graph, error) {
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
-	edges, err := c.edges(g.Edges)
+	edges, err := c.edges(ctx, g.Edges)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +132,43 @@ type compiler struct {
 	problems []plan.Problem
 	index    map[string]int
 	children [][]int
+	parents  []int    // -1 for none
 	ids      []string // node id by problem
+	// left is how much of the hierarchy may still be gone over.
+	left int
+	// first and last are the leaves of groups that were asked for, by group.
+	first, last map[int][]int
+}
+
+// maxSteps bounds the work that a hierarchy causes: every edge between groups stands for edges between all of their leaves.
+const maxSteps = 4_000_000
+
+// maxNamed bounds what the named arguments that every node gets come to in all nodes together, in bytes.
+const maxNamed = 32 << 20
+
+// roomForNamed refuses arguments that would be repeated too often.
+func (c *compiler) roomForNamed() error {
+	n := 0
+	for k, v := range c.o.Named {
+		n += len(k) + len(v)
+	}
+	leaves := 0
+	for i := range c.children {
+		if len(c.children[i]) == 0 {
+			leaves++
+		}
+	}
+	if n*leaves <= maxNamed {
+		return nil
+	}
+	return &Error{Diagnostics: []plan.Diagnostic{{Code: plan.LimitReached, Severity: plan.Error, Element: "named",
+		Message: fmt.Sprintf("the named arguments have %d bytes, which %d nodes would all get", n, leaves), Hint: "pass them as the run's input, which every node can see"}}}
+}
+
+// tooMuch is the error of groups that cause too much work.
+func tooMuch(e plan.Edge) error {
+	return &Error{Diagnostics: []plan.Diagnostic{{Code: plan.LimitReached, Severity: plan.Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To,
+		Message: "dependencies between groups take too long to unfold", Hint: "use fewer groups, or let a single problem stand between them"}}}
 }
 
 // unknownActors reports overrides for problems that are not there, so that a misspelled id is not lost.
@@ -148,12 +191,14 @@ func (c *compiler) unknownActors() []plan.Diagnostic {
 }
 
 func (c *compiler) group() {
-	c.children = make([][]int, len(c.problems))
+	c.children, c.parents = make([][]int, len(c.problems)), make([]int, len(c.problems))
 	for i, p := range c.problems {
+		c.parents[i] = -1
 		if p.ParentID == "" {
 			continue
 		}
 		if parent, ok := c.index[p.ParentID]; ok && parent != i {
+			c.parents[i] = parent
 			c.children[parent] = append(c.children[parent], i)
 		}
 	}
@@ -164,6 +209,7 @@ func (c *compiler) nameNodes() {
 	c.ids = make([]string, len(c.problems))
 	taken := make(map[string]bool, len(c.problems))
 	changed := []int{}
+	next := map[string]int{} // where to go on counting, by base
 	for i, p := range c.problems {
 		if clean := nodeID(p.ID); clean == p.ID {
 			c.ids[i] = clean
@@ -175,8 +221,9 @@ func (c *compiler) nameNodes() {
 	for _, i := range changed {
 		base := nodeID(c.problems[i].ID)
 		id := base
-		for n := 2; taken[id]; n++ {
+		for n := max(next[base], 2); taken[id]; n++ {
 			id = base + "-" + strconv.Itoa(n)
+			next[base] = n + 1
 		}
 		taken[id] = true
 		c.ids[i] = id
@@ -270,18 +317,28 @@ func set(named map[string]json.RawMessage, key string, v any) error {
 }
 
 // edges unfolds dependencies between groups into edges between leaves and leaves repeated ones out.
-func (c *compiler) edges(in []plan.Edge) ([]workgraph.Edge, error) {
+func (c *compiler) edges(ctx context.Context, in []plan.Edge) ([]workgraph.Edge, error) {
 	// A group's first leaves are those that no edge inside the group leads to, its last ones those that none leaves from.
 	hasIn, hasOut := c.innerDegrees(in)
+	c.first, c.last = map[int][]int{}, map[int][]int{}
 	var out []workgraph.Edge
 	seen := make(map[[2]int]bool, len(in))
 	for _, e := range in {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if c.left < 0 {
+			return nil, tooMuch(e)
+		}
 		from, to := c.index[e.From], c.index[e.To]
 		if c.within(from, to) || c.within(to, from) {
 			continue // a group and its own member: grouping, not order
 		}
-		for _, a := range c.leaves(from, hasOut) {
-			for _, b := range c.leaves(to, hasIn) {
+		for _, a := range c.leavesOf(from, hasOut, c.last) {
+			for _, b := range c.leavesOf(to, hasIn, c.first) {
+				if c.left--; c.left < 0 {
+					return nil, tooMuch(e)
+				}
 				if a == b || seen[[2]int{a, b}] {
 					continue
 				}
@@ -296,6 +353,9 @@ func (c *compiler) edges(in []plan.Edge) ([]workgraph.Edge, error) {
 				out = append(out, workgraph.Edge{From: c.ids[a], To: c.ids[b]})
 			}
 		}
+	}
+	if c.left < 0 {
+		return nil, tooMuch(in[len(in)-1])
 	}
 	if cyc := c.cycle(out); cyc != "" {
 		return nil, &Error{Diagnostics: []plan.Diagnostic{{
@@ -312,6 +372,9 @@ func (c *compiler) innerDegrees(in []plan.Edge) (hasIn, hasOut []map[int]bool) {
 	hasIn = make([]map[int]bool, len(c.problems))
 	hasOut = make([]map[int]bool, len(c.problems))
 	for _, e := range in {
+		if c.left < 0 {
+			break // edges says so
+		}
 		from, to := c.index[e.From], c.index[e.To]
 		if c.within(from, to) || c.within(to, from) {
 			continue // not an order; see edges
@@ -332,12 +395,8 @@ func mark(m []map[int]bool, n, group int) {
 }
 
 func (c *compiler) parent(i int) int {
-	if p := c.problems[i].ParentID; p != "" {
-		if n, ok := c.index[p]; ok && n != i {
-			return n
-		}
-	}
-	return -1
+	c.left--
+	return c.parents[i]
 }
 
 // commonGroup is the innermost group that holds both problems below it, or -1.
@@ -363,6 +422,19 @@ func (c *compiler) within(i, group int) bool {
 	return false
 }
 
+// leavesOf is leaves, once for every group.
+func (c *compiler) leavesOf(i int, bounded []map[int]bool, known map[int][]int) []int {
+	if len(c.children[i]) == 0 {
+		return []int{i}
+	}
+	list, ok := known[i]
+	if !ok {
+		list = c.leaves(i, bounded)
+		known[i] = list
+	}
+	return list
+}
+
 // leaves lists the leaves below i that nothing inside i bounds.
 func (c *compiler) leaves(i int, bounded []map[int]bool) []int {
 	if len(c.children[i]) == 0 {
@@ -371,6 +443,9 @@ func (c *compiler) leaves(i int, bounded []map[int]bool) []int {
 	var out []int
 	var walk func(n int)
 	walk = func(n int) {
+		if c.left--; c.left < 0 {
+			return // edges says so
+		}
 		if n != i && c.boundedWithin(n, i, bounded) {
 			return
 		}

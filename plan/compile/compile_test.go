@@ -63,12 +63,14 @@ func TestGraphShape(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, err := compile.Graph(plan.Graph{Problems: problems(tt.problems...), Edges: edges(tt.edges...)}, compile.Options{})
+			g, err := compile.Graph(t.Context(), plan.Graph{Problems: problems(tt.problems...), Edges: edges(tt.edges...)}, compile.Options{})
 			require.NoError(t, err)
 			nodes, es := show(g)
 			require.Equal(t, tt.nodes, nodes)
 			require.Equal(t, tt.wants, es)
-			require.Empty(t, workgraph.Validate(g, nil))
+			faults, err := workgraph.Validate(t.Context(), g, nil)
+			require.NoError(t, err)
+			require.Empty(t, faults)
 		})
 	}
 }
@@ -86,7 +88,7 @@ func TestGraphNode(t *testing.T) {
 		},
 		Edges: []plan.Edge{{From: "#E1", To: "#E2", Source: plan.Variable}},
 	}
-	out, err := compile.Graph(g, compile.Options{
+	out, err := compile.Graph(t.Context(), g, compile.Options{
 		Actors: map[string]string{"#E2": "agent"}, Named: map[string]json.RawMessage{"model": json.RawMessage(`"m"`)},
 	})
 	require.NoError(t, err)
@@ -126,7 +128,7 @@ func TestGraphRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := compile.Graph(tt.g, tt.o)
+			_, err := compile.Graph(t.Context(), tt.g, tt.o)
 			ce, ok := errors.AsType[*compile.Error](err)
 			require.True(t, ok, "got %v", err)
 			var got []string
@@ -159,13 +161,15 @@ func TestGraphKeepsOrder(t *testing.T) {
 				g.Edges = append(g.Edges, plan.Edge{From: string(rune('a' + a)), To: string(rune('a' + b))})
 			}
 		}
-		out, err := compile.Graph(g, compile.Options{})
+		out, err := compile.Graph(t.Context(), g, compile.Options{})
 		if err != nil {
 			var ce *compile.Error
 			require.ErrorAs(t, err, &ce)
 			return
 		}
-		require.Empty(t, workgraph.Validate(out, nil))
+		faults, err := workgraph.Validate(t.Context(), out, nil)
+		require.NoError(t, err)
+		require.Empty(t, faults)
 		next := map[string][]string{}
 		for _, e := range out.Edges {
 			next[e.From] = append(next[e.From], e.To)

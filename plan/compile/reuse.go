@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"container/heap"
 	"slices"
 
 	"github.com/epigraph-run/epigraph/plan"
@@ -31,47 +32,84 @@ func TellApart(g plan.Graph, renames []string) (out plan.Graph, lost []plan.Edge
 			p.ParentID = renames[parents[0]]
 		}
 	}
-	taken := map[[2]int]bool{}
+	left := map[[2]string]*pairs{}
 	for _, e := range g.Edges {
 		from, to := uses[e.From], uses[e.To]
 		if len(from) == 0 || len(to) == 0 {
 			out.Edges = append(out.Edges, e) // an unknown end stays what it is: validation names it
 			continue
 		}
-		pair, ok := nearest(from, to, taken)
+		ends := [2]string{e.From, e.To}
+		if left[ends] == nil {
+			left[ends] = newPairs(from, to)
+		}
+		pair, ok := left[ends].next()
 		if !ok {
 			lost = append(lost, e)
 			continue
 		}
-		taken[pair] = true
 		e.From, e.To = renames[pair[0]], renames[pair[1]]
 		out.Edges = append(out.Edges, e)
 	}
 	return out, lost
 }
 
-// nearest is the pair of uses, the first listed before the second, that lie closest together and are not taken; of equally
-// close ones, the first listed.
-func nearest(from, to []int, taken map[[2]int]bool) (best [2]int, ok bool) {
-	for _, j := range to {
-		for _, i := range from {
-			if i >= j || taken[[2]int{i, j}] {
-				continue
-			}
-			if !ok || j-i < best[1]-best[0] {
-				best, ok = [2]int{i, j}, true
-			}
-		}
-	}
-	return best, ok
+// pairs are the pairs of uses of two tools, the first listed before the second: those that lie closest together come first, of equally close ones
+// the first listed. It is a heap of the pairs that come next for each second use.
+type pairs struct {
+	from, to []int
+	// of holds, for each second use in the heap, its place in to and that of the first use in from.
+	of [][2]int
 }
 
-func lastBefore(uses []int, i int) int {
-	last := -1
-	for _, u := range uses {
-		if u < i {
-			last = u
+func newPairs(from, to []int) *pairs {
+	p := &pairs{from: from, to: to}
+	for j, use := range to {
+		if i, _ := slices.BinarySearch(from, use); i > 0 {
+			p.of = append(p.of, [2]int{j, i - 1})
 		}
 	}
-	return last
+	heap.Init(p)
+	return p
+}
+
+// next takes the first pair out; ok is false when there is none left.
+func (p *pairs) next() (pair [2]int, ok bool) {
+	if len(p.of) == 0 {
+		return pair, false
+	}
+	top := &p.of[0]
+	pair = [2]int{p.from[top[1]], p.to[top[0]]}
+	if top[1]--; top[1] >= 0 {
+		heap.Fix(p, 0)
+	} else {
+		heap.Pop(p)
+	}
+	return pair, true
+}
+
+func (p *pairs) Len() int { return len(p.of) }
+func (p *pairs) Less(a, b int) bool {
+	x, y := p.of[a], p.of[b]
+	if dx, dy := p.to[x[0]]-p.from[x[1]], p.to[y[0]]-p.from[y[1]]; dx != dy {
+		return dx < dy
+	}
+	return x[0] < y[0]
+}
+func (p *pairs) Swap(a, b int) { p.of[a], p.of[b] = p.of[b], p.of[a] }
+func (p *pairs) Push(any)      {} // nothing is added
+func (p *pairs) Pop() any {
+	last := len(p.of) - 1
+	out := p.of[last]
+	p.of = p.of[:last]
+	return out
+}
+
+// lastBefore is the last of the uses, which are in listed order, before i; -1 if there is none.
+func lastBefore(uses []int, i int) int {
+	at, _ := slices.BinarySearch(uses, i)
+	if at == 0 {
+		return -1
+	}
+	return uses[at-1]
 }

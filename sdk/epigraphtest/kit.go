@@ -149,7 +149,7 @@ func (k *Kit) StartInput(g *workgraph.Graph, in workgraph.Input) *Run {
 }
 
 func (k *Kit) begin(id string, g *workgraph.Graph, in workgraph.Input) (*Run, error) {
-	p, err := workgraph.Compile(g, k.actors)
+	p, err := workgraph.Compile(k.t.Context(), g, k.actors)
 	if err != nil {
 		return nil, err
 	}

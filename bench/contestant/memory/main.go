@@ -64,7 +64,7 @@ func (e *engine) program(g *load.Graph) (*program, error) {
 		}
 	}
 	var err error
-	if p.compiled, err = workgraph.Compile(w, workgraph.Actors{"bench": workgraph.ActorFunc(nil)}); err != nil {
+	if p.compiled, err = workgraph.Compile(context.Background(), w, workgraph.Actors{"bench": workgraph.ActorFunc(nil)}); err != nil {
 		return nil, err
 	}
 	if len(e.programs) > 4096 { // graphs of requests long answered

@@ -189,7 +189,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := workgraph.Recompile(g, known)
+	compiled, err := workgraph.Recompile(ctx, g, known)
 	if err != nil {
 		if list, ok := errors.AsType[workgraph.Faults](err); ok {
 			return nil, e.hints(ctx, namespace, g, list)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -12,7 +13,7 @@ func (r *run) amendment(l *Letter, now time.Time) (workgraph.Command, *Regraph, 
 	if err != nil {
 		return nil, nil, err
 	}
-	d := workgraph.Diff(r.state.Graph(), p.p.Graph())
+	d, _ := workgraph.Diff(context.Background(), r.state.Graph(), p.p.Graph()) // its context does not end
 	change := &Regraph{Added: d.AddedNodes, Removed: d.RemovedNodes}
 	for i := range d.ChangedNodes {
 		change.Changed = append(change.Changed, d.ChangedNodes[i].ID)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -211,7 +209,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 		return q, err
 	}
 	if q.State == journal.InterruptOpen {
-		if err := e.fitting(&q, &a); err != nil {
+		if err := e.fitting(ctx, &q, &a); err != nil {
 			return q, err
 		}
 	} else if len(a.Answer) == 0 && len(q.Approve) == 0 {
@@ -237,7 +235,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 }
 
 // fitting checks an answer against its question and fills in what may be left out.
-func (e *Engine) fitting(q *journal.Interrupt, a *AnswerRequest) error {
+func (e *Engine) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerRequest) error {
 	if err := e.payloadFits("answer", a.Answer); err != nil {
 		return err
 	}
@@ -271,38 +269,27 @@ func (e *Engine) fitting(q *journal.Interrupt, a *AnswerRequest) error {
 	if len(q.Schema) == 0 {
 		return nil
 	}
-	schema, err := workgraph.CompileSchema(q.Schema)
+	schema, err := workgraph.CompileSchema(ctx, q.Schema)
 	if err != nil {
-		return nil // the question cannot be answered better than so: its own call gave a schema that none satisfies
+		return ctx.Err() // the question cannot be answered better than so: its own call gave a schema that none satisfies
 	}
-	err = workgraph.CheckSchema(schema, a.Answer)
+	err = schema.Check(ctx, a.Answer)
 	if err == nil {
 		return nil
 	}
+	if ctx.Err() != nil {
+		return err
+	}
 	refusal := errs.New(errs.InvalidArgument, ReasonAnswerInvalid, "the answer does not satisfy the question's schema").Set("interrupt_id", q.ID).
 		Hint("the question is still open; answer again")
-	ve, ok := errors.AsType[*jsonschema.ValidationError](err)
+	faults, ok := errors.AsType[workgraph.SchemaFaults](err)
 	if !ok {
 		return refusal.Violate("answer", ReasonAnswerInvalid, err.Error())
 	}
-	for _, u := range leaves(ve.BasicOutput(), nil) {
-		refusal = refusal.Violate("answer"+u.InstanceLocation, ReasonAnswerInvalid, u.Error.String())
+	for _, f := range faults {
+		refusal = refusal.Violate("answer"+f.Place, ReasonAnswerInvalid, f.Message)
 	}
 	return refusal
-}
-
-// maxAnswerFaults is how many faults of one answer are told.
-const maxAnswerFaults = 50
-
-// leaves are the places at which a value fails.
-func leaves(u *jsonschema.OutputUnit, out []*jsonschema.OutputUnit) []*jsonschema.OutputUnit {
-	if len(u.Errors) == 0 && u.Error != nil && len(out) < maxAnswerFaults {
-		return append(out, u)
-	}
-	for i := range u.Errors {
-		out = leaves(&u.Errors[i], out)
-	}
-	return out
 }
 
 // CompleteRequest ends work that went on outside: exactly one of Outcome and Err is set.

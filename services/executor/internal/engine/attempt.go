@@ -218,6 +218,9 @@ func (t *term) perform(a *attempt) {
 		return
 	}
 	if refused := t.prepare(ctx, a, &out); refused != nil {
+		if ctx.Err() != nil {
+			refused = t.e.classify(ctx, a, ctx.Err())
+		}
 		refused.Usage = out.Usage
 		end(nil, refused)
 		return

@@ -62,7 +62,7 @@ func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) 
 	if w.Interrupt != nil {
 		q := *w.Interrupt
 		w.Interrupt = &q
-		return t.prepareQuestion(&q)
+		return t.prepareQuestion(ctx, &q)
 	}
 	if w.Children != nil {
 		c := *w.Children
@@ -73,7 +73,7 @@ func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) 
 	return nil
 }
 
-func (t *term) prepareQuestion(q *workgraph.Interrupt) *workgraph.Error {
+func (t *term) prepareQuestion(ctx context.Context, q *workgraph.Interrupt) *workgraph.Error {
 	q.ID = ids.New(InterruptPrefix)
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
@@ -81,7 +81,7 @@ func (t *term) prepareQuestion(q *workgraph.Interrupt) *workgraph.Error {
 	if len(q.Schema) == 0 {
 		return nil
 	}
-	if _, err := workgraph.CompileSchema(q.Schema); err != nil {
+	if _, err := workgraph.CompileSchema(ctx, q.Schema); err != nil {
 		return workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the schema of the answer cannot be used: %v", err)
 	}
 	return nil
@@ -127,6 +127,11 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		}
 		var p *program
 		err := t.steadily(ctx, func() (err error) {
+			leave, err := t.e.computing.enter(ctx, r.namespace)
+			if err != nil {
+				return err
+			}
+			defer leave()
 			p, err = t.e.program(ctx, r.namespace, run.Graph, nil, &run.Input)
 			return err
 		})
@@ -346,7 +351,15 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
 	}
-	effects, faults := workgraph.ValidatePart(g, known)
+	leave, err := t.e.computing.enter(ctx, a.run.namespace)
+	if err != nil {
+		return notPerformed(err)
+	}
+	effects, faults, err := workgraph.ValidatePart(ctx, g, known)
+	leave()
+	if err != nil {
+		return notPerformed(err)
+	}
 	if len(faults) > 0 {
 		return workgraph.RefusedExpansion(t.e.hints(ctx, a.run.namespace, g, faults))
 	}

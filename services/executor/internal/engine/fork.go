@@ -107,7 +107,7 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 		return "", err
 	}
 	adopt, again := workgraph.AdoptFrom(old, req.From, before, p.p.Graph())
-	if err := asTheyWere(before, p.p.Graph(), adopt, req.From); err != nil {
+	if err := asTheyWere(ctx, before, p.p.Graph(), adopt, req.From); err != nil {
 		return "", err
 	}
 	if !req.AllowUnsafe {
@@ -237,20 +237,24 @@ func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 }
 
 // asTheyWere refuses a graph in which nodes whose visits are taken over, or what leads to them, are other than before.
-func asTheyWere(before, after *workgraph.Graph, adopt []workgraph.Adopted, from *workgraph.Ref) error {
+func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []workgraph.Adopted, from *workgraph.Ref) error {
 	taken := make(map[string]bool, len(adopt))
 	for i := range adopt {
 		if id := adopt[i].Ref.Node; from == nil || id != from.Node {
 			taken[id] = true
 		}
 	}
-	d := workgraph.Diff(before, after)
+	d, err := workgraph.Diff(ctx, before, after)
+	if err != nil {
+		return err
+	}
 	out := errs.New(errs.InvalidArgument, ReasonForkChangesAdopted, "nodes whose visits are taken over must be as they were").
 		Hint("fork from an earlier visit, or leave these nodes as they are")
 	n := 0
 	bad := func(place, what string) {
-		n++
-		out = out.Violate(place, ReasonForkChangesAdopted, what)
+		if n++; n <= workgraph.MaxFaults {
+			out = out.Violate(place, ReasonForkChangesAdopted, what)
+		}
 	}
 	for _, c := range d.ChangedNodes {
 		if taken[c.ID] {

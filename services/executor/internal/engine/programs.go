@@ -35,7 +35,7 @@ type programs struct {
 	mu    sync.Mutex
 	byKey map[string]*list.Element
 	order list.List // of *kept, the last used first
-	nodes int
+	bytes int
 }
 
 type kept struct {
@@ -43,8 +43,11 @@ type kept struct {
 	p   *program
 }
 
-// maxKeptNodes bounds the memory of remembered programs.
-const maxKeptNodes = 300_000
+// maxKeptBytes bounds the memory of remembered programs, about.
+const maxKeptBytes = 192 << 20
+
+// bytes is about what a remembered program takes: its stored form, the values in it, and what is made of each node.
+func (p *program) bytes() int { return 4<<10 + 600*p.nodes + 3*len(p.body) }
 
 func newPrograms(actors Actors, limits workgraph.Limits) *programs {
 	return &programs{actors: actors, limits: limits, byKey: map[string]*list.Element{}}
@@ -59,7 +62,7 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 		return nil, err
 	}
 	if unsaid != nil {
-		if _, fault := workgraph.Compile(g, known); fault != nil {
+		if _, fault := workgraph.Compile(ctx, g, known); fault != nil {
 			return nil, fault // says where, as an infinite number has no JSON form
 		}
 		return nil, fmt.Errorf("key of graph: %w", unsaid)
@@ -68,7 +71,7 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	if p := s.find(key); p != nil {
 		return p, nil
 	}
-	compiled, err := workgraph.Compile(g, known)
+	compiled, err := workgraph.Compile(ctx, g, known)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +189,7 @@ func (s *programs) stored(hash string, body []byte) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := workgraph.Recompile(g, nil) // it may have grown
+	compiled, err := workgraph.Recompile(context.Background(), g, nil) // it may have grown
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}
@@ -213,11 +216,11 @@ func (s *programs) keep(key string, p *program) {
 		return
 	}
 	s.byKey[key] = s.order.PushFront(&kept{key, p})
-	s.nodes += p.nodes + 16
-	for s.nodes > maxKeptNodes && s.order.Len() > 1 {
+	s.bytes += p.bytes()
+	for s.bytes > maxKeptBytes && s.order.Len() > 1 {
 		old := s.order.Remove(s.order.Back()).(*kept)
 		delete(s.byKey, old.key)
-		s.nodes -= old.p.nodes + 16
+		s.bytes -= old.p.bytes()
 	}
 }
 
@@ -234,8 +237,11 @@ func Near(name string, names []string) []string {
 	}
 	var found []scored
 	for _, n := range names {
-		d := near.Distance(strings.ToLower(name), strings.ToLower(n))
-		if d <= max(2, len(n)/3) || strings.HasPrefix(n, name) && name != "" {
+		d, ok := near.Within(strings.ToLower(name), strings.ToLower(n), max(2, len(n)/3))
+		if !ok {
+			d = max(len(n)-len(name), 0)
+		}
+		if ok || strings.HasPrefix(n, name) && name != "" {
 			found = append(found, scored{n, d})
 		}
 	}

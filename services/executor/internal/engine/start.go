@@ -253,7 +253,11 @@ func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Gra
 	if err != nil {
 		return Examination{}, err
 	}
-	return Examination{Warnings: p.p.Warnings(in), Hash: p.hash}, nil
+	warnings, err := p.p.Warnings(ctx, in)
+	if err != nil {
+		return Examination{}, err
+	}
+	return Examination{Warnings: warnings, Hash: p.hash}, nil
 }
 
 // CheckStart returns what Start would say about what is asked for, without regard to what stands against it at the moment.
@@ -279,12 +283,16 @@ func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Gra
 		if err != nil {
 			return nil, err
 		}
-		list = workgraph.ValidateFor(g, known, in)
+		if list, err = workgraph.ValidateFor(ctx, g, known, in); err != nil {
+			return nil, err
+		}
 	case faulty:
 	case err != nil:
 		return nil, err
 	default:
-		list = p.p.Missing(in)
+		if list, err = p.p.Missing(ctx, in); err != nil {
+			return nil, err
+		}
 	}
 	if len(list) > 0 {
 		return nil, e.hints(ctx, namespace, g, list)
@@ -318,6 +326,9 @@ func (e *Engine) graphFits(body []byte) error {
 		Hint: "keep large arguments outside and pass a reference"}}
 }
 
+// maxHints is for how many unknown actors it is found out which ones may have been meant.
+const maxHints = 10
+
 // hints tells for every unknown actor which one may have been meant.
 func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
 	if !slices.ContainsFunc(faults, func(f workgraph.Fault) bool { return f.Code == workgraph.CodeUnknownActor }) {
@@ -331,9 +342,13 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 	for i := range g.Nodes {
 		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
 	}
+	told := 0
 	for i := range faults {
 		if faults[i].Code != workgraph.CodeUnknownActor {
 			continue
+		}
+		if told++; told > maxHints {
+			break
 		}
 		if near := Near(asked[faults[i].Node], names); len(near) > 0 {
 			faults[i].Hint = "did you mean " + strings.Join(near, " or ") + "?"

@@ -17,6 +17,11 @@ import (
 
 // RetryRun implements the service.
 func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) (*executorv1.Run, error) {
+	leave, err := s.enter(ctx, standing, req)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	once, err := repeatable(req)
 	if err != nil {
 		return nil, err
@@ -31,7 +36,7 @@ func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) 
 
 // ForkRun implements the service.
 func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*executorv1.Run, error) {
-	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	leave, err := s.enter(ctx, standing, req, req.GetGraph())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*
 
 // AmendRun implements the service.
 func (s *Server) AmendRun(ctx context.Context, req *executorv1.AmendRunRequest) (*executorv1.AmendRunResponse, error) {
-	leave, err := s.gate.Enter(ctx, &graphv1.Graph{Nodes: req.GetPatch().GetPutNodes(), Edges: req.GetPatch().GetAddEdges()})
+	leave, err := s.enter(ctx, standing, req, &graphv1.Graph{Nodes: req.GetPatch().GetPutNodes(), Edges: req.GetPatch().GetAddEdges()})
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +209,11 @@ func (s *Server) BulkRetryRuns(ctx context.Context, req *executorv1.BulkRetryRun
 	if err != nil {
 		return nil, err
 	}
+	leave, err := s.enter(ctx, standing, req)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	r, err := s.engine.BulkRetry(ctx, b, req.GetAllowUnsafe(), req.GetWithoutTask())
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	if err := proto.Unmarshal(x.Start, &req); err != nil {
 		return "", errs.New(errs.InvalidArgument, schedule.ReasonInvalid, "what is to be started cannot be read").With(err)
 	}
-	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	leave, err := s.enter(ctx, 0, &req, req.GetGraph())
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ func (s Scheduled) Exists(ctx context.Context, namespace, runID string) (bool, e
 
 // check says what starting req would be refused for.
 func (s Scheduled) check(ctx context.Context, req *executorv1.StartRunRequest) error {
-	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
@@ -42,8 +43,10 @@ type Server struct {
 	actors []actor.Spec
 	more   More
 	// priced says that a registry prices what is used.
-	priced bool
-	gate   *graphpb.Gate
+	priced    bool
+	admission *admission.Control
+	// examined are the actors of every namespace that look at their arguments before a run.
+	examined map[string]bool
 	// dial reaches other executors; nil if there is no way.
 	dial func(addr string) (*grpc.ClientConn, error)
 }
@@ -53,7 +56,11 @@ type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
 
 // NewServer returns a server; actors are those of every namespace.
 func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more More, priced bool) *Server {
-	return &Server{engine: e, reader: j, actors: actors, more: more, priced: priced, gate: graphpb.NewGate()}
+	examined := map[string]bool{}
+	for i := range actors {
+		examined[actors[i].Name] = actors[i].Examine != nil
+	}
+	return &Server{engine: e, reader: j, actors: actors, more: more, priced: priced, admission: &admission.Control{}, examined: examined}
 }
 
 // StartRun implements the service.
@@ -69,7 +76,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 }
 
 func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (engine.Started, error) {
-	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
 		return engine.Started{}, err
 	}
@@ -84,6 +91,17 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (en
 	}
 	return started, nil
 }
+
+// enter waits for the turn of a request with these graphs. more is what it costs besides.
+func (s *Server) enter(ctx context.Context, more int, req proto.Message, graphs ...*graphv1.Graph) (leave func(), err error) {
+	return s.admission.Enter(ctx, grpckit.Namespace(ctx), more+graphpb.Cost(req, s.computes, graphs...))
+}
+
+// computes reports whether the arguments of the actor hold expressions.
+func (s *Server) computes(name string) bool { return s.examined[name] }
+
+// standing is what it costs to look at a run as it stands, whose size the request does not tell: much enough to wait for one's turn.
+const standing = admission.PerNamespace / 4
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
 	out := engine.StartRequest{
@@ -160,7 +178,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 
 // ValidateGraph implements the service.
 func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error) {
-	leave, err := s.gate.Enter(ctx, req.GetGraph())
+	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
 		return nil, err
 	}
@@ -309,6 +327,11 @@ func (s *Server) GetRun(ctx context.Context, req *executorv1.GetRunRequest) (*ex
 
 // GetRunGraph implements the service.
 func (s *Server) GetRunGraph(ctx context.Context, req *executorv1.GetRunGraphRequest) (*executorv1.GetRunGraphResponse, error) {
+	leave, err := s.enter(ctx, standing, req)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	hash, body, err := s.reader.Graph(ctx, grpckit.Namespace(ctx), req.GetRunId())
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.gate.Enter(ctx, req.GetStart().GetGraph())
+	leave, err := s.enter(ctx, 0, req, req.GetStart().GetGraph())
 	if err != nil {
 		return nil, err
 	}

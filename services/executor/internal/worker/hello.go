@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -31,7 +32,7 @@ const (
 var reserved = []string{"mcp/", "a2a/", "workflow/"}
 
 // readHello checks what a worker serves and reports all faults at once.
-func (s *Server) readHello(h *executorv1.WorkerHello) ([]journal.RemoteActor, error) {
+func (s *Server) readHello(ctx context.Context, h *executorv1.WorkerHello) ([]journal.RemoteActor, error) {
 	e := errs.New(errs.InvalidArgument, ReasonHelloInvalid, "the worker cannot be accepted")
 	fault := func(i int, field, code, format string, args ...any) {
 		e = e.Violate(fmt.Sprintf("hello.actors[%d].%s", i, field), code, fmt.Sprintf(format, args...))
@@ -72,7 +73,7 @@ func (s *Server) readHello(h *executorv1.WorkerHello) ([]journal.RemoteActor, er
 			effect = workgraph.Idempotent
 		}
 		schema := a.GetArgsSchema().GetJson()
-		switch err := compileSchema(schema); {
+		switch err := compileSchema(ctx, schema); {
 		case len(schema) > maxSchema:
 			fault(i, "args_schema", codeSchemaBig, "the schema of %q has %d bytes, the limit is %d", n, len(schema), maxSchema)
 		case err != nil:
@@ -88,10 +89,10 @@ func (s *Server) readHello(h *executorv1.WorkerHello) ([]journal.RemoteActor, er
 	return out, nil
 }
 
-func compileSchema(raw json.RawMessage) error {
+func compileSchema(ctx context.Context, raw json.RawMessage) error {
 	if len(raw) == 0 || len(raw) > maxSchema {
 		return nil
 	}
-	_, err := workgraph.CompileSchema(raw)
+	_, err := workgraph.CompileSchema(ctx, raw)
 	return err
 }

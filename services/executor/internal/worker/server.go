@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -131,7 +131,7 @@ type Server struct {
 // New returns a server without workers.
 func New(cfg Config, d Deps) *Server {
 	s := &Server{cfg: cfg, journal: d.Journal, builtin: d.Builtin, reason: d.Reason, log: d.Logger, pool: newPool(),
-		reader: outcomeReader{graphpb.NewGate()}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
+		reader: outcomeReader{&admission.Control{}}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
 		owner: func() journal.Owner { return journal.Owner{} }, sessions: map[string]map[string]*session{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -274,7 +274,7 @@ func (s *Server) speak(ctx context.Context, sess *session, stream grpc.BidiStrea
 // accept makes a session of a hello. What the worker serves is recorded before it is welcomed.
 func (s *Server) accept(ctx context.Context, h *executorv1.WorkerHello) (*session, error) {
 	ns := grpckit.Namespace(ctx)
-	actors, err := s.readHello(h)
+	actors, err := s.readHello(ctx, h)
 	if err != nil {
 		return nil, err
 	}

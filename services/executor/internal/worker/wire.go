@@ -12,8 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -103,7 +105,7 @@ func bad(format string, args ...any) *workgraph.Error {
 }
 
 // outcomeReader reads what workers answer, large graphs one after the other.
-type outcomeReader struct{ gate *graphpb.Gate }
+type outcomeReader struct{ admission *admission.Control }
 
 // read is the outcome in the model. The error says what is wrong and where.
 func (r outcomeReader) read(ctx context.Context, m *executorv1.Outcome) (workgraph.Outcome, *workgraph.Error) {
@@ -145,7 +147,7 @@ func (r outcomeReader) read(ctx context.Context, m *executorv1.Outcome) (workgra
 		}
 	}
 	if m.GetExpand() != nil {
-		leave, err := r.gate.Enter(ctx, m.GetExpand())
+		leave, err := r.admission.Enter(ctx, grpckit.Namespace(ctx), graphpb.Cost(m.GetExpand(), nil, m.GetExpand()))
 		if err != nil {
 			collect(err)
 		} else {
@@ -268,7 +270,7 @@ func (r outcomeReader) child(ctx context.Context, m *executorv1.ChildRun) (workg
 	}
 	switch t := m.GetTarget().(type) {
 	case *executorv1.ChildRun_Graph:
-		leave, err := r.gate.Enter(ctx, t.Graph)
+		leave, err := r.admission.Enter(ctx, grpckit.Namespace(ctx), graphpb.Cost(t.Graph, nil, t.Graph))
 		if err == nil {
 			c.Graph, err = graphpb.FromProto(t.Graph)
 			leave()

@@ -111,8 +111,10 @@ func (d *Dir) missing(namespace, slug, name string) error {
 			case !ok || !versioned || e.IsDir():
 			case s == slug:
 				versions = append(versions, file)
-			case near.Distance(s, slug) <= max(2, len(s)/3):
-				like = append(like, file)
+			default:
+				if _, ok := near.Within(s, slug, max(2, len(s)/3)); ok {
+					like = append(like, file)
+				}
 			}
 		}
 	}

@@ -10,9 +10,12 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/planpb"
 	"github.com/epigraph-run/epigraph/plan"
 	"github.com/epigraph-run/epigraph/plan/compile"
@@ -23,14 +26,23 @@ import (
 // Server implements PlannerService. It is safe for concurrent use.
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
-	limits plan.Limits
+	limits    plan.Limits
+	admission admission.Control
 }
 
 // New returns a server that reads texts within limits.
 func New(limits plan.Limits) *Server { return &Server{limits: limits} }
 
+// bytesPerCost is how many bytes of a text cost as much as an element of a graph: a reader goes over each many times.
+const bytesPerCost = 50
+
 // ParsePlan finds the plan in a text.
 func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest) (*plannerv1.ParsePlanResponse, error) {
+	leave, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), len(req.GetText())/bytesPerCost)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	r, err := s.parse(ctx, req.GetText(), req.GetDialect(), req.GetComplete())
 	if err != nil {
 		return nil, err
@@ -40,8 +52,14 @@ func (s *Server) ParsePlan(ctx context.Context, req *plannerv1.ParsePlanRequest)
 
 // CompilePlan turns a plan into a graph.
 func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequest) (*plannerv1.CompilePlanResponse, error) {
+	g := req.GetGraph()
+	leave, err := s.admission.Enter(ctx, grpckit.Namespace(ctx), proto.Size(req)/bytesPerCost+len(g.GetProblems())+len(g.GetEdges()))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	result := plan.Result{}
-	if g := req.GetGraph(); g != nil {
+	if g != nil {
 		read, err := planpb.FromGraph(g)
 		if err != nil {
 			return nil, err
@@ -70,7 +88,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	if err != nil {
 		return nil, err
 	}
-	g, err := compile.Graph(result.Graph, compile.Options{
+	made, err := compile.Graph(ctx, result.Graph, compile.Options{
 		Name: req.GetName(), DefaultActor: req.GetDefaultActor(), Actors: req.GetActors(), Named: named,
 	})
 	if ce, ok := errors.AsType[*compile.Error](err); ok {
@@ -80,18 +98,22 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 	if err != nil {
 		return nil, fmt.Errorf("compile plan: %w", err)
 	}
-	if faults := workgraph.Validate(g, nil); len(faults) > 0 {
+	faults, err := workgraph.Validate(ctx, made, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
 		return nil, graphpb.FaultError(faults)
 	}
-	wire, err := graphpb.ToProto(g)
+	wire, err := graphpb.ToProto(made)
 	if err != nil {
 		return nil, fmt.Errorf("encode graph: %w", err)
 	}
-	hash, err := g.Hash()
+	hash, err := made.Hash()
 	if err != nil {
 		return nil, fmt.Errorf("hash graph: %w", err)
 	}
-	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.graph.nodes", len(g.Nodes)), attribute.String("epigraph.graph.hash", hash))
+	trace.SpanFromContext(ctx).SetAttributes(attribute.Int("epigraph.graph.nodes", len(made.Nodes)), attribute.String("epigraph.graph.hash", hash))
 	return &plannerv1.CompilePlanResponse{Graph: wire, GraphHash: hash, Plan: planpb.Response(result)}, nil
 }
 
@@ -103,7 +125,10 @@ func (s *Server) parse(ctx context.Context, text, dialect string, complete bool)
 	if complete {
 		opts = append(opts, plan.WithComplete())
 	}
-	r := plan.Parse(text, opts...)
+	r := plan.Parse(text, append(opts, plan.WithContext(ctx))...)
+	if ctx.Err() != nil {
+		return plan.Result{}, context.Cause(ctx)
+	}
 	for _, d := range r.Diagnostics {
 		if d.Code == plan.UnknownDialect {
 			return plan.Result{}, errs.New(errs.InvalidArgument, string(d.Code), "%s: %q", d.Message, d.Element).Hint(d.Hint)
@@ -156,7 +181,10 @@ func notErrors(ds []plan.Diagnostic) []plan.Diagnostic {
 	return out
 }
 
-// planError names every fault of a plan, so that a model can mend them all at once.
+// maxViolations is how many faults of a plan one error names.
+const maxViolations = 100
+
+// planError names the faults of a plan, so that a model can mend them all at once.
 func planError(r plan.Result) error {
 	out := errs.New(errs.InvalidArgument, "PLAN_INVALID", "the plan has faults")
 	n := 0
@@ -164,7 +192,9 @@ func planError(r plan.Result) error {
 		if d.Severity != plan.Error {
 			continue
 		}
-		n++
+		if n++; n > maxViolations {
+			continue
+		}
 		text := d.Message
 		if d.Element != "" {
 			text = strconv.Quote(d.Element) + ": " + text

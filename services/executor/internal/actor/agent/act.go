@@ -31,7 +31,7 @@ type step struct {
 }
 
 // rules reads the policy of a step of the loop, from its own arguments.
-func rules(c *workgraph.Call) (*policy, error) {
+func rules(ctx context.Context, c *workgraph.Call) (*policy, error) {
 	var a struct {
 		Policy *policy `json:"policy"`
 	}
@@ -41,7 +41,7 @@ func rules(c *workgraph.Call) (*policy, error) {
 	if a.Policy == nil {
 		return nil, actor.BadArguments("policy is missing: this actor is a step of the agent actor's loop")
 	}
-	return a.Policy, a.Policy.check()
+	return a.Policy, a.Policy.check(ctx)
 }
 
 // source is what a node of the loop, or what it has expanded to, handed to this visit.
@@ -58,8 +58,8 @@ func source(c *workgraph.Call, node string) (u workgraph.Upstream, ok bool) {
 }
 
 // act carries a decision out, or refuses it as a whole.
-func act(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	p, err := rules(c)
+func act(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	p, err := rules(ctx, c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -70,11 +70,11 @@ func act(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	}
 	switch {
 	case len(d.groups) > 0:
-		return p.round(c, d.groups)
+		return p.round(ctx, c, d.groups)
 	case d.graph != nil:
-		return p.graph(c, d.graph)
+		return p.graph(ctx, c, d.graph)
 	}
-	result, err := p.settle(d.result)
+	result, err := p.settle(ctx, d.result)
 	if err != nil {
 		return value(verdict{Refused: err.Error()})
 	}
@@ -82,7 +82,7 @@ func act(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 }
 
 // round inserts the actions: groups one after another, then the node that lists what became of them.
-func (p *policy) round(c *workgraph.Call, groups [][]wanted) (workgraph.Outcome, error) {
+func (p *policy) round(ctx context.Context, c *workgraph.Call, groups [][]wanted) (workgraph.Outcome, error) {
 	var f faults
 	n := 0
 	for _, group := range groups {
@@ -101,7 +101,7 @@ func (p *policy) round(c *workgraph.Call, groups [][]wanted) (workgraph.Outcome,
 				f.add("%s: %s", place, p.unknown(w.action))
 				continue
 			}
-			layer = append(layer, a.node(place, w.action, w.arguments, &f))
+			layer = append(layer, a.node(ctx, place, w.action, w.arguments, &f))
 		}
 		layers = append(layers, layer)
 	}
@@ -165,7 +165,7 @@ func (p *policy) unknown(name string) string {
 	names := sorted(p.Actions)
 	name = errs.Clip(name, 80)
 	for _, n := range names {
-		if near.Distance(strings.ToLower(name), strings.ToLower(n)) <= len(n)/4 {
+		if _, ok := near.Within(strings.ToLower(name), strings.ToLower(n), len(n)/4); ok {
 			return fmt.Sprintf("there is no action %q, did you mean %q?", name, n)
 		}
 	}
@@ -173,7 +173,7 @@ func (p *policy) unknown(name string) string {
 }
 
 // graph runs a graph of actions as a run of its own: what fails in it fails no more than it.
-func (p *policy) graph(c *workgraph.Call, raw json.RawMessage) (workgraph.Outcome, error) {
+func (p *policy) graph(ctx context.Context, c *workgraph.Call, raw json.RawMessage) (workgraph.Outcome, error) {
 	if !p.AllowGraph {
 		return value(verdict{Refused: `graphs are not allowed here: give "actions"`})
 	}
@@ -184,7 +184,7 @@ func (p *policy) graph(c *workgraph.Call, raw json.RawMessage) (workgraph.Outcom
 	if err != nil {
 		return value(verdict{Refused: errs.Clip(err.Error(), 2000)})
 	}
-	clean, err := p.clean(g)
+	clean, err := p.clean(ctx, g)
 	if err != nil {
 		return value(verdict{Refused: err.Error()})
 	}
@@ -217,7 +217,7 @@ func runGraph(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 
 // clean is a reasoner's graph with the actions in place of their names. It may order actions and hand results on under names that
 // nothing is said about; arguments that the policy fixes or checks cannot come by such a way.
-func (p *policy) clean(g *workgraph.Graph) (*workgraph.Graph, error) {
+func (p *policy) clean(ctx context.Context, g *workgraph.Graph) (*workgraph.Graph, error) {
 	var f faults
 	if n := len(g.Nodes); n == 0 || n > p.MaxActions {
 		return nil, fmt.Errorf("the graph has %d nodes, 1 to %d are allowed", n, p.MaxActions)
@@ -248,7 +248,7 @@ func (p *policy) clean(g *workgraph.Graph) (*workgraph.Graph, error) {
 		if !reflect.DeepEqual(rest, workgraph.Node{}) {
 			f.add("%s: a node may have id, name, actor, named, when, join, on_error and result_pass_down_mode, leave out the rest", place)
 		}
-		clean := a.node(place, n.Actor, n.Named, &f)
+		clean := a.node(ctx, place, n.Actor, n.Named, &f)
 		clean.ID, clean.Name, clean.When, clean.Join, clean.OnError, clean.PassDown = n.ID, errs.Clip(n.Name, 80), n.When, n.Join, n.OnError, n.PassDown
 		out.Nodes = append(out.Nodes, clean)
 	}

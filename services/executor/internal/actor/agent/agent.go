@@ -100,7 +100,7 @@ type given struct {
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 }
 
-func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	a := arguments{policy: defaults(), Reasoner: "llm", MaxRounds: 10}
 	if err := own(c, &a.policy, policyFields); err != nil {
 		return workgraph.Outcome{}, err
@@ -119,7 +119,7 @@ func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if a.MaxRounds < 1 || a.MaxRounds > 1000 {
 		return workgraph.Outcome{}, actor.BadArguments("max_rounds must be from 1 to 1000")
 	}
-	if err := a.check(); err != nil {
+	if err := a.check(ctx); err != nil {
 		return workgraph.Outcome{}, err
 	}
 	goal := in.goal(c)

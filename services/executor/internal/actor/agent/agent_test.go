@@ -388,10 +388,10 @@ func TestArguments(t *testing.T) {
 		require.NoError(t, json.Unmarshal(child.Input.Named["system"], &told))
 		require.True(t, strings.HasPrefix(told, "Be brief.\n\n"), told)
 		require.Contains(t, told, `- a: does it Arguments: {"type":"object"}`)
-		schema, err := workgraph.CompileSchema(child.Input.Named["response_schema"])
+		schema, err := workgraph.CompileSchema(t.Context(), child.Input.Named["response_schema"])
 		require.NoError(t, err)
-		require.NoError(t, workgraph.CheckSchema(schema, json.RawMessage(`{"actions": [[{"action": "a", "arguments": "{}"}]], "result": null, "graph": null}`)))
-		require.Error(t, workgraph.CheckSchema(schema, json.RawMessage(`{"actions": [[{"action": "b", "arguments": "{}"}]], "result": null, "graph": null}`)))
+		require.NoError(t, schema.Check(t.Context(), json.RawMessage(`{"actions": [[{"action": "a", "arguments": "{}"}]], "result": null, "graph": null}`)))
+		require.Error(t, schema.Check(t.Context(), json.RawMessage(`{"actions": [[{"action": "b", "arguments": "{}"}]], "result": null, "graph": null}`)))
 	})
 	t.Run("ReasonerArgs/WinOverWhatIsTold", func(t *testing.T) {
 		t.Parallel()

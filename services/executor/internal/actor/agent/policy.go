@@ -1,14 +1,13 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -24,7 +23,7 @@ type policy struct {
 	MaxResultBytes  int                `json:"max_result_bytes"`
 	MaxHistoryBytes int                `json:"max_history_bytes"`
 
-	result *jsonschema.Schema
+	result *workgraph.Schema
 }
 
 var policyFields = []string{"actions", "allow_graph", "result_schema", "max_actions", "max_result_bytes", "max_history_bytes"}
@@ -39,7 +38,7 @@ type action struct {
 	MaxAttempts int                        `json:"max_attempts,omitempty"`
 	Effect      workgraph.Effect           `json:"effect,omitempty"`
 
-	schema *jsonschema.Schema
+	schema *workgraph.Schema
 	// open are the arguments that the schema names; closed tells that it says something of others too.
 	open   map[string]bool
 	closed bool
@@ -65,7 +64,7 @@ func defaults() policy {
 }
 
 // check reports what cannot be used, and makes the rest ready.
-func (p *policy) check() error {
+func (p *policy) check(ctx context.Context) error {
 	if len(p.Actions) == 0 || len(p.Actions) > maxActionNames {
 		return actor.BadArguments("actions: name 1 to %d actions in the node's own arguments, there are %d", maxActionNames, len(p.Actions))
 	}
@@ -79,7 +78,7 @@ func (p *policy) check() error {
 	}
 	if len(p.ResultSchema) > 0 {
 		var err error
-		if p.result, err = workgraph.CompileSchema(p.ResultSchema); err != nil {
+		if p.result, err = workgraph.CompileSchema(ctx, p.ResultSchema); err != nil {
 			return actor.BadArguments("result_schema: %v", err)
 		}
 	}
@@ -90,14 +89,14 @@ func (p *policy) check() error {
 		if p.Actions[name] == nil {
 			p.Actions[name] = &action{}
 		}
-		if err := p.Actions[name].check(name); err != nil {
+		if err := p.Actions[name].check(ctx, name); err != nil {
 			return actor.BadArguments("actions.%s: %v", name, err)
 		}
 	}
 	return nil
 }
 
-func (a *action) check(name string) error {
+func (a *action) check(ctx context.Context, name string) error {
 	if a.Actor == "" {
 		a.Actor = name
 	}
@@ -120,7 +119,7 @@ func (a *action) check(name string) error {
 		return nil
 	}
 	var err error
-	if a.schema, err = workgraph.CompileSchema(a.Schema); err != nil {
+	if a.schema, err = workgraph.CompileSchema(ctx, a.Schema); err != nil {
 		return fmt.Errorf("schema: %w", err)
 	}
 	var parts map[string]json.RawMessage
@@ -159,7 +158,7 @@ func (a *action) takes(key string) string {
 }
 
 // node is the node that does the action with these arguments, or what is wrong with them.
-func (a *action) node(place, name string, arguments map[string]json.RawMessage, f *faults) workgraph.Node {
+func (a *action) node(ctx context.Context, place, name string, arguments map[string]json.RawMessage, f *faults) workgraph.Node {
 	n := workgraph.Node{Name: name, Actor: a.Actor, Timeout: a.Timeout, Effect: a.Effect, Retry: workgraph.Retry{MaxAttempts: a.MaxAttempts}}
 	for _, k := range sorted(arguments) {
 		if why := a.takes(k); why != "" {
@@ -176,7 +175,7 @@ func (a *action) node(place, name string, arguments map[string]json.RawMessage, 
 	if a.schema != nil {
 		raw, err := encode(asked)
 		if err == nil {
-			err = workgraph.CheckSchema(a.schema, raw)
+			err = a.schema.Check(ctx, raw)
 		}
 		if err != nil {
 			f.add("%s: the arguments of %s are not what its schema asks for: %s", place, name, plain(err))
@@ -192,31 +191,21 @@ func (a *action) node(place, name string, arguments map[string]json.RawMessage, 
 	return n
 }
 
-// plain is an error of a schema in one line.
-func plain(err error) string {
-	s := err.Error()
-	if first, rest, ok := strings.Cut(s, "\n"); ok && strings.Contains(first, "jsonschema validation failed") {
-		s = rest
-	}
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimPrefix(strings.TrimSpace(lines[i]), "- ")
-	}
-	return errs.Clip(strings.Join(lines, "; "), 1000)
-}
+// plain is an error of a schema, short enough for a reasoner.
+func plain(err error) string { return errs.Clip(err.Error(), 1000) }
 
 // settle is a result that fits its schema: as it is, or read from its text, since models are asked for texts. The error is for the reasoner.
-func (p *policy) settle(raw json.RawMessage) (json.RawMessage, error) {
+func (p *policy) settle(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	if p.result == nil {
 		return raw, nil
 	}
-	first := workgraph.CheckSchema(p.result, raw)
+	first := p.result.Check(ctx, raw)
 	if first == nil {
 		return raw, nil
 	}
 	inner := json.RawMessage(unfence(text(raw)))
 	if len(raw) > 0 && raw[0] == '"' && json.Valid(inner) {
-		if first = workgraph.CheckSchema(p.result, inner); first == nil {
+		if first = p.result.Check(ctx, inner); first == nil {
 			return inner, nil
 		}
 	}

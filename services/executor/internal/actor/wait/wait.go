@@ -38,7 +38,7 @@ func Human() actor.Spec {
 	}
 }
 
-func human(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+func human(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var a struct {
 		Prompt  json.RawMessage `json:"prompt"`
 		Schema  json.RawMessage `json:"schema"`
@@ -60,12 +60,12 @@ func human(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, actor.BadArguments("a default needs a timeout")
 	}
 	if len(a.Schema) > 0 {
-		schema, err := workgraph.CompileSchema(a.Schema)
+		schema, err := workgraph.CompileSchema(ctx, a.Schema)
 		if err != nil {
 			return workgraph.Outcome{}, actor.BadArguments("schema: %v", err)
 		}
 		if len(a.Default) > 0 {
-			if err := workgraph.CheckSchema(schema, a.Default); err != nil {
+			if err := schema.Check(ctx, a.Default); err != nil {
 				return workgraph.Outcome{}, actor.BadArguments("default: %v", err)
 			}
 		}

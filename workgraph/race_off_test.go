@@ -1,0 +1,6 @@
+//go:build !race
+
+package workgraph
+
+// slower is about how much longer everything takes under the race detector.
+const slower = 1
