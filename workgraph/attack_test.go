@@ -83,8 +83,36 @@ func TestAttackGraphs(t *testing.T) {
 		},
 		"UnknownReferences": func() (*Graph, string, int) {
 			g := chain(large)
-			g.Nodes[5].When = strings.Repeat("has(nodes.zz) && ", 200) + "true"
+			for i := range g.Nodes {
+				g.Nodes[i].When = fmt.Sprintf("has(nodes.zz%d.result)", i%200)
+			}
 			return g, CodeUnknownNodeRef, MaxFaults + 1
+		},
+		"ReferencesToWhatComesLater": func() (*Graph, string, int) {
+			g := chain(large)
+			for i := range 200 {
+				g.Nodes[i].When = fmt.Sprintf("has(nodes.n%d.result)", large-1-i)
+			}
+			return g, CodeNotBefore, MaxFaults + 1
+		},
+		"ReferencesToManyBefore": func() (*Graph, string, int) {
+			g := chain(large / 5)
+			for i := 4_000 / slower; i < len(g.Nodes); i++ {
+				g.Nodes[i].When = fmt.Sprintf("has(nodes.n%d.result) || has(nodes.n%d.result)", i%(4_000/slower), i/2)
+			}
+			g.Nodes[0].Actor = "" // what else is right is told by nothing
+			return g, CodeNoActor, 1
+		},
+		"ManyRequiredArguments": func() (*Graph, string, int) {
+			g := chain(large)
+			for i := range g.Nodes {
+				g.Nodes[i].Actor = "demanding"
+			}
+			g.Nodes[0].Named = map[string]json.RawMessage{}
+			for i := range 300 {
+				g.Nodes[0].Named[fmt.Sprintf("an argument of a name that is sixty letters long or more, %d", i)] = rawNull
+			}
+			return g, CodeMissingArg, MaxFaults + 1
 		},
 		"DuplicateNodes": func() (*Graph, string, int) {
 			g := chain(large)
@@ -174,12 +202,16 @@ func TestAttackGraphs(t *testing.T) {
 	for i := range 5_000 {
 		fmt.Fprintf(&properties, `"p%d": {"type": "integer", "description": "xxxxxxxx"}, `, i)
 	}
-	actors := Actors{"x": ActorFunc(nil), "typed": typedActor{Schema: json.RawMessage(`{"properties": {` + properties.String() + `"p": {}}, "additionalProperties": false}`), Effect: Pure}}
+	required := make([]string, 12_000)
+	for i := range required {
+		required[i] = fmt.Sprintf(`"another argument of a name that is sixty letters long, %d"`, i)
+	}
+	actors := Actors{"x": ActorFunc(nil), "demanding": typedActor{Schema: json.RawMessage(`{"required": [` + strings.Join(required, ",") + `]}`), Effect: Pure, NeverExpands: true}, "typed": typedActor{Schema: json.RawMessage(`{"properties": {` + properties.String() + `"p": {}}, "additionalProperties": false}`), Effect: Pure}}
 	for name, graph := range graphs {
 		t.Run(name, func(t *testing.T) {
 			g, code, n := graph()
 			soon(t, func() {
-				faults, err := Validate(t.Context(), g, actors)
+				faults, err := ValidateFor(t.Context(), g, actors, &Input{})
 				require.NoError(t, err)
 				require.Len(t, faults, n)
 				require.Equal(t, code, faults[0].Code, "%v", faults[0])
@@ -193,7 +225,7 @@ func TestAttackGraphs(t *testing.T) {
 			g, _, _ := graph()
 			for _, asked := range []int64{0, 1, 100} {
 				ctx := newCountdown(asked)
-				_, err := Validate(ctx, g, actors)
+				_, err := ValidateFor(ctx, g, actors, &Input{})
 				require.Error(t, err)
 				require.Less(t, ctx.late.Load(), int64(100), "nothing goes on after the end")
 			}
@@ -207,6 +239,46 @@ type typedActor ActorInfo
 func (a typedActor) Info() ActorInfo { return ActorInfo(a) }
 
 func (typedActor) Call(context.Context, *Call) (Outcome, error) { return Outcome{}, nil }
+
+func TestAttackWarnings(t *testing.T) {
+	g := &Graph{}
+	for i := range large {
+		g.Nodes = append(g.Nodes, Node{ID: fmt.Sprintf("n%d", i), Actor: "x", OnError: OnError{Action: Route}})
+		if i > 0 {
+			g.Edges = append(g.Edges, Edge{From: fmt.Sprintf("n%d", i-1), To: fmt.Sprintf("n%d", i), Kind: ErrorEdge}, Edge{From: fmt.Sprintf("n%d", i), To: "n0", Kind: BackEdge})
+		}
+	}
+	g.Nodes[large-1].OnError = OnError{}
+	p, err := Compile(t.Context(), g, nil)
+	require.NoError(t, err)
+	soon(t, func() {
+		warnings, err := p.Warnings(t.Context(), nil)
+		require.NoError(t, err)
+		require.Len(t, warnings, MaxFaults+1)
+		require.Equal(t, CodeEndless, warnings[0].Code)
+	})
+	ctx := newCountdown(10)
+	_, err = p.Warnings(ctx, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, ctx.late.Load(), int64(100))
+}
+
+// An expansion is checked within the time of its step, in the run's turn.
+func TestAttackExpansion(t *testing.T) {
+	t.Parallel()
+	p, err := Compile(t.Context(), chain(1), Actors{"x": ActorFunc(nil)})
+	require.NoError(t, err)
+	ctx := newCountdown(10)
+	s := New(p.WithLimits(Limits{Evaluation: func() (context.Context, context.CancelFunc) { return ctx, func() {} }}), "run")
+	_, fx, err := s.Advance(Begin{Now: time.Now()})
+	require.NoError(t, err)
+	_, _, err = s.Advance(Ended{Ref: fx.Starts[0].Ref, Attempt: 1, Outcome: &Outcome{Expand: chain(1000)}, Now: time.Now()})
+	require.NoError(t, err)
+	require.NotNil(t, s.End())
+	require.Equal(t, StatusFailed, s.End().Status)
+	require.Contains(t, s.End().Error.Message, "cannot be checked in time")
+	require.Less(t, ctx.late.Load(), int64(100))
+}
 
 func TestAttackDiff(t *testing.T) {
 	t.Parallel()

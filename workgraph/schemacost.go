@@ -13,12 +13,13 @@ const (
 	// maxSchemaMemory bounds what a list of everything that is wrong may take, in bytes.
 	maxSchemaMemory = 64 << 20
 
-	stepsVisit   = 50 // one subschema at one place
-	stepsElement = 10 // one element of a value that is compared as a whole
-	stepsNumber  = 60 // the value of a number of few digits
-	stepsText    = 3  // looking up one name
-	bytesPerStep = 16 // of a text that is looked through
-	bytesFault   = 300
+	stepsVisit       = 50 // one subschema at one place
+	stepsElement     = 10 // one element of a value that is compared as a whole
+	stepsNumber      = 60 // the value of a number of few digits
+	stepsText        = 3  // looking up one name
+	stepsInstruction = 4  // of a pattern at one byte
+	bytesPerStep     = 16 // of a text that is looked through
+	bytesFault       = 300
 )
 
 // schemaCost counts what holding a schema against a value takes at worst, before it is done: a validator cannot be stopped, and every keyword
@@ -100,7 +101,7 @@ func (w *schemaCost) text(s *jsonschema.Schema, v string) {
 // match counts a pattern against a text: in the worst case every instruction is tried at every byte.
 func (w *schemaCost) match(re jsonschema.Regexp, text string) {
 	if p, ok := re.(*schemaPattern); ok {
-		w.left -= p.size * (len(text) + 1)
+		w.left -= stepsInstruction * p.size * (len(text) + 1)
 	}
 }
 

@@ -1,13 +1,18 @@
 package executor_test
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 func TestValidateGraph(t *testing.T) {
@@ -98,4 +103,27 @@ func TestValidateGraph(t *testing.T) {
 		_, err = f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ThreadId: "t"})
 		require.Equal(t, "FIELD_NOT_USED", errs.ReasonOf(err))
 	})
+}
+
+// A graph that takes long to judge is judged within its caller's time, tells a bounded number of faults, and holds nobody up afterwards.
+func TestValidateGraph_Attack(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	g := &graphv1.Graph{}
+	for i := range 20_000 {
+		g.Nodes = append(g.Nodes, &graphv1.Node{Id: fmt.Sprintf("n%d", i), Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})
+		g.Edges = append(g.Edges, &graphv1.Edge{From: fmt.Sprintf("u%d", i), To: fmt.Sprintf("v%d", i)}, &graphv1.Edge{From: fmt.Sprintf("w%d", i), To: fmt.Sprintf("n%d", i)})
+	}
+	hurry, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	var crowd sync.WaitGroup
+	for range 4 {
+		crowd.Go(func() { _, _ = f.ValidateGraph(hurry, &executorv1.ValidateGraphRequest{Graph: g}) })
+	}
+	crowd.Wait()
+	v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g})
+	require.NoError(t, err)
+	require.Len(t, v.GetFaults(), workgraph.MaxFaults+1)
+	require.Equal(t, workgraph.CodeUnknownNode, v.GetFaults()[0].GetCode())
+	require.Equal(t, workgraph.CodeMoreFaults, v.GetFaults()[workgraph.MaxFaults].GetCode())
 }
