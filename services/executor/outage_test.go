@@ -97,7 +97,7 @@ func TestOutage(t *testing.T) {
 	end, _ := log.end(t)
 	bad := log.lines(t, "WARN", "ERROR")
 	t.Logf("%d lines left out; told were %+v", end.Left, bad)
-	require.Greater(t, end.Left, 5, "the loops go on")
+	require.Positive(t, end.Left, "the loops go on")
 	require.Equal(t, logLine{Level: "ERROR", Msg: "the executor's database does not answer"}, bad[0])
 	require.Len(t, log.lines(t, "ERROR"), 1)
 	require.LessOrEqual(t, len(bad), 4)
