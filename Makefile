@@ -48,6 +48,14 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 build: ## Build the command into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph
 
+# What the binary may weigh, in bytes; docs/development/tools.md says what it is made of.
+MAX_BINARY ?= 80000000
+
+.PHONY: size
+size: build ## Fail if the binary is larger than MAX_BINARY, or gs:// stores cannot be built in
+	@n=$$(wc -c <bin/epigraph); echo "bin/epigraph has $$n bytes, $(MAX_BINARY) at most"; test "$$n" -le $(MAX_BINARY)
+	CGO_ENABLED=0 go vet -trimpath -tags gcs ./internal/blob
+
 .PHONY: demo
 demo: build ## Run an example plan on an embedded server, with a scripted model
 	bin/epigraph demo

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
@@ -96,10 +94,10 @@ func classify(ctx context.Context, err error, res *http.Response) *Error {
 
 func refused(err error, res *http.Response) *Error {
 	e := &Error{Class: Permanent, Status: res.StatusCode, Message: http.StatusText(res.StatusCode), RetryAfter: retryAfter(res.Header), Err: err}
-	if api, ok := errors.AsType[*openai.Error](err); ok {
-		e.Code = api.Code
-		if api.Message != "" {
-			e.Message = errs.Clip(api.Message, maxMessage)
+	if said, ok := errors.AsType[*refusal](err); ok {
+		e.Code = said.code
+		if said.message != "" {
+			e.Message = errs.Clip(said.message, maxMessage)
 		}
 	}
 	switch {

@@ -1,6 +1,8 @@
 // Package llm owns calls to language models that speak the OpenAI chat protocol: one request, one
 // answer, whole or streamed, with usage, typed errors and a span by the GenAI conventions. It never
 // retries, since its callers keep the books of attempts. It must not know prices, budgets or actors.
+//
+// The protocol is one POST, so it is written here: the types of OpenAI's own client for Go are 7 MB of a binary.
 package llm
 
 import (
@@ -11,13 +13,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/shared"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -115,7 +113,8 @@ type Response struct {
 // Client calls one server. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
-	chat    openai.ChatCompletionService
+	url     string
+	client  *http.Client
 	http    *http.Transport
 	metrics metrics
 	host    string
@@ -155,16 +154,8 @@ func New(cfg Config, tel *obs.Telemetry) (*Client, error) {
 	}
 	transport := otelhttp.NewTransport(boundedTransport{next: c.http, limit: int64(cfg.MaxResponseBytes)},
 		otelhttp.WithTracerProvider(tel.TracerProvider), otelhttp.WithMeterProvider(tel.MeterProvider), otelhttp.WithPropagators(tel.Propagator))
-	// The service is made by itself, because the SDK's client reads the environment.
-	opts := []option.RequestOption{
-		option.WithBaseURL(cfg.BaseURL),
-		option.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}),
-		option.WithMaxRetries(0),
-	}
-	if !cfg.APIKey.IsZero() {
-		opts = append(opts, option.WithAPIKey(cfg.APIKey.Reveal()))
-	}
-	c.chat = openai.NewChatCompletionService(opts...)
+	c.url = u.JoinPath("chat", "completions").String()
+	c.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c, nil
 }
 
@@ -176,13 +167,13 @@ func (c *Client) Close() error {
 
 // Chat returns the whole answer. Errors are *Error.
 func (c *Client) Chat(ctx context.Context, req Request) (Response, error) {
-	return c.observe(ctx, req, func(ctx context.Context) (Response, *http.Response, error) {
-		var raw *http.Response
-		opts, params, err := c.params(req, &raw)
+	return c.observe(ctx, req, func(ctx context.Context) (_ Response, raw *http.Response, err error) {
+		raw, err = c.post(ctx, req, false)
 		if err != nil {
-			return Response{}, nil, err
+			return Response{}, raw, err
 		}
-		out, err := c.chat.New(ctx, params, opts...)
+		defer func() { err = errors.Join(err, raw.Body.Close()) }()
+		out, err := decodeWhole(raw.Body)
 		if err != nil {
 			return Response{}, raw, err
 		}
@@ -192,7 +183,7 @@ func (c *Client) Chat(ctx context.Context, req Request) (Response, error) {
 		first := out.Choices[0]
 		return Response{
 			ID: out.ID, Model: out.Model, Text: first.Message.Content, Refusal: first.Message.Refusal,
-			FinishReason: first.FinishReason, Usage: usageOf(out.Usage),
+			FinishReason: first.FinishReason, Usage: out.Usage.report(),
 		}, raw, nil
 	})
 }
@@ -202,42 +193,41 @@ func (c *Client) Chat(ctx context.Context, req Request) (Response, error) {
 // error, whatever was delivered before.
 func (c *Client) Stream(ctx context.Context, req Request, delta func(text string) error) (Response, error) {
 	return c.observe(ctx, req, func(ctx context.Context) (_ Response, raw *http.Response, err error) {
-		opts, params, err := c.params(req, &raw)
+		raw, err = c.post(ctx, req, true)
 		if err != nil {
-			return Response{}, nil, err
+			return Response{}, raw, err
 		}
-		params.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
-		s := c.chat.NewStreaming(ctx, params, opts...)
-		defer func() { err = errors.Join(err, s.Close()) }()
+		defer func() { err = errors.Join(err, raw.Body.Close()) }()
 		var out Response
 		var text []byte
-		for s.Next() {
-			chunk := s.Current()
+		err = pieces(raw.Body, int(c.cfg.MaxResponseBytes)+1, func(chunk completion) error {
 			if out.ID == "" {
 				out.ID, out.Model = chunk.ID, chunk.Model
 			}
-			if chunk.JSON.Usage.Valid() {
-				out.Usage = usageOf(chunk.Usage)
+			if used := chunk.Usage.report(); used.Known {
+				out.Usage = used
 			}
 			if len(chunk.Choices) == 0 {
-				continue
+				return nil
 			}
 			first := chunk.Choices[0]
 			if first.FinishReason != "" {
 				out.FinishReason = first.FinishReason
 			}
 			out.Refusal += first.Delta.Refusal
-			if piece := first.Delta.Content; piece != "" {
-				text = append(text, piece...)
-				if err := delta(piece); err != nil {
-					return Response{}, raw, &Error{Class: Unknown, Code: "CANCELED", Message: "the reader of the stream gave up", Err: err}
-				}
+			if first.Delta.Content == "" {
+				return nil
 			}
+			text = append(text, first.Delta.Content...)
+			if err := delta(first.Delta.Content); err != nil {
+				return &Error{Class: Unknown, Code: "CANCELED", Message: "the reader of the stream gave up", Err: err}
+			}
+			return nil
+		})
+		if _, told := errors.AsType[*Error](err); err != nil && !told && ctx.Err() == nil && !errors.Is(err, errTooLarge) {
+			err = &Error{Class: Unknown, Code: "TRUNCATED", Message: "the stream broke", Err: err}
 		}
-		if err := s.Err(); err != nil {
-			if raw != nil && raw.StatusCode < 400 && ctx.Err() == nil && !errors.Is(err, errTooLarge) {
-				err = &Error{Class: Unknown, Code: "TRUNCATED", Message: "the stream broke", Err: err}
-			}
+		if err != nil {
 			return Response{}, raw, err
 		}
 		if out.FinishReason == "" {
@@ -246,68 +236,6 @@ func (c *Client) Stream(ctx context.Context, req Request, delta func(text string
 		out.Text = string(text)
 		return out, raw, nil
 	})
-}
-
-func (c *Client) params(req Request, raw **http.Response) ([]option.RequestOption, openai.ChatCompletionNewParams, error) {
-	p := openai.ChatCompletionNewParams{Model: req.Model}
-	bad := func(text string) error { return &Error{Class: Permanent, Code: "REQUEST", Message: text} }
-	for _, m := range req.Messages {
-		switch m.Role {
-		case "system":
-			p.Messages = append(p.Messages, openai.SystemMessage(m.Content))
-		case "developer":
-			p.Messages = append(p.Messages, openai.DeveloperMessage(m.Content))
-		case "user":
-			p.Messages = append(p.Messages, openai.UserMessage(m.Content))
-		case "assistant":
-			p.Messages = append(p.Messages, openai.AssistantMessage(m.Content))
-		default:
-			return nil, p, bad("unknown role " + strconv.Quote(m.Role))
-		}
-	}
-	if len(p.Messages) == 0 || req.Model == "" {
-		return nil, p, bad("a request needs a model and at least one message")
-	}
-	if req.MaxOutputTokens > 0 {
-		if c.cfg.LegacyMaxTokens {
-			p.MaxTokens = openai.Int(req.MaxOutputTokens)
-		} else {
-			p.MaxCompletionTokens = openai.Int(req.MaxOutputTokens)
-		}
-	}
-	if req.Temperature != nil {
-		p.Temperature = openai.Float(*req.Temperature)
-	}
-	switch f := req.Format; {
-	case f == nil:
-	case len(f.Schema) == 0:
-		p.ResponseFormat.OfJSONObject = &shared.ResponseFormatJSONObjectParam{}
-	case !json.Valid(f.Schema):
-		return nil, p, bad("the schema of the response format is not JSON")
-	default:
-		p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{
-			JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: f.Name, Schema: f.Schema, Strict: openai.Bool(f.Strict)},
-		}
-	}
-	opts := []option.RequestOption{option.WithResponseInto(raw)}
-	if req.IdempotencyKey != "" {
-		opts = append(opts, option.WithHeader("Idempotency-Key", req.IdempotencyKey))
-	}
-	for name, value := range req.Extra {
-		if slices.Contains([]string{"model", "messages", "stream", "stream_options"}, name) || !json.Valid(value) {
-			return nil, p, bad("extra field " + strconv.Quote(name) + " is not allowed or not JSON")
-		}
-		opts = append(opts, option.WithJSONSet(name, value))
-	}
-	return opts, p, nil
-}
-
-func usageOf(u openai.CompletionUsage) Usage {
-	return Usage{
-		Input: u.PromptTokens, CachedInput: u.PromptTokensDetails.CachedTokens,
-		Output: u.CompletionTokens, Reasoning: u.CompletionTokensDetails.ReasoningTokens,
-		Known: u.JSON.PromptTokens.Valid() || u.JSON.CompletionTokens.Valid(),
-	}
 }
 
 // boundedTransport fails the reading of a response at its limit, so that no server can fill our memory.

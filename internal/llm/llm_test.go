@@ -193,7 +193,7 @@ func TestFaults(t *testing.T) {
 			require.Equal(t, want.class, e.Class, "%v: %v", e, e.Err)
 			require.Equal(t, want.status, e.Status)
 			require.Equal(t, want.code, e.Code)
-			require.Len(t, s.Requests(), 1, "the SDK must not retry")
+			require.Len(t, s.Requests(), 1, "a call is never repeated")
 			require.NotContains(t, err.Error(), "sk-test")
 			spans := rec.Ended()
 			require.Equal(t, "Error", spans[len(spans)-1].Status().Code.String())
