@@ -80,8 +80,9 @@ type Config struct {
 	KeepAlive time.Duration `help:"longest silence on a watch"`
 	// ParkAfter is how long a run must have to wait for a timer before it leaves memory.
 	ParkAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
-	// MaxLive bounds what live runs take in memory together; what is beyond waits as rows.
-	MaxLive conf.Bytes `help:"memory of live runs together"`
+	// MaxLive bounds what live runs take in memory together; when they have it, starts are refused, and what was accepted waits as rows. 0 means
+	// three tenths of Go's memory limit.
+	MaxLive conf.Bytes `help:"memory of live runs together; 0 means three tenths of the memory limit, 1GiB without one"`
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int `help:"depth of child runs below their root at most"`
 	// MaxFanOut is how many children one visit may spawn.
@@ -130,7 +131,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		ParkAfter: e.ParkAfter, MaxLive: conf.Bytes(e.MaxLiveBytes), MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxFamily: e.MaxFamily, MaxWatches: e.MaxWatches,
+		ParkAfter: e.ParkAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxFamily: e.MaxFamily, MaxWatches: e.MaxWatches,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
@@ -190,7 +191,10 @@ func (c Config) engine() engine.Config {
 	if c.Store == "sqlite" {
 		e.IDWait = min(e.Lease, journal.DefaultLease) // the lease is long there
 	}
-	e.ParkAfter, e.MaxLiveBytes, e.MaxDepth, e.MaxFanOut, e.MaxFamily, e.MaxWatches = c.ParkAfter, int64(c.MaxLive), c.MaxDepth, c.MaxFanOut, c.MaxFamily, c.MaxWatches
+	e.ParkAfter, e.MaxDepth, e.MaxFanOut, e.MaxFamily, e.MaxWatches = c.ParkAfter, c.MaxDepth, c.MaxFanOut, c.MaxFamily, c.MaxWatches
+	if c.MaxLive != 0 {
+		e.MaxLiveBytes = int64(c.MaxLive)
+	}
 	return e
 }
 

@@ -66,6 +66,7 @@ func (devCmd) Help() string {
 
 // Run serves until it is told to stop.
 func (c *devCmd) Run(e *env) error {
+	stack.LimitMemory()
 	cfg := stack.DevConfig()
 	if err := c.load(&cfg); err != nil {
 		return err
@@ -117,6 +118,7 @@ type serveCmd struct {
 
 // Run serves until it is told to stop.
 func (c *serveCmd) Run(e *env) error {
+	stack.LimitMemory()
 	cfg := stack.DefaultConfig()
 	if err := c.load(&cfg); err != nil {
 		return err

@@ -62,6 +62,9 @@ type Process struct {
 	pages     pages
 }
 
+// LimitMemory makes the process respect the memory limit of its container. Call it once, before a configuration is made.
+func LimitMemory() { host.LimitMemory() }
+
 // Serve runs one service until ctx ends and it has stopped in good order.
 func Serve(ctx context.Context, service string, cfg Config) error {
 	p, err := Open(ctx, service, cfg)
@@ -114,7 +117,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 		}
 		return nil
 	})
-	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()),
+	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", host.MemoryLimit()),
 		conf.Attr("config", cfg))
 	warnExposed(ctx, p.tel.Logger, cfg.secretFiles(service)...)
 	return p, nil

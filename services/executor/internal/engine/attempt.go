@@ -160,6 +160,15 @@ func (t *term) perform(a *attempt) {
 		t.finish(a, nil, workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "an argument has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload), outbox.Trace{})
 		return
 	}
+	holds := t.e.calling.Share(a.run.namespace)
+	defer holds.Free()
+	// Who makes the call here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
+	if n := 2 * inputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.remote {
+		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
+			t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})
+			return
+		}
+	}
 	if a.start.NeedsIntent() {
 		failpoint.Hit(failpoint.IntentBefore)
 		if !t.intend(ctx, a) {

@@ -85,7 +85,7 @@ func DefaultConfig() Config {
 		Drain: 20 * time.Second, Grace: 10 * time.Second, ParkAfter: 5 * time.Second, SnapshotEvery: 1024,
 		ScanInterval: 500 * time.Millisecond, RecoverParallel: 8, MaxTakeovers: journal.DefaultMaxTakeovers, ProgressAfter: time.Minute,
 		WatchPoll: 100 * time.Millisecond, KeepAlive: 15 * time.Second, ClaimLease: time.Minute,
-		Linger: 200 * time.Millisecond, MaxLiveBytes: 1 << 30, MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxFamily: 10_000, DetailsEvery: time.Second,
+		Linger: 200 * time.Millisecond, MaxLiveBytes: DefaultLive(), MailPoll: time.Second, MaxDepth: 3, MaxFanOut: 1000, MaxFamily: 10_000, DetailsEvery: time.Second,
 		MaxWatches: 64,
 	}
 }

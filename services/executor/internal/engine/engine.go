@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -48,8 +49,10 @@ type Engine struct {
 	hub       *hub
 	watchers  *watchers
 	computing *computing
-	programs  *programs
-	outcomes  *workgraph.OutcomeCache
+	// calling is what calls under way may hold of their arguments.
+	calling  *inflight.Budget
+	programs *programs
+	outcomes *workgraph.OutcomeCache
 
 	mu    sync.Mutex
 	term  *term // nil while nothing is owned
@@ -84,7 +87,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
-	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, Evaluation: evaluation})
+	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, Evaluation: evaluation}, cfg.MaxLiveBytes/4)
+	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.computing = newComputing(computingLimit())
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error

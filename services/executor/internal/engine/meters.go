@@ -81,6 +81,8 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 	keep(e1)
 	live, e1 := m.Int64ObservableGauge("epigraph.runs.live", metric.WithDescription("Runs in memory."))
 	keep(e1)
+	bytes, e1 := m.Int64ObservableGauge("epigraph.runs.live_bytes", metric.WithUnit("By"), metric.WithDescription("Memory of the runs in memory, their graphs and what they have waiting to be written."))
+	keep(e1)
 	queue, e1 := m.Int64ObservableGauge("epigraph.attempts.waiting", metric.WithDescription("Attempts that wait for a place."))
 	keep(e1)
 	gates, e1 := m.Int64ObservableGauge("epigraph.attempts.at_gates", metric.WithDescription("Attempts that wait at gates, by what they wait for: key, limit, rate, worker."))
@@ -93,6 +95,7 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 	_, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		if t := e.current(); t != nil {
 			o.ObserveInt64(live, int64(t.live()))
+			o.ObserveInt64(bytes, t.memory.bytes())
 			o.ObserveInt64(queue, int64(t.sched.backlog()))
 			t.sched.atGates(func(kind GateKind, n int) {
 				o.ObserveInt64(gates, int64(n), metric.WithAttributes(attribute.String("kind", string(kind))))
@@ -102,7 +105,7 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 			o.ObserveInt64(box, n)
 		}
 		return nil
-	}, live, queue, gates, box)
+	}, live, bytes, queue, gates, box)
 	return &ms, err
 }
 

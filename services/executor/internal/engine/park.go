@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -160,9 +161,6 @@ func (r *run) position(w *journal.Append) (err error) {
 	return err
 }
 
-// ReasonMemoryFull is the reason when no more runs are taken into memory for the moment.
-const ReasonMemoryFull = "EXECUTOR_MEMORY_FULL"
-
 // Work carries out a job about a run: it claims the run and goes on with it, or holds it until its instant. An error means that the job
 // should come again, perhaps to another executor; an errs.Unavailable one says that nothing is wrong.
 func (e *Engine) Work(ctx context.Context, args []byte) error {
@@ -190,9 +188,8 @@ func (t *term) take(ctx context.Context, w wake) error {
 		t.pokeMail()
 		return nil
 	}
-	if t.full(0) {
-		return errs.New(errs.Unavailable, ReasonMemoryFull, "the runs in memory have %d bytes, the limit is %d", t.bytes.Load(), t.e.cfg.MaxLiveBytes).
-			Hint("the run is taken up when others have ended or wait")
+	if !t.memory.room(w.Namespace, 1) {
+		return t.errFull(errs.Unavailable)
 	}
 	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.patience())
 	switch {
@@ -239,13 +236,22 @@ func (t *term) bringSoon(id string) {
 	}
 	t.spawn(func() {
 		for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-			if t.bringInTurn(id) {
+			err := t.bringInTurn(id)
+			if err == nil {
 				return
 			}
 			t.mu.Lock()
 			mine := t.brings(id)
 			t.mu.Unlock()
-			if !mine || !t.rest(wait) {
+			if !mine {
+				return
+			}
+			if full, ok := errors.AsType[*noRoomError](err); ok {
+				if !t.awaitRoom(full) {
+					return
+				}
+				wait = soonestTry
+			} else if !t.rest(wait) {
 				return
 			}
 		}
@@ -261,8 +267,8 @@ func (t *term) brings(id string) bool {
 	return true
 }
 
-// bringInTurn tries once to bring a run when there is a place.
-func (t *term) bringInTurn(id string) (done bool) {
+// bringInTurn tries once to bring a run when there is a place. It returns nil if nothing is left to do.
+func (t *term) bringInTurn(id string) error {
 	select {
 	case t.loads <- struct{}{}:
 		defer func() { <-t.loads }()
@@ -271,31 +277,16 @@ func (t *term) bringInTurn(id string) (done bool) {
 	t.mu.Lock()
 	delete(t.bringing, id)
 	t.mu.Unlock()
-	_, done = t.tryBring(id, nil)
-	return done
-}
-
-// full reports whether there is no room in memory for so many more bytes. One run is always taken.
-func (t *term) full(more int64) bool {
-	n := t.bytes.Load()
-	return n > 0 && n+more > t.e.cfg.MaxLiveBytes
+	_, err := t.tryBring(id, nil, false)
+	return err
 }
 
 // takes reports whether runs may be claimed for this term: it can read them now.
 func (t *term) takes() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.closed && !t.full(0)
+	return !t.closed && !t.memory.full()
 }
-
-// weigh counts the run anew in the memory of live runs. The caller holds r.mu.
-func (r *run) weigh() {
-	size := weight(r.program.nodes) + r.kept
-	r.t.bytes.Add(size - r.size.Swap(size))
-}
-
-// weight is about what a run takes in memory before it has results: the machine keeps a state for every node.
-func weight(nodes int) int64 { return 8<<10 + 512*int64(nodes) }
 
 // alarms are the runs that this executor has claimed and not read yet, since their time is near but has not come: an id and a time each,
 // and one timer for all. It is safe for concurrent use.

@@ -35,7 +35,9 @@ type programs struct {
 	mu    sync.Mutex
 	byKey map[string]*list.Element
 	order list.List // of *kept, the last used first
-	bytes int
+	bytes int64
+	// most bounds bytes.
+	most int64
 }
 
 type kept struct {
@@ -43,14 +45,15 @@ type kept struct {
 	p   *program
 }
 
-// maxKeptBytes bounds the memory of remembered programs, about.
+// maxKeptBytes bounds the memory of remembered programs, however much of it live runs may have.
 const maxKeptBytes = 192 << 20
 
-// bytes is about what a remembered program takes: its stored form, the values in it, and what is made of each node.
-func (p *program) bytes() int { return 4<<10 + 600*p.nodes + 3*len(p.body) }
+// bytes is about what a program takes: its stored form, the values in it, and what is made of each node.
+func (p *program) bytes() int64 { return 4<<10 + 600*int64(p.nodes) + 3*int64(len(p.body)) }
 
-func newPrograms(actors Actors, limits workgraph.Limits) *programs {
-	return &programs{actors: actors, limits: limits, byKey: map[string]*list.Element{}}
+// newPrograms remembers programs in up to so many bytes; those of live runs stay whatever it forgets.
+func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
+	return &programs{actors: actors, limits: limits, most: min(most, maxKeptBytes), byKey: map[string]*list.Element{}}
 }
 
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a workgraph.Faults when the graph is
@@ -217,7 +220,7 @@ func (s *programs) keep(key string, p *program) {
 	}
 	s.byKey[key] = s.order.PushFront(&kept{key, p})
 	s.bytes += p.bytes()
-	for s.bytes > maxKeptBytes && s.order.Len() > 1 {
+	for s.bytes > s.most && s.order.Len() > 1 {
 		old := s.order.Remove(s.order.Back()).(*kept)
 		delete(s.byKey, old.key)
 		s.bytes -= old.p.bytes()

@@ -25,6 +25,22 @@ type Event struct {
 	Unbooked int64
 }
 
+// size is about what it takes in memory.
+func (e *Event) size() int {
+	n := 1 << 10
+	if d := e.Durable; d != nil {
+		if d.Input != nil {
+			n += int(inputSize(*d.Input, d.Context))
+		}
+		if d.Outcome != nil {
+			n += outcomeSize(*d.Outcome) + waitSize(d.Outcome)
+		}
+	} else if p := e.Ephemeral; p != nil {
+		n += len(p.Text) + len(p.Progress)
+	}
+	return n
+}
+
 // Durable is an entry of a run's journal: what the machine recorded and what only the engine knows of it.
 type Durable struct {
 	workgraph.Event

@@ -42,7 +42,7 @@ func (t *term) scan(ctx context.Context) {
 		wait := t.e.cfg.ScanInterval
 		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
 		// started by another: no more are claimed than can be worked on soon.
-		if room := t.e.cfg.Parallel - t.sched.backlog(); room <= 0 || t.full(0) {
+		if room := t.e.cfg.Parallel - t.sched.backlog(); room <= 0 || t.memory.full() {
 			wait = min(wait, crowdedPause)
 		} else if t.takeOver(ctx, min(room, takeBatch)) {
 			wait = 0
@@ -97,11 +97,11 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 		g.Go(func() error {
 			// What is claimed is this executor's to read; what does not fit into memory waits for room, and meanwhile others may
 			// have it.
-			if t.full(0) {
+			if t.memory.full() {
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
-			if _, done := t.tryBring(ref.RunID, nil); !done {
+			if _, err := t.tryBring(ref.RunID, nil, false); err != nil {
 				t.bringSoon(ref.RunID) // others do not wait for one that cannot be read
 			}
 			return nil
@@ -133,23 +133,26 @@ const (
 // bring makes a run live that this term owns, and tries again until it is or the term ends.
 func (t *term) bring(id string, rem *remedy) *run {
 	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-		if r, done := t.tryBring(id, rem); done || !t.rest(wait) {
+		if r, err := t.tryBring(id, rem, true); err == nil || !t.rest(wait) {
 			return r
 		}
 	}
 }
 
-// tryBring tries once. It is done if the run is live, or not this term's to bring.
-func (t *term) tryBring(id string, rem *remedy) (r *run, done bool) {
-	r, err := t.load(t.background, id, rem)
+// tryBring tries once. There is no error if the run is live, or not this term's to bring, and a noRoomError if it needs more room than there is and
+// was not live before.
+func (t *term) tryBring(id string, rem *remedy, again bool) (*run, error) {
+	r, err := t.load(t.background, id, rem, again)
 	switch {
 	case err == nil:
-		return r, true
+		return r, nil
 	case t.background.Err() != nil || journal.IsFenced(err):
-		return nil, true
+		return nil, nil
 	}
-	t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
-	return nil, false
+	if _, full := errors.AsType[*noRoomError](err); !full {
+		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
+	}
+	return nil, err
 }
 
 // rest waits, and reports whether the term goes on.
@@ -165,7 +168,7 @@ func (t *term) rest(d time.Duration) bool {
 }
 
 // load reads a run and sets it going. The run is nil if it has ended or is somebody else's.
-func (t *term) load(ctx context.Context, id string, rem *remedy) (*run, error) {
+func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore bool) (*run, error) {
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
@@ -186,7 +189,7 @@ func (t *term) load(ctx context.Context, id string, rem *remedy) (*run, error) {
 	l := &loading{done: make(chan struct{})}
 	t.loading[id] = l
 	t.mu.Unlock()
-	l.run, l.err = t.read(ctx, id, rem)
+	l.run, l.err = t.read(ctx, id, rem, liveBefore)
 	t.mu.Lock()
 	delete(t.loading, id)
 	again := l.again
@@ -198,7 +201,7 @@ func (t *term) load(ctx context.Context, id string, rem *remedy) (*run, error) {
 	return l.run, l.err
 }
 
-func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
+func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool) (*run, error) {
 	loaded, err := t.e.journal.Load(ctx, id)
 	if err != nil {
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
@@ -235,11 +238,24 @@ func (t *term) read(ctx context.Context, id string, rem *remedy) (*run, error) {
 	}
 	r.trace = t.continued(row)
 	r.suspect.Store(row.Takeovers > 1)
-	if !t.insert(r) {
+	size := weight(p.nodes) + r.kept + r.given
+	if !t.holds(p) {
+		size += p.bytes()
+	}
+	if liveBefore {
+		t.memory.add(r.namespace, size)
+	} else if !t.memory.take(r.namespace, size) {
+		r.takeRoom()()
+		return nil, &noRoomError{r.namespace, size}
+	}
+	in := t.insert(r)
+	t.memory.add(r.namespace, -size)
+	if !in {
 		return nil, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.weigh()
 	now := time.Now().UTC()
 	if rem != nil && rem.cmd != nil {
 		if err := r.advance(rem.cmd, rem.extra); err != nil {
@@ -323,7 +339,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 }
 
 func (r *run) replay(snapshot []byte, events []journal.Event) error {
-	r.state, r.tally, r.kept = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0
+	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0, 0
 	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
 		t, head, machine, err := decodeSnapshot(snapshot, r.program.nodes)
@@ -351,6 +367,9 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 			return fmt.Errorf("apply event %d of run %s: %w", d.Seq, r.id, err)
 		}
 		r.tally.apply(&d.Event)
+		if d.Input != nil {
+			r.given += inputSize(*d.Input, d.Context)
+		}
 		if d.Outcome != nil {
 			r.kept += int64(outcomeSize(*d.Outcome))
 			if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {
@@ -439,6 +458,7 @@ func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []
 	b.Budget = given.Budget
 	b.Adopt = rec.Adopt
 	r.pendingStart, r.pendingSignal = b, rec.Signal
+	r.given = inputSize(b.Input, b.Context)
 	if r.task != "" && !r.family.Borrowed && t.e.claims != nil && row.CancelTime.IsZero() {
 		// Its claim may have run out while it waited.
 		switch err := t.e.claims.Claim(ctx, r.namespace, r.task, r.id, t.e.cfg.ClaimLease); {

@@ -46,6 +46,7 @@ type run struct {
 	usage   journal.Usage
 	started time.Time
 	kept    int64 // bytes of results that the machine holds
+	given   int64 // bytes of what the run was given: its input, and what came for it since it was read
 	seq     int64 // of the last event given to the writer
 	snapSeq int64
 	// durable is how far the writer is known to have come; over says that it wrote the end.

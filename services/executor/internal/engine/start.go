@@ -162,6 +162,10 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	if req.Priority == 0 {
 		req.Priority = DefaultPriority
 	}
+	// What nobody can ask for again waits as a row for room.
+	if req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now()) && !t.memory.room(req.Namespace, t.needs(p, &req)) {
+		return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted))
+	}
 	if req.family.Parent == "" {
 		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
 			return e.earlier(ctx, req, err)
@@ -438,7 +442,17 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	} else {
 		r.root = req.RootID
 	}
-	wait := req.Pending || req.StartTime.After(now) || t.full(weight(p.nodes))
+	wait := req.Pending || req.StartTime.After(now)
+	reserved := func() {}
+	if !wait {
+		need := t.needs(p, &req)
+		if t.memory.take(req.Namespace, need) {
+			reserved = sync.OnceFunc(func() { t.memory.add(req.Namespace, -need) })
+		} else {
+			wait = true
+		}
+	}
+	defer reserved()
 	// Children are never held up: their parents are open, and wait for them.
 	bounded := r.family.Parent == ""
 	room := func() {}
@@ -473,6 +487,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	} else {
 		row, err = r.begin(req, now, answer)
 	}
+	reserved() // it is counted as a live run now, and as a write that waits
 	if req.lock != nil {
 		req.lock.Unlock()
 	}
@@ -598,6 +613,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		}
 		return nil, notReady()
 	}
+	r.given = inputSize(req.travels(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more

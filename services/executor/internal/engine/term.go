@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -27,7 +26,8 @@ type term struct {
 	mail       chan struct{}
 	loads      chan struct{} // a place for every run that is being read
 	alarms     *alarms
-	bytes      atomic.Int64 // about what live runs take in memory
+	memory     *memory
+	held       holdings
 	work       sync.WaitGroup
 
 	mu       sync.Mutex
@@ -66,12 +66,14 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endBeating()
 	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
 		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]int{}}
+	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
 	t.alarms = newAlarms(t.bringSoon)
 	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
-	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe})
+	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.add,
+		MaxBacklog: int(min(maxBacklog, e.cfg.MaxLiveBytes/4))})
 	t.sched.conclude = t.writer.Lead
 
 	var wg sync.WaitGroup
@@ -207,7 +209,7 @@ func (t *term) insert(r *run) bool {
 	if t.closed {
 		return false
 	}
-	t.runs[r.id] = r
+	t.put(r)
 	return true
 }
 
@@ -218,17 +220,32 @@ func (t *term) insertNew(r *run) bool {
 	if t.closed || t.runs[r.id] != nil {
 		return false
 	}
-	t.runs[r.id] = r
+	t.put(r)
 	return true
+}
+
+// put is called with t.mu held.
+func (t *term) put(r *run) {
+	if was := t.runs[r.id]; was != nil {
+		t.drop(was)
+	}
+	t.runs[r.id] = r
+	t.hold(r)
 }
 
 func (t *term) remove(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.runs[r.id] == r {
-		delete(t.runs, r.id)
-		t.bytes.Add(-r.size.Swap(0))
+		t.drop(r)
 	}
+}
+
+// drop is called with t.mu held.
+func (t *term) drop(r *run) {
+	delete(t.runs, r.id)
+	t.letGo(r)
+	t.memory.add(r.namespace, -r.size.Swap(0))
 }
 
 // spawn runs f beside everything else; the term does not end before it.

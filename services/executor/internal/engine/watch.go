@@ -27,11 +27,15 @@ type subscription struct {
 
 	mu     sync.Mutex
 	events []Event
+	bytes  int
 	missed bool
 }
 
-// maxHeld bounds what a slow watcher keeps in memory.
-const maxHeld = 1024
+// maxHeld and maxHeldBytes bound what a slow watcher keeps in memory. One event is always kept.
+const (
+	maxHeld      = 1024
+	maxHeldBytes = 1 << 20
+)
 
 func newHub() *hub { return &hub{subs: map[string]map[*subscription]struct{}{}} }
 
@@ -53,8 +57,9 @@ func (s *subscription) put(ev Event) {
 		return
 	}
 	s.mu.Lock()
-	if len(s.events) < maxHeld {
+	if n := ev.size(); len(s.events) == 0 || len(s.events) < maxHeld && s.bytes+n <= maxHeldBytes {
 		s.events = append(s.events, ev)
+		s.bytes += n
 	} else if ev.Durable != nil {
 		s.missed = true
 	}
@@ -69,7 +74,7 @@ func (s *subscription) take() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	evs := s.events
-	s.events, s.missed = nil, false
+	s.events, s.bytes, s.missed = nil, 0, false
 	return evs
 }
 

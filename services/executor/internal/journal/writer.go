@@ -36,6 +36,8 @@ type WriterOptions struct {
 	Packer Packer
 	// Logger gets a warning for each failed try; nil discards.
 	Logger *slog.Logger
+	// Account is told how many bytes of a namespace's writes wait, or do not any more; nil is fine.
+	Account func(namespace string, bytes int64)
 	// Observe is called after each batch, one call at a time; nil is fine.
 	Observe func(Batch)
 }
@@ -93,6 +95,8 @@ type item struct {
 	rows  int
 	size  int
 	since time.Time
+	// counted is what was told to Account: the values as they came, and as they are to be kept.
+	counted int64
 	// whole says that the status of the write is to be written, whatever the row says.
 	whole bool
 }
@@ -142,9 +146,11 @@ func (w *Writer) submit(wr Write, done func(Result), call bool) error {
 	if err := Validate(wr, w.o.Limits); err != nil {
 		return err
 	}
+	counted := int64(wr.Size())
 	var store func(context.Context) Write
 	if w.o.Packer != nil {
 		wr, store = w.o.Packer.Pack(wr)
+		counted += int64(wr.Size())
 	}
 	it := item{write: wr, done: done, rows: wr.Rows(), size: wr.Size(), since: time.Now()}
 	w.mu.Lock()
@@ -154,6 +160,10 @@ func (w *Writer) submit(wr Write, done func(Result), call bool) error {
 	}
 	if wr.Start != nil && w.bytes+it.size > w.o.MaxBacklog && w.count > 0 {
 		return errs.New(errs.Unavailable, ReasonBacklogFull, "too much waits to be written").Hint("try again in a moment")
+	}
+	if w.o.Account != nil {
+		it.counted = counted
+		w.o.Account(wr.Namespace(), counted)
 	}
 	if (store != nil || len(w.held) > 0) && w.hold(it, store) {
 		return nil
@@ -351,6 +361,7 @@ func (w *Writer) flush(batch []item, answered func(results int)) error {
 		answered(len(batch))
 	}
 	for i, it := range batch {
+		w.uncount(it)
 		if err != nil {
 			it.done(Result{Err: err, RunID: it.write.RunID()})
 			continue
@@ -435,13 +446,22 @@ func (w *Writer) fail(err error) {
 	w.mu.Unlock()
 	for _, hs := range heldBack {
 		for _, h := range hs {
+			w.uncount(h.item)
 			h.done(Result{Err: err, RunID: h.write.RunID()})
 		}
 	}
 	for _, q := range queues {
 		for _, it := range q.items {
+			w.uncount(it)
 			it.done(Result{Err: err, RunID: it.write.RunID()})
 		}
+	}
+}
+
+// uncount tells that a write waits no more.
+func (w *Writer) uncount(it item) {
+	if it.counted != 0 {
+		w.o.Account(it.write.Namespace(), -it.counted)
 	}
 }
 

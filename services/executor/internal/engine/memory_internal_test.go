@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	t.Run("Share/ANamespaceGetsHalfAndSmallRunsItsLastQuarter", func(t *testing.T) {
+		t.Parallel()
+		m := newMemory(80 * mib)
+		require.True(t, m.take("a", 15*mib))
+		require.True(t, m.take("a", 15*mib))
+		require.False(t, m.take("a", mib), "large runs have three quarters of the half")
+		require.True(t, m.take("a", 10_000))
+		require.True(t, m.take("b", 29*mib))
+		require.False(t, m.take("c", 2*mib), "and three quarters of the whole")
+		require.True(t, m.take("c", 10_000))
+		m.add("b", -29*mib)
+		require.True(t, m.take("c", 15*mib))
+	})
+	t.Run("Progress/OneRunAlwaysFits", func(t *testing.T) {
+		t.Parallel()
+		m := newMemory(8 * mib)
+		require.True(t, m.take("a", 100*mib), "nothing else is there")
+		require.True(t, m.full())
+		require.False(t, m.take("b", 1))
+		m.add("a", -100*mib)
+		require.Zero(t, m.bytes())
+		require.Empty(t, m.by)
+		require.True(t, m.take("b", 5*mib), "the first of a namespace, over its share")
+		require.False(t, m.take("b", 1))
+	})
+	t.Run("Programs/AreForgottenByBytes", func(t *testing.T) {
+		t.Parallel()
+		s := newPrograms(fixed{}, workgraph.Limits{}, 10*mib)
+		var last *program
+		for i := range 20 {
+			g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n", Actor: "a", Args: []json.RawMessage{json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", mib)))}}}}
+			var err error
+			last, err = s.compile(t.Context(), "ns", g, nil)
+			require.NoError(t, err)
+			require.LessOrEqual(t, s.bytes, int64(10*mib))
+		}
+		require.Same(t, last, s.find("pinned/"+last.hash), "the newest is remembered")
+		require.Less(t, len(s.byKey), 12)
+	})
+	t.Run("Watch/ASlowWatcherHoldsNoMoreThanABound", func(t *testing.T) {
+		t.Parallel()
+		s := &subscription{wake: make(chan struct{}, 1)}
+		big := Event{Durable: &Durable{Event: workgraph.Event{Seq: 1, Outcome: &workgraph.Outcome{Values: []json.RawMessage{make([]byte, mib)}}}}}
+		for range 100 {
+			s.put(big)
+		}
+		require.Len(t, s.events, 1)
+		require.True(t, s.missed, "the rest is read from the journal")
+		require.Len(t, s.take(), 1)
+		s.put(big)
+		require.Len(t, s.events, 1)
+	})
+}
+
+type fixed struct{ Actors }
+
+func (fixed) Find(_ context.Context, _ string, names []string) (map[string]ActorInfo, error) {
+	out := map[string]ActorInfo{}
+	for _, n := range names {
+		out[n] = ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Pure}}
+	}
+	return out, nil
+}
