@@ -149,6 +149,18 @@ func NewServer(o Options) (*Server, error) {
 // Drain tells streams without end that the server is about to stop; see Draining. It is idempotent.
 func (s *Server) Drain() { s.drained.Do(func() { close(s.chain.drain) }) }
 
+// HealthDatabase is the name by which the health service is asked whether the database answers, of a server that has one.
+const HealthDatabase = "database"
+
+// SetDatabase sets that answer.
+func (s *Server) SetDatabase(ok bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if ok {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus(HealthDatabase, state)
+}
+
 // SetServing sets the answer of the health service, for the whole server and each registered service.
 func (s *Server) SetServing(ok bool) {
 	state := healthpb.HealthCheckResponse_NOT_SERVING

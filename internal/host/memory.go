@@ -2,7 +2,6 @@ package host
 
 import (
 	"math"
-	"os"
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -35,8 +34,8 @@ func MemoryLimit() int64 {
 }
 
 // LimitMemory makes Go respect the memory limit of the container that the process runs in, and collect less often while it is far from it. GOMEMLIMIT and GOGC
-// go before that. Call it before anything asks for the limit.
-func LimitMemory() Memory { return limitMemory(os.Getenv, memlimit.FromCgroup) }
+// go before that, as env tells them. Call it before anything asks for the limit.
+func LimitMemory(env func(string) string) Memory { return limitMemory(env, memlimit.FromCgroup) }
 
 func limitMemory(env func(string) string, container func() (uint64, error)) Memory {
 	m := Memory{From: "GOMEMLIMIT", GC: 100}

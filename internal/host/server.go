@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -76,6 +77,8 @@ type HTTPOptions struct {
 	BodyTimeout time.Duration
 	// Grace is how long requests under way may last when stopping; default DefaultGrace.
 	Grace time.Duration
+	// TLS, if not nil, secures the connections; then no plain text is spoken.
+	TLS *tls.Config
 }
 
 type drainKey struct{}
@@ -87,7 +90,7 @@ func Draining(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// HTTP serves h on lis, HTTP/1.1 and unencrypted HTTP/2, with limits against slow and oversized
+// HTTP serves h on lis, HTTP/1.1 and HTTP/2, unencrypted unless there is a TLS configuration, with limits against slow and oversized
 // requests, and stops gracefully.
 func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	if o.MaxBodyBytes == 0 {
@@ -105,13 +108,15 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	draining := make(chan struct{})
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetUnencryptedHTTP2(o.TLS == nil)
+	protocols.SetHTTP2(o.TLS != nil)
 	s := &http.Server{
 		Handler:           limit(h, o),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		Protocols:         protocols,
+		TLSConfig:         o.TLS,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), drainKey{}, draining)
@@ -119,7 +124,11 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	}
 	run := func(ctx context.Context) error {
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(lis) }()
+		serve := func() error { return s.Serve(lis) }
+		if o.TLS != nil {
+			serve = func() error { return s.ServeTLS(lis, "", "") }
+		}
+		go func() { served <- serve() }()
 		select {
 		case err := <-served:
 			return fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), err)

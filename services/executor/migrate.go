@@ -47,13 +47,14 @@ func Migrate(ctx context.Context, cfg Config) (from, to int64, err error) {
 // Ready returns nil while runs are taken and the journal can be reached and has all that this binary needs. A schema that a
 // later release has migrated is fine: what it adds leaves the release before it working.
 func (s *Service) Ready(ctx context.Context) error {
-	if s.engine.Owner().IsZero() {
-		return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor owns no runs yet")
-	}
+	// First the database: without it no runs are owned either, and that would say less.
 	if m, ok := s.journal.(migrated); ok {
 		if err := m.Migrations().Check(ctx); err != nil && errs.ReasonOf(err) != dbkit.ReasonSchemaNew {
 			return err
 		}
+	}
+	if s.engine.Owner().IsZero() {
+		return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor owns no runs yet")
 	}
 	return nil
 }

@@ -245,6 +245,8 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	r := start(t, options{})
 	r.servers["planner"].SetServing(false)
 	r.servers["registry"].SetServing(false)
+	r.servers["registry"].SetDatabase(false)
+	r.servers["executor"].SetDatabase(true)
 	type answer struct {
 		Status   string
 		Services map[string]string
@@ -265,6 +267,8 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	require.Len(t, a.Away, 2)
 	require.Equal(t, "planner", a.Away[0].Service)
 	require.Equal(t, "NOT_SERVING", a.Away[0].Reason)
+	require.Equal(t, "DATABASE_AWAY", a.Away[1].Reason)
+	require.Equal(t, "the database of the registry does not answer", a.Away[1].Message)
 	require.WithinDuration(t, time.Now(), a.Away[0].Since, time.Minute)
 	r.servers["planner"].SetServing(true)
 	var b answer

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,8 @@ import (
 // the defaults.
 type Config struct {
 	Addr string `help:"address of the HTTP API, host:port"`
+	// TLS secures the address, for REST and for gRPC. The files are read anew when they change.
+	TLS TLS
 	// Keys are the API keys, each bound to one namespace. Without any, everyone is let in, which is
 	// allowed on a loopback address only.
 	Keys []grpckit.APIKey `help:"API keys: name, namespace, secret, scopes, as auth.keys has them"`
@@ -58,6 +61,12 @@ type Config struct {
 	CellInFlight int `help:"calls under way to one service of one cell at most"`
 }
 
+// TLS names the certificate with which the gateway serves; without one it serves plain text.
+type TLS struct {
+	CertFile string `help:"certificate of the gateway's address, for REST and gRPC, PEM; read anew when it changes"`
+	KeyFile  string `help:"its private key, PEM"`
+}
+
 // DefaultConfig listens on the loopback address and lets everyone in.
 func DefaultConfig() Config {
 	return Config{
@@ -82,6 +91,9 @@ func (c Config) Validate() error {
 	}
 	if err := (grpckit.AuthConfig{Keys: c.Keys}).Validate(); err != nil {
 		faults = append(faults, err)
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		faults = append(faults, errors.New("tls.cert_file and tls.key_file go together"))
 	}
 	if c.MaxBodyBytes <= 0 {
 		faults = append(faults, errors.New("max_body_bytes must be positive"))
@@ -122,6 +134,8 @@ type Deps struct {
 	Ready *host.Readiness
 	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's own.
 	Budget *inflight.Budget
+	// TLS is what Config.TLS comes to; nil serves plain text.
+	TLS *tls.Config
 	// Listener is used in place of listening on Config.Addr. The service closes it.
 	Listener net.Listener
 }
@@ -152,6 +166,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	if d.Planner == nil || len(cfg.Cells) == 0 && (d.Executor == nil || d.Registry == nil) {
 		return nil, errs.New(errs.Internal, "DEPS_INCOMPLETE", "gateway: connections to planner, executor and registry are required")
+	}
+	if cfg.TLS.CertFile != "" && d.TLS == nil {
+		return nil, errs.New(errs.Internal, "DEPS_INCOMPLETE", "gateway: a certificate is named and not given")
 	}
 	if d.Telemetry == nil {
 		d.Telemetry = obs.Noop()
@@ -184,7 +201,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	handler, err := rest.New(ctx, rest.Options{
 		Planner: d.Planner, Cells: router,
 		Keyring: keyring, Telemetry: d.Telemetry, Ready: d.Ready, Budget: d.Budget,
-		MaxBodyBytes: int64(cfg.MaxBodyBytes), RequestTimeout: cfg.RequestTimeout,
+		MaxBodyBytes: int64(cfg.MaxBodyBytes), MessageTimeout: cfg.BodyTimeout, RequestTimeout: cfg.RequestTimeout,
 		WriteTimeout: cfg.WriteTimeout, HealthTimeout: cfg.HealthTimeout, CORSOrigins: cfg.CORSOrigins,
 		KeepAlive: cfg.KeepAlive, FirstEvent: firstEvent, Retry: cfg.Retry,
 	})
@@ -198,7 +215,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		}
 	}
 	s.server = host.HTTP(handler, s.listener, host.HTTPOptions{
-		Logger: d.Telemetry.Logger, MaxBodyBytes: -1, BodyTimeout: cfg.BodyTimeout, Grace: cfg.Grace,
+		Logger: d.Telemetry.Logger, MaxBodyBytes: -1, BodyTimeout: cfg.BodyTimeout, Grace: cfg.Grace, TLS: d.TLS,
 	})
 	return s, nil
 }

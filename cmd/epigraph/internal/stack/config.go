@@ -102,6 +102,8 @@ type TLS struct {
 	// ClientCerts says whether who connects must show a certificate: "require", or "optional" for clients and workers that have
 	// only an API key. A certificate that is shown is checked all the same.
 	ClientCerts string `help:"whether who connects must show a certificate of ca_file: require or optional"`
+	// of is what settings these are, for hints; empty means grpc.tls.
+	of string
 }
 
 // Upstream says where the other services are.

@@ -208,6 +208,10 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 			return err
 		}
 	}
+	var err error
+	if deps.TLS, err = cfg.gatewayTLS(); err != nil {
+		return err
+	}
 	front, err := gateway.Open(ctx, cfg.gatewayConfig(), deps)
 	if err != nil {
 		return err

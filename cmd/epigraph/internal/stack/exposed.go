@@ -28,6 +28,9 @@ func warnExposed(ctx context.Context, log *slog.Logger, paths ...string) {
 // secretFiles are the files of this configuration that a service reads secrets from or keeps data in.
 func (c Config) secretFiles(service string) []string {
 	files := []string{c.file, c.GRPC.TLS.KeyFile}
+	if service == Gateway {
+		files = append(files, c.Gateway.TLS.KeyFile)
+	}
 	switch {
 	case service == Executor && c.Executor.Store == "sqlite":
 		files = append(files, c.Executor.SQLitePath)

@@ -63,7 +63,7 @@ type Process struct {
 }
 
 // LimitMemory makes the process respect the memory limit of its container. Call it once, before a configuration is made.
-func LimitMemory() { host.LimitMemory() }
+func LimitMemory() { host.LimitMemory(os.Getenv) }
 
 // Serve runs one service until ctx ends and it has stopped in good order.
 func Serve(ctx context.Context, service string, cfg Config) error {
@@ -248,8 +248,9 @@ func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Ser
 		err = errors.Join(err, dial(cell.Executor, &c.Executor), dial(cell.Registry, &c.Registry))
 		d.Cells[cell.Name] = c
 	}
-	if err != nil {
-		return nil, err
+	var insecure error
+	if d.TLS, insecure = p.cfg.gatewayTLS(); err != nil || insecure != nil {
+		return nil, errors.Join(err, insecure)
 	}
 	return gateway.Open(ctx, p.cfg.gatewayConfig(), d)
 }
@@ -410,6 +411,7 @@ func watchHealth(server *grpckit.Server, r *host.Readiness) host.Service {
 			check, cancel := context.WithTimeout(ctx, 2*healthInterval)
 			err := r.Check(check)
 			cancel()
+			server.SetDatabase(!dbkit.Away(err))
 			server.SetServing(err == nil)
 			if wait = healthInterval; err != nil {
 				wait = healthInterval / 10

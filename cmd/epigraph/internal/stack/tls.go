@@ -1,9 +1,12 @@
 package stack
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -13,12 +16,13 @@ func (t TLS) server() (*tls.Config, error) {
 	if t.CertFile == "" {
 		return nil, nil
 	}
-	if _, err := t.pair(); err != nil {
+	own := certificate{TLS: t}
+	if _, err := own.pair(); err != nil {
 		return nil, err
 	}
 	cfg := &tls.Config{
 		MinVersion:     tls.VersionTLS13,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.pair() },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.pair() },
 	}
 	if t.CAFile != "" {
 		pool, err := t.authorities()
@@ -44,22 +48,59 @@ func (t TLS) client() (*tls.Config, error) {
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: t.ServerName}
 	if t.CertFile != "" {
-		if _, err := t.pair(); err != nil {
+		own := certificate{TLS: t}
+		if _, err := own.pair(); err != nil {
 			return nil, err
 		}
-		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.pair() }
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own.pair() }
 	}
 	return cfg, nil
 }
 
-// pair reads the certificate at every handshake: they are rare, since connections last, and so a renewed one needs no restart.
-func (t TLS) pair() (*tls.Certificate, error) {
-	c, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-	if err != nil {
-		return nil, errs.New(errs.InvalidArgument, "TLS_CERTIFICATE_UNREADABLE", "the certificate cannot be used: %v", err).
-			Hint("check grpc.tls.cert_file and grpc.tls.key_file").With(err)
+// certificate is a pair of files as it was read last. It is safe for concurrent use.
+type certificate struct {
+	TLS
+
+	mu    sync.Mutex
+	state [2]fileState
+	last  *tls.Certificate
+}
+
+// fileState tells whether a file has changed.
+type fileState struct {
+	modified time.Time
+	size     int64
+}
+
+// pair looks at the files at every handshake, so that a renewed certificate needs no restart. While they cannot be read, as between the writing of the one and the
+// other, the pair before them stays.
+func (c *certificate) pair() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var now [2]fileState
+	for i, name := range []string{c.CertFile, c.KeyFile} {
+		if info, err := os.Stat(name); err == nil {
+			now[i] = fileState{info.ModTime(), info.Size()}
+		}
 	}
-	return &c, nil
+	if c.last != nil && now == c.state {
+		return c.last, nil
+	}
+	p, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err == nil {
+		c.last, c.state = &p, now
+	}
+	if c.last != nil {
+		return c.last, nil
+	}
+	of := cmp.Or(c.of, "grpc.tls")
+	return nil, errs.New(errs.InvalidArgument, "TLS_CERTIFICATE_UNREADABLE", "the certificate cannot be used: %v", err).
+		Hint("check " + of + ".cert_file and " + of + ".key_file").With(err)
+}
+
+// gatewayTLS is the TLS configuration of the gateway's address; nil means plain text.
+func (c Config) gatewayTLS() (*tls.Config, error) {
+	return TLS{CertFile: c.Gateway.TLS.CertFile, KeyFile: c.Gateway.TLS.KeyFile, of: "gateway.tls"}.server()
 }
 
 func (t TLS) authorities() (*x509.CertPool, error) {

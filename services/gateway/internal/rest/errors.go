@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
@@ -28,7 +29,7 @@ const (
 	reasonBodyTooLarge = "BODY_TOO_LARGE"
 	reasonBodyTimeout  = "BODY_TIMEOUT"
 	// grpckit gives these to errors that gRPC itself made.
-	reasonNotOffered  = "RPC_UNIMPLEMENTED"
+	reasonNotOffered  = grpcproxy.ReasonUnimplemented
 	reasonUnreachable = "SERVICE_UNAVAILABLE"
 )
 
@@ -139,7 +140,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		name := x.route.service()
 		e = errs.New(e.Kind, e.Reason, "the %s cannot be reached", name).Set("service", name).
 			Hint("try again in a moment; /readyz says what is missing").With(e)
-	case e.Reason == reasonNotOffered:
+	case e.Reason == reasonNotOffered && !x.grpc:
 		e = errs.New(e.Kind, e.Reason, "this installation does not offer %s", r.Pattern).
 			Hint("the services may be of different releases").With(e)
 	}
@@ -153,6 +154,10 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 			slog.String("route", r.Pattern), slog.String("reason", e.Reason), slog.Any("err", err))
 	}
 	x.reason = e.Reason
+	if x.grpc {
+		grpcproxy.Fail(w, r, e)
+		return
+	}
 	h := w.Header()
 	for _, name := range []string{"Trailer", "Transfer-Encoding", "Content-Length", "Content-Encoding", "ETag"} {
 		h.Del(name)

@@ -10,6 +10,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 )
 
 // healthz says that the process lives. It asks nobody, so that a service that is down does not get
@@ -89,6 +90,9 @@ type health struct {
 	since   map[string]time.Time // by service, of those that are away
 }
 
+// reasonDatabaseAway is the reason of a service that answers, and whose database does not.
+const reasonDatabaseAway = "DATABASE_AWAY"
+
 type target struct {
 	name, cell string
 	client     healthpb.HealthClient
@@ -164,6 +168,9 @@ func (t target) ask(ctx context.Context) *absence {
 		return &absence{Reason: e.Reason, Message: "the " + t.name + " does not answer"}
 	}
 	if st := resp.GetStatus(); st != healthpb.HealthCheckResponse_SERVING {
+		if db, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{Service: grpckit.HealthDatabase}); err == nil && db.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING {
+			return &absence{Reason: reasonDatabaseAway, Message: "the database of the " + t.name + " does not answer"}
+		}
 		return &absence{Reason: st.String(), Message: "the " + t.name + " is not ready to serve"}
 	}
 	return nil

@@ -37,6 +37,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
 )
@@ -53,6 +54,7 @@ type Options struct {
 	Budget    *inflight.Budget // what requests under way may hold
 
 	MaxBodyBytes   int64
+	MessageTimeout time.Duration // in which the message of a gRPC call must come
 	RequestTimeout time.Duration
 	WriteTimeout   time.Duration
 	HealthTimeout  time.Duration
@@ -68,6 +70,7 @@ type Server struct {
 	Options
 	log      *slog.Logger
 	routes   routes
+	calls    map[string]*route // of gRPC, by path
 	mux      *runtime.ServeMux
 	observed http.Handler
 	streams  metric.Int64UpDownCounter
@@ -79,7 +82,7 @@ var errRequestTimeout = errors.New("request timeout of the gateway")
 
 // New builds the routes from the services' annotations.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{Options: o, log: o.Telemetry.Logger}
+	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}}
 	meter := o.Telemetry.Meter(scope)
 	var err error
 	if s.streams, err = meter.Int64UpDownCounter("epigraph.gateway.event_streams", metric.WithDescription("Open event streams.")); err != nil {
@@ -137,6 +140,24 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
+// proxy makes the methods of a service reachable by gRPC as well.
+func (s *Server) proxy(d protoreflect.ServiceDescriptor) {
+	for i := range d.Methods().Len() {
+		m := d.Methods().Get(i)
+		rt := &route{method: http.MethodPost, template: grpcproxy.Path(m), rpc: m}
+		var conn grpc.ClientConnInterface
+		switch name := rt.service(); name {
+		case "planner":
+			conn = s.Planner
+		default:
+			conn = s.Cells.Conn(name)
+		}
+		rt.handler = &grpcproxy.Method{Desc: m, Conn: conn, Options: grpcproxy.Options{Budget: s.Budget, MaxBytes: s.MaxBodyBytes, MessageTimeout: s.MessageTimeout,
+			Timeout: s.RequestTimeout, WriteTimeout: s.WriteTimeout, Draining: host.Draining}}
+		s.calls[rt.template] = rt
+	}
+}
+
 func (s *Server) buildRoutes() error {
 	for _, f := range []protoreflect.FileDescriptor{
 		plannerv1.File_epigraph_planner_v1_planner_proto,
@@ -148,6 +169,7 @@ func (s *Server) buildRoutes() error {
 	} {
 		services := f.Services()
 		for i := range services.Len() {
+			s.proxy(services.Get(i))
 			for _, rt := range serviceRoutes(services.Get(i)) {
 				rt.handler = s.forward(rt)
 				s.routes = append(s.routes, rt)
@@ -193,6 +215,8 @@ type exchange struct {
 	answer  []byte
 	// known is set when it is known who calls, bodyRead when the whole body was read.
 	known, bodyRead bool
+	// grpc says that the answer is to be one of gRPC.
+	grpc bool
 }
 
 type exchangeKey struct{}
@@ -211,7 +235,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	x.route, x.allowed = s.routes.find(method, r.URL.Path)
+	if x.grpc = grpcproxy.Is(r); x.grpc {
+		x.route = s.calls[r.URL.Path]
+	} else {
+		x.route, x.allowed = s.routes.find(method, r.URL.Path)
+	}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	r.Pattern = ""
 	if x.route != nil {
@@ -272,7 +300,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet // net/http leaves the body out by itself
 	}
-	x.route.bind(r)
+	if !x.grpc {
+		x.route.bind(r)
+	}
 	x.route.handler.ServeHTTP(rec, r)
 }
 
@@ -304,7 +334,11 @@ func (s *Server) countStreams(h http.Handler) http.Handler {
 }
 
 func (s *Server) unknownPath(r *http.Request) error {
-	if x := exchangeOf(r.Context()); len(x.allowed) > 0 {
+	x := exchangeOf(r.Context())
+	if x.grpc {
+		return errs.New(errs.NotFound, grpcproxy.ReasonUnimplemented, "there is no method %.200s here", r.URL.Path).Hint("the gateway passes the methods of planner, executor and registry on")
+	}
+	if len(x.allowed) > 0 {
 		return errs.New(errs.InvalidArgument, reasonMethod, "%s is not offered at %s", r.Method, r.URL.Path).
 			Hint("use " + strings.Join(x.allowed, " or "))
 	}

@@ -1,0 +1,460 @@
+// Package grpcproxy passes gRPC calls on to the services as they are: messages stay bytes, headers, deadlines, trailers and errors go through. Messages are read one at a
+// time, within the budget of the process, and only as fast as the service takes them. It must not know what the messages say, nor who may call what.
+package grpcproxy
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/inflight"
+)
+
+// contentType is that of gRPC over HTTP/2 with the only codec that is spoken here.
+const contentType = "application/grpc"
+
+// ReasonUnimplemented is the reason when a method is not there; gRPC has a code for that, which errors elsewhere do not tell apart.
+const ReasonUnimplemented = "RPC_UNIMPLEMENTED"
+
+const codeUnimplemented = 12
+
+// Is reports whether a request is a gRPC call.
+func Is(r *http.Request) bool {
+	ct := r.Header.Get("Content-Type")
+	return r.ProtoMajor == 2 && r.Method == http.MethodPost && (ct == contentType || ct == contentType+"+proto" || strings.HasPrefix(ct, contentType+";"))
+}
+
+// Options are what a Proxy needs; all are required but Draining.
+type Options struct {
+	// Budget is what messages on their way in may hold.
+	Budget *inflight.Budget
+	// MaxBytes bounds one message on its way in.
+	MaxBytes int64
+	// MessageTimeout bounds the time in which the message of a unary call must come, Timeout that call as a whole.
+	MessageTimeout, Timeout time.Duration
+	// WriteTimeout is for how long a caller may refuse to take a message.
+	WriteTimeout time.Duration
+	// Draining returns a channel that closes when the server begins to stop; nil never does.
+	Draining func(context.Context) <-chan struct{}
+}
+
+// Method is a method of a service, and the way to it. Whoever may not call it must have been refused before.
+type Method struct {
+	Options
+	Desc protoreflect.MethodDescriptor
+	Conn grpc.ClientConnInterface
+}
+
+// Path is the path at which gRPC calls a method.
+func Path(m protoreflect.MethodDescriptor) string {
+	return "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+}
+
+// ServeHTTP passes one call on.
+func (m *Method) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), incoming(r.Header)))
+	defer cancel()
+	if t := r.Header.Get("Grpc-Timeout"); t != "" {
+		d, err := timeout(t)
+		if err != nil {
+			Fail(w, r, err)
+			return
+		}
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, d)
+		defer end()
+	}
+	c := &call{Method: m, w: w, r: r, rc: http.NewResponseController(w), share: m.Budget.Share(grpckit.Namespace(ctx))}
+	defer c.share.Free()
+	if enc := r.Header.Get("Grpc-Encoding"); enc != "" && enc != encoding.Identity {
+		Fail(w, r, compressed(enc))
+		return
+	}
+	if m.Desc.IsStreamingClient() || m.Desc.IsStreamingServer() {
+		c.stream(ctx, cancel)
+		return
+	}
+	c.unary(ctx)
+}
+
+// call is one call on its way.
+type call struct {
+	*Method
+	w      http.ResponseWriter
+	r      *http.Request
+	rc     *http.ResponseController
+	share  inflight.Share
+	begun  bool
+	header [5]byte
+}
+
+func (c *call) unary(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	// Not every writer has deadlines; then the server's own limits hold.
+	_ = c.rc.SetReadDeadline(time.Now().Add(c.MessageTimeout))
+	_ = c.rc.SetWriteDeadline(time.Now().Add(c.Timeout + c.WriteTimeout))
+	in, err := c.last(ctx)
+	if err != nil {
+		c.end(nil, err)
+		return
+	}
+	var out []byte
+	var head, trail metadata.MD
+	err = c.Conn.Invoke(ctx, Path(c.Desc), &in, &out, grpc.ForceCodecV2(raw{}), grpc.Header(&head), grpc.Trailer(&trail))
+	if err != nil {
+		c.end(trail, err)
+		return
+	}
+	c.begin(head)
+	if err := c.write(out); err != nil {
+		panic(http.ErrAbortHandler) // the caller is gone, or must not take it for a whole answer
+	}
+	c.end(trail, nil)
+}
+
+func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
+	_ = c.rc.SetReadDeadline(time.Time{})
+	var first []byte
+	if !c.Desc.IsStreamingClient() {
+		// The one message of the caller must come soon; then there is nothing more to read.
+		_ = c.rc.SetReadDeadline(time.Now().Add(c.MessageTimeout))
+		var err error
+		if first, err = c.last(ctx); err != nil {
+			c.end(nil, err)
+			return
+		}
+		if c.Draining != nil {
+			stop := c.Draining(ctx)
+			go func() {
+				select {
+				case <-stop:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+		}
+	}
+	up, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: c.Desc.IsStreamingClient(), ServerStreams: c.Desc.IsStreamingServer()}, Path(c.Desc), grpc.ForceCodecV2(raw{}))
+	if err != nil {
+		c.end(nil, err)
+		return
+	}
+	sent := make(chan error, 1)
+	if !c.Desc.IsStreamingClient() {
+		err := up.SendMsg(&first)
+		c.share.Free()
+		if err == nil {
+			err = up.CloseSend()
+		}
+		if err != nil && !errors.Is(err, io.EOF) { // io.EOF: what went wrong is told by RecvMsg
+			c.end(nil, err)
+			return
+		}
+		sent <- nil
+	} else {
+		go func() {
+			err := c.pump(ctx, up)
+			if err != nil {
+				cancel()
+			}
+			sent <- err
+		}()
+	}
+	var fault error
+	for fault == nil {
+		var m []byte
+		if fault = up.RecvMsg(&m); fault != nil {
+			break
+		}
+		if !c.begun {
+			head, _ := up.Header() // it is there: a message came
+			c.begin(head)
+		}
+		if err := c.write(m); err != nil {
+			cancel()
+			fault = err
+		}
+	}
+	// The reader ends before the handler does: the body is not its own after that.
+	select {
+	case err := <-sent:
+		sent <- err
+	default:
+		_ = c.rc.SetReadDeadline(time.Now())
+	}
+	if err := <-sent; err != nil && errs.KindOf(err) != errs.Internal {
+		fault = err // it is why the stream was given up
+	}
+	if errors.Is(fault, io.EOF) {
+		fault = nil
+	}
+	if c.Draining != nil && fault != nil && c.r.Context().Err() == nil {
+		select {
+		case <-c.Draining(c.r.Context()):
+			fault = errs.New(errs.Unavailable, "GATEWAY_STOPPING", "the gateway is stopping").Hint("call again, another one answers")
+		default:
+		}
+	}
+	c.end(up.Trailer(), fault)
+}
+
+// pump passes on what the caller sends until that ends.
+func (c *call) pump(ctx context.Context, up grpc.ClientStream) error {
+	for {
+		in, err := c.next(ctx, true)
+		if errors.Is(err, io.EOF) {
+			return up.CloseSend()
+		}
+		if err != nil {
+			return err
+		}
+		err = up.SendMsg(&in)
+		c.share.Free()
+		if err != nil {
+			return nil // RecvMsg says why
+		}
+	}
+}
+
+// last reads the one message of a caller who sends no more.
+func (c *call) last(ctx context.Context) ([]byte, error) {
+	in, err := c.next(ctx, false)
+	if errors.Is(err, io.EOF) {
+		return nil, errs.New(errs.InvalidArgument, grpckit.ReasonMessageCutOff, "the call ended before its message")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n, err := c.r.Body.Read(c.header[:1]); n > 0 || err != nil && !errors.Is(err, io.EOF) {
+		return nil, errs.New(errs.InvalidArgument, grpckit.ReasonMessageCutOff, "the call takes one message, and must end after it").With(err)
+	}
+	return in, nil
+}
+
+// next reads a message; it is io.EOF when the caller has sent all. What a stream brings waits for room in the budget.
+func (c *call) next(ctx context.Context, patient bool) ([]byte, error) {
+	if _, err := io.ReadFull(c.r.Body, c.header[:]); err != nil {
+		return nil, cutOff(err)
+	}
+	n := int64(binary.BigEndian.Uint32(c.header[1:]))
+	switch {
+	case c.header[0] != 0:
+		return nil, compressed("unknown")
+	case n > c.MaxBytes:
+		return nil, errs.New(errs.ResourceExhausted, grpckit.ReasonMessageTooLarge, "the message has %d bytes, and one may have %d", n, c.MaxBytes).
+			Hint("send large documents by reference").Set("limit_bytes", strconv.FormatInt(c.MaxBytes, 10))
+	}
+	take := c.share.Take
+	if patient {
+		take = func(n int64) error { return c.share.Wait(ctx, n) }
+	}
+	if err := take(2 * n); err != nil { // here, and on the way out
+		return nil, err
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(c.r.Body, b); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, cutOff(err)
+	}
+	return b, nil
+}
+
+func cutOff(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errs.New(errs.DeadlineExceeded, grpckit.ReasonMessageTimeout, "the message did not arrive in time").With(err)
+	}
+	return errs.New(errs.InvalidArgument, grpckit.ReasonMessageCutOff, "the call ended within its message").With(err)
+}
+
+func compressed(name string) error {
+	return errs.New(errs.InvalidArgument, grpckit.ReasonCompressed, "messages compressed with %.40q are not read here", name).Hint("send messages uncompressed")
+}
+
+// begin sends the headers of an answer.
+func (c *call) begin(md metadata.MD) {
+	c.begun = true
+	h := c.w.Header()
+	h.Set("Content-Type", contentType)
+	outgoing(h, "", md)
+	c.w.WriteHeader(http.StatusOK)
+}
+
+func (c *call) write(m []byte) error {
+	if c.Desc.IsStreamingServer() || c.Desc.IsStreamingClient() {
+		_ = c.rc.SetWriteDeadline(time.Now().Add(c.WriteTimeout))
+	}
+	var head [5]byte
+	if int64(len(m)) > int64(^uint32(0)) {
+		return fmt.Errorf("a message of %d bytes has no frame", len(m))
+	}
+	binary.BigEndian.PutUint32(head[1:], uint32(len(m)))
+	if _, err := c.w.Write(head[:]); err != nil {
+		return err
+	}
+	if _, err := c.w.Write(m); err != nil {
+		return err
+	}
+	return c.rc.Flush()
+}
+
+// end sends the status of a call.
+func (c *call) end(md metadata.MD, err error) {
+	prefix := ""
+	if c.begun {
+		prefix = http.TrailerPrefix
+	} else if err == nil {
+		c.begin(nil)
+		prefix = http.TrailerPrefix
+	}
+	outgoing(c.w.Header(), prefix, md)
+	conclude(c.w, c.r, prefix, err)
+}
+
+// Fail answers a call that does not come to anything.
+func Fail(w http.ResponseWriter, r *http.Request, err error) { conclude(w, r, "", err) }
+
+func conclude(w http.ResponseWriter, r *http.Request, prefix string, err error) {
+	h := w.Header()
+	if err == nil {
+		h.Set(prefix+"Grpc-Status", "0")
+		return
+	}
+	st := grpckit.ToStatus(r.Context(), err)
+	code := int(st.Code())
+	if errs.ReasonOf(err) == ReasonUnimplemented {
+		code = codeUnimplemented
+	}
+	h.Set(prefix+"Grpc-Status", strconv.Itoa(code))
+	h.Set(prefix+"Grpc-Message", percent(st.Message()))
+	if b, err := proto.Marshal(st.Proto()); err == nil && len(st.Proto().GetDetails()) > 0 {
+		h.Set(prefix+"Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(b))
+	}
+	if prefix == "" {
+		h.Set("Content-Type", contentType)
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+// percent encodes the message of a status as gRPC does.
+func percent(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c >= ' ' && c <= '~' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// incoming are the headers of a caller that go on. Those by which the gateway tells the services who calls, and in which trace, are its own.
+func incoming(h http.Header) metadata.MD {
+	md := metadata.MD{}
+	for k, vs := range h {
+		k = strings.ToLower(k)
+		if reserved(k) {
+			continue
+		}
+		for _, v := range vs {
+			if strings.HasSuffix(k, "-bin") {
+				b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(v, "="))
+				if err != nil {
+					continue
+				}
+				v = string(b)
+			}
+			md.Append(k, v)
+		}
+	}
+	return md
+}
+
+func reserved(k string) bool {
+	switch k {
+	case "content-type", "content-length", "te", "trailer", "connection", "host", "user-agent", "accept-encoding", "x-api-key", "cookie", "forwarded",
+		"traceparent", "tracestate", "baggage", grpckit.HeaderAuthorization, grpckit.HeaderNamespace, grpckit.HeaderPrincipal, grpckit.HeaderRequestID:
+		return true
+	}
+	return strings.HasPrefix(k, "grpc-") || strings.HasPrefix(k, ":") || strings.HasPrefix(k, "sec-") || strings.HasPrefix(k, "x-forwarded-")
+}
+
+// outgoing are the headers or trailers of a service.
+func outgoing(h http.Header, prefix string, md metadata.MD) {
+	for k, vs := range md {
+		if k == "content-type" || strings.HasPrefix(k, "grpc-") || strings.HasPrefix(k, ":") {
+			continue
+		}
+		for i, v := range vs {
+			if strings.HasSuffix(k, "-bin") {
+				v = base64.RawStdEncoding.EncodeToString([]byte(v))
+			}
+			if name := prefix + textproto.CanonicalMIMEHeaderKey(k); i == 0 {
+				h.Set(name, v)
+			} else {
+				h.Add(name, v)
+			}
+		}
+	}
+}
+
+// timeout reads what Grpc-Timeout says: at most eight digits and a unit.
+func timeout(s string) (time.Duration, error) {
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	if n := len(s) - 1; n >= 1 && n <= 8 {
+		unit := units[s[n]]
+		if v, err := strconv.ParseUint(s[:n], 10, 32); err == nil && unit > 0 {
+			if most := uint64((1<<63 - 1) / unit); v > most {
+				v = most
+			}
+			return time.Duration(v) * unit, nil
+		}
+	}
+	return 0, errs.New(errs.InvalidArgument, "TIMEOUT_INVALID", "grpc-timeout %.20q is no time", s)
+}
+
+// raw leaves messages as they are. It goes by protobuf's name, since that is what the bytes are.
+type raw struct{}
+
+func (raw) Name() string { return "proto" }
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return nil, fmt.Errorf("grpcproxy: %T is no message here", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
+}
+
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("grpcproxy: %T is no message here", v)
+	}
+	*b = data.Materialize()
+	return nil
+}
