@@ -299,10 +299,14 @@ func selected(sel *Select, pe *pedge, to string) bool {
 func (s *State) attemptFailed(u unit, err *Error, canceling bool, now time.Time) {
 	n, t := s.node(u.ns), u.try()
 	if n.Effect == Unsafe && err.Type == Unknown {
-		st := s.step(OpReconcile, u.ns, nil)
+		var d *Detail
+		if s.ev.Error != err {
+			d = &Detail{Error: err}
+		}
+		st := s.step(OpReconcile, u.ns, d)
 		st.Item = int(u.item)
 		s.record(st)
-		s.applyReconcile(u)
+		s.applyReconcile(u, err)
 		s.wantPause = ReasonReconciliation
 		return
 	}
@@ -359,7 +363,7 @@ func (s *State) retry(u unit, err *Error, now time.Time) {
 	st := s.step(OpRetry, u.ns, d)
 	st.Item = int(u.item)
 	s.record(st)
-	s.applyRetry(u, d)
+	s.applyRetry(u, d, err)
 }
 
 // giveUp ends a unit that nobody waits for any more.

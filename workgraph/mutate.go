@@ -191,6 +191,7 @@ func (s *State) resolve(ns *nodeState) {
 	if ns.f.messages != nil {
 		ns.f.messages, ns.named = nil, nil
 	}
+	ns.failed = nil // a visit that failed has its error by itself
 	ns.f.open--
 	s.closeFrame(ns.f)
 }
@@ -302,9 +303,10 @@ func (s *State) land(u unit) {
 	t.pos = -1
 }
 
-// applyRetry puts the next attempt off.
-func (s *State) applyRetry(u unit, d *Detail) {
+// applyRetry puts the next attempt off, after one that ended with err.
+func (s *State) applyRetry(u unit, d *Detail, err *Error) {
 	t := u.try()
+	t.keepError(err)
 	t.no, t.gen, t.lost = int32(d.Attempt), int32(d.Generation), int32(d.Lost)
 	s.park(u, VisitBackoff, d.Due)
 }
@@ -371,6 +373,7 @@ func (s *State) applySkip(ns *nodeState, note string) {
 // applyItem ends an item.
 func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, stop Stop, err *Error) {
 	it := &ns.m.items[item-1]
+	it.failed = nil
 	ns.m.open--
 	ns.m.done++
 	switch {
@@ -385,7 +388,8 @@ func (s *State) applyItem(ns *nodeState, item int32, values []json.RawMessage, s
 }
 
 // applyReconcile marks an attempt whose effect nobody knows.
-func (s *State) applyReconcile(u unit) {
+func (s *State) applyReconcile(u unit, err *Error) {
+	u.try().keepError(err)
 	u.try().status = VisitReconciliation
 	s.unknown++
 }

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 )
@@ -229,7 +230,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 			return misfit()
 		}
 		if st.Op == OpRetry {
-			s.applyRetry(u, d)
+			s.applyRetry(u, d, cmp.Or(d.Error, ev.Error))
 			return nil
 		}
 		o := s.outcomeOf(ev, u)
@@ -248,7 +249,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		}
 		s.launch(ns, u.item)
 	case OpReconcile:
-		s.applyReconcile(u)
+		s.applyReconcile(u, cmp.Or(d.Error, ev.Error))
 	case OpCancel:
 		if t.pos < 0 {
 			return misfit()

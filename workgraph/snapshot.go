@@ -122,6 +122,7 @@ type savedTry struct {
 	No     int32       `json:"no,omitempty"`
 	Gen    int32       `json:"gen,omitempty"`
 	Lost   int32       `json:"lost,omitempty"`
+	Failed *Error      `json:"failed,omitempty"`
 	Intent bool        `json:"in,omitempty"`
 	Due    time.Time   `json:"due,omitzero"`
 	Wait   *Outcome    `json:"wait,omitempty"`
@@ -234,7 +235,7 @@ func saveRef(ns *nodeState) *savedRef {
 }
 
 func saveTry(t *try) savedTry {
-	c := savedTry{Status: t.status, No: t.no, Gen: t.gen, Lost: t.lost, Intent: t.intent, Due: t.due}
+	c := savedTry{Status: t.status, No: t.no, Gen: t.gen, Lost: t.lost, Failed: t.failed, Intent: t.intent, Due: t.due}
 	if w := t.wait; w != nil {
 		c.Wait, c.Order = w.out, w.order
 		for _, sl := range w.slots {
@@ -499,7 +500,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 }
 
 func (r *restorer) fillTry(u unit, t *try, st *savedTry) {
-	t.status, t.no, t.gen, t.lost, t.intent = st.Status, st.No, st.Gen, st.Lost, st.Intent
+	t.status, t.no, t.gen, t.lost, t.intent, t.failed = st.Status, st.No, st.Gen, st.Lost, st.Intent, st.Failed
 	switch t.status {
 	case VisitBackoff, VisitWaiting:
 		t.due = st.Due

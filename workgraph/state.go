@@ -172,6 +172,15 @@ type try struct {
 	pos    int32 // index in flights when in flight
 	due    time.Time
 	wait   *waitState
+	// failed is what the attempt before ended with, while there is another one to come or nobody knows what became of it.
+	failed *Error
+}
+
+// keepError keeps what an attempt ended with, for whoever asks why the visit has not ended.
+func (t *try) keepError(err *Error) {
+	if t.failed = nil; err != nil {
+		t.failed = &Error{Type: err.Type, Reason: err.Reason, Message: err.Message, Lost: err.Lost}
+	}
 }
 
 type nodeState struct {
@@ -318,6 +327,8 @@ type VisitInfo struct {
 	Error      *Error
 	Note       string // why it was skipped
 	Adopted    bool   // taken over from another run, without an attempt
+	// Of is the number of the last attempt that may be made.
+	Of int
 }
 
 // Visits calls yield for every visit that the run has reached or skipped, and for every started item, node by node in declared
@@ -353,7 +364,13 @@ func (s *State) Visits(yield func(VisitInfo) bool) {
 
 func (s *State) info(ns *nodeState) VisitInfo {
 	return VisitInfo{Ref: s.ref(ns, 0), Status: ns.status, Attempt: int(ns.no), Generation: int(ns.gen), Due: ns.due,
-		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note, Adopted: ns.adopted}
+		Wait: ns.waitKind(), Values: ns.values, Error: ns.err, Note: ns.note, Adopted: ns.adopted,
+		Of: s.lastAttempt(unit{ns: ns})}
+}
+
+// lastAttempt is the number of the last attempt that may be made of a unit: lost ones, and those that amendments canceled, do not count.
+func (s *State) lastAttempt(u unit) int {
+	return s.node(u.ns).maxAttempts + int(u.ns.before) + int(u.try().lost)
 }
 
 func (t *try) waitKind() WaitKind {

@@ -40,6 +40,10 @@ type Reason struct {
 	Have, Need int
 	// Note is the reason of the pause that holds a HELD visit.
 	Note string
+	// Of is the number of the last attempt that may be made, and Error what the attempt before ended with (the attempt itself, where
+	// nobody knows what became of it); both are for visits that have attempts.
+	Of    int
+	Error *Error
 }
 
 // maxReasonNames bounds Reason.On.
@@ -69,6 +73,13 @@ func (s *State) Why(limit int) []Reason {
 	w.moving()
 	w.inboxes()
 	w.dependencies()
+	for i := range w.out {
+		if r := &w.out[i]; r.Attempt > 0 {
+			if u, ok := s.find(r.Ref); ok {
+				r.Of, r.Error = s.lastAttempt(u), u.try().failed
+			}
+		}
+	}
 	return w.out
 }
 

@@ -68,6 +68,36 @@ func TestWhy(t *testing.T) {
 		m.end("H", Outcome{})
 		require.Equal(t, []string{"U NEEDS_RECONCILIATION", "H@2 MAX_VISITS 1/2"}, whys(m.s))
 	})
+	t.Run("Attempts/TellTheLastErrorAndHowManyThereMayBe", func(t *testing.T) {
+		g := nodes(FirstArg(), "a", "pay").Graph()
+		g.Nodes[0].Retry, g.Nodes[1].Effect = Retry{MaxAttempts: 4, Jitter: Unlimited}, Unsafe
+		m := newMachine(t, compile(t, g))
+		m.begin()
+		of := func(node string) Reason {
+			t.Helper()
+			snap, err := m.s.Snapshot()
+			require.NoError(t, err)
+			back, err := Restore(m.s.p, snap)
+			require.NoError(t, err)
+			require.Equal(t, m.s.Why(0), back.Why(0), "a snapshot keeps it")
+			for _, r := range m.s.Why(0) {
+				if r.Node == node {
+					return r
+				}
+			}
+			return Reason{}
+		}
+		require.Equal(t, 4, of("a").Of)
+		require.Nil(t, of("a").Error)
+		m.fail("a", Errorf(Retryable, "SHAKY", "503"))
+		require.Equal(t, []any{CauseBackoff, 2, 4, "SHAKY: 503"}, []any{of("a").Cause, of("a").Attempt, of("a").Of, of("a").Error.Error()})
+		m.do(TimerDue{Now: m.now.Add(time.Hour)})
+		require.Equal(t, []any{CauseRunning, 2, "SHAKY: 503"}, []any{of("a").Cause, of("a").Attempt, of("a").Error.Error()})
+		m.fail("a", Lostf(Retryable, "the worker went"))
+		require.Equal(t, []any{3, 5, "LOST: the worker went"}, []any{of("a").Attempt, of("a").Of, of("a").Error.Error()}, "a lost attempt does not count")
+		m.fail("pay", Errorf(Unknown, "TIMEOUT", "no answer"))
+		require.Equal(t, []any{CauseReconciliation, 1, 1, "TIMEOUT: no answer"}, []any{of("pay").Cause, of("pay").Attempt, of("pay").Of, of("pay").Error.Error()})
+	})
 	t.Run("Draining/NamesWhatIsInFlight", func(t *testing.T) {
 		m := newMachine(t, compile(t, nodes(FirstArg(), "A", "B").Chain("A", "B").Graph()))
 		m.begin()

@@ -156,12 +156,12 @@ func spent(b *workgraph.Budget, used workgraph.Spent) string {
 
 // raiseHint is the command that gives a run more than it has used.
 func raiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
-	hint := "epigraph runs resume " + runID
+	hint := "runs resume " + runID
 	if b.NanoUSD != nil && used.NanoUSD >= *b.NanoUSD {
 		hint += " --budget-usd X"
 	}
 	if b.Tokens != nil && used.Tokens >= *b.Tokens {
 		hint += " --budget-tokens N"
 	}
-	return hint + " lets it go on, with more than it has used"
+	return command(hint) + " lets it go on, with more than it has used"
 }

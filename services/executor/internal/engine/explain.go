@@ -3,11 +3,13 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -42,6 +44,7 @@ const (
 	HoldupUnreadMail       HoldupKind = 23
 	HoldupEnded            HoldupKind = 24
 	HoldupAmendRefused     HoldupKind = 25
+	HoldupChildFailed      HoldupKind = 26
 )
 
 // Holdup is one thing that holds a run up.
@@ -55,6 +58,44 @@ type Holdup struct {
 	RunIDs, Nodes, Questions []string
 	// Actor is what is called; Name the key, limit, signal or executor, as the kind says.
 	Actor, Name string
+	// Error is what failed: the run, a child, or the visit's last attempt. Attempt is the one under way or to come, of what failed the last, and Of
+	// the number of the last that may be made; both are 0 where there are no attempts.
+	Error       *RunError
+	Attempt, Of int
+}
+
+// maxSaidError bounds what a sentence says of an error; the whole one stands beside it.
+const maxSaidError = 400
+
+// said is an error in a sentence.
+func (e *RunError) said() string {
+	text := e.Message
+	for i, r := range text {
+		if r == '\n' { // a picture of the place may stand below
+			text = text[:i]
+			break
+		}
+	}
+	if text = cut(text, maxSaidError); text == "" {
+		return e.Reason
+	}
+	return e.Reason + ": " + text
+}
+
+// attempt is "attempt 2 of 3".
+func (h *Holdup) attempt() string {
+	if h.Of > 0 {
+		return fmt.Sprintf("attempt %d of %d", h.Attempt, h.Of)
+	}
+	return fmt.Sprintf("attempt %d", h.Attempt)
+}
+
+// last is what the last attempt ended with, to be added to a sentence; empty if there was none.
+func (h *Holdup) last() string {
+	if h.Error == nil {
+		return ""
+	}
+	return "; the last one ended with " + h.Error.said()
 }
 
 // Explanation says why a run does not move.
@@ -85,7 +126,16 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 	}
 	x := &Explanation{Row: row}
 	if row.State.Ended() {
-		x.Holdups = []Holdup{ended(row)}
+		var visit workgraph.VisitInfo
+		h := ended(row)
+		if h.Error != nil && h.Error.Node != "" {
+			look(func(s *workgraph.State) { visit = visitOf(s, h.Error.Node, h.Error.Visit) })
+		}
+		h.failed(visit)
+		x.Holdups = []Holdup{h}
+		if err := e.failedChildren(ctx, x); err != nil {
+			return nil, err
+		}
 		x.Arrange(nil)
 		return x, nil
 	}
@@ -100,9 +150,11 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 	case !begun:
 		x.Holdups = append(x.Holdups, pending(row))
 	case row.State == journal.StateQuarantined:
+		during := ""
+		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
 		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupQuarantined, Since: row.UpdateTime,
-			Message: "the executors that ran it went down each time, so it was set aside",
-			Hint:    "epigraph runs resume " + row.ID + " tries again; epigraph runs cancel " + row.ID + " ends it"})
+			Message: "the executors that ran it went down each time, so it was set aside" + during,
+			Hint:    command("runs resume "+row.ID) + " tries again; " + command("runs cancel "+row.ID) + " ends it"})
 	}
 	if begun {
 		var graph *workgraph.Graph
@@ -139,7 +191,7 @@ func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
 	}
 	for _, a := range r.inFlight() {
 		if at := a.startTime(); !held[a.start.Ref] && !at.IsZero() {
-			out = append(out, Holdup{Kind: HoldupRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at,
+			out = append(out, Holdup{Kind: HoldupRunning, Ref: a.start.Ref, Actor: a.start.Actor, Since: at, Attempt: a.start.Attempt,
 				Message: fmt.Sprintf("%s calls %s, attempt %d", a.start.Ref, a.start.Actor, a.start.Attempt)})
 		}
 	}
@@ -154,17 +206,17 @@ func heldBack(h Held) Holdup {
 		out.Kind, out.Message = HoldupConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
 		if len(b.HolderRunIDs) > 0 {
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
-			out.Hint = "epigraph runs explain " + b.HolderRunIDs[0] + " says what that one does"
+			out.Hint = command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
 	case GateLimit:
 		out.Kind, out.Message = HoldupConcurrencyLimit, fmt.Sprintf("%s waits since as many calls run as %s allows", h.Ref, b.Name)
-		out.Hint = "epigraph limits list shows the limits"
+		out.Hint = command("limits list") + " shows the limits"
 	case GateRate:
 		out.Kind, out.Message = HoldupRateLimit, fmt.Sprintf("%s waits since as many calls were made as %s allows in its interval", h.Ref, b.Name)
-		out.Hint = "epigraph limits list shows the limits"
+		out.Hint = command("limits list") + " shows the limits"
 	case GateWorker:
 		out.Kind, out.Message = HoldupNoWorker, fmt.Sprintf("%s waits for a worker that serves %s", h.Ref, h.Actor)
-		out.Hint = "epigraph workers list shows who is connected; start one that serves " + h.Actor
+		out.Hint = command("workers list") + " shows who is connected; start one that serves " + h.Actor
 	default:
 		out.Kind, out.Message = HoldupExecutorFull, fmt.Sprintf("%s waits for a free place on the executor", h.Ref)
 		out.Hint = "more executors, or a higher executor.parallel, let more run at once"
@@ -180,11 +232,114 @@ func ended(row journal.Run) Holdup {
 	if row.Reason != "" {
 		out.Message += ", " + row.Reason
 	}
+	if len(row.Error) > 0 {
+		var e RunError
+		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
+			out.Error = &e
+		}
+	}
 	if row.State != journal.StateCompleted {
-		out.Hint = "epigraph runs retry " + row.ID + " runs again what failed, in a new run"
+		out.Hint = command("runs retry "+row.ID) + " runs again what failed, in a new run"
 	}
 	return out
 }
+
+// failed says what the run ended with, and at which attempt of which visit.
+func (h *Holdup) failed(v workgraph.VisitInfo) {
+	if h.Error == nil {
+		return
+	}
+	if v.Node == "" {
+		h.Message += ": " + h.Error.said()
+		return
+	}
+	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
+	at := ""
+	if h.Attempt > 0 {
+		at = " at " + h.attempt()
+	}
+	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, h.Error.said())
+}
+
+// visitOf is where a visit stands.
+func visitOf(s *workgraph.State, node string, visit int) (out workgraph.VisitInfo) {
+	s.Visits(func(v workgraph.VisitInfo) bool {
+		if v.Node == node && v.Visit == visit && v.Item == 0 {
+			out = v
+		}
+		return out.Node == ""
+	})
+	return out
+}
+
+// underWay tells what was called when an owner went down.
+func underWay(calls []workgraph.Start) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	var names []string
+	for _, c := range calls[:min(3, len(calls))] {
+		names = append(names, fmt.Sprintf("%s called %s, attempt %d", c.Ref, c.Actor, c.Attempt))
+	}
+	if n := len(calls) - len(names); n > 0 {
+		names = append(names, fmt.Sprintf("%d more", n))
+	}
+	return "; under way: " + strings.Join(names, ", ")
+}
+
+// shownFailures is how many failed children are told.
+const shownFailures = 5
+
+// failedChildren tells what the children ended with that are named in what the run failed with.
+func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
+	h := x.Holdups[0]
+	if h.Error == nil || h.Error.Reason != workgraph.ReasonChildFailed {
+		return nil
+	}
+	rows, err := e.journal.List(ctx, x.Row.Namespace, journal.Filter{ParentID: x.Row.ID, States: []journal.State{journal.StateFailed, journal.StateCanceled}},
+		page.Cursor{}, 100)
+	if err != nil {
+		return err
+	}
+	var named, others []Holdup
+	for _, row := range rows {
+		full, err := e.journal.Get(ctx, x.Row.Namespace, row.ID)
+		if err != nil {
+			continue // it was deleted
+		}
+		c := childFailed(h.Ref, full)
+		if strings.Contains(h.Error.Message, row.ID) {
+			named = append(named, c)
+		} else if len(others) < shownFailures {
+			others = append(others, c)
+		}
+		if len(named) >= shownFailures {
+			break
+		}
+	}
+	if len(named) == 0 {
+		named = others
+	}
+	x.Holdups = append(x.Holdups, named...)
+	return nil
+}
+
+// childFailed tells what a child ended with. by is the visit that waits, or waited, for it.
+func childFailed(by workgraph.Ref, row journal.Run) Holdup {
+	end := ended(row)
+	h := Holdup{Kind: HoldupChildFailed, Ref: by, RunIDs: []string{row.ID}, Error: end.Error, Since: end.Since,
+		Message: fmt.Sprintf("child run %s ended %s", row.ID, row.State), Hint: command("runs explain "+row.ID) + " says more"}
+	if e := end.Error; e != nil {
+		if e.Node != "" {
+			h.Message += " at " + workgraph.Ref{Node: e.Node, Visit: e.Visit}.String()
+		}
+		h.Message += ": " + e.said()
+	}
+	return h
+}
+
+// command is what can be typed, as hints show it.
+func command(args string) string { return "`epigraph " + args + "`" }
 
 // pending says why a run has not begun.
 func pending(row journal.Run) Holdup {
@@ -196,7 +351,7 @@ func pending(row journal.Run) Holdup {
 		out.Kind, out.Message = HoldupExecutorFull, "runs that came before, or are more urgent, start first"
 	case row.Reason != "":
 		out.Message = "the namespace has as much open as it may"
-		out.Hint = "epigraph limits list shows the limits"
+		out.Hint = command("limits list") + " shows the limits"
 	}
 	return out
 }
@@ -285,7 +440,7 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 }
 
 func paused(row journal.Run, reason string, s *workgraph.State, unknown, held int) Holdup {
-	h := Holdup{Kind: HoldupPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: "epigraph runs resume " + row.ID + " lets it go on"}
+	h := Holdup{Kind: HoldupPaused, Name: reason, Since: row.UpdateTime, Message: "the run is paused", Hint: command("runs resume "+row.ID) + " lets it go on"}
 	b, used := s.Budget(), s.Spent()
 	if open := s.Unsettled(); len(open) > 0 && reason == ReasonUnsettled {
 		h.Kind, h.Since, h.Until = HoldupBudget, open[0].At, row.WakeTime
@@ -307,16 +462,19 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 		h.Message += fmt.Sprintf(", and holds %s back", counted(held, "start"))
 	}
 	if unknown > 0 {
-		h.Hint = "say first what became of the calls in question, then epigraph runs resume " + row.ID
+		h.Hint = "say first what became of the calls in question, then " + command("runs resume "+row.ID)
 	}
 	return h
 }
 
 // why puts a fact of the machine into words.
 func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]bool, tokens Tokens) Holdup {
-	h := Holdup{Ref: r.Ref, Until: r.Due}
+	h := Holdup{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
 	if n != nil {
 		h.Actor = n.Actor
+	}
+	if r.Error != nil {
+		h.Error = &RunError{Type: r.Error.Type, Reason: r.Error.Reason, Message: r.Error.Message, Node: r.Node, Visit: r.Visit}
 	}
 	first := ""
 	if len(r.On) > 0 {
@@ -328,42 +486,45 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	}
 	switch r.Cause {
 	case workgraph.CauseReconciliation:
-		h.Kind, h.Message = HoldupReconciliation, fmt.Sprintf("nobody knows what became of the UNSAFE call of %s", r.Ref)
-		h.Hint = fmt.Sprintf("epigraph runs reconcile %s %s --visit %d --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, r.Visit)
+		h.Kind, h.Message = HoldupReconciliation, fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
+		if h.Error != nil {
+			h.Message += ", which ended with " + h.Error.said()
+		}
+		h.Hint = command(fmt.Sprintf("runs reconcile %s %s --visit %d --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, r.Visit))
 	case workgraph.CauseLimit:
 		h.Kind, h.Name, h.Message = HoldupPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
-		h.Hint = "epigraph runs resume " + row.ID + " gives it as many visits again"
+		h.Hint = command("runs resume "+row.ID) + " gives it as many visits again"
 	case workgraph.CauseInterrupt:
 		h.Kind, h.Questions, h.Message = HoldupInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
-		h.Hint = "epigraph interrupts answer " + first + " VALUE"
+		h.Hint = command("interrupts answer " + first + " VALUE")
 		if approvals[first] {
-			h.Hint = "epigraph interrupts answer " + first + " --approve | --reject"
+			h.Hint = command("interrupts answer " + first + " --approve | --reject")
 		}
 	case workgraph.CauseTask:
 		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}
 		h.Kind, h.Message = HoldupTask, fmt.Sprintf("%s waits for work outside", r.Ref)
-		h.Hint = "epigraph tasks complete " + tokens.Sign(token) + " --value VALUE"
+		h.Hint = command("tasks complete " + tokens.Sign(token) + " --value VALUE")
 	case workgraph.CauseSignal:
 		h.Kind, h.Name, h.Message = HoldupSignal, first, fmt.Sprintf("%s waits for the signal %q", r.Ref, first)
-		h.Hint = fmt.Sprintf("epigraph runs signal %s %s VALUE", row.ID, first)
+		h.Hint = command(fmt.Sprintf("runs signal %s %s VALUE", row.ID, first))
 	case workgraph.CauseChildren:
 		h.Kind, h.RunIDs, h.Message = HoldupChildren, r.On, fmt.Sprintf("%s waits for %s", r.Ref, counted(len(r.On)+r.More, "child run"))
-		h.Hint = "epigraph runs explain " + first + " says what that one does"
+		h.Hint = command("runs explain "+first) + " says what that one does"
 	case workgraph.CauseTimer:
 		h.Kind, h.Message = HoldupTimer, fmt.Sprintf("%s sleeps until %s", r.Ref, r.Due.Format(time.RFC3339))
 	case workgraph.CauseBackoff:
-		h.Kind, h.Message = HoldupBackoff, fmt.Sprintf("%s failed and is tried again at %s, attempt %d", r.Ref, r.Due.Format(time.RFC3339), r.Attempt)
+		h.Kind, h.Message = HoldupBackoff, fmt.Sprintf("%s failed and is tried again at %s, %s%s", r.Ref, r.Due.Format(time.RFC3339), h.attempt(), h.last())
 	case workgraph.CauseCanceling:
 		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s was asked to stop and has not yet", r.Ref)
 	case workgraph.CauseRunning:
-		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s calls %s, attempt %d", r.Ref, h.Actor, r.Attempt)
+		h.Kind, h.Message = HoldupRunning, fmt.Sprintf("%s calls %s, %s%s", r.Ref, h.Actor, h.attempt(), h.last())
 	case workgraph.CauseInbox:
 		h.Kind, h.Message = HoldupInbox, fmt.Sprintf("%s has %s and waits for %d", r.Ref, counted(r.Have, "message"), r.Need)
 		sender := "NAME"
 		if n != nil && n.On != nil && n.On.Inbox != nil && len(n.On.Inbox.From) > 0 {
 			sender = n.On.Inbox.From[0]
 		}
-		h.Hint = fmt.Sprintf("epigraph runs send %s MESSAGE --from %s", row.ID, sender)
+		h.Hint = command(fmt.Sprintf("runs send %s MESSAGE --from %s", row.ID, sender))
 	default:
 		h.Kind, h.Nodes, h.Message = HoldupDependency, r.On, fmt.Sprintf("%s waits for %s", r.Ref, some)
 	}
@@ -380,7 +541,7 @@ func counted(n int, what string) string {
 
 // children says of child runs that are waited for which ones need help themselves.
 func (e *Engine) children(ctx context.Context, x *Explanation) error {
-	var poor []Holdup
+	var poor, failures []Holdup
 	for i := range x.Holdups {
 		h := &x.Holdups[i]
 		if h.Kind != HoldupChildren {
@@ -398,10 +559,13 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 			if row.State == journal.StatePaused && row.Reason == ReasonUnsettled {
 				unsettled = append(unsettled, id)
 			}
+			if row.State == journal.StateFailed && len(failures) < shownFailures {
+				failures = append(failures, childFailed(h.Ref, row))
+			}
 			if row.State != journal.StateRunning {
 				stuck = append(stuck, id+" is "+row.State.String())
 				if len(stuck) == 1 {
-					h.Hint = "epigraph runs explain " + id + " says what that one does"
+					h.Hint = command("runs explain "+id) + " says what that one does"
 				}
 			}
 		}
@@ -416,11 +580,11 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		if len(spent) > 0 {
 			poor = append(poor, Holdup{Kind: HoldupBudget, Ref: h.Ref, RunIDs: spent, Name: ReasonBudget,
 				Message: fmt.Sprintf("%s of %s used up what it may use: %s", counted(len(spent), "child run"), h.Ref, strings.Join(spent[:min(5, len(spent))], ", ")),
-				Hint: fmt.Sprintf("epigraph runs resume %s with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: epigraph runs explain %s tells how much was used",
+				Hint: fmt.Sprintf("`epigraph runs resume %s` with a higher --budget-usd or --budget-tokens gives children what is left by it; a child with a lower budget of its own needs it by itself: `epigraph runs explain %s` tells how much was used",
 					x.Row.ID, spent[0])})
 		}
 	}
-	x.Holdups = append(x.Holdups, poor...)
+	x.Holdups = append(append(x.Holdups, poor...), failures...)
 	return nil
 }
 
@@ -436,7 +600,7 @@ func (e *Engine) graphOf(ctx context.Context, row journal.Run) (*workgraph.Graph
 // usefulness orders kinds: what somebody can do something about first.
 func (k HoldupKind) usefulness() int {
 	order := []HoldupKind{
-		HoldupEnded, HoldupLostOwner, HoldupQuarantined, HoldupReconciliation, HoldupBudget, HoldupPaused, HoldupStartTime, HoldupQuota, HoldupInterrupt,
+		HoldupEnded, HoldupChildFailed, HoldupLostOwner, HoldupQuarantined, HoldupReconciliation, HoldupBudget, HoldupPaused, HoldupStartTime, HoldupQuota, HoldupInterrupt,
 		HoldupTask, HoldupNoWorker, HoldupSignal, HoldupConcurrencyKey, HoldupConcurrencyLimit, HoldupRateLimit, HoldupExecutorFull, HoldupChildren,
 		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupDraining, HoldupInbox, HoldupDependency, HoldupAmendRefused,
 	}
@@ -445,11 +609,23 @@ func (k HoldupKind) usefulness() int {
 
 // Arrange adds what the owner's memory knows, puts the most useful first and says it in one sentence. It may be called again.
 func (x *Explanation) Arrange(local []Holdup) {
-	known := map[workgraph.Ref]bool{}
-	for _, h := range local {
-		known[h.Ref] = true
+	known := map[workgraph.Ref]int{}
+	for i, h := range local {
+		known[h.Ref] = i
 	}
-	all := slices.DeleteFunc(x.Holdups, func(h Holdup) bool { return h.Kind == HoldupRunning && known[h.Ref] })
+	all := slices.DeleteFunc(x.Holdups, func(h Holdup) bool {
+		i, ok := known[h.Ref]
+		if !ok || h.Kind != HoldupRunning {
+			return false
+		}
+		// What the journal tells of its attempts is not in the owner's memory.
+		if l := &local[i]; l.Error == nil && h.Error != nil {
+			l.Error = h.Error
+			l.Message += h.last()
+		}
+		local[i].Attempt, local[i].Of = h.Attempt, h.Of
+		return true
+	})
 	all = append(all, local...)
 	slices.SortStableFunc(all, func(a, b Holdup) int {
 		if c := cmp.Compare(a.Kind.usefulness(), b.Kind.usefulness()); c != 0 {

@@ -165,6 +165,12 @@ func TestQuarantine(t *testing.T) {
 		require.Equal(t, journal.ReasonQuarantined, row.Reason)
 		evs := l.events(t, id)
 		require.Equal(t, workgraph.RunPaused, evs[len(evs)-1].Durable.Kind)
+		t.Run("Explain/SaysWhatWasUnderWay", func(t *testing.T) {
+			x, err := l.Explain(t.Context(), ns, id)
+			require.NoError(t, err)
+			require.Equal(t, engine.HoldupQuarantined, x.Holdups[0].Kind)
+			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; under way: \w+ called gate, attempt \d+$`, x.Holdups[0].Message)
+		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
 			posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})
 			l.TakeUp(posted)

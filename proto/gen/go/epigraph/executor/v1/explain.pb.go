@@ -80,6 +80,8 @@ const (
 	BlockerKind_BLOCKER_KIND_ENDED BlockerKind = 24
 	// The last amendment was refused when it was taken up. It holds nothing up, but somebody may believe that it was made.
 	BlockerKind_BLOCKER_KIND_AMEND_REFUSED BlockerKind = 25
+	// A child run ended without completing: run_ids names it, and error is what it failed with.
+	BlockerKind_BLOCKER_KIND_CHILD_FAILED BlockerKind = 26
 )
 
 // Enum value maps for BlockerKind.
@@ -111,6 +113,7 @@ var (
 		23: "BLOCKER_KIND_UNREAD_MAIL",
 		24: "BLOCKER_KIND_ENDED",
 		25: "BLOCKER_KIND_AMEND_REFUSED",
+		26: "BLOCKER_KIND_CHILD_FAILED",
 	}
 	BlockerKind_value = map[string]int32{
 		"BLOCKER_KIND_UNSPECIFIED":       0,
@@ -139,6 +142,7 @@ var (
 		"BLOCKER_KIND_UNREAD_MAIL":       23,
 		"BLOCKER_KIND_ENDED":             24,
 		"BLOCKER_KIND_AMEND_REFUSED":     25,
+		"BLOCKER_KIND_CHILD_FAILED":      26,
 	}
 )
 
@@ -193,7 +197,13 @@ type Blocker struct {
 	// The key, limit, signal or executor, as the kind says.
 	Name string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
 	// Since when.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
+	// What failed: of a run that has ended, what it ended with; of a visit, what its last attempt ended with; of a child, what that run ended with.
+	Error *RunError `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	// The attempt that is under way or comes next; of a visit that failed or needs reconciliation, the last one. 0 where there are none.
+	Attempt int32 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The number of the last attempt that may be made. Attempts that were lost with an executor or a worker do not count and raise it.
+	MaxAttempts   int32 `protobuf:"varint,14,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -305,6 +315,27 @@ func (x *Blocker) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Blocker) GetError() *RunError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *Blocker) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Blocker) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
 // ExplainRunResponse says why a run does not move. What is first is what most likely is the answer.
 type ExplainRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -400,7 +431,7 @@ var File_epigraph_executor_v1_explain_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\"epigraph/executor/v1/explain.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x03\n" +
+	"\"epigraph/executor/v1/explain.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x03\n" +
 	"\aBlocker\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.epigraph.executor.v1.BlockerKindR\x04kind\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
@@ -413,14 +444,17 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x05actor\x18\t \x01(\tR\x05actor\x12\x12\n" +
 	"\x04name\x18\n" +
 	" \x01(\tR\x04name\x120\n" +
-	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xe0\x01\n" +
+	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
+	"\x05error\x18\f \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12\x18\n" +
+	"\aattempt\x18\r \x01(\x05R\aattempt\x12!\n" +
+	"\fmax_attempts\x18\x0e \x01(\x05R\vmaxAttempts\"\xe0\x01\n" +
 	"\x12ExplainRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x18\n" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x129\n" +
 	"\bblockers\x18\x04 \x03(\v2\x1d.epigraph.executor.v1.BlockerR\bblockers\x12\x14\n" +
 	"\x05owner\x18\x05 \x01(\tR\x05owner\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\x05R\x04more*\xe6\x05\n" +
+	"\x04more\x18\x06 \x01(\x05R\x04more*\x85\x06\n" +
 	"\vBlockerKind\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BLOCKER_KIND_RUNNING\x10\x01\x12\x1b\n" +
@@ -448,7 +482,8 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x15BLOCKER_KIND_DRAINING\x10\x16\x12\x1c\n" +
 	"\x18BLOCKER_KIND_UNREAD_MAIL\x10\x17\x12\x16\n" +
 	"\x12BLOCKER_KIND_ENDED\x10\x18\x12\x1e\n" +
-	"\x1aBLOCKER_KIND_AMEND_REFUSED\x10\x19B\xe9\x01\n" +
+	"\x1aBLOCKER_KIND_AMEND_REFUSED\x10\x19\x12\x1d\n" +
+	"\x19BLOCKER_KIND_CHILD_FAILED\x10\x1aB\xe9\x01\n" +
 	"\x18com.epigraph.executor.v1B\fExplainProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1;executorv1\xa2\x02\x03EEX\xaa\x02\x14Epigraph.Executor.V1\xca\x02\x14Epigraph\\Executor\\V1\xe2\x02 Epigraph\\Executor\\V1\\GPBMetadata\xea\x02\x16Epigraph::Executor::V1b\x06proto3"
 
 var (
@@ -471,20 +506,22 @@ var file_epigraph_executor_v1_explain_proto_goTypes = []any{
 	(*ExplainRunResponse)(nil),    // 2: epigraph.executor.v1.ExplainRunResponse
 	(*VisitRef)(nil),              // 3: epigraph.executor.v1.VisitRef
 	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
-	(RunState)(0),                 // 5: epigraph.executor.v1.RunState
+	(*RunError)(nil),              // 5: epigraph.executor.v1.RunError
+	(RunState)(0),                 // 6: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_explain_proto_depIdxs = []int32{
 	0, // 0: epigraph.executor.v1.Blocker.kind:type_name -> epigraph.executor.v1.BlockerKind
 	3, // 1: epigraph.executor.v1.Blocker.visit:type_name -> epigraph.executor.v1.VisitRef
 	4, // 2: epigraph.executor.v1.Blocker.until:type_name -> google.protobuf.Timestamp
 	4, // 3: epigraph.executor.v1.Blocker.since:type_name -> google.protobuf.Timestamp
-	5, // 4: epigraph.executor.v1.ExplainRunResponse.state:type_name -> epigraph.executor.v1.RunState
-	1, // 5: epigraph.executor.v1.ExplainRunResponse.blockers:type_name -> epigraph.executor.v1.Blocker
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5, // 4: epigraph.executor.v1.Blocker.error:type_name -> epigraph.executor.v1.RunError
+	6, // 5: epigraph.executor.v1.ExplainRunResponse.state:type_name -> epigraph.executor.v1.RunState
+	1, // 6: epigraph.executor.v1.ExplainRunResponse.blockers:type_name -> epigraph.executor.v1.Blocker
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_explain_proto_init() }
