@@ -116,8 +116,8 @@ test: setup bin/.tools-test ## Run all tests with the race detector, in random o
 	scripts/test
 
 .PHONY: race
-race: setup ## Run all tests again and again, on one and on many processors
-	go test -race -shuffle=on -count=2 -cpu=1,4 work
+race: setup bin/.tools-test ## Run all tests again and again, on one and on many processors
+	FLAKY=fail GOTESTFLAGS='-count=2 -cpu=1,4' scripts/test
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s)

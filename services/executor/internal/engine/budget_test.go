@@ -186,7 +186,10 @@ func TestRunBudget(t *testing.T) {
 			id := l.start(t, two)
 			g.next(t)
 			require.NoError(t, resume(id, workgraph.Budget{Tokens: cap64(0)}))
-			require.Equal(t, int64(0), *budgetOf(t, l.row(t, id)).Tokens)
+			testkit.Eventually(t, func() bool {
+				b := budgetOf(t, l.row(t, id))
+				return b != nil && *b.Tokens == 0
+			}, time.Minute, time.Millisecond)
 			require.Equal(t, journal.StatePaused, l.wait(t, id, journal.StatePaused).State)
 			g.open <- struct{}{}
 			row := spent(t, id)

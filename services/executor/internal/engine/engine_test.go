@@ -245,7 +245,7 @@ func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run 
 	testkit.Eventually(t, func() bool {
 		row = l.row(t, id)
 		return slices.Contains(want, row.State)
-	}, 2*time.Minute, 2*time.Millisecond, "run %s", id)
+	}, 5*time.Minute, 2*time.Millisecond, "run %s", id)
 	return row
 }
 
@@ -262,7 +262,7 @@ func (l *live) describe(t testing.TB) {
 			t.Logf("%s is %s and cannot be explained: %v", row.ID, row.State, err)
 			continue
 		}
-		t.Logf("%s: %+v\n\t%+v", row.ID, x.Row, x.Holdups)
+		t.Logf("%s of %q is %s %s since %s, held up by %+v", row.ID, row.ParentID, row.State, row.Reason, row.UpdateTime, x.Holdups)
 	}
 }
 
