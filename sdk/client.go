@@ -1,5 +1,5 @@
-// Package epigraph is the client of an Epigraph installation for Go programs: it starts graphs, watches, steers and amends runs, answers
-// their questions, and keeps schedules and limits. It is a thin layer over the generated clients, which it lends for everything else. Workers are in sdk/worker, help
+// Package epigraph is the client of an Epigraph installation for Go programs: it reads plans, starts graphs, watches, steers and amends runs,
+// answers their questions, and keeps schedules, limits, epics, tasks and prices. It is a thin layer over the generated clients, which it lends for everything else. Workers are in sdk/worker, help
 // for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
 package epigraph
 
@@ -24,6 +24,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
 
@@ -39,7 +41,11 @@ type Client struct {
 	// Executor is the generated client. Requests that leave request_id empty are given one, and are repeated while the service
 	// cannot be reached.
 	Executor executorv1.ExecutorServiceClient
+	// Planner and Registry are the generated clients of the other services, as Executor is.
+	Planner  plannerv1.PlannerServiceClient
+	Registry registryv1.RegistryServiceClient
 	conn     *grpc.ClientConn
+	more     []*grpc.ClientConn
 }
 
 // Option changes how Dial connects.
@@ -50,6 +56,8 @@ type options struct {
 	tls            *tls.Config
 	grpc           []grpc.DialOption
 	maxMessage     int
+	// planner and registry are empty where they are served at the address of Dial.
+	planner, registry string
 }
 
 // WithKey shows an API key, which names the namespace too.
@@ -68,6 +76,12 @@ func WithTLS(cfg *tls.Config) Option {
 	}
 }
 
+// WithPlanner names the address of a planner that is served apart; without it the address of Dial serves plans, too.
+func WithPlanner(target string) Option { return func(o *options) { o.planner = target } }
+
+// WithRegistry names the address of a registry that is served apart; without it the address of Dial serves epics, usage and prices, too.
+func WithRegistry(target string) Option { return func(o *options) { o.registry = target } }
+
 // WithGRPC adds options of gRPC itself, such as interceptors and stats handlers.
 func WithGRPC(more ...grpc.DialOption) Option {
 	return func(o *options) { o.grpc = append(o.grpc, more...) }
@@ -82,6 +96,36 @@ func Dial(target string, opts ...Option) (*Client, error) {
 	for _, f := range opts {
 		f(&o)
 	}
+	conn, err := o.dial(target)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{Executor: executorv1.NewExecutorServiceClient(conn), conn: conn}
+	apart := func(other string) (grpc.ClientConnInterface, error) {
+		if other == "" || other == target {
+			return conn, nil
+		}
+		more, err := o.dial(other)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.more = append(c.more, more)
+		return more, nil
+	}
+	planner, err := apart(o.planner)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := apart(o.registry)
+	if err != nil {
+		return nil, err
+	}
+	c.Planner, c.Registry = plannerv1.NewPlannerServiceClient(planner), registryv1.NewRegistryServiceClient(registry)
+	return c, nil
+}
+
+// dial opens a connection that connects when it is first used.
+func (o *options) dial(target string) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if o.tls != nil {
 		creds = credentials.NewTLS(o.tls)
@@ -103,14 +147,20 @@ func Dial(target string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Reason: "TARGET_INVALID", Message: "cannot dial " + target, Hint: "host:port, or several as host:port,host:port", cause: err}
 	}
-	return &Client{Executor: executorv1.NewExecutorServiceClient(conn), conn: conn}, nil
+	return conn, nil
 }
 
-// Conn is the connection, for the generated clients of other services.
+// Conn is the connection to the address of Dial, for generated clients such as those of schedules and limits.
 func (c *Client) Conn() *grpc.ClientConn { return c.conn }
 
-// Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+// Close ends the connections.
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	for _, more := range c.more {
+		err = errors.Join(err, more.Close())
+	}
+	return err
+}
 
 func (o *options) outgoing(ctx context.Context) context.Context {
 	if o.key != "" {
@@ -171,7 +221,7 @@ func repeatable(m protoreflect.Message, method string) bool {
 		return repeatable(m.Mutable(f).Message(), method)
 	}
 	name := method[strings.LastIndexByte(method, '/')+1:]
-	for _, read := range []string{"Get", "List", "Explain"} {
+	for _, read := range []string{"Get", "List", "Explain", "Parse", "Compile", "Validate"} {
 		if strings.HasPrefix(name, read) {
 			return true
 		}

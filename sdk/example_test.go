@@ -7,6 +7,7 @@ import (
 	"time"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 	"github.com/epigraph-run/epigraph/sdk/worker"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -15,7 +16,7 @@ import (
 // A graph is built in Go, or read from JSON by workgraph.Decode.
 func ExampleGraph() {
 	g := workgraph.NewBuilder("greet").
-		Node("hello", "template", workgraph.Arg("text", json.RawMessage(`"hello"`)), workgraph.Pass(workgraph.Key("greeting"))).
+		Node("hello", "template", workgraph.Named("text", "hello"), workgraph.Pass(workgraph.Key("greeting"))).
 		Node("shout", "shout").Chain("hello", "shout").Graph()
 	m, err := epigraph.Graph(g)
 	fmt.Println(len(m.GetNodes()), m.GetEdges()[0].GetTo(), m.GetNodes()[0].GetResultPassDownMode().GetKey(), err)
@@ -91,7 +92,7 @@ func ExampleClient_CreateSchedule() {
 		fmt.Println(err)
 		return
 	}
-	report := workgraph.NewBuilder("report").Node("write", "llm", workgraph.Arg("prompt", json.RawMessage(`"What happened yesterday?"`))).Graph()
+	report := workgraph.NewBuilder("report").Node("write", "llm", workgraph.Named("request", "What happened yesterday?")).Graph()
 	nightly, err := client.CreateSchedule(ctx, "nightly", "0 3 * * *", report,
 		epigraph.TimeZone("Europe/Berlin"), epigraph.CatchUp(time.Hour), epigraph.Starting(epigraph.Label("by", "clock")))
 	if err != nil {
@@ -101,4 +102,113 @@ func ExampleClient_CreateSchedule() {
 	yesterday := time.Now().Add(-24 * time.Hour)
 	starts, err := nightly.Backfill(ctx, yesterday, time.Now(), executorv1.OverlapPolicy_OVERLAP_POLICY_QUEUE_ALL)
 	fmt.Println(len(starts), err)
+}
+
+// A plan that a model wrote becomes a graph, which is run; what failed is looked at and deleted.
+func ExampleClient_CompilePlan() {
+	client, err := epigraph.Dial("127.0.0.1:7400")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	compiled, err := client.CompilePlan(ctx, "collect -> write, translate\nwrite, translate -> publish", epigraph.DefaultActor("llm"))
+	if err != nil {
+		fmt.Println(err) // with every fault of the plan and its place
+		return
+	}
+	run, err := client.StartGraph(ctx, compiled.GetGraph(), epigraph.Label("by", "planner"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := epigraph.Result[string](ctx, run)
+	fmt.Println(text, err)
+
+	failed := &executorv1.ListRunsRequest{States: []executorv1.RunState{executorv1.RunState_RUN_STATE_FAILED}, Labels: map[string]string{"by": "planner"}}
+	for r, err := range client.Runs(ctx, failed) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(r.GetId(), r.GetError().GetReason(), client.Run(r.GetId()).Delete(ctx))
+	}
+}
+
+// Nodes run over lists, are tried again, and have a value to fall back to.
+func Example_builder() {
+	g := workgraph.NewBuilder("digest").
+		Node("read", "http", workgraph.Named("url", "https://example.com/feed"),
+			workgraph.WithRetry(workgraph.Retry{MaxAttempts: 5}), workgraph.WithOnError(workgraph.FallbackTo([]string{}))).
+		Node("sum", "llm", workgraph.Named("request", "Sum it up."),
+			workgraph.WithMap(workgraph.Map{Over: "nodes.read.result", MaxParallel: 4, OnItemError: workgraph.ContinueItems})).
+		Chain("read", "sum").Graph()
+	fmt.Println(g.Nodes[0].Retry.MaxAttempts, string(g.Nodes[0].OnError.Value), g.Nodes[1].Map.Over)
+	// Output: 5 [] nodes.read.result
+}
+
+// Of a call that broke off nobody knows whether it was made: somebody looks, and says so.
+func ExampleRun_Reconcile() {
+	client, err := epigraph.Dial("127.0.0.1:7400")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx, run := context.Background(), client.Run("run_01…")
+
+	why, err := run.Explain(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, b := range why.GetBlockers() {
+		if b.GetKind() == executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION {
+			fmt.Println(b.GetError().GetMessage())
+			if err := run.Reconcile(ctx, b.GetVisit(), epigraph.Performed(map[string]string{"receipt": "17"}), "ada"); err != nil {
+				fmt.Println(err)
+			}
+		}
+	}
+	fmt.Println(run.Resume(ctx, "reconciled"))
+}
+
+// What the work of an epic cost, call by call.
+func ExampleClient_Usage() {
+	client, err := epigraph.Dial("127.0.0.1:7400")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	epic, err := client.CreateEpic(ctx, &registryv1.Epic{Title: "Launch the new release"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	task, err := client.CreateTask(ctx, &registryv1.Task{EpicId: epic.GetId(), Title: "Write the notes"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	run, err := client.StartRun(ctx, workgraph.NewBuilder("notes").Node("write", "llm", workgraph.Named("request", "Write the notes.")).Graph(), epigraph.Task(task.GetId()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := run.Wait(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for call, err := range client.Usage(ctx, &registryv1.ListUsageRequest{EpicId: epic.GetId()}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(call.GetModel(), call.GetInputTokens(), call.GetOutputTokens(), call.GetCostNanoUsd())
+	}
 }

@@ -27,7 +27,7 @@ type Run struct {
 // StartOption says more about a run that is to start. Its errors, such as a value that is no JSON, are those of StartRun.
 type StartOption func(*executorv1.StartRunRequest) error
 
-// Arg adds a positional argument of the start nodes.
+// Arg adds a positional argument of the start nodes, as workgraph.Arg does of a node.
 func Arg(v any) StartOption {
 	return func(r *executorv1.StartRunRequest) error {
 		p, err := Payload(v)
@@ -36,7 +36,7 @@ func Arg(v any) StartOption {
 	}
 }
 
-// Named adds a named argument of the start nodes.
+// Named binds a named argument of the start nodes, as workgraph.Named does of a node.
 func Named(name string, v any) StartOption {
 	return func(r *executorv1.StartRunRequest) error {
 		p, err := Payload(v)
@@ -122,15 +122,11 @@ func Request(change func(*executorv1.StartRunRequest)) StartOption {
 // StartRun starts a graph; once it returns the run is recorded and goes on whatever happens to this program. A graph in its JSON form
 // is read by workgraph.Decode.
 func (c *Client) StartRun(ctx context.Context, g *workgraph.Graph, opts ...StartOption) (*Run, error) {
-	req, err := c.startRequest(g, opts)
+	m, err := Graph(g)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.Executor.StartRun(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return c.Run(m.GetId()), nil
+	return c.StartGraph(ctx, m, opts...)
 }
 
 // SignalWithStart signals the open run of a business key, or starts one and signals it.
@@ -155,7 +151,11 @@ func (c *Client) startRequest(g *workgraph.Graph, opts []StartOption) (*executor
 	if err != nil {
 		return nil, err
 	}
-	req := &executorv1.StartRunRequest{Graph: m}
+	return startRequest(m, opts)
+}
+
+func startRequest(g *graphv1.Graph, opts []StartOption) (*executorv1.StartRunRequest, error) {
+	req := &executorv1.StartRunRequest{Graph: g}
 	for _, f := range opts {
 		if err := f(req); err != nil {
 			return nil, err
@@ -402,15 +402,11 @@ func (c *Client) Decide(ctx context.Context, question string, approve bool, hash
 
 // CompleteTask ends a visit's wait for work outside with values.
 func (c *Client) CompleteTask(ctx context.Context, token string, values ...any) error {
-	done := &executorv1.CallPerformed{}
-	for _, v := range values {
-		p, err := Payload(v)
-		if err != nil {
-			return err
-		}
-		done.Values = append(done.Values, p)
+	done, err := performed(values)
+	if err != nil {
+		return err
 	}
-	_, err := c.Executor.CompleteTask(ctx, &executorv1.CompleteTaskRequest{TaskToken: token, Result: &executorv1.CompleteTaskRequest_Completed{Completed: done}})
+	_, err = c.Executor.CompleteTask(ctx, &executorv1.CompleteTaskRequest{TaskToken: token, Result: &executorv1.CompleteTaskRequest_Completed{Completed: done}})
 	return err
 }
 

@@ -99,24 +99,10 @@ func (c *Client) schedules() executorv1.ScheduleServiceClient {
 
 // Schedules are those of the namespace, by id, without what they start. An error is the last pair.
 func (c *Client) Schedules(ctx context.Context) iter.Seq2[*executorv1.Schedule, error] {
-	return func(yield func(*executorv1.Schedule, error) bool) {
-		req := &executorv1.ListSchedulesRequest{PageSize: 1000}
-		for {
-			m, err := c.schedules().ListSchedules(ctx, req)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, s := range m.GetSchedules() {
-				if !yield(s, nil) {
-					return
-				}
-			}
-			if req.PageToken = m.GetNextPageToken(); req.PageToken == "" {
-				return
-			}
-		}
-	}
+	return all(func(token string) ([]*executorv1.Schedule, string, error) {
+		m, err := c.schedules().ListSchedules(ctx, &executorv1.ListSchedulesRequest{PageSize: largePage, PageToken: token})
+		return m.GetSchedules(), m.GetNextPageToken(), err
+	})
 }
 
 // Get reads the schedule with its next times and its last starts.

@@ -93,7 +93,7 @@ func TestAmend(t *testing.T) {
 	chain := nodes(FirstArg(), "A", "B", "C").Chain("A", "B", "C").Graph()
 	t.Run("Pending/AdoptsTheNewDefinition", func(t *testing.T) {
 		m, p := begun(t, chain)
-		m.amend(Patch{PutNodes: []Node{put("C", Arg("more", js(1)))}})
+		m.amend(Patch{PutNodes: []Node{put("C", Named("more", js(1)))}})
 		m.end("A", Outcome{Values: one("1")})
 		m.end("B", Outcome{Values: one("2")})
 		require.Equal(t, "1", string(m.open[m.ref("C")].Named["more"]))
@@ -152,7 +152,7 @@ func TestAmend(t *testing.T) {
 		m, p := begun(t, chain)
 		m.end("A", Outcome{Values: one("1")})
 		old := m.open[m.ref("B")]
-		m.amend(Patch{PutNodes: []Node{put("B", Arg("x", js(2)), func(n *Node) { n.Effect = Unsafe })}})
+		m.amend(Patch{PutNodes: []Node{put("B", Named("x", js(2)), func(n *Node) { n.Effect = Unsafe })}})
 		require.Equal(t, []Ref{{Node: "B", Visit: 1}}, m.cancels)
 		now := m.open[m.ref("B")]
 		require.Equal(t, []int{2, 2}, []int{now.Attempt, now.Generation})
@@ -198,7 +198,7 @@ func TestAmend(t *testing.T) {
 	t.Run("Waiting/IsDroppedWithItsWaits", func(t *testing.T) {
 		m, p := begun(t, chain)
 		m.end("A", Outcome{Wait: &Wait{Interrupt: &Interrupt{ID: "q"}}})
-		m.amend(Patch{PutNodes: []Node{put("A", Pass(FirstArg()), Arg("x", js(2)))}})
+		m.amend(Patch{PutNodes: []Node{put("A", Pass(FirstArg()), Named("x", js(2)))}})
 		require.ErrorIs(t, m.try(Answered{ID: "q", Answer: js(1), Now: m.now}), ErrStale)
 		require.Equal(t, 2, m.open[m.ref("A")].Attempt)
 		m.end("A", Outcome{Wait: &Wait{Signal: &SignalWait{Name: "go"}}})
@@ -252,7 +252,7 @@ func TestAmend(t *testing.T) {
 	t.Run("Paused/HoldsWhatStarts", func(t *testing.T) {
 		m, p := begun(t, chain)
 		m.do(Pause{Reason: "user", Now: m.now})
-		m.amend(Patch{PutNodes: []Node{put("N"), put("A", Arg("x", js(2)))}})
+		m.amend(Patch{PutNodes: []Node{put("N"), put("A", Named("x", js(2)))}})
 		require.Zero(t, m.s.InFlight())
 		require.Equal(t, VisitHeld, m.status("N"))
 		m.do(Resume{Now: m.now})
@@ -262,7 +262,7 @@ func TestAmend(t *testing.T) {
 	t.Run("Expansion/ItsPendingNodesCanBeChanged", func(t *testing.T) {
 		m, p := begun(t, chain)
 		m.end("A", Outcome{Values: one("1"), Expand: nodesOf("x", nodes(FirstArg(), "x", "y").Chain("x", "y").Graph())})
-		m.amend(Patch{PutNodes: []Node{put("A#1/y", Arg("k", js(1)))}, RemoveNodes: []string{"C"}})
+		m.amend(Patch{PutNodes: []Node{put("A#1/y", Named("k", js(1)))}, RemoveNodes: []string{"C"}})
 		m.end("A#1/x", Outcome{Values: one("2")})
 		require.Equal(t, "1", string(m.open[m.ref("A#1/y")].Named["k"]))
 		require.Contains(t, m.refused(Patch{RemoveNodes: []string{"A#1/x"}}), "NODE_ENDED A#1/x ")
@@ -379,7 +379,7 @@ func TestAmendLoops(t *testing.T) {
 		m, p := start(t)
 		m.end("S", Outcome{})
 		m.end("H", Outcome{})
-		m.amend(Patch{PutNodes: []Node{put("V", Arg("k", js(3))), put("W", Arg("k", js(2))), put("Z", Arg("k", js(1))), put("N")}, AddEdges: []Edge{{From: "Z", To: "N"}}})
+		m.amend(Patch{PutNodes: []Node{put("V", Named("k", js(3))), put("W", Named("k", js(2))), put("Z", Named("k", js(1))), put("N")}, AddEdges: []Edge{{From: "Z", To: "N"}}})
 		require.Equal(t, 2, m.open[m.ref("W")].Attempt, "under way in the loop, so it begins again")
 		for v := 1; v <= 2; v++ {
 			if v > 1 {
@@ -399,7 +399,7 @@ func TestAmendLoops(t *testing.T) {
 	t.Run("Begun/ItsHeadCanBeginAgain", func(t *testing.T) {
 		m, p := start(t)
 		m.end("S", Outcome{Values: one("4")})
-		m.amend(Patch{PutNodes: []Node{put("H", Arg("k", js(3)))}})
+		m.amend(Patch{PutNodes: []Node{put("H", Named("k", js(3)))}})
 		require.Equal(t, []string{"4"}, m.args("H"))
 		require.Equal(t, 2, m.open[m.ref("H")].Attempt)
 		m.replayed(p)

@@ -67,15 +67,44 @@ func (b *Builder) Graph() *Graph { return b.g.Clone() }
 // Pass sets how a node hands on its result.
 func Pass(p PassDown) func(*Node) { return func(n *Node) { n.PassDown = p } }
 
-// Arg binds one named argument of a node to raw JSON.
-func Arg(name string, value json.RawMessage) func(*Node) {
+// Arg adds a positional argument of a node. A value that cannot be written as JSON makes the graph invalid; a json.RawMessage goes as it is.
+func Arg(value any) func(*Node) {
+	return func(n *Node) { n.Args = append(n.Args, inJSON(value)) }
+}
+
+// Named binds one named argument of a node, to a value as Arg takes it.
+func Named(name string, value any) func(*Node) {
 	return func(n *Node) {
 		if n.Named == nil {
 			n.Named = map[string]json.RawMessage{}
 		}
-		n.Named[name] = value
+		n.Named[name] = inJSON(value)
 	}
 }
+
+// inJSON is a value as JSON. What cannot be written becomes a text that is none, which Validate refuses at its place.
+func inJSON(value any) json.RawMessage {
+	if raw, ok := value.(json.RawMessage); ok {
+		return raw
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return json.RawMessage("cannot be written as JSON: " + err.Error())
+	}
+	return raw
+}
+
+// WithMap calls the node once for each element of a list.
+func WithMap(m Map) func(*Node) { return func(n *Node) { n.Map = &m } }
+
+// WithRetry says how often the node is called again when it fails, and after which waits.
+func WithRetry(r Retry) func(*Node) { return func(n *Node) { n.Retry = r } }
+
+// WithOnError says what happens when the node has failed for good.
+func WithOnError(e OnError) func(*Node) { return func(n *Node) { n.OnError = e } }
+
+// FallbackTo is what gives a node that has failed a value, as Arg takes it, in place of a result.
+func FallbackTo(value any) OnError { return OnError{Action: Fallback, Value: inJSON(value)} }
 
 // When sets an edge's condition.
 func When(cond string) func(*Edge) { return func(e *Edge) { e.When = cond } }

@@ -295,10 +295,10 @@ func goldenRuns(t *testing.T) map[string]*goldenRun {
 	r.end("B", Outcome{Values: one(`"b1"`)})
 	r.end("H", Outcome{Values: one(`"h2"`)})
 	r.end("A", Outcome{Values: one(`"a2"`)})
-	r.amend(Patch{PutNodes: []Node{put("C", Arg("more", js(1))), put("N")}, AddEdges: []Edge{{From: "C", To: "N"}}})
+	r.amend(Patch{PutNodes: []Node{put("C", Named("more", js(1))), put("N")}, AddEdges: []Edge{{From: "C", To: "N"}}})
 	r.end("B", Outcome{Values: one(`"b2"`)})
 	r.end("C", Outcome{Values: one(`"c"`), Expand: part})
-	r.amend(Patch{PutNodes: []Node{put("C#1/y", Arg("more", js(2))), put("M")}, AddEdges: []Edge{{From: "C", To: "M", When: `result == "c"`}}})
+	r.amend(Patch{PutNodes: []Node{put("C#1/y", Named("more", js(2))), put("M")}, AddEdges: []Edge{{From: "C", To: "M", When: `result == "c"`}}})
 	for _, id := range []string{"C#1/x", "C#1/y", "M", "N"} {
 		r.end(id, Outcome{Values: one(`"end"`)})
 	}

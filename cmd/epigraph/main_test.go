@@ -218,8 +218,8 @@ func TestAgentWithWorker(t *testing.T) {
 		cancel()
 		require.NoError(t, <-ended)
 	}()
-	g := workgraph.NewBuilder("g").Node("agent", "agent", workgraph.Arg("goal", json.RawMessage(`"42"`)), workgraph.Arg("reasoner", json.RawMessage(`"strategist"`)),
-		workgraph.Arg("actions", json.RawMessage(`{"double": {}}`))).Graph()
+	g := workgraph.NewBuilder("g").Node("agent", "agent", workgraph.Named("goal", json.RawMessage(`"42"`)), workgraph.Named("reasoner", json.RawMessage(`"strategist"`)),
+		workgraph.Named("actions", json.RawMessage(`{"double": {}}`))).Graph()
 	testkit.Eventually(t, func() bool {
 		list, err := c.Executor.ListActors(t.Context(), &executorv1.ListActorsRequest{})
 		require.NoError(t, err)

@@ -19,15 +19,15 @@ func TestSDKManages(t *testing.T) {
 	t.Parallel()
 	c := open(t, "one", nil).sdk()
 	says := func(id, text string) *workgraph.Graph {
-		return workgraph.NewBuilder("says").Node(id, "template", workgraph.Arg("text", json.RawMessage(`"`+text+`"`))).Graph()
+		return workgraph.NewBuilder("says").Node(id, "template", workgraph.Named("text", json.RawMessage(`"`+text+`"`))).Graph()
 	}
 	text := func(s string) map[string]json.RawMessage {
 		return map[string]json.RawMessage{"text": json.RawMessage(`"` + s + `"`)}
 	}
 
 	t.Run("Amend/ComparesFirstAndExpectsARevision", func(t *testing.T) {
-		g := workgraph.NewBuilder("slow").Node("hold", "sleep", workgraph.Arg("duration", json.RawMessage(`"1h"`))).
-			Node("say", "template", workgraph.Arg("text", json.RawMessage(`"old"`))).Chain("hold", "say").Graph()
+		g := workgraph.NewBuilder("slow").Node("hold", "sleep", workgraph.Named("duration", json.RawMessage(`"1h"`))).
+			Node("say", "template", workgraph.Named("text", json.RawMessage(`"old"`))).Chain("hold", "say").Graph()
 		run, err := c.StartRun(t.Context(), g)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, run.Cancel(t.Context(), "enough")) }()
@@ -58,8 +58,8 @@ func TestSDKManages(t *testing.T) {
 	})
 
 	t.Run("Fork/GoesAnotherWayFromANode", func(t *testing.T) {
-		g := workgraph.NewBuilder("two").Node("a", "template", workgraph.Arg("text", json.RawMessage(`"a"`))).
-			Node("b", "template", workgraph.Arg("text", json.RawMessage(`"b"`))).Chain("a", "b").Graph()
+		g := workgraph.NewBuilder("two").Node("a", "template", workgraph.Named("text", json.RawMessage(`"a"`))).
+			Node("b", "template", workgraph.Named("text", json.RawMessage(`"b"`))).Chain("a", "b").Graph()
 		run, err := c.StartRun(t.Context(), g)
 		require.NoError(t, err)
 		_, err = run.Wait(t.Context())

@@ -66,7 +66,7 @@ func TestSDK(t *testing.T) {
 		worker.Register(w, "shout", func(_ context.Context, s string) (string, error) { return s + "!", nil }, worker.Effect(worker.Pure))
 		worker.Register(w, "panics", func(context.Context, any) (any, error) { panic("no") }, worker.Effect(worker.Pure))
 		runs(t, w)
-		g := workgraph.NewBuilder("order").Node("p", "price", workgraph.Arg("item", json.RawMessage(`"tea"`)), workgraph.Arg("count", json.RawMessage(`2`))).Graph()
+		g := workgraph.NewBuilder("order").Node("p", "price", workgraph.Named("item", json.RawMessage(`"tea"`)), workgraph.Named("count", json.RawMessage(`2`))).Graph()
 		var run *epigraph.Run
 		testkit.Eventually(t, func() bool {
 			var err error
@@ -202,7 +202,7 @@ func TestSDK(t *testing.T) {
 	})
 
 	t.Run("Events/AreTheRunsHistory", func(t *testing.T) {
-		run, err := c.StartRun(t.Context(), workgraph.NewBuilder("e").Node("a", "cel", workgraph.Arg("expr", json.RawMessage(`"1"`))).Graph())
+		run, err := c.StartRun(t.Context(), workgraph.NewBuilder("e").Node("a", "cel", workgraph.Named("expr", json.RawMessage(`"1"`))).Graph())
 		require.NoError(t, err)
 		var last int64
 		for ev, err := range run.EventsAfter(t.Context(), &executorv1.WatchRunRequest{DurableOnly: true}) {

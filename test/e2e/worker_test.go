@@ -96,11 +96,11 @@ func TestWorkerInAnotherLanguage(t *testing.T) {
 		return c
 	}
 	onA, onB := dial(a.addr), dial(b.addr)
-	graph := workgraph.NewBuilder("steps").Node("count", "ts/word-count", workgraph.Arg("text", json.RawMessage(`"one two three"`)))
+	graph := workgraph.NewBuilder("steps").Node("count", "ts/word-count", workgraph.Named("text", json.RawMessage(`"one two three"`)))
 	ids := []string{"count"}
 	for i := range 8 {
 		id := fmt.Sprint("step", i)
-		graph.Node(id, "ts/slow", workgraph.Arg("millis", json.RawMessage(`150`)), func(n *workgraph.Node) {
+		graph.Node(id, "ts/slow", workgraph.Named("millis", json.RawMessage(`150`)), func(n *workgraph.Node) {
 			n.Retry = workgraph.Retry{MaxAttempts: 10, InitialBackoff: workgraph.Duration(50 * time.Millisecond)}
 		})
 		ids = append(ids, id)

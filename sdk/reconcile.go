@@ -1,0 +1,58 @@
+package epigraph
+
+import (
+	"context"
+
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+)
+
+// CallOutcome is what became of a call of which nobody knew it. Its errors are those of Reconcile.
+type CallOutcome func(*executorv1.ReconcileVisitRequest) error
+
+// Performed says that the call was made and gave values: none, one, or a tuple.
+func Performed(values ...any) CallOutcome {
+	return func(r *executorv1.ReconcileVisitRequest) error {
+		done, err := performed(values)
+		r.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: done}
+		return err
+	}
+}
+
+// FailedCall says that the call was made and failed for good.
+func FailedCall(reason, message string) CallOutcome {
+	return func(r *executorv1.ReconcileVisitRequest) error {
+		r.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.CallFailed{Reason: reason, Message: message}}
+		return nil
+	}
+}
+
+// NotPerformed says that the call was not made: it is made once more, under the same effect key.
+func NotPerformed() CallOutcome {
+	return func(r *executorv1.ReconcileVisitRequest) error {
+		r.Outcome = &executorv1.ReconcileVisitRequest_NotPerformed{NotPerformed: true}
+		return nil
+	}
+}
+
+// Reconcile says what became of a call of an UNSAFE node whose result is unknown; by names who says so. Explain and Visits name the visits that
+// need it. The run stays paused until Resume, unless it ends by what is said.
+func (r *Run) Reconcile(ctx context.Context, visit *executorv1.VisitRef, outcome CallOutcome, by string) error {
+	req := &executorv1.ReconcileVisitRequest{RunId: r.ID, Visit: visit, By: by}
+	if err := outcome(req); err != nil {
+		return err
+	}
+	_, err := r.c.Executor.ReconcileVisit(ctx, req)
+	return err
+}
+
+func performed(values []any) (*executorv1.CallPerformed, error) {
+	done := &executorv1.CallPerformed{}
+	for _, v := range values {
+		p, err := Payload(v)
+		if err != nil {
+			return nil, err
+		}
+		done.Values = append(done.Values, p)
+	}
+	return done, nil
+}

@@ -1,0 +1,37 @@
+package epigraph
+
+import (
+	"context"
+	"iter"
+
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+)
+
+// Usage are the calls of models and tools in the books, each with its tokens and what it cost; the filter names an epic, a task or a run, and nil
+// finds those of the namespace. Calls are booked a moment after they were made. An error is the last pair.
+func (c *Client) Usage(ctx context.Context, filter *registryv1.ListUsageRequest) iter.Seq2[*registryv1.UsageEntry, error] {
+	return all(func(token string) ([]*registryv1.UsageEntry, string, error) {
+		req := copyOf(filter)
+		req.PageToken = token
+		m, err := c.Registry.ListUsage(ctx, req)
+		return m.GetEntries(), m.GetNextPageToken(), err
+	})
+}
+
+// NamespaceUsage is what the namespace has used in all.
+func (c *Client) NamespaceUsage(ctx context.Context) (*registryv1.NamespaceUsage, error) {
+	return c.Registry.GetNamespaceUsage(ctx, &registryv1.GetNamespaceUsageRequest{})
+}
+
+// SetPrice adds a price of a model to the price book, from its valid_from on. Money is in nano-USD.
+func (c *Client) SetPrice(ctx context.Context, p *registryv1.Price) (*registryv1.Price, error) {
+	return c.Registry.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: p})
+}
+
+// Prices is the price book, of a provider and a model alone where they are not empty. An error is the last pair.
+func (c *Client) Prices(ctx context.Context, provider, model string) iter.Seq2[*registryv1.Price, error] {
+	return all(func(token string) ([]*registryv1.Price, string, error) {
+		m, err := c.Registry.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: provider, Model: model, PageToken: token, PageSize: largePage})
+		return m.GetPrices(), m.GetNextPageToken(), err
+	})
+}
