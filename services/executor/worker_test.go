@@ -599,6 +599,13 @@ func TestWorkers(t *testing.T) {
 		run, err := runs.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "q", Actor: "human",
 			Named: map[string]*graphv1.Payload{"prompt": value(`"May I?"`)}})})
 		require.NoError(t, err)
+		require.Equal(t, "key:acme", run.GetPrincipal())
+		fork, err := front.ForkRun(behalf, &executorv1.ForkRunRequest{RunId: run.GetId()})
+		require.NoError(t, err)
+		require.Equal(t, "key:rest", fork.GetPrincipal(), "who forks starts")
+		read, err := runs.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: run.GetId()})
+		require.NoError(t, err)
+		require.Equal(t, "key:acme", read.GetPrincipal())
 		_, err = runs.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: run.GetId(), Reason: "key:somebody else"})
 		require.NoError(t, err)
 		_, err = front.ResumeRun(behalf, &executorv1.ResumeRunRequest{RunId: run.GetId()})

@@ -213,7 +213,7 @@ A key opens one namespace, and there what its ` + "`scopes`" + ` say. **A key wi
 A call that the key has no scope for is refused with ` + "`SCOPE_MISSING`" + ` (403), before its body is read. Claims on tasks and calls between executors are for the
 service token. The whole table is in ` + "`internal/access/table.go`" + `. Where nothing has a credential, on a loopback address only, everyone may do everything.
 
-**Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. It is in the events of a run that a request caused
+**Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. It is in a run, of who started or forked it, in the events of a run that a request caused
 (answers, completed tasks, pauses, resumptions, reconciliations, amendments, signals, messages), beside the text ` + "`by`" + `, which a client may write as it likes, and in the
 log line of every call. The gateway passes it on to the services under the service token, so that it needs one.
 

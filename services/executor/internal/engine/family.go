@@ -142,7 +142,9 @@ func (r *run) roll(u journal.Usage) {
 type meta struct {
 	User      json.RawMessage `json:"user,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
-	BodyHash  string          `json:"body_hash,omitempty"`
+	// Principal is who started the run.
+	Principal string `json:"principal,omitempty"`
+	BodyHash  string `json:"body_hash,omitempty"`
 	// Ref, Depth and Borrowed are those of the run's family.
 	Ref      *workgraph.Ref `json:"parent_visit,omitempty"`
 	Depth    int            `json:"depth,omitempty"`
@@ -155,7 +157,7 @@ type meta struct {
 }
 
 func (m *meta) empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0
 }
 
 // familyOf reads the family of a run from its row.
@@ -192,6 +194,8 @@ type Given struct {
 	Metadata json.RawMessage
 	// Budget is that of the caller of Start, or of Resume since; nil is no limit.
 	Budget *workgraph.Budget
+	// Principal is who started it, from the API key that was shown.
+	Principal string
 	// Webhooks are shown: without what is secret.
 	Webhooks []webhook.Hook
 }
@@ -199,7 +203,7 @@ type Given struct {
 // GivenOf reads what callers gave from the metadata of a run's row.
 func GivenOf(row []byte) (Given, error) {
 	m, err := decodeMeta(row)
-	return Given{Metadata: m.User, Budget: m.Budget, Webhooks: webhook.Without(m.Webhooks)}, err
+	return Given{Metadata: m.User, Budget: m.Budget, Principal: m.Principal, Webhooks: webhook.Without(m.Webhooks)}, err
 }
 
 // Disclosed is the metadata of a run's row as it may leave the executor: without the secrets of webhooks.

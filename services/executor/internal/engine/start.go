@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
@@ -82,6 +83,8 @@ type StartRequest struct {
 	before func() error
 	// origin is the span that recorded the run of which this is a fork; its trace is linked.
 	origin trace.SpanContext
+	// principal is who asks for it, from the API key that was shown.
+	principal string
 	// full says that the namespace has no room for the run at the moment.
 	full bool
 }
@@ -170,6 +173,9 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {
 			return e.earlier(ctx, req, err)
 		}
+	}
+	if who := access.Of(ctx); who.Kind == access.Key {
+		req.principal = who.String()
 	}
 	id := req.ID
 	if id == "" {
@@ -676,7 +682,7 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := meta{User: req.Metadata, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks}
+	m := meta{User: req.Metadata, Principal: req.principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}

@@ -97,7 +97,7 @@ func (s *Server) rowMessage(r journal.Run, open int, whole bool) (*executorv1.Ru
 	if err != nil {
 		return nil, err
 	}
-	m.Budget, m.Webhooks = callpb.Budget(given.Budget), webhooksShown(given.Webhooks)
+	m.Budget, m.Webhooks, m.Principal = callpb.Budget(given.Budget), webhooksShown(given.Webhooks), given.Principal
 	if err := decode("metadata", given.Metadata, &m.Metadata); err != nil {
 		return nil, err
 	}

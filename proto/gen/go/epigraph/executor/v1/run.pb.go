@@ -458,7 +458,10 @@ type Run struct {
 	// What it may use; absent when nothing limits it.
 	Budget *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
 	// Who is told what becomes of it; without headers and secrets.
-	Webhooks      []*Webhook `protobuf:"bytes,40,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	Webhooks []*Webhook `protobuf:"bytes,40,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
+	// Who started or forked it, from the API key that was shown, such as "key:ci"; empty where nobody needed one, and for runs that a schedule or another
+	// run started.
+	Principal     string `protobuf:"bytes,41,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -771,6 +774,13 @@ func (x *Run) GetWebhooks() []*Webhook {
 		return x.Webhooks
 	}
 	return nil
+}
+
+func (x *Run) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
 }
 
 // Webhook is an address to which what happens in a run is posted as JSON, at least once, with the headers of Standard Webhooks:
@@ -1577,7 +1587,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x10\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x10\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1625,7 +1635,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"scheduleId\x12'\n" +
 	"\x0fopen_interrupts\x18& \x01(\x05R\x0eopenInterrupts\x127\n" +
 	"\x06budget\x18' \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x129\n" +
-	"\bwebhooks\x18( \x03(\v2\x1d.epigraph.executor.v1.WebhookR\bwebhooks\x1aT\n" +
+	"\bwebhooks\x18( \x03(\v2\x1d.epigraph.executor.v1.WebhookR\bwebhooks\x12\x1c\n" +
+	"\tprincipal\x18) \x01(\tR\tprincipal\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
