@@ -163,12 +163,12 @@ func (r *receiver) last(ctx context.Context, m any) error {
 	return errs.New(errs.InvalidArgument, "MESSAGE_REPEATED", "the call takes one message")
 }
 
-// take adds to what the message holds. Who streams can be made to wait: what is not read stays with the sender.
+// take adds to what the message holds. Who streams can be made to wait, others for seconds: what is not read stays with the sender.
 func (r *receiver) take(ctx context.Context, n int64) error {
 	if r.patient {
 		return r.share.Wait(ctx, n)
 	}
-	return r.share.Take(n)
+	return r.share.Queue(ctx, n)
 }
 
 func compressed(name string) error {

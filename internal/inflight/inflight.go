@@ -20,6 +20,10 @@ const (
 	// all that they may is answered all the same.
 	Small = 64 << 10
 
+	// patience is how long a request stands in line for memory, and maxLine how many of one namespace may: they hold a connection meanwhile.
+	patience = 5 * time.Second
+	maxLine  = 64
+
 	// defaultTotal is the budget of a process that has no memory limit.
 	defaultTotal = 512 << 20
 	// minTotal lets one request of the largest size pass whatever the memory limit is.
@@ -51,6 +55,7 @@ type Budget struct {
 	mu    sync.Mutex
 	used  int64
 	by    map[string]int64
+	line  map[string]int
 	freed chan struct{} // closed when something is given back; nil while nobody waits
 }
 
@@ -59,7 +64,7 @@ func New(total int64) *Budget {
 	if total <= 0 {
 		total = DefaultTotal()
 	}
-	return &Budget{total: total, share: total / 2, by: map[string]int64{}}
+	return &Budget{total: total, share: total / 2, by: map[string]int64{}, line: map[string]int{}}
 }
 
 // Most is what one request may hold at most.
@@ -104,6 +109,40 @@ func (s *Share) Wait(ctx context.Context, n int64) error {
 	if s.budget == nil || n <= 0 || !s.counted && s.held+n <= Tiny {
 		return s.Take(n)
 	}
+	return s.wait(ctx, n)
+}
+
+// Queue is Wait, but only for seconds, and only while few requests of the namespace do: what large requests that come together need.
+func (s *Share) Queue(ctx context.Context, n int64) error {
+	err := s.Take(n)
+	if errs.ReasonOf(err) != ReasonBusy || !s.budget.enter(s.namespace) {
+		return err
+	}
+	defer s.budget.leave(s.namespace)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.wait(ctx, n)
+}
+
+func (b *Budget) enter(namespace string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.line[namespace] >= maxLine {
+		return false
+	}
+	b.line[namespace]++
+	return true
+}
+
+func (b *Budget) leave(namespace string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.line[namespace]--; b.line[namespace] == 0 {
+		delete(b.line, namespace)
+	}
+}
+
+func (s *Share) wait(ctx context.Context, n int64) error {
 	for {
 		freed, err := s.take(n, true)
 		if freed == nil {

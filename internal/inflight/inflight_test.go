@@ -116,6 +116,47 @@ func TestBudget(t *testing.T) {
 			require.Zero(t, b.Used())
 		})
 	})
+	t.Run("Queue/UntilThereIsRoomForSeconds", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := inflight.New(8 * mib)
+			first, second := b.Share("a"), b.Share("a")
+			require.NoError(t, first.Take(3*mib))
+			begin := time.Now()
+			require.Equal(t, inflight.ReasonBusy, errs.ReasonOf(second.Queue(t.Context(), 2*mib)))
+			require.Equal(t, 5*time.Second, time.Since(begin))
+			time.AfterFunc(time.Second, first.Free)
+			require.NoError(t, second.Queue(t.Context(), 2*mib))
+			require.Equal(t, 6*time.Second, time.Since(begin))
+			require.Equal(t, inflight.ReasonTooLarge, errs.ReasonOf(first.Queue(t.Context(), 4*mib)))
+			require.Equal(t, 6*time.Second, time.Since(begin), "what never fits does not wait")
+		})
+	})
+	t.Run("Queue/IsShort", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := inflight.New(8 * mib)
+			holder := b.Share("a")
+			require.NoError(t, holder.Take(3*mib))
+			for range 64 {
+				go func() {
+					s := b.Share("a")
+					_ = s.Queue(t.Context(), 2*mib)
+				}()
+			}
+			synctest.Wait()
+			begin := time.Now()
+			last := b.Share("a")
+			require.Equal(t, inflight.ReasonBusy, errs.ReasonOf(last.Queue(t.Context(), 2*mib)))
+			require.Zero(t, time.Since(begin), "the line is full")
+			other := b.Share("b")
+			require.NoError(t, other.Queue(t.Context(), 2*mib))
+			time.Sleep(10 * time.Second) //nolint:forbidigo // a bubble's clock: the line is over
+			synctest.Wait()
+			require.Equal(t, inflight.ReasonBusy, errs.ReasonOf(last.Queue(t.Context(), 2*mib)))
+			require.Equal(t, 15*time.Second, time.Since(begin), "the line is open again")
+		})
+	})
 	t.Run("Concurrent/NeverMoreThanTheTotal", func(t *testing.T) {
 		t.Parallel()
 		b := inflight.New(64 * mib)

@@ -49,7 +49,7 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, sh
 	}
 	sent := body
 	if len(body) > 0 {
-		if body, err = jsonview.Decode(body, bodyMessage, share.Take); err != nil {
+		if body, err = jsonview.Decode(body, bodyMessage, func(n int64) error { return share.Queue(r.Context(), n) }); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +94,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, share *inflig
 	in := &takingReader{r: http.MaxBytesReader(w, r.Body, limit), share: share}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
-		if err := in.take(r.ContentLength); err != nil {
+		in.taken = r.ContentLength
+		if err := share.Queue(r.Context(), bodyMemory*r.ContentLength); err != nil {
 			return nil, err
 		}
 		buf.Grow(int(min(r.ContentLength, 1<<20)))
