@@ -120,6 +120,14 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// The gateway hands calls of gRPC on, so that the address of REST does for the command line. What other web servers get is told by TestUnreachable.
+func TestAddressOfREST(t *testing.T) {
+	d := serve(t, fakellm.Script{})
+	var out, errs bytes.Buffer
+	require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.HTTPAddr(), "runs", "ls"}, cli.IO{Out: &out, Err: &errs}), "%s", errs.String())
+	require.Equal(t, "no runs\n", out.String())
+}
+
 func TestInput(t *testing.T) {
 	t.Run("Input/WaitingForItCanBeInterrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

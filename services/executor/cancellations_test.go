@@ -199,4 +199,3 @@ func TestCancellations(t *testing.T) {
 		})
 	})
 }
-

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -76,6 +77,14 @@ func TestUnreachable(t *testing.T) {
 			require.Contains(t, x.HintText(), c.help)
 		})
 	}
+	t.Run("CAFile/LetsCallsThrough", func(t *testing.T) {
+		t.Parallel()
+		conn, err := client{CAFile: authority, Addr: secure}.dial("")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		err = conn.Invoke(t.Context(), "/none/Such", &emptypb.Empty{}, &emptypb.Empty{})
+		require.ErrorContains(t, err, "unknown service", "the server itself answers")
+	})
 	t.Run("CAFile/MustHoldACertificate", func(t *testing.T) {
 		t.Parallel()
 		none := filepath.Join(t.TempDir(), "none.pem")
