@@ -17,7 +17,7 @@ import (
 )
 
 // probeTime bounds how long it is looked for what is wrong with an address.
-const probeTime = 2 * time.Second
+const probeTime = 5 * time.Second
 
 // target checks how an address is written.
 func target(flag, addr string) error {
@@ -67,7 +67,7 @@ func (c client) unreachable(ctx context.Context, addr string) *errs.Error {
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 			return fault("there is no host %q", host).Hint("look at how --addr or EPIGRAPH_ADDR is written")
 		}
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if timedOut(err) {
 			return fault("%s does not answer in time", addr).Hint("a firewall may drop what is sent there; look at the address")
 		}
 		return nothing
@@ -124,10 +124,17 @@ func (c client) secureFault(ctx context.Context, addr string, fault func(string,
 	if e, ok := errors.AsType[tls.AlertError](err); ok {
 		return fault("the server at %s refuses the TLS connection: %v", addr, e).Hint("it may ask for a client certificate, or take other versions of TLS only")
 	}
+	if timedOut(err) {
+		return fault("the server at %s does not answer in time", addr).Hint("it may be busy, or speak no TLS: then leave --tls and --ca-file out")
+	}
 	if speaks(ctx, addr) == tlsServer {
 		return fault("TLS with %s fails: %v", addr, err)
 	}
 	return fault("the server at %s does not speak TLS", addr).Hint("leave --tls and --ca-file out, and EPIGRAPH_TLS and EPIGRAPH_CA_FILE unset")
+}
+
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 func list(names []string) string {

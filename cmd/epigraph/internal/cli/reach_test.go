@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -84,6 +85,15 @@ func TestUnreachable(t *testing.T) {
 		defer func() { require.NoError(t, conn.Close()) }()
 		err = conn.Invoke(t.Context(), "/none/Such", &emptypb.Empty{}, &emptypb.Empty{})
 		require.ErrorContains(t, err, "unknown service", "the server itself answers")
+	})
+	t.Run("Silence/IsNoWordAboutTLS", func(t *testing.T) {
+		t.Parallel()
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // whose connections are opened by the kernel and answered by nobody
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = silent.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		require.Contains(t, client{TLS: true}.unreachable(ctx, silent.Addr().String()).Message, "does not answer in time")
 	})
 	t.Run("CAFile/MustHoldACertificate", func(t *testing.T) {
 		t.Parallel()
