@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -490,4 +491,29 @@ func TestTimersOutliveLeases(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestMemoryWake lets more runs wake up at once than may be in memory: those for which there is no room wait for it, and all complete.
+func TestMemoryWake(t *testing.T) {
+	t.Parallel()
+	const n = 12
+	g := newGate()
+	l := run(t, sqliteStore(t), actors{"gate": g, "sleep": outcome(func(*workgraph.Call) workgraph.Outcome {
+		return workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(2 * time.Second)}}}
+	})}, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes, c.ParkAfter = 512<<10, 10*time.Millisecond })
+	l.jobs(t)
+	var ids []string
+	for range n {
+		chain := chain(2, "gate")
+		chain.Nodes[0].Actor = "sleep"
+		ids = append(ids, l.start(t, chain, func(r *engine.StartRequest) {
+			r.Input.Args = []json.RawMessage{json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)}
+		}))
+		testkit.Eventually(t, func() bool { return l.Live() == 0 || len(g.called) > 0 }, 60*time.Second, time.Millisecond)
+	}
+	g.next(t)
+	close(g.open)
+	for _, id := range ids {
+		l.wait(t, id, journal.StateCompleted)
+	}
 }
