@@ -78,7 +78,10 @@ func TestExplain(t *testing.T) {
 			id := r.GetId()
 			require.Equal(t, int64(1500), r.GetBudget().GetTokens())
 			b, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_BUDGET)
-			require.Equal(t, executorv1.RunState_RUN_STATE_PAUSED, x.GetState())
+			testkit.Eventually(t, func() bool { // the owner knows what it decided before the row does
+				b, x = explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_BUDGET)
+				return x.GetState() == executorv1.RunState_RUN_STATE_PAUSED
+			}, time.Minute, time.Millisecond)
 			require.Equal(t, "BUDGET_EXHAUSTED", b.GetName())
 			require.Contains(t, b.GetMessage(), "2000 of 1500 tokens")
 			require.Contains(t, b.GetHint(), "epigraph runs resume "+id+" --budget-tokens")
