@@ -49,6 +49,8 @@ type ActorInfo struct {
 	SeesPlace bool
 	// Computes says that a call keeps a processor busy for as long as it runs, so that a few at once are enough.
 	Computes bool
+	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it holds meanwhile is small.
+	Elsewhere bool
 	Version  string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage

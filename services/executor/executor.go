@@ -524,8 +524,8 @@ func (c catalog) specs() []actor.Spec {
 	}
 	for name, a := range c.more {
 		info, _ := c.more.ActorInfo(name)
-		out = append(out, actor.Spec{Name: name, Version: info.Version, Effect: info.Effect, EffectOf: info.EffectOf, SeesPlace: info.SeesPlace, Schema: string(info.Schema),
-			Examine: info.Examine, Expands: !info.NeverExpands, Actor: a})
+		out = append(out, actor.Spec{Name: name, Version: info.Version, Effect: info.Effect, EffectOf: info.EffectOf, SeesPlace: info.SeesPlace, Computes: info.Computes,
+			Elsewhere: info.Elsewhere, Schema: string(info.Schema), Examine: info.Examine, Expands: !info.NeverExpands, Actor: a})
 	}
 	slices.SortFunc(out, func(a, b actor.Spec) int { return strings.Compare(a.Name, b.Name) })
 	return out

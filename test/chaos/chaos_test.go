@@ -108,6 +108,7 @@ type world struct {
 	dir        string
 	store, url string
 	life       int
+	parallel   int // 0 is the usual
 	mu         sync.Mutex
 	now        *server
 }
@@ -117,7 +118,7 @@ func (w *world) launch() *server {
 	w.t.Helper()
 	s := &server{logs: &bytes.Buffer{}}
 	s.cmd = exec.Command(os.Args[0], "-test.run=^$")
-	s.cmd.Env = append(os.Environ(), envDir+"="+w.dir, envStore+"="+w.store, envURL+"="+w.url, envLife+"="+strconv.Itoa(w.life))
+	s.cmd.Env = append(os.Environ(), envDir+"="+w.dir, envStore+"="+w.store, envURL+"="+w.url, envLife+"="+strconv.Itoa(w.life), envParallel+"="+strconv.Itoa(w.parallel))
 	s.cmd.Stderr = s.logs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(w.t, s.cmd.Start())

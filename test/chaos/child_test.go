@@ -35,6 +35,8 @@ const (
 	envStore = "EPIGRAPH_CHAOS_STORE"
 	envURL   = "EPIGRAPH_CHAOS_URL"
 	envLife  = "EPIGRAPH_CHAOS_LIFE"
+	// envParallel is how many actors work at once, if not parallel.
+	envParallel = "EPIGRAPH_CHAOS_PARALLEL"
 )
 
 // TestMain turns this binary into a process that is killed when the environment asks for it.
@@ -90,6 +92,10 @@ func child(dir string) error {
 	rcfg.SQLitePath = filepath.Join(dir, "registry.db")
 	ecfg := executor.DefaultConfig()
 	ecfg.SQLitePath, ecfg.ID, ecfg.Parallel = filepath.Join(dir, "executor.db"), "chaos", parallel
+	ecfg.Actors.HTTP.AllowPrivate = []string{"127.0.0.1/32"}
+	if n, err := strconv.Atoi(os.Getenv(envParallel)); err == nil && n > 0 {
+		ecfg.Parallel = n
+	}
 	if os.Getenv(envStore) == "postgres" {
 		rcfg.Store, rcfg.PostgresURL = "postgres", conf.NewSecret(os.Getenv(envURL))
 		ecfg.Store, ecfg.PostgresURL = "postgres", conf.NewSecret(os.Getenv(envURL))
@@ -108,7 +114,7 @@ func child(dir string) error {
 	}
 	exec, err := executor.Open(ctx, ecfg, executor.Deps{
 		Registry: registryv1.NewRegistryServiceClient(conn), Telemetry: tel,
-		Actors: workgraph.Actors{"work": &clerk{effects: effects, life: life}},
+		Actors: workgraph.Actors{"work": &clerk{effects: effects, life: life}, "poison": workgraph.ActorFunc(poison)},
 	})
 	if err != nil {
 		return err

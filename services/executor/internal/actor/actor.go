@@ -31,6 +31,8 @@ type Spec struct {
 	SeesPlace bool
 	// Computes says that a call keeps a processor busy for as long as it runs.
 	Computes bool
+	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it holds meanwhile is small.
+	Elsewhere bool
 	// Schema is the JSON Schema (2020-12) of the named arguments. With additionalProperties false a node may give no others of its own; those that
 	// travel to it are ignored, since results travel as arguments too.
 	Schema string
@@ -79,7 +81,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 	if !ok {
 		return workgraph.ActorInfo{}, false
 	}
-	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Version: s.Version, Schema: json.RawMessage(s.Schema),
+	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Version: s.Version, Schema: json.RawMessage(s.Schema),
 		Examine: s.Examine, NeverExpands: !s.Expands}, true
 }
 

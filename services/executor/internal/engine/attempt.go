@@ -201,6 +201,14 @@ func (t *term) perform(a *attempt) {
 			t.finish(a, out, err, carried)
 		})
 	}
+	if a.run.suspect.Load() && !a.remote && !info.Elsewhere {
+		done, err := t.watched(ctx, a)
+		if err != nil {
+			end(nil, notPerformed(err))
+			return
+		}
+		defer done()
+	}
 	leave := func() {}
 	if info.Computes {
 		if leave, err = t.e.computing.enter(ctx, a.run.namespace); err != nil {
@@ -433,7 +441,6 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	}
 	r := a.run
 	r.forget(a)
-	r.suspect.Store(false)
 	if fail != nil {
 		short := *fail
 		if len(fail.Message) > maxMessage {
@@ -484,6 +491,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		defer t.pokeMail()
 	}
 	err := r.advance(cmd, x)
+	r.suspect.Store(false)
 	switch {
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
 	case isTooLarge(err):

@@ -32,6 +32,8 @@ type Engine struct {
 	actors        Actors
 	claims        Claims
 	cancellations Cancellations
+	suspects      turn
+	explained     explained
 	prices        Prices
 	fuse          fuse // of prices
 	kin           kin
@@ -90,6 +92,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, Evaluation: evaluation}, cfg.MaxLiveBytes/4)
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.computing = newComputing(computingLimit())
+	e.suspects = newTurn()
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {
@@ -140,7 +143,7 @@ func (e *Engine) Owner() journal.Owner {
 
 // patience is how take-overs are counted, by whichever way a run comes here.
 func (e *Engine) patience() journal.Patience {
-	return journal.Patience{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived}
+	return journal.Patience{MaxTakeovers: e.cfg.MaxTakeovers, Outlived: e.outlived, Explained: e.explained.has}
 }
 
 // outlived reports whether this process was that owner.

@@ -45,6 +45,7 @@ const (
 	HoldupEnded            HoldupKind = 24
 	HoldupAmendRefused     HoldupKind = 25
 	HoldupChildFailed      HoldupKind = 26
+	HoldupSuspect          HoldupKind = 27
 )
 
 // Holdup is one thing that holds a run up.
@@ -153,8 +154,12 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 		during := ""
 		look(func(s *workgraph.State) { during = underWay(s.Outstanding()) })
 		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupQuarantined, Since: row.UpdateTime,
-			Message: "the executors that ran it went down each time, so it was set aside" + during,
+			Message: "the executors that ran it went down each time, so it was set aside" + atDeath(row) + during,
 			Hint:    command("runs resume "+row.ID) + " tries again; " + command("runs cancel "+row.ID) + " ends it"})
+	}
+	if e.patience().Suspect(row.Takeovers) && row.State != journal.StateQuarantined {
+		x.Holdups = append(x.Holdups, Holdup{Kind: HoldupSuspect, Message: fmt.Sprintf("executors that ran it went down %d times without progress; what it does is watched, and suspects work "+
+			"one at a time", row.Takeovers) + atDeath(row), Hint: "it is quarantined if another goes down while it is at work, and else goes on"})
 	}
 	if begun {
 		var graph *workgraph.Graph
@@ -171,6 +176,14 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 	}
 	x.Arrange(e.HoldupsHere(namespace, runID))
 	return x, nil
+}
+
+// atDeath tells what the run was at work with when an executor that ran it went down.
+func atDeath(row journal.Run) string {
+	if row.DiedDoing == "" {
+		return ""
+	}
+	return "; the last one while it was at work with: " + row.DiedDoing
 }
 
 // HoldupsHere tells what only the owner's memory knows: which attempts have not begun and why, and since when the others go on.
@@ -602,7 +615,7 @@ func (k HoldupKind) usefulness() int {
 	order := []HoldupKind{
 		HoldupEnded, HoldupChildFailed, HoldupLostOwner, HoldupQuarantined, HoldupReconciliation, HoldupBudget, HoldupPaused, HoldupStartTime, HoldupQuota, HoldupInterrupt,
 		HoldupTask, HoldupNoWorker, HoldupSignal, HoldupConcurrencyKey, HoldupConcurrencyLimit, HoldupRateLimit, HoldupExecutorFull, HoldupChildren,
-		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupDraining, HoldupInbox, HoldupDependency, HoldupAmendRefused,
+		HoldupUnreadMail, HoldupBackoff, HoldupTimer, HoldupRunning, HoldupSuspect, HoldupDraining, HoldupInbox, HoldupDependency, HoldupAmendRefused,
 	}
 	return slices.Index(order, k)
 }

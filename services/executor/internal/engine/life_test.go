@@ -169,7 +169,7 @@ func TestQuarantine(t *testing.T) {
 			x, err := l.Explain(t.Context(), ns, id)
 			require.NoError(t, err)
 			require.Equal(t, engine.HoldupQuarantined, x.Holdups[0].Kind)
-			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; under way: \w+ called gate, attempt \d+$`, x.Holdups[0].Message)
+			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Holdups[0].Message)
 		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
 			posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte("now"), Time: dbkit.Now()}})

@@ -71,8 +71,10 @@ const (
 )
 
 func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
+	leave, free := t.e.suspects.try()
+	defer leave()
 	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
-		Lease: t.e.cfg.Lease, Limit: limit, Patience: t.e.patience(), QuarantineEvent: quarantine, QuarantineJobs: tellOfQuarantine,
+		Lease: t.e.cfg.Lease, Limit: limit, NoSuspects: !free, Patience: t.e.patience(), QuarantineEvent: quarantine, QuarantineJobs: tellOfQuarantine,
 	})
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -84,7 +86,11 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 		failpoint.Hit(failpoint.TakeoverAfter)
 	}
 	for _, ref := range res.Quarantined {
-		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers)
+		t.e.log.ErrorContext(ctx, "run brought its owners down and is quarantined", "run_id", ref.RunID, "takeovers", ref.Takeovers, "doing", ref.DiedDoing)
+	}
+	t.e.explained.add(res.AtWork)
+	if !slices.ContainsFunc(res.Claimed, func(f journal.RunRef) bool { return f.Doing != "" }) {
+		leave() // else no other suspect works until this one stands
 	}
 	t.e.meters.takeover("quarantined", len(res.Quarantined))
 	t.e.meters.takeover("claimed", len(res.Claimed))
@@ -218,6 +224,11 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool
 		return nil, err
 	}
 	r := t.newRun(id, p)
+	if row.Doing != "" {
+		// Since its claim: see journal.DoingReading.
+		r.marks.now = []string{row.Doing}
+		defer t.unmark(r, row.Doing)
+	}
 	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
 	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
 	if r.family, err = familyOf(row); err != nil {
@@ -237,7 +248,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool
 		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return m.ID == rem.skip })
 	}
 	r.trace = t.continued(row)
-	r.suspect.Store(row.Takeovers > 1)
+	r.suspect.Store(t.e.patience().Suspect(row.Takeovers))
 	size := weight(p.nodes) + r.kept + r.given
 	if !t.holds(p) {
 		size += p.bytes()
@@ -391,6 +402,7 @@ func (t *term) vouch(r *run) {
 		if r.gone.Load() {
 			return
 		}
+		r.suspect.Store(false)
 		r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: true})
 	})
 }

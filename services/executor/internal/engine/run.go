@@ -57,9 +57,10 @@ type run struct {
 	quiet chan struct{}
 	// gone is set when this value no longer stands for the run: it was parked, lost or is to be read again.
 	gone atomic.Bool
-	// suspect is set while the run was taken over more than once without progress: it gets its turn first, so that it soon
-	// shows whether it is to blame.
+	// suspect is set while one more death of its owner may quarantine the run: it gets its turn first, so that it soon shows whether it
+	// is to blame.
 	suspect atomic.Bool
+	marks   marks
 	// family is where the run stands among others.
 	family family
 	// metadata is that of its row.
@@ -144,6 +145,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	if r.gone.Load() {
 		return errDropped
 	}
+	defer r.stepping(cmd)()
 	evs, eff, err := r.state.Advance(cmd)
 	if err != nil {
 		if errors.Is(err, workgraph.ErrCorrupt) {

@@ -54,6 +54,13 @@ func (l *line) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) 
 	return l.Journal.Commit(ctx, o, ws)
 }
 
+func (l *line) Mark(ctx context.Context, o journal.Owner, runID, doing, harmless string) error {
+	if l.cut.Load() {
+		return errCut
+	}
+	return l.Journal.Mark(ctx, o, runID, doing, harmless)
+}
+
 func (l *line) TakeOver(ctx context.Context, o journal.Owner, opts journal.TakeOverOptions) (journal.TakeOverResult, error) {
 	if l.cut.Load() {
 		return journal.TakeOverResult{}, errCut

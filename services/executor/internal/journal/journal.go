@@ -44,8 +44,9 @@ type Members interface {
 	// TakeOver fences every other executor whose heartbeat is older than o.Lease, claims for self up to
 	// o.Limit open runs of executors that are gone, and running ones that were released, oldest first, and
 	// returns them. A released run counts no take-over. A run that would be taken over for the
-	// o.MaxTakeovers-th time since it last made progress is set StateQuarantined instead and returned
-	// in Quarantined; it stays without an owner. Paused runs of executors that are gone are not claimed: they
+	// o.MaxTakeovers-th time since it last made progress, and by what was recorded with Mark was at work when its owner went down, is
+	// set StateQuarantined instead and returned in Quarantined; it stays without an owner. See Patience. Of runs that are suspects it claims
+	// one at most, which comes first; it counts as reading from then on. Paused runs of executors that are gone are not claimed: they
 	// become parked, with a wake-up job if mail waits for them. Runs that are parked already are not looked at, however many
 	// there are. It returns ReasonFenced if self was itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
@@ -54,6 +55,9 @@ type Members interface {
 	// CANCEL waits for it. A run whose owner is gone counts a take-over by the rule of TakeOver; one that would be quarantined is left to it.
 	// ReasonRunNotFound, ReasonFenced.
 	ClaimRun(ctx context.Context, self Owner, namespace, runID string, p Patience) (Owner, error)
+	// Mark records what a run of owner keeps a processor of its busy with; empty says that it does nothing there. harmless is what has just
+	// gone well: if it was held against the run, it is no longer. ReasonNotOwner.
+	Mark(ctx context.Context, owner Owner, runID, doing, harmless string) error
 	// SweepParked inserts a wake-up job for parked and pending runs whose wake-up is overdue by late, or for which mail has waited that long:
 	// their hint was lost. It looks at up to limit of each kind and returns how many jobs it inserted. It is cheap when there is nothing to do.
 	SweepParked(ctx context.Context, late time.Duration, limit int) (int, error)
@@ -160,6 +164,8 @@ type TakeOverOptions struct {
 	Lease time.Duration
 	// Limit is how many runs are claimed or quarantined at most.
 	Limit int
+	// NoSuspects leaves suspects to a later take-over.
+	NoSuspects bool
 	Patience
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
@@ -169,18 +175,24 @@ type TakeOverOptions struct {
 	QuarantineJobs func(RunRef) []Job
 }
 
-// Patience is the one rule by which take-overs are counted, whoever claims a run.
+// Patience is the one rule by which take-overs are counted, whoever claims a run. Every death of its owner counts for a run that has made no
+// progress since, until one more would quarantine it. Then the run is a suspect: what it does is recorded before it is done, and it is
+// quarantined only if its owner went down while it did something. So a run whose calls are all made elsewhere is never quarantined.
 type Patience struct {
-	// MaxTakeovers defaults to DefaultMaxTakeovers.
+	// MaxTakeovers defaults to DefaultMaxTakeovers; 1 is as 2, since nothing is recorded before the first death.
 	MaxTakeovers int
 	// Outlived says that the caller's own process was this owner and only lost its lease: its runs did not bring it down, so
 	// they count no take-over. Nil means that no owner was.
 	Outlived func(Owner) bool
+	// Explained says that another run is known to have been at work when this owner went down. Nil means that of none.
+	Explained func(Owner) bool
 }
 
 // TakeOverResult is what a take-over found.
 type TakeOverResult struct {
 	Claimed, Quarantined []RunRef
+	// AtWork are owners that went down while one of these runs was at work.
+	AtWork []Owner
 	// More says that the limit was hit: call again.
 	More bool
 }
@@ -196,6 +208,10 @@ type RunRef struct {
 	Takeovers int
 	// From is its owner before; zero if it had been released.
 	From Owner
+	// Doing is what a suspect was at work with when From went down. Of a claimed one it is what it counts as being at work with from now on.
+	Doing string
+	// DiedDoing is what it was at work with the last time that an owner went down while it was at work at all.
+	DiedDoing string
 }
 
 // Request identifies a request that may come twice. It is kept for RequestIDLife.

@@ -109,3 +109,8 @@ func InterruptNotFound(id string) error {
 func InterruptClosed(id string) error {
 	return errs.New(errs.FailedPrecondition, ReasonInterruptClosed, "interrupt %q was closed already", id).Hint("read it to see how")
 }
+
+// NotOwner is the error for a run that belongs to another executor by now.
+func NotOwner(runID string) error {
+	return errs.New(errs.Conflict, ReasonNotOwner, "run %s belongs to another executor", runID)
+}

@@ -1,39 +1,110 @@
 package journal
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
+
+// DoingReading is what a suspect does from its claim until it stands in its owner's memory.
+const DoingReading = "reading the run"
+
+// most is how many deaths quarantine a run.
+func (p Patience) most() int {
+	if p.MaxTakeovers <= 0 {
+		return DefaultMaxTakeovers
+	}
+	return max(p.MaxTakeovers, 2)
+}
+
+// Suspect reports whether a run with so many take-overs is one death short of its quarantine.
+func (p Patience) Suspect(takeovers int) bool { return takeovers >= p.most()-1 }
+
+// MaySuspect is how many take-overs a run has at least that is a suspect once it is claimed. Drivers only.
+func (p Patience) MaySuspect() int { return p.most() - 2 }
+
+// SuspectsFound is how many suspects a driver finds for each owner, those that were at work first: one to claim, and another to know that
+// there are more. Drivers only.
+const SuspectsFound = 2
 
 // SortOut decides which found runs are claimed, which are quarantined and which become parked, and counts their take-overs.
 // Drivers only.
 func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []RunRef) {
 	res.More = len(found) >= o.Limit
+	at := map[Owner]bool{}
+	for _, f := range found {
+		if f.Doing != "" && o.died(f.From) {
+			at[f.From] = true
+		}
+	}
+	// Who was at work goes first, so that the others of the same owner are known to be innocent of its end, now and later.
+	found = slices.Clone(found)
+	slices.SortStableFunc(found, func(a, b RunRef) int {
+		switch {
+		case (a.Doing == "") == (b.Doing == ""):
+			return 0
+		case a.Doing != "":
+			return -1
+		}
+		return 1
+	})
+	suspects := 0
 	for _, f := range found {
 		if f.State == StatePaused || f.State == StateQuarantined {
 			parked = append(parked, f)
 			continue
 		}
-		var over bool
-		if f.Takeovers, over = o.count(f.From, f.Takeovers); over {
+		n, over := f.Takeovers, false
+		if f.Doing != "" || !at[f.From] {
+			n, over = o.count(f.From, f.Takeovers, f.Doing, f.DiedDoing)
+		}
+		suspect := o.Suspect(n)
+		if suspect && !over {
+			if suspects++; o.NoSuspects || suspects > 1 {
+				res.More = res.More || !o.NoSuspects
+				continue
+			}
+		}
+		f.Takeovers = n
+		if f.Doing != "" && o.died(f.From) {
+			f.DiedDoing = f.Doing
+			res.AtWork = append(res.AtWork, f.From)
+		}
+		f.Doing = ""
+		if over {
 			res.Quarantined = append(res.Quarantined, f)
 			continue
 		}
+		if suspect {
+			f.Doing = DoingReading
+		}
 		res.Claimed = append(res.Claimed, f)
 	}
+	slices.SortFunc(res.Claimed, func(a, b RunRef) int { return cmp.Compare(a.RunID, b.RunID) })
 	return res, parked
 }
 
+// died reports whether from is an owner that went down: not one that gave the run back, nor one that only lost its lease.
+func (p Patience) died(from Owner) bool {
+	return !from.IsZero() && (p.Outlived == nil || !p.Outlived(from))
+}
+
 // count is how many take-overs a run has seen when somebody goes on with it after from, which is gone, and whether that is one too many.
-func (p Patience) count(from Owner, before int) (now int, over bool) {
-	if from.IsZero() || p.Outlived != nil && p.Outlived(from) {
+func (p Patience) count(from Owner, before int, doing, died string) (now int, over bool) {
+	if !p.died(from) || doing == "" && p.Explained != nil && p.Explained(from) {
 		return before, false
 	}
-	most := p.MaxTakeovers
-	if most <= 0 {
-		most = DefaultMaxTakeovers
+	if before+1 < p.most() {
+		return before + 1, false
 	}
-	return before + 1, before+1 >= most
+	switch {
+	case doing == "":
+		return before, false
+	case doing == DoingReading && died != DoingReading:
+		// Every suspect is read, so it may be chance that its owner was killed just then. It is read once more, before all others.
+		return before, false
+	}
+	return before + 1, true
 }
 
 // Claimable is a run that somebody wants to claim, as a driver finds it under the lock of its row. Drivers only.
@@ -42,25 +113,34 @@ type Claimable struct {
 	Owner     Owner
 	OwnerLive bool
 	Takeovers int
+	// Doing and DiedDoing are those of its row.
+	Doing, DiedDoing string
 	// Summoned says that mail of kind RESUME or CANCEL waits.
 	Summoned bool
 }
 
-// Claim decides whether self may become the owner and with which count of take-overs; else the present owner stays.
-func (c Claimable) Claim(self Owner, p Patience) (now Owner, takeovers int, claimed bool) {
+// Claim decides whether self may become the owner, and how the run then stands; else the present owner stays.
+func (c Claimable) Claim(self Owner, p Patience) (now Claimable, claimed bool) {
 	switch {
 	case c.State.Ended():
-		return Owner{}, 0, false
+		return Claimable{}, false
 	case c.OwnerLive:
-		return c.Owner, 0, false
+		return Claimable{Owner: c.Owner}, false
 	case c.State == StateQuarantined && !c.Summoned:
-		return Owner{}, 0, false
+		return Claimable{}, false
 	}
-	takeovers, over := p.count(c.Owner, c.Takeovers)
+	takeovers, over := p.count(c.Owner, c.Takeovers, c.Doing, c.DiedDoing)
 	if over {
-		return Owner{}, 0, false
+		return Claimable{}, false
 	}
-	return self, takeovers, true
+	now = Claimable{State: c.State, Owner: self, Takeovers: takeovers, DiedDoing: c.DiedDoing}
+	if c.Doing != "" && p.died(c.Owner) {
+		now.DiedDoing = c.Doing
+	}
+	if p.Suspect(takeovers) {
+		now.Doing = DoingReading
+	}
+	return now, true
 }
 
 // Freed is a run that its owner gave back. Drivers only.

@@ -122,7 +122,7 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	// What an UNSAFE call was led to would be another call, of which nothing is known.
 	a.once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return actor.Spec{
-		Name: "http", Version: "1", Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Actor: a,
+		Name: "http", Version: "1", Elsewhere: true, Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Actor: a,
 		Description: "Makes one HTTP request; private addresses are refused unless the operator allows them.",
 	}, nil
 }

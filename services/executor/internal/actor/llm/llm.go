@@ -94,7 +94,7 @@ const (
 // Spec describes the actor. The client stays the caller's.
 func Spec(cfg Config, client *llm.Client) actor.Spec {
 	return actor.Spec{
-		Name: "llm", Version: "1", Effect: workgraph.Idempotent, Schema: schema, Actor: &model{cfg: cfg, client: client},
+		Name: "llm", Version: "1", Elsewhere: true, Effect: workgraph.Idempotent, Schema: schema, Actor: &model{cfg: cfg, client: client},
 		Description: "Asks a language model that speaks the OpenAI chat protocol, with the results of earlier steps.",
 	}
 }

@@ -28,7 +28,7 @@ const maxSleep = 366 * 24 * time.Hour
 // Spec describes the actor.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "sleep", Version: "1", Effect: workgraph.Pure, Schema: schema,
+		Name: "sleep", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: schema,
 		Description: "Waits for a duration or until a time, through restarts, without holding anything.",
 		Actor:       workgraph.ActorFunc(call),
 	}

@@ -32,7 +32,7 @@ const humanSchema = `{
 // Human describes the actor that asks a person.
 func Human() actor.Spec {
 	return actor.Spec{
-		Name: "human", Version: "1", Effect: workgraph.Pure, Schema: humanSchema,
+		Name: "human", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: humanSchema,
 		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
 	}
@@ -87,7 +87,7 @@ const signalSchema = `{
 // Signal describes the actor that waits for a signal.
 func Signal() actor.Spec {
 	return actor.Spec{
-		Name: "signal", Version: "1", Effect: workgraph.Pure, Schema: signalSchema,
+		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema,
 		Description: "Waits for a signal to the run, one that came before included; what it carries is the result.",
 		Actor:       workgraph.ActorFunc(signal),
 	}
@@ -120,7 +120,7 @@ const taskSchema = `{
 // Task describes the actor that waits for work that goes on outside.
 func Task() actor.Spec {
 	return actor.Spec{
-		Name: "task", Version: "1", Effect: workgraph.Pure, Schema: taskSchema,
+		Name: "task", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: taskSchema,
 		Description: "Waits until somebody completes its task by the token that the visit shows; the result is what it is completed with.",
 		Actor:       workgraph.ActorFunc(task),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -234,31 +235,92 @@ func takeOverCases(t *testing.T, d Driver) {
 		}, QuarantineJobs: func(r journal.RunRef) []journal.Job {
 			return []journal.Job{{Kind: journal.JobWebhook, Args: fmt.Appendf(nil, `{"run_id": "%s/%d"}`, r.RunID, r.LastSeq)}}
 		}}
+		// all takes over until nothing is left.
+		all := func() (claimed []string, quarantined []journal.RunRef) {
+			for {
+				res := w.takeOver(w.me, opts)
+				suspects := 0
+				for _, f := range res.Claimed {
+					claimed = append(claimed, f.RunID)
+					if f.Doing != "" {
+						suspects++
+						require.Equal(t, journal.DoingReading, w.get(f.RunID).Doing)
+						require.NoError(t, w.j.Mark(t.Context(), w.me, f.RunID, "", journal.DoingReading))
+					}
+				}
+				require.LessOrEqual(t, suspects, 1, "suspects come one at a time")
+				quarantined = append(quarantined, res.Quarantined...)
+				if !res.More {
+					return claimed, quarantined
+				}
+			}
+		}
 		for i := 1; i <= 3; i++ {
 			w.me = w.register(w.me.ID)
-			res := w.takeOver(w.me, opts)
+			claimed, quarantined := all()
 			if i < 3 {
-				require.Len(t, res.Claimed, 3)
+				require.ElementsMatch(t, []string{bad, good, waits}, claimed)
+				require.Empty(t, quarantined)
 				last := int(w.get(good).LastSeq)
 				require.NoError(t, w.commit(appendTo(good, last, 1, func(a *journal.Append) { a.Progress = true }))[0].Err)
 				require.Zero(t, w.get(good).Takeovers)
+				require.Equal(t, i, w.get(waits).Takeovers)
+			}
+			if i == 2 {
+				require.NoError(t, w.j.Mark(t.Context(), w.me, bad, "cel at n1", ""))
+				require.Equal(t, "cel at n1", w.get(bad).Doing)
+				require.Equal(t, journal.ReasonNotOwner, errs.ReasonOf(w.j.Mark(t.Context(), journal.Owner{ID: w.me.ID, Incarnation: 1 << 40}, bad, "", "")))
+			}
+			if i < 3 {
 				continue
 			}
-			require.Len(t, res.Claimed, 1)
-			require.Len(t, res.Quarantined, 2)
-			require.Equal(t, bad, res.Quarantined[0].RunID)
-			require.Equal(t, 3, res.Quarantined[0].Takeovers)
+			require.ElementsMatch(t, []string{good, waits}, claimed)
+			require.Len(t, quarantined, 1)
+			require.Equal(t, bad, quarantined[0].RunID)
+			require.Equal(t, 3, quarantined[0].Takeovers)
+			require.Equal(t, "cel at n1", quarantined[0].DiedDoing)
 		}
 		r := w.get(bad)
 		require.Equal(t, journal.StateQuarantined, r.State)
 		require.Equal(t, journal.ReasonQuarantined, r.Reason)
+		require.Equal(t, "cel at n1", r.DiedDoing, "it is kept for whoever asks why")
+		require.Empty(t, r.Doing)
 		require.True(t, r.Owner.IsZero())
 		require.EqualValues(t, 2, r.LastSeq)
 		es := w.events(bad)
 		require.Equal(t, journal.Event{RunID: bad, Seq: 2, Kind: 14, Time: base, Data: []byte("3")}, es[1])
-		require.Equal(t, journal.StateQuarantined, w.get(waits).State, "it too was owned each time")
-		require.ElementsMatch(t, []string{"webhook available " + bad + "/2", "webhook available " + waits + "/2"}, w.jobs())
-		w.me = w.register(w.me.ID)
-		require.Len(t, w.takeOver(w.me, opts).Claimed, 1, "a quarantined run is left alone")
+		require.ElementsMatch(t, []string{"webhook available " + bad + "/2"}, w.jobs())
+		for range 10 {
+			w.me = w.register(w.me.ID)
+			claimed, quarantined := all()
+			require.ElementsMatch(t, []string{good, waits}, claimed, "a quarantined run is left alone")
+			require.Empty(t, quarantined, "one that was never at work is never quarantined")
+			require.Equal(t, 2, w.get(waits).Takeovers)
+		}
+	})
+	t.Run("Quarantine/ReadingCountsWhenItHappensTwice", func(t *testing.T) {
+		w := open(t, d)
+		id, other := w.started(1), w.started(1)
+		opts := journal.TakeOverOptions{Lease: time.Hour, Patience: journal.Patience{MaxTakeovers: 2}}
+		next := func() journal.TakeOverResult {
+			w.me = w.register(w.me.ID)
+			return w.takeOver(w.me, opts)
+		}
+		first := next()
+		require.Len(t, first.Claimed, 1)
+		require.Equal(t, id, first.Claimed[0].RunID)
+		again := next()
+		require.Equal(t, id, again.Claimed[0].RunID, "that which was at work comes first")
+		require.Len(t, again.Claimed, 1)
+		require.Empty(t, again.Quarantined, "that may have been chance")
+		require.NoError(t, w.j.Mark(t.Context(), w.me, id, "", journal.DoingReading))
+		require.Empty(t, w.get(id).DiedDoing, "it was read without harm")
+		one := next().Claimed[0].RunID
+		require.Contains(t, []string{id, other}, one)
+		require.Equal(t, one, next().Claimed[0].RunID)
+		res := next()
+		require.Len(t, res.Quarantined, 1)
+		require.Equal(t, one, res.Quarantined[0].RunID)
+		require.Equal(t, journal.DoingReading, w.get(one).DiedDoing)
 	})
 }

@@ -17,7 +17,7 @@ import (
 const (
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
 	// claimParked needs the rows to be locked, and finds parked runs alone that have mail.
-	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3 WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
+	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
 		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
 	mailColumns = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time FROM `
 	selectMail  = mailColumns + `mail m`

@@ -14,6 +14,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
+// claimSQL gives a run another owner.
+const claimSQL = `UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4, doing = $5, died_doing = $6 WHERE run_id = $1`
+
 // Register implements journal.Members.
 func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
 	o := journal.Owner{ID: id}
@@ -83,16 +86,16 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err != nil {
 			return err
 		}
-		locked, err := lockOrphans(ctx, tx, owners, o.Limit)
+		locked, err := lockOrphans(ctx, tx, owners, o)
 		if err != nil {
 			return err
 		}
 		// A row that another take-over has just claimed may slip through the statements before, since they
 		// wait for nothing and are checked again only in part. This one sees it as it is under our lock.
-		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
-			WHERE r.run_id = ANY ($1) AND (r.owner_id <> '' OR r.state = 2) AND`+ownerless+` ORDER BY r.run_id LIMIT $2`, locked, o.Limit)
+		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing FROM runs r
+			WHERE r.run_id = ANY ($1) AND (r.owner_id <> '' OR r.state = 2) AND`+ownerless+` ORDER BY r.run_id`, locked)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.RunRef, err error) {
-			err = row.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
+			err = row.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation, &f.Doing, &f.DiedDoing)
 			return f, err
 		})
 		if err != nil {
@@ -100,10 +103,10 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		}
 		var parked []journal.RunRef
 		res, parked = journal.SortOut(found, o)
-		res.More = len(locked) >= o.Limit
+		res.More = res.More || len(locked) >= o.Limit
 		var b pgx.Batch
 		for _, f := range res.Claimed {
-			b.Queue(`UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, f.RunID, self.ID, self.Incarnation, f.Takeovers)
+			b.Queue(claimSQL, f.RunID, self.ID, self.Incarnation, f.Takeovers, f.Doing, f.DiedDoing)
 		}
 		for i := range res.Quarantined {
 			s.queueQuarantine(&b, &res.Quarantined[i], o)
@@ -133,24 +136,35 @@ func gone(ctx context.Context, tx pgx.Tx) ([]journal.Owner, error) {
 	})
 }
 
-// lockOrphans locks up to limit runs of these owners, and up to limit running ones that were released, and returns the oldest of them.
-func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, limit int) ([]string, error) {
-	rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE state = 2 AND owner_id = '' ORDER BY run_id LIMIT $1 FOR UPDATE SKIP LOCKED`, limit)
-	locked, err := collect(rows, err, pgx.RowTo[string])
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range owners {
-		rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE state < 6 AND owner_id <> '' AND owner_id = $1 AND owner_incarnation = $2
-			ORDER BY run_id LIMIT $3 FOR UPDATE SKIP LOCKED`, o.ID, o.Incarnation, limit)
-		more, err := collect(rows, err, pgx.RowTo[string])
+// lockOrphans locks up to o.Limit runs of each of these owners, and up to so many running ones that were released, and returns the oldest of them. Besides
+// it locks some of each that are suspects.
+func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, o journal.TakeOverOptions) ([]string, error) {
+	var locked, suspects []string
+	for _, owner := range append(owners, journal.Owner{}) {
+		cond, args := ` state < 6 AND owner_id <> '' AND owner_id = $3 AND owner_incarnation = $4`, []any{owner.ID, owner.Incarnation}
+		if owner.IsZero() {
+			cond, args = ` state = 2 AND owner_id = ''`, nil
+		}
+		lock := func(order string, limit int) ([]string, error) {
+			rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE`+cond+` AND takeovers `+order+` LIMIT $2 FOR UPDATE SKIP LOCKED`,
+				append([]any{o.MaySuspect(), limit}, args...)...)
+			return collect(rows, err, pgx.RowTo[string])
+		}
+		more, err := lock(`< $1 ORDER BY run_id`, o.Limit)
 		if err != nil {
 			return nil, err
 		}
 		locked = append(locked, more...)
+		if o.NoSuspects {
+			continue
+		}
+		if more, err = lock(`>= $1 ORDER BY doing = '', run_id`, journal.SuspectsFound); err != nil {
+			return nil, err
+		}
+		suspects = append(suspects, more...)
 	}
 	slices.Sort(locked)
-	return locked[:min(len(locked), limit)], nil
+	return append(suspects, locked[:min(len(locked), o.Limit)]...), nil
 }
 
 // queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one was told to try has
@@ -178,8 +192,8 @@ func (s *Store) queueQuarantine(b *pgx.Batch, f *journal.RunRef, o journal.TakeO
 		b.Queue(`INSERT INTO events (`+names+`) SELECT `+names+` FROM `+s.sql.events.from(1, "e"), s.sql.events.args([]eventRow{{f.Namespace, &e}})...)
 	}
 	b.Queue(`UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = $2, state = $3, state_reason = $4, last_seq = $5,
-		update_time = now(), revision = revision + 1 WHERE run_id = $1`,
-		f.RunID, f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq)
+		update_time = now(), revision = revision + 1, doing = '', died_doing = $6 WHERE run_id = $1`,
+		f.RunID, f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.DiedDoing)
 	if jobs := o.JobsOfQuarantine(*f); len(jobs) > 0 {
 		s.sql.queueJobs(b, jobs)
 	}
@@ -194,11 +208,11 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		b.Queue("BEGIN")
 		b.Queue(`SELECT executor_fence($1, $2)`, self.ID, self.Incarnation)
 		b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, namespace, runID)
-		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,
+		b.Queue(`SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers, r.doing, r.died_doing,
 				EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation),
 				EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
 			FROM runs r WHERE`+thisRun, namespace, runID).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned)
+			err := row.Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.Doing, &c.DiedDoing, &c.OwnerLive, &c.Summoned)
 			if there = !errors.Is(err, pgx.ErrNoRows); !there {
 				return nil
 			}
@@ -210,11 +224,11 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		if !there {
 			return journal.RunNotFound(runID)
 		}
-		owner, takeovers, claimed := c.Claim(self, p)
-		now = owner
+		next, claimed := c.Claim(self, p)
+		now = next.Owner
 		b = pgx.Batch{}
 		if claimed {
-			b.Queue(`UPDATE runs SET owner_id = $2, owner_incarnation = $3, takeovers = $4 WHERE run_id = $1`, runID, self.ID, self.Incarnation, takeovers)
+			b.Queue(claimSQL, runID, self.ID, self.Incarnation, next.Takeovers, next.Doing, next.DiedDoing)
 		}
 		b.Queue("COMMIT")
 		return tx.SendBatch(ctx, &b).Close()
@@ -223,6 +237,16 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		return journal.Owner{}, fenced(err, self)
 	}
 	return now, nil
+}
+
+// Mark implements journal.Members.
+func (s *Store) Mark(ctx context.Context, owner journal.Owner, runID, doing, harmless string) error {
+	tag, err := s.hot.Exec(ctx, `UPDATE runs SET doing = $4, died_doing = CASE WHEN died_doing = $5 THEN '' ELSE died_doing END
+		WHERE run_id = $1 AND owner_id = $2 AND owner_incarnation = $3`, runID, owner.ID, owner.Incarnation, doing, harmless)
+	if err == nil && tag.RowsAffected() == 0 {
+		return journal.NotOwner(runID)
+	}
+	return err
 }
 
 // Release implements journal.Members.

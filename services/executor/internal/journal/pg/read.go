@@ -22,7 +22,7 @@ const (
 	lastSeq    = `greatest(r.last_seq, (SELECT e.seq FROM events e WHERE e.run_id = r.run_id ORDER BY e.seq DESC LIMIT 1))`
 	runColumns = `r.run_id, r.namespace, r.owner_id, r.owner_incarnation, ` + lastSeq + `, r.revision, r.create_time, r.start_time, r.end_time,
 		r.update_time, r.wake_time, r.cancel_time, r.input_tokens, r.cached_input_tokens, r.output_tokens, r.reasoning_tokens, r.calls,
-		r.takeovers, r.machine_version, r.state, r.nodes_total, r.nodes_completed, r.nodes_failed, r.nodes_skipped, r.nodes_running,
+		r.takeovers, r.doing, r.died_doing, r.machine_version, r.state, r.nodes_total, r.nodes_completed, r.nodes_failed, r.nodes_skipped, r.nodes_running,
 		r.sampled, r.state_reason, r.cancel_reason, r.graph_name, r.graph_hash, r.task_id, r.user_id, r.chat_id, r.thread_id,
 		r.business_key, r.parent_run_id, r.root_run_id, r.trace_parent, r.trace_state,
 		r.graph_revision, r.deadline, r.priority, r.forked_from, r.schedule_id, coalesce(k.cost_nano_usd, 0), coalesce(k.unpriced_calls, 0), d.labels, d.metadata, d.error`
@@ -43,7 +43,7 @@ func scanRun(row pgx.Row, big bool) (journal.Run, error) {
 	dst := []any{
 		&r.ID, &r.Namespace, &r.Owner.ID, &r.Owner.Incarnation, &r.LastSeq, &r.Revision, &r.CreateTime, &start, &end,
 		&update, &wake, &cancel, &r.Usage.InputTokens, &r.Usage.CachedInputTokens, &r.Usage.OutputTokens, &r.Usage.ReasoningTokens, &r.Usage.Calls,
-		&r.Takeovers, &r.MachineVersion, &r.State, &r.Nodes.Total, &r.Nodes.Completed, &r.Nodes.Failed, &r.Nodes.Skipped, &r.Nodes.Running,
+		&r.Takeovers, &r.Doing, &r.DiedDoing, &r.MachineVersion, &r.State, &r.Nodes.Total, &r.Nodes.Completed, &r.Nodes.Failed, &r.Nodes.Skipped, &r.Nodes.Running,
 		&r.Sampled, &r.Reason, &r.CancelReason, &r.GraphName, &r.GraphHash, &r.TaskID, &r.UserID, &r.ChatID, &r.ThreadID,
 		&r.BusinessKey, &r.ParentID, &r.RootID, &r.TraceParent, &r.TraceState,
 		&r.GraphRevision, &deadline, &r.Priority, &r.ForkedFrom, &r.ScheduleID, &r.CostNanoUSD, &r.UnpricedCalls, &labels, &r.Metadata, &r.Error,

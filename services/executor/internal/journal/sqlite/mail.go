@@ -23,7 +23,7 @@ const (
 	// mailRead counts mail, up to a number.
 	mailRead = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
 	// claimParked finds parked runs alone that have mail.
-	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ? WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
+	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
 	// tidyMail takes away what came for a run that is over, or is not there.
 	tidyMail = `DELETE FROM mail WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = mail.run_id AND r.namespace = mail.namespace AND r.state < 6)`

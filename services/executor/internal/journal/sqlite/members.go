@@ -16,6 +16,9 @@ import (
 // live holds for the owner of r if it is registered.
 const live = ` EXISTS (SELECT 1 FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)`
 
+// claimSQL gives a run another owner.
+const claimSQL = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers = ?, doing = ?, died_doing = ? WHERE run_id = ?`
+
 // Register implements journal.Members.
 func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
 	o := journal.Owner{ID: id}
@@ -71,7 +74,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if _, err := t.exec(ctx, `DELETE FROM executors WHERE id <> ? AND heartbeat < `+now+` - ?`, self.ID, o.Lease.Microseconds()); err != nil {
 			return err
 		}
-		var found []journal.RunRef
+		var found, suspects []journal.RunRef
 		owners, err := t.gone(ctx)
 		if err != nil {
 			return err
@@ -79,30 +82,32 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		// The owner that stands for nobody has the running runs that were released.
 		for _, owner := range append(owners, journal.Owner{}) {
 			cond := ` r.state < 6 AND r.owner_id <> '' AND r.owner_id = ? AND r.owner_incarnation = ?`
-			args := []any{owner.ID, owner.Incarnation, o.Limit}
+			args := []any{owner.ID, owner.Incarnation}
 			if owner.IsZero() {
-				cond, args = ` r.state = 2 AND r.owner_id = ''`, args[2:]
+				cond, args = ` r.state = 2 AND r.owner_id = ''`, nil
 			}
-			rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation FROM runs r
-				WHERE`+cond+` ORDER BY r.run_id LIMIT ?`, args...)
-			more, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
-				err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation)
-				return f, err
-			})
+			more, err := t.orphans(ctx, cond+` AND r.takeovers < ? ORDER BY r.run_id LIMIT ?`, append(slices.Clone(args), o.MaySuspect(), o.Limit)...)
 			if err != nil {
 				return err
 			}
 			found = append(found, more...)
+			if o.NoSuspects {
+				continue
+			}
+			more, err = t.orphans(ctx, cond+` AND r.takeovers >= ? ORDER BY r.doing = '', r.run_id LIMIT ?`, append(args, o.MaySuspect(), journal.SuspectsFound)...)
+			if err != nil {
+				return err
+			}
+			suspects = append(suspects, more...)
 		}
 		slices.SortFunc(found, func(a, b journal.RunRef) int { return cmp.Compare(a.RunID, b.RunID) })
 		var parked []journal.RunRef
-		res, parked = journal.SortOut(found[:min(len(found), o.Limit)], o)
+		res, parked = journal.SortOut(append(suspects, found[:min(len(found), o.Limit)]...), o)
 		if err := t.park(ctx, parked); err != nil {
 			return err
 		}
 		for _, f := range res.Claimed {
-			if _, err := t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers = ? WHERE run_id = ?`,
-				self.ID, self.Incarnation, f.Takeovers, f.RunID); err != nil {
+			if _, err := t.exec(ctx, claimSQL, self.ID, self.Incarnation, f.Takeovers, f.Doing, f.DiedDoing, f.RunID); err != nil {
 				return err
 			}
 		}
@@ -119,6 +124,16 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 	return res, nil
 }
 
+// orphans finds runs for a take-over.
+func (t txn) orphans(ctx context.Context, cond string, args ...any) ([]journal.RunRef, error) {
+	rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing
+		FROM runs r WHERE`+cond, args...)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
+		err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation, &f.Doing, &f.DiedDoing)
+		return f, err
+	})
+}
+
 func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOverOptions) error {
 	if o.QuarantineEvent != nil {
 		e := o.QuarantineEvent(*f)
@@ -128,8 +143,8 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 		}
 	}
 	if _, err := t.exec(ctx, `UPDATE runs SET owner_id = '', owner_incarnation = 0, takeovers = ?, state = ?, state_reason = ?, last_seq = ?,
-		update_time = `+now+`, revision = revision + 1 WHERE run_id = ?`,
-		f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.RunID); err != nil {
+		update_time = `+now+`, revision = revision + 1, doing = '', died_doing = ? WHERE run_id = ?`,
+		f.Takeovers, int32(journal.StateQuarantined), journal.ReasonQuarantined, f.LastSeq, f.DiedDoing, f.RunID); err != nil {
 		return err
 	}
 	return t.jobs(ctx, o.JobsOfQuarantine(*f))
@@ -184,18 +199,19 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 			return err
 		}
 		var c journal.Claimable
-		err := t.row(ctx, `SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers,`+live+`,
+		err := t.row(ctx, `SELECT r.state, r.owner_id, r.owner_incarnation, r.takeovers, r.doing, r.died_doing,`+live+`,
 				EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id AND m.kind IN ('RESUME', 'CANCEL'))
-			FROM runs r WHERE r.run_id = ? AND r.namespace = ?`, runID, namespace).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers, &c.OwnerLive, &c.Summoned)
+			FROM runs r WHERE r.run_id = ? AND r.namespace = ?`, runID, namespace).Scan(&c.State, &c.Owner.ID, &c.Owner.Incarnation, &c.Takeovers,
+			&c.Doing, &c.DiedDoing, &c.OwnerLive, &c.Summoned)
 		if errors.Is(err, sql.ErrNoRows) {
 			return journal.RunNotFound(runID)
 		} else if err != nil {
 			return err
 		}
-		owner, takeovers, claimed := c.Claim(self, p)
-		now = owner
+		next, claimed := c.Claim(self, p)
+		now = next.Owner
 		if claimed {
-			_, err = t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers = ? WHERE run_id = ?`, self.ID, self.Incarnation, takeovers, runID)
+			_, err = t.exec(ctx, claimSQL, self.ID, self.Incarnation, next.Takeovers, next.Doing, next.DiedDoing, runID)
 		}
 		return err
 	})
@@ -203,6 +219,18 @@ func (s *Store) ClaimRun(ctx context.Context, self journal.Owner, namespace, run
 		return journal.Owner{}, err
 	}
 	return now, nil
+}
+
+// Mark implements journal.Members.
+func (s *Store) Mark(ctx context.Context, owner journal.Owner, runID, doing, harmless string) error {
+	return s.update(ctx, func(ctx context.Context, t txn) error {
+		n, err := t.exec(ctx, `UPDATE runs SET doing = ?4, died_doing = iif(died_doing = ?5, '', died_doing)
+			WHERE run_id = ?1 AND owner_id = ?2 AND owner_incarnation = ?3`, runID, owner.ID, owner.Incarnation, doing, harmless)
+		if err == nil && n == 0 {
+			return journal.NotOwner(runID)
+		}
+		return err
+	})
 }
 
 // Release implements journal.Members.

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// A run whose owners went down again and again without progress is a suspect: one more death quarantines it, if it was at work on its owner's
+// processor then. So what a suspect does there is recorded before it is done, and suspects do it one at a time: whoever is found at work did it
+// alone. Calls that are made elsewhere, timers and questions are no work here. Other runs pay nothing for all this.
+
+const (
+	// suspectTurn is for how long a suspect keeps others from their turn. What takes longer goes on, and stays recorded, beside them.
+	suspectTurn = 3 * time.Second
+	// markTime bounds one record. Work is done all the same when it cannot be made: then a death is nobody's fault.
+	markTime = 5 * time.Second
+	// maxDoing bounds in bytes what is recorded.
+	maxDoing = 500
+	// maxExplained is how many owners are remembered that are known to have gone down by another run than those they left.
+	maxExplained = 100
+)
+
+// turn lets one suspect of this process work at a time. It is safe for concurrent use.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take waits for the turn until ctx ends. After success leave must be called.
+func (s turn) take(ctx context.Context) (leave func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return s.taken(), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// try takes the turn if it is free.
+func (s turn) try() (leave func(), ok bool) {
+	select {
+	case s <- struct{}{}:
+		return s.taken(), true
+	default:
+		return func() {}, false
+	}
+}
+
+func (s turn) taken() func() {
+	leave := sync.OnceFunc(func() { <-s })
+	late := time.AfterFunc(suspectTurn, leave)
+	return func() {
+		late.Stop()
+		leave()
+	}
+}
+
+// marks are what a suspect is at work with, as it is recorded.
+type marks struct {
+	mu  sync.Mutex
+	now []string
+}
+
+func (m *marks) any() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.now) > 0
+}
+
+// mark records that r, which is a suspect, begins to do something. The returned function, which must be called once, records that it has done it.
+func (t *term) mark(r *run, doing string) (done func()) {
+	doing = clean(doing, maxDoing)
+	r.marks.mu.Lock()
+	r.marks.now = append(r.marks.now, doing)
+	t.record(r, "")
+	r.marks.mu.Unlock()
+	return func() { t.unmark(r, doing) }
+}
+
+func (t *term) unmark(r *run, doing string) {
+	r.marks.mu.Lock()
+	defer r.marks.mu.Unlock()
+	if i := slices.Index(r.marks.now, doing); i >= 0 {
+		r.marks.now = slices.Delete(r.marks.now, i, i+1)
+	}
+	t.record(r, doing)
+}
+
+// record writes down what the run does now. The caller holds r.marks.mu, so that the last word stays.
+func (t *term) record(r *run, harmless string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.background), markTime)
+	defer cancel()
+	err := t.e.journal.Mark(ctx, t.owner, r.id, clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
+	if err != nil && errs.ReasonOf(err) != journal.ReasonNotOwner && !journal.IsFenced(err) {
+		t.e.log.WarnContext(ctx, "what a suspect does is not recorded", "err", err, "run_id", r.id)
+	}
+}
+
+// watched waits for the turn of a suspect that is about to call an actor here, and records that.
+func (t *term) watched(ctx context.Context, a *attempt) (done func(), err error) {
+	leave, err := t.e.suspects.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	unmark := t.mark(a.run, a.start.Actor+" at "+a.start.Ref.String())
+	return func() {
+		unmark()
+		leave()
+	}, nil
+}
+
+// stepping records that a suspect evaluates expressions of its graph, unless something else that it does is recorded already. The caller holds
+// r.mu, so it waits for no turn.
+func (r *run) stepping(cmd workgraph.Command) (done func()) {
+	if !r.suspect.Load() || !r.evaluates() || r.marks.any() {
+		return func() {}
+	}
+	doing := "a step of the graph"
+	if end, ok := cmd.(workgraph.Ended); ok {
+		doing = "what follows " + end.Ref.String()
+	}
+	return r.t.mark(r, doing)
+}
+
+// explained are owners that went down while a run was at work that is known.
+type explained struct {
+	mu     sync.Mutex
+	owners []journal.Owner
+}
+
+func (x *explained) add(owners []journal.Owner) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.owners = append(x.owners, owners...)
+	x.owners = slices.Delete(x.owners, 0, max(0, len(x.owners)-maxExplained))
+}
+
+func (x *explained) has(o journal.Owner) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Contains(x.owners, o)
+}

@@ -1,0 +1,150 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// elsewhere is an actor whose work others do.
+type elsewhere struct{ workgraph.Actor }
+
+func (elsewhere) Info() workgraph.ActorInfo {
+	return workgraph.ActorInfo{Effect: workgraph.Pure, Elsewhere: true}
+}
+
+// lives returns what begins the next life of an executor, after the one before it was cut off from the database, which is all that others see of
+// a death.
+func lives(t *testing.T, s store, a actors) (next func(id string) *live) {
+	var wire *line
+	return func(id string) *live {
+		if wire != nil {
+			wire.cut.Store(true)
+		}
+		wire = &line{}
+		mine := wire
+		return run(t, s, a, named(id), func(c *engine.Config, d *engine.Deps) {
+			c.MaxTakeovers, c.Lease = 3, 3*time.Second
+			mine.Journal, d.Journal = d.Journal, mine
+		})
+	}
+}
+
+func TestSuspects(t *testing.T) {
+	t.Parallel()
+	const bystanders = 6
+	t.Run("Quarantine/HitsTheOneThatWasAtWork", func(t *testing.T) {
+		t.Parallel()
+		eachStore(t, func(t *testing.T, s store) {
+			here, there := newGate(), newGate()
+			next := lives(t, s, actors{"here": here, "there": elsewhere{there}})
+			l := next("a")
+			guilty := l.start(t, chain(1, "here"))
+			var others []string
+			for range bystanders {
+				others = append(others, l.start(t, chain(1, "there")))
+			}
+			// called waits until every call is made again, and nothing else is at work.
+			called := func() {
+				t.Helper()
+				here.next(t)
+				for range others {
+					there.next(t)
+				}
+				testkit.Eventually(t, func() bool {
+					for _, id := range others {
+						if l.row(t, id).Doing != "" {
+							return false
+						}
+					}
+					return true
+				}, 60*time.Second, 5*time.Millisecond)
+			}
+			called()
+			for i, id := range []string{"b", "c"} {
+				l = next(id)
+				called()
+				require.Equal(t, i+1, l.row(t, guilty).Takeovers)
+			}
+			require.Equal(t, "here at n0", l.row(t, guilty).Doing)
+			x, err := l.Explain(t.Context(), ns, guilty)
+			require.NoError(t, err)
+			require.Contains(t, holdupKinds(x), engine.HoldupSuspect)
+			for _, id := range []string{"d", "e", "f"} {
+				l = next(id)
+				for range others {
+					there.next(t)
+				}
+			}
+			require.Equal(t, journal.StateQuarantined, l.row(t, guilty).State)
+			require.Equal(t, 3, l.row(t, guilty).Takeovers)
+			x, err = l.Explain(t.Context(), ns, guilty)
+			require.NoError(t, err)
+			require.Contains(t, x.Summary, "at work with: here at n0")
+			for _, id := range others {
+				row := l.row(t, id)
+				require.Equal(t, journal.StateRunning, row.State, "its calls are made elsewhere, however often its owners go down")
+				require.Equal(t, 2, row.Takeovers)
+			}
+			close(there.open)
+			for _, id := range others {
+				l.wait(t, id, journal.StateCompleted)
+			}
+		})
+	})
+	t.Run("Work/OneAtATime", func(t *testing.T) {
+		t.Parallel()
+		var now, most atomic.Int32
+		var calm atomic.Bool
+		calls := make(chan struct{}, 100)
+		busy := workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			if !calm.Load() {
+				calls <- struct{}{}
+				<-ctx.Done()
+				return workgraph.Outcome{}, ctx.Err()
+			}
+			n := now.Add(1)
+			defer now.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			hold := time.NewTimer(5 * time.Millisecond)
+			<-hold.C
+			return text("done"), nil
+		})
+		next := lives(t, sqliteStore(t), actors{"busy": busy})
+		l := next("a")
+		var ids []string
+		for range bystanders {
+			ids = append(ids, l.start(t, chain(1, "busy")))
+		}
+		for _, id := range []string{"", "b"} {
+			if id != "" {
+				next(id)
+			}
+			for range ids {
+				<-calls
+			}
+		}
+		calm.Store(true)
+		l = next("c")
+		for _, id := range ids {
+			l.wait(t, id, journal.StateCompleted)
+		}
+		require.EqualValues(t, 1, most.Load())
+	})
+}
+
+func holdupKinds(x *engine.Explanation) (out []engine.HoldupKind) {
+	for _, h := range x.Holdups {
+		out = append(out, h.Kind)
+	}
+	return out
+}
