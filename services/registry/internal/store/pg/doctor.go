@@ -39,7 +39,7 @@ func suspicions() map[store.Suspicion]string {
 				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 5) AS f
 			FROM (SELECT * FROM epics ORDER BY namespace, id DESC LIMIT $2) x) y
 			WHERE total_tasks <> n OR completed_tasks <> c OR failed_tasks <> f LIMIT $1`,
-		store.SuspectClaim: `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < now() - interval '10 minutes' AND ($2::int IS NULL OR $2 > 0) ORDER BY lease_until LIMIT $1`,
+		store.SuspectClaim:        `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < now() - interval '10 minutes' AND ($2::int IS NULL OR $2 > 0) ORDER BY lease_until LIMIT $1`,
 		store.SuspectCancellation: `SELECT task_id || ': ended, and run ' || run_id || ' is not canceled' FROM cancellations WHERE create_time < now() - interval '20 minutes' AND ($2::int IS NULL OR $2 > 0) ORDER BY create_time LIMIT $1`,
 		store.SuspectRunning: `SELECT t.id || ': running, claimed by nobody, last by ' || t.run_id FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT $2) t
 			WHERE t.state = 3 AND t.run_id <> '' AND t.update_time < now() - interval '10 minutes'

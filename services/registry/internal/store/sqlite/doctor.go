@@ -38,7 +38,7 @@ func suspicions() map[store.Suspicion]string {
 				(SELECT count(*) FROM tasks t WHERE t.namespace = x.namespace AND t.epic_id = x.id AND t.state = 5) AS f
 			FROM (SELECT * FROM epics ORDER BY namespace, id DESC LIMIT ?2) x) y
 			WHERE total_tasks <> n OR completed_tasks <> c OR failed_tasks <> f LIMIT ?1`,
-		store.SuspectClaim: `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 600000000 AND ?2 <> 0 ORDER BY lease_until LIMIT ?1`,
+		store.SuspectClaim:        `SELECT task_id || ': claimed for ' || run_id FROM claims WHERE state = 1 AND lease_until < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 600000000 AND ?2 <> 0 ORDER BY lease_until LIMIT ?1`,
 		store.SuspectCancellation: `SELECT task_id || ': ended, and run ' || run_id || ' is not canceled' FROM cancellations WHERE create_time < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 1200000000 AND ?2 <> 0 ORDER BY create_time LIMIT ?1`,
 		store.SuspectRunning: `SELECT t.id || ': running, claimed by nobody, last by ' || t.run_id FROM (SELECT * FROM tasks ORDER BY namespace, id DESC LIMIT ?2) t
 			WHERE t.state = 3 AND t.run_id <> '' AND t.update_time < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - 600000000
