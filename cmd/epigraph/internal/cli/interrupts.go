@@ -124,6 +124,9 @@ func interruptText(e *env, x *executorv1.Interrupt) string {
 	if x.GetBy() != "" {
 		fmt.Fprintf(&b, "by: %s\n", view.OneLine(x.GetBy(), 120))
 	}
+	if x.GetPrincipal() != "" {
+		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
+	}
 	return b.String()
 }
 

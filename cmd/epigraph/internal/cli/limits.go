@@ -29,9 +29,9 @@ func (limitsListCmd) Run(e *env) error {
 			}
 			var rows [][]string
 			for _, x := range r.GetLimits() {
-				rows = append(rows, []string{view.OneLine(x.GetName(), 60), limitText(x), view.When(x.GetUpdateTime())})
+				rows = append(rows, []string{view.OneLine(x.GetName(), 60), limitText(x), view.When(x.GetUpdateTime()), view.OneLine(x.GetPrincipal(), 40)})
 			}
-			return view.Table(e.io.style(), []string{"LIMIT", "WHAT", "CHANGED"}, rows)
+			return view.Table(e.io.style(), []string{"LIMIT", "WHAT", "CHANGED", "PRINCIPAL"}, rows)
 		})
 	})
 }

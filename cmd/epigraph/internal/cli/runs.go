@@ -116,7 +116,7 @@ func (c *runsGetCmd) Run(e *env) error {
 		}
 		facts := []string{fmt.Sprintf("graph %s (%.12s)", view.OneLine(r.GetGraphName(), 60), r.GetGraphHash()), "created " + view.When(r.GetCreateTime())}
 		for _, f := range [][2]string{
-			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"by", r.GetPrincipal()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()},
+			{"task", r.GetTaskId()}, {"user", r.GetUserId()}, {"principal", r.GetPrincipal()}, {"key", r.GetBusinessKey()}, {"parent", r.GetParentRunId()},
 			{"forked from", r.GetForkedFromRunId()}, {"schedule", r.GetScheduleId()}, {"priority", priority(r)}, {"goes on", whenSet(r.GetWakeTime())},
 			{"deadline", whenSet(r.GetDeadline())}, {"budget", budgetText(r.GetBudget())}, {"webhooks", hooksText(r.GetWebhooks())}, {"graph revision", number(r.GetGraphRevision())}, {"trace", r.GetTraceId()}, {"labels", pairs(r.GetLabels())},
 		} {

@@ -201,6 +201,9 @@ func scheduleText(e *env, x *executorv1.Schedule) string {
 	if x.GetNote() != "" {
 		b.WriteString(indent(x.GetNote()) + "\n")
 	}
+	if x.GetPrincipal() != "" {
+		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
+	}
 	for i, t := range x.GetNextTimes() {
 		if i == 3 {
 			break
@@ -216,9 +219,9 @@ func scheduleText(e *env, x *executorv1.Schedule) string {
 func startTable(e *env, list []*executorv1.ScheduleStart) string {
 	var rows [][]string
 	for _, r := range list {
-		rows = append(rows, []string{view.When(r.GetScheduleTime()), view.When(r.GetActualTime()), r.GetRunId(), r.GetResult(), view.OneLine(r.GetMessage(), 60)})
+		rows = append(rows, []string{view.When(r.GetScheduleTime()), view.When(r.GetActualTime()), r.GetRunId(), r.GetResult(), view.OneLine(r.GetPrincipal(), 40), view.OneLine(r.GetMessage(), 60)})
 	}
-	return view.Table(e.io.style(), []string{"FOR", "AT", "RUN", "RESULT", "WHY"}, rows)
+	return view.Table(e.io.style(), []string{"FOR", "AT", "RUN", "RESULT", "PRINCIPAL", "WHY"}, rows)
 }
 
 type schedulesListCmd struct {

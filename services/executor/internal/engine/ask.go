@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -221,7 +222,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 	}
 	posted, err := e.post(ctx, journal.Post{Method: "AnswerInterrupt",
 		Mail:   journal.Mail{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.MailAnswer, Key: q.ID},
-		Answer: &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By}},
+		Answer: &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
 		&Letter{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
 	if err != nil {
 		return q, err

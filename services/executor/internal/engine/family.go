@@ -49,7 +49,11 @@ func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now t
 	}
 	for _, id := range eff.CancelChildren {
 		delete(r.children, id)
-		w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: id, Kind: journal.MailCancel, Key: "parent", Body: []byte(reasonParent), Time: now})
+		body, err := (&Letter{Reason: reasonParent, Trace: carryContext(r.trace)}).Encode()
+		if err != nil {
+			return fmt.Errorf("encode cancel of child: %w", err)
+		}
+		w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: id, Kind: journal.MailCancel, Key: "parent", Body: body, Time: now})
 	}
 	if eff.Ended == nil || f.Parent == "" {
 		return nil

@@ -142,7 +142,7 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 func (r *run) open(m *journal.Mail, more bool) error {
 	x := extra{takenUp: m.ID, more: more}
 	now := time.Now().UTC()
-	l, err := readLetter(m)
+	l, err := DecodeLetter(m.Body)
 	if err != nil {
 		return r.drop(m, x, err)
 	}
@@ -210,14 +210,6 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 func (r *run) drop(m *journal.Mail, x extra, why error) error {
 	r.t.e.log.DebugContext(r.t.background, "mail came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
 	return r.note(x)
-}
-
-// readLetter reads the body of a piece of mail; that of a cancel is its reason.
-func readLetter(m *journal.Mail) (*Letter, error) {
-	if m.Kind == journal.MailCancel {
-		return &Letter{Reason: string(m.Body)}, nil
-	}
-	return DecodeLetter(m.Body)
 }
 
 // note writes that mail was taken up, and nothing else. The caller holds r.mu.

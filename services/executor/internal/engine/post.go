@@ -33,8 +33,8 @@ type CancelRequest struct {
 
 // Cancel asks for the end of a run and returns the run once the wish is durable. A run that has ended stays as it is.
 func (e *Engine) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
-	p, err := e.post(ctx, journal.Post{Method: "CancelRun", Revision: req.Revision, Request: req.Request,
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailCancel, Body: []byte(req.Reason)}}, nil)
+	p, err := e.post(ctx, journal.Post{Method: "CancelRun", Revision: req.Revision, Request: req.Request, Reason: req.Reason,
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailCancel}}, &Letter{Reason: req.Reason, RequestID: req.Request.ID})
 	return p.Run, err
 }
 

@@ -74,6 +74,8 @@ type StartRequest struct {
 	Signal *Signal
 	// Webhooks are told what becomes of it.
 	Webhooks []webhook.Hook
+	// Principal is who asks for it, of the start of a schedule; else the caller's is taken.
+	Principal string
 
 	// RootID is the top of the run's family, if it has a parent.
 	RootID string
@@ -83,8 +85,6 @@ type StartRequest struct {
 	before func() error
 	// origin is the span that recorded the run of which this is a fork; its trace is linked.
 	origin trace.SpanContext
-	// principal is who asks for it, from the API key that was shown.
-	principal string
 	// full says that the namespace has no room for the run at the moment.
 	full bool
 }
@@ -174,8 +174,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 			return e.earlier(ctx, req, err)
 		}
 	}
-	if who := access.Of(ctx); who.Kind == access.Key {
-		req.principal = who.String()
+	if req.ScheduleID == "" {
+		req.Principal = access.Of(ctx).String()
 	}
 	id := req.ID
 	if id == "" {
@@ -550,11 +550,23 @@ type recorded struct {
 	Signal *Signal             `json:"signal,omitempty"`
 }
 
+// head puts the row of a new run into s, and what the request says of it.
+func (r *run) head(s *journal.Start, req StartRequest, now time.Time) (err error) {
+	s.Request, s.Conflict = req.Request, req.Conflict
+	if req.Conflict == journal.ConflictCancelExisting {
+		l := Letter{Reason: journal.ReasonBusinessKeyTaken, Principal: req.Principal, Trace: carryContext(r.trace)}
+		if s.Cancel, err = l.Encode(); err != nil {
+			return fmt.Errorf("encode cancel: %w", err)
+		}
+	}
+	s.Run, err = r.row(req, now)
+	return err
+}
+
 // record writes the run down without beginning it.
 func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
-	s := &journal.Start{Graph: r.program.body, Request: req.Request, Conflict: req.Conflict}
-	var err error
-	if s.Run, err = r.row(req, now); err != nil {
+	s := &journal.Start{Graph: r.program.body}
+	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = journal.Status{State: journal.StatePending, UpdateTime: now, Nodes: r.tally.counts}
@@ -604,9 +616,8 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		return nil, err
 	}
 	c.outbox = len(w.Outbox) > 0
-	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Mail: w.Mail, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot,
-		Request: req.Request, Conflict: req.Conflict}
-	if s.Run, err = r.row(req, now); err != nil {
+	s := &journal.Start{Graph: r.program.body, Events: w.Events, Outbox: w.Outbox, Mail: w.Mail, Jobs: w.Jobs, Opened: w.Opened, Snapshot: w.Snapshot}
+	if err := r.head(s, req, now); err != nil {
 		return nil, err
 	}
 	s.Run.Status = *w.Status
@@ -682,7 +693,7 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := meta{User: req.Metadata, Principal: req.principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks}
+	m := meta{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}

@@ -448,8 +448,10 @@ type Resolved struct {
 type Cancel struct {
 	Namespace, RunID string
 	Reason           string
-	Time             time.Time
-	Started          bool
+	// Body is that of the mail.
+	Body    []byte
+	Time    time.Time
+	Started bool
 }
 
 // RequestRow is a request id to remember.
@@ -518,12 +520,11 @@ func Resolve(units []*Unit, g Ground, done *Outcomes) Resolved {
 }
 
 func (r *Resolved) cancel(u, holder *Unit) {
-	const reason = "BUSINESS_KEY_TAKEN"
 	at := dbkit.Micros(u.Start.Run.CreateTime)
 	if holder != nil {
-		holder.HoldsKey, holder.CancelReason, holder.CancelTime = false, reason, at
+		holder.HoldsKey, holder.CancelReason, holder.CancelTime = false, ReasonBusinessKeyTaken, at
 	}
-	r.Cancels = append(r.Cancels, Cancel{Namespace: u.Namespace, RunID: u.CancelRequestedOf, Reason: reason, Time: at, Started: holder != nil})
+	r.Cancels = append(r.Cancels, Cancel{Namespace: u.Namespace, RunID: u.CancelRequestedOf, Reason: ReasonBusinessKeyTaken, Body: u.Start.Cancel, Time: at, Started: holder != nil})
 }
 
 // RequestIDReused is the error of a request id that comes with another body.

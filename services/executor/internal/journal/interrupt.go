@@ -17,8 +17,10 @@ type Interrupt struct {
 	Prompt, Schema, Approve, Answer []byte
 	Default                         []byte
 	// Binds names what a question of approval covers besides Approve: see workgraph.ApproveHash.
-	Binds                             string
-	Decision, By                      string
+	Binds        string
+	Decision, By string
+	// Principal is whose API key answered.
+	Principal                         string
 	CreateTime, ExpireTime, CloseTime time.Time
 }
 

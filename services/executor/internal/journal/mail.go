@@ -8,7 +8,7 @@ import (
 // MailKind says what a piece of mail asks of its run.
 type MailKind string
 
-// The kinds of mail. The body of MailCancel is the reason as text; it also becomes the run's CancelReason.
+// The kinds of mail.
 const (
 	MailCancel     MailKind = "CANCEL"
 	MailPause      MailKind = "PAUSE"
@@ -49,6 +49,8 @@ type Post struct {
 	Claimant Owner
 	// Answer closes a question in the same transaction; nil leaves questions alone.
 	Answer *Answer
+	// Reason, of mail of kind CANCEL, becomes the run's CancelReason.
+	Reason string
 	// Open lists the states in which the run takes this mail; empty means every state that is not ended. Mail of kind CANCEL to
 	// a run that has ended, or whose end was asked for before, is not written and no error.
 	Open []State
@@ -59,6 +61,8 @@ type Answer struct {
 	InterruptID  string
 	Answer       []byte
 	Decision, By string
+	// Principal is whose API key answers.
+	Principal string
 }
 
 // Posted is what became of a Post.

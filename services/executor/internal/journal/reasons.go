@@ -22,6 +22,8 @@ const (
 	ReasonRunExists = "RUN_ALREADY_EXISTS"
 	// ReasonRequestIDReused is the reason when a request id comes with another body.
 	ReasonRequestIDReused = "REQUEST_ID_REUSED"
+	// ReasonBusinessKeyTaken is why a run is canceled whose business key ConflictCancelExisting gave to another.
+	ReasonBusinessKeyTaken = "BUSINESS_KEY_TAKEN"
 	// ReasonBusinessKeyInUse is the reason when an open run holds the business key; Meta "run_id" names it.
 	ReasonBusinessKeyInUse = "BUSINESS_KEY_IN_USE"
 	// ReasonRunEnded is the reason when a run is over and takes no more mail.

@@ -143,12 +143,10 @@ func ValidatePost(p Post, l Limits) error {
 		c.need("method", p.Method)
 	}
 	c.mail("", []Mail{p.Mail})
-	if p.Mail.Kind == MailCancel {
-		c.text("the reason", string(p.Mail.Body), maxReason)
-	}
+	c.text("the reason", p.Reason, maxReason)
 	if a := p.Answer; a != nil {
 		c.need("interrupt id", a.InterruptID)
-		c.texts("by", a.By)
+		c.texts("by", a.By, a.Principal)
 		c.texts("the answer", a.InterruptID, a.Decision)
 		c.bytes("answer", a.Answer)
 	}

@@ -40,6 +40,8 @@ type Start struct {
 	Snapshot []byte
 	Request  Request
 	Conflict ConflictPolicy
+	// Cancel is the body of the mail by which ConflictCancelExisting asks for the end of the run that has the key.
+	Cancel []byte
 	// Blobs are what its values refer to; a Packer sets them.
 	Blobs []BlobRef
 }

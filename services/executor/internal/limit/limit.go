@@ -70,6 +70,8 @@ type Limit struct {
 	Retention time.Duration
 
 	UpdateTime time.Time
+	// Principal is who put it, from the API key that was shown.
+	Principal string
 }
 
 // Validate names every field that cannot be used, and fills in the interval that is meant when none is given.

@@ -36,7 +36,7 @@ func (s *LimitServer) PutLimit(ctx context.Context, req *executorv1.PutLimitRequ
 		Key:           limit.Key{Namespace: grpckit.Namespace(ctx), Name: m.GetName()},
 		MaxConcurrent: m.GetMaxConcurrent(), MaxRate: m.GetMaxRate(), RateInterval: m.GetRateInterval().AsDuration(),
 		MaxOpenRuns: m.GetMaxOpenRuns(), MaxFanOut: m.GetMaxFanOut(), MaxBytes: m.GetMaxBytes(), MaxPendingRuns: m.GetMaxPendingRuns(),
-		Retention: m.GetRetention().AsDuration(),
+		Retention: m.GetRetention().AsDuration(), Principal: grpckit.PrincipalOf(ctx).String(),
 	}
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*execut
 	out := make([]*executorv1.Limit, len(ls))
 	for i, l := range ls {
 		out[i] = &executorv1.Limit{Name: l.Name, MaxConcurrent: l.MaxConcurrent, MaxRate: l.MaxRate, MaxOpenRuns: l.MaxOpenRuns, MaxFanOut: l.MaxFanOut,
-			MaxBytes: l.MaxBytes, MaxPendingRuns: l.MaxPendingRuns, UpdateTime: timestamppb.New(l.UpdateTime)}
+			MaxBytes: l.MaxBytes, MaxPendingRuns: l.MaxPendingRuns, UpdateTime: timestamppb.New(l.UpdateTime), Principal: l.Principal}
 		if l.RateInterval > 0 {
 			out[i].RateInterval = durationpb.New(l.RateInterval)
 		}

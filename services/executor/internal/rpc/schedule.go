@@ -44,7 +44,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	if err != nil {
 		return "", err
 	}
-	start.ID, start.ScheduleID = st.RunID, x.ID
+	start.ID, start.ScheduleID, start.Principal = st.RunID, x.ID, st.Principal
 	// The same for every try, whatever the schedule says by then.
 	start.Request = journal.Request{ID: "schedule/" + x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
 	id, _, err := s.engine.Start(ctx, start)
@@ -293,7 +293,7 @@ func scheduleMessage(x *schedule.Schedule) (*executorv1.Schedule, error) {
 	m := &executorv1.Schedule{
 		Id: x.ID, Cron: x.Cron, TimeZone: x.Zone, Overlap: executorv1.OverlapPolicy(x.Overlap), CatchupWindow: durationpb.New(x.Catchup),
 		BeginTime: stamp(x.Begin), EndTime: stamp(x.End), Paused: x.Paused, Note: x.Note, CreateTime: stamp(x.CreateTime), UpdateTime: stamp(x.UpdateTime),
-		Etag: etag(x.Revision), Skipped: x.Skipped,
+		Etag: etag(x.Revision), Skipped: x.Skipped, Principal: x.Principal,
 	}
 	if x.Jitter > 0 {
 		m.Jitter = durationpb.New(x.Jitter)
@@ -319,7 +319,7 @@ func scheduleMessage(x *schedule.Schedule) (*executorv1.Schedule, error) {
 }
 
 func startMessage(st schedule.Start) *executorv1.ScheduleStart {
-	m := &executorv1.ScheduleStart{ScheduleTime: stamp(st.Time), ActualTime: stamp(st.Actual), Result: string(st.Result), Message: st.Message}
+	m := &executorv1.ScheduleStart{ScheduleTime: stamp(st.Time), ActualTime: stamp(st.Actual), Result: string(st.Result), Message: st.Message, Principal: st.Principal}
 	if st.Result == schedule.Started {
 		m.RunId = st.RunID
 	}

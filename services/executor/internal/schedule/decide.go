@@ -107,13 +107,12 @@ func (p *position) left(o Overlap) bool {
 	return false
 }
 
-// place decides one time and returns what became of it.
-func (p *position) place(t time.Time, from Origin, o Overlap, request string) Start {
-	st := Start{Time: t, Origin: from, Overlap: o, Request: request}
-	if p.left(o) {
+// place decides one start and returns what became of it.
+func (p *position) place(st Start) Start {
+	if p.left(st.Overlap) {
 		return p.leave(st, SkippedOverlap, 1)
 	}
-	if o == CancelOther {
+	if st.Overlap == CancelOther {
 		var stay []Start
 		for i, old := range p.queue {
 			// One that nothing stands before may be under way already.
@@ -209,7 +208,7 @@ func (p *position) take() (more bool) {
 		case due.Before(horizon):
 			p.leave(Start{Time: t, Overlap: s.Overlap}, SkippedLate, 1)
 		default:
-			p.place(t, FromClock, s.Overlap, "")
+			p.place(Start{Time: t, Origin: FromClock, Overlap: s.Overlap})
 		}
 	}
 	return true

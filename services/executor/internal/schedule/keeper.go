@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -240,7 +241,7 @@ func (k *Keeper) after(ctx context.Context, key Key) {
 // Create makes a schedule. s must be valid; only Key, Spec and Start count.
 func (k *Keeper) Create(ctx context.Context, s Schedule) (Schedule, error) {
 	now := dbkit.Now()
-	s = Schedule{Key: s.Key, UID: ids.New("sch"), Spec: s.Spec, Start: s.Start, Done: now, Revision: 1, CreateTime: now, UpdateTime: now}
+	s = Schedule{Key: s.Key, UID: ids.New("sch"), Spec: s.Spec, Start: s.Start, Done: now, Revision: 1, CreateTime: now, UpdateTime: now, Principal: access.Of(ctx).String()}
 	line, err := s.Timeline(s.UID)
 	if err != nil {
 		return s, err
@@ -281,7 +282,7 @@ func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Sche
 			s.Spec = said
 		}
 		s.Revision++
-		s.UpdateTime = now
+		s.UpdateTime, s.Principal = now, access.Of(ctx).String()
 		p.changed, p.moved = true, true
 		if !was.sameTimes(&s.Spec) {
 			s.Done, s.Ahead = now, time.Time{}
@@ -351,7 +352,7 @@ func (k *Keeper) Trigger(ctx context.Context, key Key, request string) (Start, e
 		if err != nil {
 			return Change{}, err
 		}
-		st = p.place(p.now, FromTrigger, s.Overlap, request)
+		st = p.place(Start{Time: p.now, Origin: FromTrigger, Overlap: s.Overlap, Request: request, Principal: access.Of(ctx).String()})
 		return p.close()
 	})
 	if err != nil {
@@ -406,7 +407,7 @@ func (k *Keeper) Backfill(ctx context.Context, key Key, begin, end time.Time, o 
 			if known[t.UnixMicro()] {
 				continue
 			}
-			if st := p.place(t, FromBackfill, o, ""); st.Result != Queued {
+			if st := p.place(Start{Time: t, Origin: FromBackfill, Overlap: o, Principal: access.Of(ctx).String()}); st.Result != Queued {
 				left[t.UnixMicro()] = st
 			}
 		}

@@ -154,6 +154,8 @@ type Start struct {
 	// Overlap is the policy by which it goes, and Request the caller's id of a trigger.
 	Overlap Overlap `json:"overlap,omitempty"`
 	Request string  `json:"request,omitempty"`
+	// Principal is who triggered it or asked for the backfill, from the API key that was shown.
+	Principal string `json:"principal,omitempty"`
 }
 
 // Origin is where a start comes from.
@@ -188,6 +190,8 @@ type Schedule struct {
 	// Revision rises with every change by a caller. The etag is made of it.
 	Revision               int64
 	CreateTime, UpdateTime time.Time
+	// Principal is who made or changed it last, from the API key that was shown.
+	Principal string
 }
 
 // Tx is what can be seen of one schedule in the transaction that changes it.

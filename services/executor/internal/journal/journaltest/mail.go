@@ -140,7 +140,7 @@ func mailCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		id := w.started(1)
 		cancel := func(why string) journal.Posted {
-			res, err := w.j.Post(t.Context(), post(id, journal.MailCancel, "", func(p *journal.Post) { p.Mail.Body = []byte(why) }))
+			res, err := w.j.Post(t.Context(), post(id, journal.MailCancel, "", func(p *journal.Post) { p.Reason = why }))
 			require.NoError(t, err)
 			return res
 		}

@@ -281,7 +281,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 		})
 	}
 	for _, c := range r.Cancels {
-		b.Queue(insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", []byte(c.Reason), c.Time)
+		b.Queue(insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", blob(c.Body), c.Time)
 	}
 	for _, q := range r.Requests {
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6)`,

@@ -156,15 +156,15 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 	var b pgx.Batch
 	m := p.Mail
 	if a := p.Answer; a != nil && write {
-		b.Queue(`UPDATE interrupts SET state = $2, answer = $3, decision = $4, closed_by = $5, close_time = $6 WHERE id = $1`,
-			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time))
+		b.Queue(`UPDATE interrupts SET state = $2, answer = $3, decision = $4, closed_by = $5, close_time = $6, principal = $7 WHERE id = $1`,
+			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time), a.Principal)
 	}
 	if write {
 		// Only a cancel that is new is told of by the row.
 		tell, args := insertMail, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
 		if m.Kind == journal.MailCancel {
 			tell = `WITH c AS (` + insertMail + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
-			args = append(args, string(m.Body), null(m.Time))
+			args = append(args, p.Reason, null(m.Time))
 		}
 		b.Queue(tell, args...).Exec(func(tag pgconn.CommandTag) error {
 			posted.New = tag.RowsAffected() > 0

@@ -162,7 +162,7 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 		}
 	}
 	for _, c := range r.Cancels {
-		if _, err := t.exec(ctx, insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", []byte(c.Reason), micros(c.Time)); err != nil {
+		if _, err := t.exec(ctx, insertMail, c.RunID, c.Namespace, string(journal.MailCancel), "", blob(c.Body), micros(c.Time)); err != nil {
 			return nil, err
 		}
 	}

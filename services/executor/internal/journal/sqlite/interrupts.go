@@ -13,7 +13,7 @@ import (
 
 const (
 	interruptColumns = `i.id, i.namespace, i.run_id, i.root_run_id, i.node_id, i.visit, i.item, i.state, i.prompt, i.schema, i.approve, i.binds, i.answer,
-		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time`
+		i.default_value, i.decision, i.closed_by, i.create_time, i.expire_time, i.close_time, i.principal`
 	selectInterrupts = `SELECT ` + interruptColumns + ` FROM interrupts i`
 	// ofFamily holds for questions of the run ?2 in namespace ?1 and of all below it.
 	ofFamily = ` i.root_run_id = (SELECT root_run_id FROM runs WHERE namespace = ?1 AND run_id = ?2) AND (i.root_run_id = ?2 OR i.run_id IN (
@@ -28,7 +28,7 @@ const (
 func scanInterrupt(row interface{ Scan(...any) error }) (i journal.Interrupt, err error) {
 	var create, expire, closed int64
 	err = row.Scan(&i.ID, &i.Namespace, &i.RunID, &i.RootID, &i.NodeID, &i.Visit, &i.Item, &i.State, &i.Prompt, &i.Schema, &i.Approve, &i.Binds, &i.Answer,
-		&i.Default, &i.Decision, &i.By, &create, &expire, &closed)
+		&i.Default, &i.Decision, &i.By, &create, &expire, &closed, &i.Principal)
 	i.CreateTime, i.ExpireTime, i.CloseTime = dbkit.FromUnixMicros(create), dbkit.FromUnixMicros(expire), dbkit.FromUnixMicros(closed)
 	return i, err
 }

@@ -105,7 +105,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 					return err
 				}
 			}
-			if posted.New, err = t.deliver(ctx, m); err != nil {
+			if posted.New, err = t.deliver(ctx, m, p.Reason); err != nil {
 				return err
 			}
 		}
@@ -154,20 +154,20 @@ func (t txn) answer(ctx context.Context, p journal.Post) (closed bool, err error
 	if repeated, err := a.Closes(&i); err != nil || repeated {
 		return false, err
 	}
-	_, err = t.exec(ctx, `UPDATE interrupts SET state = ?, answer = ?, decision = ?, closed_by = ?, close_time = ? WHERE id = ?`,
-		int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, micros(p.Mail.Time), a.InterruptID)
+	_, err = t.exec(ctx, `UPDATE interrupts SET state = ?, answer = ?, decision = ?, closed_by = ?, close_time = ?, principal = ? WHERE id = ?`,
+		int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, micros(p.Mail.Time), a.Principal, a.InterruptID)
 	return true, err
 }
 
-// deliver writes one piece of mail to a run, and sees to it that somebody reads it.
-func (t txn) deliver(ctx context.Context, m journal.Mail) (isNew bool, err error) {
+// deliver writes one piece of mail to a run, and sees to it that somebody reads it. reason is that of a cancel.
+func (t txn) deliver(ctx context.Context, m journal.Mail, reason string) (isNew bool, err error) {
 	n, err := t.exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time))
 	if err != nil || n == 0 {
 		return false, err
 	}
 	if m.Kind == journal.MailCancel {
 		if _, err := t.exec(ctx, `UPDATE runs SET cancel_reason = ?, cancel_time = ?, revision = revision + 1 WHERE run_id = ?`,
-			string(m.Body), micros(m.Time), m.RunID); err != nil {
+			reason, micros(m.Time), m.RunID); err != nil {
 			return false, err
 		}
 	}

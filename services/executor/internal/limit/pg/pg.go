@@ -201,11 +201,11 @@ func queueOpen(b *pgx.Batch, r *reading, k limit.Key) {
 	})
 }
 
-const limitColumns = `l.namespace, l.name, l.max_concurrent, l.max_rate, l.rate_interval_us, l.max_open_runs, l.max_fan_out, l.max_bytes, l.max_pending_runs, l.retention_us, l.update_time`
+const limitColumns = `l.namespace, l.name, l.max_concurrent, l.max_rate, l.rate_interval_us, l.max_open_runs, l.max_fan_out, l.max_bytes, l.max_pending_runs, l.retention_us, l.update_time, l.principal`
 
 func scanLimit(row pgx.CollectableRow) (l limit.Limit, err error) {
 	var us, retention int64
-	err = row.Scan(&l.Namespace, &l.Name, &l.MaxConcurrent, &l.MaxRate, &us, &l.MaxOpenRuns, &l.MaxFanOut, &l.MaxBytes, &l.MaxPendingRuns, &retention, &l.UpdateTime)
+	err = row.Scan(&l.Namespace, &l.Name, &l.MaxConcurrent, &l.MaxRate, &us, &l.MaxOpenRuns, &l.MaxFanOut, &l.MaxBytes, &l.MaxPendingRuns, &retention, &l.UpdateTime, &l.Principal)
 	l.Retention = time.Duration(retention) * time.Microsecond
 	l.RateInterval, l.UpdateTime = time.Duration(us)*time.Microsecond, l.UpdateTime.UTC()
 	return l, err
@@ -297,11 +297,11 @@ func (s *Store) Put(ctx context.Context, l limit.Limit) (limit.Limit, error) {
 			return limit.TooMany()
 		}
 		rows, err := tx.Query(ctx, `INSERT INTO limits AS l (namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out, max_bytes,
-				max_pending_runs, retention_us, update_time) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now())
+				max_pending_runs, retention_us, update_time, principal) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now(), $11)
 			ON CONFLICT (namespace, name) DO UPDATE SET max_concurrent = excluded.max_concurrent, max_rate = excluded.max_rate, rate_interval_us = excluded.rate_interval_us,
 				max_open_runs = excluded.max_open_runs, max_fan_out = excluded.max_fan_out, max_bytes = excluded.max_bytes,
-				max_pending_runs = excluded.max_pending_runs, retention_us = excluded.retention_us, update_time = excluded.update_time RETURNING `+limitColumns,
-			l.Namespace, l.Name, l.MaxConcurrent, l.MaxRate, l.RateInterval.Microseconds(), l.MaxOpenRuns, l.MaxFanOut, l.MaxBytes, l.MaxPendingRuns, l.Retention.Microseconds())
+				max_pending_runs = excluded.max_pending_runs, retention_us = excluded.retention_us, update_time = excluded.update_time, principal = excluded.principal RETURNING `+limitColumns,
+			l.Namespace, l.Name, l.MaxConcurrent, l.MaxRate, l.RateInterval.Microseconds(), l.MaxOpenRuns, l.MaxFanOut, l.MaxBytes, l.MaxPendingRuns, l.Retention.Microseconds(), l.Principal)
 		if err != nil {
 			return err
 		}

@@ -161,12 +161,12 @@ func standing(ctx context.Context, q queryer, k limit.Key) (st limit.Standing, a
 	return st, at, err
 }
 
-const selectLimits = `SELECT namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out, max_bytes, max_pending_runs, retention_us, update_time FROM limits`
+const selectLimits = `SELECT namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out, max_bytes, max_pending_runs, retention_us, update_time, principal FROM limits`
 
 func limits(rows *sql.Rows, err error) ([]limit.Limit, error) {
 	return dbkit.Collect(rows, err, func(rows *sql.Rows) (l limit.Limit, err error) {
 		var us, retention, at int64
-		err = rows.Scan(&l.Namespace, &l.Name, &l.MaxConcurrent, &l.MaxRate, &us, &l.MaxOpenRuns, &l.MaxFanOut, &l.MaxBytes, &l.MaxPendingRuns, &retention, &at)
+		err = rows.Scan(&l.Namespace, &l.Name, &l.MaxConcurrent, &l.MaxRate, &us, &l.MaxOpenRuns, &l.MaxFanOut, &l.MaxBytes, &l.MaxPendingRuns, &retention, &at, &l.Principal)
 		l.Retention = time.Duration(retention) * time.Microsecond
 		l.RateInterval, l.UpdateTime = time.Duration(us)*time.Microsecond, time.UnixMicro(at).UTC()
 		return l, err
@@ -222,8 +222,8 @@ func (s *Store) Put(ctx context.Context, l limit.Limit) (kept limit.Limit, err e
 			return limit.TooMany()
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO limits (namespace, name, max_concurrent, max_rate, rate_interval_us, max_open_runs, max_fan_out,
-				max_bytes, max_pending_runs, retention_us, update_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, `+now+`)`,
-			l.Namespace, l.Name, l.MaxConcurrent, l.MaxRate, l.RateInterval.Microseconds(), l.MaxOpenRuns, l.MaxFanOut, l.MaxBytes, l.MaxPendingRuns, l.Retention.Microseconds()); err != nil {
+				max_bytes, max_pending_runs, retention_us, update_time, principal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, `+now+`, ?)`,
+			l.Namespace, l.Name, l.MaxConcurrent, l.MaxRate, l.RateInterval.Microseconds(), l.MaxOpenRuns, l.MaxFanOut, l.MaxBytes, l.MaxPendingRuns, l.Retention.Microseconds(), l.Principal); err != nil {
 			return err
 		}
 		ls, err := limits(tx.QueryContext(ctx, selectLimits+` WHERE namespace = ? AND name = ?`, l.Namespace, l.Name))

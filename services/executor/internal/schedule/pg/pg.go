@@ -57,7 +57,7 @@ func whole(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-const columns = `s.namespace, s.id, s.uid, s.revision, s.turns, s.skipped, s.done, s.ahead, s.due, s.create_time, s.update_time, s.spec, s.recent`
+const columns = `s.namespace, s.id, s.uid, s.revision, s.turns, s.skipped, s.done, s.ahead, s.due, s.create_time, s.update_time, s.principal, s.spec, s.recent`
 
 func scan(row pgx.Row, more ...any) (schedule.Schedule, error) {
 	var (
@@ -65,7 +65,7 @@ func scan(row pgx.Row, more ...any) (schedule.Schedule, error) {
 		ahead, due   *time.Time
 		spec, recent []byte
 	)
-	to := append([]any{&s.Namespace, &s.ID, &s.UID, &s.Revision, &s.Turns, &s.Skipped, &s.Done, &ahead, &due, &s.CreateTime, &s.UpdateTime, &spec, &recent}, more...)
+	to := append([]any{&s.Namespace, &s.ID, &s.UID, &s.Revision, &s.Turns, &s.Skipped, &s.Done, &ahead, &due, &s.CreateTime, &s.UpdateTime, &s.Principal, &spec, &recent}, more...)
 	if err := row.Scan(to...); err != nil {
 		return s, err
 	}
@@ -88,9 +88,9 @@ func (s *Store) Create(ctx context.Context, x schedule.Schedule) error {
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedules WHERE namespace = $1`, x.Namespace).Scan(&n); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, ahead, due, create_time, update_time, spec, recent)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (namespace, id) DO NOTHING`,
-			x.Namespace, x.ID, x.UID, x.Revision, x.Turns, x.Skipped, dbkit.Micros(x.Done), null(x.Ahead), null(x.Due), x.CreateTime, x.UpdateTime, spec, recent)
+		tag, err := tx.Exec(ctx, `INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, ahead, due, create_time, update_time, principal, spec, recent)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (namespace, id) DO NOTHING`,
+			x.Namespace, x.ID, x.UID, x.Revision, x.Turns, x.Skipped, dbkit.Micros(x.Done), null(x.Ahead), null(x.Due), x.CreateTime, x.UpdateTime, x.Principal, spec, recent)
 		if err != nil {
 			return err
 		}
@@ -161,17 +161,17 @@ func (s *Store) Change(ctx context.Context, k schedule.Key, f func(context.Conte
 			return err
 		}
 		var b pgx.Batch
-		b.Queue(`UPDATE schedules SET revision = $3, turns = $4, skipped = $5, done = $6, ahead = $7, due = $8, update_time = $9, spec = $10, recent = $11
-			WHERE namespace = $1 AND id = $2`, k.Namespace, k.ID, x.Revision, x.Turns, x.Skipped, dbkit.Micros(x.Done), null(x.Ahead), null(x.Due), x.UpdateTime, spec, recent)
+		b.Queue(`UPDATE schedules SET revision = $3, turns = $4, skipped = $5, done = $6, ahead = $7, due = $8, update_time = $9, principal = $10, spec = $11, recent = $12
+			WHERE namespace = $1 AND id = $2`, k.Namespace, k.ID, x.Revision, x.Turns, x.Skipped, dbkit.Micros(x.Done), null(x.Ahead), null(x.Due), x.UpdateTime, x.Principal, spec, recent)
 		if x.Revision != revision {
 			b.Queue(`UPDATE schedule_bodies SET body = $2 WHERE uid = $1`, x.UID, x.Start)
 		}
 		for _, st := range c.Put {
-			b.Queue(`INSERT INTO schedule_starts (uid, turn, namespace, time, tried, actual, origin, overlap, run_id, result, message, request_id)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+			b.Queue(`INSERT INTO schedule_starts (uid, turn, namespace, time, tried, actual, origin, overlap, run_id, result, message, request_id, principal)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 				ON CONFLICT (uid, turn) DO UPDATE SET tried = excluded.tried, actual = excluded.actual, run_id = excluded.run_id, result = excluded.result,
 					message = excluded.message`,
-				x.UID, st.Turn, k.Namespace, st.Time, null(st.Tried), null(st.Actual), int32(st.Origin), int32(st.Overlap), st.RunID, string(st.Result), st.Message, st.Request)
+				x.UID, st.Turn, k.Namespace, st.Time, null(st.Tried), null(st.Actual), int32(st.Origin), int32(st.Overlap), st.RunID, string(st.Result), st.Message, st.Request, st.Principal)
 		}
 		if len(c.Jobs) > 0 {
 			queueJobs(&b, k, c.Jobs...)
@@ -248,12 +248,12 @@ func (v view) Open(ctx context.Context, n int) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-const startColumns = `turn, time, tried, actual, origin, overlap, run_id, result, message, request_id`
+const startColumns = `turn, time, tried, actual, origin, overlap, run_id, result, message, request_id, principal`
 
 func scanStart(row pgx.CollectableRow) (schedule.Start, error) {
 	var st schedule.Start
 	var tried, actual *time.Time
-	err := row.Scan(&st.Turn, &st.Time, &tried, &actual, &st.Origin, &st.Overlap, &st.RunID, &st.Result, &st.Message, &st.Request)
+	err := row.Scan(&st.Turn, &st.Time, &tried, &actual, &st.Origin, &st.Overlap, &st.RunID, &st.Result, &st.Message, &st.Request, &st.Principal)
 	st.Time, st.Tried, st.Actual = st.Time.UTC(), whole(tried), whole(actual)
 	return st, err
 }

@@ -27,7 +27,7 @@ func (s *Store) Close() error { return nil }
 
 func micros(t time.Time) int64 { return dbkit.ToUnixMicros(dbkit.Micros(t)) }
 
-const columns = `s.namespace, s.id, s.uid, s.revision, s.turns, s.skipped, s.done, s.ahead, s.due, s.create_time, s.update_time, s.spec, s.recent`
+const columns = `s.namespace, s.id, s.uid, s.revision, s.turns, s.skipped, s.done, s.ahead, s.due, s.create_time, s.update_time, s.principal, s.spec, s.recent`
 
 func scan(row interface{ Scan(to ...any) error }, more ...any) (schedule.Schedule, error) {
 	var (
@@ -35,7 +35,7 @@ func scan(row interface{ Scan(to ...any) error }, more ...any) (schedule.Schedul
 		done, ahead, due, created, update int64
 		spec, recent                      []byte
 	)
-	to := append([]any{&s.Namespace, &s.ID, &s.UID, &s.Revision, &s.Turns, &s.Skipped, &done, &ahead, &due, &created, &update, &spec, &recent}, more...)
+	to := append([]any{&s.Namespace, &s.ID, &s.UID, &s.Revision, &s.Turns, &s.Skipped, &done, &ahead, &due, &created, &update, &s.Principal, &spec, &recent}, more...)
 	if err := row.Scan(to...); err != nil {
 		return s, err
 	}
@@ -78,9 +78,9 @@ func (s *Store) Create(ctx context.Context, x schedule.Schedule) error {
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM schedules WHERE namespace = ?`, x.Namespace).Scan(&n); err != nil {
 			return err
 		}
-		res, err := tx.ExecContext(ctx, `INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, ahead, due, create_time, update_time, spec, recent)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, id) DO NOTHING`,
-			x.Namespace, x.ID, x.UID, x.Revision, x.Turns, x.Skipped, micros(x.Done), micros(x.Ahead), micros(x.Due), micros(x.CreateTime), micros(x.UpdateTime), spec, recent)
+		res, err := tx.ExecContext(ctx, `INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, ahead, due, create_time, update_time, principal, spec, recent)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, id) DO NOTHING`,
+			x.Namespace, x.ID, x.UID, x.Revision, x.Turns, x.Skipped, micros(x.Done), micros(x.Ahead), micros(x.Due), micros(x.CreateTime), micros(x.UpdateTime), x.Principal, spec, recent)
 		if err != nil {
 			return err
 		}
@@ -136,8 +136,8 @@ func (s *Store) Change(ctx context.Context, k schedule.Key, f func(context.Conte
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE schedules SET revision = ?, turns = ?, skipped = ?, done = ?, ahead = ?, due = ?, update_time = ?, spec = ?, recent = ?
-			WHERE namespace = ? AND id = ?`, x.Revision, x.Turns, x.Skipped, micros(x.Done), micros(x.Ahead), micros(x.Due), micros(x.UpdateTime), spec, recent, k.Namespace, k.ID)
+		_, err = tx.ExecContext(ctx, `UPDATE schedules SET revision = ?, turns = ?, skipped = ?, done = ?, ahead = ?, due = ?, update_time = ?, principal = ?, spec = ?, recent = ?
+			WHERE namespace = ? AND id = ?`, x.Revision, x.Turns, x.Skipped, micros(x.Done), micros(x.Ahead), micros(x.Due), micros(x.UpdateTime), x.Principal, spec, recent, k.Namespace, k.ID)
 		if err != nil {
 			return err
 		}
@@ -147,11 +147,11 @@ func (s *Store) Change(ctx context.Context, k schedule.Key, f func(context.Conte
 			}
 		}
 		for _, st := range c.Put {
-			_, err := tx.ExecContext(ctx, `INSERT INTO schedule_starts (uid, turn, namespace, time, tried, actual, origin, overlap, run_id, result, message, request_id)
-				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			_, err := tx.ExecContext(ctx, `INSERT INTO schedule_starts (uid, turn, namespace, time, tried, actual, origin, overlap, run_id, result, message, request_id, principal)
+				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 				ON CONFLICT (uid, turn) DO UPDATE SET tried = excluded.tried, actual = excluded.actual, run_id = excluded.run_id, result = excluded.result,
 					message = excluded.message`,
-				x.UID, st.Turn, k.Namespace, micros(st.Time), micros(st.Tried), micros(st.Actual), int32(st.Origin), int32(st.Overlap), st.RunID, string(st.Result), st.Message, st.Request)
+				x.UID, st.Turn, k.Namespace, micros(st.Time), micros(st.Tried), micros(st.Actual), int32(st.Origin), int32(st.Overlap), st.RunID, string(st.Result), st.Message, st.Request, st.Principal)
 			if err != nil {
 				return err
 			}
@@ -231,10 +231,10 @@ func (v view) Open(ctx context.Context, n int) ([]string, error) {
 }
 
 func (v view) starts(ctx context.Context, where string, args ...any) ([]schedule.Start, error) {
-	rs, err := v.tx.QueryContext(ctx, `SELECT turn, time, tried, actual, origin, overlap, run_id, result, message, request_id FROM schedule_starts WHERE `+where, args...)
+	rs, err := v.tx.QueryContext(ctx, `SELECT turn, time, tried, actual, origin, overlap, run_id, result, message, request_id, principal FROM schedule_starts WHERE `+where, args...)
 	return rows(rs, err, func(rs *sql.Rows) (st schedule.Start, err error) {
 		var at, tried, actual int64
-		err = rs.Scan(&st.Turn, &at, &tried, &actual, &st.Origin, &st.Overlap, &st.RunID, &st.Result, &st.Message, &st.Request)
+		err = rs.Scan(&st.Turn, &at, &tried, &actual, &st.Origin, &st.Overlap, &st.RunID, &st.Result, &st.Message, &st.Request, &st.Principal)
 		st.Time, st.Tried, st.Actual = dbkit.FromUnixMicros(at), dbkit.FromUnixMicros(tried), dbkit.FromUnixMicros(actual)
 		return st, err
 	})

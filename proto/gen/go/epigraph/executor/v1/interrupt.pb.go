@@ -158,7 +158,7 @@ type Interrupt struct {
 	Schema *v1.Payload `protobuf:"bytes,7,opt,name=schema,proto3" json:"schema,omitempty"`
 	// The answer.
 	Answer *v1.Payload `protobuf:"bytes,8,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Who answered.
+	// Who answered, as the answer says.
 	By string `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
 	// The decision.
 	Decision Decision `protobuf:"varint,10,opt,name=decision,proto3,enum=epigraph.executor.v1.Decision" json:"decision,omitempty"`
@@ -171,7 +171,9 @@ type Interrupt struct {
 	// When it expires.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// When it was closed.
-	CloseTime     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	CloseTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
+	// Who answered, from the API key that was shown, such as "key:ci"; empty until then, and when nobody did.
+	Principal     string `protobuf:"bytes,16,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,11 +313,18 @@ func (x *Interrupt) GetCloseTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Interrupt) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 var File_epigraph_executor_v1_interrupt_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_interrupt_proto_rawDesc = "" +
 	"\n" +
-	"$epigraph/executor/v1/interrupt.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x05\n" +
+	"$epigraph/executor/v1/interrupt.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd8\x05\n" +
 	"\tInterrupt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x1e\n" +
@@ -335,7 +344,8 @@ const file_epigraph_executor_v1_interrupt_proto_rawDesc = "" +
 	"\vexpire_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x129\n" +
 	"\n" +
-	"close_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime*\xa5\x01\n" +
+	"close_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tcloseTime\x12\x1c\n" +
+	"\tprincipal\x18\x10 \x01(\tR\tprincipal*\xa5\x01\n" +
 	"\x0eInterruptState\x12\x1f\n" +
 	"\x1bINTERRUPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14INTERRUPT_STATE_OPEN\x10\x01\x12\x1c\n" +

@@ -54,7 +54,9 @@ type Limit struct {
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Of the namespace: how long its runs are kept after their end, in place of what the installation says; a minute at least. Absent means as the
 	// installation says.
-	Retention     *durationpb.Duration `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
+	Retention *durationpb.Duration `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
+	// Who put it last, from the API key that was shown, such as "key:ci". Output only.
+	Principal     string `protobuf:"bytes,13,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,6 +173,13 @@ func (x *Limit) GetRetention() *durationpb.Duration {
 		return x.Retention
 	}
 	return nil
+}
+
+func (x *Limit) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
 }
 
 // PutLimitRequest is a limit to be.
@@ -389,7 +398,7 @@ var File_epigraph_executor_v1_limit_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x04\n" +
+	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x04\n" +
 	"\x05Limit\x12:\n" +
 	"\x04name\x18\x01 \x01(\tB&\xbaH#r!\x18\xac\x022\x1c^(namespace|(actor|key)/.+)$R\x04name\x12.\n" +
 	"\x0emax_concurrent\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxConcurrent\x12\"\n" +
@@ -404,7 +413,8 @@ const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	" \x01(\x03R\bopenRuns\x12;\n" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x127\n" +
-	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\"L\n" +
+	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1c\n" +
+	"\tprincipal\x18\r \x01(\tR\tprincipal\"L\n" +
 	"\x0fPutLimitRequest\x129\n" +
 	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\"\x13\n" +
 	"\x11ListLimitsRequest\"I\n" +

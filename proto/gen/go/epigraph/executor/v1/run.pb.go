@@ -459,8 +459,8 @@ type Run struct {
 	Budget *RunBudget `protobuf:"bytes,39,opt,name=budget,proto3" json:"budget,omitempty"`
 	// Who is told what becomes of it; without headers and secrets.
 	Webhooks []*Webhook `protobuf:"bytes,40,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
-	// Who started or forked it, from the API key that was shown, such as "key:ci"; empty where nobody needed one, and for runs that a schedule or another
-	// run started.
+	// Who started or forked it, from the API key that was shown, such as "key:ci", or "open" where nobody needs one; of a start of a schedule who
+	// triggered it or asked for the backfill. Empty for runs that the clock or another run started.
 	Principal     string `protobuf:"bytes,41,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -129,7 +129,9 @@ type Schedule struct {
 	// Pass it back to change it only if nothing else has. Output only.
 	Etag string `protobuf:"bytes,16,opt,name=etag,proto3" json:"etag,omitempty"`
 	// How many times were left out, because a run was open or the catch-up window was over. Output only.
-	Skipped       int64 `protobuf:"varint,17,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Skipped int64 `protobuf:"varint,17,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Who made or changed, paused or resumed it last, from the API key that was shown, such as "key:ci". Output only.
+	Principal     string `protobuf:"bytes,18,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +285,13 @@ func (x *Schedule) GetSkipped() int64 {
 	return 0
 }
 
+func (x *Schedule) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 // ScheduleStart is one start of a schedule.
 type ScheduleStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -295,7 +304,9 @@ type ScheduleStart struct {
 	// STARTED, QUEUED, SKIPPED_OVERLAP, SKIPPED_LATE or FAILED.
 	Result string `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
 	// Why it failed.
-	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// Who triggered it or asked for the backfill, from the API key that was shown; empty for what the clock starts.
+	Principal     string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +372,13 @@ func (x *ScheduleStart) GetResult() string {
 func (x *ScheduleStart) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *ScheduleStart) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -1048,7 +1066,7 @@ var File_epigraph_executor_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x06\n" +
+	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x06\n" +
 	"\bSchedule\x12=\n" +
 	"\x02id\x18\x01 \x01(\tB-\xbaH*r(2&^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$R\x02id\x12\x1e\n" +
 	"\x04cron\x18\x02 \x01(\tB\n" +
@@ -1072,14 +1090,16 @@ const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\vupdate_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x12\n" +
 	"\x04etag\x18\x10 \x01(\tR\x04etag\x12\x18\n" +
-	"\askipped\x18\x11 \x01(\x03R\askipped\"\xd6\x01\n" +
+	"\askipped\x18\x11 \x01(\x03R\askipped\x12\x1c\n" +
+	"\tprincipal\x18\x12 \x01(\tR\tprincipal\"\xf4\x01\n" +
 	"\rScheduleStart\x12?\n" +
 	"\rschedule_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fscheduleTime\x12;\n" +
 	"\vactual_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"actualTime\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x16\n" +
 	"\x06result\x18\x04 \x01(\tR\x06result\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"[\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1c\n" +
+	"\tprincipal\x18\x06 \x01(\tR\tprincipal\"[\n" +
 	"\x15CreateScheduleRequest\x12B\n" +
 	"\bschedule\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.ScheduleB\x06\xbaH\x03\xc8\x01\x01R\bschedule\"@\n" +
 	"\x12GetScheduleRequest\x12*\n" +
