@@ -51,7 +51,7 @@ type ActorInfo struct {
 	Computes bool
 	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it holds meanwhile is small.
 	Elsewhere bool
-	Version  string
+	Version   string
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
 	// Examine looks at a node's own arguments beyond the schema, and names the expressions in them.

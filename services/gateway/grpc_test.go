@@ -177,6 +177,18 @@ func TestGRPC(t *testing.T) {
 		require.Equal(t, "3", res.Header.Get("Grpc-Status"))
 		require.Zero(t, budget.Used())
 	})
+	t.Run("Message/OfAStreamMustNotStall", func(t *testing.T) {
+		t.Parallel()
+		r := start(t, options{config: func(c *gateway.Config) {
+			keyed(c)
+			c.Keys[0].Scopes, c.BodyTimeout = []access.Scope{access.Worker}, 100*time.Millisecond
+		}})
+		body, w := io.Pipe()
+		defer w.Close()
+		go func() { _, _ = w.Write([]byte{0, 0, 0, 0, 9, 1}) }() // the rest never comes
+		res := r.raw(t, "/epigraph.executor.v1.WorkerService/Work", body, "Authorization", "Bearer "+keyOfA)
+		require.Equal(t, "4", res.Header.Get("Grpc-Status")+res.Trailer.Get("Grpc-Status"))
+	})
 	t.Run("Method/Unknown", func(t *testing.T) {
 		t.Parallel()
 		r := start(t, options{config: keyed})

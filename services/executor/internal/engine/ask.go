@@ -126,7 +126,7 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	if err := e.keeps(req.RunID, &req.Signal); err != nil {
+	if err := e.keeps(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	p, err := e.post(ctx, journal.Post{Method: "SignalRun", Request: req.Request,

@@ -215,6 +215,8 @@ func (t *term) perform(a *attempt) {
 			end(nil, notPerformed(err))
 			return
 		}
+		leave = sync.OnceFunc(leave)
+		defer leave()
 	}
 	call, give := t.bound(ctx, a)
 	defer give()

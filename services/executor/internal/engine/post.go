@@ -78,7 +78,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 		if m, err := decodeMeta(row.Metadata); err != nil || req.Request.ID != "" && m.RequestID == req.Request.ID {
 			return id, false, err // this very request started it, with the signal
 		}
-		if err := e.keeps(id, &sig); err != nil {
+		if err := e.keeps(req.Namespace, id, &sig); err != nil {
 			return "", false, err
 		}
 		_, err = e.post(ctx, journal.Post{Method: "SignalWithStart", Request: req.Request,
@@ -92,13 +92,13 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 }
 
 // keeps refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out when it takes it up.
-func (e *Engine) keeps(runID string, sig *Signal) error {
+func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
 	t := e.current()
 	if t == nil {
 		return nil
 	}
 	r := t.get(runID)
-	if r == nil || r.gone.Load() {
+	if r == nil || r.namespace != namespace || r.gone.Load() {
 		return nil
 	}
 	r.mu.Lock()

@@ -29,7 +29,9 @@ func TestSignalsWithoutEnd(t *testing.T) {
 	}
 	require.Equal(t, journal.ReasonInboxFull, errs.ReasonOf(refusal), "got %v", refusal)
 	require.True(t, errs.Is(refusal, errs.ResourceExhausted))
-	_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+	_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: "other", RunID: id, Signal: engine.Signal{Name: "go", Payload: payload}})
+	require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err), "another namespace learns nothing of it")
+	_, err = l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 	require.NoError(t, err)
 	l.wait(t, id, journal.StateCanceled)
 }

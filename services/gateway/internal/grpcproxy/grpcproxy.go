@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -104,6 +105,25 @@ type call struct {
 	share  inflight.Share
 	begun  bool
 	header [5]byte
+
+	mu   sync.Mutex
+	over bool // nothing is read any more
+}
+
+// readBy gives the body a deadline, unless its reading is over.
+func (c *call) readBy(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		_ = c.rc.SetReadDeadline(at) // not every writer has deadlines; then the server's own limits hold
+	}
+}
+
+func (c *call) stopReading() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	_ = c.rc.SetReadDeadline(time.Now())
 }
 
 func (c *call) unary(ctx context.Context) {
@@ -180,9 +200,11 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 		}()
 	}
 	var fault error
+	var trail metadata.MD
 	for fault == nil {
 		var m []byte
 		if fault = up.RecvMsg(&m); fault != nil {
+			trail = up.Trailer() // only now may it be asked for
 			break
 		}
 		if !c.begun {
@@ -199,7 +221,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 	case err := <-sent:
 		sent <- err
 	default:
-		_ = c.rc.SetReadDeadline(time.Now())
+		c.stopReading()
 	}
 	if err := <-sent; err != nil && errs.KindOf(err) != errs.Internal {
 		fault = err // it is why the stream was given up
@@ -214,7 +236,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 		default:
 		}
 	}
-	c.end(up.Trailer(), fault)
+	c.end(trail, fault)
 }
 
 // pump passes on what the caller sends until that ends.
@@ -263,12 +285,16 @@ func (c *call) next(ctx context.Context, patient bool) ([]byte, error) {
 		return nil, errs.New(errs.ResourceExhausted, grpckit.ReasonMessageTooLarge, "the message has %d bytes, and one may have %d", n, c.MaxBytes).
 			Hint("send large documents by reference").Set("limit_bytes", strconv.FormatInt(c.MaxBytes, 10))
 	}
-	take := c.share.Take
+	take := c.share.Queue
 	if patient {
-		take = func(n int64) error { return c.share.Wait(ctx, n) }
+		take = c.share.Wait
 	}
-	if err := take(2 * n); err != nil { // here, and on the way out
+	if err := take(ctx, 2*n); err != nil { // here, and on the way out
 		return nil, err
+	}
+	if patient { // a stream may be silent between its messages, not within one
+		c.readBy(time.Now().Add(c.MessageTimeout))
+		defer c.readBy(time.Time{})
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(c.r.Body, b); err != nil {
