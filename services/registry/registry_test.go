@@ -39,10 +39,16 @@ func sqliteConfig(t *testing.T) registry.Config {
 // serve opens a registry behind the real interceptor chain and returns a client of it.
 func serve(t *testing.T, cfg registry.Config) registryv1.RegistryServiceClient {
 	t.Helper()
+	return serveKeys(t, cfg, grpckit.AuthConfig{})("")
+}
+
+// serveKeys is serve for clients that show credentials; it returns what makes a client of one.
+func serveKeys(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig) func(key string) registryv1.RegistryServiceClient {
+	t.Helper()
 	s, err := registry.Open(t.Context(), cfg, registry.Deps{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	server, err := grpckit.NewServer(grpckit.Options{})
+	server, err := grpckit.NewServer(grpckit.Options{Auth: keys})
 	require.NoError(t, err)
 	s.Register(server)
 	var network grpckit.BufNet
@@ -54,10 +60,12 @@ func serve(t *testing.T, cfg registry.Config) registryv1.RegistryServiceClient {
 		server.Stop()
 		require.NoError(t, <-done)
 	})
-	conn, err := grpckit.Dial("registry", grpckit.DialOptions{Buf: &network})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return registryv1.NewRegistryServiceClient(conn)
+	return func(key string) registryv1.RegistryServiceClient {
+		conn, err := grpckit.Dial("registry", grpckit.DialOptions{Buf: &network, Token: conf.NewSecret(key)})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, conn.Close()) })
+		return registryv1.NewRegistryServiceClient(conn)
+	}
 }
 
 func requireError(t *testing.T, err error, kind errs.Kind, reason string) *errs.Error {
@@ -122,7 +130,7 @@ func epicFields(t *testing.T, c registryv1.RegistryServiceClient) {
 	want := &registryv1.Epic{
 		Id: got.GetId(), Namespace: "default", Title: "t", Description: "d", Tags: []string{"x"}, State: registryv1.EpicState_EPIC_STATE_PLANNING,
 		Priority: registryv1.Priority_PRIORITY_LOW, BudgetTokens: &zero, ResultSummary: "r", WorkflowSlug: "w", UserId: "u",
-		CreatedByNodeId: "n", Labels: map[string]string{"k": "v"}, CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`,
+		CreatedByNodeId: "n", Labels: map[string]string{"k": "v"}, CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open",
 	}
 	require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	again, err := c.GetEpic(t.Context(), &registryv1.GetEpicRequest{EpicId: got.GetId()})
@@ -200,7 +208,7 @@ func taskFields(t *testing.T, c registryv1.RegistryServiceClient) {
 		Id: got.GetId(), Namespace: "default", EpicId: in.GetEpicId(), Title: "t", Description: "d", Tags: []string{"x"},
 		State: registryv1.TaskState_TASK_STATE_BLOCKED, Priority: in.GetPriority(), DependsOn: in.GetDependsOn(), Requirements: in.GetRequirements(),
 		WorkflowSlug: "w", WorkflowSource: in.GetWorkflowSource(), EstimatedTokens: 5, MaxRetries: 7, ResultSummary: "r", ErrorMessage: "e",
-		Notes: in.GetNotes(), CreatedByNodeId: "n", Labels: in.GetLabels(), CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`,
+		Notes: in.GetNotes(), CreatedByNodeId: "n", Labels: in.GetLabels(), CreateTime: got.GetCreateTime(), UpdateTime: got.GetCreateTime(), Etag: `"1"`, Principal: "open",
 	}
 	require.Empty(t, cmp.Diff(want, got, protocmp.Transform()))
 	again, err := c.GetTask(t.Context(), &registryv1.GetTaskRequest{TaskId: got.GetId()})

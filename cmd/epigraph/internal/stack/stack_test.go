@@ -214,7 +214,7 @@ A call that the key has no scope for is refused with ` + "`SCOPE_MISSING`" + ` (
 service token. The whole table is in ` + "`internal/access/table.go`" + `. Where nothing has a credential, on a loopback address only, everyone may do everything.
 
 **Who did something** is recorded as ` + "`principal`" + `, ` + "`key:NAME`" + `, from the key that was shown; a client cannot set it. It is in a run, of who started or forked it, in the events of a run that a request caused
-(cancels, answers, completed tasks, pauses, resumptions, reconciliations, amendments, signals, messages), in an answered question, in a limit and in a schedule,
+(cancels, answers, completed tasks, pauses, resumptions, reconciliations, amendments, signals, messages), in an answered question, in a limit, a price, a schedule, an epic and a task,
 of who wrote it last, in a start of a schedule that was triggered or backfilled, beside the text ` + "`by`" + `, which a client may write as it likes, and in the
 log line of every call. The gateway passes it on to the services under the service token, so that it needs one.
 

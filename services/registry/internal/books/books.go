@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
@@ -61,6 +62,15 @@ func first(ctx context.Context, tx store.Tx, namespace, method, resource string,
 	return r.Resource, nil
 }
 
+// caller is who asks, as it is recorded; empty for the services themselves, which only tell what became of runs.
+func caller(ctx context.Context) string {
+	who := access.Of(ctx)
+	if who.Kind == access.Internal {
+		return ""
+	}
+	return who.String()
+}
+
 // lockEpic locks an epic, which guards its tasks too.
 func lockEpic(ctx context.Context, tx store.Tx, namespace, id string) (epic.Epic, error) {
 	found, err := tx.LockEpics(ctx, namespace, []string{id})
@@ -78,6 +88,7 @@ func lockEpic(ctx context.Context, tx store.Tx, namespace, id string) (epic.Epic
 func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
 	now := dbkit.Now()
 	in = epic.New(namespace, in, now)
+	in.Principal = caller(ctx)
 	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, "CreateEpic", in.ID, o, now)
 		if err != nil {
@@ -129,7 +140,7 @@ func (b *Books) changeEpic(ctx context.Context, namespace, method, id string, c 
 		if err := fn(ctx, tx, &e, now); err != nil {
 			return err
 		}
-		e.Touch(now)
+		e.Touch(now, caller(ctx))
 		out = e
 		return tx.PutEpic(ctx, e, over)
 	})
@@ -202,6 +213,7 @@ func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in us
 	if err != nil {
 		return usage.Price{}, err
 	}
+	in.Principal = caller(ctx)
 	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, "CreatePrice", in.ID, o, now)
 		if err != nil {

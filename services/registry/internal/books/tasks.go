@@ -46,7 +46,7 @@ func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.T
 
 // save writes the task, keeps the counters of its epic, and unblocks what waited for it.
 func (w *work) save(ctx context.Context, was epic.TaskState) error {
-	w.task.Touch(w.now)
+	w.task.Touch(w.now, caller(ctx))
 	if err := w.tx.PutTask(ctx, w.task, w.over); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (w *work) reevaluate(ctx context.Context, tasks []epic.Task) error {
 		if !t.Reevaluate(states) {
 			continue
 		}
-		t.Touch(w.now)
+		t.Touch(w.now, "")
 		if err := w.tx.PutTask(ctx, t, over); err != nil {
 			return err
 		}
@@ -135,6 +135,7 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 	if err != nil {
 		return epic.Task{}, err
 	}
+	in.Principal = caller(ctx)
 	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, "CreateTask", in.ID, o, now)
 		if err != nil {
@@ -167,7 +168,7 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 			if err := w.epic.Move(epic.Active, now); err != nil {
 				return err
 			}
-			w.epic.Touch(now)
+			w.epic.Touch(now, caller(ctx))
 		}
 		out = w.task
 		return w.saveEpic(ctx)
@@ -354,7 +355,7 @@ func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) erro
 			d := &dependents[i]
 			over := d.Revision
 			d.DependsOn = without(d.DependsOn, id)
-			d.Touch(now)
+			d.Touch(now, caller(ctx))
 			if err := tx.PutTask(ctx, *d, over); err != nil {
 				return err
 			}

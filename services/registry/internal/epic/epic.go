@@ -59,6 +59,8 @@ type Epic struct {
 	ResultSummary, WorkflowSlug, UserID, CreatedByNode string
 	Labels                                             map[string]string
 	CreateTime, UpdateTime                             time.Time
+	// Principal is who made it or changed it last, from the API key that was shown.
+	Principal string
 	// EndTime is zero until the epic ends.
 	EndTime time.Time
 	// Revision counts changes from 1. Roll-ups of costs and of task counts leave it alone, so that
@@ -84,8 +86,11 @@ func (e *Epic) Etag() string { return etag(e.Revision) }
 // CheckEtag returns a Conflict unless want is empty, "*" or the present etag.
 func (e *Epic) CheckEtag(want string) error { return checkEtag("epic "+e.ID, e.Revision, want) }
 
-// Touch records a change that callers see in the etag.
-func (e *Epic) Touch(now time.Time) {
+// Touch records a change that callers see in the etag, and who made it unless that is empty.
+func (e *Epic) Touch(now time.Time, principal string) {
+	if principal != "" {
+		e.Principal = principal
+	}
 	e.Revision++
 	e.UpdateTime = now
 }

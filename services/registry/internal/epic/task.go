@@ -67,6 +67,8 @@ type Task struct {
 	CreatedByNode               string
 	Labels                      map[string]string
 	CreateTime, UpdateTime      time.Time
+	// Principal is who made it or changed it last, from the API key that was shown.
+	Principal string
 	// StartTime and EndTime are zero before work began and while it goes on.
 	StartTime, EndTime time.Time
 	// Revision counts changes from 1; roll-ups of costs leave it alone.
@@ -93,8 +95,11 @@ func (t *Task) Etag() string { return etag(t.Revision) }
 // CheckEtag returns a Conflict unless want is empty, "*" or the present etag.
 func (t *Task) CheckEtag(want string) error { return checkEtag("task "+t.ID, t.Revision, want) }
 
-// Touch records a change that callers see in the etag.
-func (t *Task) Touch(now time.Time) {
+// Touch records a change that callers see in the etag, and who made it unless that is empty.
+func (t *Task) Touch(now time.Time, principal string) {
+	if principal != "" {
+		t.Principal = principal
+	}
 	t.Revision++
 	t.UpdateTime = now
 }

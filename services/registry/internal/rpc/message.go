@@ -35,7 +35,7 @@ func epicTo(e epic.Epic) *registryv1.Epic {
 		AgentOverheadTokens: e.Spent.OverheadTokens, AgentOverheadNanoUsd: e.Spent.OverheadNanoUSD,
 		TotalTasks: e.TotalTasks, CompletedTasks: e.CompletedTasks, FailedTasks: e.FailedTasks,
 		ResultSummary: e.ResultSummary, WorkflowSlug: e.WorkflowSlug, UserId: e.UserID, CreatedByNodeId: e.CreatedByNode,
-		Labels: e.Labels, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime), EndTime: stamp(e.EndTime), Etag: e.Etag(),
+		Labels: e.Labels, CreateTime: stamp(e.CreateTime), UpdateTime: stamp(e.UpdateTime), EndTime: stamp(e.EndTime), Etag: e.Etag(), Principal: e.Principal,
 	}
 }
 
@@ -74,7 +74,7 @@ func taskTo(t epic.Task) *registryv1.Task {
 		EstimatedTokens: t.EstimatedTokens, ActualTokens: t.Actual.Tokens, ActualNanoUsd: t.Actual.NanoUSD,
 		UnpricedCalls: t.Actual.UnpricedCalls, LlmCalls: t.Actual.ModelCalls, ToolInvocations: t.Actual.ToolCalls,
 		RetryCount: t.RetryCount, MaxRetries: t.MaxRetries, ResultSummary: t.ResultSummary, ErrorMessage: t.ErrorMessage,
-		CreatedByNodeId: t.CreatedByNode, Labels: t.Labels, CreateTime: stamp(t.CreateTime), UpdateTime: stamp(t.UpdateTime),
+		CreatedByNodeId: t.CreatedByNode, Labels: t.Labels, CreateTime: stamp(t.CreateTime), UpdateTime: stamp(t.UpdateTime), Principal: t.Principal,
 		StartTime: stamp(t.StartTime), EndTime: stamp(t.EndTime), Etag: t.Etag(),
 	}
 	if t.Duration > 0 {
@@ -126,7 +126,7 @@ func priceFrom(p *registryv1.Price) (usage.Price, error) {
 func priceTo(p usage.Price) *registryv1.Price {
 	return &registryv1.Price{
 		Id: p.ID, Provider: p.Provider, Model: p.Model, ValidFrom: stamp(p.ValidFrom), ValidUntil: stamp(p.ValidUntil),
-		InputPerMillion: p.Input, CachedInputPerMillion: p.CachedInput, OutputPerMillion: p.Output, ReasoningPerMillion: p.Reasoning,
+		InputPerMillion: p.Input, CachedInputPerMillion: p.CachedInput, OutputPerMillion: p.Output, ReasoningPerMillion: p.Reasoning, Principal: p.Principal,
 	}
 }
 

@@ -35,6 +35,8 @@ type Price struct {
 	Output      int64
 	// Reasoning is nil for the same as Output.
 	Reasoning *int64
+	// Principal is who added it, from the API key that was shown.
+	Principal string
 }
 
 // NewPrice returns in with an id, or InvalidArgument.

@@ -18,7 +18,7 @@ const (
 	// The end of a price is the beginning of the one that follows it.
 	datedPrices = `(SELECT *, lead(valid_from) OVER (PARTITION BY namespace, provider, model ORDER BY valid_from) AS valid_until
 		FROM prices WHERE namespace IN ('', $1)) AS dated`
-	priceColumns = `namespace, id, provider, model, valid_from, valid_until, input, cached_input, output, reasoning`
+	priceColumns = `namespace, id, provider, model, valid_from, valid_until, input, cached_input, output, reasoning, principal`
 )
 
 func scanEntry(row pgx.CollectableRow) (usage.Entry, error) {
@@ -213,7 +213,7 @@ func (t tx) PutNamespaceTotals(ctx context.Context, namespace string, v usage.To
 func scanPrice(row pgx.CollectableRow) (usage.Price, error) {
 	var p usage.Price
 	var until *time.Time
-	err := row.Scan(&p.Namespace, &p.ID, &p.Provider, &p.Model, &p.ValidFrom, &until, &p.Input, &p.CachedInput, &p.Output, &p.Reasoning)
+	err := row.Scan(&p.Namespace, &p.ID, &p.Provider, &p.Model, &p.ValidFrom, &until, &p.Input, &p.CachedInput, &p.Output, &p.Reasoning, &p.Principal)
 	p.ValidFrom, p.ValidUntil = p.ValidFrom.UTC(), utc(until)
 	return p, err
 }
@@ -254,11 +254,11 @@ func (t tx) InsertPrice(ctx context.Context, p usage.Price) error {
 	return err
 }
 
-const insertPrice = `INSERT INTO prices (namespace, id, provider, model, valid_from, input, cached_input, output, reasoning)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+const insertPrice = `INSERT INTO prices (namespace, id, provider, model, valid_from, input, cached_input, output, reasoning, principal)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 func priceArgs(p usage.Price) []any {
-	return []any{p.Namespace, p.ID, p.Provider, p.Model, p.ValidFrom, p.Input, p.CachedInput, p.Output, p.Reasoning}
+	return []any{p.Namespace, p.ID, p.Provider, p.Model, p.ValidFrom, p.Input, p.CachedInput, p.Output, p.Reasoning, p.Principal}
 }
 
 // SeedPrices implements store.Store.

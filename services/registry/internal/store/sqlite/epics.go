@@ -14,7 +14,7 @@ const (
 	totalColumns = `tokens, nano_usd, unpriced_calls, overhead_tokens, overhead_nano_usd, model_calls, tool_calls`
 	epicColumns  = `namespace, id, title, description, tags, state, priority, budget_tokens, budget_nano_usd, ` + totalColumns + `,
 		total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id, labels,
-		create_time, update_time, end_time, revision`
+		create_time, update_time, end_time, revision, principal`
 )
 
 func scanEpic(row scanner) (epic.Epic, error) {
@@ -26,7 +26,7 @@ func scanEpic(row scanner) (epic.Epic, error) {
 		&e.Namespace, &e.ID, &e.Title, &e.Description, &tags, &e.State, &e.Priority, &e.BudgetTokens, &e.BudgetNanoUSD,
 	}, totalsInto(&e.Spent)...)
 	if err := row.Scan(append(into, &e.TotalTasks, &e.CompletedTasks, &e.FailedTasks, &e.ResultSummary, &e.WorkflowSlug, &e.UserID,
-		&e.CreatedByNode, &labels, &created, &updated, &end, &e.Revision)...); err != nil {
+		&e.CreatedByNode, &labels, &created, &updated, &end, &e.Revision, &e.Principal)...); err != nil {
 		return epic.Epic{}, err
 	}
 	if err := decode(&tags, &e.Tags, &labels, &e.Labels); err != nil {
@@ -87,7 +87,7 @@ func epicArgs(e epic.Epic) ([]any, error) {
 	return []any{
 		e.Namespace, e.ID, e.Title, e.Description, e.SearchText(), j[0], e.State, e.Priority, e.BudgetTokens, e.BudgetNanoUSD,
 		e.TotalTasks, e.CompletedTasks, e.FailedTasks, e.ResultSummary, e.WorkflowSlug, e.UserID, e.CreatedByNode, j[1],
-		e.CreateTime.UnixMicro(), e.UpdateTime.UnixMicro(), null(e.EndTime), e.Revision,
+		e.CreateTime.UnixMicro(), e.UpdateTime.UnixMicro(), null(e.EndTime), e.Revision, e.Principal,
 	}, nil
 }
 
@@ -99,7 +99,7 @@ func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	}
 	return t.exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
 			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
-			labels, create_time, update_time, end_time, revision)
+			labels, create_time, update_time, end_time, revision, principal)
 		VALUES (`+marks(len(args))+`)`, args...)
 }
 
@@ -112,8 +112,8 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 	return t.change(ctx, store.Changed("epic", e.ID), `UPDATE epics SET title = ?3, description = ?4, search = ?5, tags = ?6, state = ?7,
 			priority = ?8, budget_tokens = ?9, budget_nano_usd = ?10, total_tasks = ?11, completed_tasks = ?12, failed_tasks = ?13,
 			result_summary = ?14, workflow_slug = ?15, user_id = ?16, created_by_node_id = ?17, labels = ?18, create_time = ?19,
-			update_time = ?20, end_time = ?21, revision = ?22
-		WHERE namespace = ?1 AND id = ?2 AND revision = ?23`, append(args, over)...)
+			update_time = ?20, end_time = ?21, revision = ?22, principal = ?23
+		WHERE namespace = ?1 AND id = ?2 AND revision = ?24`, append(args, over)...)
 }
 
 // DeleteEpic implements store.Tx.

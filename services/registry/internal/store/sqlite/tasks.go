@@ -11,7 +11,7 @@ import (
 
 const taskColumns = `namespace, id, epic_id, title, description, tags, state, priority, depends_on, requirements, workflow_slug,
 	workflow_source, run_id, estimated_tokens, ` + totalColumns + `, duration_us, retry_count, max_retries, result_summary,
-	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision`
+	error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal`
 
 func scanTask(row scanner) (epic.Task, error) {
 	var v epic.Task
@@ -23,7 +23,7 @@ func scanTask(row scanner) (epic.Task, error) {
 		&v.WorkflowSlug, &v.Source, &v.RunID, &v.EstimatedTokens,
 	}, totalsInto(&v.Actual)...)
 	if err := row.Scan(append(into, &micros, &v.RetryCount, &v.MaxRetries, &v.ResultSummary, &v.ErrorMessage, &notes,
-		&v.CreatedByNode, &labels, &created, &updated, &start, &end, &v.Revision)...); err != nil {
+		&v.CreatedByNode, &labels, &created, &updated, &start, &end, &v.Revision, &v.Principal)...); err != nil {
 		return epic.Task{}, err
 	}
 	if err := decode(&tags, &v.Tags, &depends, &v.DependsOn, &notes, &v.Notes, &labels, &v.Labels); err != nil {
@@ -70,7 +70,7 @@ func taskArgs(v epic.Task) ([]any, error) {
 		v.Namespace, v.ID, v.EpicID, v.Title, v.Description, j[0], v.State, v.Priority, j[1], v.Requirements,
 		v.WorkflowSlug, v.Source, v.RunID, v.EstimatedTokens, v.Duration.Microseconds(), v.RetryCount, v.MaxRetries,
 		v.ResultSummary, v.ErrorMessage, j[2], v.CreatedByNode, j[3],
-		v.CreateTime.UnixMicro(), v.UpdateTime.UnixMicro(), null(v.StartTime), null(v.EndTime), v.Revision,
+		v.CreateTime.UnixMicro(), v.UpdateTime.UnixMicro(), null(v.StartTime), null(v.EndTime), v.Revision, v.Principal,
 	}, nil
 }
 
@@ -82,7 +82,7 @@ func (t tx) InsertTask(ctx context.Context, v epic.Task) error {
 	}
 	if err := t.exec(ctx, `INSERT INTO tasks (namespace, id, epic_id, title, description, tags, state, priority, depends_on,
 			requirements, workflow_slug, workflow_source, run_id, estimated_tokens, duration_us, retry_count, max_retries,
-			result_summary, error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision)
+			result_summary, error_message, notes, created_by_node_id, labels, create_time, update_time, start_time, end_time, revision, principal)
 		VALUES (`+marks(len(args))+`)`, args...); err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (t tx) PutTask(ctx context.Context, v epic.Task, over int64) error {
 			state = ?7, priority = ?8, depends_on = ?9, requirements = ?10, workflow_slug = ?11, workflow_source = ?12, run_id = ?13,
 			estimated_tokens = ?14, duration_us = ?15, retry_count = ?16, max_retries = ?17, result_summary = ?18, error_message = ?19,
 			notes = ?20, created_by_node_id = ?21, labels = ?22, create_time = ?23, update_time = ?24, start_time = ?25, end_time = ?26,
-			revision = ?27
-		WHERE namespace = ?1 AND id = ?2 AND revision = ?28`, append(args, over)...); err != nil {
+			revision = ?27, principal = ?28
+		WHERE namespace = ?1 AND id = ?2 AND revision = ?29`, append(args, over)...); err != nil {
 		return err
 	}
 	if err := t.exec(ctx, `DELETE FROM dependencies WHERE namespace = ?1 AND task_id = ?2

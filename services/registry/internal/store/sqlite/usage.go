@@ -18,9 +18,9 @@ const (
 	// The end of a price is the beginning of the one that follows it.
 	datedPrices = `(SELECT *, lead(valid_from) OVER (PARTITION BY namespace, provider, model ORDER BY valid_from) AS valid_until
 		FROM prices WHERE namespace IN ('', ?)) AS dated`
-	priceColumns = `namespace, id, provider, model, valid_from, valid_until, input, cached_input, output, reasoning`
-	insertPrice  = `INSERT INTO prices (namespace, id, provider, model, valid_from, input, cached_input, output, reasoning)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	priceColumns = `namespace, id, provider, model, valid_from, valid_until, input, cached_input, output, reasoning, principal`
+	insertPrice  = `INSERT INTO prices (namespace, id, provider, model, valid_from, input, cached_input, output, reasoning, principal)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 func scanEntry(row scanner) (usage.Entry, error) {
@@ -150,7 +150,7 @@ func scanPrice(row scanner) (usage.Price, error) {
 	var p usage.Price
 	var from int64
 	var until *int64
-	err := row.Scan(&p.Namespace, &p.ID, &p.Provider, &p.Model, &from, &until, &p.Input, &p.CachedInput, &p.Output, &p.Reasoning)
+	err := row.Scan(&p.Namespace, &p.ID, &p.Provider, &p.Model, &from, &until, &p.Input, &p.CachedInput, &p.Output, &p.Reasoning, &p.Principal)
 	p.ValidFrom, p.ValidUntil = time.UnixMicro(from).UTC(), utc(until)
 	return p, err
 }
@@ -196,7 +196,7 @@ func (t tx) InsertPrice(ctx context.Context, p usage.Price) error {
 }
 
 func priceArgs(p usage.Price) []any {
-	return []any{p.Namespace, p.ID, p.Provider, p.Model, p.ValidFrom.UnixMicro(), p.Input, p.CachedInput, p.Output, p.Reasoning}
+	return []any{p.Namespace, p.ID, p.Provider, p.Model, p.ValidFrom.UnixMicro(), p.Input, p.CachedInput, p.Output, p.Reasoning, p.Principal}
 }
 
 // SeedPrices implements store.Store.

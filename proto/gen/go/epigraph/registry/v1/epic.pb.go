@@ -343,7 +343,9 @@ type Epic struct {
 	// When it was completed, failed or cancelled. Output only.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Quoted revision. Roll-ups of costs and counts do not change it.
-	Etag          string `protobuf:"bytes,26,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,26,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Who made it or changed it last, from the API key that was shown, such as "key:ci". Output only.
+	Principal     string `protobuf:"bytes,27,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,6 +562,13 @@ func (x *Epic) GetEtag() string {
 	return ""
 }
 
+func (x *Epic) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 // Note is a remark on a task.
 type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -690,7 +699,9 @@ type Task struct {
 	// When it was completed, failed or cancelled. Output only.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// Quoted revision. Roll-ups of costs and counts do not change it.
-	Etag          string `protobuf:"bytes,32,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,32,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Who made it or changed it last, from the API key that was shown, such as "key:ci"; the run that works on it does not count. Output only.
+	Principal     string `protobuf:"bytes,33,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -949,11 +960,19 @@ func (x *Task) GetEtag() string {
 	return ""
 }
 
+func (x *Task) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 var File_epigraph_registry_v1_epic_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\n" +
-	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\t\n" +
+	"\x1fepigraph/registry/v1/epic.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\n" +
+	"\n" +
 	"\x04Epic\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1e\n" +
@@ -984,7 +1003,8 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\vupdate_time\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x125\n" +
 	"\bend_time\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x12\n" +
-	"\x04etag\x18\x1a \x01(\tR\x04etag\x1a9\n" +
+	"\x04etag\x18\x1a \x01(\tR\x04etag\x12\x1c\n" +
+	"\tprincipal\x18\x1b \x01(\tR\tprincipal\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
@@ -993,7 +1013,7 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x04Note\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
 	"\x06author\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\x12\x1d\n" +
-	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\"\x8d\f\n" +
+	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\"\xab\f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x17\n" +
@@ -1033,7 +1053,8 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
 	"\bend_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x12\n" +
-	"\x04etag\x18  \x01(\tR\x04etag\x1a9\n" +
+	"\x04etag\x18  \x01(\tR\x04etag\x12\x1c\n" +
+	"\tprincipal\x18! \x01(\tR\tprincipal\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb9\x01\n" +

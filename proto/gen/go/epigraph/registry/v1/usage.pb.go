@@ -394,8 +394,10 @@ type Price struct {
 	OutputPerMillion int64 `protobuf:"varint,8,opt,name=output_per_million,json=outputPerMillion,proto3" json:"output_per_million,omitempty"`
 	// Output tokens that are reasoning; absent means the same as output.
 	ReasoningPerMillion *int64 `protobuf:"varint,9,opt,name=reasoning_per_million,json=reasoningPerMillion,proto3,oneof" json:"reasoning_per_million,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Who added it, from the API key that was shown, such as "key:ci"; empty for those that come with the registry. Output only.
+	Principal     string `protobuf:"bytes,10,opt,name=principal,proto3" json:"principal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Price) Reset() {
@@ -491,6 +493,13 @@ func (x *Price) GetReasoningPerMillion() int64 {
 	return 0
 }
 
+func (x *Price) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 var File_epigraph_registry_v1_usage_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
@@ -524,7 +533,7 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\fspent_tokens\x18\x02 \x01(\x03R\vspentTokens\x12$\n" +
 	"\x0espent_nano_usd\x18\x03 \x01(\x03R\fspentNanoUsd\x12%\n" +
 	"\x0eunpriced_calls\x18\x04 \x01(\x03R\runpricedCalls\x12\x14\n" +
-	"\x05calls\x18\x05 \x01(\x03R\x05calls\"\x8b\x04\n" +
+	"\x05calls\x18\x05 \x01(\x03R\x05calls\"\xa9\x04\n" +
 	"\x05Price\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\bprovider\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12 \n" +
@@ -537,7 +546,9 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\x11input_per_million\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0finputPerMillion\x12E\n" +
 	"\x18cached_input_per_million\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x15cachedInputPerMillion\x88\x01\x01\x125\n" +
 	"\x12output_per_million\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10outputPerMillion\x12@\n" +
-	"\x15reasoning_per_million\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x13reasoningPerMillion\x88\x01\x01B\x1b\n" +
+	"\x15reasoning_per_million\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x13reasoningPerMillion\x88\x01\x01\x12\x1c\n" +
+	"\tprincipal\x18\n" +
+	" \x01(\tR\tprincipalB\x1b\n" +
 	"\x19_cached_input_per_millionB\x18\n" +
 	"\x16_reasoning_per_million*k\n" +
 	"\tUsageKind\x12\x1a\n" +
