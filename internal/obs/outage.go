@@ -66,9 +66,7 @@ func (o *Outage) took(ctx context.Context, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	if !late { // that may be of something else, which must not keep the outage up
-		o.failed = now
-	}
+	o.failed = now
 	switch {
 	case !o.on.Load():
 		o.on.Store(true)
