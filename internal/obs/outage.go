@@ -49,6 +49,7 @@ func (o *Outage) Answered() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
+	println("ANSWERED", int64(now.Sub(o.failed)))
 	if !o.on.Load() || now.Sub(o.failed) < outageSettled {
 		return
 	}
@@ -58,14 +59,15 @@ func (o *Outage) Answered() {
 
 // took notes a failure, and reports whether the line that tells of it is to be left out.
 func (o *Outage) took(ctx context.Context, err error) bool {
-	// While it is out, whoever waits for it runs out of time as well.
-	late := o.on.Load() && (errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), context.DeadlineExceeded.Error()))
+	// While it is out, whoever waits for it runs out of time as well, or gives up because another one did.
+	late := o.on.Load() && (runsOut(err, context.DeadlineExceeded) || runsOut(err, context.Canceled))
 	if !late && !o.is(err) {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
+	println("TOOK", late, err.Error()[:min(len(err.Error()), 150)])
 	o.failed = now
 	switch {
 	case !o.on.Load():
@@ -79,6 +81,11 @@ func (o *Outage) took(ctx context.Context, err error) bool {
 		o.left++
 	}
 	return true
+}
+
+// runsOut also finds an end that was logged as text.
+func runsOut(err, end error) bool {
+	return errors.Is(err, end) || strings.Contains(err.Error(), end.Error())
 }
 
 type outageHandler struct {
