@@ -49,7 +49,7 @@ func TestLeavesWhileJournalIsAway(t *testing.T) {
 		})
 		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: "gate"}, {ID: "b", Actor: "gate"}}})
 		g.next(t)
-		_, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: letter(t, &engine.Letter{Reason: "enough"}), Time: time.Now()}})
+		_, err := l.j.Post(t.Context(), journal.Post{Reason: "enough", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
 		require.NoError(t, err)
 		<-j.tried // the end of the attempt that had not begun
 		stopped := make(chan struct{})

@@ -249,13 +249,6 @@ func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run 
 	return row
 }
 
-func letter(t testing.TB, l *engine.Letter) []byte {
-	t.Helper()
-	body, err := l.Encode()
-	require.NoError(t, err)
-	return body
-}
-
 // describe logs every run and what holds it up.
 func (l *live) describe(t testing.TB) {
 	t.Helper()

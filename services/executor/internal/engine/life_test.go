@@ -28,7 +28,7 @@ func TestCancel(t *testing.T) {
 		g := newGate()
 		l := run(t, s, actors{"gate": g, "unsafe": unsafeActor{g}})
 		cancel := func(t *testing.T, id string) {
-			posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: letter(t, &engine.Letter{Reason: "enough"}), Time: dbkit.Now()}})
+			posted, err := l.j.Post(t.Context(), journal.Post{Reason: "enough", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"enough"}`), Time: dbkit.Now()}})
 			l.TakeUp(posted)
 			require.NoError(t, err)
 		}
@@ -64,7 +64,7 @@ func TestCancel(t *testing.T) {
 			id := l.start(t, chain(1, "gate"))
 			g.next(t)
 			other := s.open(t)
-			_, err := other.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: letter(t, &engine.Letter{Reason: "now"}), Time: dbkit.Now()}})
+			_, err := other.Post(t.Context(), journal.Post{Reason: "now", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
 		})
@@ -172,7 +172,7 @@ func TestQuarantine(t *testing.T) {
 			require.Regexp(t, `^the executors that ran it went down each time, so it was set aside; the last one while it was at work with: gate at n0; under way: \w+ called gate, attempt \d+$`, x.Holdups[0].Message)
 		})
 		t.Run("Cancel/StillWorks", func(t *testing.T) {
-			posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: letter(t, &engine.Letter{Reason: "now"}), Time: dbkit.Now()}})
+			posted, err := l.j.Post(t.Context(), journal.Post{Reason: "now", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
 			l.TakeUp(posted)
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
@@ -522,7 +522,7 @@ func TestVisits(t *testing.T) {
 		testkit.Eventually(t, func() bool {
 			return l.row(t, id).Nodes == journal.NodeCounts{Total: 9, Completed: 3, Failed: 1, Skipped: 2, Running: 3}
 		}, 60*time.Second, 2*time.Millisecond)
-		posted, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: letter(t, &engine.Letter{Reason: "now"}), Time: dbkit.Now()}})
+		posted, err := l.j.Post(t.Context(), journal.Post{Reason: "now", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"now"}`), Time: dbkit.Now()}})
 		l.TakeUp(posted)
 		require.NoError(t, err)
 		l.wait(t, id, journal.StateCanceled)
