@@ -28,10 +28,11 @@ func (nothing) GetRun(context.Context, *executorv1.GetRunRequest) (*executorv1.R
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	key := conf.NewSecret("svc")
-	start := func(t *testing.T) (*Server, string) {
+	start := func(t *testing.T, bound int) (*Server, string) {
 		t.Helper()
 		s, err := NewServer(Options{Auth: AuthConfig{ServiceToken: key}})
 		require.NoError(t, err)
+		s.chain.strangers.max = bound
 		executorv1.RegisterExecutorServiceServer(s, nothing{})
 		lis, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -58,8 +59,7 @@ func TestStrangers(t *testing.T) {
 	ask := &executorv1.GetRunRequest{RunId: "run_1"}
 	t.Run("Connections/TheOldestIsClosedAndWhoIsKnownStays", func(t *testing.T) {
 		t.Parallel()
-		s, addr := start(t)
-		s.chain.strangers.max = 4
+		s, addr := start(t, 4)
 		known := dial(t, addr, key)
 		client := executorv1.NewExecutorServiceClient(known)
 		_, err := client.GetRun(t.Context(), ask)
@@ -88,7 +88,7 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("Connections/AWrongKeyMakesNobodyKnown", func(t *testing.T) {
 		t.Parallel()
-		s, addr := start(t)
+		s, addr := start(t, maxStrangers)
 		c := dial(t, addr, conf.NewSecret("wrong"))
 		_, err := executorv1.NewExecutorServiceClient(c).GetRun(t.Context(), ask)
 		require.True(t, errs.Is(err, errs.Unauthenticated))
@@ -98,7 +98,7 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("Connections/WhoHasGoneIsForgotten", func(t *testing.T) {
 		t.Parallel()
-		s, addr := start(t)
+		s, addr := start(t, maxStrangers)
 		c := dial(t, addr, conf.Secret{})
 		_, err := healthpb.NewHealthClient(c).Check(t.Context(), &healthpb.HealthCheckRequest{})
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestStrangers(t *testing.T) {
 	})
 	t.Run("Health/SoManyAtOnceOnOneConnection", func(t *testing.T) {
 		t.Parallel()
-		_, addr := start(t)
+		_, addr := start(t, maxStrangers)
 		c := dial(t, addr, conf.Secret{})
 		refused := make(chan error, 1)
 		for range maxChecks + 1 { // calls whose message does not come

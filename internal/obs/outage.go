@@ -49,7 +49,6 @@ func (o *Outage) Answered() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	println("ANSWERED", int64(now.Sub(o.failed)))
 	if !o.on.Load() || now.Sub(o.failed) < outageSettled {
 		return
 	}
@@ -67,8 +66,9 @@ func (o *Outage) took(ctx context.Context, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	println("TOOK", late, err.Error()[:min(len(err.Error()), 150)])
-	o.failed = now
+	if !late { // that may be of something else, which must not keep the outage up
+		o.failed = now
+	}
 	switch {
 	case !o.on.Load():
 		o.on.Store(true)

@@ -2,6 +2,7 @@ package obs_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,20 @@ func TestOutage(t *testing.T) {
 			o.Answered()
 			o.Answered()
 			require.Equal(t, []string{`level=INFO msg="the database answers again" after=1m1s lines_left_out=1200`}, lines())
+		})
+	})
+	t.Run("Outage/EndsThoughOthersRunOutOfTime", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			o, log, lines := watch()
+			log.Error("journal cannot be written", "err", gone)
+			for range 4 {
+				time.Sleep(500 * time.Millisecond) //nolint:forbidigo // inside a bubble
+				log.Warn("a web hook does not answer", "err", context.DeadlineExceeded)
+				o.Answered()
+			}
+			got := lines()
+			require.Contains(t, got[1], "answers again")
+			require.Contains(t, got[len(got)-1], "a web hook does not answer")
 		})
 	})
 	t.Run("Lines/OfOtherFaultsStay", func(t *testing.T) {

@@ -100,8 +100,7 @@ func (c client) secureFault(ctx context.Context, addr string, fault func(string,
 		_ = conn.Close() // the handshake was what was to be seen
 		return fault("the server at %s speaks TLS, and no gRPC, or it breaks off", addr).Hint("give the address of the gRPC API")
 	}
-	if e, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		_ = e
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		if c.CAFile != "" {
 			return fault("the certificate of %s is not signed by an authority of %s", addr, c.CAFile).Hint("--ca-file must hold the certificate of the authority that signed the server's")
 		}
