@@ -19,22 +19,25 @@ func (e *Engine) alone(ctx context.Context) error {
 	if window <= 0 {
 		window = e.cfg.Lease
 	}
-	var first journal.Executor
+	pauses := min(window/20, time.Second)
+	var first journal.Owner
+	var since time.Time // when the first look was over
 	for {
+		begin := time.Now()
 		now, there, err := e.namesake(ctx)
 		if err != nil || !there || e.outlived(now.Owner) || now.SinceHeartbeat >= window {
 			return err
 		}
 		switch {
 		case first.IsZero():
-			first = now
+			first, since = now.Owner, time.Now()
 			e.log.InfoContext(ctx, "an executor with this id was there a moment ago; it is seen whether it still is", "executor", e.cfg.ID, "addr", now.Addr)
-		case now.Incarnation != first.Incarnation || now.SinceHeartbeat < first.SinceHeartbeat:
-			// A heartbeat came in between.
+		case now.Owner != first || now.SinceHeartbeat < begin.Sub(since):
+			// The newest heartbeat is younger than the first look is long ago.
 			return errs.New(errs.FailedPrecondition, ReasonIDTaken, "another executor with the id %q is at work on this database, at %q", e.cfg.ID, now.Addr).
 				Hint(fmt.Sprintf("give each executor an id of its own (executor.id, EPIGRAPH_EXECUTOR_ID; the name of its host if unset), or stop the other one first; one that has died makes room within %s", window))
 		}
-		pause := time.NewTimer(window / 20)
+		pause := time.NewTimer(pauses)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

@@ -285,7 +285,8 @@ func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Sche
 		s.UpdateTime, s.Principal = now, access.Of(ctx).String()
 		p.changed, p.moved = true, true
 		if !was.sameTimes(&s.Spec) {
-			s.Done, s.Ahead = now, time.Time{}
+			// Not back, though: the clock of the executor that decided last may be ahead of this one's.
+			s.Done, s.Ahead = later(now, later(s.Done, s.Ahead)), time.Time{}
 			if p.line, err = s.Timeline(s.UID); err != nil {
 				return Change{}, err
 			}
@@ -299,6 +300,13 @@ func (k *Keeper) edit(ctx context.Context, key Key, revision int64, f func(*Sche
 	}
 	k.after(ctx, key)
 	return k.store.Get(ctx, key)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // takeAll decides what is due, as far as one change may.

@@ -141,16 +141,17 @@ func (s *Store) List(ctx context.Context, namespace, after string, limit int) ([
 // Change implements schedule.Store.
 func (s *Store) Change(ctx context.Context, k schedule.Key, f func(context.Context, schedule.Tx, *schedule.Schedule) (schedule.Change, error)) error {
 	err := dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, tx pgx.Tx) error {
-		var body []byte
-		x, err := scan(tx.QueryRow(ctx, `SELECT `+columns+`, b.body FROM schedules s LEFT JOIN schedule_bodies b ON b.uid = s.uid
-			WHERE s.namespace = $1 AND s.id = $2 FOR UPDATE OF s`, k.Namespace, k.ID), &body)
+		x, err := scan(tx.QueryRow(ctx, `SELECT `+columns+` FROM schedules s WHERE s.namespace = $1 AND s.id = $2 FOR UPDATE`, k.Namespace, k.ID))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return schedule.NotFound(k.ID)
 		}
 		if err != nil {
 			return err
 		}
-		x.Start = body
+		// By a statement of its own: one that waits for a lock sees the locked row as it is now, but the rows joined to it as they were.
+		if err := tx.QueryRow(ctx, `SELECT body FROM schedule_bodies WHERE uid = $1`, x.UID).Scan(&x.Start); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
 		revision := x.Revision
 		c, err := f(ctx, view{tx, k, x.UID}, &x)
 		if err != nil {

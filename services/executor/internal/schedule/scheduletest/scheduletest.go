@@ -28,6 +28,8 @@ import (
 const (
 	placeEnv = "EPIGRAPH_SCHEDULE_PLACE"
 	logEnv   = "EPIGRAPH_SCHEDULE_LOG"
+	// lineLength is that of a line of the ledger.
+	lineLength = 64
 )
 
 // Driver makes stores.
@@ -82,7 +84,8 @@ func (l *ledger) Start(_ context.Context, _ schedule.Schedule, st schedule.Start
 	if err != nil {
 		return "", err
 	}
-	_, err = fmt.Fprintf(f, "%d %s\n", st.Time.UnixMicro(), st.RunID)
+	// Each line has the same length, which divides a page: a kill can cut a write at the end of a page, and half an id would look like another run.
+	_, err = fmt.Fprintf(f, "%-*s\n", lineLength-1, fmt.Sprintf("%d %s", st.Time.UnixMicro(), st.RunID))
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -122,6 +125,7 @@ func (l *ledger) runs(t *testing.T) map[int64]map[string]bool {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var at int64
 		var id string
+		require.Len(t, lines.Text(), lineLength-1, "the ledger is whole")
 		_, err := fmt.Sscan(lines.Text(), &at, &id)
 		require.NoError(t, err)
 		if out[at] == nil {
@@ -231,6 +235,51 @@ func Run(t *testing.T, d Driver) {
 		_, err = s.Get(t.Context(), schedule.Key{Namespace: "m", ID: "s"})
 		require.NoError(t, err)
 	})
+	t.Run("Store/KeepsOneStartOfATime", func(t *testing.T) {
+		t.Parallel()
+		s := d.open(t, d.Fresh(t))
+		x := behind(3, schedule.Allow)
+		require.NoError(t, s.Create(t.Context(), x))
+		put := func(turn int64, origin schedule.Origin, r schedule.Result) error {
+			return s.Change(t.Context(), key, func(context.Context, schedule.Tx, *schedule.Schedule) (schedule.Change, error) {
+				return schedule.Change{Put: []schedule.Start{{Turn: turn, Time: x.Done, RunID: fmt.Sprint("r", turn), Origin: origin, Result: r}}}, nil
+			})
+		}
+		require.NoError(t, put(1, schedule.FromClock, schedule.Queued))
+		require.NoError(t, put(2, schedule.FromTrigger, schedule.Queued), "a trigger is for no time of the clock")
+		_, twice := dbkit.UniqueViolation(put(3, schedule.FromBackfill, schedule.Queued))
+		require.True(t, twice, "whatever has been decided, a time is started once")
+		require.NoError(t, put(1, schedule.FromClock, schedule.Failed))
+		require.NoError(t, put(3, schedule.FromBackfill, schedule.Queued), "one that failed may be made up for")
+	})
+	t.Run("Store/ChangesSeeWhatIsStartedNow", func(t *testing.T) {
+		t.Parallel()
+		place := d.Fresh(t)
+		stores := []schedule.Store{d.open(t, place), d.open(t, place)}
+		require.NoError(t, stores[0].Create(t.Context(), behind(3, schedule.Allow)))
+		var wg sync.WaitGroup
+		for _, s := range stores {
+			wg.Go(func() {
+				for range 50 {
+					// What is started counts the revisions, so that a lost change shows.
+					err := s.Change(t.Context(), key, func(_ context.Context, _ schedule.Tx, s *schedule.Schedule) (schedule.Change, error) {
+						s.Revision++
+						s.Start = append(s.Start, '+')
+						return schedule.Change{}, nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		got, err := stores[0].Get(t.Context(), key)
+		require.NoError(t, err)
+		require.EqualValues(t, 101, got.Revision)
+		require.Equal(t, "start"+strings.Repeat("+", 100), string(got.Start))
+	})
 	t.Run("Keepers/AnswerThoughTheClockIsFaster", func(t *testing.T) {
 		t.Parallel()
 		s := d.open(t, d.Fresh(t))
@@ -240,6 +289,18 @@ func Run(t *testing.T, d Driver) {
 		st, err := keeper(s, slow{&ledger{path: filepath.Join(t.TempDir(), "log")}}).Trigger(testkit.Context(t, time.Minute), key, "")
 		require.NoError(t, err)
 		require.Equal(t, schedule.Started, st.Result)
+	})
+	t.Run("Keepers/TakeNoTimeBackThatAClockAheadDecided", func(t *testing.T) {
+		t.Parallel()
+		s := d.open(t, d.Fresh(t))
+		x := behind(0, schedule.Allow)
+		x.End, x.Done = time.Time{}, x.CreateTime.Add(time.Hour)
+		require.NoError(t, s.Create(t.Context(), x))
+		other := x.Spec
+		other.Jitter = time.Second
+		got, err := keeper(s, &ledger{path: filepath.Join(t.TempDir(), "log")}).Update(t.Context(), key, 0, other, x.Start)
+		require.NoError(t, err)
+		require.Equal(t, x.Done, got.Done)
 	})
 	t.Run("Keepers/RaceForEachTime", func(t *testing.T) {
 		t.Parallel()
@@ -295,7 +356,7 @@ func complete(t *testing.T, s schedule.Store, l *ledger, times int) {
 	runs := l.runs(t)
 	require.Len(t, runs, times)
 	for at, ids := range runs {
-		require.Len(t, ids, 1, "time %d", at)
+		require.Len(t, ids, 1, "time %d: %v", at, ids)
 	}
 	require.NoError(t, s.Change(t.Context(), key, func(ctx context.Context, tx schedule.Tx, x *schedule.Schedule) (schedule.Change, error) {
 		list, err := tx.Times(ctx, time.Unix(1, 0), time.Now())
