@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // This file is what an approval binds. A question of approval covers the node that asks and everything that may run because of the answer, as the graph
@@ -61,15 +62,33 @@ func (s *State) decided(u unit, o *Outcome, value json.RawMessage, decision, by 
 	if decision != Rejected || s.heedsAnswer(u.ns) {
 		return false
 	}
-	if by == "" {
-		by = "nobody"
-	}
-	err := Errorf(Permanent, ReasonRejected, "%s rejected it", by)
-	if by == "nobody" {
-		err.Message = "it was rejected"
-	}
-	s.failWait(u, err)
+	s.failWait(u, Errorf(Permanent, ReasonRejected, "%s", rejection(by, value)))
 	return true
+}
+
+// maxWhy bounds how much of the answer that came with a rejection its message repeats, in bytes.
+const maxWhy = 500
+
+// rejection says who rejected, and why if the answer is a text.
+func rejection(by string, value json.RawMessage) string {
+	text := "it was rejected"
+	if by != "" {
+		text = by + " rejected it"
+	}
+	var given struct {
+		Answer any `json:"answer"`
+	}
+	if json.Unmarshal(value, &given) != nil {
+		return text
+	}
+	why, _ := given.Answer.(string)
+	if len(why) > maxWhy {
+		why = strings.ToValidUTF8(why[:maxWhy], "") + "…"
+	}
+	if why != "" {
+		text += ": " + why
+	}
+	return text
 }
 
 // heedsAnswer reports whether an edge out of the visit has a condition on what the visit gives.

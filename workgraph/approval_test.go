@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -313,4 +314,23 @@ func TestApprovalInForks(t *testing.T) {
 		f.decide("q2", Approved)
 		f.end("pay", Outcome{})
 	})
+}
+
+func TestRejectionSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct{ by, answer, want string }{
+		"ByNobody":        {"", ``, "it was rejected"},
+		"ByName":          {"ann", ``, "ann rejected it"},
+		"WithAReason":     {"ann", `"too much"`, "ann rejected it: too much"},
+		"WithAnAnswer":    {"", `{"amount": 5}`, "it was rejected"},
+		"LongIsCut":       {"", `"` + strings.Repeat("é", 400) + `"`, "it was rejected: " + strings.Repeat("é", 250) + "…"},
+		"EmptyIsNoReason": {"", `""`, "it was rejected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := asked(t, pays(nil))
+			m.do(Answered{ID: "q1", Decision: Rejected, By: c.by, Answer: json.RawMessage(c.answer), Now: m.now})
+			require.Equal(t, StatusFailed, m.s.End().Status)
+			require.Equal(t, c.want, m.s.End().Error.Message)
+			m.replays()
+		})
+	}
 }

@@ -173,9 +173,7 @@ func principals(t *testing.T, r *replica) {
 			run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "lost", Actor: "loses"})})
 			require.NoError(t, err)
 			w.fail(w.visit().GetToken(), &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "GONE"})
-			event(t, run.GetId(), func(ev *executorv1.RunEvent) bool {
-				return ev.GetReconciliationNeeded() != nil || ev.GetRunPaused() != nil
-			})
+			event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetRunPaused() != nil })
 			_, err = runs.ReconcileVisit(ctx, &executorv1.ReconcileVisitRequest{RunId: run.GetId(), Visit: &executorv1.VisitRef{NodeId: "lost"}, By: "key:other",
 				Outcome: &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{value(`1`)}}}})
 			require.NoError(t, err)

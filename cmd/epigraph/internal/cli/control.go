@@ -514,7 +514,7 @@ func (c *tasksCompleteCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		if err := e.print(r, func() string { return r.GetRunId() + " goes on by it\n" }); err != nil {
+		if err := e.print(r, func() string { return r.GetRunId() + " goes on\n" }); err != nil {
 			return err
 		}
 		e.help("`epigraph runs watch %s` shows it", r.GetRunId())

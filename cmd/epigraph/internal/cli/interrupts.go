@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
 type interruptsListCmd struct {
@@ -57,7 +59,7 @@ func interruptTable(e *env, list []*executorv1.Interrupt) string {
 		}
 		rows = append(rows, []string{
 			x.GetId(), view.Word(x.GetState().String(), "INTERRUPT_STATE_"), x.GetRunId(), refText(x.GetVisit()), view.When(x.GetCreateTime()), expires,
-			view.OneLine(question(x), 60),
+			view.OneLine(question(x), 100),
 		})
 	}
 	return view.Table(e.io.style(), []string{"QUESTION", "STATE", "RUN", "VISIT", "ASKED", "EXPIRES", "PROMPT"}, rows)
@@ -65,14 +67,20 @@ func interruptTable(e *env, list []*executorv1.Interrupt) string {
 
 // question is what is asked, a text without its quotes.
 func question(x *executorv1.Interrupt) string {
-	what := x.GetPrompt().GetJson()
-	if len(what) == 0 {
-		what = x.GetApprove().GetJson()
+	plain := func(raw []byte) string {
+		if strings.HasPrefix(string(raw), `"`) {
+			return pretty(raw)
+		}
+		return string(raw)
 	}
-	if strings.HasPrefix(string(what), `"`) {
-		return pretty(what)
+	prompt, approve := plain(x.GetPrompt().GetJson()), plain(x.GetApprove().GetJson())
+	switch {
+	case approve == "":
+		return prompt
+	case prompt == "" || prompt == "null":
+		return "approve " + approve
 	}
-	return string(what)
+	return prompt + "; approve " + approve
 }
 
 type interruptsShowCmd struct {
@@ -92,7 +100,7 @@ func (c *interruptsShowCmd) Run(e *env) error {
 		if x.GetState() == executorv1.InterruptState_INTERRUPT_STATE_OPEN {
 			how := "VALUE"
 			if len(x.GetApprove().GetJson()) > 0 {
-				how = "--approve"
+				how = "yes|no"
 			}
 			e.help("`epigraph interrupts answer %s %s`", x.GetId(), how)
 		}
@@ -132,9 +140,10 @@ func interruptText(e *env, x *executorv1.Interrupt) string {
 
 type interruptsAnswerCmd struct {
 	ID      string  `arg:"" help:"The question."`
-	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text."`
-	Approve bool    `help:"Approve." xor:"decision"`
-	Reject  bool    `help:"Reject." xor:"decision"`
+	Answer  *string `arg:"" optional:"" help:"The answer, as JSON or text. To a question of approval: yes or no."`
+	Approve bool    `help:"Approve what the question asks to approve." xor:"decision"`
+	Reject  bool    `help:"Reject it: the visit fails, unless the graph says what follows." xor:"decision"`
+	Why     string  `help:"Why it is approved or rejected; the visit's value and its error tell it." name:"reason" placeholder:"TEXT" short:"r"`
 	Hash    string  `help:"The hash of what you saw and approve." placeholder:"HASH"`
 	By      string  `help:"Who answers, for whoever reads the history." placeholder:"NAME"`
 }
@@ -144,6 +153,8 @@ func (interruptsAnswerCmd) Help() string {
 	return `A question is answered once. An answer that does not satisfy the question's schema leaves it open.
 
     epigraph interrupts answer int_01… '{"color": "red"}' --by ada
+    epigraph interrupts answer int_01… yes
+    epigraph interrupts answer int_01… no --reason 'too expensive'
     epigraph interrupts answer int_01… --approve --hash 9f86d081…`
 }
 
@@ -156,9 +167,18 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	case c.Reject:
 		req.Decision = executorv1.Decision_DECISION_REJECTED
 	case c.Answer == nil:
-		return usage(errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or --approve or --reject to a question of approval"))
+		return usage(errs.New(errs.InvalidArgument, "ANSWER_MISSING", "there is no answer").Hint("give a value, or yes or no to a question of approval"))
+	}
+	if c.Why != "" && req.GetDecision() != executorv1.Decision_DECISION_UNSPECIFIED {
+		if c.Answer != nil {
+			return usage(errs.New(errs.InvalidArgument, "ANSWER_TWICE", "--reason and an answer cannot both be given"))
+		}
+		req.Answer = text(c.Why)
 	}
 	return e.with(func(ctx context.Context, s *services) error {
+		if err := c.decide(ctx, s, req); err != nil {
+			return err
+		}
 		x, err := s.executor.AnswerInterrupt(ctx, req)
 		if err != nil {
 			if errs.ReasonOf(err) == "ANSWER_INVALID" {
@@ -166,6 +186,56 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 			}
 			return err
 		}
-		return e.print(x, func() string { return fmt.Sprintf("answered; %s goes on by it\n", x.GetRunId()) })
+		return e.print(x, func() string { return answeredText(x) })
 	})
+}
+
+// decide takes yes and no for the decision when the question is one of approval.
+func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *executorv1.AnswerInterruptRequest) error {
+	if c.Approve || c.Reject {
+		return nil
+	}
+	x, err := s.executor.GetInterrupt(ctx, &executorv1.GetInterruptRequest{InterruptId: c.ID})
+	if err != nil {
+		return err
+	}
+	if len(x.GetApprove().GetJson()) == 0 {
+		if c.Why != "" {
+			return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_APPROVALS", "--reason is for questions of approval, and %s is none", c.ID))
+		}
+		return nil
+	}
+	switch strings.ToLower(*c.Answer) {
+	case "yes", "y", "approve", "approved", "true":
+		req.Decision, req.Answer = executorv1.Decision_DECISION_APPROVED, nil
+	case "no", "n", "reject", "rejected", "false":
+		req.Decision, req.Answer = executorv1.Decision_DECISION_REJECTED, nil
+	default:
+		return usage(errs.New(errs.InvalidArgument, "ANSWER_INVALID", "%s asks to approve %s: say yes or no", c.ID, view.OneLine(string(x.GetApprove().GetJson()), 200)).
+			Hint("`epigraph interrupts answer " + c.ID + " yes` approves; --approve or --reject go with an answer of your own"))
+	}
+	if c.Why != "" {
+		req.Answer = text(c.Why)
+	}
+	return nil
+}
+
+// text is a JSON text.
+func text(s string) *graphv1.Payload {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil // a text is always JSON
+	}
+	return &graphv1.Payload{Json: raw}
+}
+
+// answeredText says what became of the question.
+func answeredText(x *executorv1.Interrupt) string {
+	switch x.GetDecision() {
+	case executorv1.Decision_DECISION_APPROVED:
+		return fmt.Sprintf("approved; %s goes on\n", x.GetRunId())
+	case executorv1.Decision_DECISION_REJECTED:
+		return fmt.Sprintf("rejected; %s hears of it\n", x.GetRunId())
+	}
+	return fmt.Sprintf("answered; %s goes on\n", x.GetRunId())
 }

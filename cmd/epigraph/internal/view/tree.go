@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,18 @@ type Tree struct {
 	paused string
 	// spent is what the whole run has cost so far, before single nodes' costs are known.
 	spent int64
+	// changed are the nodes that the next durable event moves, and began is what it begins.
+	changed []*treeNode
+	began   string
+	// questions are open.
+	questions []question
+}
+
+// question is one that the run asks.
+type question struct {
+	id, node string
+	// says is what is asked, and answer the command that answers it.
+	says, answer string
 }
 
 type nodeCost struct {
@@ -41,13 +54,16 @@ type treeNode struct {
 	visits         int32
 	items, failed  int
 	input, output  int64
-	err            *executorv1.RunError
-	retryAt        time.Time
-	text           string
+	// err is why the node failed or is tried again, itemErr why the last item failed that did.
+	err, itemErr *executorv1.RunError
+	retryAt      time.Time
+	text         string
 	// wait is what it waits for, in words; mark says where its values came from when it was not called.
 	wait, mark string
 	// children is how many child runs it waits for.
 	children int
+	// unreached says that the run ended before it came here.
+	unreached bool
 }
 
 // NewTree makes a tree of the run's graph; all nodes wait.
@@ -100,6 +116,82 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	if ev.GetRunId() != "" && ev.GetRunId() != t.runID {
 		return "" // a descendant's
 	}
+	switch e := ev.GetEvent().(type) {
+	case *executorv1.RunEvent_VisitsChanged:
+		t.change(e.VisitsChanged, ev.GetTime().AsTime())
+		return ""
+	case *executorv1.RunEvent_ChildrenSpawned:
+		t.began = s.dim("  spawned " + OneLine(strings.Join(e.ChildrenSpawned.GetRunIds(), ", "), 100))
+		return ""
+	case *executorv1.RunEvent_GraphExpanded:
+		t.began = s.dim("  inserts " + Plural(len(e.GraphExpanded.GetNodeIds()), "node"))
+		return ""
+	case *executorv1.RunEvent_InterruptOpened:
+		q := asked(e.InterruptOpened)
+		t.questions = append(t.questions, q)
+		t.began = s.Fit("  " + q.says + "\n  " + q.answer)
+		return ""
+	}
+	line, of := t.apply(s, ev)
+	if ev.GetSeq() == 0 {
+		return line // what changed is told with the durable event that it belongs to
+	}
+	changed, began := t.changed, t.began
+	t.changed, t.began = nil, ""
+	var lines []string
+	for _, l := range []string{line, began} {
+		if l != "" {
+			lines = append(lines, l)
+		}
+	}
+	for _, n := range changed {
+		if n != of {
+			lines = append(lines, t.line(s, n, ""))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// change takes it into account that visits stand elsewhere. The lines about them follow with the event that moved them.
+func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
+	for _, v := range c.GetVisits() {
+		n := t.node(v.GetVisit())
+		n.visits = max(n.visits, v.GetVisit().GetVisit())
+		if v.GetVisit().GetItem() > 0 {
+			n.countItem(v.GetState(), v.GetError())
+			continue
+		}
+		t.questions = slices.DeleteFunc(t.questions, func(q question) bool { return q.node == n.id })
+		n.state, n.err, n.wait, n.mark, n.ended = v.GetState(), v.GetError(), "", "", time.Time{}
+		switch n.state {
+		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
+			n.started = time.Time{} // taken back to before it began
+		case executorv1.VisitState_VISIT_STATE_SKIPPED:
+			n.mark = skipText(v.GetReason())
+		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_FAILED, executorv1.VisitState_VISIT_STATE_ABSTAINED,
+			executorv1.VisitState_VISIT_STATE_CANCELLED: //nolint:misspell // the API's word
+			n.ended = at
+		}
+		if !slices.Contains(t.changed, n) {
+			t.changed = append(t.changed, n)
+		}
+	}
+}
+
+// countItem counts an item of a map that has ended.
+func (n *treeNode) countItem(state executorv1.VisitState, err *executorv1.RunError) {
+	switch state {
+	case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_ABSTAINED:
+		n.items++
+	case executorv1.VisitState_VISIT_STATE_FAILED:
+		n.items++
+		n.failed++
+		n.itemErr = err
+	}
+}
+
+// apply takes a durable or ephemeral event into account. It returns a line that tells of it, and the node that the line is about, if it is one.
+func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 	at := ev.GetTime().AsTime()
 	switch e := ev.GetEvent().(type) {
 	case *executorv1.RunEvent_AttemptStarted:
@@ -111,87 +203,52 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		n.state, n.attempts, n.visits = executorv1.VisitState_VISIT_STATE_RUNNING, e.AttemptStarted.GetAttempt(), max(n.visits, ref.GetVisit())
 		n.ended, n.err, n.text = time.Time{}, nil, ""
 		if ref.GetItem() > 0 {
-			return "" // a line for each item of a map would drown the rest
+			return "", nil // a line for each item of a map would drown the rest
 		}
-		return t.line(s, n, "")
+		return t.line(s, n, ""), n
 	case *executorv1.RunEvent_AttemptIntended:
-		n := t.node(e.AttemptIntended.GetVisit())
-		n.state = executorv1.VisitState_VISIT_STATE_RUNNING
-		return ""
+		t.node(e.AttemptIntended.GetVisit()).state = executorv1.VisitState_VISIT_STATE_RUNNING
 	case *executorv1.RunEvent_TokenDelta:
 		n := t.node(e.TokenDelta.GetVisit())
 		n.text = tail(n.text+e.TokenDelta.GetText(), 200)
-		return ""
 	case *executorv1.RunEvent_AttemptEnded:
-		return t.attemptEnded(s, at, e.AttemptEnded)
-	case *executorv1.RunEvent_VisitsSettled:
-		var lines []string
-		for _, v := range e.VisitsSettled.GetVisits() {
-			n := t.node(v.GetVisit())
-			n.state = v.GetState()
-			lines = append(lines, t.line(s, n, v.GetReason()))
+		n := t.node(e.AttemptEnded.GetVisit())
+		if e.AttemptEnded.GetVisit().GetItem() > 0 {
+			return t.itemEnded(s, n, e.AttemptEnded), n
 		}
-		return strings.Join(lines, "\n")
-	case *executorv1.RunEvent_TimerFired:
-		n := t.node(e.TimerFired.GetVisit())
-		if n.state != executorv1.VisitState_VISIT_STATE_WAITING {
-			return "" // another attempt follows
-		}
-		n.state, n.ended = executorv1.VisitState_VISIT_STATE_COMPLETED, at
-		return t.line(s, n, "")
+		return t.attemptEnded(s, n, at, e.AttemptEnded), n
 	case *executorv1.RunEvent_RunStarted:
 		for _, v := range e.RunStarted.GetAdopted() {
 			n := t.node(v)
 			n.state, n.mark, n.visits = executorv1.VisitState_VISIT_STATE_COMPLETED, "adopted", max(n.visits, v.GetVisit())
+			t.changed = slices.DeleteFunc(t.changed, func(c *treeNode) bool { return c == n })
 		}
 		if k := len(e.RunStarted.GetAdopted()); k > 0 {
-			return s.dim(Plural(k, "visit") + " taken over")
+			return s.dim(Plural(k, "visit") + " taken over"), nil
 		}
-		return ""
-	case *executorv1.RunEvent_RunQueued:
-		return s.dim("… queued: " + OneLine(e.RunQueued.GetReason(), 60))
-	case *executorv1.RunEvent_ChildrenSpawned:
-		n := t.node(e.ChildrenSpawned.GetVisit())
-		k := len(e.ChildrenSpawned.GetRunIds())
-		n.wait, n.children = Plural(k, "child run"), k
-		return t.line(s, n, "spawned "+OneLine(strings.Join(e.ChildrenSpawned.GetRunIds(), ", "), 100))
 	case *executorv1.RunEvent_ChildEnded:
 		n := t.node(e.ChildEnded.GetVisit())
-		if n.children--; n.children == 0 {
-			t.woke(n, at, true)
+		if n.children--; n.children > 0 {
+			n.wait = Plural(n.children, "child run")
 		}
-		return t.line(s, n, e.ChildEnded.GetRunId()+" "+Word(e.ChildEnded.GetState().String(), "RUN_STATE_"))
-	case *executorv1.RunEvent_InterruptOpened:
-		n := t.node(e.InterruptOpened.GetVisit())
-		n.wait = "answer to " + e.InterruptOpened.GetInterruptId()
-		return t.line(s, n, "asks "+e.InterruptOpened.GetInterruptId()+": "+string(e.InterruptOpened.GetPrompt().GetJson()))
+		return t.line(s, n, e.ChildEnded.GetRunId()+" "+Word(e.ChildEnded.GetState().String(), "RUN_STATE_")), n
 	case *executorv1.RunEvent_InterruptClosed:
 		n := t.node(e.InterruptClosed.GetVisit())
-		how := "answered"
-		switch {
-		case e.InterruptClosed.GetExpired():
-			how = "expired"
-		case e.InterruptClosed.GetCanceled():
-			how = "given up"
-		}
-		if by := e.InterruptClosed.GetBy(); by != "" {
-			how += " by " + by
-		}
-		t.woke(n, at, !e.InterruptClosed.GetCanceled() && (!e.InterruptClosed.GetExpired() || e.InterruptClosed.GetAnswer() != nil))
-		return t.line(s, n, e.InterruptClosed.GetInterruptId()+" "+how)
+		t.questions = slices.DeleteFunc(t.questions, func(q question) bool { return q.id == e.InterruptClosed.GetInterruptId() })
+		return t.line(s, n, e.InterruptClosed.GetInterruptId()+" "+closedText(e.InterruptClosed)), n
 	case *executorv1.RunEvent_TaskCompleted:
 		n := t.node(e.TaskCompleted.GetVisit())
-		t.woke(n, at, !e.TaskCompleted.GetExpired())
-		return t.line(s, n, "the work outside has ended")
-	case *executorv1.RunEvent_SignalReceived:
-		if v := e.SignalReceived.GetVisit(); v.GetNodeId() != "" {
-			t.woke(t.node(v), at, true)
+		note := "the work outside has ended"
+		if e.TaskCompleted.GetExpired() {
+			note = "the work outside did not end in time"
 		}
-		return s.dim("⚑ signal " + OneLine(e.SignalReceived.GetName(), 60))
-	case *executorv1.RunEvent_MessageDelivered:
-		return s.dim("✉ " + OneLine("message from "+e.MessageDelivered.GetFrom()+" to "+e.MessageDelivered.GetNodeId(), 120))
-	case *executorv1.RunEvent_GraphExpanded:
-		return t.line(s, t.node(e.GraphExpanded.GetVisit()), "inserts "+Plural(len(e.GraphExpanded.GetNodeIds()), "node"))
+		return t.line(s, n, note), n
+	case *executorv1.RunEvent_TimerFired:
+		n := t.node(e.TimerFired.GetVisit())
+		if !slices.Contains(t.changed, n) {
+			return "", nil // another attempt follows
+		}
+		return t.line(s, n, ""), n
 	case *executorv1.RunEvent_GraphAmended:
 		g := e.GraphAmended
 		for _, id := range g.GetRemovedNodes() {
@@ -200,11 +257,7 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		for _, id := range g.GetAddedNodes() {
 			t.node(&executorv1.VisitRef{NodeId: id})
 		}
-		return s.yellow(OneLine(fmt.Sprintf("✎ the graph was changed: %d new, %d gone, %d other", len(g.GetAddedNodes()), len(g.GetRemovedNodes()), len(g.GetChangedNodes())), 200))
-	case *executorv1.RunEvent_ReconciliationNeeded:
-		n := t.node(e.ReconciliationNeeded.GetVisit())
-		n.state = executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION
-		return t.line(s, n, e.ReconciliationNeeded.GetReason())
+		return s.yellow(OneLine(fmt.Sprintf("✎ the graph was changed: %d new, %d gone, %d other", len(g.GetAddedNodes()), len(g.GetRemovedNodes()), len(g.GetChangedNodes())), 200)), nil
 	case *executorv1.RunEvent_Reconciled:
 		n := t.node(e.Reconciled.GetVisit())
 		n.state, n.ended, n.err = e.Reconciled.GetState(), at, nil
@@ -212,7 +265,38 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		if by := e.Reconciled.GetBy(); by != "" {
 			note += " by " + by
 		}
-		return t.line(s, n, note)
+		return t.line(s, n, note), n
+	case *executorv1.RunEvent_RunEnded:
+		t.ended, t.questions = e.RunEnded, nil
+		for _, n := range t.nodes {
+			n.runEnded(at)
+		}
+	default:
+		return t.ofRun(s, ev), nil
+	}
+	return "", nil
+}
+
+// runEnded leaves no visit open: what has not ended by then will not.
+func (n *treeNode) runEnded(at time.Time) {
+	switch n.state {
+	case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
+		n.unreached = true
+	case executorv1.VisitState_VISIT_STATE_RUNNING, executorv1.VisitState_VISIT_STATE_WAITING, executorv1.VisitState_VISIT_STATE_BACKING_OFF,
+		executorv1.VisitState_VISIT_STATE_HELD, executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
+		n.state, n.ended = executorv1.VisitState_VISIT_STATE_CANCELLED, at //nolint:misspell // the API's word
+	}
+}
+
+// ofRun is a line about what concerns a run as a whole.
+func (t *Tree) ofRun(s Style, ev *executorv1.RunEvent) string {
+	switch e := ev.GetEvent().(type) {
+	case *executorv1.RunEvent_RunQueued:
+		return s.dim("… queued: " + OneLine(e.RunQueued.GetReason(), 60))
+	case *executorv1.RunEvent_SignalReceived:
+		return s.dim("⚑ signal " + OneLine(e.SignalReceived.GetName(), 60))
+	case *executorv1.RunEvent_MessageDelivered:
+		return s.dim("✉ " + OneLine("message from "+e.MessageDelivered.GetFrom()+" to "+e.MessageDelivered.GetNodeId(), 120))
 	case *executorv1.RunEvent_RunPaused:
 		t.paused = e.RunPaused.GetReason()
 		why := e.RunPaused.GetReason()
@@ -233,28 +317,68 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 		return text
 	case *executorv1.RunEvent_CancelRequested:
 		return s.yellow(OneLine("⊗ cancel requested: "+e.CancelRequested.GetReason(), 200))
-	case *executorv1.RunEvent_RunEnded:
-		t.ended = e.RunEnded
-		var lines []string
-		for _, id := range t.order {
-			if n := t.nodes[id]; n.items > 0 && n.state == executorv1.VisitState_VISIT_STATE_RUNNING && e.RunEnded.GetState() == executorv1.RunState_RUN_STATE_COMPLETED {
-				n.state = executorv1.VisitState_VISIT_STATE_COMPLETED
-				lines = append(lines, t.line(s, n, ""))
-			}
-		}
-		return strings.Join(lines, "\n")
+	case *executorv1.RunEvent_DeadlinePassed:
+		return s.yellow("⊗ the run's deadline has passed")
 	}
 	return ""
 }
 
-func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) string {
-	n := t.node(e.GetVisit())
-	n.input += e.GetUsage().GetInputTokens()
-	n.output += e.GetUsage().GetOutputTokens()
-	n.attempts, n.visits = e.GetAttempt(), max(n.visits, e.GetVisit().GetVisit())
-	if st := e.GetStartTime(); st != nil && (n.started.IsZero() || st.AsTime().Before(n.started)) {
-		n.started = st.AsTime()
+// asked is a question in words: what is asked or to be approved, and the command that answers it.
+func asked(q *executorv1.InterruptOpened) question {
+	says, answer := "asks: "+OneLine(jsonText(q.GetPrompt().GetJson()), 200), "VALUE"
+	if what := q.GetApprove().GetJson(); len(what) > 0 {
+		says, answer = "asks to approve: "+OneLine(jsonText(what), 200), "yes|no"
+		if prompt := jsonText(q.GetPrompt().GetJson()); prompt != "" && prompt != "null" {
+			says = "asks: " + OneLine(prompt, 100) + "; to approve: " + OneLine(jsonText(what), 200)
+		}
 	}
+	return question{q.GetInterruptId(), q.GetVisit().GetNodeId(), says, "`epigraph interrupts answer " + q.GetInterruptId() + " " + answer + "`"}
+}
+
+// jsonText is a JSON value as it is, a text without its quotes.
+func jsonText(raw []byte) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// closedText says how a question ended.
+func closedText(c *executorv1.InterruptClosed) string {
+	how := "answered"
+	switch {
+	case c.GetDecision() != "":
+		how = strings.ToLower(c.GetDecision())
+		if c.GetExpired() {
+			how += " since nobody answered in time"
+		}
+	case c.GetExpired() && len(c.GetAnswer().GetJson()) > 0:
+		how = "has its default answer, since nobody answered in time"
+	case c.GetExpired():
+		how = "expired"
+	case c.GetCanceled():
+		how = "given up"
+	}
+	if by := c.GetBy(); by != "" {
+		how += " by " + by
+	}
+	return how
+}
+
+// skipText says why a visit is skipped.
+func skipText(reason string) string {
+	switch reason {
+	case "CONDITION_FALSE":
+		return "its condition is false"
+	case "NO_LIVE_INPUT":
+		return "nothing leads to it"
+	}
+	return ""
+}
+
+func (t *Tree) attemptEnded(s Style, n *treeNode, at time.Time, e *executorv1.AttemptEnded) string {
+	t.use(n, e)
 	n.err, n.ended, n.retryAt = e.GetError(), at, time.Time{}
 	if e.GetState() == executorv1.VisitState_VISIT_STATE_WAITING || e.GetState() == executorv1.VisitState_VISIT_STATE_BACKING_OFF {
 		n.ended = time.Time{} // the attempt is over, the visit is not
@@ -262,38 +386,46 @@ func (t *Tree) attemptEnded(s Style, at time.Time, e *executorv1.AttemptEnded) s
 	if r := e.GetRetryTime(); r != nil {
 		n.retryAt = r.AsTime()
 	}
-	if e.GetVisit().GetItem() > 0 && e.GetState() != executorv1.VisitState_VISIT_STATE_BACKING_OFF {
-		n.items++
-		if e.GetError() != nil {
-			n.failed++
-		}
-	}
-	n.state, n.wait, n.mark = e.GetState(), waitText(e.GetWait()), ""
+	n.state, n.wait, n.mark, n.children = e.GetState(), waitText(e.GetWait()), "", len(e.GetWait().GetChildRunIds())
 	if e.GetCached() {
 		n.mark = "cached"
-	}
-	item, failed := e.GetVisit().GetItem(), e.GetError() != nil
-	if item > 0 && n.state == executorv1.VisitState_VISIT_STATE_COMPLETED && len(e.GetReadyNodes()) == 0 {
-		n.state = executorv1.VisitState_VISIT_STATE_RUNNING // no event says how many items there are; the end of the run settles it
-	}
-	for _, id := range e.GetSkippedNodes() {
-		if k, ok := t.nodes[id]; ok && k.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
-			k.state = executorv1.VisitState_VISIT_STATE_SKIPPED
-		}
 	}
 	note := ""
 	switch {
 	case e.GetTerminated():
 		note = "asks the run to stop"
 	case e.GetAbstained():
-		note = "abstains"
-	case item > 0 && failed:
-		note = fmt.Sprintf("item %d", item)
-	case item > 0 && n.state == executorv1.VisitState_VISIT_STATE_RUNNING:
-		return "" // a line for each item of a map would drown the rest
+		note = "leaves its value out"
 	}
 	return t.line(s, n, note)
 }
+
+// itemEnded is about one item of a map. The map stays where it is until the event before says that it has ended.
+func (t *Tree) itemEnded(s Style, n *treeNode, e *executorv1.AttemptEnded) string {
+	t.use(n, e)
+	n.countItem(e.GetState(), e.GetError())
+	switch item := e.GetVisit().GetItem(); {
+	case e.GetState() == executorv1.VisitState_VISIT_STATE_BACKING_OFF:
+		return t.line(s, n, fmt.Sprintf("item %d is tried again: %s", item, errorText(e.GetError())))
+	case e.GetError() != nil:
+		return t.line(s, n, fmt.Sprintf("item %d: %s", item, errorText(e.GetError())))
+	case slices.Contains(t.changed, n):
+		return t.line(s, n, "")
+	}
+	return "" // a line for each item of a map would drown the rest
+}
+
+// use counts what an attempt took.
+func (t *Tree) use(n *treeNode, e *executorv1.AttemptEnded) {
+	n.input += e.GetUsage().GetInputTokens()
+	n.output += e.GetUsage().GetOutputTokens()
+	n.attempts, n.visits = e.GetAttempt(), max(n.visits, e.GetVisit().GetVisit())
+	if st := e.GetStartTime(); st != nil && (n.started.IsZero() || st.AsTime().Before(n.started)) {
+		n.started = st.AsTime()
+	}
+}
+
+func errorText(e *executorv1.RunError) string { return e.GetReason() + ": " + e.GetMessage() }
 
 // waitText says what a visit waits for.
 func waitText(w *executorv1.WaitInfo) string {
@@ -310,17 +442,6 @@ func waitText(w *executorv1.WaitInfo) string {
 		return "timer"
 	}
 	return ""
-}
-
-// woke ends the wait of a visit. What the run does about a wait that ended badly, later events say.
-func (t *Tree) woke(n *treeNode, at time.Time, well bool) {
-	if n.state != executorv1.VisitState_VISIT_STATE_WAITING {
-		return
-	}
-	n.ended, n.state = at, executorv1.VisitState_VISIT_STATE_COMPLETED
-	if !well {
-		n.state = executorv1.VisitState_VISIT_STATE_FAILED
-	}
 }
 
 // remove takes out a node that the graph has no longer, unless something happened in it.
@@ -388,12 +509,18 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 		return s.red("✗")
 	case executorv1.VisitState_VISIT_STATE_BACKING_OFF:
 		return s.yellow("↻")
-	case executorv1.VisitState_VISIT_STATE_WAITING, executorv1.VisitState_VISIT_STATE_HELD:
+	case executorv1.VisitState_VISIT_STATE_WAITING:
 		return s.yellow("…")
-	case executorv1.VisitState_VISIT_STATE_SKIPPED, executorv1.VisitState_VISIT_STATE_ABSTAINED:
+	case executorv1.VisitState_VISIT_STATE_HELD:
+		return s.yellow("‖")
+	case executorv1.VisitState_VISIT_STATE_SKIPPED:
 		return s.dim("⊘")
-	case executorv1.VisitState_VISIT_STATE_CANCELLED, executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
+	case executorv1.VisitState_VISIT_STATE_ABSTAINED:
+		return s.dim("○")
+	case executorv1.VisitState_VISIT_STATE_CANCELLED: //nolint:misspell // the API's word
 		return s.yellow("⊗")
+	case executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
+		return s.yellow("⊖")
 	case executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION:
 		return s.red("?")
 	}
@@ -412,7 +539,10 @@ func (t *Tree) line(s Style, n *treeNode, note string) string {
 func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	var parts []string
 	state := Word(n.state.String(), "VISIT_STATE_")
-	if n.state != executorv1.VisitState_VISIT_STATE_UNSPECIFIED && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED {
+	switch {
+	case n.unreached:
+		parts = append(parts, "not reached")
+	case n.state != executorv1.VisitState_VISIT_STATE_UNSPECIFIED && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED:
 		parts = append(parts, strings.ReplaceAll(state, "_", " "))
 	}
 	if n.state == executorv1.VisitState_VISIT_STATE_BACKING_OFF && live && n.retryAt.After(now) {
@@ -450,8 +580,12 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 	} else if c.unpriced > 0 {
 		parts = append(parts, "price unknown")
 	}
-	if n.err != nil && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED {
-		parts = append(parts, s.red(OneLine(n.err.GetReason()+": "+n.err.GetMessage(), 120)))
+	err := n.err
+	if err == nil {
+		err = n.itemErr
+	}
+	if err != nil && (n.state == executorv1.VisitState_VISIT_STATE_FAILED || n.err != nil && n.state != executorv1.VisitState_VISIT_STATE_COMPLETED) {
+		parts = append(parts, s.red(OneLine(errorText(err), 120)))
 	}
 	if live && n.state == executorv1.VisitState_VISIT_STATE_RUNNING && n.text != "" {
 		parts = append(parts, s.dim(OneLine(tail(n.text, 40), 40)))
@@ -461,6 +595,9 @@ func (t *Tree) facts(s Style, n *treeNode, now time.Time, live bool) string {
 
 // maxLines is how many nodes a tree shows at most; of larger graphs it shows those where something happens.
 const maxLines = 40
+
+// maxQuestions is how many open questions stand below a tree at most.
+const maxQuestions = 3
 
 // leastFacts is how much room a tree keeps for what happens. Where there is less, the actors are left out and depth is one column.
 const leastFacts = 24
@@ -482,7 +619,8 @@ func (t *Tree) Render(s Style, f Frame) string {
 	if f.Height > 0 {
 		room = max(min(room, f.Height-1), 1)
 	}
-	shown := t.pick(room)
+	asks := t.questions[:min(len(t.questions), maxQuestions, (room-1)/2/3)]
+	shown := t.pick(room - 2*len(asks))
 	label := func(id string) string { return strings.Repeat("  ", min(t.depth[id], 12)) + OneLine(id, 32) }
 	idWidth, actorWidth := 0, 0
 	for _, id := range shown {
@@ -508,7 +646,7 @@ func (t *Tree) Render(s Style, f Frame) string {
 			line += s.dim(pad(OneLine(n.actor, 16), actorWidth)) + "  "
 		}
 		line += t.facts(s, n, f.Now, true)
-		if from := t.from[id]; len(from) > 0 && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED {
+		if from := t.from[id]; len(from) > 0 && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED && !n.unreached {
 			line += s.dim("← " + OneLine(strings.Join(from, ", "), 60))
 		}
 		b.WriteString(clip(strings.TrimRight(line, " "), f.Width) + "\n")
@@ -517,7 +655,14 @@ func (t *Tree) Render(s Style, f Frame) string {
 	if hidden := len(t.order) - len(shown); hidden > 0 {
 		counts = s.dim(fmt.Sprintf("… and %s · ", Plural(hidden, "more node"))) + counts
 	}
-	b.WriteString(clip(counts, f.Width) + "\n")
+	if f.Height > 0 || f.Width <= 0 {
+		b.WriteString(clip(counts, f.Width) + "\n")
+	} else {
+		b.WriteString(Style{Width: f.Width}.Fit(counts) + "\n")
+	}
+	for _, q := range asks {
+		b.WriteString(clip(OneLine(q.node, 32)+" "+q.says, f.Width) + "\n" + clip("  "+q.answer, f.Width) + "\n")
+	}
 	return b.String()
 }
 
@@ -531,7 +676,7 @@ func (t *Tree) pick(room int) []string {
 		switch t.nodes[id].state {
 		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
 			waiting = append(waiting, i)
-		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_SKIPPED:
+		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_SKIPPED, executorv1.VisitState_VISIT_STATE_ABSTAINED:
 			ended = append(ended, i)
 		default:
 			active = append(active, i)
@@ -553,6 +698,10 @@ func (t *Tree) counts(s Style) string {
 	var in, out int64
 	for _, n := range t.nodes {
 		in, out = in+n.input, out+n.output
+		if n.unreached {
+			count["not reached"]++
+			continue
+		}
 		count[Word(n.state.String(), "VISIT_STATE_")]++
 	}
 	waiting := count["unspecified"]

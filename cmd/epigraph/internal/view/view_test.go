@@ -260,6 +260,7 @@ func TestStyle(t *testing.T) {
 type story struct {
 	tree *Tree
 	now  time.Time
+	seq  int64
 	log  []string
 	st   Style
 }
@@ -271,6 +272,10 @@ func tell(g *graphv1.Graph) *story {
 func (s *story) after(d time.Duration, ev *executorv1.RunEvent) *story {
 	s.now = s.now.Add(d)
 	ev.Time, ev.RunId = timestamppb.New(s.now), "run_1"
+	if ev.GetAttemptStarted() == nil && ev.GetTokenDelta() == nil && ev.GetVisitsChanged() == nil && ev.GetInterruptOpened() == nil {
+		s.seq++
+		ev.Seq = s.seq
+	}
 	if l := s.tree.Apply(s.st, ev); l != "" {
 		s.log = append(s.log, l)
 	}
@@ -291,6 +296,10 @@ func ended(e *executorv1.AttemptEnded) *executorv1.RunEvent {
 
 func completed(node string, visit int32) *executorv1.RunEvent {
 	return ended(&executorv1.AttemptEnded{Visit: ref(node, visit, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_COMPLETED})
+}
+
+func changed(list ...*executorv1.VisitChange) *executorv1.RunEvent {
+	return &executorv1.RunEvent{Event: &executorv1.RunEvent_VisitsChanged{VisitsChanged: &executorv1.VisitsChanged{Visits: list}}}
 }
 
 func runEnded(state executorv1.RunState) *executorv1.RunEvent {
@@ -327,15 +336,14 @@ func TestTree(t *testing.T) {
 		s.after(second, ended(&executorv1.AttemptEnded{
 			Visit: ref("ask", 1, 0), Attempt: 2, State: executorv1.VisitState_VISIT_STATE_COMPLETED, Usage: &executorv1.Usage{InputTokens: 1200, OutputTokens: 34},
 		}))
+		s.after(0, changed(&executorv1.VisitChange{Visit: ref("nap", 1, 0), State: executorv1.VisitState_VISIT_STATE_COMPLETED}))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: ref("nap", 1, 0)}}})
 		s.after(0, completed("調べる", 1))
+		s.after(0, changed(&executorv1.VisitChange{Visit: ref("gone", 1, 0), State: executorv1.VisitState_VISIT_STATE_CANCELLED}))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_CancelRequested{CancelRequested: &executorv1.CancelRequested{Reason: "enough"}}})
 		s.after(second, ended(&executorv1.AttemptEnded{
 			Visit: ref("write", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED, Error: &executorv1.RunError{Reason: "DRILL", Message: hostile},
 		}))
-		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_VisitsSettled{VisitsSettled: &executorv1.VisitsSettled{
-			Visits: []*executorv1.SettledVisit{{Visit: ref("gone", 1, 0), State: executorv1.VisitState_VISIT_STATE_CANCELLED, Reason: "run ends"}},
-		}}})
 		s.after(0, runEnded(executorv1.RunState_RUN_STATE_FAILED))
 		s.tree.Book("ask", 2_000_000, true)
 		s.tree.Book("調べる", 0, false)
@@ -359,26 +367,32 @@ func TestTree(t *testing.T) {
 
 	t.Run("Tree/ItemsOfAMap", func(t *testing.T) {
 		s := tell(graph("m after", "m>after"))
-		item := func(i int32, state executorv1.VisitState, failed bool, ready ...string) {
-			e := &executorv1.AttemptEnded{Visit: ref("m", 1, i), Attempt: 1, State: state, ReadyNodes: ready}
+		item := func(i int32, state executorv1.VisitState, failed bool) {
+			e := &executorv1.AttemptEnded{Visit: ref("m", 1, i), Attempt: 1, State: state}
 			if failed {
 				e.Error = &executorv1.RunError{Reason: "DRILL", Message: "no"}
 			}
 			s.after(second, ended(e))
 		}
-		item(1, executorv1.VisitState_VISIT_STATE_COMPLETED, false)
-		item(2, executorv1.VisitState_VISIT_STATE_BACKING_OFF, true)
-		item(2, executorv1.VisitState_VISIT_STATE_FAILED, true)
-		require.Equal(t, []string{"↻ m  backing off  1 item  DRILL: no  (item 2)", "✗ m  failed  2 items  1 failed  DRILL: no  (item 2)"}, s.log)
-		item(3, executorv1.VisitState_VISIT_STATE_COMPLETED, false, "after")
-		require.Equal(t, "✓ m  3 items  1 failed", s.log[2])
-
-		s = tell(graph("m"))
+		all := func(state executorv1.VisitState) {
+			s.after(0, changed(&executorv1.VisitChange{Visit: ref("m", 1, 0), State: state}))
+		}
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_AttemptStarted{AttemptStarted: &executorv1.AttemptStarted{Visit: ref("m", 1, 1), Attempt: 1}}})
 		item(1, executorv1.VisitState_VISIT_STATE_COMPLETED, false)
 		require.Empty(t, s.log)
+		item(2, executorv1.VisitState_VISIT_STATE_BACKING_OFF, true)
+		item(2, executorv1.VisitState_VISIT_STATE_FAILED, true)
+		require.Equal(t, []string{"▶ m  running  1 item  (item 2 is tried again: DRILL: no)", "▶ m  running  2 items  1 failed  (item 2: DRILL: no)"}, s.log)
 		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now}), "1 running")
-		s.after(0, runEnded(executorv1.RunState_RUN_STATE_COMPLETED))
-		require.Equal(t, []string{"✓ m  1 item"}, s.log)
+		all(executorv1.VisitState_VISIT_STATE_COMPLETED)
+		item(3, executorv1.VisitState_VISIT_STATE_COMPLETED, false)
+		require.Equal(t, "✓ m  3 items  1 failed  3.0s", s.log[2], "a map that takes failed items is complete")
+
+		s = tell(graph("m"))
+		all(executorv1.VisitState_VISIT_STATE_FAILED)
+		item(1, executorv1.VisitState_VISIT_STATE_FAILED, true)
+		require.Equal(t, []string{"✗ m  failed  1 item  1 failed  DRILL: no  (item 1: DRILL: no)"}, s.log)
+		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now}), "1 failed")
 	})
 
 	t.Run("Tree/LargeGraphShowsWhereSomethingHappens", func(t *testing.T) {
@@ -407,10 +421,67 @@ func TestTree(t *testing.T) {
 		s := tell(graph("a 長い名前の節点 c", "a>長い名前の節点", "長い名前の節点>c"))
 		s.after(0, started("長い名前の節点", 1, 1))
 		for w := 1; w < 60; w++ {
-			for l := range strings.Lines(s.tree.Render(Style{Color: true}, Frame{Now: s.now, Width: w})) {
+			for l := range strings.Lines(s.tree.Render(Style{Color: true}, Frame{Now: s.now, Width: w, Height: 20})) {
 				require.LessOrEqual(t, Columns(Plain(strings.TrimSuffix(l, "\n"))), w)
 			}
 		}
+	})
+
+	t.Run("Tree/EveryStateHasItsMark", func(t *testing.T) {
+		s := tell(graph("start closed ask late child nap gone off amount twice unsure never", "start>ask", "ask>never"))
+		change := func(node string, state executorv1.VisitState, reason, message string) *executorv1.VisitChange {
+			c := &executorv1.VisitChange{Visit: ref(node, 1, 0), State: state, Reason: reason}
+			if message != "" {
+				c.Reason, c.Error = "", &executorv1.RunError{Reason: reason, Message: message}
+			}
+			return c
+		}
+		waits := func(node string, w *executorv1.WaitInfo) *executorv1.RunEvent {
+			return ended(&executorv1.AttemptEnded{Visit: ref(node, 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_WAITING, Wait: w})
+		}
+		s.after(0, changed(change("closed", executorv1.VisitState_VISIT_STATE_SKIPPED, "CONDITION_FALSE", ""), change("start", executorv1.VisitState_VISIT_STATE_FAILED, "EXPR_FAILED", "nothing is called x")))
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{}}})
+		asks := &executorv1.InterruptOpened{InterruptId: "int_1", Visit: ref("ask", 1, 0), Approve: &graphv1.Payload{Json: []byte(`{"amount":7}`)}, ApproveHash: "ab"}
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_InterruptOpened{InterruptOpened: asks}})
+		s.after(0, waits("ask", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_INTERRUPT, InterruptId: "int_1"}))
+		s.after(0, waits("late", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_SIGNAL, Signal: "go"}))
+		s.after(0, waits("child", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_CHILDREN, ChildRunIds: []string{"run_2"}}))
+		s.after(0, waits("nap", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_TIMER}))
+		s.after(0, waits("off", &executorv1.WaitInfo{Kind: executorv1.WaitKind_WAIT_KIND_TASK}))
+		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 24}), "ask asks to approve: {\"amount\":7}\n  `epigraph interrupts answer int_1 yes|no`\n",
+			"a picture that moves shows open questions below the tree")
+		require.Equal(t, 9, strings.Count(s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 9}), "\n"))
+		s.after(second, changed(change("ask", executorv1.VisitState_VISIT_STATE_FAILED, "APPROVAL_REJECTED", "ada rejected it: too much")))
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_InterruptClosed{InterruptClosed: &executorv1.InterruptClosed{
+			InterruptId: "int_1", Visit: ref("ask", 1, 0), Decision: "REJECTED", By: "ada"}}})
+		s.after(second, changed(change("late", executorv1.VisitState_VISIT_STATE_FAILED, "SIGNAL_EXPIRED", "no signal \"go\" came within 2s")))
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: ref("late", 1, 0)}}})
+		s.after(0, changed(change("child", executorv1.VisitState_VISIT_STATE_FAILED, "CHILD_FAILED", "child run_2 ended FAILED")))
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_ChildEnded{ChildEnded: &executorv1.ChildEnded{Visit: ref("child", 1, 0), RunId: "run_2", State: executorv1.RunState_RUN_STATE_FAILED}}})
+		s.after(0, changed(change("nap", executorv1.VisitState_VISIT_STATE_COMPLETED, "", "")))
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_TimerFired{TimerFired: &executorv1.TimerFired{Visit: ref("nap", 1, 0)}}})
+		s.after(0, ended(&executorv1.AttemptEnded{Visit: ref("amount", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_ABSTAINED, Abstained: true}))
+		s.after(0, ended(&executorv1.AttemptEnded{Visit: ref("twice", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_BACKING_OFF, Error: &executorv1.RunError{Reason: "BUSY", Message: "later"}}))
+		s.after(0, ended(&executorv1.AttemptEnded{Visit: ref("unsure", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION, Error: &executorv1.RunError{Reason: "LOST", Message: "gone"}}))
+		s.after(0, started("gone", 1, 1))
+		picture := s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80, Height: 24})
+		require.NotContains(t, picture, "int_1", "the question is answered")
+		var b strings.Builder
+		show := func(when string) {
+			for _, width := range []int{120, 80, 40} {
+				text := s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: width})
+				requireFits(t, text, width)
+				fmt.Fprintf(&b, "-- %s, %d columns --\n%s", when, width, text)
+			}
+		}
+		show("before its deadline")
+		s.after(second, changed(change("gone", executorv1.VisitState_VISIT_STATE_CANCELLING, "", ""), change("off", executorv1.VisitState_VISIT_STATE_CANCELLED, "", ""),
+			change("twice", executorv1.VisitState_VISIT_STATE_CANCELLED, "", "")))
+		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_DeadlinePassed{DeadlinePassed: &executorv1.DeadlinePassed{}}})
+		show("draining")
+		s.after(0, runEnded(executorv1.RunState_RUN_STATE_FAILED))
+		show("at the end")
+		golden(t, "states.txt", b.String()+"-- the log --\n"+strings.Join(s.log, "\n")+"\n")
 	})
 
 	t.Run("Tree/PausedAndResumed", func(t *testing.T) {

@@ -113,6 +113,8 @@ type Explanation struct {
 const (
 	// maxHoldups bounds an explanation.
 	maxHoldups = 1000
+	// maxApproval is how many characters of what is to be approved a message shows.
+	maxApproval = 200
 	// mailPatience is how old mail may get before it is worth a word of its own.
 	mailPatience = 2 * time.Second
 	// shownChildren is how many children are looked at.
@@ -424,10 +426,10 @@ func (x *Explanation) position(row journal.Run, s *workgraph.State, g *workgraph
 		nodes[g.Nodes[i].ID] = &g.Nodes[i]
 	}
 	unknown, held := 0, 0
-	approvals := map[string]bool{}
+	approvals := map[string]json.RawMessage{}
 	s.Waits(func(w workgraph.WaitInfo) bool {
 		if w.Interrupt != nil && len(w.Interrupt.Approve) > 0 {
-			approvals[w.Interrupt.ID] = true
+			approvals[w.Interrupt.ID] = w.Interrupt.Approve
 		}
 		return true
 	})
@@ -481,7 +483,7 @@ func paused(row journal.Run, reason string, s *workgraph.State, unknown, held in
 }
 
 // why puts a fact of the machine into words.
-func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]bool, tokens Tokens) Holdup {
+func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[string]json.RawMessage, tokens Tokens) Holdup {
 	h := Holdup{Ref: r.Ref, Until: r.Due, Attempt: r.Attempt, Of: r.Of}
 	if n != nil {
 		h.Actor = n.Actor
@@ -510,8 +512,9 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	case workgraph.CauseInterrupt:
 		h.Kind, h.Questions, h.Message = HoldupInterrupt, r.On, fmt.Sprintf("%s waits for the answer to %s", r.Ref, first)
 		h.Hint = command("interrupts answer " + first + " VALUE")
-		if approvals[first] {
-			h.Hint = command("interrupts answer " + first + " --approve | --reject")
+		if what, ok := approvals[first]; ok {
+			h.Message = fmt.Sprintf("%s waits for the approval of %s, %s", r.Ref, cut(string(what), maxApproval), first)
+			h.Hint = command("interrupts answer " + first + " yes|no")
 		}
 	case workgraph.CauseTask:
 		token := TaskToken{Namespace: row.Namespace, RunID: row.ID, Node: r.Node, Visit: r.Visit, Item: r.Item, Attempt: r.Attempt}

@@ -12,41 +12,136 @@ import (
 )
 
 // eventMessages is the wire form of an event: a message for each entry of the journal, with the same sequence. What else an entry
-// tells, such as a question, comes right before it without a sequence, so that whoever resumes gets both. graphHash is needed for the
+// tells, such as a question, comes right before it without a sequence, so that a client that resumes gets both. graphHash is needed for the
 // first event only. There is none for an ephemeral event that tells nothing.
 func eventMessages(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) []*executorv1.RunEvent {
 	m := eventMessage(ev, namespace, graphHash, tokens)
 	if m == nil {
 		return nil
 	}
-	return append(beside(ev, m), m)
+	return append(companions(ev, m), m)
 }
 
-// beside is what an entry of the journal tells besides.
-func beside(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
+// companions are what an entry of the journal tells besides.
+func companions(ev engine.Event, main *executorv1.RunEvent) []*executorv1.RunEvent {
 	d := ev.Durable
-	if d == nil || d.Outcome == nil || d.Kind != workgraph.AttemptEnded {
+	if d == nil {
 		return nil
 	}
-	w := main.GetAttemptEnded().GetWait()
-	m := &executorv1.RunEvent{RunId: ev.RunID, RootRunId: ev.RootID, Time: main.GetTime()}
+	var out []*executorv1.RunEvent
+	if list := visitChanges(d); len(list) > 0 {
+		out = append(out, &executorv1.RunEvent{Event: &executorv1.RunEvent_VisitsChanged{VisitsChanged: &executorv1.VisitsChanged{Visits: list}}})
+	}
+	if d.Outcome != nil && d.Kind == workgraph.AttemptEnded {
+		if m := began(d, main.GetAttemptEnded()); m != nil {
+			out = append(out, m)
+		}
+	}
+	for _, m := range out {
+		m.RunId, m.RootRunId, m.Time = ev.RunID, ev.RootID, main.GetTime()
+	}
+	return out
+}
+
+// began tells what an attempt's outcome began: children, a question, or nodes of its own; nil if nothing.
+func began(d *engine.Durable, main *executorv1.AttemptEnded) *executorv1.RunEvent {
+	w := main.GetWait()
 	switch {
 	case w.GetKind() == executorv1.WaitKind_WAIT_KIND_CHILDREN:
-		m.Event = &executorv1.RunEvent_ChildrenSpawned{ChildrenSpawned: &executorv1.ChildrenSpawned{Visit: refMessage(d.Ref), RunIds: w.GetChildRunIds()}}
+		return &executorv1.RunEvent{Event: &executorv1.RunEvent_ChildrenSpawned{ChildrenSpawned: &executorv1.ChildrenSpawned{Visit: refMessage(d.Ref), RunIds: w.GetChildRunIds()}}}
 	case w.GetKind() == executorv1.WaitKind_WAIT_KIND_INTERRUPT:
 		q := d.Outcome.Wait.Interrupt
-		m.Event = &executorv1.RunEvent_InterruptOpened{InterruptOpened: &executorv1.InterruptOpened{
-			InterruptId: q.ID, Visit: refMessage(d.Ref), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), ExpireTime: w.GetDueTime()}}
-	case d.Outcome.Expand != nil && main.GetAttemptEnded().GetState() == executorv1.VisitState_VISIT_STATE_COMPLETED:
+		x := &executorv1.InterruptOpened{
+			InterruptId: q.ID, Visit: refMessage(d.Ref), Prompt: graphpb.Payload(q.Prompt), Schema: graphpb.Payload(q.Schema), ExpireTime: w.GetDueTime(), Approve: graphpb.Payload(q.Approve)}
+		if len(q.Approve) > 0 {
+			x.ApproveHash = workgraph.ApproveHash(q.Approve, binds(d))
+		}
+		return &executorv1.RunEvent{Event: &executorv1.RunEvent_InterruptOpened{InterruptOpened: x}}
+	case d.Outcome.Expand != nil && main.GetState() == executorv1.VisitState_VISIT_STATE_COMPLETED:
 		x := &executorv1.GraphExpanded{Visit: refMessage(d.Ref), GraphHash: d.GraphHash()}
 		for i := range d.Outcome.Expand.Nodes {
 			x.NodeIds = append(x.NodeIds, expandedID(d.Ref, d.Outcome.Expand.Nodes[i].ID))
 		}
-		m.Event = &executorv1.RunEvent_GraphExpanded{GraphExpanded: x}
-	default:
-		return nil
+		return &executorv1.RunEvent{Event: &executorv1.RunEvent_GraphExpanded{GraphExpanded: x}}
 	}
-	return []*executorv1.RunEvent{m}
+	return nil
+}
+
+// binds is what the question of an attempt covers besides what it asks.
+func binds(d *engine.Durable) string {
+	for i := range d.Steps {
+		if s := &d.Steps[i]; s.Op == workgraph.OpWait && s.Node == d.Node && s.Visit == d.Visit && s.Item == d.Item && s.Detail != nil {
+			return s.Detail.Binds
+		}
+	}
+	return ""
+}
+
+// visitChanges are the visits that stand elsewhere by an event. The one whose attempt ended, or of whose call it was said what it did, is left out:
+// the event itself tells of that one.
+func visitChanges(d *engine.Durable) []*executorv1.VisitChange {
+	var out []*executorv1.VisitChange
+	at := map[workgraph.Ref]int{}
+	own := d.Kind == workgraph.AttemptEnded || d.Kind == workgraph.Reconciled
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		r := workgraph.Ref{Node: s.Node, Visit: s.Visit, Item: s.Item}
+		if own && r == d.Ref {
+			continue
+		}
+		c, ok := visitChange(s, r)
+		if !ok {
+			continue
+		}
+		if k, told := at[r]; told {
+			out[k] = c // the last word counts
+			continue
+		}
+		at[r] = len(out)
+		out = append(out, c)
+	}
+	return out
+}
+
+// visitChange is where a step leaves its visit; false if where it was.
+func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, bool) {
+	c := &executorv1.VisitChange{Visit: refMessage(r)}
+	det := s.Detail
+	if det == nil {
+		det = &workgraph.Detail{}
+	}
+	switch s.Op {
+	case workgraph.OpSkip:
+		c.State, c.Reason = executorv1.VisitState_VISIT_STATE_SKIPPED, s.Note
+	case workgraph.OpComplete:
+		c.State = executorv1.VisitState_VISIT_STATE_COMPLETED
+		if det.Stop == workgraph.AbstainResult {
+			c.State = executorv1.VisitState_VISIT_STATE_ABSTAINED
+		}
+	case workgraph.OpItem:
+		c.State = executorv1.VisitState_VISIT_STATE_COMPLETED
+		if det.Error != nil {
+			c.State = executorv1.VisitState_VISIT_STATE_FAILED
+		}
+	case workgraph.OpFail:
+		c.State = executorv1.VisitState_VISIT_STATE_FAILED
+		if s.Note == workgraph.ReasonCanceled {
+			c.State = executorv1.VisitState_VISIT_STATE_CANCELLED
+		}
+	case workgraph.OpDrop:
+		c.State = executorv1.VisitState_VISIT_STATE_CANCELLED
+	case workgraph.OpCancel:
+		c.State = executorv1.VisitState_VISIT_STATE_CANCELLING
+	case workgraph.OpRetry:
+		c.State = executorv1.VisitState_VISIT_STATE_BACKING_OFF
+	case workgraph.OpReset, workgraph.OpReopen:
+	default:
+		return nil, false
+	}
+	if det.Error != nil && s.Op != workgraph.OpComplete {
+		c.Error = errorMessage(det.Error, r)
+	}
+	return c, true
 }
 
 func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.Tokens) *executorv1.RunEvent {
@@ -62,9 +157,8 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 	m.Seq, m.Time, m.Principal = d.Seq, stamp(d.At), d.Principal
 	switch d.Kind {
 	case workgraph.RunStarted:
-		ready, _ := moved(d)
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{
-			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready, Adopted: adopted(d), Budget: callpb.Budget(d.Budget)}}
+			GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), StartNodes: ready(d), Adopted: adopted(d), Budget: callpb.Budget(d.Budget)}}
 	case workgraph.VisitsAdopted:
 		// The history begins with more than one entry when much is taken over.
 		m.Event = &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: graphHash, MachineVersion: callpb.Count(d.Version), Adopted: adopted(d)}}
@@ -211,17 +305,15 @@ func adopted(d *engine.Durable) []*executorv1.VisitRef {
 	return out
 }
 
-// moved lists the nodes that became ready by an event, and those that will not run because of it.
-func moved(d *engine.Durable) (ready, skipped []string) {
+// ready lists the nodes that became ready by an event.
+func ready(d *engine.Durable) []string {
+	var out []string
 	for i := range d.Steps {
-		switch s := &d.Steps[i]; s.Op {
-		case workgraph.OpEnter:
-			ready = append(ready, s.Node)
-		case workgraph.OpSkip:
-			skipped = append(skipped, s.Node)
+		if s := &d.Steps[i]; s.Op == workgraph.OpEnter {
+			out = append(out, s.Node)
 		}
 	}
-	return ready, skipped
+	return out
 }
 
 func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
@@ -241,7 +333,7 @@ func attemptEnded(d *engine.Durable) *executorv1.AttemptEnded {
 	if d.PutBack() {
 		m.State = executorv1.VisitState_VISIT_STATE_HELD
 	}
-	m.ReadyNodes, m.SkippedNodes = moved(d)
+	m.ReadyNodes = ready(d)
 	for i := range d.Steps {
 		if s := &d.Steps[i]; s.Node == d.Node && s.Visit == d.Visit {
 			decided(m, d, s)

@@ -53,13 +53,13 @@ func TestEvent(t *testing.T) {
 			ended(func(m *executorv1.AttemptEnded) {
 				m.State, m.Values = executorv1.VisitState_VISIT_STATE_COMPLETED, []*graphv1.Payload{{Json: []byte(`2`)}}
 				m.Usage = &executorv1.Usage{OutputTokens: 2, Calls: 1, UnpricedCalls: 1}
-				m.ReadyNodes, m.SkippedNodes = []string{"next"}, []string{"not"}
+				m.ReadyNodes = []string{"next"}
 			})},
 		"Retried": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1, Error: fail, Steps: step(workgraph.OpRetry, &workgraph.Detail{Due: at})},
 			ended(func(m *executorv1.AttemptEnded) {
 				m.State, m.Error, m.RetryTime = executorv1.VisitState_VISIT_STATE_BACKING_OFF, runError, stamp(at)
 				m.Usage = &executorv1.Usage{InputTokens: 4, Calls: 1, UnpricedCalls: 1}
-				m.ReadyNodes, m.SkippedNodes = []string{"next"}, []string{"not"}
+				m.ReadyNodes = []string{"next"}
 			})},
 		"Unclear": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1, Error: workgraph.Errorf(workgraph.Unknown, "LOST", ""),
 			Steps: []workgraph.Step{{Op: workgraph.OpReconcile, Node: "n", Visit: 2}}},
@@ -91,6 +91,42 @@ func TestEvent(t *testing.T) {
 			require.Empty(t, cmp.Diff(c.want, eventMessage(durable(c.ev), "acme", "hash", engine.Tokens{}), protocmp.Transform()))
 		})
 	}
+	changes := map[string]struct {
+		ev   workgraph.Event
+		want []*executorv1.VisitChange
+	}{
+		"SkippedStart": {workgraph.Event{Kind: workgraph.RunStarted, Steps: []workgraph.Step{{Op: workgraph.OpSkip, Node: "n", Visit: 2, Note: "CONDITION_FALSE"}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_SKIPPED, Reason: "CONDITION_FALSE"}}},
+		"Rejected": {workgraph.Event{Kind: workgraph.InterruptClosed, Ref: ref, Closed: &workgraph.ClosedInterrupt{ID: "int_1", Decision: workgraph.Rejected},
+			Steps: step(workgraph.OpFail, &workgraph.Detail{Error: fail})},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_FAILED, Error: runError},
+				{Visit: &executorv1.VisitRef{NodeId: "not", Visit: 1}, State: executorv1.VisitState_VISIT_STATE_SKIPPED}}},
+		"Woken": {workgraph.Event{Kind: workgraph.TimerFired, Ref: ref, Steps: []workgraph.Step{{Op: workgraph.OpComplete, Node: "n", Visit: 2}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_COMPLETED}}},
+		"Deadline": {workgraph.Event{Kind: workgraph.DeadlineReached, Steps: []workgraph.Step{{Op: workgraph.OpDrain, Note: "DEADLINE"}, {Op: workgraph.OpDrop, Node: "n", Visit: 2}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_CANCELLED}}},
+		"LastItem": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: workgraph.Ref{Node: "n", Visit: 2, Item: 3}, Outcome: &workgraph.Outcome{Values: raw(`1`)},
+			Steps: []workgraph.Step{{Op: workgraph.OpItem, Node: "n", Visit: 2, Item: 3}, {Op: workgraph.OpComplete, Node: "n", Visit: 2}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_COMPLETED}}},
+		"OfItsOwn": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Error: fail, Steps: []workgraph.Step{{Op: workgraph.OpFail, Node: "n", Visit: 2}}}, nil},
+		"LastWord": {workgraph.Event{Kind: workgraph.GraphAmended, Steps: []workgraph.Step{{Op: workgraph.OpReset, Node: "n", Visit: 2}, {Op: workgraph.OpSkip, Node: "n", Visit: 2}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_SKIPPED}}},
+	}
+	for name, c := range changes {
+		t.Run("Changes/"+name, func(t *testing.T) {
+			ms := eventMessages(durable(c.ev), "acme", "hash", engine.Tokens{})
+			require.False(t, ms[0].GetVisitsChanged() != nil && ms[0].GetSeq() != 0)
+			require.Empty(t, cmp.Diff(c.want, ms[0].GetVisitsChanged().GetVisits(), protocmp.Transform()))
+		})
+	}
+	t.Run("Question/TellsWhatIsToBeApproved", func(t *testing.T) {
+		ms := eventMessages(durable(workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1,
+			Outcome: &workgraph.Outcome{Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{ID: "int_1", Approve: json.RawMessage(`{"amount":7}`)}}},
+			Steps:   []workgraph.Step{{Op: workgraph.OpWait, Node: "n", Visit: 2, Detail: &workgraph.Detail{Binds: "b"}}}}), "acme", "hash", engine.Tokens{})
+		asked := ms[0].GetInterruptOpened()
+		require.JSONEq(t, `{"amount":7}`, string(asked.GetApprove().GetJson()))
+		require.Equal(t, workgraph.ApproveHash(json.RawMessage(`{"amount":7}`), "b"), asked.GetApproveHash())
+	})
 	t.Run("EveryPause/IsExplained", func(t *testing.T) {
 		for _, reason := range []string{workgraph.ReasonMaxVisits, workgraph.ReasonReconciliation, "KILLED_OWNERS"} {
 			require.NotEmpty(t, eventMessage(durable(workgraph.Event{Kind: workgraph.RunPaused, Reason: reason}), "acme", "", engine.Tokens{}).GetRunPaused().GetMessage())

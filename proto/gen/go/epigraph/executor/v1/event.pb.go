@@ -53,8 +53,7 @@ type RunEvent struct {
 	//	*RunEvent_RunResumed
 	//	*RunEvent_CancelRequested
 	//	*RunEvent_RunEnded
-	//	*RunEvent_VisitsSettled
-	//	*RunEvent_ReconciliationNeeded
+	//	*RunEvent_VisitsChanged
 	//	*RunEvent_Reconciled
 	//	*RunEvent_ChildrenSpawned
 	//	*RunEvent_ChildEnded
@@ -222,19 +221,10 @@ func (x *RunEvent) GetRunEnded() *RunEnded {
 	return nil
 }
 
-func (x *RunEvent) GetVisitsSettled() *VisitsSettled {
+func (x *RunEvent) GetVisitsChanged() *VisitsChanged {
 	if x != nil {
-		if x, ok := x.Event.(*RunEvent_VisitsSettled); ok {
-			return x.VisitsSettled
-		}
-	}
-	return nil
-}
-
-func (x *RunEvent) GetReconciliationNeeded() *ReconciliationNeeded {
-	if x != nil {
-		if x, ok := x.Event.(*RunEvent_ReconciliationNeeded); ok {
-			return x.ReconciliationNeeded
+		if x, ok := x.Event.(*RunEvent_VisitsChanged); ok {
+			return x.VisitsChanged
 		}
 	}
 	return nil
@@ -446,14 +436,10 @@ type RunEvent_RunEnded struct {
 	RunEnded *RunEnded `protobuf:"bytes,17,opt,name=run_ended,json=runEnded,proto3,oneof"`
 }
 
-type RunEvent_VisitsSettled struct {
-	// Durable: visits were skipped, cancelled or failed without an attempt.
-	VisitsSettled *VisitsSettled `protobuf:"bytes,18,opt,name=visits_settled,json=visitsSettled,proto3,oneof"`
-}
-
-type RunEvent_ReconciliationNeeded struct {
-	// Durable: an unsafe call's outcome is unknown.
-	ReconciliationNeeded *ReconciliationNeeded `protobuf:"bytes,19,opt,name=reconciliation_needed,json=reconciliationNeeded,proto3,oneof"`
+type RunEvent_VisitsChanged struct {
+	// Companion: visits came to stand elsewhere by the event that follows, and that event does not say so itself: those that waited, were
+	// skipped or dropped, and whole visits of maps.
+	VisitsChanged *VisitsChanged `protobuf:"bytes,18,opt,name=visits_changed,json=visitsChanged,proto3,oneof"`
 }
 
 type RunEvent_Reconciled struct {
@@ -563,9 +549,7 @@ func (*RunEvent_CancelRequested) isRunEvent_Event() {}
 
 func (*RunEvent_RunEnded) isRunEvent_Event() {}
 
-func (*RunEvent_VisitsSettled) isRunEvent_Event() {}
-
-func (*RunEvent_ReconciliationNeeded) isRunEvent_Event() {}
+func (*RunEvent_VisitsChanged) isRunEvent_Event() {}
 
 func (*RunEvent_Reconciled) isRunEvent_Event() {}
 
@@ -990,8 +974,6 @@ type AttemptEnded struct {
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
 	// Nodes that became ready by it.
 	ReadyNodes []string `protobuf:"bytes,9,rep,name=ready_nodes,json=readyNodes,proto3" json:"ready_nodes,omitempty"`
-	// Nodes that will not run because of it.
-	SkippedNodes []string `protobuf:"bytes,10,rep,name=skipped_nodes,json=skippedNodes,proto3" json:"skipped_nodes,omitempty"`
 	// Whether it asked the whole run to stop.
 	Terminated bool `protobuf:"varint,11,opt,name=terminated,proto3" json:"terminated,omitempty"`
 	// Whether it left its value out.
@@ -1095,13 +1077,6 @@ func (x *AttemptEnded) GetRetryTime() *timestamppb.Timestamp {
 func (x *AttemptEnded) GetReadyNodes() []string {
 	if x != nil {
 		return x.ReadyNodes
-	}
-	return nil
-}
-
-func (x *AttemptEnded) GetSkippedNodes() []string {
-	if x != nil {
-		return x.SkippedNodes
 	}
 	return nil
 }
@@ -1554,33 +1529,35 @@ func (x *RunEnded) GetUnbookedAttempts() int64 {
 	return 0
 }
 
-// SettledVisit is a visit that ended without an attempt of its own.
-type SettledVisit struct {
+// VisitChange is where a visit stands now.
+type VisitChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The visit.
+	// The visit, or the item of a map.
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
-	// SKIPPED, CANCELLED or FAILED.
+	// Where it stands; VISIT_STATE_UNSPECIFIED when it was taken back to before it began.
 	State VisitState `protobuf:"varint,2,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
-	// Why, as a stable word.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why, as a stable word, where it was skipped.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why it failed.
+	Error         *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SettledVisit) Reset() {
-	*x = SettledVisit{}
+func (x *VisitChange) Reset() {
+	*x = VisitChange{}
 	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SettledVisit) String() string {
+func (x *VisitChange) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SettledVisit) ProtoMessage() {}
+func (*VisitChange) ProtoMessage() {}
 
-func (x *SettledVisit) ProtoReflect() protoreflect.Message {
+func (x *VisitChange) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1592,55 +1569,62 @@ func (x *SettledVisit) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SettledVisit.ProtoReflect.Descriptor instead.
-func (*SettledVisit) Descriptor() ([]byte, []int) {
+// Deprecated: Use VisitChange.ProtoReflect.Descriptor instead.
+func (*VisitChange) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *SettledVisit) GetVisit() *VisitRef {
+func (x *VisitChange) GetVisit() *VisitRef {
 	if x != nil {
 		return x.Visit
 	}
 	return nil
 }
 
-func (x *SettledVisit) GetState() VisitState {
+func (x *VisitChange) GetState() VisitState {
 	if x != nil {
 		return x.State
 	}
 	return VisitState_VISIT_STATE_UNSPECIFIED
 }
 
-func (x *SettledVisit) GetReason() string {
+func (x *VisitChange) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-// VisitsSettled lists visits that ended without an attempt of their own.
-type VisitsSettled struct {
+func (x *VisitChange) GetError() *RunError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// VisitsChanged lists visits that came to stand elsewhere.
+type VisitsChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The visits.
-	Visits        []*SettledVisit `protobuf:"bytes,1,rep,name=visits,proto3" json:"visits,omitempty"`
+	// The visits, in the order in which it was decided.
+	Visits        []*VisitChange `protobuf:"bytes,1,rep,name=visits,proto3" json:"visits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *VisitsSettled) Reset() {
-	*x = VisitsSettled{}
+func (x *VisitsChanged) Reset() {
+	*x = VisitsChanged{}
 	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *VisitsSettled) String() string {
+func (x *VisitsChanged) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*VisitsSettled) ProtoMessage() {}
+func (*VisitsChanged) ProtoMessage() {}
 
-func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
+func (x *VisitsChanged) ProtoReflect() protoreflect.Message {
 	mi := &file_epigraph_executor_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1652,89 +1636,16 @@ func (x *VisitsSettled) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use VisitsSettled.ProtoReflect.Descriptor instead.
-func (*VisitsSettled) Descriptor() ([]byte, []int) {
+// Deprecated: Use VisitsChanged.ProtoReflect.Descriptor instead.
+func (*VisitsChanged) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *VisitsSettled) GetVisits() []*SettledVisit {
+func (x *VisitsChanged) GetVisits() []*VisitChange {
 	if x != nil {
 		return x.Visits
 	}
 	return nil
-}
-
-// ReconciliationNeeded tells of an unsafe call whose outcome nobody knows.
-type ReconciliationNeeded struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The visit.
-	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
-	// The attempt.
-	Attempt int32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The key that the call carried.
-	EffectKey string `protobuf:"bytes,3,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
-	// Why it is not known.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReconciliationNeeded) Reset() {
-	*x = ReconciliationNeeded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReconciliationNeeded) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReconciliationNeeded) ProtoMessage() {}
-
-func (x *ReconciliationNeeded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReconciliationNeeded.ProtoReflect.Descriptor instead.
-func (*ReconciliationNeeded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *ReconciliationNeeded) GetVisit() *VisitRef {
-	if x != nil {
-		return x.Visit
-	}
-	return nil
-}
-
-func (x *ReconciliationNeeded) GetAttempt() int32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *ReconciliationNeeded) GetEffectKey() string {
-	if x != nil {
-		return x.EffectKey
-	}
-	return ""
-}
-
-func (x *ReconciliationNeeded) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
 }
 
 // Reconciled tells what an unsafe call did.
@@ -1755,7 +1666,7 @@ type Reconciled struct {
 
 func (x *Reconciled) Reset() {
 	*x = Reconciled{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1678,7 @@ func (x *Reconciled) String() string {
 func (*Reconciled) ProtoMessage() {}
 
 func (x *Reconciled) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1691,7 @@ func (x *Reconciled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reconciled.ProtoReflect.Descriptor instead.
 func (*Reconciled) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reconciled) GetVisit() *VisitRef {
@@ -1824,7 +1735,7 @@ type ChildrenSpawned struct {
 
 func (x *ChildrenSpawned) Reset() {
 	*x = ChildrenSpawned{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1747,7 @@ func (x *ChildrenSpawned) String() string {
 func (*ChildrenSpawned) ProtoMessage() {}
 
 func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1760,7 @@ func (x *ChildrenSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildrenSpawned.ProtoReflect.Descriptor instead.
 func (*ChildrenSpawned) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChildrenSpawned) GetVisit() *VisitRef {
@@ -1885,7 +1796,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +1808,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +1821,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ChildEnded) GetVisit() *VisitRef {
@@ -1960,14 +1871,18 @@ type InterruptOpened struct {
 	// JSON Schema of the answer.
 	Schema *v1.Payload `protobuf:"bytes,4,opt,name=schema,proto3" json:"schema,omitempty"`
 	// When it expires.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// What is to be approved, when the question is one of approval.
+	Approve *v1.Payload `protobuf:"bytes,6,opt,name=approve,proto3" json:"approve,omitempty"`
+	// SHA-256 of that in hex: an approval is of exactly this.
+	ApproveHash   string `protobuf:"bytes,7,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InterruptOpened) Reset() {
 	*x = InterruptOpened{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +1894,7 @@ func (x *InterruptOpened) String() string {
 func (*InterruptOpened) ProtoMessage() {}
 
 func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +1907,7 @@ func (x *InterruptOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptOpened.ProtoReflect.Descriptor instead.
 func (*InterruptOpened) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InterruptOpened) GetInterruptId() string {
@@ -2030,6 +1945,20 @@ func (x *InterruptOpened) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *InterruptOpened) GetApprove() *v1.Payload {
+	if x != nil {
+		return x.Approve
+	}
+	return nil
+}
+
+func (x *InterruptOpened) GetApproveHash() string {
+	if x != nil {
+		return x.ApproveHash
+	}
+	return ""
+}
+
 // InterruptClosed tells of an answer.
 type InterruptClosed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2053,7 +1982,7 @@ type InterruptClosed struct {
 
 func (x *InterruptClosed) Reset() {
 	*x = InterruptClosed{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +1994,7 @@ func (x *InterruptClosed) String() string {
 func (*InterruptClosed) ProtoMessage() {}
 
 func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2007,7 @@ func (x *InterruptClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptClosed.ProtoReflect.Descriptor instead.
 func (*InterruptClosed) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InterruptClosed) GetInterruptId() string {
@@ -2145,7 +2074,7 @@ type SignalReceived struct {
 
 func (x *SignalReceived) Reset() {
 	*x = SignalReceived{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2086,7 @@ func (x *SignalReceived) String() string {
 func (*SignalReceived) ProtoMessage() {}
 
 func (x *SignalReceived) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2099,7 @@ func (x *SignalReceived) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReceived.ProtoReflect.Descriptor instead.
 func (*SignalReceived) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalReceived) GetName() string {
@@ -2209,7 +2138,7 @@ type MessageDelivered struct {
 
 func (x *MessageDelivered) Reset() {
 	*x = MessageDelivered{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2150,7 @@ func (x *MessageDelivered) String() string {
 func (*MessageDelivered) ProtoMessage() {}
 
 func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2163,7 @@ func (x *MessageDelivered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageDelivered.ProtoReflect.Descriptor instead.
 func (*MessageDelivered) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MessageDelivered) GetNodeId() string {
@@ -2273,7 +2202,7 @@ type GraphExpanded struct {
 
 func (x *GraphExpanded) Reset() {
 	*x = GraphExpanded{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2214,7 @@ func (x *GraphExpanded) String() string {
 func (*GraphExpanded) ProtoMessage() {}
 
 func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2227,7 @@ func (x *GraphExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphExpanded.ProtoReflect.Descriptor instead.
 func (*GraphExpanded) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GraphExpanded) GetVisit() *VisitRef {
@@ -2343,7 +2272,7 @@ type GraphAmended struct {
 
 func (x *GraphAmended) Reset() {
 	*x = GraphAmended{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2284,7 @@ func (x *GraphAmended) String() string {
 func (*GraphAmended) ProtoMessage() {}
 
 func (x *GraphAmended) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2297,7 @@ func (x *GraphAmended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphAmended.ProtoReflect.Descriptor instead.
 func (*GraphAmended) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GraphAmended) GetGraphHash() string {
@@ -2428,7 +2357,7 @@ type AttemptStarted struct {
 
 func (x *AttemptStarted) Reset() {
 	*x = AttemptStarted{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2369,7 @@ func (x *AttemptStarted) String() string {
 func (*AttemptStarted) ProtoMessage() {}
 
 func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2382,7 @@ func (x *AttemptStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptStarted.ProtoReflect.Descriptor instead.
 func (*AttemptStarted) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AttemptStarted) GetVisit() *VisitRef {
@@ -2492,7 +2421,7 @@ type AttemptProgress struct {
 
 func (x *AttemptProgress) Reset() {
 	*x = AttemptProgress{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2433,7 @@ func (x *AttemptProgress) String() string {
 func (*AttemptProgress) ProtoMessage() {}
 
 func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2446,7 @@ func (x *AttemptProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptProgress.ProtoReflect.Descriptor instead.
 func (*AttemptProgress) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AttemptProgress) GetVisit() *VisitRef {
@@ -2556,7 +2485,7 @@ type TokenDelta struct {
 
 func (x *TokenDelta) Reset() {
 	*x = TokenDelta{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2497,7 @@ func (x *TokenDelta) String() string {
 func (*TokenDelta) ProtoMessage() {}
 
 func (x *TokenDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2510,7 @@ func (x *TokenDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenDelta.ProtoReflect.Descriptor instead.
 func (*TokenDelta) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TokenDelta) GetVisit() *VisitRef {
@@ -2616,7 +2545,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2557,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_epigraph_executor_v1_event_proto_msgTypes[30]
+	mi := &file_epigraph_executor_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2570,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_epigraph_executor_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeepAlive) GetLastSeq() int64 {
@@ -2655,7 +2584,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8a\x12\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x11\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2675,8 +2604,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"runResumed\x12R\n" +
 	"\x10cancel_requested\x18\x10 \x01(\v2%.epigraph.executor.v1.CancelRequestedH\x00R\x0fcancelRequested\x12=\n" +
 	"\trun_ended\x18\x11 \x01(\v2\x1e.epigraph.executor.v1.RunEndedH\x00R\brunEnded\x12L\n" +
-	"\x0evisits_settled\x18\x12 \x01(\v2#.epigraph.executor.v1.VisitsSettledH\x00R\rvisitsSettled\x12a\n" +
-	"\x15reconciliation_needed\x18\x13 \x01(\v2*.epigraph.executor.v1.ReconciliationNeededH\x00R\x14reconciliationNeeded\x12B\n" +
+	"\x0evisits_changed\x18\x12 \x01(\v2#.epigraph.executor.v1.VisitsChangedH\x00R\rvisitsChanged\x12B\n" +
 	"\n" +
 	"reconciled\x18\x14 \x01(\v2 .epigraph.executor.v1.ReconciledH\x00R\n" +
 	"reconciled\x12R\n" +
@@ -2728,7 +2656,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1d\n" +
 	"\n" +
-	"effect_key\x18\x03 \x01(\tR\teffectKey\"\x8f\x05\n" +
+	"effect_key\x18\x03 \x01(\tR\teffectKey\"\xea\x04\n" +
 	"\fAttemptEnded\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x126\n" +
@@ -2741,9 +2669,7 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"retry_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tretryTime\x12\x1f\n" +
 	"\vready_nodes\x18\t \x03(\tR\n" +
-	"readyNodes\x12#\n" +
-	"\rskipped_nodes\x18\n" +
-	" \x03(\tR\fskippedNodes\x12\x1e\n" +
+	"readyNodes\x12\x1e\n" +
 	"\n" +
 	"terminated\x18\v \x01(\bR\n" +
 	"terminated\x12\x1c\n" +
@@ -2779,19 +2705,14 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\x94\x01\n" +
-	"\fSettledVisit\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xc9\x01\n" +
+	"\vVisitChange\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x126\n" +
 	"\x05state\x18\x02 \x01(\x0e2 .epigraph.executor.v1.VisitStateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"K\n" +
-	"\rVisitsSettled\x12:\n" +
-	"\x06visits\x18\x01 \x03(\v2\".epigraph.executor.v1.SettledVisitR\x06visits\"\x9d\x01\n" +
-	"\x14ReconciliationNeeded\x124\n" +
-	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1d\n" +
-	"\n" +
-	"effect_key\x18\x03 \x01(\tR\teffectKey\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xa8\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x124\n" +
+	"\x05error\x18\x04 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\"J\n" +
+	"\rVisitsChanged\x129\n" +
+	"\x06visits\x18\x01 \x03(\v2!.epigraph.executor.v1.VisitChangeR\x06visits\"\xa8\x01\n" +
 	"\n" +
 	"Reconciled\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x1c\n" +
@@ -2807,14 +2728,16 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x124\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
-	"\ttimed_out\x18\x05 \x01(\bR\btimedOut\"\x8f\x02\n" +
+	"\ttimed_out\x18\x05 \x01(\bR\btimedOut\"\xe8\x02\n" +
 	"\x0fInterruptOpened\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x122\n" +
 	"\x06prompt\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06prompt\x122\n" +
 	"\x06schema\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06schema\x12;\n" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\x80\x02\n" +
+	"expireTime\x124\n" +
+	"\aapprove\x18\x06 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\aapprove\x12!\n" +
+	"\fapprove_hash\x18\a \x01(\tR\vapproveHash\"\x80\x02\n" +
 	"\x0fInterruptClosed\x12!\n" +
 	"\finterrupt_id\x18\x01 \x01(\tR\vinterruptId\x12\x18\n" +
 	"\aexpired\x18\x02 \x01(\bR\aexpired\x122\n" +
@@ -2875,7 +2798,7 @@ func file_epigraph_executor_v1_event_proto_rawDescGZIP() []byte {
 	return file_epigraph_executor_v1_event_proto_rawDescData
 }
 
-var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_epigraph_executor_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*RunEvent)(nil),              // 0: epigraph.executor.v1.RunEvent
 	(*VisitRef)(nil),              // 1: epigraph.executor.v1.VisitRef
@@ -2892,34 +2815,33 @@ var file_epigraph_executor_v1_event_proto_goTypes = []any{
 	(*UsageSettled)(nil),          // 12: epigraph.executor.v1.UsageSettled
 	(*CancelRequested)(nil),       // 13: epigraph.executor.v1.CancelRequested
 	(*RunEnded)(nil),              // 14: epigraph.executor.v1.RunEnded
-	(*SettledVisit)(nil),          // 15: epigraph.executor.v1.SettledVisit
-	(*VisitsSettled)(nil),         // 16: epigraph.executor.v1.VisitsSettled
-	(*ReconciliationNeeded)(nil),  // 17: epigraph.executor.v1.ReconciliationNeeded
-	(*Reconciled)(nil),            // 18: epigraph.executor.v1.Reconciled
-	(*ChildrenSpawned)(nil),       // 19: epigraph.executor.v1.ChildrenSpawned
-	(*ChildEnded)(nil),            // 20: epigraph.executor.v1.ChildEnded
-	(*InterruptOpened)(nil),       // 21: epigraph.executor.v1.InterruptOpened
-	(*InterruptClosed)(nil),       // 22: epigraph.executor.v1.InterruptClosed
-	(*SignalReceived)(nil),        // 23: epigraph.executor.v1.SignalReceived
-	(*MessageDelivered)(nil),      // 24: epigraph.executor.v1.MessageDelivered
-	(*GraphExpanded)(nil),         // 25: epigraph.executor.v1.GraphExpanded
-	(*GraphAmended)(nil),          // 26: epigraph.executor.v1.GraphAmended
-	(*AttemptStarted)(nil),        // 27: epigraph.executor.v1.AttemptStarted
-	(*AttemptProgress)(nil),       // 28: epigraph.executor.v1.AttemptProgress
-	(*TokenDelta)(nil),            // 29: epigraph.executor.v1.TokenDelta
-	(*KeepAlive)(nil),             // 30: epigraph.executor.v1.KeepAlive
-	nil,                           // 31: epigraph.executor.v1.RunEnded.OutputsEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*RunBudget)(nil),             // 33: epigraph.executor.v1.RunBudget
-	(VisitState)(0),               // 34: epigraph.executor.v1.VisitState
-	(*v1.Payload)(nil),            // 35: epigraph.graph.v1.Payload
-	(*RunError)(nil),              // 36: epigraph.executor.v1.RunError
-	(*Usage)(nil),                 // 37: epigraph.executor.v1.Usage
-	(*WaitInfo)(nil),              // 38: epigraph.executor.v1.WaitInfo
-	(RunState)(0),                 // 39: epigraph.executor.v1.RunState
+	(*VisitChange)(nil),           // 15: epigraph.executor.v1.VisitChange
+	(*VisitsChanged)(nil),         // 16: epigraph.executor.v1.VisitsChanged
+	(*Reconciled)(nil),            // 17: epigraph.executor.v1.Reconciled
+	(*ChildrenSpawned)(nil),       // 18: epigraph.executor.v1.ChildrenSpawned
+	(*ChildEnded)(nil),            // 19: epigraph.executor.v1.ChildEnded
+	(*InterruptOpened)(nil),       // 20: epigraph.executor.v1.InterruptOpened
+	(*InterruptClosed)(nil),       // 21: epigraph.executor.v1.InterruptClosed
+	(*SignalReceived)(nil),        // 22: epigraph.executor.v1.SignalReceived
+	(*MessageDelivered)(nil),      // 23: epigraph.executor.v1.MessageDelivered
+	(*GraphExpanded)(nil),         // 24: epigraph.executor.v1.GraphExpanded
+	(*GraphAmended)(nil),          // 25: epigraph.executor.v1.GraphAmended
+	(*AttemptStarted)(nil),        // 26: epigraph.executor.v1.AttemptStarted
+	(*AttemptProgress)(nil),       // 27: epigraph.executor.v1.AttemptProgress
+	(*TokenDelta)(nil),            // 28: epigraph.executor.v1.TokenDelta
+	(*KeepAlive)(nil),             // 29: epigraph.executor.v1.KeepAlive
+	nil,                           // 30: epigraph.executor.v1.RunEnded.OutputsEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*RunBudget)(nil),             // 32: epigraph.executor.v1.RunBudget
+	(VisitState)(0),               // 33: epigraph.executor.v1.VisitState
+	(*v1.Payload)(nil),            // 34: epigraph.graph.v1.Payload
+	(*RunError)(nil),              // 35: epigraph.executor.v1.RunError
+	(*Usage)(nil),                 // 36: epigraph.executor.v1.Usage
+	(*WaitInfo)(nil),              // 37: epigraph.executor.v1.WaitInfo
+	(RunState)(0),                 // 38: epigraph.executor.v1.RunState
 }
 var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
-	32, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	31, // 0: epigraph.executor.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	2,  // 1: epigraph.executor.v1.RunEvent.run_started:type_name -> epigraph.executor.v1.RunStarted
 	6,  // 2: epigraph.executor.v1.RunEvent.attempt_intended:type_name -> epigraph.executor.v1.AttemptIntended
 	7,  // 3: epigraph.executor.v1.RunEvent.attempt_ended:type_name -> epigraph.executor.v1.AttemptEnded
@@ -2928,70 +2850,70 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	10, // 6: epigraph.executor.v1.RunEvent.run_resumed:type_name -> epigraph.executor.v1.RunResumed
 	13, // 7: epigraph.executor.v1.RunEvent.cancel_requested:type_name -> epigraph.executor.v1.CancelRequested
 	14, // 8: epigraph.executor.v1.RunEvent.run_ended:type_name -> epigraph.executor.v1.RunEnded
-	16, // 9: epigraph.executor.v1.RunEvent.visits_settled:type_name -> epigraph.executor.v1.VisitsSettled
-	17, // 10: epigraph.executor.v1.RunEvent.reconciliation_needed:type_name -> epigraph.executor.v1.ReconciliationNeeded
-	18, // 11: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
-	19, // 12: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
-	20, // 13: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
-	21, // 14: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
-	22, // 15: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
-	23, // 16: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
-	24, // 17: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
-	25, // 18: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
-	26, // 19: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
-	5,  // 20: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
-	4,  // 21: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
-	3,  // 22: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
-	11, // 23: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
-	12, // 24: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
-	27, // 25: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
-	28, // 26: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
-	29, // 27: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
-	30, // 28: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
-	1,  // 29: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
-	33, // 30: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
-	32, // 31: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
-	1,  // 32: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 33: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 34: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 35: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
-	35, // 36: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
-	36, // 37: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
-	37, // 38: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
-	32, // 39: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
-	32, // 40: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
-	38, // 41: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
-	1,  // 42: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 43: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
-	33, // 44: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
-	39, // 45: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
-	35, // 46: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
-	31, // 47: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
-	36, // 48: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 49: epigraph.executor.v1.SettledVisit.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 50: epigraph.executor.v1.SettledVisit.state:type_name -> epigraph.executor.v1.VisitState
-	15, // 51: epigraph.executor.v1.VisitsSettled.visits:type_name -> epigraph.executor.v1.SettledVisit
-	1,  // 52: epigraph.executor.v1.ReconciliationNeeded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 53: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 54: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 55: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 56: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	39, // 57: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 58: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 59: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	35, // 60: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	32, // 61: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	35, // 62: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	16, // 9: epigraph.executor.v1.RunEvent.visits_changed:type_name -> epigraph.executor.v1.VisitsChanged
+	17, // 10: epigraph.executor.v1.RunEvent.reconciled:type_name -> epigraph.executor.v1.Reconciled
+	18, // 11: epigraph.executor.v1.RunEvent.children_spawned:type_name -> epigraph.executor.v1.ChildrenSpawned
+	19, // 12: epigraph.executor.v1.RunEvent.child_ended:type_name -> epigraph.executor.v1.ChildEnded
+	20, // 13: epigraph.executor.v1.RunEvent.interrupt_opened:type_name -> epigraph.executor.v1.InterruptOpened
+	21, // 14: epigraph.executor.v1.RunEvent.interrupt_closed:type_name -> epigraph.executor.v1.InterruptClosed
+	22, // 15: epigraph.executor.v1.RunEvent.signal_received:type_name -> epigraph.executor.v1.SignalReceived
+	23, // 16: epigraph.executor.v1.RunEvent.message_delivered:type_name -> epigraph.executor.v1.MessageDelivered
+	24, // 17: epigraph.executor.v1.RunEvent.graph_expanded:type_name -> epigraph.executor.v1.GraphExpanded
+	25, // 18: epigraph.executor.v1.RunEvent.graph_amended:type_name -> epigraph.executor.v1.GraphAmended
+	5,  // 19: epigraph.executor.v1.RunEvent.task_completed:type_name -> epigraph.executor.v1.TaskCompleted
+	4,  // 20: epigraph.executor.v1.RunEvent.run_queued:type_name -> epigraph.executor.v1.RunQueued
+	3,  // 21: epigraph.executor.v1.RunEvent.deadline_passed:type_name -> epigraph.executor.v1.DeadlinePassed
+	11, // 22: epigraph.executor.v1.RunEvent.budget_changed:type_name -> epigraph.executor.v1.BudgetChanged
+	12, // 23: epigraph.executor.v1.RunEvent.usage_settled:type_name -> epigraph.executor.v1.UsageSettled
+	26, // 24: epigraph.executor.v1.RunEvent.attempt_started:type_name -> epigraph.executor.v1.AttemptStarted
+	27, // 25: epigraph.executor.v1.RunEvent.attempt_progress:type_name -> epigraph.executor.v1.AttemptProgress
+	28, // 26: epigraph.executor.v1.RunEvent.token_delta:type_name -> epigraph.executor.v1.TokenDelta
+	29, // 27: epigraph.executor.v1.RunEvent.keep_alive:type_name -> epigraph.executor.v1.KeepAlive
+	1,  // 28: epigraph.executor.v1.RunStarted.adopted:type_name -> epigraph.executor.v1.VisitRef
+	32, // 29: epigraph.executor.v1.RunStarted.budget:type_name -> epigraph.executor.v1.RunBudget
+	31, // 30: epigraph.executor.v1.RunQueued.start_time:type_name -> google.protobuf.Timestamp
+	1,  // 31: epigraph.executor.v1.TaskCompleted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 32: epigraph.executor.v1.AttemptIntended.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 33: epigraph.executor.v1.AttemptEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 34: epigraph.executor.v1.AttemptEnded.state:type_name -> epigraph.executor.v1.VisitState
+	34, // 35: epigraph.executor.v1.AttemptEnded.values:type_name -> epigraph.graph.v1.Payload
+	35, // 36: epigraph.executor.v1.AttemptEnded.error:type_name -> epigraph.executor.v1.RunError
+	36, // 37: epigraph.executor.v1.AttemptEnded.usage:type_name -> epigraph.executor.v1.Usage
+	31, // 38: epigraph.executor.v1.AttemptEnded.start_time:type_name -> google.protobuf.Timestamp
+	31, // 39: epigraph.executor.v1.AttemptEnded.retry_time:type_name -> google.protobuf.Timestamp
+	37, // 40: epigraph.executor.v1.AttemptEnded.wait:type_name -> epigraph.executor.v1.WaitInfo
+	1,  // 41: epigraph.executor.v1.TimerFired.visit:type_name -> epigraph.executor.v1.VisitRef
+	32, // 42: epigraph.executor.v1.RunResumed.budget:type_name -> epigraph.executor.v1.RunBudget
+	32, // 43: epigraph.executor.v1.BudgetChanged.budget:type_name -> epigraph.executor.v1.RunBudget
+	38, // 44: epigraph.executor.v1.RunEnded.state:type_name -> epigraph.executor.v1.RunState
+	34, // 45: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
+	30, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
+	35, // 47: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
+	1,  // 48: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 49: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
+	35, // 50: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
+	15, // 51: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	1,  // 52: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 53: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 54: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 55: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	38, // 56: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 57: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 58: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	34, // 59: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	31, // 60: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	34, // 61: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
+	34, // 62: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
 	1,  // 63: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 64: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	34, // 64: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
 	1,  // 65: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 66: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	34, // 66: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
 	1,  // 67: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
 	1,  // 68: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
 	1,  // 69: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 70: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	34, // 70: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
 	1,  // 71: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	35, // 72: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	34, // 72: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
 	73, // [73:73] is the sub-list for method output_type
 	73, // [73:73] is the sub-list for method input_type
 	73, // [73:73] is the sub-list for extension type_name
@@ -3014,8 +2936,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 		(*RunEvent_RunResumed)(nil),
 		(*RunEvent_CancelRequested)(nil),
 		(*RunEvent_RunEnded)(nil),
-		(*RunEvent_VisitsSettled)(nil),
-		(*RunEvent_ReconciliationNeeded)(nil),
+		(*RunEvent_VisitsChanged)(nil),
 		(*RunEvent_Reconciled)(nil),
 		(*RunEvent_ChildrenSpawned)(nil),
 		(*RunEvent_ChildEnded)(nil),
@@ -3041,7 +2962,7 @@ func file_epigraph_executor_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_executor_v1_event_proto_rawDesc), len(file_epigraph_executor_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
