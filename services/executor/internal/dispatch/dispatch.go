@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"riverqueue.com/riverui"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -85,6 +86,8 @@ const (
 	cooldown = 2 * time.Millisecond
 
 	defaultTimeout = 30 * time.Second
+	// startAgain is the pause between two tries to begin while the database is away.
+	startAgain = 500 * time.Millisecond
 )
 
 // client is what is needed of River's, whatever its transactions are.
@@ -98,6 +101,7 @@ type Dispatcher struct {
 	c client
 	// over is set before the client is told to stop.
 	over *atomic.Bool
+	log  *slog.Logger
 	ui   func(prefix string) (*UI, error)
 }
 
@@ -162,11 +166,11 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 			TracerProvider: o.TracerProvider, MeterProvider: o.MeterProvider, EnableWorkSpanJobKindSuffix: true,
 		})}
 	}
-	c, err := river.NewClient(driver, cfg)
+	c, err := river.NewClient(requeue[TTx]{driver}, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make job client: %w", err)
 	}
-	return &Dispatcher{c: c, over: over, ui: func(prefix string) (*UI, error) {
+	return &Dispatcher{c: c, over: over, log: o.Logger, ui: func(prefix string) (*UI, error) {
 		h, err := riverui.NewHandler(&riverui.HandlerOpts{Endpoints: riverui.NewEndpoints(c, nil), Logger: o.Logger, Prefix: prefix})
 		if err != nil {
 			return nil, fmt.Errorf("make job pages: %w", err)
@@ -175,7 +179,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	}}, nil
 }
 
-// Run works jobs until ctx ends; then those in progress may end within Options.Drain.
+// Run works jobs until ctx ends, from when the database answers on; then those in progress may end within Options.Drain.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	jobs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -183,14 +187,26 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		d.over.Store(true)
 		stop()
 	})()
-	if err := d.c.Start(jobs); err != nil {
-		if ctx.Err() != nil {
+	for {
+		err := d.c.Start(jobs)
+		switch {
+		case err == nil:
+			<-d.c.Stopped()
+			return nil
+		case ctx.Err() != nil:
+			return nil
+		case !dbkit.Away(err):
+			return fmt.Errorf("start working jobs: %w", err)
+		}
+		d.log.WarnContext(ctx, "jobs are not worked yet", "err", err)
+		pause := time.NewTimer(startAgain)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
 			return nil
 		}
-		return fmt.Errorf("start working jobs: %w", err)
 	}
-	<-d.c.Stopped()
-	return nil
 }
 
 // stopping takes what the client complains of while it stops for what it is: statements were interrupted, and what they were for is

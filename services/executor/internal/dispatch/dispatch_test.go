@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,6 +45,7 @@ type store struct {
 	journal.Journal
 	dispatcher func(o dispatch.Options) (*dispatch.Dispatcher, error)
 	exec       func(sql string) error
+	count      func(sql string) (int, error)
 	place      string
 }
 
@@ -76,6 +78,14 @@ func openStore(ctx context.Context, place string) (*store, error) {
 				_, err = db.Write.ExecContext(ctx, sql)
 				return errors.Join(err, db.Close())
 			},
+			count: func(sql string) (n int, err error) {
+				db, err := dbkit.OpenSQLite(ctx, place)
+				if err != nil {
+					return 0, err
+				}
+				err = db.Read.QueryRowContext(ctx, sql).Scan(&n)
+				return n, errors.Join(err, db.Close())
+			},
 		}, nil
 	}
 	s, err := pg.Open(ctx, place, pg.Options{MaxReaders: 2})
@@ -96,6 +106,14 @@ func openStore(ctx context.Context, place string) (*store, error) {
 			defer db.Close()
 			_, err = db.Exec(ctx, sql)
 			return err
+		},
+		count: func(sql string) (n int, err error) {
+			db, err := dbkit.OpenPostgres(ctx, place, pg.Schema, dbkit.PostgresOptions{MaxConns: 1})
+			if err != nil {
+				return 0, err
+			}
+			defer db.Close()
+			return n, db.QueryRow(ctx, sql).Scan(&n)
 		},
 	}, nil
 }
@@ -142,6 +160,31 @@ func onBoth(t *testing.T, name string, f func(t *testing.T, s *store)) {
 			f(t, s)
 		})
 	}
+}
+
+// faults keeps what is logged about jobs that could not be ended.
+type faults struct {
+	mu   sync.Mutex
+	kept []string
+}
+
+func (f *faults) Enabled(context.Context, slog.Level) bool { return true }
+func (f *faults) WithAttrs([]slog.Attr) slog.Handler       { return f }
+func (f *faults) WithGroup(string) slog.Handler            { return f }
+
+func (f *faults) Handle(_ context.Context, r slog.Record) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if strings.Contains(r.Message, "Completer error") || strings.Contains(r.Message, "giving up") {
+		f.kept = append(f.kept, r.Message)
+	}
+	return nil
+}
+
+func (f *faults) lines() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.kept)
 }
 
 // book notes what was handled.
@@ -326,6 +369,51 @@ func TestDispatch(t *testing.T) {
 		testkit.Eventually(t, func() bool { return len(b.runs()) == 4 }, patience, time.Millisecond)
 		got := b.runs()
 		require.Equal(t, 2, count(got, "a"))
+	})
+	onBoth(t, "Unique/OneThatComesAgainGivesWayToAnEqualOneThatWaits", func(t *testing.T, s *store) {
+		var b book
+		began, gate := make(chan string, 10), make(chan struct{})
+		var first atomic.Int32
+		o := wakes(func(ctx context.Context, j dispatch.Job) error {
+			began <- j.RunID
+			<-gate
+			if first.Add(1) <= 3 {
+				switch j.RunID {
+				case "fails":
+					return errors.New("not yet")
+				case "later":
+					return dispatch.Later(time.Millisecond)
+				}
+			}
+			return b.note(ctx, j)
+		})
+		log := &faults{}
+		o.Logger = slog.New(log)
+		o.Wakes = 3
+		d, err := s.dispatcher(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- d.Run(ctx) }()
+		hints := []journal.Job{{Kind: journal.JobWake, RunID: "fails"}, {Kind: journal.JobWake, RunID: "later"}, {Kind: journal.JobWake, RunID: "works"}}
+		s.insert(t, hints...)
+		require.ElementsMatch(t, []string{"fails", "later", "works"}, []string{<-began, <-began, <-began})
+		s.insert(t, hints...) // they are worked, so these wait: until the first ones have ended
+		later := `now() + interval '2 seconds'`
+		if strings.HasPrefix(s.place, "/") {
+			later = `datetime('now', '+2 seconds')`
+		}
+		require.NoError(t, s.exec(`UPDATE river_job SET scheduled_at = `+later+` WHERE state = 'available'`))
+		close(gate)
+		testkit.Eventually(t, func() bool { return len(b.runs()) >= 4 }, patience, time.Millisecond)
+		testkit.Eventually(t, func() bool {
+			n, err := s.count(`SELECT count(*) FROM river_job WHERE state <> 'completed'`)
+			return err == nil && n == 0
+		}, patience, 5*time.Millisecond)
+		cancel()
+		require.NoError(t, <-done)
+		require.Equal(t, []int{1, 1, 2}, []int{count(b.runs(), "fails"), count(b.runs(), "later"), count(b.runs(), "works")})
+		require.Empty(t, log.lines(), "nothing that River ends jobs with failed")
 	})
 	onBoth(t, "Fail/ComesAgainAndLaterIsNoFailure", func(t *testing.T, s *store) {
 		var b book

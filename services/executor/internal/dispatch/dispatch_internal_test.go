@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// starter is a client whose database is away at first.
+type starter struct {
+	errs    []error
+	starts  int
+	stopped chan struct{}
+}
+
+func (s *starter) Start(ctx context.Context) error {
+	if s.starts++; s.starts <= len(s.errs) {
+		return s.errs[s.starts-1]
+	}
+	context.AfterFunc(ctx, func() { close(s.stopped) })
+	return nil
+}
+
+func (s *starter) Stopped() <-chan struct{} { return s.stopped }
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+	t.Run("Run/BeginsOnceTheDatabaseAnswers", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := &starter{errs: []error{io.ErrUnexpectedEOF, errors.New("connection refused")}, stopped: make(chan struct{})}
+			d := &Dispatcher{c: c, over: &atomic.Bool{}, log: slog.New(slog.DiscardHandler)}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- d.Run(ctx) }()
+			time.Sleep(10 * startAgain) //nolint:forbidigo // the time of the bubble
+			require.Equal(t, 3, c.starts)
+			cancel()
+			require.NoError(t, <-done)
+		})
+	})
+	t.Run("Run/EndsWithAFaultOfOurs", func(t *testing.T) {
+		t.Parallel()
+		d := &Dispatcher{c: &starter{errs: []error{errors.New("no workers")}}, over: &atomic.Bool{}, log: slog.New(slog.DiscardHandler)}
+		require.ErrorContains(t, d.Run(t.Context()), "no workers")
+	})
+}
