@@ -33,6 +33,7 @@ func refs(list []Adopted) []string {
 }
 
 func TestAdopt(t *testing.T) {
+	t.Parallel()
 	t.Run("Fork/RunsOnlyWhatDependsOnTheVisit", func(t *testing.T) {
 		m := newMachine(t, compile(t, nodes(FirstArg(), "A", "B", "C", "D", "E").Edge("A", "B").Edge("B", "C").Edge("A", "D").Edge("C", "E").Edge("D", "E").Graph()))
 		m.begin("0")
@@ -233,6 +234,7 @@ func TestAdopt(t *testing.T) {
 // TestForksAgree forks random runs at random visits. With actors that always answer alike a fork ends as its origin did, calls nothing
 // that it took over, and calls again whatever depends on the visit.
 func TestForksAgree(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gen{t: t}
 		spec := g.graph()

@@ -13,6 +13,7 @@ import (
 
 // TestMachineSurvivesChanges is TestMachineSurvivesEverything with visits that expand and amendments in between.
 func TestMachineSurvivesChanges(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		(&chaos{gen: gen{t: t, losers: true}, changing: true}).survive(t)
 	})
@@ -169,6 +170,7 @@ func byHand(g *Graph, id string, part *Graph) *Graph {
 // TestExpandedEqualsWrittenByHand runs a graph whose visits expand and the one written out by hand side by side: the same attempts with
 // the same arguments are open at any time once the expansion is there, and the outputs are the same.
 func TestExpandedEqualsWrittenByHand(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := &chaos{gen: gen{t: t}}
 		spec := c.graph()

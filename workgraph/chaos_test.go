@@ -14,6 +14,7 @@ import (
 // limits, losers, state and irreducible loops. Every run must end or stand still for a reason that it tells, and every journal
 // must replay.
 func TestMachineSurvivesEverything(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		(&chaos{gen: gen{t: t, losers: true}}).survive(t)
 	})

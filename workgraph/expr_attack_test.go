@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,12 +60,16 @@ const (
 	patience = 60 * time.Second
 )
 
+// largeVars are made once: it takes seconds under the race detector.
+var largeVars = sync.OnceValue(func() map[string]json.RawMessage { return attackVars(1) })
+
 // attackVars are large variables, or such that are small by a factor.
-func attackVars(t *testing.T, factor int) map[string]json.RawMessage {
-	t.Helper()
+func attackVars(factor int) map[string]json.RawMessage {
 	raw := func(v any) json.RawMessage {
 		b, err := json.Marshal(v)
-		require.NoError(t, err)
+		if err != nil {
+			panic(err)
+		}
 		return b
 	}
 	many := make([]int, 100_000/factor)
@@ -94,7 +99,7 @@ var doubled = "[1]" + strings.Repeat(".map(a, [a, a])", 25)
 func TestExprAttack(t *testing.T) {
 	// A tenth of the limit, over a tenth of what goes in: what an evaluation takes grows with both.
 	const factor = 10
-	vars := attackVars(t, factor)
+	vars := attackVars(factor)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	for _, src := range []string{
@@ -139,7 +144,7 @@ func TestExprAttack(t *testing.T) {
 		})
 	}
 	t.Run("WholeLimit", func(t *testing.T) {
-		vars := attackVars(t, 1)
+		vars := largeVars()
 		for _, src := range []string{
 			`named.s.replace("a", named.s)`, `sets.equivalent(args, args)`, `args.distinct()`, doubled + " == " + doubled, `item.map(x, item + item)`,
 			`args.exists(x, timestamp(input) == null)`, `values`,
@@ -154,7 +159,7 @@ func TestExprAttack(t *testing.T) {
 
 // TestExprRoom holds that what is large but reasonable still goes.
 func TestExprRoom(t *testing.T) {
-	vars := attackVars(t, 1)
+	vars := largeVars()
 	for _, src := range []string{
 		`state.sort().size() == 20000`, `args.reverse() != args`, `item.distinct().size() == 3000`, `input.substring(10).size() == 999990`,
 		`named.s.replace("a", "bc").size() == 400000`, `named.s.split("a").size() == 200001`, `state.map(x, x.size()).size() == 20000`,
@@ -171,7 +176,7 @@ func TestExprRoom(t *testing.T) {
 }
 
 func TestExprPattern(t *testing.T) {
-	vars := attackVars(t, 1)
+	vars := largeVars()
 	t.Run("Large/IsRefusedBeforeItIsCompiled", func(t *testing.T) {
 		for _, src := range []string{
 			`(x{0,1000}){0,1}y{0,999}z`, `((a{0,9}){0,9}){0,9}b`, `(a|aa|b{0,20}){0,400}`, `(((((a{9}){9})b){9})c)`,
@@ -378,6 +383,7 @@ func TestExprNodes(t *testing.T) {
 
 // TestExprTogether holds what the expressions of one command cost together.
 func TestExprTogether(t *testing.T) {
+	t.Parallel()
 	g := nodes(FirstArg(), "A").Graph()
 	for i := range 100 {
 		id := fmt.Sprintf("B%d", i)

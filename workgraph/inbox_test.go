@@ -36,6 +36,7 @@ func (m *machine) send(from, node, body string) error {
 }
 
 func TestInbox(t *testing.T) {
+	t.Parallel()
 	t.Run("Edges/DeliverValuesAsMessages", func(t *testing.T) {
 		m := newMachine(t, compile(t, inbox(nodes(FirstArg(), "A", "B", "I", "end").Edge("A", "I").Edge("B", "I").Edge("I", "end").Graph(), Inbox{BatchSize: 2}, "I")))
 		m.begin("1")

@@ -251,7 +251,7 @@ func refKey(v *refVisit) string {
 	return fmt.Sprintf("%s#%d %q %v", v.ref(), v.attempt, args, v.named)
 }
 
-// journalOf checks that every journal replays: from the first event, and from every snapshot.
+// journalOf checks that every journal replays: from the first event, from every snapshot to the next, and from some of them to the end.
 type journalOf struct {
 	p      *Program
 	events []Event
@@ -273,10 +273,17 @@ func (j *journalOf) note(t require.TestingT, s *State, evs []Event) {
 
 func (j *journalOf) check(t require.TestingT, runID string) {
 	s := New(j.p, runID)
+	var compared int
+	var next *State                // restored from the snapshot before
+	far := max(1, len(j.snaps)/8) // all of them in a short journal: what is compared grows with the journal, not with its square
 	for i, ev := range j.events {
 		require.Equal(t, int64(i+1), ev.Seq, "sequence numbers are dense")
 		_, err := s.Apply(ev)
 		require.NoError(t, err)
+		if next != nil {
+			_, err := next.Apply(ev)
+			require.NoError(t, err)
+		}
 		want, ok := j.snaps[ev.Seq]
 		if !ok {
 			continue // in the middle of a command
@@ -284,9 +291,20 @@ func (j *journalOf) check(t require.TestingT, runID string) {
 		got, err := s.Snapshot()
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "replay up to event %d", ev.Seq)
+		if next != nil {
+			again, err := next.Snapshot()
+			require.NoError(t, err)
+			require.Equal(t, want, string(again), "from the snapshot before that at %d", ev.Seq)
+		}
 		back, err := Restore(j.p, got)
 		require.NoError(t, err)
 		require.Equal(t, keys(s.Outstanding()), keys(back.Outstanding()))
+		next = back
+		if compared++; compared%far != 0 {
+			continue
+		}
+		back, err = Restore(j.p, got)
+		require.NoError(t, err)
 		for _, later := range j.events[i+1:] {
 			_, err := back.Apply(later)
 			require.NoError(t, err)
@@ -307,6 +325,7 @@ func keys(starts []Start) []string {
 
 // TestMachineAgreesWithReference runs random graphs with random ends in random order on the machine and on the reference.
 func TestMachineAgreesWithReference(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		g := &gen{t: t}
 		spec := g.graph()

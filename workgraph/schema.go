@@ -380,6 +380,10 @@ func regexFormat(v any) error {
 // Check tells why a value is not what the schema asks for; nil if it is. The error is a SchemaFaults, or, when this could not be found out within
 // bounds or before ctx ended, another one.
 func (s *Schema) Check(ctx context.Context, raw json.RawMessage) error {
+	return s.check(ctx, raw, maxSchemaSteps)
+}
+
+func (s *Schema) check(ctx context.Context, raw json.RawMessage, steps int) error {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return err
@@ -387,7 +391,7 @@ func (s *Schema) Check(ctx context.Context, raw json.RawMessage) error {
 	if n := wildNumber(v); n != "" {
 		return fmt.Errorf("the number %.40s is out of range", n)
 	}
-	w := schemaCost{s: s, ctx: ctx, left: maxSchemaSteps}
+	w := schemaCost{s: s, ctx: ctx, left: steps}
 	if !w.visit(s.s, v, place{}) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -436,6 +436,7 @@ func TestPauseAndCancel(t *testing.T) {
 }
 
 func TestMaps(t *testing.T) {
+	t.Parallel()
 	mapped := func(m Map) *Graph {
 		g := nodes(PassDown{}, "M").Graph()
 		g.Nodes[0].Map = &m
@@ -507,6 +508,7 @@ func TestState(t *testing.T) {
 }
 
 func TestTravelLimits(t *testing.T) {
+	t.Parallel()
 	echo := Actors{"x": ActorFunc(func(_ context.Context, c *Call) (Outcome, error) { return Outcome{Values: one("1")}, nil })}
 	// lattice is n diamonds in a row.
 	lattice := func(n int) *Graph {

@@ -523,6 +523,7 @@ func TestWaitForTask(t *testing.T) {
 }
 
 func TestWaitForSignal(t *testing.T) {
+	t.Parallel()
 	listen := func(name string) Outcome { return Outcome{Wait: &Wait{Signal: &SignalWait{Name: name}}} }
 	t.Run("Early/IsKeptInOrderPerName", func(t *testing.T) {
 		m := single1(t, nil)
