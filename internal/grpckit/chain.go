@@ -67,14 +67,16 @@ type link struct {
 // chain holds the links of a server, outer to inner. Recovery stands just inside the translation to
 // statuses, so that a panic in authentication or validation too is masked, counted and logged.
 type chain struct {
-	log       *slog.Logger
-	auth      *Authenticator
-	timeout   time.Duration
-	budget    *inflight.Budget
-	maxRecv   int
-	validator protovalidate.Validator
-	duration  metric.Float64Histogram
-	panics    metric.Int64Counter
+	log     *slog.Logger
+	auth    *Authenticator
+	timeout time.Duration
+	budget  *inflight.Budget
+	maxRecv int
+	// writeTimeout is for how long the caller of a connection of its own may refuse to take a piece of what it asked for.
+	writeTimeout time.Duration
+	validator    protovalidate.Validator
+	duration     metric.Float64Histogram
+	panics       metric.Int64Counter
 	// drain is closed when the server begins to stop.
 	drain     chan struct{}
 	interned  *interned
@@ -103,7 +105,7 @@ func newChain(o Options, auth *Authenticator) (*chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, validator: v, duration: duration, panics: panics,
+	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, writeTimeout: o.WriteTimeout, validator: v, duration: duration, panics: panics,
 		drain: make(chan struct{}), interned: newInterned(), strangers: newStrangers()}
 	k.links = k.order()
 	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
@@ -142,7 +144,14 @@ func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 		err = k.run(ctx, c, func(ctx context.Context) error {
 			in := k.receiver(ctx, c, receive)
 			defer in.end()
-			resp, err = serve(srv, ctx, func(m any) error { return in.last(ctx, m) },
+			out := k.budget.Answer(Namespace(ctx))
+			sent := false
+			defer func() {
+				if !sent {
+					out.Free()
+				}
+			}()
+			resp, err = serve(srv, out.Context(ctx), func(m any) error { return in.last(ctx, m) },
 				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 					ctx, err := k.checked(ctx, c, req)
 					if err != nil {
@@ -150,14 +159,40 @@ func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 					}
 					return handler(ctx, req)
 				})
+			in.end() // the answer must not wait for its own request
+			if err == nil {
+				resp, err = k.answer(ctx, resp, out)
+			}
+			sent = err == nil
 			return err
 		})
 		if err != nil {
+			if o, ok := resp.(*outgoing); ok {
+				o.held.Free()
+			}
 			return nil, err
 		}
 		return resp, nil
 	}
 	return m
+}
+
+// answer has an answer of some size count until it is written.
+func (k *chain) answer(ctx context.Context, resp any, out *inflight.Answer) (any, error) {
+	m, ok := resp.(proto.Message)
+	if !ok {
+		out.Free()
+		return resp, nil
+	}
+	n := proto.Size(m)
+	if n <= tinyAnswer {
+		out.Free()
+		return resp, nil
+	}
+	if err := out.Hold(ctx, answerMemory*int64(n)); err != nil {
+		return nil, err
+	}
+	return k.send(ctx, m, out), nil
 }
 
 // receiver takes in what c brings. Who need not say who they are may not say much, nor take long.
@@ -199,18 +234,40 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		in := k.receiver(ctx, c, ss.RecvMsg)
 		in.patient = info.IsClientStream
 		defer in.end()
-		return handler(srv, &serverStream{ServerStream: ss, ctx: ctx, in: in, check: check})
+		return handler(srv, &serverStream{ServerStream: ss, chain: k, ctx: ctx, in: in, check: check})
 	})
 }
 
 type serverStream struct {
 	grpc.ServerStream
+	chain *chain
 	ctx   context.Context
 	in    *receiver
 	check func(any, ...protovalidate.ValidationOption) error
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
+
+// SendMsg waits for room for what is sent: its stream may have messages that nobody took.
+func (s *serverStream) SendMsg(m any) error {
+	p, ok := m.(proto.Message)
+	if !ok {
+		return s.ServerStream.SendMsg(m)
+	}
+	n := proto.Size(p)
+	if n <= tinyAnswer {
+		return s.ServerStream.SendMsg(m)
+	}
+	out := s.chain.budget.Answer(Namespace(s.ctx))
+	err := out.Await(s.ctx, int64(n))
+	if err == nil {
+		err = s.ServerStream.SendMsg(s.chain.send(s.ctx, p, out))
+	}
+	if err != nil {
+		out.Free()
+	}
+	return err
+}
 
 func (s *serverStream) RecvMsg(m any) error {
 	read := s.in.last

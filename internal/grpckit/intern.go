@@ -104,6 +104,20 @@ func (n *interned) add(request proto.Message, field protoreflect.Name) {
 	n.fields[d.FullName()] = &internedField{f, protovalidate.FilterFunc(func(_ protoreflect.Message, d protoreflect.Descriptor) bool { return d != f })}
 }
 
+// Marshal implements encoding.CodecV2.
+func (n *interned) Marshal(v any) (mem.BufferSlice, error) {
+	o, ok := v.(*outgoing)
+	if !ok {
+		return n.CodecV2.Marshal(v)
+	}
+	b, err := proto.Marshal(o.message)
+	if err != nil {
+		o.held.Free()
+		return nil, err
+	}
+	return o.buffers(b), nil
+}
+
 // Unmarshal implements encoding.CodecV2.
 func (n *interned) Unmarshal(data mem.BufferSlice, v any) error {
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())

@@ -35,6 +35,8 @@ type Options struct {
 	MaxRecvBytes int
 	// UnaryTimeout bounds unary calls; default 60s, negative means none.
 	UnaryTimeout time.Duration
+	// WriteTimeout is for how long a caller may refuse to take a piece of an answer before its connection is closed; default 60s. Services are trusted to read.
+	WriteTimeout time.Duration
 	// MaxStreams bounds concurrent calls per connection; default 1000.
 	MaxStreams uint32
 	// MaxConnectionAge makes clients reconnect now and then, for balance among replicas; 0 means never.
@@ -97,6 +99,9 @@ func NewServer(o Options) (*Server, error) {
 	if o.UnaryTimeout == 0 {
 		o.UnaryTimeout = time.Minute
 	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = time.Minute
+	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 1000
 	}
@@ -116,6 +121,7 @@ func NewServer(o Options) (*Server, error) {
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
 			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) && !polled(i.FullMethodName) }))),
 		grpc.StatsHandler(c.strangers),
+		grpc.StatsHandler(writers{}),
 		grpc.UnaryInterceptor(unchained),
 		grpc.StreamInterceptor(c.stream),
 		grpc.InTapHandle(tapped),

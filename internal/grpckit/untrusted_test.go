@@ -101,6 +101,7 @@ func (h *holder) Work(s grpc.BidiStreamingServer[executorv1.WorkRequest, executo
 type guarded struct {
 	*holder
 	net    *grpckit.BufNet
+	server *grpckit.Server
 	budget *inflight.Budget
 }
 
@@ -114,6 +115,7 @@ func guard(t *testing.T, o grpckit.Options) *guarded {
 		{Name: "ada", Namespace: "a", Secret: conf.NewSecret("key-a"), Scopes: access.Scopes()}, {Name: "bob", Namespace: "b", Secret: conf.NewSecret("key-b")}}}
 	s, err := grpckit.NewServer(o)
 	require.NoError(t, err)
+	g.server = s
 	executorv1.RegisterExecutorServiceServer(s, g.holder)
 	executorv1.RegisterWorkerServiceServer(s, g.holder)
 	s.Intern((*executorv1.StartRunRequest)(nil), "graph")

@@ -1,4 +1,4 @@
-// Package inflight owns how much memory requests under way may hold: one budget for a process, of which no namespace can have all. It must not know what
+// Package inflight owns how much memory requests under way, and their answers, may hold: one budget for a process, of which no namespace can have all. It must not know what
 // requests are, nor how their size is told.
 package inflight
 
@@ -52,11 +52,13 @@ type Budget struct {
 	total int64
 	share int64
 
-	mu    sync.Mutex
-	used  int64
-	by    map[string]int64
-	line  map[string]int
-	freed chan struct{} // closed when something is given back; nil while nobody waits
+	mu   sync.Mutex
+	used int64
+	by   map[string]int64
+	line map[string]int
+	// waiting are the bytes of answers that wait for room.
+	waiting map[string]int64
+	freed   chan struct{} // closed when something is given back; nil while nobody waits
 }
 
 // New returns a budget of total bytes, half of which a namespace may have. Zero or less means DefaultTotal.
@@ -64,7 +66,7 @@ func New(total int64) *Budget {
 	if total <= 0 {
 		total = DefaultTotal()
 	}
-	return &Budget{total: total, share: total / 2, by: map[string]int64{}, line: map[string]int{}}
+	return &Budget{total: total, share: total / 2, by: map[string]int64{}, line: map[string]int{}, waiting: map[string]int64{}}
 }
 
 // Most is what one request may hold at most.
@@ -201,11 +203,16 @@ func (s *Share) Free() {
 	b := s.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= s.held
-	if b.by[s.namespace] -= s.held; b.by[s.namespace] == 0 {
-		delete(b.by, s.namespace)
-	}
+	b.give(s.namespace, s.held)
 	s.held, s.counted = 0, false
+}
+
+// give takes back n bytes. The lock is held.
+func (b *Budget) give(namespace string, n int64) {
+	b.used -= n
+	if b.by[namespace] -= n; b.by[namespace] == 0 {
+		delete(b.by, namespace)
+	}
 	if b.freed != nil {
 		close(b.freed)
 		b.freed = nil

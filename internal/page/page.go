@@ -19,6 +19,8 @@ const (
 	DefaultSize = 50
 	// MaxSize is what larger sizes are lowered to.
 	MaxSize = 1000
+	// MaxBytes is what the rows of a page may take together, unless it is one row alone.
+	MaxBytes = 8 << 20
 	// ReasonInvalid is the reason of a token that is not one of ours.
 	ReasonInvalid = "PAGE_TOKEN_INVALID"
 	// ReasonMismatch is the reason of a token that belongs to another query.
@@ -112,13 +114,36 @@ func (p Page) Token(c Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Cut turns up to Limit+1 rows into a page and the token of the next one, which is empty on the last page.
-func Cut[T any](p Page, rows []T, cursor func(T) Cursor) (items []T, nextToken string) {
-	if len(rows) <= p.Limit {
+// Row is what is listed.
+type Row interface {
+	// Size is about how many bytes the row adds to an answer.
+	Size() int
+}
+
+// Gauge tells when a page is full. The zero value is that of an empty page.
+type Gauge struct{ rows, bytes int }
+
+// Add counts a row, and reports whether it is one too many: it belongs on the next page, and nothing after it need be read.
+func (g *Gauge) Add(r Row) (full bool) {
+	g.rows++
+	g.bytes += r.Size()
+	return g.rows > 1 && g.bytes > MaxBytes
+}
+
+// Cut turns up to Limit+1 rows into a page and the token of the next one, which is empty on the last page. A page ends where MaxBytes are full.
+func Cut[T Row](p Page, rows []T, cursor func(T) Cursor) (items []T, nextToken string) {
+	n := min(len(rows), p.Limit)
+	var g Gauge
+	for i := range n {
+		if g.Add(rows[i]) {
+			n = i
+			break
+		}
+	}
+	if n == len(rows) {
 		return rows, ""
 	}
-	rows = rows[:p.Limit]
-	return rows, p.Token(cursor(rows[p.Limit-1]))
+	return rows[:n], p.Token(cursor(rows[n-1]))
 }
 
 func decode(token string, q Query) (Cursor, error) {

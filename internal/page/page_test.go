@@ -72,19 +72,41 @@ func TestToken(t *testing.T) {
 	})
 }
 
+type row struct {
+	id   string
+	size int
+}
+
+func (r row) Size() int { return r.size }
+
 func TestCut(t *testing.T) {
 	t.Parallel()
-	p, err := page.Parse(2, "", query)
-	require.NoError(t, err)
-	at := func(s string) page.Cursor { return page.Cursor{CreateTime: time.UnixMicro(5).UTC(), ID: s} }
-	items, next := page.Cut(p, []string{"a", "b"}, at)
-	require.Equal(t, []string{"a", "b"}, items)
-	require.Empty(t, next)
-	items, next = page.Cut(p, []string{"a", "b", "c"}, at)
-	require.Equal(t, []string{"a", "b"}, items)
-	p, err = page.Parse(2, next, query)
-	require.NoError(t, err)
-	require.Equal(t, at("b"), p.After)
+	at := func(r row) page.Cursor { return page.Cursor{CreateTime: time.UnixMicro(5).UTC(), ID: r.id} }
+	parse := func(size int32, token string) page.Page {
+		p, err := page.Parse(size, token, query)
+		require.NoError(t, err)
+		return p
+	}
+	const half, whole = page.MaxBytes/2 + 1, page.MaxBytes
+	for name, c := range map[string]struct {
+		rows  []row
+		items int
+		more  bool
+	}{
+		"Fits":                       {[]row{{"a", 1}, {"b", 1}}, 2, false},
+		"OneMoreThanTheLimit":        {[]row{{"a", 1}, {"b", 1}, {"c", 1}}, 2, true},
+		"NoRoomForTheSecond":         {[]row{{"a", half}, {"b", half}}, 1, true},
+		"ExactlyFull":                {[]row{{"a", whole - 1}, {"b", 1}}, 2, false},
+		"OneIsThereHoweverLarge":     {[]row{{"a", 9 * whole}}, 1, false},
+		"AndWhatFollowsIsForTheNext": {[]row{{"a", 9 * whole}, {"b", 1}}, 1, true},
+	} {
+		items, next := page.Cut(parse(2, ""), c.rows, at)
+		require.Equal(t, c.rows[:c.items], items, name)
+		require.Equal(t, c.more, next != "", name)
+		if c.more {
+			require.Equal(t, at(c.rows[c.items-1]), parse(2, next).After, name)
+		}
+	}
 }
 
 func TestTokenProperty(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -157,7 +158,7 @@ func (e *Engine) bulk(ctx context.Context, req BulkRequest, is func(journal.Run)
 	limit = min(limit, MaxBulk)
 	until := time.Now().Add(bulkTime)
 	for after := (page.Cursor{}); ; {
-		rows, err := e.journal.List(ctx, req.Namespace, req.Filter, after, bulkPage)
+		rows, err := e.journal.List(inflight.Apart(ctx), req.Namespace, req.Filter, after, bulkPage)
 		if err != nil {
 			return out, err
 		}
@@ -183,7 +184,7 @@ func (e *Engine) bulk(ctx context.Context, req BulkRequest, is func(journal.Run)
 				}
 			}
 		}
-		if len(rows) < bulkPage {
+		if len(rows) == 0 { // a page may have fewer rows than were asked for
 			return out, nil
 		}
 	}

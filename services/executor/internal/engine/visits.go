@@ -97,11 +97,9 @@ func (d *Durable) WaitOf() *VisitWait {
 	return w
 }
 
-// maxPageBytes is how much the values on one page of visits hold together, unless one visit alone holds more.
-const maxPageBytes = 8 << 20
-
-func (v *Visit) bytes() int {
-	n := 0
+// Size implements page.Row.
+func (v Visit) Size() int {
+	n := 512
 	for _, x := range v.Values {
 		n += len(x)
 	}
@@ -145,11 +143,11 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		return nil, "", err
 	}
 	f := &folder{nodes: nodes, only: req.Node, open: map[workgraph.Ref]*Visit{}}
-	size := 0
+	var gauge page.Gauge
 	add := func(v *Visit) {
 		visits = append(visits, *v)
 		// A page that has grown large ends before its size says so; what stands behind it tells that there is more.
-		if size += v.bytes(); size > maxPageBytes && len(visits) > 1 && len(visits) <= pg.Limit {
+		if full := gauge.Add(v); full && len(visits) <= pg.Limit {
 			pg.Limit = len(visits) - 1
 		}
 	}

@@ -73,3 +73,8 @@ func (a *Answer) Closes(i *Interrupt) (repeated bool, err error) {
 	}
 	return false, InterruptClosed(i.ID)
 }
+
+// Size implements page.Row.
+func (i Interrupt) Size() int {
+	return rowSize + len(i.Prompt) + len(i.Schema) + len(i.Approve) + len(i.Answer) + len(i.Default)
+}

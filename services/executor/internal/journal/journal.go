@@ -111,7 +111,7 @@ type Reader interface {
 	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such request is known.
 	Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error)
 	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args,
-	// Named, Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut.
+	// Named, Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut. It gives fewer where page.MaxBytes are full.
 	List(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Run, error)
 	// Events returns up to limit events with a sequence above afterSeq, in order. A run without such
 	// events, or without existence, gives none.

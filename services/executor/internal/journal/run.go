@@ -132,3 +132,15 @@ type Event struct {
 	Visit  int32
 	Data   []byte
 }
+
+// rowSize is what a row takes beside its texts.
+const rowSize = 512
+
+// Size implements page.Row for a run without its arguments and results.
+func (r Run) Size() int {
+	n := rowSize + len(r.GraphName) + len(r.BusinessKey) + len(r.Metadata) + len(r.Reason) + len(r.CancelReason) + len(r.Error) + len(r.TraceState)
+	for k, v := range r.Labels {
+		n += len(k) + len(v)
+	}
+	return n
+}

@@ -257,3 +257,6 @@ func TooMany() error {
 func EtagMismatch(id string) error {
 	return errs.New(errs.Conflict, journal.ReasonEtagMismatch, "schedule %q has changed", id).Hint("read it again and retry with its new etag")
 }
+
+// Size implements page.Row.
+func (s Schedule) Size() int { return 512 + len(s.Start) + 128*len(s.Recent) }

@@ -221,3 +221,34 @@ func normalLabels(m map[string]string) map[string]string {
 	}
 	return m
 }
+
+// rowSize is what an epic or a task takes beside its texts.
+const rowSize = 512
+
+// Size implements page.Row.
+func (e Epic) Size() int {
+	return rowSize + len(e.Title) + len(e.Description) + len(e.ResultSummary) + listed(e.Tags) + labeled(e.Labels)
+}
+
+// Size implements page.Row.
+func (t Task) Size() int {
+	n := rowSize + len(t.Title) + len(t.Description) + len(t.Requirements) + len(t.ResultSummary) + len(t.ErrorMessage) + listed(t.Tags) + listed(t.DependsOn) + labeled(t.Labels)
+	for i := range t.Notes {
+		n += 64 + len(t.Notes[i].Author) + len(t.Notes[i].Text)
+	}
+	return n
+}
+
+func listed(texts []string) (n int) {
+	for _, s := range texts {
+		n += 16 + len(s)
+	}
+	return n
+}
+
+func labeled(labels map[string]string) (n int) {
+	for k, v := range labels {
+		n += 32 + len(k) + len(v)
+	}
+	return n
+}

@@ -99,3 +99,8 @@ func (t Totals) Plus(o Totals) (Totals, error) {
 func (t *Totals) parts() [7]*int64 {
 	return [...]*int64{&t.Tokens, &t.NanoUSD, &t.UnpricedCalls, &t.OverheadTokens, &t.OverheadNanoUSD, &t.ModelCalls, &t.ToolCalls}
 }
+
+// Size implements page.Row.
+func (e Entry) Size() int {
+	return 256 + len(e.RunID) + len(e.NodeID) + len(e.Provider) + len(e.Model)
+}

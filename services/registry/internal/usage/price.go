@@ -170,3 +170,6 @@ func deref(p *int64, or int64) int64 {
 func outOfRange() error {
 	return errs.New(errs.InvalidArgument, ReasonOutOfRange, "the amount does not fit into 64 bits")
 }
+
+// Size implements page.Row.
+func (p Price) Size() int { return 256 + len(p.Provider) + len(p.Model) }

@@ -64,7 +64,7 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 		return "SELECT i.create_time, i.id FROM interrupts i WHERE " + strings.Join(append(conds[:len(conds):len(conds)], state), " AND ")
 	}, "i", "create_time DESC, id DESC", last)
 	rows, err := s.read.Query(ctx, selectInterrupts+" JOIN ("+found+") p ON p.id = i.id ORDER BY p.create_time DESC, p.id DESC", a...)
-	list, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Interrupt, error) { return scanInterrupt(row) })
+	list, err := dbkit.CollectPagePostgres(ctx, rows, err, func(row pgx.CollectableRow) (journal.Interrupt, error) { return scanInterrupt(row) })
 	return list, away(err)
 }
 

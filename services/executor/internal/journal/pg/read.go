@@ -181,7 +181,7 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 		a = append(arguments{pgx.QueryExecModeCacheDescribe}, a...)
 	}
 	rows, err := s.read.Query(ctx, "SELECT "+runColumns+" FROM ("+found+") p JOIN runs r ON r.run_id = p.run_id"+joins+" ORDER BY p.create_time DESC, p.run_id DESC", a...)
-	runs, err := collect(rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
+	runs, err := dbkit.CollectPagePostgres(ctx, rows, err, func(row pgx.CollectableRow) (journal.Run, error) { return scanRun(row, false) })
 	return runs, away(err)
 }
 

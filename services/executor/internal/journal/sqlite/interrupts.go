@@ -58,7 +58,7 @@ func (s *Store) GetInterrupt(ctx context.Context, namespace, id string) (journal
 func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.InterruptFilter, after page.Cursor, limit int) ([]journal.Interrupt, error) {
 	query, args := listInterrupts(namespace, f, after, limit)
 	rows, err := s.db.Read.QueryContext(ctx, query, args...)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
+	return dbkit.CollectPage(ctx, rows, err, func(rows *sql.Rows) (journal.Interrupt, error) { return scanInterrupt(rows) })
 }
 
 func listInterrupts(namespace string, f journal.InterruptFilter, after page.Cursor, limit int) (query string, args []any) {

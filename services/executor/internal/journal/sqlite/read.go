@@ -114,7 +114,7 @@ func (s *Store) Requested(ctx context.Context, namespace, method, requestID stri
 func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, after page.Cursor, limit int) ([]journal.Run, error) {
 	query, args := listRuns(namespace, f, after, limit)
 	rows, err := s.db.Read.QueryContext(ctx, query, args...)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (journal.Run, error) { return scanRun(rows, false) })
+	return dbkit.CollectPage(ctx, rows, err, func(rows *sql.Rows) (journal.Run, error) { return scanRun(rows, false) })
 }
 
 func listRuns(namespace string, f journal.Filter, after page.Cursor, limit int) (query string, args []any) {

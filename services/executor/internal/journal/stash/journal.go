@@ -47,6 +47,7 @@ func (j Journal) all(ctx context.Context, namespace string, vs ...*[]byte) error
 	return nil
 }
 
+// run unpacks the values of a run, which count for the answer that they are read for.
 func (j Journal) run(ctx context.Context, r *journal.Run) error {
 	return j.all(ctx, r.Namespace, &r.Args, &r.Named, &r.Context, &r.Attachments, &r.Result, &r.Outputs)
 }

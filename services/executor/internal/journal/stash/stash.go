@@ -13,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/blob"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -289,7 +290,7 @@ func objectName(namespace string, h journal.BlobHash) string {
 func (s *Stash) unpack(ctx context.Context, namespace string, v *[]byte) error {
 	b := *v
 	if !isForm(b) {
-		return nil
+		return inflight.Read(ctx, int64(len(b)))
 	}
 	if b[0] != formCut {
 		plain, err := s.codec.expand(b)
@@ -297,7 +298,7 @@ func (s *Stash) unpack(ctx context.Context, namespace string, v *[]byte) error {
 			return corrupt("a value of the journal", err)
 		}
 		*v = plain
-		return nil
+		return inflight.Read(ctx, int64(len(plain)))
 	}
 	pieces, rest, err := s.codec.parts(b)
 	if err != nil {
@@ -320,7 +321,7 @@ func (s *Stash) unpack(ctx context.Context, namespace string, v *[]byte) error {
 		rest = rest[p.skip:]
 	}
 	*v = append(out, rest...)
-	return nil
+	return inflight.Read(ctx, int64(len(*v)))
 }
 
 func (s *Stash) load(ctx context.Context, namespace string, p *piece) ([]byte, error) {

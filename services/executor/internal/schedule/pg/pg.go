@@ -132,10 +132,7 @@ func (s *Store) Get(ctx context.Context, k schedule.Key) (schedule.Schedule, err
 // List implements schedule.Store.
 func (s *Store) List(ctx context.Context, namespace, after string, limit int) ([]schedule.Schedule, error) {
 	rows, err := s.pool.Query(ctx, `SELECT `+columns+` FROM schedules s WHERE s.namespace = $1 AND s.id > $2 ORDER BY s.id LIMIT $3`, namespace, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (schedule.Schedule, error) { return scan(row) })
+	return dbkit.CollectPagePostgres(ctx, rows, err, func(row pgx.CollectableRow) (schedule.Schedule, error) { return scan(row) })
 }
 
 // Change implements schedule.Store.

@@ -117,7 +117,7 @@ func (s *Store) Get(ctx context.Context, k schedule.Key) (schedule.Schedule, err
 // List implements schedule.Store.
 func (s *Store) List(ctx context.Context, namespace, after string, limit int) ([]schedule.Schedule, error) {
 	rs, err := s.j.DB().Read.QueryContext(ctx, `SELECT `+columns+` FROM schedules s WHERE s.namespace = ? AND s.id > ? ORDER BY s.id LIMIT ?`, namespace, after, limit)
-	return rows(rs, err, func(rs *sql.Rows) (schedule.Schedule, error) { return scan(rs) })
+	return dbkit.CollectPage(ctx, rs, err, func(rs *sql.Rows) (schedule.Schedule, error) { return scan(rs) })
 }
 
 // Change implements schedule.Store.

@@ -91,7 +91,7 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
 	}
 	w.after("create_time", "<", q.After)
 	sql := `SELECT ` + epicColumns + ` FROM epics` + w.end("create_time DESC, id DESC", q.Limit)
-	return collect(ctx, t, scanEpic, sql, w.args...)
+	return collectPage(ctx, t, scanEpic, sql, w.args...)
 }
 
 // LockEpics implements store.Tx.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
@@ -145,6 +146,12 @@ func collect[T any](ctx context.Context, t tx, scan func(pgx.CollectableRow) (T,
 		return nil, err
 	}
 	return out, nil
+}
+
+// collectPage reads the rows of a page.
+func collectPage[T page.Row](ctx context.Context, t tx, scan func(pgx.CollectableRow) (T, error), sql string, args ...any) ([]T, error) {
+	rows, err := t.Query(ctx, sql, args...)
+	return dbkit.CollectPagePostgres(ctx, rows, err, scan)
 }
 
 // one reads a single row, or returns missing.

@@ -64,7 +64,7 @@ func (t tx) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
 		w.add("labels @> $%d", q.Labels)
 	}
 	w.after("create_time", ">", q.After)
-	return collect(ctx, t, scanTask, `SELECT `+taskColumns+` FROM tasks`+w.end("create_time, id", q.Limit), w.args...)
+	return collectPage(ctx, t, scanTask, `SELECT `+taskColumns+` FROM tasks`+w.end("create_time, id", q.Limit), w.args...)
 }
 
 func taskArgs(v epic.Task) ([]any, error) {

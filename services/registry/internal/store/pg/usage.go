@@ -44,7 +44,7 @@ func (t tx) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, err
 		w.add("run_id = $%d", q.RunID)
 	}
 	w.after("time", "<", q.After)
-	return collect(ctx, t, scanEntry, `SELECT `+entryColumns+` FROM usage_entries`+w.end("time DESC, id DESC", q.Limit), w.args...)
+	return collectPage(ctx, t, scanEntry, `SELECT `+entryColumns+` FROM usage_entries`+w.end("time DESC, id DESC", q.Limit), w.args...)
 }
 
 // columns turns entries into one array per column, so that a statement takes all of them at once.
@@ -230,7 +230,7 @@ func (t tx) Prices(ctx context.Context, q store.PriceQuery) ([]usage.Price, erro
 	if q.After.ID != "" {
 		w.add("(provider, model, valid_from, id) > (SELECT provider, model, valid_from, id FROM prices WHERE id = $%d)", q.After.ID)
 	}
-	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+w.end("provider, model, valid_from, id", q.Limit), w.args...)
+	return collectPage(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+w.end("provider, model, valid_from, id", q.Limit), w.args...)
 }
 
 // Price implements store.Reader.

@@ -60,7 +60,7 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
 		w.add("(create_time, id) < (?, ?)", q.After.CreateTime.UnixMicro(), q.After.ID)
 	}
 	query := `SELECT ` + epicColumns + ` FROM epics` + w.end("create_time DESC, id DESC", q.Limit)
-	return collect(ctx, t, scanEpic, query, w.args...)
+	return collectPage(ctx, t, scanEpic, query, w.args...)
 }
 
 // LockEpics implements store.Tx.

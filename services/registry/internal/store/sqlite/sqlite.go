@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
@@ -132,6 +133,12 @@ type scanner interface{ Scan(into ...any) error }
 func collect[T any](ctx context.Context, t tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := t.QueryContext(ctx, query, args...)
 	return dbkit.Collect(rows, err, func(rows *sql.Rows) (T, error) { return scan(rows) })
+}
+
+// collectPage reads the rows of a page.
+func collectPage[T page.Row](ctx context.Context, t tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := t.QueryContext(ctx, query, args...)
+	return dbkit.CollectPage(ctx, rows, err, func(rows *sql.Rows) (T, error) { return scan(rows) })
 }
 
 // one reads a single row, or returns missing.

@@ -58,7 +58,7 @@ func (t tx) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
 	if !q.After.IsZero() {
 		w.add("(create_time, id) > (?, ?)", q.After.CreateTime.UnixMicro(), q.After.ID)
 	}
-	return collect(ctx, t, scanTask, `SELECT `+taskColumns+` FROM tasks`+w.end("create_time, id", q.Limit), w.args...)
+	return collectPage(ctx, t, scanTask, `SELECT `+taskColumns+` FROM tasks`+w.end("create_time, id", q.Limit), w.args...)
 }
 
 func taskArgs(v epic.Task) ([]any, error) {

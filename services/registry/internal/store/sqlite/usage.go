@@ -49,7 +49,7 @@ func (t tx) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, err
 	if !q.After.IsZero() {
 		w.add("(time, id) < (?, ?)", q.After.CreateTime.UnixMicro(), q.After.ID)
 	}
-	return collect(ctx, t, scanEntry, `SELECT `+entryColumns+` FROM usage_entries`+w.end("time DESC, id DESC", q.Limit), w.args...)
+	return collectPage(ctx, t, scanEntry, `SELECT `+entryColumns+` FROM usage_entries`+w.end("time DESC, id DESC", q.Limit), w.args...)
 }
 
 // Book implements store.Tx.
@@ -167,7 +167,7 @@ func (t tx) Prices(ctx context.Context, q store.PriceQuery) ([]usage.Price, erro
 	if q.After.ID != "" {
 		w.add("(provider, model, valid_from, id) > (SELECT provider, model, valid_from, id FROM prices WHERE id = ?)", q.After.ID)
 	}
-	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+w.end("provider, model, valid_from, id", q.Limit), w.args...)
+	return collectPage(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+w.end("provider, model, valid_from, id", q.Limit), w.args...)
 }
 
 // Price implements store.Reader.

@@ -1,0 +1,138 @@
+package inflight
+
+import (
+	"context"
+	"sync"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// Answer is what one answer holds, from the first row that is read for it until it is written. It is safe for concurrent use. A nil Answer counts nothing.
+type Answer struct {
+	mu    sync.Mutex
+	share Share
+	freed bool
+}
+
+// Answer returns the answer to a request of a namespace, which holds nothing yet.
+func (b *Budget) Answer(namespace string) *Answer { return &Answer{share: b.Share(namespace)} }
+
+type answerKey struct{}
+
+// Context returns a context in which Read counts for a.
+func (a *Answer) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, answerKey{}, a)
+}
+
+// Read counts n bytes that were read, or are about to be, for the answer that ctx is for; without one it does nothing. It never waits, since its callers hold
+// connections to a database.
+func Read(ctx context.Context, n int64) error {
+	a, _ := ctx.Value(answerKey{}).(*Answer)
+	if a == nil || n <= 0 {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.freed {
+		return nil
+	}
+	return a.share.Take(a.most(a.share.held+n) - a.share.held)
+}
+
+// most is n, but no more than what one request may hold: an answer that is larger than that is given all the same, while nothing else is.
+func (a *Answer) most(n int64) int64 {
+	if a.share.budget == nil {
+		return n
+	}
+	return min(n, a.share.budget.Most())
+}
+
+// Hold has the answer hold n bytes at least. What is counted here is there already, so that answers wait for room for seconds only while those of the namespace that do so
+// are together a quarter of its share; with more they are refused at once.
+func (a *Answer) Hold(ctx context.Context, n int64) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	add := a.most(n) - a.share.held
+	if a.freed || add <= 0 {
+		return nil
+	}
+	err := a.share.Take(add)
+	b := a.share.budget
+	if errs.ReasonOf(err) != ReasonBusy || !b.wait(a.share.namespace, add) {
+		return err
+	}
+	defer b.wait(a.share.namespace, -add)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return a.share.wait(ctx, add)
+}
+
+// Await is Hold, but waits until there is room or ctx ends: for who makes one message after another, and none while this one waits.
+func (a *Answer) Await(ctx context.Context, n int64) error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if add := a.most(n) - a.share.held; !a.freed && add > 0 {
+		return a.share.Wait(ctx, add)
+	}
+	return nil
+}
+
+// Keep gives back what the answer holds beyond n bytes.
+func (a *Answer) Keep(n int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.share.keep(n)
+}
+
+// Free gives back what the answer holds; it holds nothing any more after that. It is idempotent.
+func (a *Answer) Free() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.freed = true
+	a.share.Free()
+}
+
+// wait adds to the bytes of answers of a namespace that wait for room, unless they become too many.
+func (b *Budget) wait(namespace string, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum := b.waiting[namespace] + n
+	if n > 0 && sum > b.share/4 {
+		return false
+	}
+	if sum == 0 {
+		delete(b.waiting, namespace)
+	} else {
+		b.waiting[namespace] = sum
+	}
+	return true
+}
+
+// keep gives back what the request holds beyond n bytes.
+func (s *Share) keep(n int64) {
+	if !s.counted || s.held <= n {
+		return
+	}
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.give(s.namespace, s.held-n)
+	s.held = n
+}
+
+// Apart returns a context in which Read does nothing: for what is read and let go of before the answer is made.
+func Apart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, answerKey{}, (*Answer)(nil))
+}
