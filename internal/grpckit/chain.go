@@ -232,7 +232,7 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			check = c.checkRequest
 		}
 		in := k.receiver(ctx, c, ss.RecvMsg)
-		in.patient = info.IsClientStream
+		in.frames.Patient = info.IsClientStream
 		defer in.end()
 		return handler(srv, &serverStream{ServerStream: ss, chain: k, ctx: ctx, in: in, check: check})
 	})
@@ -271,7 +271,7 @@ func (s *serverStream) SendMsg(m any) error {
 
 func (s *serverStream) RecvMsg(m any) error {
 	read := s.in.last
-	if s.in.patient {
+	if s.in.frames.Patient {
 		read = s.in.next
 	}
 	if err := read(s.ctx, m); err != nil {

@@ -2,10 +2,8 @@ package grpckit
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
@@ -38,8 +36,7 @@ const (
 // keeps all but a window of it out.
 type transportStream interface {
 	RecvCompress() string
-	ReadMessageHeader(header []byte) error
-	Read(n int) (mem.BufferSlice, error)
+	FrameSource
 }
 
 // receiver takes in the messages of one call. Each holds its part of the budget until the next one is read, or the call ends.
@@ -47,13 +44,8 @@ type receiver struct {
 	codec  *interned
 	stream transportStream // nil if the transport is of another kind
 	plain  func(any) error // receives as gRPC does
-	cut    context.CancelFunc
 	share  inflight.Share
-	max    int
-	// timeout is how long a message may take to come; 0 or less means any time. If patient, it begins with the message, else with the call.
-	timeout time.Duration
-	patient bool
-	header  [5]byte
+	frames Frames
 
 	// mu guards who owns share: a handler may return while a goroutine of its own still reads, which then frees it.
 	mu             sync.Mutex
@@ -61,9 +53,10 @@ type receiver struct {
 }
 
 func newReceiver(ctx context.Context, codec *interned, budget *inflight.Budget, most int, timeout time.Duration, plain func(any) error) *receiver {
-	r := &receiver{codec: codec, plain: plain, max: most, timeout: timeout, share: budget.Share(Namespace(ctx))}
+	r := &receiver{codec: codec, plain: plain, share: budget.Share(Namespace(ctx))}
 	r.stream, _ = grpc.ServerTransportStreamFromContext(ctx).(transportStream)
-	r.cut, _ = ctx.Value(cutKey{}).(context.CancelFunc)
+	cut, _ := ctx.Value(cutKey{}).(context.CancelFunc)
+	r.frames = Frames{Source: r.stream, Share: &r.share, Weight: 1, Max: int64(most), Timeout: timeout, Cut: cut}
 	return r
 }
 
@@ -93,7 +86,12 @@ func (r *receiver) end() {
 }
 
 // next reads a message into m. It is io.EOF when the caller has sent all. One goroutine at a time may read.
-func (r *receiver) next(ctx context.Context, m any) error {
+func (r *receiver) next(ctx context.Context, m any) error { return r.read(ctx, m, false) }
+
+// last reads the one message of a call whose caller sends no more.
+func (r *receiver) last(ctx context.Context, m any) error { return r.read(ctx, m, true) }
+
+func (r *receiver) read(ctx context.Context, m any, one bool) error {
 	if !r.begin() {
 		return context.Canceled
 	}
@@ -101,110 +99,33 @@ func (r *receiver) next(ctx context.Context, m any) error {
 	r.share.Free()
 	if r.stream == nil {
 		in := &incoming{into: m, share: &r.share}
-		if err := r.plain(in); err != nil {
+		err := r.plain(in)
+		if one && errors.Is(err, io.EOF) {
+			return cutOffBefore()
+		}
+		if err != nil {
 			return err
 		}
 		return in.err
 	}
 	if c := r.stream.RecvCompress(); c != "" && c != encoding.Identity {
-		return compressed(c)
+		return Compressed(c)
 	}
-	late := timer{cut: r.cut, after: r.timeout}
-	defer late.stop()
-	if !r.patient {
-		late.start()
+	read := r.frames.Next
+	if one {
+		read = r.frames.One
 	}
-	if err := r.stream.ReadMessageHeader(r.header[:]); err != nil {
-		return late.explain(err)
-	}
-	n := int64(binary.BigEndian.Uint32(r.header[1:]))
-	switch {
-	case r.header[0] != 0:
-		return compressed("unknown")
-	case n > int64(r.max):
-		return errs.New(errs.ResourceExhausted, ReasonMessageTooLarge, "the message has %d bytes, and one may have %d", n, r.max).
-			Hint("send large documents by reference").Set("limit_bytes", strconv.Itoa(r.max))
-	}
-	if err := r.take(ctx, n); err != nil {
-		return err
-	}
-	late.start()
-	data, err := r.stream.Read(int(n))
+	data, err := read(ctx)
 	if err != nil {
-		return late.explain(err)
+		return err
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	data.Free()
 	defer buf.Free()
-	if !late.stop() { // the call was ended in this moment
-		return late.explain(io.ErrUnexpectedEOF)
-	}
-	return r.codec.decode(buf.ReadOnlyData(), m, func(n int64) error { return r.take(ctx, n) })
-}
-
-// last reads the one message of a call whose caller sends no more.
-func (r *receiver) last(ctx context.Context, m any) error {
-	err := r.next(ctx, m)
-	if errors.Is(err, io.EOF) {
-		return errs.New(errs.InvalidArgument, ReasonMessageCutOff, "the call ended before its message")
-	}
-	if err != nil || r.stream == nil {
+	if err := r.codec.decode(buf.ReadOnlyData(), m, func(n int64) error { return r.frames.take(ctx, n) }); err != nil || !one {
 		return err
 	}
-	late := timer{cut: r.cut, after: r.timeout}
-	late.start()
-	defer late.stop()
-	switch err := r.stream.ReadMessageHeader(r.header[:]); {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err != nil:
-		return late.explain(err)
-	}
-	return errs.New(errs.InvalidArgument, "MESSAGE_REPEATED", "the call takes one message")
-}
-
-// take adds to what the message holds. Who streams can be made to wait, others for seconds: what is not read stays with the sender.
-func (r *receiver) take(ctx context.Context, n int64) error {
-	if r.patient {
-		return r.share.Wait(ctx, n)
-	}
-	return r.share.Queue(ctx, n)
-}
-
-func compressed(name string) error {
-	return errs.New(errs.InvalidArgument, ReasonCompressed, "messages compressed with %.40q are not read here", name).Hint("send messages uncompressed")
-}
-
-// timer ends the reading of a message that does not come.
-type timer struct {
-	cut   context.CancelFunc
-	after time.Duration
-	t     *time.Timer
-	over  bool
-}
-
-func (l *timer) start() {
-	if l.t == nil && !l.over && l.cut != nil && l.after > 0 {
-		l.t = time.AfterFunc(l.after, l.cut)
-	}
-}
-
-// stop reports whether the time was not over.
-func (l *timer) stop() bool {
-	l.over = l.over || l.t != nil && !l.t.Stop()
-	l.t = nil
-	return !l.over
-}
-
-// explain says why a message was not read to its end.
-func (l *timer) explain(err error) error {
-	switch {
-	case !l.stop():
-		return errs.New(errs.DeadlineExceeded, ReasonMessageTimeout, "the message did not arrive within %s", l.after)
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errs.New(errs.InvalidArgument, ReasonMessageCutOff, "the call ended within its message")
-	}
-	return err
+	return r.frames.End()
 }
 
 type cutKey struct{}

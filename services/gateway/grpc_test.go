@@ -40,6 +40,19 @@ func (r *rig) grpc(key string, secure *tls.Config) executorv1.ExecutorServiceCli
 	return executorv1.NewExecutorServiceClient(conn)
 }
 
+// listening reads what workers say.
+type listening struct {
+	executorv1.UnimplementedWorkerServiceServer
+}
+
+func (listening) Work(s grpc.BidiStreamingServer[executorv1.WorkRequest, executorv1.WorkResponse]) error {
+	for {
+		if _, err := s.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
 const keyOfA = "key-of-team-a-000"
 
 func keyed(c *gateway.Config) {

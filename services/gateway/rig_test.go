@@ -147,6 +147,7 @@ func start(t *testing.T, o options) *rig {
 			plannerv1.RegisterPlannerServiceServer(s, r.planner)
 		case "executor":
 			executorv1.RegisterExecutorServiceServer(s, r.executor)
+			executorv1.RegisterWorkerServiceServer(s, listening{})
 		case "registry":
 			registryv1.RegisterRegistryServiceServer(s, r.registry)
 		}

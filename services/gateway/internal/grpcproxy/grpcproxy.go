@@ -11,7 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,12 +83,18 @@ func (m *Method) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx, end = context.WithTimeout(ctx, d)
 		defer end()
 	}
-	c := &call{Method: m, w: w, r: r, rc: http.NewResponseController(w), share: m.Budget.Share(grpckit.Namespace(ctx))}
-	defer c.share.Free()
 	if enc := r.Header.Get("Grpc-Encoding"); enc != "" && enc != encoding.Identity {
-		Fail(w, r, compressed(enc))
+		Fail(w, r, grpckit.Compressed(enc))
 		return
 	}
+	ns := grpckit.Namespace(ctx)
+	c := &call{Method: m, w: w, r: r, rc: http.NewResponseController(w), share: m.Budget.Share(ns), out: m.Budget.Answer(ns)}
+	defer c.share.Free()
+	defer c.out.Free()
+	c.frames = grpckit.Frames{Source: body{r.Body}, Share: &c.share, Weight: 2, // here, and on the way out
+		Max: m.MaxBytes, Timeout: m.MessageTimeout, Patient: m.Desc.IsStreamingClient(), Cut: c.cutReading}
+	// Not every writer has deadlines; then the server's own limits hold.
+	_ = c.rc.SetReadDeadline(time.Time{})
 	if m.Desc.IsStreamingClient() || m.Desc.IsStreamingServer() {
 		c.stream(ctx, cancel)
 		return
@@ -103,35 +109,63 @@ type call struct {
 	r      *http.Request
 	rc     *http.ResponseController
 	share  inflight.Share
+	frames grpckit.Frames
+	out    *inflight.Answer
 	begun  bool
-	header [5]byte
+	// deadline is when all must be written; zero for streams.
+	deadline time.Time
 
 	mu   sync.Mutex
 	over bool // nothing is read any more
 }
 
-// readBy gives the body a deadline, unless its reading is over.
-func (c *call) readBy(at time.Time) {
+// body is where the frames of a call over net/http come from.
+type body struct{ r io.Reader }
+
+func (b body) ReadMessageHeader(header []byte) error {
+	_, err := io.ReadFull(b.r, header)
+	return cutOff(err)
+}
+
+func (b body) Read(n int) (mem.BufferSlice, error) {
+	data := make([]byte, n)
+	if _, err := io.ReadFull(b.r, data); errors.Is(err, io.EOF) {
+		return nil, io.ErrUnexpectedEOF
+	} else if err != nil {
+		return nil, cutOff(err)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(data)}, nil
+}
+
+// cutOff takes whatever ended a body early for its end.
+func cutOff(err error) error {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+}
+
+// cutReading ends the reading of the body, unless that is over.
+func (c *call) cutReading() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over {
-		_ = c.rc.SetReadDeadline(at) // not every writer has deadlines; then the server's own limits hold
+		_ = c.rc.SetReadDeadline(time.Now())
 	}
 }
 
 func (c *call) stopReading() {
+	c.cutReading()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
-	_ = c.rc.SetReadDeadline(time.Now())
 }
 
 func (c *call) unary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	// Not every writer has deadlines; then the server's own limits hold.
-	_ = c.rc.SetReadDeadline(time.Now().Add(c.MessageTimeout))
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.Timeout + c.WriteTimeout))
+	c.deadline = time.Now().Add(c.Timeout + c.WriteTimeout)
+	_ = c.rc.SetWriteDeadline(c.deadline)
 	in, err := c.last(ctx)
 	if err != nil {
 		c.end(nil, err)
@@ -140,6 +174,10 @@ func (c *call) unary(ctx context.Context) {
 	var out []byte
 	var head, trail metadata.MD
 	err = c.Conn.Invoke(ctx, Path(c.Desc), &in, &out, grpc.ForceCodecV2(raw{}), grpc.Header(&head), grpc.Trailer(&trail))
+	c.share.Free()
+	if err == nil {
+		err = c.out.Hold(ctx, int64(len(out)))
+	}
 	if err != nil {
 		c.end(trail, err)
 		return
@@ -152,11 +190,8 @@ func (c *call) unary(ctx context.Context) {
 }
 
 func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
-	_ = c.rc.SetReadDeadline(time.Time{})
 	var first []byte
 	if !c.Desc.IsStreamingClient() {
-		// The one message of the caller must come soon; then there is nothing more to read.
-		_ = c.rc.SetReadDeadline(time.Now().Add(c.MessageTimeout))
 		var err error
 		if first, err = c.last(ctx); err != nil {
 			c.end(nil, err)
@@ -193,10 +228,10 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 	} else {
 		go func() {
 			err := c.pump(ctx, up)
+			sent <- err
 			if err != nil {
 				cancel()
 			}
-			sent <- err
 		}()
 	}
 	var fault error
@@ -211,7 +246,12 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 			head, _ := up.Header() // it is there: a message came
 			c.begin(head)
 		}
-		if err := c.write(m); err != nil {
+		err := c.out.Await(ctx, int64(len(m)))
+		if err == nil {
+			err = c.write(m)
+			c.out.Keep(0)
+		}
+		if err != nil {
 			cancel()
 			fault = err
 		}
@@ -219,12 +259,12 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 	// The reader ends before the handler does: the body is not its own after that.
 	select {
 	case err := <-sent:
-		sent <- err
+		if err != nil && errs.KindOf(err) != errs.Internal {
+			fault = err // it is why the stream was given up
+		}
 	default:
 		c.stopReading()
-	}
-	if err := <-sent; err != nil && errs.KindOf(err) != errs.Internal {
-		fault = err // it is why the stream was given up
+		<-sent
 	}
 	if errors.Is(fault, io.EOF) {
 		fault = nil
@@ -242,13 +282,14 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 // pump passes on what the caller sends until that ends.
 func (c *call) pump(ctx context.Context, up grpc.ClientStream) error {
 	for {
-		in, err := c.next(ctx, true)
+		data, err := c.frames.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return up.CloseSend()
 		}
 		if err != nil {
 			return err
 		}
+		in := bytesOf(data)
 		err = up.SendMsg(&in)
 		c.share.Free()
 		if err != nil {
@@ -259,65 +300,16 @@ func (c *call) pump(ctx context.Context, up grpc.ClientStream) error {
 
 // last reads the one message of a caller who sends no more.
 func (c *call) last(ctx context.Context) ([]byte, error) {
-	in, err := c.next(ctx, false)
-	if errors.Is(err, io.EOF) {
-		return nil, errs.New(errs.InvalidArgument, grpckit.ReasonMessageCutOff, "the call ended before its message")
-	}
+	data, err := c.frames.One(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if n, err := c.r.Body.Read(c.header[:1]); n > 0 || err != nil && !errors.Is(err, io.EOF) {
-		return nil, errs.New(errs.InvalidArgument, grpckit.ReasonMessageCutOff, "the call takes one message, and must end after it").With(err)
-	}
-	return in, nil
+	return bytesOf(data), c.frames.End()
 }
 
-// next reads a message; it is io.EOF when the caller has sent all. What a stream brings waits for room in the budget.
-func (c *call) next(ctx context.Context, patient bool) ([]byte, error) {
-	if _, err := io.ReadFull(c.r.Body, c.header[:]); err != nil {
-		return nil, cutOff(err)
-	}
-	n := int64(binary.BigEndian.Uint32(c.header[1:]))
-	switch {
-	case c.header[0] != 0:
-		return nil, compressed("unknown")
-	case n > c.MaxBytes:
-		return nil, errs.New(errs.ResourceExhausted, grpckit.ReasonMessageTooLarge, "the message has %d bytes, and one may have %d", n, c.MaxBytes).
-			Hint("send large documents by reference").Set("limit_bytes", strconv.FormatInt(c.MaxBytes, 10))
-	}
-	take := c.share.Queue
-	if patient {
-		take = c.share.Wait
-	}
-	if err := take(ctx, 2*n); err != nil { // here, and on the way out
-		return nil, err
-	}
-	if patient { // a stream may be silent between its messages, not within one
-		c.readBy(time.Now().Add(c.MessageTimeout))
-		defer c.readBy(time.Time{})
-	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(c.r.Body, b); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, cutOff(err)
-	}
-	return b, nil
-}
-
-func cutOff(err error) error {
-	switch {
-	case errors.Is(err, io.EOF):
-		return io.EOF
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errs.New(errs.DeadlineExceeded, grpckit.ReasonMessageTimeout, "the message did not arrive in time").With(err)
-	}
-	return errs.New(errs.InvalidArgument, grpckit.ReasonMessageCutOff, "the call ended within its message").With(err)
-}
-
-func compressed(name string) error {
-	return errs.New(errs.InvalidArgument, grpckit.ReasonCompressed, "messages compressed with %.40q are not read here", name).Hint("send messages uncompressed")
+// bytesOf is a message without another copy of it.
+func bytesOf(data mem.BufferSlice) []byte {
+	return data.MaterializeToBuffer(mem.NopBufferPool{}).ReadOnlyData()
 }
 
 // begin sends the headers of an answer.
@@ -329,22 +321,35 @@ func (c *call) begin(md metadata.MD) {
 	c.w.WriteHeader(http.StatusOK)
 }
 
+// pieceBytes is what an answer is written in: each piece has a time of its own.
+const pieceBytes = 256 << 10
+
 func (c *call) write(m []byte) error {
-	if c.Desc.IsStreamingServer() || c.Desc.IsStreamingClient() {
-		_ = c.rc.SetWriteDeadline(time.Now().Add(c.WriteTimeout))
-	}
 	var head [5]byte
 	if int64(len(m)) > int64(^uint32(0)) {
 		return fmt.Errorf("a message of %d bytes has no frame", len(m))
 	}
 	binary.BigEndian.PutUint32(head[1:], uint32(len(m)))
+	c.writeBy()
 	if _, err := c.w.Write(head[:]); err != nil {
 		return err
 	}
-	if _, err := c.w.Write(m); err != nil {
-		return err
+	for piece := range slices.Chunk(m, pieceBytes) {
+		c.writeBy()
+		if _, err := c.w.Write(piece); err != nil {
+			return err
+		}
 	}
 	return c.rc.Flush()
+}
+
+// writeBy gives the next piece its time.
+func (c *call) writeBy() {
+	at := time.Now().Add(c.WriteTimeout)
+	if !c.deadline.IsZero() && c.deadline.Before(at) {
+		at = c.deadline
+	}
+	_ = c.rc.SetWriteDeadline(at)
 }
 
 // end sends the status of a call.

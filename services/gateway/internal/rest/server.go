@@ -103,7 +103,14 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		// The answer is rendered as an option, since a failure there is told to the caller alone: the
 		// generated code writes a failing marshaler to the global log.
 		runtime.WithForwardResponseOption(func(ctx context.Context, _ http.ResponseWriter, m proto.Message) (err error) {
-			exchangeOf(ctx).answer, err = jsonview.Encode(m)
+			x := exchangeOf(ctx)
+			if x.in != nil {
+				x.in.Free() // the answer must not wait for its own request
+			}
+			if err := x.out.Hold(ctx, answerMemory*int64(proto.Size(m))); err != nil {
+				return err
+			}
+			x.answer, err = jsonview.Encode(m)
 			return err
 		}),
 		runtime.WithForwardResponseRewriter(func(ctx context.Context, _ proto.Message) (any, error) {
@@ -215,6 +222,9 @@ type exchange struct {
 	answer  []byte
 	// known is set when it is known who calls, bodyRead when the whole body was read.
 	known, bodyRead bool
+	// in is what the request holds of the budget, out what the answer does.
+	in  *inflight.Share
+	out *inflight.Answer
 	// grpc says that the answer is to be one of gRPC.
 	grpc bool
 }
@@ -311,6 +321,10 @@ func (s *Server) forward(rt *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		share := s.Budget.Share(grpckit.Namespace(r.Context()))
 		defer share.Free()
+		out := s.Budget.Answer(grpckit.Namespace(r.Context()))
+		defer out.Free()
+		x := exchangeOf(r.Context())
+		x.in, x.out = &share, out
 		checked, err := rt.prepare(w, r, s.MaxBodyBytes, &share)
 		if err != nil {
 			s.writeError(w, r, err)
@@ -318,9 +332,12 @@ func (s *Server) forward(rt *route) http.Handler {
 		}
 		ctx, cancel := context.WithTimeoutCause(r.Context(), s.RequestTimeout, errRequestTimeout)
 		defer cancel()
-		// Not every writer has a deadline; then the server's own limits hold.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.RequestTimeout + s.WriteTimeout))
-		s.mux.ServeHTTP(w, checked.WithContext(ctx))
+		answer := newPaced(w, s.WriteTimeout, time.Now().Add(s.RequestTimeout+s.WriteTimeout))
+		s.mux.ServeHTTP(answer, checked.WithContext(ctx))
+		if answer.err != nil {
+			s.log.DebugContext(ctx, "the answer was not taken", "err", answer.err, "route", r.Pattern, "request_id", x.id)
+			panic(http.ErrAbortHandler) // nobody must take it for a whole answer
+		}
 	})
 }
 
@@ -446,6 +463,47 @@ func (r *recorder) Write(b []byte) (int, error) {
 
 // Unwrap gives http.ResponseController the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// answerMemory is how often an answer is there at once: as a message, and as JSON while that grows.
+const answerMemory = 3
+
+// pieceBytes is what an answer is written in: each piece has a time of its own.
+const pieceBytes = 256 << 10
+
+// paced writes an answer piece by piece, so that a caller who takes nothing is given up soon, and one who takes little at a deadline.
+type paced struct {
+	http.ResponseWriter
+	rc       *http.ResponseController
+	timeout  time.Duration
+	deadline time.Time
+	// err is why nothing more is written.
+	err error
+}
+
+func newPaced(w http.ResponseWriter, timeout time.Duration, deadline time.Time) *paced {
+	p := &paced{ResponseWriter: w, rc: http.NewResponseController(w), timeout: timeout, deadline: deadline}
+	_ = p.rc.SetWriteDeadline(deadline) // not every writer has one; then the server's own limits hold
+	return p
+}
+
+// Write keeps its error to itself: generated code would write it to the global log.
+func (p *paced) Write(b []byte) (n int, err error) {
+	for piece := range slices.Chunk(b, pieceBytes) {
+		if p.err != nil {
+			break
+		}
+		at := time.Now().Add(p.timeout)
+		if p.deadline.Before(at) {
+			at = p.deadline
+		}
+		_ = p.rc.SetWriteDeadline(at)
+		_, p.err = p.ResponseWriter.Write(piece)
+	}
+	return len(b), nil
+}
+
+// Unwrap gives http.ResponseController the connection.
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // marshaler writes the REST view of messages. What it reads has been turned into protojson before.
 type marshaler struct{ *runtime.JSONPb }

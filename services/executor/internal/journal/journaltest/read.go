@@ -2,11 +2,13 @@ package journaltest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
@@ -139,6 +141,30 @@ func readCases(t *testing.T, d Driver) {
 			got := pages(w, c.f, 5, nil)
 			require.Equal(t, want, got, name)
 		}
+	})
+	t.Run("ListEndsWhereThePageIsFull", func(t *testing.T) {
+		w := open(t, d)
+		var want []string
+		for i := range 5 {
+			want = append([]string{w.started(1, func(s *journal.Start) {
+				s.Run.CreateTime, s.Run.Metadata = base.Add(time.Duration(i)*time.Second), []byte(`"`+strings.Repeat("m", 3<<20)+`"`)
+			})}, want...)
+		}
+		budget := inflight.New(0)
+		answer := budget.Answer(ns)
+		defer answer.Free()
+		rows, err := w.j.List(answer.Context(w.t.Context()), ns, journal.Filter{}, page.Cursor{}, 100)
+		require.NoError(t, err)
+		require.Len(t, rows, 3, "nothing is read behind the first that has no room")
+		require.Greater(t, budget.Used(), int64(9<<20), "what is read counts for the answer")
+		require.Equal(t, want, pages(w, journal.Filter{}, 100, nil))
+		none := inflight.New(8 << 20).Answer(ns)
+		for range 3 { // one that is larger than all is read all the same
+			if _, err = w.j.List(none.Context(w.t.Context()), ns, journal.Filter{}, page.Cursor{}, 100); err != nil {
+				break
+			}
+		}
+		require.NoError(t, err)
 	})
 	t.Run("ListPagesAreStable", func(t *testing.T) {
 		// Many runs of one instant, and new ones and changes while somebody pages.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/books"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
@@ -207,6 +209,27 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 				}
 			}
 			require.Equal(t, ids, got)
+		},
+		"List/EndsWhereThePageIsFull": func(t *testing.T, f *fixture) {
+			large := strings.Repeat("x", 3<<20)
+			var e epic.Epic
+			for range 5 {
+				e = f.epic(t, epic.Epic{Description: large})
+			}
+			for range 5 {
+				_, err := f.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: e.ID, Description: large})
+				require.NoError(t, err)
+			}
+			budget := inflight.New(0)
+			answer := budget.Answer(ns)
+			defer answer.Free()
+			epics, err := f.Epics(answer.Context(f.ctx), store.EpicQuery{Namespace: ns, Limit: 100})
+			require.NoError(t, err)
+			require.Len(t, epics, 3, "nothing is read behind the first that has no room")
+			tasks, err := f.Tasks(answer.Context(f.ctx), store.TaskQuery{Namespace: ns, Limit: 100})
+			require.NoError(t, err)
+			require.Len(t, tasks, 3)
+			require.Greater(t, budget.Used(), int64(18<<20), "what is read counts for the answer")
 		},
 		"List/EpicFilters": func(t *testing.T, f *fixture) {
 			a := f.epic(t, epic.Epic{Title: "ÄPFEL und 100%_", Tags: []string{"x", "y"}, Labels: map[string]string{"k": "1", "l": "2"}})
