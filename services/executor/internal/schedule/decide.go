@@ -191,6 +191,11 @@ func (p *position) take() (more bool) {
 		return true
 	}
 	for range batch {
+		if s.Overlap == Allow && len(p.queue) >= MaxQueue {
+			// The rest is decided when some of these are carried out.
+			starts, _ := p.ready()
+			return len(starts) > 0
+		}
 		if len(p.known) == 0 && p.left(s.Overlap) && !s.Done.Before(horizon) && skip(p.now.Add(-s.Jitter), SkippedOverlap) {
 			return true
 		}

@@ -159,6 +159,9 @@ func (k *Keeper) carryOut(ctx context.Context, s Schedule, starts []Start) []out
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for i, st := range starts {
+		if ctx.Err() != nil {
+			break
+		}
 		g.Go(func() error {
 			id, err := k.runs.Start(ctx, s, st)
 			if err != nil && !final(err) && !st.Tried.IsZero() && time.Since(st.Tried) > s.Catchup {
@@ -381,7 +384,8 @@ func (k *Keeper) Trigger(ctx context.Context, key Key, request string) (Start, e
 }
 
 // Backfill starts the runs of the times from begin on and before end, at most MaxBackfill of them. Times that were started before, by the
-// clock or by a backfill, are not started again; what became of them is among the answers, which are in order of time.
+// clock or by a backfill, are not started again; what became of them is among the answers, which are in order of time. If ctx ends before all are
+// started, those that are left wait for the schedule's job. ReasonBusy while as many starts wait as may.
 func (k *Keeper) Backfill(ctx context.Context, key Key, begin, end time.Time, o Overlap) ([]Start, error) {
 	now := dbkit.Now()
 	switch {
@@ -393,11 +397,18 @@ func (k *Keeper) Backfill(ctx context.Context, key Key, begin, end time.Time, o 
 	}
 	var left map[int64]Start
 	var times []time.Time
+	caller := ctx
 	err := k.store.Change(ctx, key, func(ctx context.Context, tx Tx, s *Schedule) (Change, error) {
 		left, times = map[int64]Start{}, nil
+		if caller.Err() != nil {
+			return Change{}, context.Cause(caller) // who stood in line for the row and is gone asks for nothing
+		}
 		p, err := look(ctx, tx, s, now)
 		if err != nil {
 			return Change{}, err
+		}
+		if len(p.queue) >= MaxQueue {
+			return Change{}, Busy(key.ID)
 		}
 		for t := p.line.Next(begin.Add(-time.Microsecond)); !t.IsZero() && t.Before(end) && len(times) < MaxBackfill; t = p.line.Next(t) {
 			times = append(times, t)

@@ -23,6 +23,8 @@ const (
 	ReasonInvalid = "SCHEDULE_INVALID"
 	// ReasonTooMany is the reason when a namespace has as many schedules as it may.
 	ReasonTooMany = "TOO_MANY_SCHEDULES"
+	// ReasonBusy is the reason of a backfill while as many starts of the schedule wait as may.
+	ReasonBusy = "SCHEDULE_BUSY"
 	// ReasonSpanInvalid is the reason of a backfill over no span of the past.
 	ReasonSpanInvalid = "BACKFILL_SPAN_INVALID"
 )
@@ -30,7 +32,7 @@ const (
 const (
 	// MaxSchedules is how many schedules a namespace may have.
 	MaxSchedules = 10_000
-	// MaxQueue is how many starts of one schedule may wait.
+	// MaxQueue is how many starts of one schedule may wait: no more are decided, or they are left out, as the policy says.
 	MaxQueue = 1000
 	// MaxBackfill is how many times one backfill takes.
 	MaxBackfill = 1000
@@ -251,6 +253,12 @@ func Exists(id string) error {
 // TooMany is the error of one schedule too many.
 func TooMany() error {
 	return errs.New(errs.ResourceExhausted, ReasonTooMany, "a namespace may have %d schedules", MaxSchedules)
+}
+
+// Busy is the error of a backfill of a schedule that has enough to do.
+func Busy(id string) error {
+	return errs.New(errs.ResourceExhausted, ReasonBusy, "%d starts of schedule %q wait to be carried out, which is as many as may", MaxQueue, id).
+		Hint("ask again when they have begun").RetryAfter(5 * time.Second)
 }
 
 // EtagMismatch is the error of a schedule that has changed since it was read.

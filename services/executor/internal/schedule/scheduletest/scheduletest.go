@@ -5,6 +5,7 @@ package scheduletest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -323,6 +324,56 @@ func Run(t *testing.T, d Driver) {
 		l.dies = nil
 		require.NoError(t, keeper(stores[0], l).Fire(t.Context(), key))
 		complete(t, stores[0], l, times)
+	})
+	t.Run("Keepers/BackfillEndsWithItsCaller", func(t *testing.T) {
+		t.Parallel()
+		const times = 300
+		s := d.open(t, d.Fresh(t))
+		x := behind(0, schedule.Allow)
+		x.Begin = x.Done.Add(-time.Hour)
+		require.NoError(t, s.Create(t.Context(), x))
+		ctx, leave := context.WithCancel(t.Context())
+		l := &ledger{path: filepath.Join(t.TempDir(), "log"), dies: func(call int) bool {
+			if call == 3 {
+				leave()
+			}
+			return false
+		}}
+		begin, end := x.Done.Add(-times*time.Second), x.Done
+		_, err := keeper(s, l).Backfill(ctx, key, begin, end, schedule.Allow)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Less(t, len(l.runs(t)), 3+32, "those under way")
+		_, err = keeper(s, l).Backfill(ctx, key, begin, end, schedule.Allow)
+		require.ErrorIs(t, err, context.Canceled, "who is gone has nothing done")
+		starts, err := keeper(s, l).Backfill(t.Context(), key, begin, end, schedule.Allow)
+		require.NoError(t, err)
+		require.Len(t, starts, times)
+		complete(t, s, l, times)
+	})
+	t.Run("Keepers/AQueueIsBounded", func(t *testing.T) {
+		t.Parallel()
+		s := d.open(t, d.Fresh(t))
+		x := behind(3*schedule.MaxQueue, schedule.Allow)
+		x.Begin = x.Done.Add(-time.Hour)
+		require.NoError(t, s.Create(t.Context(), x))
+		l := &ledger{path: filepath.Join(t.TempDir(), "log"), dies: func(int) bool { return true }}
+		waiting := func() (n int) {
+			require.NoError(t, s.Change(t.Context(), key, func(ctx context.Context, tx schedule.Tx, _ *schedule.Schedule) (schedule.Change, error) {
+				q, err := tx.Queue(ctx)
+				n = len(q)
+				return schedule.Change{}, errors.Join(err, schedule.ErrUnchanged)
+			}))
+			return n
+		}
+		for range 3 {
+			require.NoError(t, keeper(s, l).Fire(t.Context(), key))
+			require.LessOrEqual(t, waiting(), schedule.MaxQueue)
+		}
+		_, err := keeper(s, l).Backfill(t.Context(), key, x.Begin, x.Done, schedule.Allow)
+		require.Equal(t, schedule.ReasonBusy, errs.ReasonOf(err))
+		l.dies = nil
+		require.NoError(t, keeper(s, l).Fire(t.Context(), key))
+		complete(t, s, l, 3*schedule.MaxQueue)
 	})
 	t.Run("Keepers/KilledAmidst", func(t *testing.T) {
 		t.Parallel()
