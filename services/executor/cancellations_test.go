@@ -172,6 +172,21 @@ func TestCancellations(t *testing.T) {
 			testkit.Eventually(t, func() bool { return f.books.wanted("run_old") }, 60*time.Second, 5*time.Millisecond)
 			require.False(t, f.books.wanted("run_young"), "it may be recorded yet")
 		})
+		t.Run("Run/OfAnotherDatabaseIsLeftToItsExecutors", func(t *testing.T) {
+			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_here"})
+			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
+			other := serveBeside(t, &books{}, nil)
+			for _, b := range []*books{other.books, f.books} {
+				b.cancel("acme", "tk_here", id, time.Hour)
+				b.cancel("acme", "tk_never", "run_never", time.Hour)
+				b.mu.Lock()
+				b.unwanted[slices.IndexFunc(b.unwanted, func(c *registryv1.Cancellation) bool { return c.GetRunId() == id })].Confirmed = true
+				b.mu.Unlock()
+			}
+			testkit.Eventually(t, func() bool { return other.books.wanted("run_never") }, 60*time.Second, 5*time.Millisecond)
+			require.False(t, other.books.wanted(id), "it is recorded somewhere, so whoever has it says what becomes of it")
+			reached(t, "tk_here", id)
+		})
 		t.Run("Registry/AwayForAWhile", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_away"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)

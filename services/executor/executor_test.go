@@ -128,7 +128,13 @@ func value(s string) *graphv1.Payload { return &graphv1.Payload{Json: []byte(s)}
 
 func serve(t *testing.T, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
 	t.Helper()
-	f := &fixture{books: &books{}, spans: tracetest.NewInMemoryExporter()}
+	return serveBeside(t, &books{}, actors, change...)
+}
+
+// serveBeside is serve with a registry that others may use as well.
+func serveBeside(t *testing.T, registry *books, actors workgraph.Actors, change ...func(*executor.Config)) *fixture {
+	t.Helper()
+	f := &fixture{books: registry, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(f.spans))
 	tel := obs.Noop()
 	tel.TracerProvider, tel.Logger = provider, testkit.Logger(t)

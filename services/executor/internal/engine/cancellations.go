@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,8 @@ type Cancellation struct {
 	Reason string
 	// Time is when it came to be.
 	Time time.Time
+	// Confirmed says that the run is recorded: here, or in the database of other executors that share the registry.
+	Confirmed bool
 }
 
 const (
@@ -24,8 +27,9 @@ const (
 	cancellationPoll = time.Second
 	// cancellationBatch is how many are taken at once, and cancellationParallel how many of them are canceled at the same time.
 	cancellationBatch, cancellationParallel = 200, 8
-	// cancellationHold is for how long other executors do not get them. One that goes down with them keeps them back for so long.
-	cancellationHold = 5 * time.Second
+	// cancellationHold is for how long other executors do not get them, and cancellationSpread how much longer at most. One that goes down with them
+	// keeps them back for so long, and so does one whose database does not have the run; by chance they are due when an executor of another looks.
+	cancellationHold, cancellationSpread = 5 * time.Second, 2 * time.Second
 	// slowestStart is how long after a cancellation a run may still be recorded whose start was under way. The registry hears of a
 	// start that takes longer when the run confirms its claim, and asks for the run's end anew.
 	slowestStart = 10 * time.Minute
@@ -65,7 +69,7 @@ func (t *term) watchCancellations(ctx context.Context) {
 func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
 	asking, stop := context.WithTimeout(ctx, cancellationHold)
 	defer stop()
-	list, err := e.cancellations.Lease(asking, cancellationBatch, cancellationHold)
+	list, err := e.cancellations.Lease(asking, cancellationBatch, cancellationHold+rand.N(cancellationSpread))
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
@@ -101,8 +105,8 @@ func (e *Engine) cancelUnwantedRun(ctx context.Context, c Cancellation) bool {
 		e.log.InfoContext(ctx, "run is canceled with its task", "run_id", c.RunID, "task_id", c.TaskID, "reason", c.Reason)
 		return true
 	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
-		// Its start may be under way: it is claimed before it is recorded.
-		return time.Since(c.Time) > slowestStart
+		// Its start may be under way: it is claimed before it is recorded. Or it is in another database, whose executors will hear of it.
+		return !c.Confirmed && time.Since(c.Time) > slowestStart
 	case errs.ReasonOf(err) == journal.ReasonRunEnded:
 		return true
 	default:

@@ -52,7 +52,7 @@ func (r *Registry) Lease(ctx context.Context, limit int, hold time.Duration) ([]
 	out := make([]engine.Cancellation, len(resp.GetCancellations()))
 	for i, c := range resp.GetCancellations() {
 		out[i] = engine.Cancellation{Namespace: c.GetNamespace(), TaskID: c.GetTaskId(), RunID: c.GetRunId(), Reason: c.GetReason(),
-			Time: c.GetCreateTime().AsTime()}
+			Time: c.GetCreateTime().AsTime(), Confirmed: c.GetConfirmed()}
 	}
 	return out, nil
 }

@@ -18,4 +18,6 @@ type Cancellation struct {
 	Reason                   string
 	// Time is when it came to be, by the database's clock.
 	Time time.Time
+	// Confirmed says that the run is known to be recorded: it confirmed its claim.
+	Confirmed bool
 }

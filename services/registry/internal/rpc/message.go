@@ -203,6 +203,6 @@ func bytesWithout(m proto.Message, fields ...protoreflect.Name) ([]byte, error) 
 
 func cancellationTo(c epic.Cancellation) *registryv1.Cancellation {
 	return &registryv1.Cancellation{
-		Namespace: c.Namespace, TaskId: c.TaskID, RunId: c.RunID, Reason: c.Reason, CreateTime: stamp(c.Time),
+		Namespace: c.Namespace, TaskId: c.TaskID, RunId: c.RunID, Reason: c.Reason, CreateTime: stamp(c.Time), Confirmed: c.Confirmed,
 	}
 }

@@ -110,7 +110,7 @@ type Tx interface {
 	// CancelRuns records a cancellation for every run that has a claim, not settled, of this task, or of any task of the epic if
 	// taskID is empty.
 	CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error
-	// CancelRun records the cancellation of one run.
+	// CancelRun records the cancellation of one run that has confirmed its claim.
 	CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error
 	// ForgetCancellation removes the cancellation of a run, if there is one.
 	ForgetCancellation(ctx context.Context, namespace, taskID, runID string) error

@@ -10,20 +10,21 @@ import (
 )
 
 // One that is there already keeps its time and reason.
-const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until) `
+const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed) `
 
 // CancelRuns implements store.Tx.
 func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error {
-	_, err := t.Exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, $4, clock_timestamp(), clock_timestamp()
+	_, err := t.Exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, $4, clock_timestamp(), clock_timestamp(), c.state = $6
 		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
 		WHERE t.namespace = $1 AND t.epic_id = $2 AND ($3 = '' OR t.id = $3) AND c.state <> $5 ON CONFLICT DO NOTHING`,
-		namespace, epicID, taskID, reason, epic.Settled)
+		namespace, epicID, taskID, reason, epic.Settled, epic.Confirmed)
 	return err
 }
 
 // CancelRun implements store.Tx.
 func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error {
-	_, err := t.Exec(ctx, insertCancellation+`VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp()) ON CONFLICT DO NOTHING`,
+	_, err := t.Exec(ctx, insertCancellation+`VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), true)
+		ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET confirmed = true`,
 		namespace, runID, taskID, reason)
 	return err
 }
@@ -40,12 +41,12 @@ func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Dur
 		FROM (SELECT namespace, run_id, task_id FROM cancellations WHERE lease_until <= clock_timestamp()
 			ORDER BY lease_until LIMIT $1 FOR UPDATE SKIP LOCKED) due
 		WHERE c.namespace = due.namespace AND c.run_id = due.run_id AND c.task_id = due.task_id
-		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time`, limit, hold.Microseconds())
+		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time, c.confirmed`, limit, hold.Microseconds())
 	if err != nil {
 		return nil, passing(err)
 	}
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c epic.Cancellation, err error) {
-		err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, &c.Time)
+		err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, &c.Time, &c.Confirmed)
 		c.Time = c.Time.UTC()
 		return c, err
 	})

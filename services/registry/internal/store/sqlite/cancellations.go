@@ -10,7 +10,7 @@ import (
 )
 
 // One that is there already keeps its time and reason.
-const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until) `
+const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed) `
 
 // CancelRuns implements store.Tx.
 func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error {
@@ -18,10 +18,10 @@ func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason st
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, ?4, ?5, ?5
+	return t.exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, ?4, ?5, ?5, c.state = ?7
 		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
 		WHERE t.namespace = ?1 AND t.epic_id = ?2 AND (?3 = '' OR t.id = ?3) AND c.state <> ?6 ON CONFLICT DO NOTHING`,
-		namespace, epicID, taskID, reason, now.UnixMicro(), epic.Settled)
+		namespace, epicID, taskID, reason, now.UnixMicro(), epic.Settled, epic.Confirmed)
 }
 
 // CancelRun implements store.Tx.
@@ -30,7 +30,7 @@ func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, reason stri
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, insertCancellation+`VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT DO NOTHING`,
+	return t.exec(ctx, insertCancellation+`VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1) ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET confirmed = 1`,
 		namespace, runID, taskID, reason, now.UnixMicro())
 }
 
@@ -41,7 +41,7 @@ func (t tx) ForgetCancellation(ctx context.Context, namespace, taskID, runID str
 
 func scanCancellation(row scanner) (c epic.Cancellation, err error) {
 	var created int64
-	err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, &created)
+	err = row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Reason, &created, &c.Confirmed)
 	c.Time = dbkit.FromUnixMicros(created)
 	return c, err
 }
@@ -67,7 +67,7 @@ func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Dur
 		}
 		out, err = collect(ctx, tx{t}, scanCancellation, `UPDATE cancellations SET lease_until = ?1 WHERE rowid IN
 			(SELECT rowid FROM cancellations WHERE lease_until <= ?2 ORDER BY lease_until LIMIT ?3)
-			RETURNING namespace, task_id, run_id, reason, create_time`, now.Add(hold).UnixMicro(), now.UnixMicro(), limit)
+			RETURNING namespace, task_id, run_id, reason, create_time, confirmed`, now.Add(hold).UnixMicro(), now.UnixMicro(), limit)
 		return err
 	})
 	return out, err

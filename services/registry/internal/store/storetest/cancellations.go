@@ -124,6 +124,26 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			got, _ := f.take(t, time.Hour)
 			require.Equal(t, []string{"default by hand TASK_DELETED", "default canceled TASK_CANCELLED", "default starting TASK_DELETED"}, got)
 		},
+		"Cancellation/SaysWhetherItsRunIsRecorded": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v, w := f.task(t, e.ID), f.task(t, e.ID)
+			f.begun(t, v.ID, "recorded")
+			_, _, err := f.ClaimTask(f.ctx, ns, w.ID, "starting", time.Hour)
+			require.NoError(t, err)
+			f.moveEpic(t, e.ID, epic.Canceled)
+			confirmed := func() map[string]bool {
+				_, list := f.take(t, time.Millisecond)
+				out := map[string]bool{}
+				for _, c := range list {
+					out[c.RunID] = c.Confirmed
+				}
+				return out
+			}
+			require.Equal(t, map[string]bool{"recorded": true, "starting": false}, confirmed())
+			_, err = f.ConfirmClaim(f.ctx, ns, w.ID, "starting", time.Time{})
+			require.Equal(t, epic.ReasonClaimLost, errs.ReasonOf(err))
+			testkit.Eventually(t, func() bool { return confirmed()["starting"] }, 10*time.Second, 2*time.Millisecond)
+		},
 		"Cancellation/EachIsHandedToOne": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			for i := range 20 {

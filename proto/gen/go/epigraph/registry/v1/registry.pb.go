@@ -1238,7 +1238,10 @@ type Cancellation struct {
 	// Why: TASK_CANCELLED, EPIC_CANCELLED or TASK_DELETED.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it came to be.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// The run is known to be recorded, since its claim was confirmed: an executor that does not know it works on another
+	// database, and leaves it to others.
+	Confirmed     bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1306,6 +1309,13 @@ func (x *Cancellation) GetCreateTime() *timestamppb.Timestamp {
 		return x.CreateTime
 	}
 	return nil
+}
+
+func (x *Cancellation) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
 }
 
 // LeaseCancellationsRequest asks for runs to cancel.
@@ -2133,14 +2143,15 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x0eresult_summary\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\rresultSummary\x12.\n" +
 	"\rerror_message\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\ferrorMessage\x125\n" +
 	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x125\n" +
-	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xcc\x01\n" +
+	"\bend_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"\xea\x01\n" +
 	"\fCancellation\x12%\n" +
 	"\tnamespace\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\tnamespace\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12\x1e\n" +
 	"\x06run_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x05runId\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"r\n" +
+	"createTime\x12\x1c\n" +
+	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\"r\n" +
 	"\x19LeaseCancellationsRequest\x12$\n" +
 	"\tmax_count\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxCount\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"f\n" +
