@@ -14,12 +14,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/near"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // Read reads a graph as the REST API writes it, or in the JSON form of a workgraph.Graph. What fits neither is told in terms of
-// the first, which is the documented one.
+// the first, which is the documented one. With faults it returns the graph without what is at fault as well, if the rest can be read, so that
+// the other faults of that can be told at the same time.
 func Read(raw json.RawMessage) (*graphv1.Graph, error) {
 	g := &graphv1.Graph{}
 	faults, err := ReadMessage("graph", raw, g)
@@ -27,8 +29,8 @@ func Read(raw json.RawMessage) (*graphv1.Graph, error) {
 		return g, nil
 	}
 	if w, werr := workgraph.Decode(raw); werr == nil {
-		if g, werr = ToProto(w); werr == nil {
-			return g, nil
+		if other, werr := ToProto(w); werr == nil {
+			return other, nil
 		}
 	}
 	if err != nil {
@@ -37,7 +39,10 @@ func Read(raw json.RawMessage) (*graphv1.Graph, error) {
 	x := errs.New(errs.InvalidArgument, ReasonGraphInvalid, "the graph cannot be read").
 		Hint("epigraph.graph.v1.Graph in /openapi.json names every field")
 	x.Violations = faults
-	return nil, x
+	if len(g.GetNodes()) == 0 {
+		return nil, x
+	}
+	return g, x
 }
 
 // ReadModel is Read for who wants the model that runs.
@@ -53,14 +58,18 @@ func ReadModel(raw json.RawMessage) (*workgraph.Graph, error) {
 }
 
 // ReadMessage reads a message with graphs or parts of them in it as the REST API writes it: a payload is the value that it holds. faults are the
-// places, below the one that is given, that do not fit; err is what is wrong without a place.
+// places, below the one that is given, that do not fit, and m is then what is left without them; err is what is wrong without a place.
 func ReadMessage(place string, raw json.RawMessage, m proto.Message) (faults []errs.Violation, err error) {
 	r := graphReader{}
 	protoJSON := r.message(place, raw, m.ProtoReflect().Descriptor())
+	err = protojson.Unmarshal(protoJSON, m)
 	if len(r.faults) > 0 {
+		if err != nil {
+			proto.Reset(m)
+		}
 		return r.faults, nil
 	}
-	if err := protojson.Unmarshal(protoJSON, m); err != nil {
+	if err != nil {
 		return nil, errors.New(protoPlace.ReplaceAllString(err.Error(), ""))
 	}
 	return nil, nil
@@ -97,7 +106,12 @@ func (r *graphReader) message(place string, raw json.RawMessage, md protoreflect
 			for i := range md.Fields().Len() {
 				has = append(has, md.Fields().Get(i).JSONName())
 			}
-			return key, r.fault(place+"."+key, "UNKNOWN_FIELD", "%s has no field %q; it has %s", md.Name(), key, strings.Join(has, ", "))
+			said := fmt.Sprintf("%s has no field %q; it has %s", md.Name(), key, strings.Join(has, ", "))
+			if like := nearest(key, has); like != "" {
+				said = fmt.Sprintf("%s has no field %q; did you mean %q?", md.Name(), key, like)
+			}
+			r.fault(place+"."+key, "UNKNOWN_FIELD", "%s", said)
+			return "", nil
 		}
 		return fd.JSONName(), r.field(place+"."+key, value, fd)
 	})
@@ -140,10 +154,56 @@ func (r *graphReader) value(place string, raw json.RawMessage, fd protoreflect.F
 		}
 		return r.fault(place, "UNKNOWN_ENUM_VALUE", "%q is no %s; use one of %s", word, fd.Enum().Name(), strings.Join(has[1:], ", "))
 	}
+	if wanted := scalarFault(raw, fd); wanted != "" {
+		return r.fault(place, "WRONG_TYPE", "this must be %s, not %.40s", wanted, raw)
+	}
 	return raw
 }
 
-// object rewrites the members of an object in their order; one that stands there twice is left for protojson to refuse.
+// nearest is the name that is most like key, or empty if none is much like it.
+func nearest(key string, names []string) string {
+	best, least := "", min(2, len(key)/2)
+	for _, n := range names {
+		d, ok := near.Within(strings.ToLower(key), strings.ToLower(n), least)
+		if ok && (best == "" || d < least || d == least && n[0] == key[0] && best[0] != key[0]) {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// scalarFault is what a field takes whose value has another type; empty if it fits, or is for protojson to say.
+func scalarFault(raw json.RawMessage, fd protoreflect.FieldDescriptor) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil || v == nil {
+		return ""
+	}
+	_, text := v.(string)
+	_, number := v.(float64)
+	_, truth := v.(bool)
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		if !text {
+			return "a text in double quotes"
+		}
+	case protoreflect.BoolKind:
+		if !truth {
+			return "true or false"
+		}
+	case protoreflect.EnumKind:
+		if !text && !number {
+			return "a word in double quotes"
+		}
+	case protoreflect.BytesKind:
+	default:
+		if !text && !number {
+			return "a number"
+		}
+	}
+	return ""
+}
+
+// object rewrites the members of an object in their order, without those for which member gives nil; one that stands there twice is left for protojson to refuse.
 func (r *graphReader) object(place string, raw json.RawMessage, wanted string, member func(string, json.RawMessage) (string, json.RawMessage)) json.RawMessage {
 	if string(raw) == "null" {
 		return raw
@@ -160,7 +220,9 @@ func (r *graphReader) object(place string, raw json.RawMessage, wanted string, m
 		if err = errors.Join(err, dec.Decode(&value)); err != nil || !ok {
 			return r.fault(place, "INVALID_JSON", "this is no JSON object")
 		}
-		name, value = member(name, value)
+		if name, value = member(name, value); value == nil {
+			continue // at fault
+		}
 		quoted, _ := json.Marshal(name) // a string always marshals
 		if len(out) > 1 {
 			out = append(out, ',')

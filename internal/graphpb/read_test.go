@@ -67,6 +67,25 @@ func TestRead(t *testing.T) {
 		}, got)
 	})
 
+	t.Run("Faults/LeaveTheRestToBeLookedAt", func(t *testing.T) {
+		g, err := graphpb.Read([]byte(`{"nodes": [{"id": "a", "actor": 5, "maxVisit": 3, "when": true, "retry": {"maxAttempts": true}, "named": {"x": {"y": 1}}}], "egdes": []}`))
+		x, ok := err.(*errs.Error) //nolint:errorlint // it is what the function returns
+		require.True(t, ok)
+		got := map[string]string{}
+		for _, v := range x.Violations {
+			got[v.Field] = v.Message
+		}
+		require.Equal(t, map[string]string{
+			"graph.nodes[0].actor":             "this must be a text in double quotes, not 5",
+			"graph.nodes[0].maxVisit":          `Node has no field "maxVisit"; did you mean "maxVisits"?`,
+			"graph.nodes[0].when":              "this must be a text in double quotes, not true",
+			"graph.nodes[0].retry.maxAttempts": "this must be a number, not true",
+			"graph.egdes":                      `Graph has no field "egdes"; did you mean "edges"?`,
+		}, got)
+		require.Equal(t, "a", g.GetNodes()[0].GetId())
+		require.JSONEq(t, `{"y": 1}`, string(g.GetNodes()[0].GetNamed()["x"].GetJson()))
+	})
+
 	t.Run("Faults/OfTheProtobuf", func(t *testing.T) {
 		for _, raw := range []string{
 			`{"nodes": [{"id": "a", "actor": "x", "maxVisits": "many"}]}`,

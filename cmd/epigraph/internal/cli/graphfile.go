@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -18,6 +20,9 @@ func findGraph(text string) (graph json.RawMessage, err error) {
 	if namesActors(doc["nodes"]) {
 		return json.RawMessage(text), nil
 	}
+	if nodes, there := doc["nodes"]; there && string(bytes.TrimSpace(nodes)) == "[]" {
+		return nil, faultAt(text, locate(text, "graph.nodes").offset, "the graph has no nodes", `give it at least one, such as {"id": "a", "actor": "template", "named": {"text": "hello"}}`)
+	}
 	var inner map[string]json.RawMessage
 	if json.Unmarshal(doc["graph"], &inner) != nil || !namesActors(inner["nodes"]) {
 		return nil, nil
@@ -31,15 +36,19 @@ func findGraph(text string) (graph json.RawMessage, err error) {
 	return doc["graph"], nil
 }
 
+// namesActors tells whether nodes, whatever is wrong with them, say what they call.
 func namesActors(nodes json.RawMessage) bool {
-	var list []struct {
-		Actor *string `json:"actor"`
-	}
+	var list []json.RawMessage
 	if json.Unmarshal(nodes, &list) != nil {
-		return false
+		var byName map[string]json.RawMessage // nodes that are an object by mistake
+		if json.Unmarshal(nodes, &byName) != nil {
+			return false
+		}
+		list = slices.Collect(maps.Values(byName))
 	}
 	for _, n := range list {
-		if n.Actor != nil {
+		var node map[string]json.RawMessage
+		if json.Unmarshal(n, &node) == nil && node["actor"] != nil {
 			return true
 		}
 	}

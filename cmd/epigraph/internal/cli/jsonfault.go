@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,8 +27,10 @@ func (m *misread) Error() string { return m.fault.Error() }
 func (m *misread) Unwrap() error { return m.fault }
 
 var (
-	jsonGraph = regexp.MustCompile(`"nodes"\s*:`)
-	jsonActor = regexp.MustCompile(`"actor"\s*:`)
+	// jsonGraph and jsonActor are keys of a graph in JSON, or in what is almost JSON.
+	jsonGraph = regexp.MustCompile(`[{,\s]["']?nodes["']?\s*:\s*[\[{]|^["']nodes["']\s*:`)
+	jsonActor = regexp.MustCompile(`[{,\s]["']?actor["']?\s*:`)
+	comment   = regexp.MustCompile(`^(//[^\n]*|#[^\n]*|(?s:/\*.*?\*/))\s*`)
 	yamlGraph = regexp.MustCompile(`(?m)^(graph:[ \t]*\r?\n[ \t]+)?nodes:[ \t]*(\[|\r?$)`)
 	yamlActor = regexp.MustCompile(`(?m)^[ \t-]*(\{.*)?actor:[ \t]*\S`)
 )
@@ -36,8 +39,12 @@ var (
 // any other text, which may hold a plan.
 func brokenGraph(text string) error {
 	trimmed := strings.TrimLeft(text, " \t\r\n\ufeff")
+	for comment.MatchString(trimmed) {
+		trimmed = comment.ReplaceAllString(trimmed, "")
+	}
+	opens := strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, `"nodes"`) || strings.HasPrefix(trimmed, "'nodes'")
 	switch {
-	case strings.HasPrefix(trimmed, "{") && jsonGraph.MatchString(text) && jsonActor.MatchString(text):
+	case opens && jsonGraph.MatchString(text) && jsonActor.MatchString(text):
 		var doc any
 		err := json.Unmarshal([]byte(text), &doc)
 		if err == nil {
@@ -77,7 +84,7 @@ func jsonFault(text string, err error) (offset int, what, hint string) {
 	}
 	at := max(int(s.Offset)-1, 0)
 	if strings.Contains(s.Error(), "unexpected end") || at >= len(text) {
-		return len(strings.TrimRight(text, " \t\r\n")), "it ends in the middle", "a closing } or ] or \" is missing"
+		return len(strings.TrimRight(text, " \t\r\n")), "it ends in the middle" + expected(text), ""
 	}
 	r, _ := utf8.DecodeRuneInString(text[at:])
 	found := fmt.Sprintf("%q", string(r))
@@ -96,10 +103,16 @@ func jsonFault(text string, err error) (offset int, what, hint string) {
 		return at, "JSON puts texts in double quotes", "write \" in place of '"
 	case strings.Contains(msg, "in string literal") && (r == '\n' || r == '\r'):
 		return at, "a text must end on the line on which it begins", "write \\n for a line break in it"
+	case strings.Contains(msg, "after object key:value pair") && r == ']':
+		return at, "a closing } is missing before this ]", ""
+	case strings.Contains(msg, "after array element") && r == '}':
+		return at, "a closing ] is missing before this }", ""
 	case strings.Contains(msg, "after object key:value pair"), strings.Contains(msg, "after array element"):
 		return at, "a comma is missing before " + found, ""
 	case strings.Contains(msg, "looking for beginning of object key"):
 		return at, "a key in double quotes is expected here, not " + found, ""
+	case strings.Contains(msg, "after top-level value") && r == ':':
+		return 0, "an opening { is missing before the first key", ""
 	case strings.Contains(msg, "after object key"):
 		return at, "a colon is expected here, not " + found, ""
 	case strings.Contains(msg, "after top-level value"):
@@ -110,4 +123,34 @@ func jsonFault(text string, err error) (offset int, what, hint string) {
 		return at, "this is no value", "write true, false, null, a number or a text in double quotes"
 	}
 	return at, found + " cannot stand here", ""
+}
+
+// expected says what a text that breaks off lacks at its end: it follows the brackets outside of strings.
+func expected(text string) string {
+	var open []byte
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			open = append(open, '}')
+		case c == '[':
+			open = append(open, ']')
+		case (c == '}' || c == ']') && len(open) > 0:
+			open = open[:len(open)-1]
+		}
+	}
+	slices.Reverse(open)
+	missing := string(open)
+	if quoted {
+		missing = `"` + missing
+	}
+	if missing == "" {
+		return ""
+	}
+	return ": " + missing + " is missing at the end"
 }

@@ -72,10 +72,23 @@ func (c *planCmd) Run(e *env) error {
 		fmt.Fprint(e.io.Out, view.Plan(e.io.style(), r))
 	}
 	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, r.GetDiagnostics()))
+	if r.GetNoPlan() && !e.json {
+		e.isGraph(c.File, text)
+	}
 	if code := verdict(r); code != exitOK {
 		return exit(code)
 	}
 	return nil
+}
+
+// isGraph says so when what was read as a plan is a graph, or was meant to be one.
+func (e *env) isGraph(file, text string) {
+	raw, err := findGraph(text)
+	if m, ok := errors.AsType[*misread](err); ok {
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(file), text, []*planv1.Diagnostic{m.at}))
+	} else if raw != nil {
+		e.help("this is a graph, which needs no reading: `epigraph run %s` runs it", sourceName(file))
+	}
 }
 
 // lines answers a stream of texts, one per line; a line that is no JSON string ends it.

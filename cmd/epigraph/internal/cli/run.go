@@ -158,6 +158,9 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 		default:
 			undo(ctx)
 		}
+		if raw, notGraph := findGraph(text); raw != nil && notGraph == nil {
+			err = c.pointed(e, text, err)
+		}
 	}
 	return r, g, err
 }
@@ -200,10 +203,13 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 				Hint("change the graph, or give the run an input with --arg and --input"))
 		}
 		g, err := graphpb.Read(raw)
-		if err == nil && c.Name != "" {
+		if err != nil {
+			return nil, c.pointed(e, text, withOthers(ctx, s, text, g, err))
+		}
+		if c.Name != "" {
 			g.Name = c.Name
 		}
-		return g, err
+		return g, nil
 	}
 	r, err := s.planner.CompilePlan(ctx, &plannerv1.CompilePlanRequest{
 		Plan: &plannerv1.CompilePlanRequest_Text{Text: text}, DefaultActor: c.Actor, Actors: c.Actors, Named: payloads(c.Common),
@@ -218,14 +224,45 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 	return r.GetGraph(), nil
 }
 
-// pointed shows the place at which a graph cannot be read, and leaves the error to be shown as usual.
-func (c *runCmd) pointed(e *env, text string, err error) error {
-	m, ok := errors.AsType[*misread](err)
-	if !ok || e.json {
+// withOthers adds to the faults for which a graph cannot be read what is wrong with the rest of it, as far as the server says it.
+func withOthers(ctx context.Context, s *services, text string, rest *graphv1.Graph, err error) error {
+	x, ok := errors.AsType[*errs.Error](err)
+	if !ok || rest == nil {
 		return err
 	}
-	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, []*planv1.Diagnostic{m.at}))
-	return exit(exitFailed)
+	r, asked := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: rest})
+	if asked != nil {
+		return err // what is wrong with the text is worth telling without a server
+	}
+	all := *x
+	told := map[int]bool{}
+	for _, v := range x.Violations {
+		told[locate(text, v.Field).offset] = true
+	}
+	for _, v := range violations(r.GetFaults()) {
+		if !told[locate(text, v.Field).offset] { // the reader names nodes by their number, the server by their id
+			all.Violations = append(all.Violations, v)
+		}
+	}
+	return &all
+}
+
+// pointed shows the places at which a graph is at fault in its text, and leaves the rest of the error to be shown as usual.
+func (c *runCmd) pointed(e *env, text string, err error) error {
+	if e.json {
+		return err
+	}
+	if m, ok := errors.AsType[*misread](err); ok {
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, []*planv1.Diagnostic{m.at}))
+		return exit(exitFailed)
+	}
+	x, ok := errors.AsType[*errs.Error](err)
+	if !ok || x.Reason != graphpb.ReasonGraphInvalid || len(x.Violations) == 0 {
+		return err
+	}
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, placed(text, x.Violations)))
+	short := errs.New(x.Kind, x.Reason, "the graph has %s", view.Plural(len(x.Violations), "fault"))
+	return short
 }
 
 // refused shows what the planner refused with carets under the places, and leaves the rest of the error to be shown as usual.
