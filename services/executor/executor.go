@@ -311,7 +311,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
-		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox = reg, reg, reg, s.outbox.Wake
+		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 	}
 	if deps.Egress, err = egress.NewGuard(cfg.Actors.HTTP.AllowPrivate); err != nil {
 		return nil, err

@@ -27,8 +27,12 @@ func (r *run) count(usage []workgraph.Usage) {
 	}
 }
 
-// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the registry may be away.
-const bookTime = 2 * time.Second
+const (
+	// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the registry may be away.
+	bookTime = 2 * time.Second
+	// bookPause is the shortest pause between two looks, bookPoll the longest: the executor of another replica may deliver what is left.
+	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
+)
 
 // Unbooked counts the attempts of a run, and of all below it, whose usage is not booked yet.
 func (e *Engine) Unbooked(ctx context.Context, namespace, runID string) (int64, error) {
@@ -38,19 +42,32 @@ func (e *Engine) Unbooked(ctx context.Context, namespace, runID string) (int64, 
 	return e.journal.Unbooked(ctx, namespace, runID, outbox.KindUsage)
 }
 
-// awaitBooks waits until everything is booked that a run and all below it used, or for bookTime. It returns how many attempts are not booked then.
+// awaitBooks waits until everything is booked that a run and all below it used, or for bookTime, or until the registry is known to be away. It
+// returns how many attempts are not booked then.
 func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64, error) {
-	until := time.Now().Add(bookTime)
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	late := time.NewTimer(bookTime)
+	defer late.Stop()
+	for {
+		next, away := e.delivered()
 		n, err := e.Unbooked(ctx, namespace, runID)
-		if err != nil || n == 0 || !time.Now().Before(until) {
+		if err != nil || n == 0 || away {
 			return n, err
 		}
-		pause := time.NewTimer(wait)
+		soonest, poll := time.NewTimer(bookPause), time.NewTimer(bookPoll)
 		select {
-		case <-pause.C:
+		case <-next:
+		case <-poll.C:
+		case <-late.C:
+			return e.Unbooked(ctx, namespace, runID)
 		case <-ctx.Done():
-			pause.Stop()
+		}
+		select {
+		case <-soonest.C:
+		case <-ctx.Done():
+		}
+		soonest.Stop()
+		poll.Stop()
+		if ctx.Err() != nil {
 			return n, ctx.Err()
 		}
 	}

@@ -185,6 +185,8 @@ type Deps struct {
 	Workflows Workflows
 	// WakeOutbox is called after something was put into the outbox; nil is fine.
 	WakeOutbox func()
+	// Delivered tells when more of the outbox is delivered next, and whether the registry is known to be away; nil knows neither.
+	Delivered func() (next <-chan struct{}, away bool)
 	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine uses a KeyGate.
 	Gates []Gate
 	// Quotas bound what namespaces have open; nil means that nothing does.

@@ -38,6 +38,7 @@ type Engine struct {
 	fuse          fuse // of prices
 	kin           kin
 	wake          func()
+	delivered     func() (next <-chan struct{}, away bool)
 	// workflows is nil when there are none.
 	workflows Workflows
 	gates     []Gate
@@ -81,6 +82,9 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
+	}
+	if e.delivered = d.Delivered; e.delivered == nil {
+		e.delivered = func() (<-chan struct{}, bool) { return nil, false }
 	}
 	if d.TracerProvider == nil {
 		d.TracerProvider = noop.NewTracerProvider()

@@ -54,6 +54,10 @@ type Deliverer struct {
 	o      Options
 	tracer trace.Tracer
 	wake   chan struct{}
+
+	mu   sync.Mutex
+	next chan struct{} // closed by the next acknowledgement
+	away bool
 }
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -82,7 +86,24 @@ func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
 	if o.TracerProvider == nil {
 		o.TracerProvider = noop.NewTracerProvider()
 	}
-	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1)}
+	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1), next: make(chan struct{})}
+}
+
+// Acknowledged returns what is closed once more items were delivered by this deliverer, and whether the registry was away when it was last called.
+func (d *Deliverer) Acknowledged() (next <-chan struct{}, away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.next, d.away
+}
+
+// told notes how a batch went.
+func (d *Deliverer) told(delivered, away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.away = away; delivered || away {
+		close(d.next)
+		d.next = make(chan struct{})
+	}
 }
 
 // Wake tells that something may be due. It never blocks.
@@ -167,6 +188,7 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	if len(retries) > 0 {
 		faults = append(faults, d.box.RetryOutbox(final, retries))
 	}
+	d.told(len(acks) > 0, down.Load())
 	return len(items), errors.Join(faults...)
 }
 
