@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -45,12 +46,18 @@ type DialOptions struct {
 	Lookup resolve.Lookup
 	// Buf, if set, makes the target a name in this in-memory network.
 	Buf *BufNet
+	// Meet is how long a call waits for a server to be found as long as none ever was: those of one installation start in any order. 0 means
+	// no longer than for one that is away for a moment.
+	Meet time.Duration
 	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor times as long.
 	MaxRecvBytes int
 }
 
 // firstPause and lastPause are the pauses before such a call is sent again, from one to the other doubled each time: together 3.2 s.
 const firstPause, lastPause = 50 * time.Millisecond, 1600 * time.Millisecond
+
+// meetPause is the longest pause before a call is sent again to a server that was never found.
+const meetPause = 200 * time.Millisecond
 
 // answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and, twice, its outputs.
 const answerFactor = 4
@@ -74,7 +81,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := caller{token: o.Token, namespace: o.Namespace, onBehalf: o.OnBehalf && !o.Token.IsZero()}
+	k := caller{token: o.Token, namespace: o.Namespace, onBehalf: o.OnBehalf && !o.Token.IsZero(), meet: o.Meet, met: &atomic.Bool{}}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithResolvers(resolve.Builder{Lookup: o.Lookup}),
@@ -112,6 +119,8 @@ type caller struct {
 	token     conf.Secret
 	namespace string
 	onBehalf  bool
+	meet      time.Duration
+	met       *atomic.Bool // a server took a call
 }
 
 func (k caller) outgoing(ctx context.Context) context.Context {
@@ -138,11 +147,19 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 
 func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = k.outgoing(ctx)
+	began := time.Now()
 	for pause := firstPause; ; pause *= 2 {
 		var to peer.Peer
 		err := FromStatus(invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&to))...))
+		if to.Addr != nil && !k.met.Load() {
+			k.met.Store(true)
+		}
+		late := pause > lastPause
+		if !k.met.Load() && k.meet > 0 {
+			pause, late = min(pause, meetPause), time.Since(began) >= k.meet
+		}
 		switch {
-		case pause > lastPause:
+		case late:
 			return err
 		case errs.ReasonOf(err) == errs.ReasonNotReady:
 		case errs.ReasonOf(err) == reasonUnreachable && to.Addr == nil && !exempt(method):
@@ -154,6 +171,9 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
+		}
+		if !k.met.Load() && k.meet > 0 {
+			cc.ResetConnectBackoff() // the pauses between its own tries grow longer than a call may wait
 		}
 	}
 }

@@ -227,6 +227,47 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+func TestMeet(t *testing.T) {
+	t.Parallel()
+	const beginning = 4500 * time.Millisecond
+	for name, tc := range map[string]struct {
+		meet time.Duration
+		want string
+	}{
+		"ACallWaitsForAServerThatBegins": {5 * time.Second, ""},
+		"AsOthersDo":                     {0, "SERVICE_UNAVAILABLE"},
+		"NoLongerThanItMay":              {4 * time.Second, "SERVICE_UNAVAILABLE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := &grpckit.BufNet{}
+				conn, err := grpckit.Dial("executor", grpckit.DialOptions{Buf: net, Meet: tc.meet})
+				require.NoError(t, err)
+				server, err := grpckit.NewServer(grpckit.Options{})
+				require.NoError(t, err)
+				executorv1.RegisterExecutorServiceServer(server, &executor{cancel: func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error) {
+					return &executorv1.Run{}, nil
+				}})
+				done := make(chan error, 1)
+				time.AfterFunc(beginning, func() {
+					lis, err := net.Listen("executor")
+					if err == nil {
+						err = server.Serve(lis)
+					}
+					done <- err
+				})
+				_, err = executorv1.NewExecutorServiceClient(conn).CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: "r"})
+				require.Equal(t, tc.want, errs.ReasonOf(err))
+				require.NoError(t, conn.Close())
+				time.Sleep(beginning) //nolint:forbidigo // the time of the bubble
+				server.Stop()
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	slow := func(ctx context.Context, _ *executorv1.GetRunRequest) (*executorv1.Run, error) {

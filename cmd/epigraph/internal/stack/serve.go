@@ -319,7 +319,7 @@ func (c *connections) dial(target string) (*grpc.ClientConn, error) {
 	if conn := c.open[target]; conn != nil {
 		return conn, nil
 	}
-	conn, err := c.fresh(target)
+	conn, err := c.connect(target, meetTime)
 	if err != nil {
 		return nil, err
 	}
@@ -330,9 +330,14 @@ func (c *connections) dial(target string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// meetTime is how long a call waits for another service of an installation that has only just begun.
+const meetTime = 5 * time.Second
+
 // fresh makes a connection that is the caller's to close.
-func (c *connections) fresh(target string) (*grpc.ClientConn, error) {
-	o := grpckit.DialOptions{Token: c.cfg.Auth.ServiceToken, OnBehalf: c.onBehalf, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
+func (c *connections) fresh(target string) (*grpc.ClientConn, error) { return c.connect(target, 0) }
+
+func (c *connections) connect(target string, meet time.Duration) (*grpc.ClientConn, error) {
+	o := grpckit.DialOptions{Meet: meet, Token: c.cfg.Auth.ServiceToken, OnBehalf: c.onBehalf, Telemetry: c.tel, Buf: c.buf, MaxRecvBytes: int(c.cfg.GRPC.MaxRecvBytes)}
 	if !c.token.IsZero() {
 		o.Token = c.token
 	}

@@ -270,10 +270,15 @@ func (t *term) steadily(ctx context.Context, ask func() error) error {
 	began := time.Now()
 	for wait := soonestTry; ; wait = min(2*wait, time.Second) {
 		err := ask()
-		if err == nil || !passing(err) || ctx.Err() != nil || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) && time.Since(began) > maxFaulty {
+		if err == nil {
+			t.asking.Answered()
+			return nil
+		}
+		if !passing(err) || ctx.Err() != nil || errs.Is(err, errs.ResourceExhausted) || errs.Is(err, errs.Internal) && time.Since(began) > maxFaulty {
 			return err
 		}
-		t.e.log.WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
+		// One line for all attempts that ask, one while it lasts, and one at the end.
+		t.asking.Logger().WarnContext(ctx, "what an attempt needs to know cannot be asked", "err", err)
 		pause := time.NewTimer(wait)
 		select {
 		case <-pause.C:

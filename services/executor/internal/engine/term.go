@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -28,6 +29,7 @@ type term struct {
 	alarms     *alarms
 	memory     *memory
 	held       holdings
+	asking     *obs.Outage // what attempts need to know before or after they call
 	work       sync.WaitGroup
 
 	mu       sync.Mutex
@@ -67,6 +69,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
 		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]int{}}
 	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
+	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
 	t.alarms = newAlarms(t.bringSoon)
 	defer t.alarms.stop()
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
