@@ -57,8 +57,17 @@ func (c *Client) SetLimit(ctx context.Context, name string, bounds ...LimitOptio
 
 // Limits are those of the namespace by name, with what is used of them now.
 func (c *Client) Limits(ctx context.Context) ([]*executorv1.Limit, error) {
-	m, err := c.limits().ListLimits(ctx, &executorv1.ListLimitsRequest{})
-	return m.GetLimits(), err
+	var out []*executorv1.Limit
+	for l, err := range all(func(token string) ([]*executorv1.Limit, string, error) {
+		m, err := c.limits().ListLimits(ctx, &executorv1.ListLimitsRequest{PageSize: largePage, PageToken: token})
+		return m.GetLimits(), m.GetNextPageToken(), err
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	return out, nil
 }
 
 // Limit is the one of that name, with what is used of it now. If there is none the reason is LIMIT_NOT_FOUND.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"pgregory.net/rapid"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -53,8 +54,8 @@ func TestMeasure(t *testing.T) {
 		"OneKeyAgain":      {&graphv1.Node{}, bytes.Repeat(tagged(6, nil), 50_000), 50_000},
 		"OneofInTurns":     {&graphv1.PassDown{}, bytes.Repeat([]byte{0x08, 0x01, 0x10, 0x01}, 25_000), 0},
 		"Strings":          {&executorv1.GraphPatch{}, bytes.Repeat(tagged(1, nil), 50_000), 50_000},
-		"Packed":           {&executorv1.ListRunsRequest{}, tagged(3, bytes.Repeat([]byte{1}, 50_000)), 50_000},
-		"NotPacked":        {&executorv1.ListRunsRequest{}, bytes.Repeat([]byte{0x18, 0x01}, 50_000), 50_000},
+		"Packed":           {&descriptorpb.SourceCodeInfo_Location{}, tagged(1, bytes.Repeat([]byte{1}, 50_000)), 50_000},
+		"NotPacked":        {&descriptorpb.SourceCodeInfo_Location{}, bytes.Repeat([]byte{0x08, 0x01}, 50_000), 50_000},
 		"Unknown":          {&graphv1.Graph{}, bytes.Repeat([]byte{0xf8, 0x3f, 0x00}, 50_000), 50_000},
 		"UnknownOfAnother": {&graphv1.Graph{}, bytes.Repeat([]byte{0x10, 0x00}, 50_000), 50_000},
 		"OneLongText":      {&graphv1.Graph{}, tagged(1, bytes.Repeat([]byte("a"), 1<<20)), 0},

@@ -89,6 +89,8 @@ type Config struct {
 	MaxFanOut int `help:"children of one visit at most"`
 	// MaxFamily is how many runs one root and all below it may be.
 	MaxFamily int `help:"runs of one root at most, itself and all below it"`
+	// MaxSchedules is how many schedules a namespace may have.
+	MaxSchedules int `help:"schedules of one namespace at most"`
 	// MaxWatches is how many watches of one namespace are served at once.
 	MaxWatches int `help:"watches of one namespace at once"`
 
@@ -131,7 +133,7 @@ func DefaultConfig() Config {
 	return Config{
 		Store: "sqlite", SQLitePath: "executor.db", Migrate: true, Parallel: e.Parallel, MaxPayload: conf.Bytes(e.MaxPayload),
 		MaxNodes: e.MaxNodes, MaxEdges: e.MaxEdges, Drain: e.Drain, ScanInterval: e.ScanInterval, MaxTakeovers: e.MaxTakeovers, KeepAlive: e.KeepAlive,
-		ParkAfter: e.ParkAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxFamily: e.MaxFamily, MaxWatches: e.MaxWatches,
+		ParkAfter: e.ParkAfter, MaxDepth: e.MaxDepth, MaxFanOut: e.MaxFanOut, MaxFamily: e.MaxFamily, MaxWatches: e.MaxWatches, MaxSchedules: schedule.DefaultMax,
 		BlobOver: 256 << 10, BlobGrace: 24 * time.Hour, Compress: 1 << 10, Partition: 7 * 24 * time.Hour,
 		Actors: builtin.DefaultConfig(), Workers: worker.DefaultConfig(),
 	}
@@ -154,6 +156,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxConns < 0 {
 		faults = append(faults, fmt.Errorf("max_conns must not be negative, got %d", c.MaxConns))
+	}
+	if c.MaxSchedules <= 0 {
+		faults = append(faults, fmt.Errorf("max_schedules must be positive, got %d", c.MaxSchedules))
 	}
 	e := c.engine()
 	if e.ID == "" {
@@ -340,7 +345,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	s.workers.Own(s.engine.Owner)
 	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil)
 	runs := rpc.Scheduled{Server: s.server}
-	if s.schedules, err = schedule.New(schedules, runs, s.log, d.Telemetry.MeterProvider); err != nil {
+	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
 		return nil, fmt.Errorf("make keeper of schedules: %w", err)
 	}
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)

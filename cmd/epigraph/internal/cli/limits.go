@@ -14,15 +14,18 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-type limitsListCmd struct{}
+type limitsListCmd struct {
+	page
+}
 
 // Run lists.
-func (limitsListCmd) Run(e *env) error {
+func (c *limitsListCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.limits.ListLimits(ctx, &executorv1.ListLimitsRequest{})
+		r, err := s.limits.ListLimits(ctx, &executorv1.ListLimitsRequest{PageSize: c.Limit, PageToken: c.Token})
 		if err != nil {
 			return err
 		}
+		defer e.more(r.GetNextPageToken())
 		return e.print(r, func() string {
 			if len(r.GetLimits()) == 0 {
 				return "no limits\n"

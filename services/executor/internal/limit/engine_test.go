@@ -45,8 +45,8 @@ type cut struct {
 
 func (c *cut) Close() error { return errors.Join(c.Store.Close(), c.Journal.Close()) }
 
-func (c *cut) List(ctx context.Context, ns string) ([]limit.Limit, error) {
-	return c.Store.List(ctx, ns)
+func (c *cut) List(ctx context.Context, ns, after string, most int) ([]limit.Limit, error) {
+	return c.Store.List(ctx, ns, after, most)
 }
 
 func (c *cut) Heartbeat(ctx context.Context, o journal.Owner) error {

@@ -163,8 +163,8 @@ type Store interface {
 	Put(ctx context.Context, l Limit) (Limit, error)
 	// Delete removes a limit. ReasonNotFound.
 	Delete(ctx context.Context, k Key) error
-	// List reads the limits of a namespace by name.
-	List(ctx context.Context, namespace string) ([]Limit, error)
+	// List reads up to most limits of a namespace behind a name, by name.
+	List(ctx context.Context, namespace, after string, most int) ([]Limit, error)
 	// Figures tells what is under way of these limits, in their order.
 	Figures(ctx context.Context, keys []Key) ([]Figure, error)
 	// OpenRuns counts the open runs of a namespace, and those that are PENDING, up to a bound each.
@@ -229,3 +229,6 @@ type Figure struct {
 	// Next is how long the next beginning is away. Rate only.
 	Next time.Duration
 }
+
+// Size implements page.Row.
+func (l Limit) Size() int { return 256 + len(l.Name) + len(l.Principal) }

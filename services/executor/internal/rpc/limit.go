@@ -9,6 +9,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/page"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
@@ -56,16 +57,22 @@ func (s *LimitServer) PutLimit(ctx context.Context, req *executorv1.PutLimitRequ
 }
 
 // ListLimits implements the service.
-func (s *LimitServer) ListLimits(ctx context.Context, _ *executorv1.ListLimitsRequest) (*executorv1.ListLimitsResponse, error) {
-	ls, err := s.store.List(ctx, grpckit.Namespace(ctx))
+func (s *LimitServer) ListLimits(ctx context.Context, req *executorv1.ListLimitsRequest) (*executorv1.ListLimitsResponse, error) {
+	ns := grpckit.Namespace(ctx)
+	pg, err := page.Parse(req.GetPageSize(), req.GetPageToken(), page.Query{Method: "ListLimits", Parent: ns, Order: "name"})
+	if err != nil {
+		return nil, err
+	}
+	ls, err := s.store.List(ctx, ns, pg.After.ID, pg.Limit+1)
 	if err != nil {
 		return nil, away(err)
 	}
+	ls, next := page.Cut(pg, ls, func(l limit.Limit) page.Cursor { return page.Cursor{ID: l.Name} })
 	out, err := s.messages(ctx, ls)
 	if err != nil {
 		return nil, err
 	}
-	return &executorv1.ListLimitsResponse{Limits: out}, nil
+	return &executorv1.ListLimitsResponse{Limits: out, NextPageToken: next}, nil
 }
 
 // DeleteLimit implements the service.

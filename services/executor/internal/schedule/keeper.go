@@ -52,15 +52,16 @@ type Runs interface {
 type Keeper struct {
 	store  Store
 	runs   Runs
+	most   int // schedules of one namespace
 	log    *slog.Logger
 	starts metric.Int64Counter
 	delay  metric.Float64Histogram
 }
 
 // New returns a keeper.
-func New(store Store, runs Runs, log *slog.Logger, meters metric.MeterProvider) (*Keeper, error) {
+func New(store Store, runs Runs, most int, log *slog.Logger, meters metric.MeterProvider) (*Keeper, error) {
 	m := meters.Meter("github.com/epigraph-run/epigraph/services/executor/internal/schedule")
-	k := &Keeper{store: store, runs: runs, log: log}
+	k := &Keeper{store: store, runs: runs, most: most, log: log}
 	var e1, e2 error
 	k.starts, e1 = m.Int64Counter("epigraph.schedule.starts", metric.WithDescription("starts of schedules, by what became of them"))
 	k.delay, e2 = m.Float64Histogram("epigraph.schedule.delay", metric.WithUnit("s"), metric.WithDescription("from the time of a start to when it was carried out or left out"))
@@ -250,7 +251,7 @@ func (k *Keeper) Create(ctx context.Context, s Schedule) (Schedule, error) {
 		return s, err
 	}
 	s.Due = (&position{s: &s, line: line}).next()
-	return s, k.store.Create(ctx, s)
+	return s, k.store.Create(ctx, s, k.most)
 }
 
 // Get reads a schedule. ReasonNotFound.

@@ -30,8 +30,8 @@ const (
 )
 
 const (
-	// MaxSchedules is how many schedules a namespace may have.
-	MaxSchedules = 10_000
+	// DefaultMax is how many schedules a namespace may have unless the configuration says otherwise.
+	DefaultMax = 1000
 	// MaxQueue is how many starts of one schedule may wait: no more are decided, or they are left out, as the policy says.
 	MaxQueue = 1000
 	// MaxBackfill is how many times one backfill takes.
@@ -218,8 +218,8 @@ type Change struct {
 
 // Store keeps schedules. Implementations are safe for concurrent use.
 type Store interface {
-	// Create writes a new schedule with a job at its Due. ReasonExists, ReasonTooMany.
-	Create(ctx context.Context, s Schedule) error
+	// Create writes a new schedule with a job at its Due, unless its namespace has most already. ReasonExists, ReasonTooMany.
+	Create(ctx context.Context, s Schedule, most int) error
 	// Get reads a schedule. ReasonNotFound.
 	Get(ctx context.Context, k Key) (Schedule, error)
 	// List reads up to limit schedules of a namespace after an id, by id, without what they start.
@@ -251,8 +251,8 @@ func Exists(id string) error {
 }
 
 // TooMany is the error of one schedule too many.
-func TooMany() error {
-	return errs.New(errs.ResourceExhausted, ReasonTooMany, "a namespace may have %d schedules", MaxSchedules)
+func TooMany(most int) error {
+	return errs.New(errs.ResourceExhausted, ReasonTooMany, "a namespace may have %d schedules", most).Hint("delete those that are over, or have executor.max_schedules raised")
 }
 
 // Busy is the error of a backfill of a schedule that has enough to do.

@@ -85,7 +85,7 @@ func stores(t *testing.T, d Driver) {
 		again := r.put(t, limit.Limit{Key: actor, MaxConcurrent: 4})
 		quota := r.put(t, limit.Limit{Key: limit.Key{Namespace: "n", Name: limit.Namespace}, MaxOpenRuns: 1, MaxFanOut: 2, MaxBytes: 3, MaxPendingRuns: 4, Retention: 36 * time.Hour})
 		other := r.put(t, limit.Limit{Key: limit.ActorKey("m", "a"), MaxRate: 1, RateInterval: time.Hour})
-		list, err := r.Store.List(t.Context(), "n")
+		list, err := r.Store.List(t.Context(), "n", "", 10)
 		require.NoError(t, err)
 		require.Equal(t, []limit.Limit{again, quota}, list)
 		v2, all, err := r.All(t.Context(), v)

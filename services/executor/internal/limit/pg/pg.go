@@ -273,8 +273,8 @@ func (s *Store) All(ctx context.Context, have int64) (version int64, ls []limit.
 }
 
 // List implements limit.Store.
-func (s *Store) List(ctx context.Context, namespace string) ([]limit.Limit, error) {
-	rows, err := s.pool.Query(ctx, `SELECT `+limitColumns+` FROM limits l WHERE l.namespace = $1 ORDER BY l.name`, namespace)
+func (s *Store) List(ctx context.Context, namespace, after string, most int) ([]limit.Limit, error) {
+	rows, err := s.pool.Query(ctx, `SELECT `+limitColumns+` FROM limits l WHERE l.namespace = $1 AND l.name > $2 ORDER BY l.name LIMIT $3`, namespace, after, most)
 	if err != nil {
 		return nil, err
 	}

@@ -202,8 +202,8 @@ func (s *Store) All(ctx context.Context, have int64) (version int64, ls []limit.
 }
 
 // List implements limit.Store.
-func (s *Store) List(ctx context.Context, namespace string) ([]limit.Limit, error) {
-	return limits(s.db.Read.QueryContext(ctx, selectLimits+` WHERE namespace = ? ORDER BY name`, namespace))
+func (s *Store) List(ctx context.Context, namespace, after string, most int) ([]limit.Limit, error) {
+	return limits(s.db.Read.QueryContext(ctx, selectLimits+` WHERE namespace = ? AND name > ? ORDER BY name LIMIT ?`, namespace, after, most))
 }
 
 const changed = `UPDATE limits_version SET version = version + 1`

@@ -74,7 +74,7 @@ func scan(row pgx.Row, more ...any) (schedule.Schedule, error) {
 }
 
 // Create implements schedule.Store.
-func (s *Store) Create(ctx context.Context, x schedule.Schedule) error {
+func (s *Store) Create(ctx context.Context, x schedule.Schedule, most int) error {
 	spec, recent, err := schedule.Encode(&x)
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func (s *Store) Create(ctx context.Context, x schedule.Schedule) error {
 		if tag.RowsAffected() == 0 {
 			return schedule.Exists(x.ID)
 		}
-		if n >= schedule.MaxSchedules {
-			return schedule.TooMany()
+		if n >= most {
+			return schedule.TooMany(most)
 		}
 		var b pgx.Batch
 		b.Queue(`INSERT INTO schedule_bodies (uid, namespace, body) VALUES ($1, $2, $3)`, x.UID, x.Namespace, x.Start)

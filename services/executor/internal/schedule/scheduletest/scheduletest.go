@@ -138,7 +138,7 @@ func (l *ledger) runs(t *testing.T) map[int64]map[string]bool {
 }
 
 func keeper(s schedule.Store, r schedule.Runs) *schedule.Keeper {
-	k, err := schedule.New(s, r, slog.New(slog.DiscardHandler), noop.NewMeterProvider())
+	k, err := schedule.New(s, r, schedule.DefaultMax, slog.New(slog.DiscardHandler), noop.NewMeterProvider())
 	if err != nil {
 		panic(err) // the meters of nobody
 	}
@@ -167,14 +167,14 @@ func Run(t *testing.T, d Driver) {
 		s := d.open(t, d.Fresh(t))
 		x := behind(3, schedule.QueueAll)
 		x.Zone, x.Jitter, x.Begin, x.Note, x.Paused, x.Ahead = "Europe/Berlin", time.Minute, x.Done, "note", true, x.CreateTime
-		require.NoError(t, s.Create(t.Context(), x))
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		got, err := s.Get(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, x, got)
-		require.Equal(t, schedule.ReasonExists, errs.ReasonOf(s.Create(t.Context(), x)))
+		require.Equal(t, schedule.ReasonExists, errs.ReasonOf(s.Create(t.Context(), x, schedule.DefaultMax)))
 		other := x
 		other.Namespace, other.UID = "m", "sch_2"
-		require.NoError(t, s.Create(t.Context(), other))
+		require.NoError(t, s.Create(t.Context(), other, schedule.DefaultMax))
 		list, err := s.List(t.Context(), "n", "", 10)
 		require.NoError(t, err)
 		x.Start = nil
@@ -240,7 +240,7 @@ func Run(t *testing.T, d Driver) {
 		t.Parallel()
 		s := d.open(t, d.Fresh(t))
 		x := behind(3, schedule.Allow)
-		require.NoError(t, s.Create(t.Context(), x))
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		put := func(turn int64, origin schedule.Origin, r schedule.Result) error {
 			return s.Change(t.Context(), key, func(context.Context, schedule.Tx, *schedule.Schedule) (schedule.Change, error) {
 				return schedule.Change{Put: []schedule.Start{{Turn: turn, Time: x.Done, RunID: fmt.Sprint("r", turn), Origin: origin, Result: r}}}, nil
@@ -257,7 +257,7 @@ func Run(t *testing.T, d Driver) {
 		t.Parallel()
 		place := d.Fresh(t)
 		stores := []schedule.Store{d.open(t, place), d.open(t, place)}
-		require.NoError(t, stores[0].Create(t.Context(), behind(3, schedule.Allow)))
+		require.NoError(t, stores[0].Create(t.Context(), behind(3, schedule.Allow), schedule.DefaultMax))
 		var wg sync.WaitGroup
 		for _, s := range stores {
 			wg.Go(func() {
@@ -286,7 +286,7 @@ func Run(t *testing.T, d Driver) {
 		s := d.open(t, d.Fresh(t))
 		x := behind(0, schedule.Allow)
 		x.End = time.Time{}
-		require.NoError(t, s.Create(t.Context(), x))
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		st, err := keeper(s, slow{&ledger{path: filepath.Join(t.TempDir(), "log")}}).Trigger(testkit.Context(t, time.Minute), key, "")
 		require.NoError(t, err)
 		require.Equal(t, schedule.Started, st.Result)
@@ -296,7 +296,7 @@ func Run(t *testing.T, d Driver) {
 		s := d.open(t, d.Fresh(t))
 		x := behind(0, schedule.Allow)
 		x.End, x.Done = time.Time{}, x.CreateTime.Add(time.Hour)
-		require.NoError(t, s.Create(t.Context(), x))
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		other := x.Spec
 		other.Jitter = time.Second
 		got, err := keeper(s, &ledger{path: filepath.Join(t.TempDir(), "log")}).Update(t.Context(), key, 0, other, x.Start)
@@ -310,7 +310,7 @@ func Run(t *testing.T, d Driver) {
 		x := behind(times, schedule.Allow)
 		l := &ledger{path: filepath.Join(t.TempDir(), "log"), dies: func(call int) bool { return call%5 == 0 }}
 		stores := []schedule.Store{d.open(t, place), d.open(t, place)}
-		require.NoError(t, stores[0].Create(t.Context(), x))
+		require.NoError(t, stores[0].Create(t.Context(), x, schedule.DefaultMax))
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
@@ -331,7 +331,7 @@ func Run(t *testing.T, d Driver) {
 		s := d.open(t, d.Fresh(t))
 		x := behind(0, schedule.Allow)
 		x.Begin = x.Done.Add(-time.Hour)
-		require.NoError(t, s.Create(t.Context(), x))
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		ctx, leave := context.WithCancel(t.Context())
 		l := &ledger{path: filepath.Join(t.TempDir(), "log"), dies: func(call int) bool {
 			if call == 3 {
@@ -355,7 +355,7 @@ func Run(t *testing.T, d Driver) {
 		s := d.open(t, d.Fresh(t))
 		x := behind(3*schedule.MaxQueue, schedule.Allow)
 		x.Begin = x.Done.Add(-time.Hour)
-		require.NoError(t, s.Create(t.Context(), x))
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
 		l := &ledger{path: filepath.Join(t.TempDir(), "log"), dies: func(int) bool { return true }}
 		waiting := func() (n int) {
 			require.NoError(t, s.Change(t.Context(), key, func(ctx context.Context, tx schedule.Tx, _ *schedule.Schedule) (schedule.Change, error) {
@@ -380,7 +380,7 @@ func Run(t *testing.T, d Driver) {
 		const times, kills = 900, 4
 		place := d.Fresh(t)
 		s := d.open(t, place)
-		require.NoError(t, s.Create(t.Context(), behind(times, schedule.Allow)))
+		require.NoError(t, s.Create(t.Context(), behind(times, schedule.Allow), schedule.DefaultMax))
 		l := &ledger{path: filepath.Join(t.TempDir(), "log")}
 		for i := range kills {
 			child := exec.CommandContext(t.Context(), os.Args[0])

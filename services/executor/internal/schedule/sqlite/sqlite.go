@@ -68,7 +68,7 @@ func jobs(k schedule.Key, at ...time.Time) []journal.JobRow {
 }
 
 // Create implements schedule.Store.
-func (s *Store) Create(ctx context.Context, x schedule.Schedule) error {
+func (s *Store) Create(ctx context.Context, x schedule.Schedule, most int) error {
 	spec, recent, err := schedule.Encode(&x)
 	if err != nil {
 		return err
@@ -87,8 +87,8 @@ func (s *Store) Create(ctx context.Context, x schedule.Schedule) error {
 		if made, err := res.RowsAffected(); err != nil || made == 0 {
 			return errors.Join(err, schedule.Exists(x.ID))
 		}
-		if n >= schedule.MaxSchedules {
-			return schedule.TooMany()
+		if n >= most {
+			return schedule.TooMany(most)
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO schedule_bodies (uid, namespace, body) VALUES (?, ?, ?)`, x.UID, x.Namespace, x.Start); err != nil || x.Due.IsZero() {
 			return err

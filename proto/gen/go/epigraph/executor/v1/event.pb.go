@@ -9,6 +9,7 @@
 package executorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -2584,7 +2585,7 @@ var File_epigraph_executor_v1_event_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x11\n" +
+	" epigraph/executor/v1/event.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x11\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x15\n" +
@@ -2629,9 +2630,9 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"tokenDelta\x12@\n" +
 	"\n" +
 	"keep_alive\x18+ \x01(\v2\x1f.epigraph.executor.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
-	"\x05event\"M\n" +
-	"\bVisitRef\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
+	"\x05event\"W\n" +
+	"\bVisitRef\x12!\n" +
+	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\x12\x14\n" +
 	"\x05visit\x18\x02 \x01(\x05R\x05visit\x12\x12\n" +
 	"\x04item\x18\x03 \x01(\x05R\x04item\"\xe8\x01\n" +
 	"\n" +

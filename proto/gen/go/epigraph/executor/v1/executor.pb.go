@@ -3648,20 +3648,21 @@ var File_epigraph_executor_v1_executor_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\n" +
+	"#epigraph/executor/v1/executor.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a epigraph/executor/v1/event.proto\x1a\"epigraph/executor/v1/explain.proto\x1a$epigraph/executor/v1/interrupt.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\n" +
 	"\n" +
 	"\x0fStartRunRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x129\n" +
-	"\x04args\x18\x02 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12F\n" +
-	"\x05named\x18\x03 \x03(\v20.epigraph.executor.v1.StartRunRequest.NamedEntryR\x05named\x12 \n" +
+	"\x04args\x18\x02 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12X\n" +
+	"\x05named\x18\x03 \x03(\v20.epigraph.executor.v1.StartRunRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12 \n" +
 	"\atask_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
 	"\auser_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12!\n" +
 	"\achat_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06chatId\x12%\n" +
 	"\tthread_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bthreadId\x124\n" +
 	"\acontext\x18\b \x01(\v2\x1a.epigraph.graph.v1.PayloadR\acontext\x12L\n" +
-	"\vattachments\x18\t \x03(\v2 .epigraph.executor.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10dR\vattachments\x12Y\n" +
+	"\vattachments\x18\t \x03(\v2 .epigraph.executor.v1.AttachmentB\b\xbaH\x05\x92\x01\x02\x10dR\vattachments\x12h\n" +
 	"\bmetadata\x18\n" +
-	" \x03(\v23.epigraph.executor.v1.StartRunRequest.MetadataEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\bmetadata\x12\x87\x01\n" +
+	" \x03(\v23.epigraph.executor.v1.StartRunRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x05r\x03\x18\x80\x02*\x06r\x04\x18\x80\x80\x04R\bmetadata\x12\x87\x01\n" +
 	"\x06labels\x18\v \x03(\v21.epigraph.executor.v1.StartRunRequest.LabelsEntryB<\xbaH9\x9a\x016\x10@\"+r)2'^[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?$*\x05r\x03\x18\x80\x02R\x06labels\x12+\n" +
 	"\fbusiness_key\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12M\n" +
 	"\x0fconflict_policy\x18\r \x01(\x0e2$.epigraph.executor.v1.ConflictPolicyR\x0econflictPolicy\x12'\n" +
@@ -3685,10 +3686,11 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
 	"\x14ValidateGraphRequest\x126\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphB\x06\xbaH\x03\xc8\x01\x01R\x05graph\x124\n" +
-	"\x05input\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.RunInputR\x05input\"\xd1\x01\n" +
-	"\bRunInput\x12.\n" +
-	"\x04args\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12?\n" +
-	"\x05named\x18\x02 \x03(\v2).epigraph.executor.v1.RunInput.NamedEntryR\x05named\x1aT\n" +
+	"\x05input\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.RunInputR\x05input\"\xee\x01\n" +
+	"\bRunInput\x129\n" +
+	"\x04args\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12Q\n" +
+	"\x05named\x18\x02 \x03(\v2).epigraph.executor.v1.RunInput.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -3705,36 +3707,36 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x13GetRunGraphResponse\x12.\n" +
 	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12\x1d\n" +
 	"\n" +
-	"graph_hash\x18\x02 \x01(\tR\tgraphHash\"\xe9\x04\n" +
+	"graph_hash\x18\x02 \x01(\tR\tgraphHash\"\xcf\x05\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x126\n" +
-	"\x06states\x18\x03 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateR\x06states\x12\x17\n" +
-	"\atask_id\x18\x04 \x01(\tR\x06taskId\x12\x17\n" +
-	"\auser_id\x18\x05 \x01(\tR\x06userId\x12\x17\n" +
-	"\achat_id\x18\x06 \x01(\tR\x06chatId\x12\x1b\n" +
-	"\tthread_id\x18\a \x01(\tR\bthreadId\x12!\n" +
-	"\fbusiness_key\x18\b \x01(\tR\vbusinessKey\x12\"\n" +
-	"\rparent_run_id\x18\t \x01(\tR\vparentRunId\x12I\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12@\n" +
+	"\x06states\x18\x03 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12 \n" +
+	"\atask_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
+	"\auser_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12!\n" +
+	"\achat_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06chatId\x12%\n" +
+	"\tthread_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\bthreadId\x12+\n" +
+	"\fbusiness_key\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12+\n" +
+	"\rparent_run_id\x18\t \x01(\tB\a\xbaH\x04r\x02\x18@R\vparentRunId\x12a\n" +
 	"\x06labels\x18\n" +
-	" \x03(\v21.epigraph.executor.v1.ListRunsRequest.LabelsEntryR\x06labels\x12?\n" +
+	" \x03(\v21.epigraph.executor.v1.ListRunsRequest.LabelsEntryB\x16\xbaH\x13\x9a\x01\x10\x10@\"\x05r\x03\x18\x80\x01*\x05r\x03\x18\x80\x02R\x06labels\x12?\n" +
 	"\rcreated_after\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
-	"\x0ecreated_before\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x1f\n" +
-	"\vschedule_id\x18\r \x01(\tR\n" +
+	"\x0ecreated_before\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12)\n" +
+	"\vschedule_id\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\n" +
 	"scheduleId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
 	"\x10ListRunsResponse\x12-\n" +
 	"\x04runs\x18\x01 \x03(\v2\x19.epigraph.executor.v1.RunR\x04runs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x94\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9e\x01\n" +
 	"\x11ListVisitsRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12\x17\n" +
-	"\anode_id\x18\x04 \x01(\tR\x06nodeId\"q\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\x12!\n" +
+	"\anode_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06nodeId\"q\n" +
 	"\x12ListVisitsResponse\x123\n" +
 	"\x06visits\x18\x01 \x03(\v2\x1b.epigraph.executor.v1.VisitR\x06visits\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xad\x01\n" +
@@ -3742,17 +3744,17 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12$\n" +
 	"\tafter_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bafterSeq\x12/\n" +
 	"\x13include_descendants\x18\x03 \x01(\bR\x12includeDescendants\x12!\n" +
-	"\fdurable_only\x18\x04 \x01(\bR\vdurableOnly\"\x93\x01\n" +
+	"\fdurable_only\x18\x04 \x01(\bR\vdurableOnly\"\x9d\x01\n" +
 	"\x10CancelRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag\x12'\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1c\n" +
+	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xcc\x01\n" +
+	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xd6\x01\n" +
 	"\x10ResumeRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag\x12'\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1c\n" +
+	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x127\n" +
 	"\x06budget\x18\x05 \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\"\xfd\x02\n" +
@@ -3782,11 +3784,11 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x06effect\x18\x03 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12;\n" +
 	"\vargs_schema\x18\x05 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\n" +
-	"argsSchema\"\x92\x01\n" +
+	"argsSchema\"\x9c\x01\n" +
 	"\x0fPauseRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag\x12'\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1c\n" +
+	"\x04etag\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12'\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xb3\x01\n" +
 	"\x10SignalRunRequest\x12 \n" +
@@ -3814,17 +3816,18 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\fallow_unsafe\x18\x02 \x01(\bR\vallowUnsafe\x12'\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12!\n" +
-	"\fwithout_task\x18\x04 \x01(\bR\vwithoutTask\"\xe2\x05\n" +
+	"\fwithout_task\x18\x04 \x01(\bR\vwithoutTask\"\x97\x06\n" +
 	"\x0eForkRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x124\n" +
-	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12E\n" +
-	"\x05named\x18\x03 \x03(\v2/.epigraph.executor.v1.ForkRunRequest.NamedEntryR\x05named\x12.\n" +
-	"\x04args\x18\x04 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12!\n" +
+	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12W\n" +
+	"\x05named\x18\x03 \x03(\v2/.epigraph.executor.v1.ForkRunRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x129\n" +
+	"\x04args\x18\x04 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12!\n" +
 	"\freplace_args\x18\x05 \x01(\bR\vreplaceArgs\x12.\n" +
 	"\x05graph\x18\x06 \x01(\v2\x18.epigraph.graph.v1.GraphR\x05graph\x12!\n" +
 	"\fallow_unsafe\x18\a \x01(\bR\vallowUnsafe\x12+\n" +
-	"\fbusiness_key\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12H\n" +
-	"\x06labels\x18\t \x03(\v20.epigraph.executor.v1.ForkRunRequest.LabelsEntryR\x06labels\x12'\n" +
+	"\fbusiness_key\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vbusinessKey\x12`\n" +
+	"\x06labels\x18\t \x03(\v20.epigraph.executor.v1.ForkRunRequest.LabelsEntryB\x16\xbaH\x13\x9a\x01\x10\x10@\"\x05r\x03\x18\x80\x01*\x05r\x03\x18\x80\x02R\x06labels\x12'\n" +
 	"\n" +
 	"request_id\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x127\n" +
@@ -3844,13 +3847,16 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x18\n" +
 	"\x02by\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12'\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xd7\x01\n" +
+	"request_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\x8e\x02\n" +
 	"\n" +
-	"GraphPatch\x12!\n" +
-	"\fremove_nodes\x18\x01 \x03(\tR\vremoveNodes\x12:\n" +
-	"\fremove_edges\x18\x02 \x03(\v2\x17.epigraph.graph.v1.EdgeR\vremoveEdges\x124\n" +
-	"\tput_nodes\x18\x03 \x03(\v2\x17.epigraph.graph.v1.NodeR\bputNodes\x124\n" +
-	"\tadd_edges\x18\x04 \x03(\v2\x17.epigraph.graph.v1.EdgeR\baddEdges\"t\n" +
+	"GraphPatch\x124\n" +
+	"\fremove_nodes\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xa0\x8d\x06\"\x05r\x03\x18\x80\bR\vremoveNodes\x12F\n" +
+	"\fremove_edges\x18\x02 \x03(\v2\x17.epigraph.graph.v1.EdgeB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xc0\x9a\fR\vremoveEdges\x12@\n" +
+	"\tput_nodes\x18\x03 \x03(\v2\x17.epigraph.graph.v1.NodeB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\bputNodes\x12@\n" +
+	"\tadd_edges\x18\x04 \x03(\v2\x17.epigraph.graph.v1.EdgeB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xc0\x9a\fR\baddEdges\"t\n" +
 	"\x10AmendRunResponse\x12+\n" +
 	"\x03run\x18\x01 \x01(\v2\x19.epigraph.executor.v1.RunR\x03run\x123\n" +
 	"\x04diff\x18\x02 \x01(\v2\x1f.epigraph.executor.v1.GraphDiffR\x04diff\"\xe2\x02\n" +
@@ -3871,22 +3877,22 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x16\n" +
 	"\x06fields\x18\x02 \x03(\tR\x06fields\"5\n" +
 	"\x11ExplainRunRequest\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"H\n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\"R\n" +
 	"\x10DeleteRunRequest\x12 \n" +
-	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\"'\n" +
+	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1c\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"'\n" +
 	"\x11DeleteRunResponse\x12\x12\n" +
-	"\x04runs\x18\x01 \x01(\x05R\x04runs\"\xbd\x03\n" +
-	"\tRunFilter\x126\n" +
-	"\x06states\x18\x01 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateR\x06states\x12\x17\n" +
-	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x17\n" +
-	"\auser_id\x18\x03 \x01(\tR\x06userId\x12C\n" +
-	"\x06labels\x18\x04 \x03(\v2+.epigraph.executor.v1.RunFilter.LabelsEntryR\x06labels\x12?\n" +
+	"\x04runs\x18\x01 \x01(\x05R\x04runs\"\x86\x04\n" +
+	"\tRunFilter\x12@\n" +
+	"\x06states\x18\x01 \x03(\x0e2\x1e.epigraph.executor.v1.RunStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12 \n" +
+	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12!\n" +
+	"\auser_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06userId\x12[\n" +
+	"\x06labels\x18\x04 \x03(\v2+.epigraph.executor.v1.RunFilter.LabelsEntryB\x16\xbaH\x13\x9a\x01\x10\x10@\"\x05r\x03\x18\x80\x01*\x05r\x03\x18\x80\x02R\x06labels\x12?\n" +
 	"\rcreated_after\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
-	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x1f\n" +
-	"\vschedule_id\x18\a \x01(\tR\n" +
-	"scheduleId\x12!\n" +
-	"\fstate_reason\x18\b \x01(\tR\vstateReason\x1a9\n" +
+	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12)\n" +
+	"\vschedule_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\n" +
+	"scheduleId\x12+\n" +
+	"\fstate_reason\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\vstateReason\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
@@ -3926,10 +3932,10 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\amatched\x18\x01 \x01(\x05R\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x05R\x04done\x12=\n" +
 	"\bfailures\x18\x03 \x03(\v2!.epigraph.executor.v1.BulkFailureR\bfailures\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"\xbb\x01\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xc5\x01\n" +
 	"\x15ListInterruptsRequest\x12\x1e\n" +
-	"\x06run_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12<\n" +
-	"\x06states\x18\x02 \x03(\x0e2$.epigraph.executor.v1.InterruptStateR\x06states\x12\x1b\n" +
+	"\x06run_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12F\n" +
+	"\x06states\x18\x02 \x03(\x0e2$.epigraph.executor.v1.InterruptStateB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06states\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"\x81\x01\n" +

@@ -228,9 +228,13 @@ func (x *PutLimitRequest) GetLimit() *Limit {
 	return nil
 }
 
-// ListLimitsRequest asks for all limits.
+// ListLimitsRequest asks for one page of limits, by name.
 type ListLimitsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many to return: 50 when 0, at most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The token of the page wanted.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,11 +269,27 @@ func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
 	return file_epigraph_executor_v1_limit_proto_rawDescGZIP(), []int{2}
 }
 
-// ListLimitsResponse is the limits.
+func (x *ListLimitsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListLimitsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListLimitsResponse is one page of limits.
 type ListLimitsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The limits.
-	Limits        []*Limit `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []*Limit `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The token of the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +329,13 @@ func (x *ListLimitsResponse) GetLimits() []*Limit {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *ListLimitsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // DeleteLimitRequest names a limit.
@@ -398,7 +425,7 @@ var File_epigraph_executor_v1_limit_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x04\n" +
+	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x04\n" +
 	"\x05Limit\x12:\n" +
 	"\x04name\x18\x01 \x01(\tB&\xbaH#r!\x18\xac\x022\x1c^(namespace|(actor|key)/.+)$R\x04name\x12.\n" +
 	"\x0emax_concurrent\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxConcurrent\x12\"\n" +
@@ -413,13 +440,17 @@ const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	" \x01(\x03R\bopenRuns\x12;\n" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x127\n" +
-	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1c\n" +
-	"\tprincipal\x18\r \x01(\tR\tprincipal\"L\n" +
+	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
+	"\tprincipal\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"L\n" +
 	"\x0fPutLimitRequest\x129\n" +
-	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\"\x13\n" +
-	"\x11ListLimitsRequest\"I\n" +
+	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\"Y\n" +
+	"\x11ListLimitsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\tpageToken\"q\n" +
 	"\x12ListLimitsResponse\x123\n" +
-	"\x06limits\x18\x01 \x03(\v2\x1b.epigraph.executor.v1.LimitR\x06limits\"4\n" +
+	"\x06limits\x18\x01 \x03(\v2\x1b.epigraph.executor.v1.LimitR\x06limits\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n" +
 	"\x12DeleteLimitRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xac\x02R\x04name\"\x15\n" +

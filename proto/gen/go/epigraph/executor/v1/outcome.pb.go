@@ -1083,40 +1083,41 @@ var File_epigraph_executor_v1_outcome_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\n" +
-	"\"epigraph/executor/v1/outcome.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"h\n" +
+	"\"epigraph/executor/v1/outcome.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"{\n" +
 	"\x06Select\x12\x12\n" +
 	"\x04self\x18\x01 \x01(\bR\x04self\x124\n" +
-	"\x06others\x18\x02 \x01(\x0e2\x1c.epigraph.executor.v1.OthersR\x06others\x12\x14\n" +
-	"\x05names\x18\x03 \x03(\tR\x05names\"\xe8\x03\n" +
+	"\x06others\x18\x02 \x01(\x0e2\x1c.epigraph.executor.v1.OthersR\x06others\x12'\n" +
+	"\x05names\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xa0\x8d\x06\"\x05r\x03\x18\x80\bR\x05names\"\xfa\x03\n" +
 	"\aOutcome\x12=\n" +
 	"\x06values\x18\x01 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06values\x12.\n" +
 	"\x04stop\x18\x02 \x01(\x0e2\x1a.epigraph.executor.v1.StopR\x04stop\x124\n" +
 	"\x06select\x18\x03 \x01(\v2\x1c.epigraph.executor.v1.SelectR\x06select\x120\n" +
 	"\x06expand\x18\x04 \x01(\v2\x18.epigraph.graph.v1.GraphR\x06expand\x12.\n" +
-	"\x04wait\x18\x05 \x01(\v2\x1a.epigraph.executor.v1.WaitR\x04wait\x12>\n" +
-	"\x05state\x18\x06 \x03(\v2(.epigraph.executor.v1.Outcome.StateEntryR\x05state\x12@\n" +
+	"\x04wait\x18\x05 \x01(\v2\x1a.epigraph.executor.v1.WaitR\x04wait\x12P\n" +
+	"\x05state\x18\x06 \x03(\v2(.epigraph.executor.v1.Outcome.StateEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\x90N\"\x05r\x03\x18\x80\bR\x05state\x12@\n" +
 	"\x05usage\x18\a \x03(\v2\x1f.epigraph.executor.v1.CallUsageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05usage\x1aT\n" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xc8\x02\n" +
-	"\tCallUsage\x12\x1a\n" +
-	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
-	"\x05model\x18\x02 \x01(\tR\x05model\x12*\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xe6\x02\n" +
+	"\tCallUsage\x12$\n" +
+	"\bprovider\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12\x1e\n" +
+	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x05model\x12*\n" +
 	"\finput_tokens\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vinputTokens\x12,\n" +
 	"\routput_tokens\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\foutputTokens\x12,\n" +
 	"\rcached_tokens\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fcachedTokens\x122\n" +
 	"\x10reasoning_tokens\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0freasoningTokens\x12'\n" +
-	"\rcost_nano_usd\x18\a \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\x12\n" +
-	"\x04call\x18\b \x01(\tR\x04callB\x10\n" +
-	"\x0e_cost_nano_usd\"\xfa\x01\n" +
+	"\rcost_nano_usd\x18\a \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\x1c\n" +
+	"\x04call\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04callB\x10\n" +
+	"\x0e_cost_nano_usd\"\x85\x02\n" +
 	"\tCallError\x123\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x1f.epigraph.executor.v1.ErrorTypeR\x04type\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06reason\x12#\n" +
 	"\amessage\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\amessage\x12:\n" +
 	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\x125\n" +
-	"\x05usage\x18\x05 \x03(\v2\x1f.epigraph.executor.v1.CallUsageR\x05usage\"\xc7\x02\n" +
+	"retryAfter\x12@\n" +
+	"\x05usage\x18\x05 \x03(\v2\x1f.epigraph.executor.v1.CallUsageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05usage\"\xc7\x02\n" +
 	"\x04Wait\x127\n" +
 	"\x05timer\x18\x01 \x01(\v2\x1f.epigraph.executor.v1.TimerWaitH\x00R\x05timer\x12@\n" +
 	"\bchildren\x18\x02 \x01(\v2\".epigraph.executor.v1.ChildrenWaitH\x00R\bchildren\x12C\n" +
@@ -1131,14 +1132,15 @@ const file_epigraph_executor_v1_outcome_proto_rawDesc = "" +
 	"\bchildren\x18\x01 \x03(\v2\x1e.epigraph.executor.v1.ChildRunB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\bchildren\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1b\n" +
 	"\tfail_fast\x18\x03 \x01(\bR\bfailFast\x12\x1b\n" +
-	"\tas_result\x18\x04 \x01(\bR\basResult\"\x82\x04\n" +
+	"\tas_result\x18\x04 \x01(\bR\basResult\"\xc1\x04\n" +
 	"\bChildRun\x120\n" +
-	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphH\x00R\x05graph\x12\x12\n" +
-	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x12.\n" +
-	"\x04args\x18\x03 \x03(\v2\x1a.epigraph.graph.v1.PayloadR\x04args\x12?\n" +
-	"\x05named\x18\x04 \x03(\v2).epigraph.executor.v1.ChildRun.NamedEntryR\x05named\x12 \n" +
-	"\atask_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12B\n" +
-	"\x06labels\x18\x06 \x03(\v2*.epigraph.executor.v1.ChildRun.LabelsEntryR\x06labels\x127\n" +
+	"\x05graph\x18\x01 \x01(\v2\x18.epigraph.graph.v1.GraphH\x00R\x05graph\x12\x1c\n" +
+	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04H\x00R\x03ref\x129\n" +
+	"\x04args\x18\x03 \x03(\v2\x1a.epigraph.graph.v1.PayloadB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12Q\n" +
+	"\x05named\x18\x04 \x03(\v2).epigraph.executor.v1.ChildRun.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12 \n" +
+	"\atask_id\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06taskId\x12Z\n" +
+	"\x06labels\x18\x06 \x03(\v2*.epigraph.executor.v1.ChildRun.LabelsEntryB\x16\xbaH\x13\x9a\x01\x10\x10@\"\x05r\x03\x18\x80\x01*\x05r\x03\x18\x80\x02R\x06labels\x127\n" +
 	"\x06budget\x18\a \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +

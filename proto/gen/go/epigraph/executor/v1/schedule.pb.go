@@ -1066,7 +1066,7 @@ var File_epigraph_executor_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\n" +
-	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x06\n" +
+	"#epigraph/executor/v1/schedule.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a#epigraph/executor/v1/executor.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x98\a\n" +
 	"\bSchedule\x12=\n" +
 	"\x02id\x18\x01 \x01(\tB-\xbaH*r(2&^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$R\x02id\x12\x1e\n" +
 	"\x04cron\x18\x02 \x01(\tB\n" +
@@ -1081,25 +1081,25 @@ const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\bend_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x16\n" +
 	"\x06paused\x18\n" +
 	" \x01(\bR\x06paused\x12\x1c\n" +
-	"\x04note\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04note\x129\n" +
+	"\x04note\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04note\x12D\n" +
 	"\n" +
-	"next_times\x18\f \x03(\v2\x1a.google.protobuf.TimestampR\tnextTimes\x12;\n" +
-	"\x06recent\x18\r \x03(\v2#.epigraph.executor.v1.ScheduleStartR\x06recent\x12;\n" +
+	"next_times\x18\f \x03(\v2\x1a.google.protobuf.TimestampB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\tnextTimes\x12F\n" +
+	"\x06recent\x18\r \x03(\v2#.epigraph.executor.v1.ScheduleStartB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06recent\x12;\n" +
 	"\vcreate_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\x12\x12\n" +
-	"\x04etag\x18\x10 \x01(\tR\x04etag\x12\x18\n" +
-	"\askipped\x18\x11 \x01(\x03R\askipped\x12\x1c\n" +
-	"\tprincipal\x18\x12 \x01(\tR\tprincipal\"\xf4\x01\n" +
+	"updateTime\x12\x1c\n" +
+	"\x04etag\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\x12\x18\n" +
+	"\askipped\x18\x11 \x01(\x03R\askipped\x12&\n" +
+	"\tprincipal\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\x9b\x02\n" +
 	"\rScheduleStart\x12?\n" +
 	"\rschedule_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fscheduleTime\x12;\n" +
 	"\vactual_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"actualTime\x12\x15\n" +
-	"\x06run_id\x18\x03 \x01(\tR\x05runId\x12\x16\n" +
-	"\x06result\x18\x04 \x01(\tR\x06result\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1c\n" +
-	"\tprincipal\x18\x06 \x01(\tR\tprincipal\"[\n" +
+	"actualTime\x12\x1e\n" +
+	"\x06run_id\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05runId\x12\x1f\n" +
+	"\x06result\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06result\x12#\n" +
+	"\amessage\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\amessage\x12&\n" +
+	"\tprincipal\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"[\n" +
 	"\x15CreateScheduleRequest\x12B\n" +
 	"\bschedule\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.ScheduleB\x06\xbaH\x03\xc8\x01\x01R\bschedule\"@\n" +
 	"\x12GetScheduleRequest\x12*\n" +
@@ -1115,11 +1115,11 @@ const file_epigraph_executor_v1_schedule_proto_rawDesc = "" +
 	"\x15UpdateScheduleRequest\x12*\n" +
 	"\vschedule_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
 	"scheduleId\x12B\n" +
-	"\bschedule\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.ScheduleB\x06\xbaH\x03\xc8\x01\x01R\bschedule\"W\n" +
+	"\bschedule\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.ScheduleB\x06\xbaH\x03\xc8\x01\x01R\bschedule\"a\n" +
 	"\x15DeleteScheduleRequest\x12*\n" +
 	"\vschedule_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +
-	"scheduleId\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x18\n" +
+	"scheduleId\x12\x1c\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x18\n" +
 	"\x16DeleteScheduleResponse\"`\n" +
 	"\x14PauseScheduleRequest\x12*\n" +
 	"\vschedule_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\n" +

@@ -9,6 +9,7 @@
 package planv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	v1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -755,33 +756,37 @@ var File_epigraph_plan_v1_plan_proto protoreflect.FileDescriptor
 
 const file_epigraph_plan_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1bepigraph/plan/v1/plan.proto\x12\x10epigraph.plan.v1\x1a\x1fepigraph/graph/v1/payload.proto\"z\n" +
-	"\fProblemGraph\x125\n" +
-	"\bproblems\x18\x01 \x03(\v2\x19.epigraph.plan.v1.ProblemR\bproblems\x123\n" +
-	"\x05edges\x18\x02 \x03(\v2\x1d.epigraph.plan.v1.ProblemEdgeR\x05edges\"\xf3\x01\n" +
-	"\aProblem\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
-	"\arequest\x18\x02 \x01(\tR\arequest\x12\x1b\n" +
-	"\tparent_id\x18\x03 \x01(\tR\bparentId\x12\x12\n" +
+	"\x1bepigraph/plan/v1/plan.proto\x12\x10epigraph.plan.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fepigraph/graph/v1/payload.proto\"\x92\x01\n" +
+	"\fProblemGraph\x12A\n" +
+	"\bproblems\x18\x01 \x03(\v2\x19.epigraph.plan.v1.ProblemB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\bproblems\x12?\n" +
+	"\x05edges\x18\x02 \x03(\v2\x1d.epigraph.plan.v1.ProblemEdgeB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\xc2\x1eR\x05edges\"\xac\x02\n" +
+	"\aProblem\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02id\x12$\n" +
+	"\arequest\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05(\x80\x80\x80\x02R\arequest\x12&\n" +
+	"\tparent_id\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\bparentId\x12\x12\n" +
 	"\x04line\x18\x04 \x01(\x05R\x04line\x12\x16\n" +
-	"\x06column\x18\x05 \x01(\x05R\x06column\x12;\n" +
+	"\x06column\x18\x05 \x01(\x05R\x06column\x12G\n" +
 	"\n" +
-	"references\x18\x06 \x03(\v2\x1b.epigraph.plan.v1.ReferenceR\n" +
-	"references\x128\n" +
-	"\targuments\x18\a \x03(\v2\x1a.epigraph.plan.v1.ArgumentR\targuments\"\x84\x01\n" +
-	"\bArgument\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
+	"references\x18\x06 \x03(\v2\x1b.epigraph.plan.v1.ReferenceB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\n" +
+	"references\x12C\n" +
+	"\targuments\x18\a \x03(\v2\x1a.epigraph.plan.v1.ArgumentB\t\xbaH\x06\x92\x01\x03\x10\x90NR\targuments\"\x8f\x01\n" +
+	"\bArgument\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04name\x122\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.epigraph.plan.v1.ArgumentKindR\x04kind\x120\n" +
-	"\x05value\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value\"p\n" +
-	"\tReference\x12\x1a\n" +
-	"\bargument\x18\x01 \x01(\tR\bargument\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1d\n" +
+	"\x05value\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value\"\x9c\x01\n" +
+	"\tReference\x12%\n" +
+	"\bargument\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\bargument\x12\x1d\n" +
+	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\x12(\n" +
 	"\n" +
-	"problem_id\x18\x03 \x01(\tR\tproblemId\x12\x14\n" +
-	"\x05field\x18\x04 \x01(\tR\x05field\"\x93\x01\n" +
-	"\vProblemEdge\x12\x12\n" +
-	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\tR\x02to\x124\n" +
+	"problem_id\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\tproblemId\x12\x1f\n" +
+	"\x05field\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x05field\"\xa9\x01\n" +
+	"\vProblemEdge\x12\x1d\n" +
+	"\x04from\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04from\x12\x19\n" +
+	"\x02to\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02to\x124\n" +
 	"\x06source\x18\x03 \x01(\x0e2\x1c.epigraph.plan.v1.EdgeSourceR\x06source\x12\x12\n" +
 	"\x04line\x18\x04 \x01(\x05R\x04line\x12\x16\n" +
 	"\x06column\x18\x05 \x01(\x05R\x06column\"\xcc\x01\n" +

@@ -413,16 +413,17 @@ const file_epigraph_planner_v1_planner_proto_rawDesc = "" +
 	"\x05graph\x18\x04 \x01(\v2\x1e.epigraph.plan.v1.ProblemGraphR\x05graph\x12>\n" +
 	"\vdiagnostics\x18\x05 \x03(\v2\x1c.epigraph.plan.v1.DiagnosticR\vdiagnostics\x122\n" +
 	"\arepairs\x18\x06 \x03(\v2\x18.epigraph.plan.v1.RepairR\arepairs\x12\x12\n" +
-	"\x04hash\x18\a \x01(\tR\x04hash\"\xb5\x04\n" +
+	"\x04hash\x18\a \x01(\tR\x04hash\"\xf2\x04\n" +
 	"\x12CompilePlanRequest\x12 \n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02H\x00R\x04text\x126\n" +
 	"\x05graph\x18\x02 \x01(\v2\x1e.epigraph.plan.v1.ProblemGraphH\x00R\x05graph\x12-\n" +
-	"\rdefault_actor\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fdefaultActor\x12K\n" +
-	"\x06actors\x18\x04 \x03(\v23.epigraph.planner.v1.CompilePlanRequest.ActorsEntryR\x06actors\x12H\n" +
-	"\x05named\x18\x05 \x03(\v22.epigraph.planner.v1.CompilePlanRequest.NamedEntryR\x05named\x12\x1c\n" +
-	"\x04name\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x12%\n" +
-	"\x0eaccept_repairs\x18\a \x03(\tR\racceptRepairs\x12\x1a\n" +
+	"\rdefault_actor\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\fdefaultActor\x12f\n" +
+	"\x06actors\x18\x04 \x03(\v23.epigraph.planner.v1.CompilePlanRequest.ActorsEntryB\x19\xbaH\x16\x9a\x01\x13\x10\xa0\x8d\x06\"\x06r\x04\x18\x80\x80\x04*\x05r\x03\x18\x80\x02R\x06actors\x12Z\n" +
+	"\x05named\x18\x05 \x03(\v22.epigraph.planner.v1.CompilePlanRequest.NamedEntryB\x10\xbaH\r\x9a\x01\n" +
+	"\x10\xe8\a\"\x05r\x03\x18\x80\bR\x05named\x12\x1c\n" +
+	"\x04name\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04name\x125\n" +
+	"\x0eaccept_repairs\x18\a \x03(\tB\x0e\xbaH\v\x92\x01\b\x10d\"\x04r\x02\x18@R\racceptRepairs\x12\x1a\n" +
 	"\bcomplete\x18\b \x01(\bR\bcomplete\x1a9\n" +
 	"\vActorsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -504,7 +504,7 @@ var File_epigraph_registry_v1_usage_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x05\n" +
+	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x05\n" +
 	"\n" +
 	"UsageEntry\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
@@ -523,8 +523,8 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\x13cached_input_tokens\x18\r \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x11cachedInputTokens\x12,\n" +
 	"\routput_tokens\x18\x0e \x01(\x03B\a\xbaH\x04\"\x02(\x00R\foutputTokens\x122\n" +
 	"\x10reasoning_tokens\x18\x0f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0freasoningTokens\x12'\n" +
-	"\rcost_nano_usd\x18\x10 \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\x19\n" +
-	"\bprice_id\x18\x11 \x01(\tR\apriceId\x12.\n" +
+	"\rcost_nano_usd\x18\x10 \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\"\n" +
+	"\bprice_id\x18\x11 \x01(\tB\a\xbaH\x04r\x02\x18@R\apriceId\x12.\n" +
 	"\x04time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
 	"\x06failed\x18\x13 \x01(\bR\x06failedB\x10\n" +
 	"\x0e_cost_nano_usd\"\xb4\x01\n" +
@@ -533,9 +533,9 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\fspent_tokens\x18\x02 \x01(\x03R\vspentTokens\x12$\n" +
 	"\x0espent_nano_usd\x18\x03 \x01(\x03R\fspentNanoUsd\x12%\n" +
 	"\x0eunpriced_calls\x18\x04 \x01(\x03R\runpricedCalls\x12\x14\n" +
-	"\x05calls\x18\x05 \x01(\x03R\x05calls\"\xa9\x04\n" +
-	"\x05Price\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
+	"\x05calls\x18\x05 \x01(\x03R\x05calls\"\xbc\x04\n" +
+	"\x05Price\x12\x17\n" +
+	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12$\n" +
 	"\bprovider\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bprovider\x12 \n" +
 	"\x05model\x18\x03 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x05model\x12A\n" +
@@ -546,9 +546,9 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\x11input_per_million\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0finputPerMillion\x12E\n" +
 	"\x18cached_input_per_million\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x15cachedInputPerMillion\x88\x01\x01\x125\n" +
 	"\x12output_per_million\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10outputPerMillion\x12@\n" +
-	"\x15reasoning_per_million\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x13reasoningPerMillion\x88\x01\x01\x12\x1c\n" +
+	"\x15reasoning_per_million\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x13reasoningPerMillion\x88\x01\x01\x12&\n" +
 	"\tprincipal\x18\n" +
-	" \x01(\tR\tprincipalB\x1b\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\x1b\n" +
 	"\x19_cached_input_per_millionB\x18\n" +
 	"\x16_reasoning_per_million*k\n" +
 	"\tUsageKind\x12\x1a\n" +

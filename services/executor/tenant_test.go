@@ -1,0 +1,93 @@
+package executor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	"github.com/epigraph-run/epigraph/services/executor"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// TestTenant asks for more than one namespace may.
+func TestTenant(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		f := serve(t, workgraph.Actors{}, store, func(c *executor.Config) { c.MaxSchedules = 3 })
+		ctx := t.Context()
+		labels := func(n int) map[string]string {
+			out := map[string]string{}
+			for i := range n {
+				out[fmt.Sprintf("label-%d", i)] = "x"
+			}
+			return out
+		}
+		t.Run("Filter/AsManyLabelsAsARunMayHave", func(t *testing.T) {
+			ask := map[string]func(map[string]string) error{
+				"ListRuns": func(l map[string]string) error {
+					_, err := f.ListRuns(ctx, &executorv1.ListRunsRequest{Labels: l})
+					return err
+				},
+				"BulkCancelRuns": func(l map[string]string) error {
+					_, err := f.BulkCancelRuns(ctx, &executorv1.BulkCancelRunsRequest{Filter: &executorv1.RunFilter{Labels: l}, DryRun: true})
+					return err
+				},
+			}
+			for name, ask := range ask {
+				require.NoError(t, ask(labels(64)), name)
+				for _, n := range []int{65, 1001, 40_000} {
+					e := errs.From(ask(labels(n)))
+					require.Equal(t, "REQUEST_INVALID", e.Reason, "%s: %v", name, e)
+				}
+			}
+			_, err := f.ListRuns(ctx, &executorv1.ListRunsRequest{States: make([]executorv1.RunState, 20_000)})
+			require.Equal(t, "REQUEST_INVALID", errs.ReasonOf(err))
+		})
+		t.Run("Schedules/AreRefusedByNameWithOneTooMany", func(t *testing.T) {
+			c := executorv1.NewScheduleServiceClient(f.conn)
+			create := func(ns string, i int) error {
+				_, err := c.CreateSchedule(grpckit.WithNamespace(ctx, ns), &executorv1.CreateScheduleRequest{Schedule: &executorv1.Schedule{Id: fmt.Sprint("s", i), Cron: "@yearly",
+					Start: &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "a", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})}}})
+				return err
+			}
+			for i := range 3 {
+				require.NoError(t, create("acme", i))
+			}
+			e := errs.From(create("acme", 3))
+			require.Equal(t, errs.ResourceExhausted, e.Kind, "%v", e)
+			require.Equal(t, "TOO_MANY_SCHEDULES", e.Reason)
+			require.Contains(t, e.HintText(), "executor.max_schedules")
+			require.NoError(t, create("other", 3))
+			_, err := c.DeleteSchedule(ctx, &executorv1.DeleteScheduleRequest{ScheduleId: "s0"})
+			require.NoError(t, err)
+			require.NoError(t, create("acme", 3))
+		})
+		t.Run("Limits/ComeInPages", func(t *testing.T) {
+			c := executorv1.NewLimitServiceClient(f.conn)
+			for i := range 5 {
+				_, err := c.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: fmt.Sprint("key/", i), MaxConcurrent: 1}})
+				require.NoError(t, err)
+			}
+			var got []string
+			sizes := []int{}
+			for token := ""; ; {
+				r, err := c.ListLimits(ctx, &executorv1.ListLimitsRequest{PageSize: 2, PageToken: token})
+				require.NoError(t, err)
+				sizes = append(sizes, len(r.GetLimits()))
+				for _, l := range r.GetLimits() {
+					got = append(got, l.GetName())
+				}
+				if token = r.GetNextPageToken(); token == "" {
+					break
+				}
+			}
+			require.Equal(t, []int{2, 2, 1}, sizes)
+			require.Equal(t, []string{"key/0", "key/1", "key/2", "key/3", "key/4"}, got)
+		})
+	})
+}
