@@ -47,3 +47,39 @@ func TestAttacks(t *testing.T) {
 		require.True(t, r.HasErrors())
 	})
 }
+
+// TestAttackWork holds the allocations of a text against those of one four times as long: what is read of hostile texts may only grow with them.
+func TestAttackWork(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	lines := func(n int, line func(i int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(line(i))
+		}
+		return b.String()
+	}
+	for name, text := range map[string]func(n int) string{
+		"OneToMany": func(n int) string {
+			return "A -> " + lines(n, func(i int) string { return fmt.Sprintf("n%d, ", i) }) + "z"
+		},
+		"Numbered": func(n int) string { return lines(n, func(i int) string { return fmt.Sprintf("%d. x\n", i) }) },
+		"Diagram": func(n int) string {
+			return "graph TD\n" + lines(n, func(i int) string { return fmt.Sprintf("a%d --> a%d\n", i, i+1) })
+		},
+		"Brackets":      func(n int) string { return strings.Repeat("[", 10*n) },
+		"Tags":          func(n int) string { return strings.Repeat("<a>", n) },
+		"Fences":        func(n int) string { return strings.Repeat("```", n) },
+		"Bullets":       func(n int) string { return strings.Repeat("- ", n) },
+		"DeeperBullets": func(n int) string { return lines(n/10, func(i int) string { return strings.Repeat(" ", i) + "- a\n" }) },
+		"Table":         func(n int) string { return strings.Repeat("|a", n) + "\n" + strings.Repeat("|-", n) },
+		"Anchors":       func(n int) string { return strings.Repeat("&a [*a,*a]\n", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := func(n int) float64 {
+				s := text(n)
+				return testing.AllocsPerRun(1, func() { plan.Parse(s) })
+			}
+			few, many := work(1_000), work(4_000)
+			require.Less(t, many, 6*few+1_000, "%.0f allocations became %.0f", few, many)
+		})
+	}
+}

@@ -74,6 +74,9 @@ func sane(t *testing.T, text string, res plan.Result) {
 
 func FuzzParse(f *testing.F) {
 	seeds(f, plan.Dialects()...)
+	for _, hostile := range []string{"|a|a|a\n|-|-|-", "&a [*a,*a]\n&a [*a,*a]", "1. x\n2. x\n2. x", "- - - - a", "<a><a><a>", "``````", "A -> n0, n1, n2, z"} {
+		f.Add(hostile)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		res := plan.Parse(text)
 		sane(t, text, res)

@@ -108,8 +108,9 @@ func (a *Answer) Free() {
 func (b *Budget) wait(namespace string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sum := b.waiting[namespace] + n
-	if n > 0 && sum > b.share/4 {
+	before := b.waiting[namespace]
+	sum := before + n
+	if before > 0 && n > 0 && sum > b.share/4 { // one may always wait
 		return false
 	}
 	if sum == 0 {
