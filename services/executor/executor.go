@@ -5,6 +5,7 @@ package executor
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,9 +124,12 @@ type Config struct {
 	Workers worker.Config
 	// MaxStreamAge makes workers connect anew now and then; 0 means never. It is that of connections.
 	MaxStreamAge time.Duration `conf:"-"`
-	// TokenKeys sign task tokens, the first those that are given out. All executors of a database need the same; without any a token can be made up.
+	// TokenKeys sign task tokens, the first those that are given out. All executors of a database need the same. The one that is kept in the database comes last.
 	TokenKeys [][]byte `conf:"-"`
 }
+
+// tokenKeyBytes is the length of the key that is kept in the database.
+const tokenKeyBytes = 32
 
 // DefaultConfig keeps the journal in a SQLite file in the working directory and migrates it.
 func DefaultConfig() Config {
@@ -311,6 +315,13 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err := s.limits.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("read limits: %w", err)
 	}
+	fresh := make([]byte, tokenKeyBytes)
+	_, _ = rand.Read(fresh) // it never fails
+	kept, err := j.TokenKey(ctx, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("read key of task tokens: %w", err)
+	}
+	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
 	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
 	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {

@@ -39,7 +39,7 @@ type TaskToken struct {
 }
 
 // Tokens signs task tokens by the first of its keys and takes those of all. Every executor of a database needs the same. The zero value signs by an
-// empty key, which keeps out mistakes alone; it fits where everyone may do everything.
+// empty key, which keeps out mistakes alone: an executor has the key of its database at least.
 type Tokens struct{ keys [][]byte }
 
 // NewTokens returns Tokens with these keys.

@@ -35,6 +35,24 @@ func fenceCases(t *testing.T, d Driver) {
 		// Not yet claimed, so not ours either.
 		reason(t, w.commit(appendTo(id, 1, 1))[0].Err, journal.ReasonNotOwner)
 	})
+	t.Run("TokenKey/TheFirstStays", func(t *testing.T) {
+		w := open(t, d)
+		kept := make([][]byte, 8)
+		var wg sync.WaitGroup
+		for i := range kept {
+			wg.Go(func() {
+				var err error
+				if kept[i], err = w.j.TokenKey(t.Context(), []byte{byte(i), 7}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, byte(7), kept[0][1])
+		for _, k := range kept {
+			require.Equal(t, kept[0], k)
+		}
+	})
 	t.Run("ZombieLosesAfterTakeOver", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)

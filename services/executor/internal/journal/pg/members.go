@@ -35,6 +35,15 @@ func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, e
 	return o, nil
 }
 
+// TokenKey implements journal.Members. Who comes second waits for the first, and reads what that one wrote.
+func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err error) {
+	if _, err = s.hot.Exec(ctx, `INSERT INTO token_key (id, key) VALUES (1, $1) ON CONFLICT DO NOTHING`, fresh); err != nil {
+		return nil, away(fmt.Errorf("keep key of task tokens: %w", err))
+	}
+	err = s.hot.QueryRow(ctx, `SELECT key FROM token_key`).Scan(&key)
+	return key, away(err)
+}
+
 // Heartbeat implements journal.Members.
 func (s *Store) Heartbeat(ctx context.Context, owner journal.Owner) error {
 	// It need not reach the disk: one that a crash of the server takes back was at worst a moment younger. So a slow disk, or a commit under
