@@ -24,7 +24,8 @@ const (
 )
 
 // kin bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this executor has asked for and not recorded
-// yet. What other executors are just about to record it does not see: as much may come on top. The zero value is usable, and safe for concurrent use.
+// yet. What other executors are just about to record it does not see: as much may come on top. Each family is counted by one at a time, and whoever
+// waits meanwhile uses that count. The zero value is usable, and safe for concurrent use.
 type kin struct {
 	mu       sync.Mutex
 	families map[string]*kinship
@@ -32,11 +33,20 @@ type kin struct {
 }
 
 type kinship struct {
-	// room is how many more may be given out by the last count.
-	room int
-	at   time.Time
-	// starting are children that are not recorded yet, with the time when they were asked for.
-	starting map[string]time.Time
+	// room is how many more may be given out by the last count, below what it found, at its time.
+	room, below int
+	at          time.Time
+	// starting are children that no count has found yet.
+	starting map[string]startingChild
+	// counting is full while the family is counted, counts how many counts have begun.
+	counting chan struct{}
+	counts   int
+}
+
+type startingChild struct {
+	asked time.Time
+	// recorded says that the next count finds it, if the child is there at all.
+	recorded bool
 }
 
 // admit reserves room for children, or reports how many runs there are when there is none. count counts the runs below the root, up to a number.
@@ -44,45 +54,80 @@ func (k *kin) admit(ctx context.Context, root string, children []workgraph.Child
 	for try := 0; ; try++ {
 		k.mu.Lock()
 		f := k.of(root)
-		if time.Since(f.at) < kinFor && len(children) <= f.room {
-			f.take(children)
-			k.mu.Unlock()
-			return 0, true, nil
-		}
-		before := make(map[string]bool, len(f.starting))
-		for id := range f.starting {
-			before[id] = true
-		}
+		arrived := f.counts
+		runs, ok, full := f.known(children, most)
+		counting := f.counting
 		k.mu.Unlock()
-		below, err := count(most + 1)
-		if err != nil {
-			return 0, false, err
+		if ok || full {
+			return runs, ok, nil
 		}
-		k.mu.Lock()
-		f = k.of(root)
-		for id := range f.starting {
-			before[id] = true
+		select {
+		case counting <- struct{}{}:
+		case <-ctx.Done():
+			return 0, false, context.Cause(ctx)
 		}
-		runs = 1 + below + len(before)
-		if runs+len(children) <= most {
-			f.room, f.at = (most-runs-len(children))/kinShare+len(children), time.Now()
-			f.take(children)
-			k.mu.Unlock()
-			return runs, true, nil
-		}
-		f.room = 0
-		k.mu.Unlock()
-		if len(before) == 0 || try == kinTries {
-			return runs, false, nil
+		runs, ok, last, err := k.recount(root, children, most, arrived, count)
+		<-counting
+		if err != nil || ok || last || try == kinTries {
+			return runs, ok, err
 		}
 		pause := time.NewTimer(kinPause)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return 0, false, ctx.Err()
+			return 0, false, context.Cause(ctx)
 		}
 	}
+}
+
+// known takes room that the last count left, or reports that it was too full already. The caller holds k.mu.
+func (f *kinship) known(children []workgraph.Child, most int) (runs int, ok, full bool) {
+	if time.Since(f.at) >= kinFor {
+		return 0, false, false
+	}
+	if len(children) <= f.room {
+		f.take(children)
+		return 0, true, false
+	}
+	return 1 + f.below, false, 1+f.below+len(children) > most
+}
+
+// recount counts the family, if nobody has begun to since arrived, and takes room. last says that waiting makes none. The caller holds the turn to count.
+func (k *kin) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f := k.of(root)
+	if runs, ok, last = f.known(children, most); ok || last {
+		return runs, ok, last, nil
+	}
+	if f.counts == arrived {
+		f.counts++
+		var found []string
+		for id, c := range f.starting {
+			if c.recorded {
+				found = append(found, id)
+			}
+		}
+		k.mu.Unlock()
+		below, err := count(most + 1)
+		k.mu.Lock()
+		if err != nil {
+			return 0, false, true, err
+		}
+		f.below, f.at, f.room = below, time.Now(), 0
+		for _, id := range found {
+			delete(f.starting, id)
+		}
+	}
+	f.expire(time.Now())
+	runs = 1 + f.below + len(f.starting)
+	if runs+len(children) <= most {
+		f.room = (most-runs-len(children))/kinShare + len(children)
+		f.take(children)
+		return runs, true, true, nil
+	}
+	return runs, false, 1+f.below+len(children) > most || len(f.starting) == 0, nil
 }
 
 // of is what is known of a root's family. What is old is forgotten on the way. The caller holds k.mu.
@@ -94,22 +139,22 @@ func (k *kin) of(root string) *kinship {
 	if now.Sub(k.swept) > kinStart {
 		k.swept = now
 		for id, f := range k.families {
-			if f.expire(now); len(f.starting) == 0 && now.Sub(f.at) > kinFor {
+			if f.expire(now); len(f.starting) == 0 && len(f.counting) == 0 && now.Sub(f.at) > kinFor {
 				delete(k.families, id)
 			}
 		}
 	}
 	f := k.families[root]
 	if f == nil {
-		f = &kinship{starting: map[string]time.Time{}}
+		f = &kinship{starting: map[string]startingChild{}, counting: make(chan struct{}, 1)}
 		k.families[root] = f
 	}
 	return f
 }
 
 func (f *kinship) expire(now time.Time) {
-	for id, at := range f.starting {
-		if now.Sub(at) > kinStart {
+	for id, c := range f.starting {
+		if now.Sub(c.asked) > kinStart {
 			delete(f.starting, id)
 		}
 	}
@@ -119,7 +164,7 @@ func (f *kinship) take(children []workgraph.Child) {
 	f.room -= len(children)
 	now := time.Now()
 	for i := range children {
-		f.starting[children[i].ID] = now
+		f.starting[children[i].ID] = startingChild{asked: now}
 	}
 }
 
@@ -128,6 +173,9 @@ func (k *kin) recorded(root, child string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if f := k.families[root]; f != nil {
-		delete(f.starting, child)
+		if c, ok := f.starting[child]; ok {
+			c.recorded = true
+			f.starting[child] = c
+		}
 	}
 }

@@ -88,6 +88,67 @@ func TestKin(t *testing.T) {
 			require.True(t, ok)
 		})
 	})
+	t.Run("Admit/OneCountsForAllThatWait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k kin
+			var counts, admitted atomic.Int64
+			var all sync.WaitGroup
+			for range 200 {
+				c := children(10)
+				all.Go(func() {
+					_, ok, err := k.admit(t.Context(), "root", c, 1001, func(int) (int, error) {
+						counts.Add(1)
+						time.Sleep(time.Second) //nolint:forbidigo // in a bubble
+						return 0, nil
+					})
+					if err == nil && ok {
+						admitted.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			require.EqualValues(t, 100, admitted.Load())
+			require.Less(t, counts.Load(), int64(3*kinTries), "one after the other, and not one for each")
+		})
+	})
+	t.Run("Admit/AFullFamilyIsNotCountedAgain", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k kin
+			counts := 0
+			count := func(int) (int, error) { counts++; return 995, nil }
+			for range 100 {
+				runs, ok, err := k.admit(t.Context(), "root", children(10), 1000, count)
+				require.NoError(t, err)
+				require.False(t, ok)
+				require.Equal(t, 996, runs)
+			}
+			require.Equal(t, 1, counts)
+			time.Sleep(kinFor) //nolint:forbidigo // in a bubble
+			_, ok, err := k.admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
+			require.NoError(t, err)
+			require.True(t, ok, "runs were deleted meanwhile")
+		})
+	})
+	t.Run("Admit/WhatIsRecordedDuringACountCounts", func(t *testing.T) {
+		var k kin
+		first := children(9)
+		_, ok, err := k.admit(t.Context(), "root", first, 10, func(int) (int, error) { return 0, nil })
+		require.NoError(t, err)
+		require.True(t, ok)
+		tries := 0
+		runs, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) {
+			if tries++; tries > 1 {
+				return 9, nil
+			}
+			for _, c := range first { // after what the count sees
+				k.recorded("root", c.ID)
+			}
+			return 0, nil
+		})
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, 10, runs)
+	})
 	t.Run("Admit/Faults", func(t *testing.T) {
 		var k kin
 		_, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
