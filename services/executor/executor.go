@@ -290,8 +290,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
-	// What is read is plain, whatever form it is kept in.
-	plain := stash.Around(j)
+	// What is read is plain, whatever form it is kept in, and no namespace reads by all connections.
+	plain := stash.Around(journal.Fair(j))
 	upkeep, err := openUpkeep(ctx, cfg, j, plain, d.Telemetry)
 	if err != nil {
 		return nil, errors.Join(err, stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())

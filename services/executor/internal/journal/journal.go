@@ -122,6 +122,8 @@ type Reader interface {
 	Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error)
 	// CountBelow counts the runs below this one, at any depth, up to most.
 	CountBelow(ctx context.Context, namespace, runID string, most int) (int, error)
+	// Readers is how many reads are carried out at once.
+	Readers() int
 }
 
 // Outbox hands out what has to leave the executor, at least once and in the order of each run.

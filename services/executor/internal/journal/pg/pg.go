@@ -123,6 +123,9 @@ func openEngine(ctx context.Context, url string, o Options, conns int32, off ...
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
+// Readers implements journal.Reader.
+func (s *Store) Readers() int { return int(s.read.Config().MaxConns) }
+
 // Migrations brings the schema up or checks it.
 func (s *Store) Migrations() *dbkit.Migrations { return s.m }
 

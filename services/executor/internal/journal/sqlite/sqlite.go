@@ -77,6 +77,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 // Migrations brings the schema up or checks it.
 func (s *Store) Migrations() *dbkit.Migrations { return s.m }
 
+// Readers implements journal.Reader.
+func (s *Store) Readers() int { return s.db.Read.Stats().MaxOpenConnections }
+
 // Close implements journal.Journal.
 func (s *Store) Close() error {
 	s.mu.Lock()

@@ -116,6 +116,9 @@ func (j Journal) Events(ctx context.Context, namespace, runID string, afterSeq i
 	return es, err
 }
 
+// Readers implements journal.Reader.
+func (j Journal) Readers() int { return j.rows.Readers() }
+
 // Load implements journal.Log.
 func (j Journal) Load(ctx context.Context, runID string) (journal.Loaded, error) {
 	l, err := j.rows.Load(ctx, runID)

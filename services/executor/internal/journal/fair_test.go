@@ -1,0 +1,52 @@
+package journal_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// busy is a journal whose counts take until they are let go.
+type busy struct {
+	journal.Journal
+
+	counts chan string
+	goOn   chan struct{}
+}
+
+func (b busy) Readers() int { return 4 }
+
+func (b busy) CountBelow(_ context.Context, namespace, _ string, _ int) (int, error) {
+	b.counts <- namespace
+	<-b.goOn
+	return 0, nil
+}
+
+func (busy) Get(context.Context, string, string) (journal.Run, error) { return journal.Run{}, nil }
+
+func TestFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
+		f := journal.Fair(b)
+		for range 50 {
+			go func() { _, _ = f.CountBelow(t.Context(), "a", "run_1", 10) }()
+		}
+		synctest.Wait()
+		require.Len(t, b.counts, 2, "half of the readers")
+		_, err := f.Get(t.Context(), "b", "run_2")
+		require.NoError(t, err, "another namespace finds one at once")
+		ended, end := context.WithCancel(t.Context())
+		end()
+		_, err = f.Get(ended, "a", "run_1")
+		require.ErrorIs(t, err, context.Canceled)
+		close(b.goOn)
+		synctest.Wait()
+		require.Len(t, b.counts, 50)
+		_, err = f.Get(t.Context(), "a", "run_1")
+		require.NoError(t, err)
+	})
+}
