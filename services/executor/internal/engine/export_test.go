@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -40,4 +41,12 @@ func (e *Engine) ReportBarred(runID, node string) bool {
 		}
 	}
 	return false
+}
+
+// LockAfterWrite holds the lock of a live run, as a long evaluation does, with a write under way, until unlock is called.
+func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
+	r := e.current().get(runID)
+	r.mu.Lock()
+	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: true})
+	return r.mu.Unlock
 }

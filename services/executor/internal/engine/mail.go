@@ -112,11 +112,23 @@ func (t *term) deliver(ctx context.Context) {
 	}
 }
 
-// takeUp gives mail to the machine, in order, and reports whether any of it was new.
+// takeUp gives mail to the machine, in order, and reports whether any of it was new. To a run that is locked, since it evaluates expressions, the mail is
+// given later: that of other runs does not wait for it.
 func (r *run) takeUp(mail []journal.Mail) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.takeUpLocked(mail)
+	if r.mu.TryLock() {
+		defer r.mu.Unlock()
+		return r.takeUpLocked(mail)
+	}
+	if r.takesUp.CompareAndSwap(false, true) {
+		r.t.spawn(func() {
+			r.mu.Lock()
+			r.takesUp.Store(false)
+			r.takeUpLocked(mail)
+			r.mu.Unlock()
+			r.t.pokeMail() // for what came meanwhile
+		})
+	}
+	return false
 }
 
 func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
@@ -231,7 +243,7 @@ func (r *run) note(x extra) error {
 		c.released = true
 	}
 	r.pending++
-	err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, c, x.after) })
+	err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: c, after: x.after}) })
 	if err != nil {
 		r.pending--
 		r.unrelease()

@@ -144,7 +144,7 @@ func (t *term) park(r *run) {
 	}
 	r.giveAway(w)
 	r.pending++
-	if err := t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, consequence{released: true}, nil) }); err != nil {
+	if err := t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: consequence{released: true}}) }); err != nil {
 		r.pending--
 		r.unrelease()
 	}

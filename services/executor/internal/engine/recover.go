@@ -410,7 +410,7 @@ func (t *term) vouch(r *run) {
 // write queues a write that carries no decision. The caller holds r.mu.
 func (r *run) write(w *journal.Append) {
 	r.pending++
-	if err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(res, consequence{keep: true}, nil) }); err != nil {
+	if err := r.t.writer.Submit(journal.Write{Append: w}, func(res journal.Result) { r.acked(ack{res: res, c: consequence{keep: true}}) }); err != nil {
 		r.pending--
 	}
 }

@@ -74,6 +74,8 @@ type run struct {
 	unsure map[string]bool
 	// taken are the pieces of mail that were taken up by writes which are not answered yet.
 	taken map[int64]bool
+	// takesUp says that somebody waits for mu to give mail to the machine.
+	takesUp atomic.Bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*detail
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
@@ -94,6 +96,10 @@ type run struct {
 	room func()
 	// size is what it counts for in the memory of live runs.
 	size atomic.Int64
+
+	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is not taken before mu but to try that.
+	kmu  sync.Mutex
+	acks []ack
 
 	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
 	amu      sync.Mutex
@@ -190,7 +196,7 @@ func (r *run) commit(evs []workgraph.Event, eff workgraph.Effects, x extra) erro
 	}
 	err = submit(journal.Write{Append: w}, func(res journal.Result) {
 		committed(res.Err)
-		r.acked(res, c, x.after)
+		r.acked(ack{res: res, c: c, after: x.after})
 	})
 	if err != nil {
 		committed(err)
@@ -498,30 +504,70 @@ func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
 	return c
 }
 
-// acked is called when a write was answered, by whoever leads the writer.
-func (r *run) acked(res journal.Result, c consequence, after func(error)) {
-	if after != nil {
-		defer func() { after(res.Err) }()
-	}
-	r.follow(res, c, r.answered(res, c))
+// ack is the answer to a write, and what follows from it; before and after that these are called, if not nil.
+type ack struct {
+	res    journal.Result
+	c      consequence
+	before func()
+	after  func(error)
 }
 
-// answered takes note of the answer to a write.
-func (r *run) answered(res journal.Result, c consequence) (released chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// acked is called when a write was answered, by whoever leads the writer, which all runs wait for. A run that is locked, since it evaluates expressions,
+// hears of its answers later and in order.
+func (r *run) acked(a ack) {
+	r.kmu.Lock()
+	if r.acks == nil && r.mu.TryLock() {
+		r.kmu.Unlock()
+		r.hear(a)
+		return
+	}
+	first := r.acks == nil
+	r.acks = append(r.acks, a)
+	r.kmu.Unlock()
+	if first {
+		go r.catchUp()
+	}
+}
+
+// catchUp hears the answers that came while the run was locked. Even a term that is over waits for them, so it does not belong to its work.
+func (r *run) catchUp() {
+	for i := 0; ; i++ {
+		r.mu.Lock()
+		r.kmu.Lock()
+		if i == len(r.acks) {
+			r.acks = nil
+			r.kmu.Unlock()
+			r.mu.Unlock()
+			return
+		}
+		a := r.acks[i]
+		r.kmu.Unlock()
+		r.hear(a)
+	}
+}
+
+// hear takes note of the answer to a write and sets going what follows. The caller holds r.mu, which is given back.
+func (r *run) hear(a ack) {
+	if a.after != nil {
+		defer func() { a.after(a.res.Err) }()
+	}
 	if r.pending--; r.pending == 0 && r.quiet != nil {
 		close(r.quiet)
 		r.quiet = nil
 	}
-	if res.Err == nil {
-		r.t.settled.add(c.takenUp) // before it is forgotten here
-		r.durable, r.over = max(r.durable, res.LastSeq), r.over || c.ended
+	if a.res.Err == nil {
+		r.t.settled.add(a.c.takenUp) // before it is forgotten here
+		r.durable, r.over = max(r.durable, a.res.LastSeq), r.over || a.c.ended
 	}
-	for _, id := range c.takenUp {
+	for _, id := range a.c.takenUp {
 		delete(r.taken, id)
 	}
-	return r.released
+	released := r.released
+	r.mu.Unlock()
+	if a.before != nil {
+		a.before()
+	}
+	r.follow(a.res, a.c, released)
 }
 
 // follow sets going what follows from a write that was answered.

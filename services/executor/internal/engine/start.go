@@ -642,10 +642,8 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 			r.retire(errDropped)
 			r.t.remove(r)
 		}
-		released := r.answered(res, c)
-		// First, so that the calls which follow do not wait for whoever takes the answer.
-		answer <- res
-		r.follow(res, c, released)
+		// The answer goes first, so that the calls which follow do not wait for whoever takes it.
+		r.acked(ack{res: res, c: c, before: func() { answer <- res }})
 	})
 	if err != nil {
 		committed(err)

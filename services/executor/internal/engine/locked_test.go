@@ -1,0 +1,37 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of its is answered and mail comes for it.
+func TestLocked(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		g := newGate()
+		l := run(t, s, actors{"gate": g, "echo": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { return text("x"), nil })})
+		locked := l.start(t, chain(1, "gate"))
+		g.next(t)
+		canceled := l.start(t, chain(1, "gate"))
+		g.next(t)
+		unlock := l.LockAfterWrite(locked)
+		for range 3 {
+			l.wait(t, l.start(t, chain(3, "echo")), journal.StateCompleted) // by the writer that answered the locked run
+		}
+		for _, id := range []string{locked, canceled} { // as another executor posts
+			_, err := l.j.Post(t.Context(), journal.Post{Reason: "enough", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailCancel, Body: []byte(`{"reason":"enough"}`), Time: time.Now()}})
+			require.NoError(t, err)
+		}
+		l.wait(t, canceled, journal.StateCanceled)
+		require.Equal(t, journal.StateRunning, l.row(t, locked).State)
+		unlock()
+		l.wait(t, locked, journal.StateCanceled)
+	})
+}
