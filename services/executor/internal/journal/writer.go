@@ -20,7 +20,7 @@ type Committer interface {
 type WriterOptions struct {
 	// Limits are checked by Submit; default DefaultLimits.
 	Limits Limits
-	// MaxRows and MaxBytes bound a batch; defaults 1,000 and 4 MiB. A larger write goes alone.
+	// MaxRows and MaxBytes bound a batch; defaults 1,000 and 4 MiB. A larger write goes alone. While commits take long batches are smaller.
 	MaxRows, MaxBytes int
 	// MaxBacklog is how many bytes may wait before new runs are refused; default 64 MiB. Appends are
 	// always taken, since what they tell has already happened.
@@ -79,6 +79,8 @@ type Writer struct {
 	err    error // why Run ended
 	// leading is set while somebody commits; rows belongs to that goroutine.
 	leading bool
+	// most is how many rows a batch may have just now.
+	most int
 	// hard ends when the writer gives up; nil until it runs.
 	hard context.Context //nolint:containedctx // those who submit and lead have none that a commit may end with
 	// broken is why a leader gave up, for Run to end with.
@@ -126,7 +128,7 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{rows: newRowKeeper(o.RowEvery), slots: make(chan struct{}, maxStoring), held: map[string][]*held{}, c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
+	return &Writer{most: o.MaxRows, rows: newRowKeeper(o.RowEvery), slots: make(chan struct{}, maxStoring), held: map[string][]*held{}, c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
 }
 
 // Submit queues w and returns at once. If it returns nil, done is called exactly once, by whoever
@@ -357,6 +359,7 @@ func (w *Writer) flush(batch []item, answered func(results int)) error {
 	if w.o.Observe != nil {
 		w.o.Observe(b)
 	}
+	w.adapt(b)
 	if answered != nil {
 		answered(len(batch))
 	}
@@ -399,6 +402,26 @@ func (w *Writer) commit(hard context.Context, writes []Write) (results []Result,
 	}
 }
 
+const (
+	// longCommit is how long a commit may take before batches get smaller: who comes just after one was taken waits for two.
+	longCommit = 25 * time.Millisecond
+	// fewRows is how many rows a batch may have however long it takes, so that the work for each commit stays a small part.
+	fewRows = 32
+)
+
+// adapt bounds the next batch by how long the last one took.
+func (w *Writer) adapt(b Batch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch few := min(fewRows, w.o.MaxRows); {
+	case b.Tries > 1: // it waited for something else
+	case b.Duration > longCommit && b.Rows > few:
+		w.most = max(few, min(w.most, int(int64(b.Rows)*int64(longCommit)/int64(b.Duration))))
+	case b.Duration <= longCommit/2:
+		w.most = min(w.o.MaxRows, 2*w.most)
+	}
+}
+
 // take removes the next batch: namespaces in turn, one write each, until a limit is reached. It is called with w.mu held.
 func (w *Writer) take() (batch []item, closed bool) {
 	rows, size := 0, 0
@@ -406,7 +429,7 @@ func (w *Writer) take() (batch []item, closed bool) {
 		ns := w.turn[0]
 		q := w.queues[ns]
 		it := q.items[0]
-		if len(batch) > 0 && (rows+it.rows > w.o.MaxRows || size+it.size > w.o.MaxBytes) {
+		if len(batch) > 0 && (rows+it.rows > w.most || size+it.size > w.o.MaxBytes) {
 			break
 		}
 		batch = append(batch, it)

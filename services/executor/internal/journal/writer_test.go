@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +158,39 @@ func TestWriter(t *testing.T) {
 				last++
 			}
 			require.Equal(t, 3, quiet, "a quiet tenant does not wait behind a loud one")
+		})
+	})
+	t.Run("Batch/SmallerWhileCommitsTakeLong", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := &scripted{}
+			slow := true
+			c.answer = func(_ context.Context, call int) error {
+				if slow {
+					time.Sleep(time.Duration(len(c.batches[call-1])) * 500 * time.Microsecond) //nolint:forbidigo // fake time: inside a synctest bubble
+				}
+				return nil
+			}
+			w, stop := run(t, c, journal.WriterOptions{})
+			crowd := func() (sizes []int) {
+				before := len(c.batches)
+				var all sync.WaitGroup
+				all.Add(4000)
+				for i := range 4000 {
+					require.NoError(t, w.Submit(appendOf("loud", fmt.Sprint(i), 1), func(journal.Result) { all.Done() }))
+				}
+				all.Wait()
+				for _, b := range c.batches[before:] {
+					sizes = append(sizes, len(b))
+				}
+				return sizes
+			}
+			sizes := crowd()
+			require.LessOrEqual(t, slices.Max(sizes[2:]), 50, "25 ms at half a millisecond for each")
+			slow = false
+			sizes = crowd()
+			require.Equal(t, 1000, slices.Max(sizes))
+			require.NoError(t, stop())
 		})
 	})
 	t.Run("Row/CountsAloneAreWrittenOnceASecond", func(t *testing.T) {
