@@ -288,8 +288,8 @@ func (c *checker) schema(raw json.RawMessage) (*Schema, error) {
 
 // What the different schemas of one graph may come to together: a compiled schema takes much more room than its text.
 const (
-	maxGraphSchemas     = 10_000
-	maxGraphSubschemas  = 100_000
+	maxGraphSchemas     = 2_000
+	maxGraphSubschemas  = 20_000
 	maxGraphSchemaBytes = 4 << 20
 )
 

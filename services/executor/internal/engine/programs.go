@@ -46,7 +46,7 @@ type kept struct {
 }
 
 // maxKeptBytes bounds the memory of remembered programs, however much of it live runs may have.
-const maxKeptBytes = 192 << 20
+const maxKeptBytes = 64 << 20
 
 // bytes is about what a program takes: its stored form, the values in it, and what is made of each node.
 func (p *program) bytes() int64 { return 4<<10 + 600*int64(p.nodes) + 3*int64(len(p.body)) }
