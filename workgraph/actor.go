@@ -55,7 +55,7 @@ type ActorInfo struct {
 	// Schema is the JSON Schema of the named arguments, if the actor states one.
 	Schema json.RawMessage
 	// Examine looks at a node's own arguments beyond the schema, and names the expressions in them.
-	Examine func(n *Node) []Argument
+	Examine func(ctx context.Context, n *Node) []Argument
 	// NeverExpands says that no outcome of the actor inserts a sub-graph.
 	NeverExpands bool
 }

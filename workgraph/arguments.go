@@ -79,7 +79,7 @@ func planArguments(name string) bool {
 // checkArguments looks at the node's own arguments.
 func (c *checker) checkArguments(i int32, n *Node, info *ActorInfo) {
 	if info.Examine != nil {
-		for _, a := range info.Examine(n) {
+		for _, a := range info.Examine(c.ctx, n) {
 			if a.Fault != "" {
 				c.node(CodeBadArg, n.ID, "named."+a.Arg, a.Hint, "%s", a.Fault)
 				continue

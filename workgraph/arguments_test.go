@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -21,7 +22,7 @@ func (k known) ActorInfo(name string) (ActorInfo, bool) {
 // calc is like the actor that evaluates an expression, mail like one that needs an address and a text or a file, any takes everything.
 var calc = known{
 	"calc": {Effect: Pure, NeverExpands: true, Schema: json.RawMessage(`{"required": ["expr"], "properties": {"expr": {"type": "string"}}}`),
-		Examine: func(n *Node) []Argument {
+		Examine: func(_ context.Context, n *Node) []Argument {
 			var src string
 			if json.Unmarshal(n.Named["expr"], &src) != nil {
 				return nil

@@ -4,11 +4,15 @@ package actor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -37,7 +41,7 @@ type Spec struct {
 	// travel to it are ignored, since results travel as arguments too.
 	Schema string
 	// Examine looks at a node's own arguments beyond the schema; nil has nothing to say.
-	Examine func(*workgraph.Node) []workgraph.Argument
+	Examine func(context.Context, *workgraph.Node) []workgraph.Argument
 	// Expands says that outcomes may insert a sub-graph.
 	Expands bool
 	// Actor does the work.
@@ -133,6 +137,30 @@ func OwnText(n *workgraph.Node, name string) (text string, ok bool) {
 	raw := bytes.TrimSpace(n.Named[name])
 	ok = len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
 	return text, ok
+}
+
+// Duration reads the text of an argument that is a length of time; the error is of the arguments and says how to write it.
+func Duration(name, s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err == nil {
+		return d, nil
+	}
+	if _, number := strconv.ParseFloat(strings.TrimSpace(s), 64); number == nil {
+		return 0, BadArguments("%s %q has no unit; write %q for seconds, or 72h, 1m30s, 500ms", name, s, strings.TrimSpace(s)+"s")
+	}
+	return 0, BadArguments("%s %q is no length of time; write it like 72h, 1m30s or 500ms", name, s)
+}
+
+// Faulty is the finding about an argument of a node's own that an actor would refuse, if err is one.
+func Faulty(arg string, err error) []workgraph.Argument {
+	if err == nil {
+		return nil
+	}
+	message := err.Error()
+	if e, ok := errors.AsType[*workgraph.Error](err); ok {
+		message = e.Message
+	}
+	return []workgraph.Argument{{Arg: arg, Fault: message}}
 }
 
 // Value is an outcome of one value.

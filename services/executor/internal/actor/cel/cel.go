@@ -32,7 +32,7 @@ func Spec() actor.Spec {
 }
 
 // examine names the expression, so that it is looked at before anything runs.
-func examine(n *workgraph.Node) []workgraph.Argument {
+func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 	src, ok := actor.OwnText(n, "expr")
 	switch {
 	case !ok:

@@ -28,22 +28,54 @@ const maxSleep = 366 * 24 * time.Hour
 // Spec describes the actor.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "sleep", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: schema,
+		Name: "sleep", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: schema, Examine: examine,
 		Description: "Waits for a duration or until a time, through restarts, without holding anything.",
 		Actor:       workgraph.ActorFunc(call),
 	}
 }
 
-func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	var a struct {
-		Duration *string         `json:"duration"`
-		Seconds  *float64        `json:"seconds"`
-		Until    *time.Time      `json:"until"`
-		Value    json.RawMessage `json:"value"`
+// arguments are those of a call.
+type arguments struct {
+	Duration *string         `json:"duration"`
+	Seconds  *float64        `json:"seconds"`
+	Until    *time.Time      `json:"until"`
+	Value    json.RawMessage `json:"value"`
+}
+
+// examine says what is wrong with a node's own arguments. One that is left out may come with the input.
+func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
+	var a arguments
+	if err := actor.Decode(n.Named, &a); err != nil {
+		return nil // the schema says what type each has
 	}
+	var first string
+	for _, x := range []struct {
+		name  string
+		given bool
+	}{{"duration", a.Duration != nil}, {"seconds", a.Seconds != nil}, {"until", a.Until != nil}} {
+		switch {
+		case x.given && first == "":
+			first = x.name
+		case x.given:
+			return []workgraph.Argument{{Arg: x.name, Fault: first + " is given too", Hint: "give exactly one of duration, seconds and until"}}
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	_, err := a.outcome()
+	return actor.Faulty(first, err)
+}
+
+func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a arguments
 	if err := actor.Decode(c.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
+	return a.outcome()
+}
+
+func (a *arguments) outcome() (workgraph.Outcome, error) {
 	given := 0
 	for _, set := range []bool{a.Duration != nil, a.Seconds != nil, a.Until != nil} {
 		if set {
@@ -60,9 +92,9 @@ func call(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	var d time.Duration
 	switch {
 	case a.Duration != nil:
-		parsed, err := time.ParseDuration(*a.Duration)
+		parsed, err := actor.Duration("duration", *a.Duration)
 		if err != nil {
-			return workgraph.Outcome{}, actor.BadArguments("duration %q: write it like 1m30s", *a.Duration)
+			return workgraph.Outcome{}, err
 		}
 		d = parsed
 	case a.Seconds != nil:

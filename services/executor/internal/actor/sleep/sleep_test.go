@@ -1,6 +1,7 @@
 package sleep_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -48,6 +49,33 @@ func TestSleep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, "ARGUMENTS_INVALID", actortest.Fails(t, sleep.Spec(), named).Reason)
+		})
+	}
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ named, arg, says string }{
+		"NoUnit":    {`{"duration": "5"}`, "duration", `"5" has no unit; write "5s" for seconds`},
+		"NoTime":    {`{"duration": "soon"}`, "duration", `"soon" is no length of time`},
+		"Negative":  {`{"duration": "-1s"}`, "duration", "between 0 and 366 days"},
+		"TooLong":   {`{"seconds": 1e12}`, "seconds", "at most"},
+		"Both":      {`{"duration": "1s", "seconds": 1}`, "seconds", "duration is given too"},
+		"FromInput": {`{"value": 1}`, "", ""},
+		"Good":      {`{"duration": "1m30s"}`, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := &workgraph.Node{ID: "n", Actor: "sleep"}
+			require.NoError(t, json.Unmarshal([]byte(c.named), &n.Named))
+			found := sleep.Spec().Examine(t.Context(), n)
+			if c.says == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.Len(t, found, 1)
+			require.Equal(t, c.arg, found[0].Arg)
+			require.Contains(t, found[0].Fault, c.says)
 		})
 	}
 }

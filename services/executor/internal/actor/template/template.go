@@ -104,7 +104,7 @@ func parse(text string) ([]piece, *workgraph.Error) {
 }
 
 // examine names the expressions of a node's own text, so that they are looked at before anything runs.
-func examine(n *workgraph.Node) []workgraph.Argument {
+func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 	text, ok := actor.OwnText(n, "text")
 	if !ok {
 		return nil // another type is the schema's to refuse

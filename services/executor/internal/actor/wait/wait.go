@@ -5,6 +5,7 @@ package wait
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -32,10 +33,47 @@ const humanSchema = `{
 // Human describes the actor that asks a person.
 func Human() actor.Spec {
 	return actor.Spec{
-		Name: "human", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: humanSchema,
+		Name: "human", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine,
 		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
 	}
+}
+
+// examine says what is wrong with the texts and values of a node's own. What is left out may come with the input.
+func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
+	var out []workgraph.Argument
+	if text, ok := actor.OwnText(n, "timeout"); ok {
+		_, err := Timeout(text)
+		out = append(out, actor.Faulty("timeout", err)...)
+	}
+	if n.Actor != "human" {
+		return out
+	}
+	if raw := n.Named["schema"]; len(raw) > 0 {
+		if err := answerable(ctx, raw, n.Named["default"]); err != nil {
+			arg := "schema"
+			if strings.HasPrefix(err.Message, "default:") {
+				arg = "default"
+			}
+			out = append(out, actor.Faulty(arg, err)...)
+		}
+	}
+	return out
+}
+
+// answerable looks at the schema of answers, and at the answer for want of one, if there is one.
+func answerable(ctx context.Context, raw, standard json.RawMessage) *workgraph.Error {
+	schema, err := workgraph.CompileSchema(ctx, raw)
+	if err != nil {
+		return actor.BadArguments("schema: %v", err)
+	}
+	if len(standard) == 0 {
+		return nil
+	}
+	if err := schema.Check(ctx, standard); err != nil {
+		return actor.BadArguments("default: %v", err)
+	}
+	return nil
 }
 
 func human(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
@@ -60,14 +98,8 @@ func human(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		return workgraph.Outcome{}, actor.BadArguments("a default needs a timeout")
 	}
 	if len(a.Schema) > 0 {
-		schema, err := workgraph.CompileSchema(ctx, a.Schema)
-		if err != nil {
-			return workgraph.Outcome{}, actor.BadArguments("schema: %v", err)
-		}
-		if len(a.Default) > 0 {
-			if err := schema.Check(ctx, a.Default); err != nil {
-				return workgraph.Outcome{}, actor.BadArguments("default: %v", err)
-			}
+		if err := answerable(ctx, a.Schema, a.Default); err != nil {
+			return workgraph.Outcome{}, err
 		}
 	}
 	return workgraph.Outcome{Wait: &workgraph.Wait{Interrupt: &workgraph.Interrupt{
@@ -87,7 +119,7 @@ const signalSchema = `{
 // Signal describes the actor that waits for a signal.
 func Signal() actor.Spec {
 	return actor.Spec{
-		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema,
+		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema, Examine: examine,
 		Description: "Waits for a signal to the run, one that came before included; what it carries is the result.",
 		Actor:       workgraph.ActorFunc(signal),
 	}
@@ -120,7 +152,7 @@ const taskSchema = `{
 // Task describes the actor that waits for work that goes on outside.
 func Task() actor.Spec {
 	return actor.Spec{
-		Name: "task", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: taskSchema,
+		Name: "task", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: taskSchema, Examine: examine,
 		Description: "Waits until somebody completes its task by the token that the visit shows; the result is what it is completed with.",
 		Actor:       workgraph.ActorFunc(task),
 	}
@@ -145,9 +177,9 @@ func Timeout(s string) (workgraph.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := actor.Duration("timeout", s)
 	if err != nil {
-		return 0, actor.BadArguments("timeout %q: write it like 72h or 1m30s", s)
+		return 0, err
 	}
 	if d <= 0 || d > maxWait {
 		return 0, actor.BadArguments("timeout must be above 0 and at most %d days", maxWait/(24*time.Hour))

@@ -1,6 +1,7 @@
 package wait_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -60,4 +61,31 @@ func TestTask(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &workgraph.TaskWait{Timeout: workgraph.Duration(time.Hour)}, out.Wait.Task)
 	require.Equal(t, actor.ReasonArguments, actortest.Fails(t, wait.Task(), `{"timeout": "x"}`).Reason)
+}
+
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ actor, named, arg, says string }{
+		"HumanTimeout":  {"human", `{"prompt": "?", "timeout": "5"}`, "timeout", `write "5s" for seconds`},
+		"SignalTimeout": {"signal", `{"name": "go", "timeout": "-1h"}`, "timeout", "above 0"},
+		"TaskTimeout":   {"task", `{"timeout": "a day"}`, "timeout", "no length of time"},
+		"Schema":        {"human", `{"prompt": "?", "schema": {"type": "strnig"}}`, "schema", "type"},
+		"Default":       {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": 7}`, "default", "default"},
+		"Good":          {"human", `{"prompt": "?", "timeout": "1h", "schema": {"type": "string"}, "default": "7"}`, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := &workgraph.Node{ID: "n", Actor: c.actor}
+			require.NoError(t, json.Unmarshal([]byte(c.named), &n.Named))
+			spec := map[string]func() actor.Spec{"human": wait.Human, "signal": wait.Signal, "task": wait.Task}[c.actor]()
+			found := spec.Examine(t.Context(), n)
+			if c.says == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.Len(t, found, 1)
+			require.Equal(t, c.arg, found[0].Arg)
+			require.Contains(t, found[0].Fault, c.says)
+		})
+	}
 }
