@@ -178,6 +178,10 @@ type env struct {
 	client  client
 	version string
 	model   *kong.Application
+	// give ends the command with a fault of its connections.
+	give context.CancelCauseFunc
+	// lost is why no server can be reached, once that is known.
+	lost *errs.Error
 	// passing tells that the server ends with the command, and its runs with it.
 	passing bool
 }
@@ -229,12 +233,16 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 	if err == nil {
 		return exitOK
 	}
-	if x, ok := errors.AsType[exit](err); ok {
+	if x, ok := errors.AsType[exit](err); ok && (e.ctx.Err() == nil || ctx.Err() != nil) {
 		return int(x)
 	}
 	if ctx.Err() != nil { // whatever failed, failed since we were told to stop
 		fmt.Fprintln(stdio.Err, "epigraph: interrupted")
 		return exitInterrupted
+	}
+	if x, ok := errors.AsType[*errs.Error](context.Cause(e.ctx)); ok {
+		e.lost = x
+		return e.fail(x)
 	}
 	return e.fail(err)
 }
@@ -347,13 +355,16 @@ func (e *env) fail(err error) int {
 
 // unreachable says why no server can be talked to: of the first address at which something is wrong.
 func (e *env) unreachable() *errs.Error {
+	if e.lost != nil {
+		return e.lost
+	}
 	ctx := e.ctx
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	var all []string
 	for _, addr := range e.client.addresses() {
-		if x := e.client.unreachable(ctx, addr); !strings.HasPrefix(x.Message, "nothing answers") {
+		if x, _ := e.client.unreachable(ctx, addr); !strings.HasPrefix(x.Message, "nothing answers") {
 			return x
 		}
 		all = append(all, addr)

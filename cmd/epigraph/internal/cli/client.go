@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -92,10 +93,12 @@ type services struct {
 	workers   executorv1.WorkerServiceClient
 
 	conns []*grpc.ClientConn
+	// stop ends the look-out for servers that cannot be reached.
+	stop context.CancelFunc
 }
 
 func (e *env) connect() (*services, error) {
-	s := &services{}
+	s := &services{stop: func() {}}
 	byAddr := map[string]*grpc.ClientConn{}
 	open := func(addr string) (*grpc.ClientConn, error) {
 		if c, ok := byAddr[addr]; ok {
@@ -121,11 +124,58 @@ func (e *env) connect() (*services, error) {
 		return nil, err
 	}
 	s.planner, s.executor, s.registry = plannerv1.NewPlannerServiceClient(p), executorv1.NewExecutorServiceClient(x), registryv1.NewRegistryServiceClient(r)
+	e.lookOut(s, byAddr)
 	s.schedules, s.limits, s.workers = executorv1.NewScheduleServiceClient(x), executorv1.NewLimitServiceClient(x), executorv1.NewWorkerServiceClient(x)
 	return s, nil
 }
 
+// waiting is after how long a command that still has no connection says what it waits for.
+const waiting = time.Second
+
+// lookOut ends the command with a fault that waiting does not mend, as soon as a connection cannot be made; else it would be tried again for
+// seconds. It says what is waited for when that lasts, and ends with the first connection, since a server that was there may come back.
+func (e *env) lookOut(s *services, byAddr map[string]*grpc.ClientConn) {
+	if e.ctx == nil {
+		return
+	}
+	within, give := context.WithCancelCause(e.ctx)
+	ctx, stop := context.WithCancel(within)
+	e.ctx, e.give, s.stop = within, give, stop
+	begun := time.AfterFunc(waiting, func() {
+		for addr, conn := range byAddr {
+			if st := conn.GetState(); ctx.Err() == nil && !e.json && (st == connectivity.Connecting || st == connectivity.TransientFailure) {
+				e.note("waiting for %s …", e.client.named(addr))
+			}
+		}
+	})
+	for addr, conn := range byAddr {
+		go func() {
+			defer begun.Stop()
+			for st := conn.GetState(); st != connectivity.Ready; st = conn.GetState() {
+				if st == connectivity.TransientFailure {
+					if x, lasting := e.client.unreachable(ctx, e.client.named(addr)); lasting && ctx.Err() == nil {
+						e.give(x)
+						return
+					}
+				}
+				if !conn.WaitForStateChange(ctx, st) {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// named is the address of a service, which is the common one if it has none of its own.
+func (c client) named(addr string) string {
+	if addr == "" {
+		return c.Addr
+	}
+	return addr
+}
+
 func (s *services) close() {
+	s.stop()
 	for _, c := range s.conns {
 		_ = c.Close() // nothing is left to lose on a client connection
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -50,14 +51,15 @@ func target(flag, addr string) error {
 	return nil
 }
 
-// unreachable finds out why a gRPC server at addr cannot be talked to, and says what to do. It is called when a call has failed.
-func (c client) unreachable(ctx context.Context, addr string) *errs.Error {
+// unreachable finds out why a gRPC server at addr cannot be talked to, and says what to do. lasting says that waiting does not help: nothing listens
+// there, or something that is no server of ours.
+func (c client) unreachable(ctx context.Context, addr string) (x *errs.Error, lasting bool) {
 	fault := func(format string, args ...any) *errs.Error {
 		return errs.New(errs.Unavailable, "SERVICE_UNAVAILABLE", format, args...)
 	}
 	nothing := fault("nothing answers at %s", addr).Hint("start a server with `epigraph dev`, or name one with --addr or EPIGRAPH_ADDR")
 	if strings.Contains(addr, "://") {
-		return nothing
+		return nothing, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -65,12 +67,12 @@ func (c client) unreachable(ctx context.Context, addr string) *errs.Error {
 	if err != nil {
 		host, _, _ := net.SplitHostPort(addr)
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
-			return fault("there is no host %q", host).Hint("look at how --addr or EPIGRAPH_ADDR is written")
+			return fault("there is no host %q", host).Hint("look at how --addr or EPIGRAPH_ADDR is written"), true
 		}
 		if timedOut(err) {
-			return fault("%s does not answer in time", addr).Hint("a firewall may drop what is sent there; look at the address")
+			return fault("%s does not answer in time", addr).Hint("a firewall may drop what is sent there; look at the address"), false
 		}
-		return nothing
+		return nothing, errors.Is(err, syscall.ECONNREFUSED)
 	}
 	_ = conn.Close() // only whether it opens was to be seen
 	if c.secure() {
@@ -79,57 +81,57 @@ func (c client) unreachable(ctx context.Context, addr string) *errs.Error {
 	switch speaks(ctx, addr) {
 	case webServer:
 		return fault("a web server answers at %s, and no gRPC server", addr).
-			Hint("give the address of the gRPC API: `epigraph dev` serves it at " + DefaultAddr + " and REST at 127.0.0.1:8080")
+			Hint("give the address of the gRPC API: `epigraph dev` serves it at " + DefaultAddr + " and REST at 127.0.0.1:8080"), true
 	case tlsServer:
-		return fault("the server at %s speaks TLS", addr).Hint("add --tls, or set EPIGRAPH_TLS=true; --ca-file names the authority if it is your own")
+		return fault("the server at %s speaks TLS", addr).Hint("add --tls, or set EPIGRAPH_TLS=true; --ca-file names the authority if it is your own"), true
 	case other:
 	}
 	return fault("something else than a gRPC server answers at %s, or it breaks off", addr).
-		Hint("look at the address; `epigraph dev` serves gRPC at " + DefaultAddr)
+		Hint("look at the address; `epigraph dev` serves gRPC at " + DefaultAddr), false
 }
 
 // secureFault says what is wrong with TLS to addr, where something listens.
-func (c client) secureFault(ctx context.Context, addr string, fault func(string, ...any) *errs.Error) *errs.Error {
+func (c client) secureFault(ctx context.Context, addr string, fault func(string, ...any) *errs.Error) (x *errs.Error, lasting bool) {
 	cfg, err := c.tlsConfig()
 	if err != nil {
-		return errs.From(err)
+		return errs.From(err), true
 	}
 	cfg.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
 	if err == nil {
 		_ = conn.Close() // the handshake was what was to be seen
-		return fault("the server at %s speaks TLS, and no gRPC, or it breaks off", addr).Hint("give the address of the gRPC API")
+		return fault("the server at %s speaks TLS, and no gRPC, or it breaks off", addr).Hint("give the address of the gRPC API"), false
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		if c.CAFile != "" {
-			return fault("the certificate of %s is not signed by an authority of %s", addr, c.CAFile).Hint("--ca-file must hold the certificate of the authority that signed the server's")
+			return fault("the certificate of %s is not signed by an authority of %s", addr, c.CAFile).Hint("--ca-file must hold the certificate of the authority that signed the server's"), true
 		}
-		return fault("the certificate of %s is signed by an authority that this machine does not know", addr).Hint("name the authority's certificate with --ca-file")
+		return fault("the certificate of %s is signed by an authority that this machine does not know", addr).Hint("name the authority's certificate with --ca-file"), true
 	}
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
 		names := append([]string(nil), e.Certificate.DNSNames...)
 		for _, ip := range e.Certificate.IPAddresses {
 			names = append(names, ip.String())
 		}
-		return fault("the certificate of %s is for %s, not for %s", addr, list(names), e.Host).Hint("give --addr with a name that the certificate has")
+		return fault("the certificate of %s is for %s, not for %s", addr, list(names), e.Host).Hint("give --addr with a name that the certificate has"), true
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		if e.Reason == x509.Expired {
 			return fault("the certificate of %s is valid from %s to %s", addr, e.Cert.NotBefore.Format(time.DateTime), e.Cert.NotAfter.Format(time.DateTime)).
-				Hint("renew it, or look at this machine's clock")
+				Hint("renew it, or look at this machine's clock"), true
 		}
-		return fault("the certificate of %s is not valid: %v", addr, e)
+		return fault("the certificate of %s is not valid: %v", addr, e), true
 	}
 	if e, ok := errors.AsType[tls.AlertError](err); ok {
-		return fault("the server at %s refuses the TLS connection: %v", addr, e).Hint("it may ask for a client certificate, or take other versions of TLS only")
+		return fault("the server at %s refuses the TLS connection: %v", addr, e).Hint("it may ask for a client certificate, or take other versions of TLS only"), true
 	}
 	if timedOut(err) {
-		return fault("the server at %s does not answer in time", addr).Hint("it may be busy, or speak no TLS: then leave --tls and --ca-file out")
+		return fault("the server at %s does not answer in time", addr).Hint("it may be busy, or speak no TLS: then leave --tls and --ca-file out"), false
 	}
 	if speaks(ctx, addr) == tlsServer {
-		return fault("TLS with %s fails: %v", addr, err)
+		return fault("TLS with %s fails: %v", addr, err), true
 	}
-	return fault("the server at %s does not speak TLS", addr).Hint("leave --tls and --ca-file out, and EPIGRAPH_TLS and EPIGRAPH_CA_FILE unset")
+	return fault("the server at %s does not speak TLS", addr).Hint("leave --tls and --ca-file out, and EPIGRAPH_TLS and EPIGRAPH_CA_FILE unset"), true
 }
 
 func timedOut(err error) bool {

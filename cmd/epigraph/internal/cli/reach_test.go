@@ -72,7 +72,8 @@ func TestUnreachable(t *testing.T) {
 			if c.client.CAFile != "" && c.client.CAFile != authority {
 				c.client.CAFile = otherAuthority(t)
 			}
-			x := c.client.unreachable(t.Context(), c.addr)
+			x, lasting := c.client.unreachable(t.Context(), c.addr)
+			require.True(t, lasting || c.name == "Host", "there is nothing to wait for")
 			require.Equal(t, "SERVICE_UNAVAILABLE", x.Reason)
 			require.Contains(t, x.Message, c.says)
 			require.Contains(t, x.HintText(), c.help)
@@ -93,7 +94,9 @@ func TestUnreachable(t *testing.T) {
 		t.Cleanup(func() { _ = silent.Close() })
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		require.Contains(t, client{TLS: true}.unreachable(ctx, silent.Addr().String()).Message, "does not answer in time")
+		x, lasting := client{TLS: true}.unreachable(ctx, silent.Addr().String())
+		require.Contains(t, x.Message, "does not answer in time")
+		require.False(t, lasting, "it may be busy")
 	})
 	t.Run("CAFile/MustHoldACertificate", func(t *testing.T) {
 		t.Parallel()
@@ -103,6 +106,32 @@ func TestUnreachable(t *testing.T) {
 		require.Equal(t, "CA_FILE_INVALID", errs.ReasonOf(err))
 		_, err = client{CAFile: none + "x"}.tlsConfig()
 		require.Equal(t, "CA_FILE_INVALID", errs.ReasonOf(err))
+	})
+}
+
+func TestLookOut(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	for name, addr := range map[string]string{"Nobody": "127.0.0.1:1", "WebServer": web.Listener.Addr().String()} {
+		t.Run("Lasting/"+name, func(t *testing.T) {
+			t.Parallel()
+			e := &env{ctx: t.Context(), json: true, client: client{Addr: addr, Timeout: time.Hour}}
+			err := e.with(func(ctx context.Context, s *services) error {
+				s.conns[0].Connect()
+				<-ctx.Done() // as a call does that is tried again until its time is up
+				return context.Cause(ctx)
+			})
+			require.Equal(t, "SERVICE_UNAVAILABLE", errs.ReasonOf(err))
+		})
+	}
+	t.Run("Server/IsLeftAlone", func(t *testing.T) {
+		t.Parallel()
+		e := &env{ctx: t.Context(), json: true, client: client{Addr: serveGRPC(t), Timeout: time.Hour}}
+		require.ErrorContains(t, e.with(func(ctx context.Context, s *services) error {
+			return s.conns[0].Invoke(ctx, "/none/Such", &emptypb.Empty{}, &emptypb.Empty{})
+		}), "unknown service")
+		require.NoError(t, e.ctx.Err())
 	})
 }
 
