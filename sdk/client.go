@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -182,10 +183,22 @@ func (o *options) unary(ctx context.Context, method string, req, reply any, cc *
 	for {
 		err := invoke(ctx, method, req, reply, cc, opts...)
 		tries--
-		if status.Code(err) != codes.Unavailable || tries == 0 {
+		wait := pause/2 + rand.N(pause)
+		switch status.Code(err) {
+		case codes.Unavailable:
+		case codes.ResourceExhausted:
+			asked := retryAfter(err)
+			if asked <= 0 || asked > maxRetryAfter {
+				return fromStatus(err)
+			}
+			wait += asked
+		default:
 			return fromStatus(err)
 		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
+		if end, ok := ctx.Deadline(); tries == 0 || ok && time.Until(end) < wait {
+			return fromStatus(err)
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -208,6 +221,19 @@ type clientStream struct{ grpc.ClientStream }
 
 func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m)) }
 func (s clientStream) SendMsg(m any) error { return fromStatus(s.ClientStream.SendMsg(m)) }
+
+// maxRetryAfter is the longest pause that is waited for when a service is full and says when to try again.
+const maxRetryAfter = 10 * time.Second
+
+// retryAfter is when a service that is full wants to be asked again; 0 if it does not say.
+func retryAfter(err error) time.Duration {
+	for _, d := range status.Convert(err).Details() {
+		if r, ok := d.(*errdetails.RetryInfo); ok {
+			return r.GetRetryDelay().AsDuration()
+		}
+	}
+	return 0
+}
 
 // repeatable reports whether a request may be sent twice, and gives it the id that makes it so.
 func repeatable(m protoreflect.Message, method string) bool {

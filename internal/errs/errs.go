@@ -70,6 +70,9 @@ const ReasonInternal = "INTERNAL"
 // one a moment later, may be asked the same.
 const ReasonNotReady = "EXECUTOR_NOT_READY"
 
+// ReasonMemoryFull is what an executor answers that has no memory for one more run. As ResourceExhausted it promises that nothing has happened, so that another one may be asked.
+const ReasonMemoryFull = "EXECUTOR_MEMORY_FULL"
+
 // Violation is one faulty field of a request, named by its path in the request ("graph.nodes[2].id").
 type Violation struct {
 	Field   string

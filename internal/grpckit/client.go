@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -65,7 +66,7 @@ const answerFactor = 4
 // Dial returns a connection that connects when first used, to target, which is host:port or several of them separated by commas. Calls go round
 // all addresses that serve, and names are looked up every second. Calls on it carry the credential, the
 // namespace and request id of their context and the trace, and return *errs.Error values. Reads and
-// idempotent methods are sent again if the server is unavailable, others only after errs.ReasonNotReady, or if they were sent to nobody.
+// idempotent methods are sent again if the server is unavailable, others only after errs.ReasonNotReady, or if they were sent to nobody. An executor without memory for a run is left for the next one.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
 		o.Telemetry = obs.Noop()
@@ -148,6 +149,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = k.outgoing(ctx)
 	began := time.Now()
+	var full []string // addresses of executors that have no room
 	for pause := firstPause; ; pause *= 2 {
 		var to peer.Peer
 		err := FromStatus(invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&to))...))
@@ -159,6 +161,10 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 			pause, late = min(pause, meetPause), time.Since(began) >= k.meet
 		}
 		switch {
+		case elsewhere(err, to.Addr, full):
+			full = append(full, to.Addr.String())
+			pause /= 2
+			continue
 		case late:
 			return err
 		case errs.ReasonOf(err) == errs.ReasonNotReady:
@@ -176,6 +182,14 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 			cc.ResetConnectBackoff() // the pauses between its own tries grow longer than a call may wait
 		}
 	}
+}
+
+// maxFull is how many executors without room one call asks.
+const maxFull = 3
+
+// elsewhere reports whether another executor may have the room that the one at an address has not: the next call goes to the next one.
+func elsewhere(err error, at net.Addr, full []string) bool {
+	return errs.ReasonOf(err) == errs.ReasonMemoryFull && errs.Is(err, errs.ResourceExhausted) && at != nil && len(full) < maxFull-1 && !slices.Contains(full, at.String())
 }
 
 func (k caller) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
 // replica is an executor of a test that counts what it answers.
@@ -23,6 +25,16 @@ type replica struct {
 	executorv1.UnimplementedExecutorServiceServer
 	server *grpckit.Server
 	calls  atomic.Int64
+	// full is what is answered to starts; 0 takes them.
+	full errs.Kind
+}
+
+func (r *replica) StartRun(context.Context, *executorv1.StartRunRequest) (*executorv1.Run, error) {
+	r.calls.Add(1)
+	if r.full != 0 {
+		return nil, errs.New(r.full, errs.ReasonMemoryFull, "full").RetryAfter(time.Hour)
+	}
+	return &executorv1.Run{}, nil
 }
 
 func (r *replica) GetRun(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error) {
@@ -192,5 +204,72 @@ func TestRollout(t *testing.T) {
 			_, err := grpckit.Dial(target, grpckit.DialOptions{})
 			require.Equal(t, "TARGET_INVALID", errs.ReasonOf(err), "%s: %v", target, err)
 		}
+	})
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T, kinds ...errs.Kind) (calls func() int64, err error) {
+		t.Helper()
+		var addrs []string
+		var rs []*replica
+		for _, kind := range kinds {
+			lis, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			addrs = append(addrs, lis.Addr().String())
+			require.NoError(t, lis.Close())
+			r := startReplica(t, addrs[len(addrs)-1])
+			r.full = kind
+			rs = append(rs, r)
+		}
+		made := func() (n int64) {
+			for _, r := range rs {
+				n += r.calls.Load()
+			}
+			return n
+		}
+		conn, err := grpckit.Dial(strings.Join(addrs, ","), grpckit.DialOptions{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, conn.Close()) })
+		c := executorv1.NewExecutorServiceClient(conn)
+		testkit.Eventually(t, func() bool { // all are connected when calls go round all
+			for range 2 * len(rs) {
+				_, _ = c.GetRun(t.Context(), &executorv1.GetRunRequest{RunId: "r"})
+			}
+			for _, r := range rs {
+				if r.calls.Load() == 0 {
+					return false
+				}
+			}
+			return true
+		}, time.Minute, time.Millisecond)
+		before := made()
+		_, err = c.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "a", Actor: "cel"}}}})
+		return func() int64 { return made() - before }, err
+	}
+	t.Run("TheNextOneIsAsked", func(t *testing.T) {
+		t.Parallel()
+		for range 4 { // whichever is asked first
+			_, err := start(t, errs.ResourceExhausted, 0)
+			require.NoError(t, err)
+		}
+	})
+	t.Run("OneAloneIsAskedTwiceAtMost", func(t *testing.T) {
+		t.Parallel()
+		calls, err := start(t, errs.ResourceExhausted)
+		require.Equal(t, errs.ReasonMemoryFull, errs.ReasonOf(err))
+		require.LessOrEqual(t, calls(), int64(2))
+	})
+	t.Run("ManyAreNotAllAsked", func(t *testing.T) {
+		t.Parallel()
+		calls, err := start(t, errs.ResourceExhausted, errs.ResourceExhausted, errs.ResourceExhausted, errs.ResourceExhausted, errs.ResourceExhausted)
+		require.Equal(t, errs.ReasonMemoryFull, errs.ReasonOf(err))
+		require.EqualValues(t, 3, calls())
+	})
+	t.Run("WhatMayHaveHappenedIsNotRepeated", func(t *testing.T) {
+		t.Parallel()
+		calls, err := start(t, errs.Unavailable, errs.Unavailable)
+		require.Equal(t, errs.ReasonMemoryFull, errs.ReasonOf(err))
+		require.EqualValues(t, 1, calls())
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // ReasonMemoryFull is the reason when no more runs are taken into memory for the moment.
-const ReasonMemoryFull = "EXECUTOR_MEMORY_FULL"
+const ReasonMemoryFull = errs.ReasonMemoryFull
 
 const (
 	// defaultLive is what live runs may take in a process that has no memory limit, minLive in one with a small limit.
