@@ -62,8 +62,12 @@ type Process struct {
 	pages     pages
 }
 
-// LimitMemory makes the process respect the memory limit of its container. Call it once, before a configuration is made.
-func LimitMemory() { host.LimitMemory(os.Getenv) }
+// LimitMemory makes the process respect the memory limit of its container and, until ctx ends, give memory back that it needs no more. Call it once, before
+// a configuration is made.
+func LimitMemory(ctx context.Context) {
+	host.LimitMemory(os.Getenv)
+	go host.GiveMemoryBack(ctx)
+}
 
 // Serve runs one service until ctx ends and it has stopped in good order.
 func Serve(ctx context.Context, service string, cfg Config) error {

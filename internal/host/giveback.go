@@ -1,0 +1,61 @@
+package host
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// lookEvery is how often a process looks for memory that it does not need any more.
+	lookEvery = 10 * time.Second
+	// keptMemory is how much more than what lives the process keeps at least.
+	keptMemory = 64 << 20
+)
+
+// GiveMemoryBack returns memory to the system when a process has come to rest after a time in which it needed much more than now, until ctx ends. Go by
+// itself collects garbage of a process at rest every two minutes, and returns what that frees little by little.
+func GiveMemoryBack(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var k keeper
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if k.rests(readUsed()) {
+			debug.FreeOSMemory()
+			k.gaveBack(readUsed())
+		}
+	}
+}
+
+// used is what a process has of the system's memory.
+type used struct {
+	// held is what it has, live what the last collection found alive, allocated all that was ever allocated.
+	held, live, allocated uint64
+}
+
+func readUsed() used {
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return used{s[0].Value.Uint64() - s[1].Value.Uint64(), s[2].Value.Uint64(), s[3].Value.Uint64()}
+}
+
+// keeper remembers how much there was when it last looked.
+type keeper struct {
+	// last is what was allocated then, least what was held after memory was last given back.
+	last, least uint64
+}
+
+// rests reports whether memory should be given back: what is held has grown by half since, and little is allocated.
+func (k *keeper) rests(u used) bool {
+	quiet := k.last > 0 && u.allocated-k.last < keptMemory
+	k.last = u.allocated
+	return quiet && u.held > k.least+k.least/2+keptMemory
+}
+
+func (k *keeper) gaveBack(u used) { k.least, k.last = u.held, u.allocated }

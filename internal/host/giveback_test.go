@@ -1,0 +1,37 @@
+package host
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the process's
+	t.Run("Keeper/OnlyAtRestAndOnlyWhenItHelps", func(t *testing.T) {
+		const mib = 1 << 20
+		var k keeper
+		require.False(t, k.rests(used{held: 500 * mib, allocated: 1000 * mib}), "it does not know yet whether it rests")
+		require.False(t, k.rests(used{held: 500 * mib, allocated: 2000 * mib}), "at work")
+		require.True(t, k.rests(used{held: 500 * mib, allocated: 2001 * mib}))
+		k.gaveBack(used{held: 300 * mib, allocated: 2001 * mib})
+		require.False(t, k.rests(used{held: 400 * mib, allocated: 2002 * mib}), "what lives cannot be given back")
+		require.True(t, k.rests(used{held: 600 * mib, allocated: 2003 * mib}), "it was needed again meanwhile")
+	})
+	t.Run("Process/HoldsLessAfterwards", func(t *testing.T) {
+		limit := debug.SetGCPercent(roomyGC)
+		t.Cleanup(func() { debug.SetGCPercent(limit) })
+		waste := make([][]byte, 256)
+		for i := range waste {
+			waste[i] = make([]byte, 1<<20)
+			for at := 0; at < 1<<20; at += 4096 {
+				waste[i][at] = 1
+			}
+		}
+		before := readUsed()
+		runtime.KeepAlive(waste)
+		debug.FreeOSMemory()
+		require.Less(t, readUsed().held+200<<20, before.held)
+	})
+}
