@@ -16,6 +16,10 @@ const (
 	restarts         = 6
 	hookKills        = 10
 	hookHolds        = 1
+	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
+	soakTime    = 10 * time.Minute
+	soakTimeDev = 2 * time.Minute
+	soakStrict  = true
 	// gap is the time between two starts of the load.
 	gap = 60 * time.Millisecond
 )

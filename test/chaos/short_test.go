@@ -16,6 +16,10 @@ const (
 	// hookKills are those between the end of a run and its telling, hookHolds those while it is told.
 	hookKills = 1
 	hookHolds = 1
+	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
+	soakTime    = 25 * time.Second
+	soakTimeDev = 10 * time.Second
+	soakStrict  = false
 	// gap is the time between two starts of the load.
 	gap = 200 * time.Millisecond
 )

@@ -1,0 +1,498 @@
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+)
+
+// What is asked of a suite while one of its tenants does its worst.
+const (
+	soakP99 = 250 * time.Millisecond
+	// soakP99Shared is asked beside other work on the machine, where only a standstill is told from a slow machine.
+	soakP99Shared = 30 * time.Second
+	soakRSS       = 1 << 30
+	// soakLimit is what a process may address at all, so that an attack that succeeds ends the process and not the machine.
+	soakLimit = 6 << 30
+	// attackers is how many requests of the hostile tenant are under way at once, variants how many attacks are made up besides those that are
+	// written down.
+	attackers = 6
+	variants  = 100
+	// attackTime is how long an attacker waits for an answer.
+	attackTime = 10 * time.Second
+)
+
+const (
+	hostileKey  = "key-of-team-a-in-the-soak"
+	neighborKey = "key-of-team-b-in-the-soak"
+)
+
+// soak is a suite under attack: one process for each service, or all in one.
+type soak struct {
+	t     *testing.T
+	url   string
+	conns map[string]*grpc.ClientConn // by service
+	procs []*soaked
+	web   *http.Client
+	// waiting is a run of the hostile tenant that waits for a signal that never comes.
+	waiting string
+}
+
+type soaked struct {
+	name  string
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+	most  atomic.Int64 // resident memory
+}
+
+// TestSoak lets one tenant attack for the whole time while another one starts small runs and waits for their ends.
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a soak is long")
+	}
+	seed := uint64(time.Now().UnixNano())
+	if v := os.Getenv("SOAK_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		require.NoError(t, err)
+		seed = n
+	}
+	t.Logf("SOAK_SEED=%d", seed)
+	long := func(d time.Duration) time.Duration {
+		if v := os.Getenv("SOAK_TIME"); v != "" {
+			given, err := time.ParseDuration(v)
+			require.NoError(t, err)
+			return given
+		}
+		return d
+	}
+	t.Run("Services", func(t *testing.T) { soaks(t, newSoak(t, false), seed, long(soakTime)) })
+	t.Run("Dev", func(t *testing.T) { soaks(t, newSoak(t, true), seed, long(soakTimeDev)) })
+}
+
+func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
+	alone := s.neighbor(t.Context(), 3*time.Second)
+	before := map[string]int64{}
+	for _, p := range s.procs {
+		before[p.name] = p.sample()
+	}
+	if soakStrict || len(s.procs) > 1 { // all in one has the same handlers
+		s.reach()
+	}
+	list := attacks(seed)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	var wg sync.WaitGroup
+	var book answers
+	for w := range attackers {
+		wg.Go(func() {
+			for i := w; ctx.Err() == nil; i += attackers {
+				a := &list[i%len(list)]
+				got := s.send(ctx, a, attackTime)
+				if ctx.Err() == nil {
+					book.add(a.name, got)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			for _, p := range s.procs {
+				p.sample()
+			}
+			pause(ctx, 50*time.Millisecond)
+		}
+	})
+	took := s.neighbor(ctx, long)
+	cancel()
+	wg.Wait()
+
+	book.log(t)
+	t.Logf("%-10s %8s %8s %8s %8s", "tenant B", "runs", "p50", "p99", "max")
+	for name, d := range map[string][]time.Duration{"alone": alone, "attacked": took} {
+		t.Logf("%-10s %8d %8v %8v %8v", name, len(d), percentile(d, 50).Round(time.Millisecond), percentile(d, 99).Round(time.Millisecond), percentile(d, 100).Round(time.Millisecond))
+	}
+	for _, p := range s.procs {
+		t.Logf("%-10s RSS MiB: before %4d, most %4d", p.name, before[p.name]>>20, p.most.Load()>>20)
+	}
+	bound := soakP99
+	if !soakStrict {
+		bound = soakP99Shared
+	}
+	for _, p := range s.procs {
+		require.True(t, p.alive(), "%s died:\n%s", p.name, p.words())
+		require.Less(t, p.most.Load(), int64(soakRSS), "%s", p.name)
+	}
+	require.Less(t, percentile(took, 99), bound, "p99 of tenant B")
+	require.Empty(t, book.wrong, "faults of ours")
+	// The hostile tenant goes, and what it left behind ends.
+	began := time.Now()
+	testkit.Eventually(t, func() bool {
+		var done struct{ Matched int }
+		err := s.call(t.Context(), hostileKey, "POST", "/v1/runs:bulkCancel", `{"filter": {"createdBefore": "2999-01-01T00:00:00Z"}, "limit": 10000, "reason": "the soak is over"}`, &done)
+		if err != nil {
+			t.Logf("%v", err)
+		}
+		return err == nil && done.Matched == 0
+	}, patience, 200*time.Millisecond, "the runs of the hostile tenant do not end")
+	t.Logf("its runs ended after %v", time.Since(began).Round(time.Second))
+	for _, p := range s.procs {
+		most := max(2*before[p.name], before[p.name]+256<<20)
+		testkit.Eventually(t, func() bool { _, err := s.one(t.Context()); return err == nil && p.sample() < most }, patience, 100*time.Millisecond, "%s does not give its memory back", p.name)
+		t.Logf("%-10s RSS MiB: %4d after %v", p.name, p.sample()>>20, time.Since(began).Round(time.Second))
+	}
+	_, err := s.one(t.Context())
+	require.NoError(t, err)
+}
+
+// answers counts those to the attacks of each kind.
+type answers struct {
+	mu     sync.Mutex
+	byName map[string]map[string]int
+	// wrong are answers that no request may get.
+	wrong []string
+}
+
+func (b *answers) add(name, got string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byName == nil {
+		b.byName = map[string]map[string]int{}
+	}
+	if b.byName[name] == nil {
+		b.byName[name] = map[string]int{}
+	}
+	b.byName[name][got]++
+	if (got == "INTERNAL" || strings.HasPrefix(got, "404") || strings.HasPrefix(got, "405")) && len(b.wrong) < 20 {
+		b.wrong = append(b.wrong, name+": "+got)
+	}
+}
+
+func (b *answers) log(t *testing.T) {
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(b.byName)) {
+		n := 0
+		for _, k := range b.byName[name] {
+			n += k
+		}
+		total += n
+		t.Logf("%-40s %6d %v", name, n, b.byName[name])
+	}
+	t.Logf("%d attacks", total)
+}
+
+// reachScale is the size of those attacks: smaller ones take less of the time that all tests have.
+var reachScale = map[bool]float64{true: 1, false: 0.25}[soakStrict]
+
+// reach sends every attack that is written down once, alone, and holds the answer against the one that shows that it comes where it is meant to: an
+// attack that only earns a 404 tells nothing.
+func (s *soak) reach() {
+	s.t.Helper()
+	var faults []string
+	for _, w := range written() {
+		a := w.whole(reachScale)
+		used := s.used()
+		got := s.send(s.t.Context(), &a, time.Minute)
+		var took []string
+		for i, u := range s.used() {
+			if u -= used[i]; u >= 100*time.Millisecond {
+				took = append(took, fmt.Sprintf("%s %v", s.procs[i].name, u))
+			}
+		}
+		if len(took) > 0 {
+			s.t.Logf("%-40s %9d bytes: %v", a.name, len(a.body), took)
+		}
+		if !slices.Contains(w.want, got) {
+			faults = append(faults, fmt.Sprintf("%s: got %s, want one of %v", a.name, got, w.want))
+		}
+	}
+	require.Empty(s.t, faults, "attacks must reach what they attack:\n%s", strings.Join(faults, "\n"))
+}
+
+// newSoak starts the suite and waits until it serves.
+func newSoak(t *testing.T, dev bool) *soak {
+	t.Helper()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	free := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		return l.Addr().String()
+	}
+	gateway := free()
+	addrs := map[string]string{"planner": free(), "executor": free(), "registry": free()}
+	s := &soak{t: t, url: "http://" + gateway, conns: map[string]*grpc.ClientConn{},
+		web: &http.Client{Timeout: 70 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	config := filepath.Join(dir, "epigraph.yaml")
+	text := fmt.Sprintf(`
+telemetry: {log_level: error, log_format: json}
+gateway: {addr: %q}
+auth:
+  keys:
+    - {name: a, namespace: team-a, secret: %s, scopes: [run, worker, approve]}
+    - {name: b, namespace: team-b, secret: %s}
+`, gateway, hostileKey, neighborKey)
+	if dev {
+		addrs["planner"], addrs["registry"] = addrs["executor"], addrs["executor"]
+		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		s.launch(dir, "dev", bin, "dev", "--config="+config, "--data="+filepath.Join(dir, "data"), "--grpc="+addrs["executor"])
+	} else {
+		text += fmt.Sprintf(`  service_token: shared-by-the-services-of-the-soak
+grpc: {planner_addr: %q, executor_addr: %q, registry_addr: %q, grace: 300ms}
+upstream: {planner: %[1]q, executor: %[2]q, registry: %[3]q}
+registry: {store: postgres, postgres_url: %[4]q, migrate: false}
+executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain: 1s}
+`, addrs["planner"], addrs["executor"], addrs["registry"], pgtest.New(t))
+		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		out, err := exec.Command(bin, "migrate", "--config="+config).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for _, name := range []string{"registry", "planner", "executor", "gateway"} {
+			s.launch(dir, name, bin, "serve", name, "--config="+config)
+		}
+	}
+	for name, addr := range addrs {
+		s.conns[name], err = grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.conns[name].Close() })
+	}
+	refused := errors.New("nothing answers")
+	t.Cleanup(func() {
+		if refused != nil {
+			t.Logf("the last answer: %v", refused)
+		}
+	})
+	testkit.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, refused = s.one(ctx)
+		return refused == nil || !s.alive() || t.Context().Err() != nil
+	}, time.Minute, 50*time.Millisecond, "the suite does not serve")
+	require.NoError(t, refused, "the suite does not serve")
+	var run struct{ ID string }
+	require.NoError(t, s.call(t.Context(), hostileKey, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "signal", "named": {"name": "never"}}]}}`, &run))
+	s.waiting = run.ID
+	return s
+}
+
+func (s *soak) launch(dir, name string, command ...string) {
+	s.t.Helper()
+	p := &soaked{name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	log, err := os.Create(p.log)
+	require.NoError(s.t, err)
+	p.cmd = exec.Command("prlimit", append([]string{"--as=" + strconv.Itoa(soakLimit)}, command...)...)
+	// A container's limit of 1 GiB leaves Go so much.
+	p.cmd.Env = append(os.Environ(), "GOMEMLIMIT=700MiB", "EPIGRAPH_ADMIN_ADDR=")
+	if at := os.Getenv("SOAK_PPROF"); at != "" { // where each process serves its profiles, counted up
+		n, err := strconv.Atoi(at)
+		require.NoError(s.t, err)
+		p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("EPIGRAPH_ADMIN_ADDR=127.0.0.1:%d", n+len(s.procs)), "EPIGRAPH_ADMIN_PPROF=true")
+	}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(s.t, p.cmd.Start())
+	require.NoError(s.t, log.Close())
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	s.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if s.t.Failed() {
+			s.t.Logf("the last words of %s:\n%s", p.name, p.words())
+		}
+	})
+	s.procs = append(s.procs, p)
+}
+
+func (s *soak) alive() bool {
+	return !slices.ContainsFunc(s.procs, func(p *soaked) bool { return !p.alive() })
+}
+
+func (p *soaked) alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *soaked) words() string {
+	b, _ := os.ReadFile(p.log)
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	for i := range lines {
+		lines[i] = lines[i][:min(len(lines[i]), 1000)]
+	}
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}
+
+// sample reads the resident memory, and keeps the most that was seen.
+func (p *soaked) sample() int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0 // it has died, which is found out elsewhere
+	}
+	_, rest, _ := strings.Cut(string(b), "VmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kb, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil {
+		return 0
+	}
+	p.most.Store(max(p.most.Load(), kb<<10))
+	return kb << 10
+}
+
+// used is the processor time of each process.
+func (s *soak) used() []time.Duration {
+	out := make([]time.Duration, len(s.procs))
+	for i, p := range s.procs {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			continue // it has died, which is found out elsewhere
+		}
+		_, rest, _ := strings.Cut(string(b), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 13 {
+			continue
+		}
+		for _, f := range fields[11:13] { // of 10 ms each
+			n, _ := strconv.ParseInt(f, 10, 64)
+			out[i] += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return out
+}
+
+// neighbor runs a run of one node after the other and says how long each took from its start to its end.
+func (s *soak) neighbor(ctx context.Context, long time.Duration) []time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	var out []time.Duration
+	for ctx.Err() == nil && s.alive() {
+		d, err := s.one(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			s.t.Errorf("tenant B: %v", err)
+			d = time.Minute
+		}
+		out = append(out, d)
+		pause(ctx, 20*time.Millisecond)
+	}
+	return out
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	tick := time.NewTimer(d)
+	defer tick.Stop()
+	select {
+	case <-ctx.Done():
+	case <-tick.C:
+	}
+}
+
+// one starts a run of tenant B and waits for its end.
+func (s *soak) one(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	var run struct{ ID, State string }
+	if err := s.call(ctx, neighborKey, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1 + 1"}}]}}`, &run); err != nil {
+		return 0, err
+	}
+	for !strings.HasSuffix(run.State, "COMPLETED") {
+		if strings.HasSuffix(run.State, "FAILED") {
+			return 0, fmt.Errorf("run %s failed", run.ID)
+		}
+		pause(ctx, 3*time.Millisecond)
+		if err := s.call(ctx, neighborKey, "GET", "/v1/runs/"+run.ID, "", &run); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(begin), nil
+}
+
+func (s *soak) call(ctx context.Context, key, method, path, body string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.web.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %d %.300s", method, path, resp.StatusCode, b)
+	}
+	return json.Unmarshal(b, into)
+}
+
+// attacks are those that are written down, in two sizes, and variants of them, in an order of their own.
+func attacks(seed uint64) []assault {
+	r := rand.New(rand.NewPCG(seed, 1))
+	list := written()
+	var out []assault
+	for _, scale := range []float64{1, 0.3} {
+		for _, w := range list {
+			out = append(out, w.whole(scale))
+		}
+	}
+	for range variants {
+		w := list[r.IntN(len(list))]
+		a := w.whole(0.02 + r.Float64()*0.98)
+		a.name += "/variant"
+		if r.IntN(8) == 0 {
+			a.key = ""
+		}
+		if r.IntN(3) == 0 && len(a.body) > 100 { // broken somewhere
+			a.body[r.IntN(len(a.body))] = byte(r.IntN(256))
+		}
+		out = append(out, a)
+	}
+	r.Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
+	return out
+}
+
+func percentile(d []time.Duration, p int) time.Duration {
+	if len(d) == 0 {
+		return time.Hour
+	}
+	d = slices.Sorted(slices.Values(d))
+	return d[min(len(d)-1, len(d)*p/100)]
+}
