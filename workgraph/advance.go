@@ -38,7 +38,9 @@ func (s *State) close(err error) ([]Event, Effects, error) {
 	s.closeEvent()
 	evs, fx := s.evs, s.fxs
 	s.fx, s.evs, s.fxs = nil, nil, Effects{}
-	s.evaluations.close()
+	if s.evaluations.close() {
+		err = ErrAborted
+	}
 	if err != nil {
 		return nil, Effects{}, err
 	}

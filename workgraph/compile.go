@@ -112,14 +112,10 @@ type Limits struct {
 	Nodes int
 	// Edges is how many edges it may come to have; 0 leaves it to MaxEdges.
 	Edges int
-	// Evaluation makes the context under which the expressions of one command are evaluated, all together. It is for a limit of time: an
-	// evaluation that is interrupted fails its visit as any other that fails, and that is journaled. So it must not end for what has nothing to
-	// do with the expressions, as a stop of the process. Nil leaves it to what evaluations may cost.
-	Evaluation func() (context.Context, context.CancelFunc)
 }
 
 func (l Limits) none() bool {
-	return l.Depth == 0 && l.Nodes == 0 && l.Edges == 0 && l.Evaluation == nil
+	return l.Depth == 0 && l.Nodes == 0 && l.Edges == 0
 }
 
 // The limits where none are given.

@@ -93,7 +93,7 @@ func (s *State) examineValues(u unit, o *Outcome) *Error {
 		return nil
 	}
 	if n.schema != nil {
-		if err := n.schema.Check(s.evaluations.context(&s.p.limits), single(o.Values)); err != nil {
+		if err := n.schema.Check(s.evaluation(), single(o.Values)); err != nil {
 			return Errorf(Retryable, ReasonCheckFailed, "%v", err)
 		}
 	}

@@ -97,7 +97,7 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 		return nil, []Fault{{Code: CodeTooLarge, Node: node.ID, Field: "expand", Message: fmt.Sprintf("the run would have %d nodes, the limit is %d", n, nodes),
 			Hint: "use a map for many like items"}}
 	}
-	ctx := s.evaluations.context(&s.p.limits)
+	ctx := s.evaluation()
 	c := &checker{ctx: ctx, actors: s.p.actors, exprs: maps.Clone(s.p.exprs), outer: func(id string) (declared, before bool) {
 		x, ok := s.p.resolve(node.ID, id)
 		return ok, ok && (x == ns.n || s.p.leadsTo(x, ns.n))

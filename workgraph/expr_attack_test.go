@@ -402,16 +402,17 @@ func TestExprTogether(t *testing.T) {
 func TestExprTimeLimit(t *testing.T) {
 	made, ended := 0, 0
 	over := errors.New("over time")
-	limits := Limits{Evaluation: func() (context.Context, context.CancelFunc) {
+	evaluation := func() (context.Context, context.CancelFunc) {
 		made++
 		ctx, cancel := context.WithCancelCause(context.Background())
 		if made == 2 {
 			cancel(over)
 		}
 		return ctx, func() { ended++; cancel(nil) }
-	}}
+	}
 	g := nodes(FirstArg(), "A", "B", "C").Edge("A", "B", When("result == 1")).Edge("A", "C", When("result == 1")).Edge("B", "C", When("result == 2")).Graph()
-	m := newMachine(t, compile(t, g).WithLimits(limits))
+	m := newMachine(t, compile(t, g))
+	m.s.OnEvaluation(evaluation)
 	m.begin()
 	require.Zero(t, made, "nothing was evaluated")
 	m.end("A", Outcome{Values: one("1")})
@@ -421,4 +422,17 @@ func TestExprTimeLimit(t *testing.T) {
 	require.Equal(t, ReasonConditionFailed, m.s.End().Error.Reason)
 	require.Contains(t, m.s.End().Error.Message, "interrupted: over time")
 	require.Equal(t, made, ended)
+	t.Run("Aborted/DecidesNothing", func(t *testing.T) {
+		m := newMachine(t, compile(t, g))
+		m.begin()
+		m.s.OnEvaluation(func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(ErrAborted)
+			return ctx, func() {}
+		})
+		evs, fx, err := m.s.Advance(Ended{Ref: m.ref("A"), Attempt: 1, Outcome: &Outcome{Values: one("1")}, Now: m.now})
+		require.ErrorIs(t, err, ErrAborted)
+		require.Empty(t, evs)
+		require.Empty(t, fx.Starts)
+	})
 }

@@ -77,6 +77,9 @@ const (
 	Unlimited        = -1
 )
 
+// MaxParallelItems bounds how many items of one map may be under way at once: each is held in memory from when it may begin.
+const MaxParallelItems = 1_000
+
 // DefaultMapParallel is the window of a map that states none.
 const DefaultMapParallel = 16
 

@@ -274,7 +274,7 @@ func (j *journalOf) note(t require.TestingT, s *State, evs []Event) {
 func (j *journalOf) check(t require.TestingT, runID string) {
 	s := New(j.p, runID)
 	var compared int
-	var next *State                // restored from the snapshot before
+	var next *State               // restored from the snapshot before
 	far := max(1, len(j.snaps)/8) // all of them in a short journal: what is compared grows with the journal, not with its square
 	for i, ev := range j.events {
 		require.Equal(t, int64(i+1), ev.Seq, "sequence numbers are dense")

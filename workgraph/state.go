@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -76,6 +77,7 @@ type State struct {
 
 	// Scratch of the command being worked on.
 	evaluations evaluations
+	evaluates   func() (context.Context, context.CancelFunc)
 	ev          *Event
 	evs         []Event
 	fxs         Effects

@@ -400,6 +400,9 @@ func (c *checker) checkPolicies(n *Node) {
 	if m := n.Map; m != nil {
 		oneOf(c, n.ID, "map.on_item_error", m.OnItemError, FailFast, ContinueItems, QuorumItems)
 		notNegative(c, n.ID, "map.max_parallel", m.MaxParallel)
+		if m.MaxParallel > MaxParallelItems {
+			c.node(CodeBadValue, n.ID, "map.max_parallel", "leave it empty, or write a smaller number", "max_parallel is %d, the limit is %d", m.MaxParallel, MaxParallelItems)
+		}
 		if (m.OnItemError == QuorumItems) != (m.Quorum > 0) || m.Quorum < 0 {
 			c.node(CodeBadQuorum, n.ID, "map.quorum", "QUORUM needs a quorum of at least 1", "on_item_error and quorum do not fit")
 		}

@@ -56,6 +56,7 @@ func TestValidate(t *testing.T) {
 		{CodeBadValue, "", func(g *Graph) { g.State = map[string]StateKey{"k": {Reducer: Add, Initial: js("x")}} }},
 		{CodeBadQuorum, "b", func(g *Graph) { g.Nodes[1].Join = Join{Mode: Quorum, N: 2} }},
 		{CodeBadQuorum, "a", func(g *Graph) { g.Nodes[0].Map = &Map{Over: "[]", OnItemError: QuorumItems} }},
+		{CodeBadValue, "a", func(g *Graph) { g.Nodes[0].Map = &Map{Over: "[]", MaxParallel: MaxParallelItems + 1} }},
 		{CodeUnknownNode, "a->z", func(g *Graph) { g.Edges[0].To = "z" }},
 		{CodeDuplicateEdge, "a->b", func(g *Graph) { g.Edges = append(g.Edges, Edge{From: "a", To: "b"}) }},
 		{CodeSelfLoop, "a->a", func(g *Graph) { g.Edges = append(g.Edges, Edge{From: "a", To: "a"}) }},

@@ -1,19 +1,24 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// amendment is the command of a letter that goes over to another graph, in its stored form, with what it changes.
+// amendment is the command of a letter that goes over to another graph, in its stored form, with what it changes. It takes as long as expressions may, and
+// is interrupted like these. The caller holds r.mu.
 func (r *run) amendment(l *Letter, now time.Time) (workgraph.Command, *Regraph, error) {
-	p, err := r.t.e.programs.stored(sum(l.Graph), l.Graph)
+	ctx, end := r.evaluation()
+	defer end()
+	p, err := r.t.e.programs.stored(ctx, sum(l.Graph), l.Graph)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, _ := workgraph.Diff(context.Background(), r.state.Graph(), p.p.Graph()) // its context does not end
+	d, err := workgraph.Diff(ctx, r.state.Graph(), p.p.Graph())
+	if err != nil {
+		return nil, nil, err
+	}
 	change := &Regraph{Added: d.AddedNodes, Removed: d.RemovedNodes}
 	for i := range d.ChangedNodes {
 		change.Changed = append(change.Changed, d.ChangedNodes[i].ID)

@@ -209,7 +209,7 @@ func (t *term) perform(a *attempt) {
 		}
 		defer done()
 	}
-	leave := func() {}
+	leave := func() {} // gives a turn to compute back
 	if info.Computes {
 		if leave, err = t.e.computing.enter(ctx, a.run.namespace); err != nil {
 			end(nil, notPerformed(err))
@@ -223,6 +223,7 @@ func (t *term) perform(a *attempt) {
 	// An actor that ignores the end of its context is left behind, so that it cannot hold its run up.
 	undo := context.AfterFunc(call, func() {
 		time.AfterFunc(t.e.cfg.Grace, func() {
+			leave()
 			end(nil, workgraph.Errorf(workgraph.Unknown, ReasonUnresponsive, "the actor did not return within %s of its end", t.e.cfg.Grace))
 			t.sched.done(a)
 			t.writer.Lead(nil)
@@ -474,11 +475,11 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	now := time.Now().UTC()
 	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))
 	t.e.meters.ended(a, fail, usage)
-	if r.evaluates() {
-		defer t.e.computing.await(r.namespace)()
+	leave, err := r.step(t.calls)
+	if err != nil {
+		return // the successor of this term makes the call again
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer leave()
 	if a.barred && r.letBegin(a) {
 		return
 	}
@@ -497,7 +498,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		r.early, x.more = false, true
 		defer t.pokeMail()
 	}
-	err := r.advance(cmd, x)
+	err = r.advance(cmd, x)
 	r.suspect.Store(false)
 	switch {
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):

@@ -27,7 +27,7 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(row.GraphHash, body)
+	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, row.GraphHash, body)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: its graph cannot be used: %v", runID, err)}, nil
 	}

@@ -320,10 +320,13 @@ func (t *term) stillborn(r *run, s *workgraph.Spawn, cause error) {
 		slot.Reason = ReasonChildInvalid
 		slot.Error = workgraph.Errorf(workgraph.Permanent, ReasonChildInvalid, "the child was not started: %v", faults)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	leave, err := r.step(t.background)
+	if err != nil {
+		return
+	}
+	defer leave()
 	delete(r.children, s.Child.ID)
-	err := r.advance(workgraph.ChildEnded{Ref: s.Ref, Slot: slot, Now: time.Now().UTC()}, extra{})
+	err = r.advance(workgraph.ChildEnded{Ref: s.Ref, Slot: slot, Now: time.Now().UTC()}, extra{})
 	if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrStale) && !errors.Is(err, workgraph.ErrEnded) {
 		t.e.log.ErrorContext(t.background, "end of a child refused", "err", err, "run_id", r.id, "child", s.Child.ID)
 	}

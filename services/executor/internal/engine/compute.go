@@ -3,26 +3,142 @@ package engine
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // maxEvaluation is how long the expressions of one command may be evaluated. A run is locked meanwhile; what they may cost ends them long
 // before on a machine that is not overloaded.
 const maxEvaluation = 10 * time.Second
 
-// evaluation is the context of the expressions of one command. It ends by time alone: an evaluation that is interrupted fails its visit, so
-// the end of an executor must not interrupt one.
-func evaluation() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), maxEvaluation, fmt.Errorf("the expressions of one step of the run take longer than %s", maxEvaluation))
+// evaluation is the context of the expressions of one command, for which the run is locked: see workgraph.State.OnEvaluation. Whatever leads here, a turn
+// of the run's namespace is held meanwhile; who is about to advance the run has mostly waited for it before, without the lock.
+func (r *run) evaluation() (context.Context, context.CancelFunc) {
+	whole, abort := context.WithCancelCause(context.Background())
+	r.amu.Lock()
+	r.evaluating = abort
+	if r.aborted {
+		abort(workgraph.ErrAborted)
+	}
+	r.amu.Unlock()
+	give := func() {}
+	if c := r.t.e.computing; !r.turn {
+		c.late.Add(1)
+		if leave, err := c.enter(whole, r.namespace); err == nil {
+			give = leave
+		}
+	}
+	ctx, stop := context.WithTimeoutCause(whole, maxEvaluation, fmt.Errorf("the expressions of one step of the run take longer than %s", maxEvaluation))
+	return ctx, func() {
+		r.amu.Lock()
+		r.evaluating = nil
+		r.amu.Unlock()
+		stop()
+		abort(nil)
+		give()
+	}
 }
 
-// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls of actors that compute, ends of
-// calls in runs with expressions. Every namespace has turns of its own and gets them in order, so that however much one asks for, another finds
+// interrupt aborts the evaluation under way, and those to come: the run is to end, or is no longer of this process. What was being decided comes to
+// nothing, and the run is read again.
+func (r *run) interrupt() {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	r.aborted = true
+	if r.evaluating != nil {
+		r.evaluating(workgraph.ErrAborted)
+	}
+}
+
+// step takes r.mu to advance the machine. If that may evaluate expressions it waits for a turn first: while the run is not locked, and no longer than until
+// the run is to end. An error is that of ctx.
+func (r *run) step(ctx context.Context) (leave func(), err error) {
+	if !r.evaluates() {
+		return r.stepIn(nil), nil
+	}
+	return r.compute(ctx)
+}
+
+// compute is step for what computes in any case.
+func (r *run) compute(ctx context.Context) (leave func(), err error) {
+	give, ok := r.t.e.computing.try(r.namespace)
+	if ok {
+		return r.stepIn(give), nil
+	}
+	if give, err = r.t.e.computing.enterUnless(ctx, r.namespace, r.ends); err != nil {
+		return nil, err
+	}
+	return r.stepIn(give), nil
+}
+
+// stepIn takes r.mu with a turn that the caller has; nil if it has none.
+func (r *run) stepIn(give func()) (leave func()) {
+	r.mu.Lock()
+	if give == nil {
+		return r.mu.Unlock
+	}
+	r.turn = true
+	return func() {
+		r.turn = false
+		r.mu.Unlock()
+		give()
+	}
+}
+
+// stepToEnd takes r.mu to end the run: it waits for no turn, and an evaluation under way is aborted.
+func (r *run) stepToEnd() (leave func()) {
+	if !r.mu.TryLock() {
+		r.interrupt()
+		r.mu.Lock()
+		r.amu.Lock()
+		r.aborted = false
+		r.amu.Unlock()
+	}
+	select {
+	case <-r.ends:
+	default:
+		close(r.ends)
+	}
+	return r.mu.Unlock
+}
+
+// stepBefore is step for a timer, or stepToEnd once the deadline has passed, which is never if it is zero. It returns nil when the term ends first.
+func (r *run) stepBefore(deadline time.Time) (leave func()) {
+	ctx, cancel := r.t.background, func() {}
+	if !deadline.IsZero() {
+		if !time.Now().Before(deadline) {
+			return r.stepToEnd()
+		}
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+	}
+	defer cancel()
+	leave, err := r.step(ctx)
+	switch {
+	case err == nil:
+		return leave
+	case r.t.background.Err() == nil:
+		return r.stepToEnd()
+	}
+	return nil
+}
+
+// noTurnError says that a run cannot be read now, since its namespace has no turn left in which its expressions could be evaluated.
+type noTurnError struct{ namespace string }
+
+func (e *noTurnError) Error() string {
+	return fmt.Sprintf("namespace %s computes as much as it may at once", e.namespace)
+}
+
+// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls of actors that compute, and every step of a
+// run that evaluates expressions. Every namespace has turns of its own and gets them in order, so that however much one asks for, another finds
 // a processor. It is safe for concurrent use.
 type computing struct {
 	limit int
+	// late counts evaluations for which nobody had waited before the run was locked.
+	late atomic.Int64
 
 	mu         sync.Mutex
 	namespaces map[string]*turns
@@ -34,9 +150,8 @@ type turns struct {
 	users  int
 }
 
-// computingLimit leaves processors to others where there are several; two go on even on one, so that a long evaluation does not hold up
-// all short ones of its namespace.
-func computingLimit() int { return max(2, runtime.GOMAXPROCS(0)/2) }
+// computingLimit leaves processors to others where there are several.
+func computingLimit(processors int) int { return max(1, processors/2) }
 
 func newComputing(limit int) *computing {
 	return &computing{limit: limit, namespaces: map[string]*turns{}}
@@ -44,41 +159,56 @@ func newComputing(limit int) *computing {
 
 // enter waits for a turn of the namespace, at most until ctx ends. After success leave must be called.
 func (c *computing) enter(ctx context.Context, namespace string) (leave func(), err error) {
+	if leave, ok := c.try(namespace); ok {
+		return leave, nil
+	}
+	leave, err = c.enterUnless(ctx, namespace, nil)
+	return leave, err
+}
+
+// try takes a turn if one is free.
+func (c *computing) try(namespace string) (leave func(), ok bool) {
+	t := c.use(namespace)
+	select {
+	case t.places <- struct{}{}:
+		return c.leaving(namespace, t), true
+	default:
+		c.forget(namespace, t)
+		return nil, false
+	}
+}
+
+// enterUnless waits for a turn, at most until ctx ends. If unless is closed first there is no error and no turn: leave is nil.
+func (c *computing) enterUnless(ctx context.Context, namespace string, unless <-chan struct{}) (leave func(), err error) {
+	t := c.use(namespace)
+	select {
+	case t.places <- struct{}{}:
+		return c.leaving(namespace, t), nil
+	case <-unless:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.forget(namespace, t)
+	return nil, err
+}
+
+func (c *computing) use(namespace string) *turns {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	t := c.namespaces[namespace]
 	if t == nil {
 		t = &turns{places: make(chan struct{}, c.limit)}
 		c.namespaces[namespace] = t
 	}
 	t.users++
-	c.mu.Unlock()
-	leave = func() {
+	return t
+}
+
+func (c *computing) leaving(namespace string, t *turns) (leave func()) {
+	return func() {
 		<-t.places
 		c.forget(namespace, t)
 	}
-	select {
-	case t.places <- struct{}{}:
-		return leave, nil
-	default:
-	}
-	select {
-	case t.places <- struct{}{}:
-		return leave, nil
-	case <-ctx.Done():
-		c.forget(namespace, t)
-		return nil, context.Cause(ctx)
-	}
-}
-
-// await waits for a turn of the namespace and goes on without one when that takes too long: what must be done is only put off.
-func (c *computing) await(namespace string) (leave func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), maxEvaluation)
-	defer cancel()
-	leave, err := c.enter(ctx, namespace)
-	if err != nil {
-		return func() {}
-	}
-	return leave
 }
 
 // evaluates reports whether a step of the run may evaluate expressions.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -93,9 +94,9 @@ func New(cfg Config, d Deps) (*Engine, error) {
 		d.MeterProvider = metricnoop.NewMeterProvider()
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
-	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges, Evaluation: evaluation}, cfg.MaxLiveBytes/4)
+	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges}, cfg.MaxLiveBytes/4)
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
-	e.computing = newComputing(computingLimit())
+	e.computing = newComputing(computingLimit(runtime.GOMAXPROCS(0)))
 	e.suspects = newTurn()
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error

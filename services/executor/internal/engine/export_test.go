@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -14,7 +15,10 @@ type Computing = computing
 func NewComputing(limit int) *Computing { return newComputing(limit) }
 
 // ComputingLimit is how many turns a namespace has.
-func ComputingLimit() int { return computingLimit() }
+func ComputingLimit() int { return computingLimit(runtime.GOMAXPROCS(0)) }
+
+// LateTurns is how many evaluations had to wait for a turn while their run was locked.
+func (e *Engine) LateTurns() int64 { return e.computing.late.Load() }
 
 // Enter waits for a turn.
 func (c *computing) Enter(ctx context.Context, namespace string) (func(), error) {
@@ -49,4 +53,22 @@ func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	r.mu.Lock()
 	r.write(&journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, Progress: true})
 	return r.mu.Unlock
+}
+
+// Turns are those of this executor.
+func (e *Engine) Turns() *Computing { return e.computing }
+
+// Evaluating reports whether expressions of a live run are evaluated now.
+func (e *Engine) Evaluating(runID string) bool {
+	t := e.current()
+	if t == nil {
+		return false
+	}
+	r := t.get(runID)
+	if r == nil {
+		return false
+	}
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	return r.evaluating != nil
 }

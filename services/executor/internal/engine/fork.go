@@ -169,7 +169,7 @@ func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal
 	if row.LastSeq == 0 {
 		return row, nil, nil
 	}
-	p, err := e.programs.stored(row.GraphHash, loaded.Graph)
+	p, err := e.programs.stored(ctx, row.GraphHash, loaded.Graph)
 	if err != nil {
 		return row, nil, err
 	}

@@ -101,7 +101,11 @@ func (t *term) deliver(ctx context.Context) {
 	news := false
 	for _, id := range order {
 		if r := t.get(id); r != nil {
-			news = r.takeUp(byRun[id]) || news
+			if r.evaluates() || slices.ContainsFunc(byRun[id], isAmend) {
+				r.takeUpBeside(byRun[id], len(mail) == mailBatch)
+			} else {
+				news = r.takeUp(byRun[id]) || news
+			}
 			continue
 		}
 		// Reading the run takes its mail up.
@@ -109,6 +113,55 @@ func (t *term) deliver(ctx context.Context) {
 	}
 	if len(mail) == mailBatch && news {
 		t.pokeMail()
+	}
+}
+
+// takeUpBeside takes up the mail of a run that computes with it, for which others do not wait: more tells that there is mail that was not read yet.
+// A cancel waits for nothing that the run computes.
+func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
+	cancel := slices.ContainsFunc(mail, isCancel)
+	under := &r.opening
+	if cancel {
+		under = &r.canceling
+	}
+	if under.Swap(true) {
+		r.missed.Store(true)
+		return
+	}
+	r.t.spawn(func() {
+		var leave func()
+		if cancel {
+			leave = r.stepToEnd()
+		} else {
+			var err error
+			if leave, err = r.compute(r.t.background); err != nil {
+				return
+			}
+		}
+		if cancel {
+			r.takeUpLocked(slices.DeleteFunc(slices.Clone(mail), func(m journal.Mail) bool { return !isCancel(m) }))
+		}
+		news := r.takeUpLocked(mail)
+		leave()
+		under.Store(false)
+		if r.missed.Swap(false) || more && news {
+			r.t.pokeMail()
+		}
+	})
+}
+
+func isAmend(m journal.Mail) bool { return m.Kind == journal.MailAmend }
+
+func isCancel(m journal.Mail) bool { return m.Kind == journal.MailCancel }
+
+// endFirst lets a run that was read again begin with what ends it. The caller holds r.mu.
+func (r *run) endFirst(mail []journal.Mail, now time.Time) {
+	if i := slices.IndexFunc(mail, isCancel); i >= 0 {
+		r.takeUpLocked(mail[i : i+1])
+	} else if st, _ := r.state.Status(); !r.deadline.IsZero() && !now.Before(r.deadline) && st != workgraph.StatusPending {
+		if err := r.advance(workgraph.DeadlinePassed{Now: now}, extra{}); err != nil {
+			r.t.e.log.WarnContext(r.t.background, "deadline refused", "err", err, "run_id", r.id)
+		}
 	}
 }
 
@@ -163,7 +216,10 @@ func (r *run) open(m *journal.Mail, more bool) error {
 	cmd := l.Command(m.Kind, now)
 	switch m.Kind {
 	case journal.MailAmend:
-		if cmd, x.regraph, err = r.amendment(l, now); err != nil {
+		if cmd, x.regraph, err = r.amendment(l, now); errors.Is(err, workgraph.ErrAborted) {
+			delete(r.taken, m.ID) // it is taken up after what ends the run
+			return errDropped
+		} else if err != nil {
 			return r.drop(m, x, err)
 		}
 	case journal.MailChildEnded:

@@ -235,8 +235,12 @@ func (t *term) bringSoon(id string) {
 		return
 	}
 	t.spawn(func() {
+		turn := func() {}
+		reserved := false
 		for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-			err := t.bringInTurn(id)
+			err := t.bringInTurn(id, reserved)
+			turn()
+			turn, reserved = func() {}, false
 			if err == nil {
 				return
 			}
@@ -246,7 +250,12 @@ func (t *term) bringSoon(id string) {
 			if !mine {
 				return
 			}
-			if full, ok := errors.AsType[*noRoomError](err); ok {
+			if busy, ok := errors.AsType[*noTurnError](err); ok {
+				if turn, err = t.e.computing.enter(t.background, busy.namespace); err != nil {
+					return
+				}
+				wait, reserved = soonestTry, true
+			} else if full, ok := errors.AsType[*noRoomError](err); ok {
 				if !t.awaitRoom(full) {
 					return
 				}
@@ -268,7 +277,7 @@ func (t *term) brings(id string) bool {
 }
 
 // bringInTurn tries once to bring a run when there is a place. It returns nil if nothing is left to do.
-func (t *term) bringInTurn(id string) error {
+func (t *term) bringInTurn(id string, reserved bool) error {
 	select {
 	case t.loads <- struct{}{}:
 		defer func() { <-t.loads }()
@@ -277,7 +286,7 @@ func (t *term) bringInTurn(id string) error {
 	t.mu.Lock()
 	delete(t.bringing, id)
 	t.mu.Unlock()
-	_, err := t.tryBring(id, nil, false)
+	_, err := t.tryBring(id, nil, false, reserved)
 	return err
 }
 

@@ -196,7 +196,7 @@ func (e *Engine) standing(ctx context.Context, namespace, runID string) (look fu
 	if loaded.Run.Namespace != namespace {
 		return nil, row, journal.RunNotFound(runID)
 	}
-	p, err := e.programs.stored(loaded.Run.GraphHash, loaded.Graph)
+	p, err := e.programs.stored(ctx, loaded.Run.GraphHash, loaded.Graph)
 	if err != nil {
 		return nil, row, err
 	}

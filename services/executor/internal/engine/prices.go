@@ -264,8 +264,11 @@ func (t *term) settleUsage(r *run) {
 	if t.e.prices != nil && len(entries) > 0 {
 		costs, err = t.e.ask(t.background, r.namespace, entries)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	leave, over := r.step(t.background)
+	if over != nil {
+		return
+	}
+	defer leave()
 	r.asking = false
 	if r.gone.Load() || len(waits) == 0 {
 		return

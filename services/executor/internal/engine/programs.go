@@ -183,7 +183,7 @@ func (s actorSet) fingerprint() string {
 }
 
 // stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every effect.
-func (s *programs) stored(hash string, body []byte) (*program, error) {
+func (s *programs) stored(ctx context.Context, hash string, body []byte) (*program, error) {
 	key := "pinned/" + hash
 	if p := s.find(key); p != nil {
 		return p, nil
@@ -192,7 +192,7 @@ func (s *programs) stored(hash string, body []byte) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := workgraph.Recompile(context.Background(), g, nil) // it may have grown
+	compiled, err := workgraph.Recompile(ctx, g, nil) // it may have grown
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}

@@ -25,6 +25,8 @@ type remedy struct {
 	then func(*run)
 	// skip is mail that then deals with.
 	skip int64
+	// aborted says that an evaluation was ended since the run is to end: what ends it comes before cmd.
+	aborted bool
 }
 
 // loading is a load that is under way; whoever wants the same run waits for it.
@@ -107,7 +109,7 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
-			if _, err := t.tryBring(ref.RunID, nil, false); err != nil {
+			if _, err := t.tryBring(ref.RunID, nil, false, false); err != nil {
 				t.bringSoon(ref.RunID) // others do not wait for one that cannot be read
 			}
 			return nil
@@ -139,7 +141,7 @@ const (
 // bring makes a run live that this term owns, and tries again until it is or the term ends.
 func (t *term) bring(id string, rem *remedy) *run {
 	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-		if r, err := t.tryBring(id, rem, true); err == nil || !t.rest(wait) {
+		if r, err := t.tryBring(id, rem, true, false); err == nil || !t.rest(wait) {
 			return r
 		}
 	}
@@ -147,15 +149,19 @@ func (t *term) bring(id string, rem *remedy) *run {
 
 // tryBring tries once. There is no error if the run is live, or not this term's to bring, and a noRoomError if it needs more room than there is and
 // was not live before.
-func (t *term) tryBring(id string, rem *remedy, again bool) (*run, error) {
-	r, err := t.load(t.background, id, rem, again)
+//
+// A run that has to evaluate expressions takes a turn: reserved says that the caller has one for it. Without it a run that was not live before is refused with
+// a noTurnError when none is free, since reading others must not wait for that.
+func (t *term) tryBring(id string, rem *remedy, again, reserved bool) (*run, error) {
+	r, err := t.load(t.background, id, rem, again, reserved)
 	switch {
 	case err == nil:
 		return r, nil
 	case t.background.Err() != nil || journal.IsFenced(err):
 		return nil, nil
 	}
-	if _, full := errors.AsType[*noRoomError](err); !full {
+	_, full := errors.AsType[*noRoomError](err)
+	if _, busy := errors.AsType[*noTurnError](err); !full && !busy {
 		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
 	}
 	return nil, err
@@ -174,7 +180,7 @@ func (t *term) rest(d time.Duration) bool {
 }
 
 // load reads a run and sets it going. The run is nil if it has ended or is somebody else's.
-func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore bool) (*run, error) {
+func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore, reserved bool) (*run, error) {
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
@@ -195,7 +201,7 @@ func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore bool
 	l := &loading{done: make(chan struct{})}
 	t.loading[id] = l
 	t.mu.Unlock()
-	l.run, l.err = t.read(ctx, id, rem, liveBefore)
+	l.run, l.err = t.read(ctx, id, rem, liveBefore, reserved)
 	t.mu.Lock()
 	delete(t.loading, id)
 	again := l.again
@@ -207,7 +213,7 @@ func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore bool
 	return l.run, l.err
 }
 
-func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool) (*run, error) {
+func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, reserved bool) (*run, error) {
 	loaded, err := t.e.journal.Load(ctx, id)
 	if err != nil {
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
@@ -219,7 +225,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool
 	if row.State.Ended() || row.Owner != t.owner {
 		return nil, nil
 	}
-	p, err := t.e.programs.stored(row.GraphHash, loaded.Graph)
+	p, err := t.e.programs.stored(ctx, row.GraphHash, loaded.Graph)
 	if err != nil {
 		return nil, err
 	}
@@ -249,6 +255,21 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool
 	}
 	r.trace = t.continued(row)
 	r.suspect.Store(t.e.patience().Suspect(row.Takeovers))
+	turn := func() {}
+	defer func() { turn() }()
+	if !reserved && (r.evaluates() || slices.ContainsFunc(mail, isAmend)) {
+		give, ok := t.e.computing.try(r.namespace)
+		if !ok && liveBefore {
+			if give, err = t.e.computing.enter(ctx, r.namespace); err != nil {
+				r.takeRoom()()
+				return nil, err
+			}
+		} else if !ok {
+			r.takeRoom()()
+			return nil, &noTurnError{r.namespace}
+		}
+		turn = give
+	}
 	size := weight(p.nodes) + r.kept + r.given
 	if !t.holds(p) {
 		size += p.bytes()
@@ -264,12 +285,17 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore bool
 	if !in {
 		return nil, nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.stepIn(turn)()
+	turn = func() {}
 	r.weigh()
 	now := time.Now().UTC()
-	if rem != nil && rem.cmd != nil {
-		if err := r.advance(rem.cmd, rem.extra); err != nil {
+	if rem != nil && rem.aborted {
+		r.endFirst(mail, now)
+	}
+	if rem != nil && rem.cmd != nil && r.state.End() == nil {
+		if err := r.advance(rem.cmd, rem.extra); errors.Is(err, errDropped) {
+			return nil, nil // it is read again
+		} else if err != nil {
 			// What could not be written still cannot. The machine has gone on all the same, so it is set back; then the run is
 			// ended as tidily as can be, and what was used is booked.
 			t.e.log.WarnContext(ctx, "remedy refused, the run is canceled", "err", err, "run_id", id)
@@ -351,6 +377,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 
 func (r *run) replay(snapshot []byte, events []journal.Event) error {
 	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0, 0
+	defer func() { r.state.OnEvaluation(r.evaluation) }()
 	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
 		t, head, machine, err := decodeSnapshot(snapshot, r.program.nodes)
@@ -524,6 +551,9 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 	}
 	if sig := r.pendingSignal; sig != nil && eff.Ended == nil {
 		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		if errors.Is(err, workgraph.ErrAborted) {
+			return err
+		}
 		if err == nil { // it was checked when it was recorded
 			evs, eff = append(evs, more...), eff.And(fx)
 		}

@@ -81,7 +81,7 @@ func (r *run) fromFirst(ctx context.Context, row journal.Run, events []journal.E
 		if err != nil {
 			return fmt.Errorf("graph of the beginning: %w", err)
 		}
-		r.program, err = r.t.e.programs.stored(d.Regraph.Was, body)
+		r.program, err = r.t.e.programs.stored(ctx, d.Regraph.Was, body)
 		return err
 	}
 	return fmt.Errorf("the journal does not say with which graph run %s began: %w", r.id, workgraph.ErrCorrupt)

@@ -101,6 +101,13 @@ type run struct {
 	kmu  sync.Mutex
 	acks []ack
 
+	// turn is set while who holds mu has a turn to compute; ends is closed once the run is to end, so that nothing waits for one any more.
+	turn bool
+	ends chan struct{}
+
+	// opening and canceling are set while mail is taken up beside, missed when more came meanwhile.
+	opening, canceling, missed atomic.Bool
+
 	// amu guards what the acknowledged decisions set in motion. It may be taken while mu is held, not the other way round.
 	amu      sync.Mutex
 	attempts map[workgraph.Ref]*attempt
@@ -108,6 +115,9 @@ type run struct {
 	timerAt  time.Time
 	linger   *time.Timer
 	stopped  bool
+	// evaluating aborts the evaluation under way, if there is one; aborted lets none go on.
+	evaluating context.CancelCauseFunc
+	aborted    bool
 }
 
 // extra is what goes along with a command besides the machine's own decision.
@@ -154,8 +164,18 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 	defer r.stepping(cmd)()
 	evs, eff, err := r.state.Advance(cmd)
 	if err != nil {
-		if errors.Is(err, workgraph.ErrCorrupt) {
+		switch {
+		case errors.Is(err, workgraph.ErrCorrupt):
 			r.t.lose(r, err)
+		case errors.Is(err, workgraph.ErrAborted):
+			// The machine is of no use any more. What came by mail or for a time comes again; an end of a call is given with the remedy.
+			rem := &remedy{aborted: true}
+			if _, ok := cmd.(workgraph.Ended); ok {
+				x.leads = false
+				rem.cmd, rem.extra = cmd, x
+			}
+			r.t.reread(r, rem)
+			return errDropped
 		}
 		return err
 	}
@@ -639,8 +659,11 @@ func (r *run) due(at time.Time) {
 	if !r.t.lease.Await(r.t.background) {
 		return // the term is over in a moment, and its successor has timers of its own
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	leave := r.stepBefore(r.deadline)
+	if leave == nil {
+		return
+	}
+	defer leave()
 	if r.asksNow() {
 		r.t.spawn(func() { r.t.settleUsage(r) })
 	}

@@ -477,10 +477,19 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 			return journal.Result{}, nil, err
 		}
 	}
+	turn := func() {}
+	if !wait && r.evaluates() {
+		var err error
+		if turn, err = t.e.computing.enter(ctx, r.namespace); err != nil {
+			room()
+			return journal.Result{}, nil, err
+		}
+	}
 	if req.lock != nil {
 		req.lock.Lock()
 		if err := req.before(); err != nil {
 			req.lock.Unlock()
+			turn()
 			room()
 			return journal.Result{}, nil, err
 		}
@@ -491,8 +500,13 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	if wait {
 		row, err = r.record(req, now, answer)
 	} else {
+		awake := context.AfterFunc(ctx, r.interrupt)
 		row, err = r.begin(req, now, answer)
+		if !awake() && errors.Is(err, workgraph.ErrAborted) {
+			err = context.Cause(ctx)
+		}
 	}
+	turn()
 	reserved() // it is counted as a live run now, and as a write that waits
 	if req.lock != nil {
 		req.lock.Unlock()
@@ -540,8 +554,10 @@ func (t *term) awaitRecord(ctx context.Context, id string) bool {
 
 // newRun is a run that knows nothing yet but its program.
 func (t *term) newRun(id string, p *program) *run {
-	return &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
-		children: map[string]bool{}, taken: map[int64]bool{}}
+	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
+		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
+	r.state.OnEvaluation(r.evaluation)
+	return r
 }
 
 // recorded is what a pending run's row keeps in the place of a snapshot.
@@ -594,13 +610,17 @@ func (r *run) record(req StartRequest, now time.Time, answer chan<- journal.Resu
 func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Result) (*journal.Start, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.started = now
+	r.started, r.turn = now, true
+	defer func() { r.turn = false }()
 	evs, eff, err := r.state.Advance(workgraph.Begin{Input: req.travels(), Context: req.Context, Budget: req.Budget, Adopt: req.Adopt, Now: now})
 	if err != nil {
 		return nil, fmt.Errorf("begin run: %w", err)
 	}
 	if sig := req.Signal; sig != nil && eff.Ended == nil {
 		more, fx, err := r.state.Advance(workgraph.Signaled{Name: sig.Name, Payload: sig.Payload, Now: now})
+		if errors.Is(err, workgraph.ErrAborted) {
+			return nil, err
+		}
 		if err != nil {
 			return nil, errs.New(errs.InvalidArgument, ReasonSignalInvalid, "%v", err)
 		}

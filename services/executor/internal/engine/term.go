@@ -133,6 +133,9 @@ func (t *term) leave(base context.Context, endCalls context.CancelCauseFunc, end
 		}
 	}
 	endCalls(errStopping)
+	for _, r := range t.all() {
+		r.interrupt()
+	}
 	grace := time.NewTimer(t.e.cfg.Grace)
 	select {
 	case <-idle:
@@ -161,6 +164,7 @@ func (t *term) abandon(endCalls context.CancelCauseFunc, endBackground, endWriti
 	for _, r := range t.all() {
 		r.gone.Store(true)
 		r.retire(errFenced)
+		r.interrupt()
 	}
 	idle := t.sched.stop()
 	endCalls(errFenced)
@@ -325,12 +329,61 @@ func (t *term) stopAttempts(r *run, refs []workgraph.Ref) {
 	}
 	if len(waiting) > 0 {
 		t.spawn(func() {
-			for _, a := range waiting {
-				t.finish(a, nil, notPerformed(errCanceled), carryContext(r.trace))
+			for len(waiting) > 0 {
+				n := 1
+				for n < min(len(waiting), endsTogether) && waiting[n].start.Actor == waiting[0].start.Actor {
+					n++
+				}
+				t.endUnbegun(r, waiting[:n])
+				waiting = waiting[n:]
 			}
 			// Who leads while the journal is away does so until the writer is stopped, and that is when the term's work has ended.
 			go t.writer.Lead(nil)
 		})
+	}
+}
+
+// endsTogether is how many attempts that have not begun are ended in one commit.
+const endsTogether = 500
+
+// endUnbegun ends attempts of one actor that were taken out of their line since their run or their map is being canceled: all in one commit, as a map may have a
+// thousand of them.
+func (t *term) endUnbegun(r *run, list []*attempt) {
+	leave, err := r.step(t.calls)
+	if err != nil {
+		return
+	}
+	defer leave()
+	var evs []workgraph.Event
+	var eff workgraph.Effects
+	now := time.Now().UTC()
+	for _, a := range list {
+		if !a.reported.CompareAndSwap(false, true) {
+			continue
+		}
+		r.forget(a)
+		fail := notPerformed(errCanceled)
+		t.e.meters.ended(a, fail, nil)
+		if r.gone.Load() || r.state.End() != nil {
+			continue
+		}
+		es, fx, err := r.state.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
+		switch {
+		case err == nil:
+			evs, eff = append(evs, es...), eff.And(fx)
+		case errors.Is(err, workgraph.ErrAborted):
+			t.reread(r, &remedy{aborted: true})
+			return
+		case !errors.Is(err, workgraph.ErrStale):
+			t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
+		}
+	}
+	if len(evs) == 0 {
+		return
+	}
+	r.slim(eff.Ended)
+	if err := r.commit(evs, eff, extra{actor: list[0].start.Actor, progress: true}); err != nil && isTooLarge(err) {
+		t.lose(r, err)
 	}
 }
 

@@ -208,6 +208,8 @@ func TestTrace(t *testing.T) {
 		span.End()
 		l.wait(t, id, journal.StateCompleted)
 		child := l.child(t, id)
+		// Who started the child may hear of that after the child has run.
+		testkit.Eventually(t, func() bool { return len(tr.of(child.ID, "run.start")) > 0 }, time.Minute, time.Millisecond)
 		start := tr.one(t, child.ID, "run.start")
 		requireBelow(t, tr.one(t, id, "invoke spawn"), start)
 		requireBelow(t, start, tr.one(t, child.ID, "invoke ok"))

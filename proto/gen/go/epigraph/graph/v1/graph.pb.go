@@ -1443,7 +1443,7 @@ type Map struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// CEL that yields the list.
 	Over string `protobuf:"bytes,1,opt,name=over,proto3" json:"over,omitempty"`
-	// How many items run at the same time; 0 means 16.
+	// How many items run at the same time, at most 1,000; 0 means 16.
 	MaxParallel int32 `protobuf:"varint,2,opt,name=max_parallel,json=maxParallel,proto3" json:"max_parallel,omitempty"`
 	// What an item's failure means.
 	OnItemError OnItemErrorKind `protobuf:"varint,3,opt,name=on_item_error,json=onItemError,proto3,enum=epigraph.graph.v1.OnItemErrorKind" json:"on_item_error,omitempty"`
