@@ -762,3 +762,14 @@ func TestReplicas(t *testing.T) {
 		got.is(done)
 	})
 }
+
+// A worker whose actors cannot be recorded is refused in words, and leaves nothing behind that would keep others out.
+func TestWorkersRefused(t *testing.T) {
+	t.Parallel()
+	r := open(t, "one", func(c *executor.Config) { c.Workers.MaxActors, c.Workers.MaxStreams = 1, 2 })
+	for range 5 {
+		_, _, err := r.connect(t, keyAcme, hello(1, pure("first"), pure("second")))
+		require.Equal(t, "TOO_MANY_ACTORS", errs.ReasonOf(err), "%v", err)
+	}
+	r.worker(t, hello(1, pure("first")))
+}

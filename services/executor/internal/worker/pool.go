@@ -365,6 +365,9 @@ func (p *pool) remove(s *session, gone bool) {
 	for actor := range s.actors {
 		n := name{s.namespace, actor}
 		sv := p.served[n]
+		if sv == nil { // a session whose actors could not be recorded was never added
+			continue
+		}
 		for i, other := range sv.sessions {
 			if other == s {
 				sv.sessions = append(sv.sessions[:i:i], sv.sessions[i+1:]...)
