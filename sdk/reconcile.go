@@ -6,7 +6,7 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
-// CallOutcome is what became of a call of which nobody knew it. Its errors are those of Reconcile.
+// CallOutcome is the outcome of a call whose result was unknown. Its errors are those of Reconcile.
 type CallOutcome func(*executorv1.ReconcileVisitRequest) error
 
 // Performed says that the call was made and gave values: none, one, or a tuple.
@@ -34,7 +34,7 @@ func NotPerformed() CallOutcome {
 	}
 }
 
-// Reconcile says what became of a call of an UNSAFE node whose result is unknown; by names who says so. Explain and Visits name the visits that
+// Reconcile records the outcome of an UNSAFE call whose result is unknown; by names the person or program that says so. Explain and Visits name the visits that
 // need it. The run stays paused until Resume, unless it ends by what is said.
 func (r *Run) Reconcile(ctx context.Context, visit *executorv1.VisitRef, outcome CallOutcome, by string) error {
 	req := &executorv1.ReconcileVisitRequest{RunId: r.ID, Visit: visit, By: by}

@@ -84,7 +84,7 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	if _, direct := p.edgeIndex[edgeKey{x, v, DataEdge}]; direct && region == 0 {
 		return true
 	}
-	// Whoever asks for one node asks for others, so that all are found at once.
+	// An expression that asks for one node asks for others, so that all are found at once.
 	key := [2]int32{v, region}
 	r.mu.Lock()
 	set := r.sets[key]

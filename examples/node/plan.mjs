@@ -28,6 +28,13 @@ async function call(method, path, body, headers = {}) {
   return response;
 }
 
+// What nobody handles ends the program with one line.
+process.on('uncaughtException', (e) => {
+  console.error(e instanceof Refused ? `refused: ${e.message}`
+    : e instanceof TypeError && e.cause ? `no server answers at ${url} (${e.cause.code ?? e.cause.message}): start one with \`epigraph dev\`, or set EPIGRAPH_URL` : e);
+  process.exit(1);
+});
+
 const ask = async (...args) => (await call(...args)).json();
 
 // Yields the events of a run until it has ended. After a break it goes on behind the last one that it saw.
@@ -56,7 +63,10 @@ async function* events(run) {
 
 // A plan with faults is refused with all of them, each with its place and a hint.
 await ask('POST', '/v1/plans:compile', { text: 'A -> B\nB -> A', defaultActor: 'template' })
-  .catch((refused) => console.log('refused', refused.reason));
+  .catch((e) => {
+    if (!(e instanceof Refused)) throw e;
+    console.log('refused', e.reason);
+  });
 
 const { graph } = await ask('POST', '/v1/plans:compile', {
   text: 'Research -> Draft, Check\nDraft, Check -> Publish', defaultActor: 'template', named: { text: 'did {{ node }}' },

@@ -89,4 +89,9 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    try:
+        main()
+    except Refused as refused:
+        sys.exit(f'refused: {refused}')
+    except OSError as away:
+        sys.exit(f'no server answers at {URL} ({away}): start one with `epigraph dev`, or set EPIGRAPH_URL')

@@ -57,7 +57,7 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/BulkCancelRuns":  run,
 	"epigraph.executor.v1.ExecutorService/BulkRetryRuns":   run,
 	"epigraph.executor.v1.ExecutorService/BulkDeleteRuns":  run,
-	// Who answers sees what is asked, and no more.
+	// An approver sees what is asked, and no more.
 	"epigraph.executor.v1.ExecutorService/ListInterrupts":  {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/GetInterrupt":    {Run, Approve},
 	"epigraph.executor.v1.ExecutorService/AnswerInterrupt": approve,

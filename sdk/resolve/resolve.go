@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -129,15 +130,23 @@ func (w *watcher) run(ctx context.Context) {
 func (w *watcher) look(ctx context.Context) (changes bool) {
 	var faults []error
 	var all []resolver.Address
+	// All names are looked up at the same time: one that is slow to answer must not keep what is known of the others.
+	var looks sync.WaitGroup
+	wrong := make([]error, len(w.servers))
 	for i := range w.servers {
 		s := &w.servers[i]
 		if _, err := netip.ParseAddr(s.host); err == nil {
 			s.found = []string{s.host}
-		} else {
-			changes = true
-			if err := s.find(ctx, w.lookup); err != nil {
-				faults = append(faults, err)
-			}
+			continue
+		}
+		changes = true
+		looks.Go(func() { wrong[i] = s.find(ctx, w.lookup) })
+	}
+	looks.Wait()
+	for i := range w.servers {
+		s := &w.servers[i]
+		if wrong[i] != nil {
+			faults = append(faults, wrong[i])
 		}
 		for _, ip := range s.found {
 			a := resolver.Address{Addr: net.JoinHostPort(ip, s.port)}

@@ -456,7 +456,7 @@ func (l *load) help(ctx context.Context, r *executorv1.Run) {
 		switch {
 		case v.GetState() == executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION:
 			unsettled++
-			// Whoever looks must let a call that is still on its way arrive.
+			// A check must let a call that is still on its way arrive.
 			key := fmt.Sprintf("%s/%s/%d", id, v.GetNodeId(), v.GetVisit())
 			l.mu.Lock()
 			first, ok := l.seen[key]

@@ -71,7 +71,7 @@ func TestDev(t *testing.T) {
 	require.Equal(t, "RUN_STATE_COMPLETED", parent.State, "%+v", parent.Error)
 	require.Contains(t, string(parent.Result), `"hello ada"`)
 
-	// Who cancels an epic cancels its runs.
+	// The cancel of an epic cancels its runs.
 	e := s.epicAtWork(t, printed, false)
 	s.cancelEpic(t, printed, e.id)
 	e.requireCanceled(t, s, printed, 0)

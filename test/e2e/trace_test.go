@@ -178,7 +178,7 @@ func traceRestart(t *testing.T, s *suite) {
 		}
 	}
 
-	// Who answered is linked to the run, and the run to who answered.
+	// The answering request is linked to the run, and the run to that request.
 	require.Contains(t, of(spans, below, answer)[0].Links, asked)
 	require.Equal(t, answered, of(spans, below, answer)[0].TraceID)
 	require.True(t, slices.ContainsFunc(of(spans, below, "run.command"), func(p otlptest.Span) bool {

@@ -54,7 +54,7 @@ func startTypescript(t *testing.T, key string, addrs ...string) *process {
 	protos, err := filepath.Abs("../../proto")
 	require.NoError(t, err)
 	cmd := exec.Command("node", main)
-	cmd.Env = append(os.Environ(), "EPIGRAPH_ADDR=ipv4:"+strings.Join(addrs, ","), "EPIGRAPH_KEY="+key, "EPIGRAPH_PROTO="+protos)
+	cmd.Env = append(os.Environ(), "EPIGRAPH_ADDR=ipv4:"+strings.Join(addrs, ","), "EPIGRAPH_API_KEY="+key, "EPIGRAPH_PROTO="+protos)
 	p := launch(t, cmd)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -1,17 +1,21 @@
 // An Epigraph worker without an SDK: one bidirectional gRPC stream, with stubs that are read from the .proto files.
 //
-//   EPIGRAPH_ADDR   executor's gRPC address (default 127.0.0.1:7400, that of `epigraph dev`)
-//   EPIGRAPH_KEY    API key; names the namespace too
-//   EPIGRAPH_PROTO  the folder with the .proto files (default ../../proto)
-//   EPIGRAPH_CA     PEM of the authority that the server's certificate is from; without it the connection is plain text
+//   EPIGRAPH_ADDR     executor's gRPC address (default 127.0.0.1:7400, that of `epigraph dev`)
+//   EPIGRAPH_API_KEY  API key; names the namespace too
+//   EPIGRAPH_PROTO    the folder with the .proto files (default: that of the repository, ../../proto from here)
+//   EPIGRAPH_CA_FILE  PEM of the authority that the server's certificate is from; without it the connection is plain text
 import * as grpc from "@grpc/grpc-js";
 import * as loader from "@grpc/proto-loader";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const address = process.env.EPIGRAPH_ADDR ?? "127.0.0.1:7400";
-const key = process.env.EPIGRAPH_KEY;
+const key = process.env.EPIGRAPH_API_KEY;
 const protos = process.env.EPIGRAPH_PROTO ?? fileURLToPath(new URL("../../../proto", import.meta.url));
+if (!existsSync(`${protos}/epigraph/executor/v1/worker.proto`)) {
+  console.error(`${protos} does not hold epigraph/executor/v1/worker.proto: set EPIGRAPH_PROTO to the folder proto of the repository`);
+  process.exit(1);
+}
 
 const api = grpc.loadPackageDefinition(
   loader.loadSync("epigraph/executor/v1/worker.proto", {
@@ -82,7 +86,7 @@ const millis = (d: { seconds: string; nanos: number }) => Number(d.seconds) * 10
 
 const client = new api.epigraph.executor.v1.WorkerService(
   address,
-  process.env.EPIGRAPH_CA ? grpc.credentials.createSsl(readFileSync(process.env.EPIGRAPH_CA)) : grpc.credentials.createInsecure(),
+  process.env.EPIGRAPH_CA_FILE ? grpc.credentials.createSsl(readFileSync(process.env.EPIGRAPH_CA_FILE)) : grpc.credentials.createInsecure(),
 );
 
 let stopping = false;

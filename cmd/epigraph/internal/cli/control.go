@@ -322,20 +322,30 @@ func later(flag, text string) (*timestamppb.Timestamp, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return timestamppb.New(time.Now().Add(d)), nil
 	}
-	return moment(flag, text)
+	at, err := moment(flag, text)
+	if err == nil && at != nil && len(text) <= len("15:04:05") && at.AsTime().Before(time.Now()) {
+		at = timestamppb.New(at.AsTime().In(time.Local).AddDate(0, 0, 1)) // a time of day that is over today is tomorrow's
+	}
+	return at, err
 }
 
-// moment reads a time; nil for none.
+// moment reads a time; nil for none. A time of day is today's.
 func moment(flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			now := time.Now()
+			return timestamppb.New(time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.Local)), nil
+		}
 	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return timestamppb.New(t), nil
 		}
 	}
-	return nil, usage(errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z"))
+	return nil, usage(errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z, as 18:00, or as a length of time such as 2h"))
 }
 
 // bulk counts first and asks, unless told otherwise, then does it. Each call tells what it matched and what became of it.

@@ -108,6 +108,9 @@ func epicText(e *env, x *registryv1.Epic) string {
 		fmt.Fprintf(&b, " (budget %s)", view.Money(x.GetBudgetNanoUsd()))
 	}
 	b.WriteString("\n")
+	if x.GetPrincipal() != "" {
+		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
+	}
 	if x.GetResultSummary() != "" {
 		b.WriteString("result:\n" + indent(x.GetResultSummary()) + "\n")
 	}
@@ -341,6 +344,9 @@ func taskText(e *env, x *registryv1.Task) string {
 		fmt.Fprintf(&b, "  depends on %s", strings.Join(x.GetDependsOn(), ", "))
 	}
 	fmt.Fprintf(&b, "\nspent: %s tokens, %s, %s\n", view.Count(x.GetActualTokens()), spent(x.GetActualNanoUsd(), x.GetUnpricedCalls()), view.Plural(int(x.GetLlmCalls()), "model call"))
+	if x.GetPrincipal() != "" {
+		fmt.Fprintf(&b, "principal: %s\n", view.OneLine(x.GetPrincipal(), 120))
+	}
 	for _, f := range [][2]string{{"result", x.GetResultSummary()}, {"error", x.GetErrorMessage()}} {
 		if f[1] != "" {
 			b.WriteString(f[0] + ":\n" + indent(f[1]) + "\n")
@@ -479,9 +485,10 @@ func (c *pricesLsCmd) Run(e *env) error {
 				rows = append(rows, []string{
 					cmp.Or(p.GetProvider(), "any"), p.GetModel(), p.GetValidFrom().AsTime().Format(time.DateOnly), until, view.Money(p.GetInputPerMillion()),
 					optional(p.CachedInputPerMillion), view.Money(p.GetOutputPerMillion()), optional(p.ReasoningPerMillion),
+					view.OneLine(p.GetPrincipal(), 40),
 				})
 			}
-			return view.Table(e.io.style(), []string{"PROVIDER", "MODEL", "FROM", "UNTIL", "INPUT/M", "CACHED/M", "OUTPUT/M", "REASONING/M"}, rows)
+			return view.Table(e.io.style(), []string{"PROVIDER", "MODEL", "FROM", "UNTIL", "INPUT/M", "CACHED/M", "OUTPUT/M", "REASONING/M", "PRINCIPAL"}, rows)
 		})
 	})
 }

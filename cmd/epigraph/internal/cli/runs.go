@@ -344,6 +344,9 @@ func (c *runsResumeCmd) Run(e *env) error {
 			if unsettled(r) {
 				return fmt.Sprintf("%s goes on as soon as it is known what its calls cost\n", r.GetId())
 			}
+			if over(r) {
+				return stands(r)
+			}
 			return fmt.Sprintf("%s goes on; it is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 		})
 	})
@@ -453,7 +456,11 @@ func (actorsCmd) Run(e *env) error {
 func enums[E ~int32](prefix string, known map[string]int32, words []string) ([]E, error) {
 	var out []E
 	for _, w := range words {
-		v, ok := known[prefix+strings.ToUpper(strings.ReplaceAll(w, "-", "_"))]
+		name := strings.ToUpper(strings.ReplaceAll(w, "-", "_"))
+		if name == "CANCELED" { // both spellings are English, the API has this one
+			name = "CANCELLED"
+		}
+		v, ok := known[prefix+name]
 		if !ok || v == 0 {
 			var all []string
 			for k, n := range known {

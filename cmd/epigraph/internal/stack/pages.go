@@ -44,7 +44,7 @@ func (p *pages) show(s any) {
 	}
 }
 
-// ServeHTTP shows the pages to whom the guard of the port lets through.
+// ServeHTTP shows the pages. The guard of the port has checked the caller by then.
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := p.handler.Load()
 	if h == nil {

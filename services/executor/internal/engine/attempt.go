@@ -162,7 +162,7 @@ func (t *term) perform(a *attempt) {
 	}
 	holds := t.e.calling.Share(a.run.namespace)
 	defer holds.Free()
-	// Who makes the call here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
+	// A call that is made here has its arguments in a form of their own; what a remote worker gets is made when it is sent.
 	if n := 2 * inputSize(workgraph.Input{Args: a.start.Args, Named: a.start.Named}); !a.remote {
 		if err := holds.Wait(ctx, min(n, t.e.calling.Most())); err != nil {
 			t.finish(a, nil, notPerformed(context.Cause(ctx)), outbox.Trace{})

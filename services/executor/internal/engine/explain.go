@@ -253,7 +253,7 @@ func ended(row journal.Run) Holdup {
 			out.Error = &e
 		}
 	}
-	if row.State != journal.StateCompleted {
+	if row.State == journal.StateFailed {
 		out.Hint = command("runs retry "+row.ID) + " runs again what failed, in a new run"
 	}
 	return out
@@ -270,7 +270,7 @@ func (h *Holdup) failed(v workgraph.VisitInfo) {
 	}
 	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
 	at := ""
-	if h.Attempt > 0 {
+	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected { // no other attempt follows a rejection, however many there may be
 		at = " at " + h.attempt()
 	}
 	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, h.Error.said())

@@ -63,7 +63,7 @@ func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now t
 		return fmt.Errorf("encode end of child: %w", err)
 	}
 	w.Mail = append(w.Mail, journal.Mail{Namespace: r.namespace, RunID: f.Parent, Kind: journal.MailChildEnded, Key: r.id, Body: body, Time: now})
-	// Who knows of the end goes on with the parent, if nobody else does.
+	// The executor that knows of the end goes on with the parent, if nobody else does.
 	w.Claims = r.t.takes()
 	return nil
 }

@@ -160,7 +160,7 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 	if err == nil && len(costs) != len(entries) {
 		err = errs.New(errs.Internal, errs.ReasonInternal, "%d prices for %d calls", len(costs), len(entries))
 	}
-	// Who gave up meanwhile knows nothing of the price book.
+	// A caller that gave up meanwhile knows nothing of the price book.
 	e.fuse.leave(ctx.Err() == nil, !unanswered(err), namespace, entries[0])
 	if err != nil && !unanswered(err) {
 		e.log.WarnContext(ctx, "calls are not priced, so they do not count against their run's budget", "err", err)

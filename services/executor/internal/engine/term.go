@@ -337,7 +337,7 @@ func (t *term) stopAttempts(r *run, refs []workgraph.Ref) {
 				t.endUnbegun(r, waiting[:n])
 				waiting = waiting[n:]
 			}
-			// Who leads while the journal is away does so until the writer is stopped, and that is when the term's work has ended.
+			// An executor that leads while the journal is away does so until the writer is stopped, and that is when the term's work has ended.
 			go t.writer.Lead(nil)
 		})
 	}

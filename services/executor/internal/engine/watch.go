@@ -377,7 +377,7 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 	ev.Namespace = w.req.Namespace
 	if d := ev.Durable; d != nil {
 		w.used = w.used || uses(d)
-		// Who hears of the end finds the costs complete, in the run as in the books of its task and epic.
+		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
 			var err error
 			if ev.Unbooked, err = w.e.awaitBooks(ctx, w.req.Namespace, s.runID); err != nil {

@@ -37,7 +37,7 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 			at[f.From] = true
 		}
 	}
-	// Who was at work goes first, so that the others of the same owner are known to be innocent of its end, now and later.
+	// A run that was at work goes first, so that the others of the same owner are known to be innocent of its end, now and later.
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b RunRef) int {
 		switch {

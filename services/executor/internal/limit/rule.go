@@ -92,7 +92,7 @@ func Decide(s Standing, a Ask, owner journal.Owner, now time.Time) Decision {
 	d.Row.Held += d.Grant.N
 	d.Row.Waiting -= d.Grant.N
 	d.Write = d.Row.Waiting > 0 || d.Row.Held != s.Mine.Held || d.Row.Waiting != s.Mine.Waiting || d.Row.Runs != s.Mine.Runs
-	// Whoever waits hears of what is free, and whoever holds of the first that waits.
+	// A waiter hears of what is free, and a holder of the first that waits.
 	d.Notify = waits > 0 && free-d.Grant.N > 0 || d.Row.Waiting > 0 && s.Mine.Waiting == 0 && holds > 0
 	return d
 }

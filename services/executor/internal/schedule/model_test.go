@@ -226,7 +226,7 @@ func TestStartsAreThoseOfTheReference(t *testing.T) {
 		n := 0
 		die := func() bool { n++; return dies > 0 && n%4 < dies && n%7 != 0 }
 
-		// Whoever is up looks after it when a time has come, a run has ended, or an outage is over.
+		// A replica that is up looks after it when a time has come, a run has ended, or an outage is over.
 		line, err := spec.Timeline("u")
 		require.NoError(r, err)
 		for w.now.Before(to) {

@@ -167,7 +167,7 @@ func redirect(req *http.Request, via []*http.Request, most int, guard egress.Gua
 	req.Header.Del("Referer") // the address may have secrets in its query
 	for _, earlier := range via {
 		if !sameParty(earlier.URL, req.URL) || !sameParty(first.URL, earlier.URL) {
-			// Whoever set the headers meant them for the first host. Back there they are not sent again either: the way back was not theirs to choose.
+			// The author of the headers meant them for the first host. Back there they are not sent again either: the way back was not theirs to choose.
 			foreign := http.Header{"User-Agent": {userAgent}}
 			for _, name := range []string{"Accept", "Content-Type"} { // they only say what the bytes are
 				if v := req.Header.Values(name); len(v) > 0 {

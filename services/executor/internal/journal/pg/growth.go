@@ -278,7 +278,7 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 		if len(hashes) == 0 {
 			continue
 		}
-		// Whoever takes one meanwhile says so in the row, and the row is looked at again.
+		// An executor that takes one meanwhile says so in the row, and the row is looked at again.
 		tag, err := s.read.Exec(ctx, `DELETE FROM graphs WHERE namespace = $1 AND hash = ANY ($2) AND use_time < $3`, group[0].Namespace, hashes, before)
 		if err != nil {
 			return removed, next, away(err)

@@ -148,7 +148,7 @@ func (s *Store) SweepGraphs(ctx context.Context, before time.Time, after journal
 		if len(hashes) == 0 {
 			continue
 		}
-		// Whoever took one meanwhile has said so in the row.
+		// An executor that took one meanwhile has said so in the row.
 		err = s.update(ctx, func(ctx context.Context, t txn) error {
 			n = 0
 			for _, h := range hashes {
