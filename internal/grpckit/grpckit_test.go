@@ -458,7 +458,7 @@ func TestAuth(t *testing.T) {
 	})
 	t.Run("Log/HasNoSecrets", func(t *testing.T) {
 		require.NotContains(t, r.log.String(), "key-a")
-		require.NotContains(t, r.log.String(), "svc")
+		require.NotRegexp(t, `\bsvc\b`, r.log.String()) // an id may have these letters by chance
 	})
 }
 
