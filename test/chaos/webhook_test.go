@@ -26,8 +26,8 @@ type hearer struct {
 	mu sync.Mutex
 	// ids are the deliveries of each run, with how often each came and was answered.
 	ids map[string]map[string]int
-	// hold lets the next one wait, and is told when it has come.
-	hold chan struct{}
+	// hold lets the next one wait, and is told when it has come; gone is closed when the caller of one that waits is gone.
+	hold, gone chan struct{}
 }
 
 func newHearer(t *testing.T) *hearer {
@@ -47,7 +47,7 @@ func (h *hearer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mu.Lock()
-	hold := h.hold
+	hold, gone := h.hold, h.gone
 	h.hold = nil
 	if hold == nil {
 		if h.ids[m.RunID] == nil {
@@ -59,6 +59,53 @@ func (h *hearer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	if hold != nil {
 		close(hold)
 		<-r.Context().Done()
+		close(gone)
+	}
+}
+
+// next lets the next one wait.
+func (h *hearer) next() (hold, gone <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hold, h.gone = make(chan struct{}), make(chan struct{})
+	return h.hold, h.gone
+}
+
+// tellTime is how long after the kill of who told of it the end of a run is told again. Who waits for the job queue to give up on a job needs minutes.
+const tellTime = 10 * time.Second
+
+// TestWebhookSurvivor kills the executor that tells of the end of a run. The other one tells of it.
+func TestWebhookSurvivor(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	h := newHearer(t)
+	c := newCluster(t, clusterOptions{store: "postgres", replicas: 2})
+	for i := range hookHolds {
+		hold, gone := h.next()
+		run, err := ask(ctx, c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.Run, error) {
+			return e.StartRun(ctx, &executorv1.StartRunRequest{RequestId: fmt.Sprintf("survivor-%d", i), Webhooks: []*executorv1.Webhook{{Url: h.URL}},
+				Graph: &graphv1.Graph{Name: "hook", Nodes: []*graphv1.Node{{Id: "s", Actor: "sleep", Named: map[string]*graphv1.Payload{"seconds": {Json: []byte("0.3")}}}}}})
+		})
+		require.NoError(t, err)
+		<-hold
+		var killed time.Time
+		for _, r := range c.replicas {
+			killed = time.Now()
+			r.kill()
+			notHere := time.NewTimer(time.Second)
+			select {
+			case <-gone:
+			case <-notHere.C:
+				r.launch(nil)
+				continue
+			}
+			testkit.Eventually(t, func() bool { return h.heard(run.GetId()) > 0 }, tellTime, 10*time.Millisecond, "the end of %s is not told", run.GetId())
+			t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
+			r.launch(nil)
+			break
+		}
+		require.Positive(t, h.heard(run.GetId()), "one of them told of it")
 	}
 }
 
@@ -89,11 +136,10 @@ func TestWebhooks(t *testing.T) {
 				all = append(all, run.GetId())
 				return run.GetId()
 			}
-			told := func(run string) {
-				begin := time.Now()
-				// It takes 4 to 8 seconds; whoever waits for River to give up on a job needs minutes.
+			told := func(run string, killed time.Time) {
+				// Besides tellTime it takes what the executor needs to begin.
 				testkit.Eventually(t, func() bool { return h.heard(run) > 0 }, time.Minute, 10*time.Millisecond, "the end of %s is not told", run)
-				t.Logf("told %s after the executor was back", time.Since(begin).Round(time.Millisecond))
+				t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
 			}
 			for range hookKills {
 				r.kill()
@@ -101,21 +147,20 @@ func TestWebhooks(t *testing.T) {
 				r.launch(map[failpoint.Point]int{failpoint.CommitAfter: 3})
 				run := begin()
 				<-r.over()
+				killed := time.Now()
 				c.died(failpoint.CommitAfter)
 				t.Logf("ended by then: %t", slices.Contains(c.rows(ctx, `SELECT run_id FROM runs WHERE state = 6`), run))
 				r.launch(nil)
-				told(run)
+				told(run, killed)
 			}
 			for range hookHolds {
-				hold := make(chan struct{})
-				h.mu.Lock()
-				h.hold = hold
-				h.mu.Unlock()
+				hold, _ := h.next()
 				run := begin()
 				<-hold
+				killed := time.Now()
 				r.kill()
 				r.launch(nil)
-				told(run)
+				told(run, killed)
 			}
 			h.mu.Lock()
 			defer h.mu.Unlock()
