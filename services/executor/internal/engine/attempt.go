@@ -546,6 +546,7 @@ func (r *run) forget(a *attempt) {
 	defer r.amu.Unlock()
 	if r.attempts[a.start.Ref] == a {
 		delete(r.attempts, a.start.Ref)
+		r.t.memory.add(r.namespace, -attemptWeight)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestAwaitBooks(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, tc.left, n)
 				require.Equal(t, tc.took, time.Since(began))
-				require.Equal(t, tc.looks, l.looks)
+				require.InDelta(t, tc.looks, l.looks, 1, "the last poll may be in time or late")
 			})
 		})
 	}

@@ -32,6 +32,9 @@ func (c *computing) Namespaces() int {
 	return len(c.namespaces)
 }
 
+// LiveBytes is what counts for the live runs.
+func (e *Engine) LiveBytes() int64 { return e.current().memory.bytes() }
+
 // ReportBarred reports a queued attempt of a live run as one that found its run barred when it was to begin.
 func (e *Engine) ReportBarred(runID, node string) bool {
 	t := e.current()

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,9 +42,29 @@ type memory struct {
 	mu   sync.Mutex
 	used int64
 	by   map[string]int64
+	// line are runs that wait for room, the oldest first; grants is what was kept for those that got it, by run.
+	line   []*waiter
+	grants map[string]int64
+	// reading counts runs that are being read, of which it is not known yet what they take.
+	reading int
 }
 
-func newMemory(total int64) *memory { return &memory{total: total, by: map[string]int64{}} }
+// waiter is a run that waits for room.
+type waiter struct {
+	run, namespace string
+	size           int64
+	since          time.Time
+}
+
+const (
+	// lineAge is how long a run waits for room until it is let in before all that are not small, and lineTurn for how long it keeps them out;
+	// then it stands in line anew.
+	lineAge, lineTurn = 5 * time.Second, 10 * time.Second
+)
+
+func newMemory(total int64) *memory {
+	return &memory{total: total, by: map[string]int64{}, grants: map[string]int64{}}
+}
 
 // add counts n bytes more, or less.
 func (m *memory) add(namespace string, n int64) {
@@ -84,10 +105,87 @@ func (m *memory) fits(namespace string, n int64) bool {
 	if n > inflight.Small {
 		share, total = share/4*3, total/4*3
 	}
-	if m.used == 0 {
+	switch {
+	case m.used == 0:
 		return true
+	case n > inflight.Small && m.by[namespace] > 0 && m.overdue() != nil:
+		return false
 	}
 	return m.used+n <= total && (m.by[namespace] == 0 || m.by[namespace]+n <= share)
+}
+
+// overdue is the run whose turn it is, since it has waited for long; nil if there is none. It is called with m.mu held.
+func (m *memory) overdue() *waiter {
+	for range m.line {
+		w := m.line[0]
+		switch age := time.Since(w.since); {
+		case age < lineAge:
+			return nil
+		case age < lineAge+lineTurn:
+			return w
+		default:
+			w.since = time.Now()
+			m.line = append(m.line[1:], w)
+		}
+	}
+	return nil
+}
+
+// enter puts a run in line.
+func (m *memory) enter(run, namespace string, size int64) *waiter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := &waiter{run: run, namespace: namespace, size: size, since: time.Now()}
+	m.line = append(m.line, w)
+	return w
+}
+
+// leave takes a run out of the line.
+func (m *memory) leave(w *waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.line = slices.DeleteFunc(m.line, func(o *waiter) bool { return o == w })
+}
+
+// admit takes the room that a run in line needs, if it is there, and keeps it until claim or forfeit. One whose turn it is needs no share, and if it is
+// larger than three quarters of the whole, no more than that the rest holds a quarter: else it would wait until there is nothing at all.
+func (m *memory) admit(w *waiter) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	turn := m.overdue() == w
+	if turn && (m.used+w.size <= m.total || m.used <= m.total/4) || !turn && m.fits(w.namespace, w.size) {
+		m.count(w.namespace, w.size)
+		m.grants[w.run] += w.size
+		return true
+	}
+	return false
+}
+
+// claim returns what is kept for a run. It stays counted, and is the caller's to give back.
+func (m *memory) claim(run string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.grants[run]
+	delete(m.grants, run)
+	return n
+}
+
+// read takes a place to read a run, of which it is known afterwards only what it takes: there are as many as would fit if each took most.
+func (m *memory) read(most int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reading > 0 && m.used+int64(m.reading+1)*most > m.total {
+		return false
+	}
+	m.reading++
+	return true
+}
+
+// wasRead gives the place back.
+func (m *memory) wasRead() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reading--
 }
 
 // full reports whether nothing at all can be taken, whoever it is for.
@@ -128,14 +226,36 @@ func (e *noRoomError) Error() string {
 // roomPause is the pause between two looks for room.
 const roomPause = 200 * time.Millisecond
 
-// awaitRoom waits until there is room, and reports whether the term goes on.
-func (t *term) awaitRoom(e *noRoomError) bool {
-	for !t.memory.room(e.namespace, e.size) {
+// awaitRoom waits until there is room for a run, which is kept for it, and reports whether the term goes on.
+func (t *term) awaitRoom(id string, e *noRoomError) bool {
+	w := t.memory.enter(id, e.namespace, e.size)
+	defer t.memory.leave(w)
+	for !t.memory.admit(w) {
 		if !t.rest(roomPause/2 + rand.N(roomPause)) {
 			return false
 		}
 	}
 	return true
+}
+
+// forfeit gives back what was kept for a run that was not read.
+func (t *term) forfeit(id string, e *noRoomError) {
+	if e != nil {
+		t.memory.add(e.namespace, -t.memory.claim(id))
+	}
+}
+
+// readPause is the pause between two looks for a place to read a run.
+const readPause = 5 * time.Millisecond
+
+// readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called more than once, gives it back.
+func (t *term) readTurn() (done func(), ok bool) {
+	for !t.memory.read(min(int64(t.e.cfg.MaxRunBytes), t.memory.total/4)) {
+		if !t.rest(readPause) {
+			return nil, false
+		}
+	}
+	return sync.OnceFunc(t.memory.wasRead), true
 }
 
 // needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its row and in its first event.
@@ -147,10 +267,46 @@ func (t *term) needs(p *program, req *StartRequest) int64 {
 	return n
 }
 
-// weigh counts the run anew. The caller holds r.mu.
+// weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the only one who knows r.
+func (r *run) weight() int64 {
+	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.grown
+}
+
+// uncounted is the size of a run that is not among the live ones, yet or any more.
+const uncounted = -1
+
+// weigh counts the run anew while it is live. The caller holds r.mu.
 func (r *run) weigh() {
-	size := weight(r.program.nodes) + r.kept + r.given
-	r.t.memory.add(r.namespace, size-r.size.Swap(size))
+	for size := r.weight(); ; {
+		was := r.size.Load()
+		if was == size || was == uncounted {
+			return
+		}
+		if r.size.CompareAndSwap(was, size) {
+			r.t.memory.add(r.namespace, size-was)
+			return
+		}
+	}
+}
+
+// attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
+const attemptWeight = 2 << 10
+
+// came is what an event brought into the run from outside. What a call of the run brought is counted with its results.
+func came(d *Durable, encoded int) int64 {
+	switch d.Kind {
+	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
+		return int64(encoded)
+	}
+	return 0
+}
+
+// brought is what an event adds to the results that the run holds, besides those of its own attempts.
+func brought(d *Durable) int64 {
+	if d.Outcome == nil || d.Kind == workgraph.AttemptEnded {
+		return 0
+	}
+	return int64(outcomeSize(*d.Outcome))
 }
 
 // weight is about what a run takes in memory before it has results: the machine keeps a state for every node.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,6 +41,58 @@ func TestMemory(t *testing.T) {
 		require.Empty(t, m.by)
 		require.True(t, m.take("b", 5*mib), "the first of a namespace, over its share")
 		require.False(t, m.take("b", 1))
+	})
+	t.Run("Line/ARunThatIsLargerThanMostIsLetInAfterAWhile", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemory(80 * mib)
+			require.True(t, m.take("a", 10*mib))
+			require.True(t, m.take("b", 5*mib))
+			large, later := m.enter("run_large", "a", 70*mib), m.enter("run_later", "b", 60*mib)
+			require.False(t, m.admit(large))
+			require.True(t, m.take("b", mib), "others go first for a while")
+			time.Sleep(lineAge) //nolint:forbidigo // the time of the bubble
+			require.False(t, m.take("b", mib), "now they wait, but for")
+			require.True(t, m.take("b", 10_000), "what is small, and")
+			require.True(t, m.take("c", 10*mib), "the first of a namespace")
+			require.False(t, m.admit(large), "more than a quarter is taken")
+			require.False(t, m.admit(later), "one at a time")
+			m.add("c", -10*mib)
+			require.True(t, m.admit(large))
+			m.leave(large)
+			require.EqualValues(t, 70*mib, m.claim("run_large"))
+			require.Zero(t, m.claim("run_large"))
+			m.add("a", -80*mib)
+			require.True(t, m.admit(later))
+		})
+	})
+	t.Run("Line/NobodyKeepsOthersOutForEver", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemory(80 * mib)
+			require.True(t, m.take("a", 30*mib)) // and it stays
+			require.True(t, m.take("b", mib))
+			large, later := m.enter("run_large", "a", 79*mib), m.enter("run_later", "b", 28*mib)
+			time.Sleep(lineAge) //nolint:forbidigo // the time of the bubble
+			require.False(t, m.admit(large))
+			require.False(t, m.admit(later))
+			time.Sleep(lineTurn) //nolint:forbidigo // the time of the bubble
+			require.False(t, m.admit(large))
+			require.True(t, m.admit(later), "its turn is over")
+		})
+	})
+	t.Run("Read/AsManyAtOnceAsWouldFit", func(t *testing.T) {
+		t.Parallel()
+		m := newMemory(80 * mib)
+		require.True(t, m.take("a", 30*mib))
+		require.True(t, m.read(20*mib))
+		require.True(t, m.read(20*mib))
+		require.False(t, m.read(20*mib))
+		m.wasRead()
+		m.wasRead()
+		require.True(t, m.take("b", 30*mib))
+		require.True(t, m.read(200*mib), "one always")
+		require.False(t, m.read(20*mib))
 	})
 	t.Run("Programs/AreForgottenByBytes", func(t *testing.T) {
 		t.Parallel()

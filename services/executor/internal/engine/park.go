@@ -237,8 +237,10 @@ func (t *term) bringSoon(id string) {
 	t.spawn(func() {
 		turn := func() {}
 		reserved := false
+		var full *noRoomError
 		for wait := soonestTry; ; wait = min(2*wait, latestTry) {
 			err := t.bringInTurn(id, reserved)
+			t.forfeit(id, full)
 			turn()
 			turn, reserved = func() {}, false
 			if err == nil {
@@ -250,13 +252,15 @@ func (t *term) bringSoon(id string) {
 			if !mine {
 				return
 			}
-			if busy, ok := errors.AsType[*noTurnError](err); ok {
+			var ok bool
+			full = nil
+			if busy, busyNow := errors.AsType[*noTurnError](err); busyNow {
 				if turn, err = t.e.computing.enter(t.background, busy.namespace); err != nil {
 					return
 				}
 				wait, reserved = soonestTry, true
-			} else if full, ok := errors.AsType[*noRoomError](err); ok {
-				if !t.awaitRoom(full) {
+			} else if full, ok = errors.AsType[*noRoomError](err); ok {
+				if !t.awaitRoom(id, full) {
 					return
 				}
 				wait = soonestTry

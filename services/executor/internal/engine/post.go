@@ -10,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -110,6 +111,19 @@ func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
 		workgraph.MaxSignals, workgraph.MaxSignalBytes).Hint("send again when it has waited for some")
 }
 
+// fitsRun refuses large mail for a run that is in memory here, if there is no room for it. A run elsewhere takes it up where it is, and one that is in no
+// memory is read when there is room for it and its mail.
+func (e *Engine) fitsRun(namespace, runID string, n int64) error {
+	t := e.current()
+	if t == nil || n <= inflight.Small {
+		return nil
+	}
+	if r := t.get(runID); r == nil || r.namespace != namespace || r.gone.Load() || t.memory.room(namespace, n) {
+		return nil
+	}
+	return t.errFull(errs.ResourceExhausted)
+}
+
 // post writes mail and wakes who takes it up.
 func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.Posted, error) {
 	if l != nil {
@@ -119,6 +133,9 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 			return journal.Posted{}, errs.New(errs.InvalidArgument, "PAYLOAD_INVALID", "a value is not JSON").With(err)
 		}
 		p.Mail.Body = body
+	}
+	if err := e.fitsRun(p.Mail.Namespace, p.Mail.RunID, int64(len(p.Mail.Body))); err != nil {
+		return journal.Posted{}, err
 	}
 	p.Mail.Time = dbkit.Now()
 	if t := e.current(); t != nil && t.takes() {

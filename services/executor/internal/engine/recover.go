@@ -214,6 +214,11 @@ func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore, res
 }
 
 func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, reserved bool) (*run, error) {
+	done, ok := t.readTurn()
+	if !ok {
+		return nil, nil
+	}
+	defer done()
 	loaded, err := t.e.journal.Load(ctx, id)
 	if err != nil {
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
@@ -241,6 +246,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, res
 		return nil, err
 	}
 	if row.LastSeq == 0 {
+		done() // the registry may be asked
 		ready, err := t.readPending(ctx, r, row, loaded.Snapshot)
 		defer func() { r.takeRoom()() }()
 		if err != nil || !ready {
@@ -255,6 +261,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, res
 	}
 	r.trace = t.continued(row)
 	r.suspect.Store(t.e.patience().Suspect(row.Takeovers))
+	done() // what it takes is known
 	turn := func() {}
 	defer func() { turn() }()
 	if !reserved && (r.evaluates() || slices.ContainsFunc(mail, isAmend)) {
@@ -270,24 +277,25 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, res
 		}
 		turn = give
 	}
-	size := weight(p.nodes) + r.kept + r.given
-	if !t.holds(p) {
-		size += p.bytes()
+	size := r.weight()
+	if !t.holds(r.program) {
+		size += r.program.bytes()
 	}
-	if liveBefore {
-		t.memory.add(r.namespace, size)
+	if granted := t.memory.claim(id); liveBefore || granted > 0 {
+		t.memory.add(r.namespace, size-granted)
 	} else if !t.memory.take(r.namespace, size) {
 		r.takeRoom()()
 		return nil, &noRoomError{r.namespace, size}
 	}
 	in := t.insert(r)
-	t.memory.add(r.namespace, -size)
 	if !in {
+		t.memory.add(r.namespace, -size)
 		return nil, nil
 	}
 	defer r.stepIn(turn)()
 	turn = func() {}
 	r.weigh()
+	t.memory.add(r.namespace, -size)
 	now := time.Now().UTC()
 	if rem != nil && rem.aborted {
 		r.endFirst(mail, now)
@@ -367,6 +375,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 		// The tally counts the nodes of the graph as it is by now.
 		g := r.state.Graph()
 		r.tally.total(len(g.Nodes))
+		r.grown = programBytes(len(g.Nodes), len(l.Graph))
 	}
 	r.graph = l.Run.GraphHash
 	if r.seq != l.Run.LastSeq {
@@ -377,6 +386,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 
 func (r *run) replay(snapshot []byte, events []journal.Event) error {
 	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0, 0
+	r.grown = 0
 	defer func() { r.state.OnEvaluation(r.evaluation) }()
 	r.sure, r.unsure = false, map[string]bool{}
 	if snapshot != nil {
@@ -408,6 +418,7 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 		if d.Input != nil {
 			r.given += inputSize(*d.Input, d.Context)
 		}
+		r.given += came(d, len(row.Data))
 		if d.Outcome != nil {
 			r.kept += int64(outcomeSize(*d.Outcome))
 			if d.Outcome.Wait != nil && d.Outcome.Wait.Children != nil {

@@ -46,7 +46,8 @@ type run struct {
 	usage   journal.Usage
 	started time.Time
 	kept    int64 // bytes of results that the machine holds
-	given   int64 // bytes of what the run was given: its input, and what came for it since it was read
+	given   int64 // bytes of what the run was given: its input, and what came for it since its position was last written
+	grown   int64 // what a graph takes that is not its program's, since the run has grown or was amended
 	seq     int64 // of the last event given to the writer
 	snapSeq int64
 	// durable is how far the writer is known to have come; over says that it wrote the end.
@@ -300,6 +301,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 			return consequence{}, err
 		}
 		r.tally.apply(&d.Event)
+		r.given += came(d, len(row.Data))
+		r.kept += brought(d)
 		w.Events = append(w.Events, row)
 		ev := Event{RunID: r.id, RootID: r.root, Durable: d}
 		if d.Kind == workgraph.RunStarted {
@@ -347,6 +350,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		}
 		r.snapSeq = r.seq
 	}
+	r.weigh()
 	c := r.consequence(out, eff)
 	c.recovered = x.recover
 	c.outbox, c.mailed, c.takenUp = len(w.Outbox) > 0, w.Mail, w.TakenUp
@@ -408,6 +412,7 @@ func (r *run) snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.given = max(int64(len(machine))-r.kept, 0) // what was used up is gone
 	head := snapshotHead{Nodes: r.tally.Last, Recorded: true, Refusal: r.refusal}
 	for _, recorded := range r.children {
 		head.Recorded = head.Recorded && recorded
@@ -621,6 +626,7 @@ func (r *run) retire(cause error) {
 		r.linger.Stop()
 	}
 	attempts := r.attempts
+	r.t.memory.add(r.namespace, -attemptWeight*int64(len(r.attempts)))
 	r.attempts = nil
 	r.amu.Unlock()
 	for _, a := range attempts {

@@ -557,6 +557,7 @@ func (t *term) newRun(id string, p *program) *run {
 	r := &run{t: t, id: id, root: id, program: p, graph: p.hash, state: workgraph.New(p.p, id), tally: newTally(p.nodes), attempts: map[workgraph.Ref]*attempt{},
 		children: map[string]bool{}, taken: map[int64]bool{}, ends: make(chan struct{})}
 	r.state.OnEvaluation(r.evaluation)
+	r.size.Store(uncounted)
 	return r
 }
 
@@ -650,7 +651,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		}
 		return nil, notReady()
 	}
-	r.given = inputSize(req.travels(), req.Context)
+	r.given += inputSize(req.travels(), req.Context)
 	r.weigh()
 	r.pending++
 	row := *s // the writer's is not to be changed any more

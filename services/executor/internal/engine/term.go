@@ -237,6 +237,7 @@ func (t *term) put(r *run) {
 		t.drop(was)
 	}
 	t.runs[r.id] = r
+	r.size.Store(0)
 	t.hold(r)
 }
 
@@ -252,7 +253,9 @@ func (t *term) remove(r *run) {
 func (t *term) drop(r *run) {
 	delete(t.runs, r.id)
 	t.letGo(r)
-	t.memory.add(r.namespace, -r.size.Swap(0))
+	if size := r.size.Swap(uncounted); size != uncounted {
+		t.memory.add(r.namespace, -size)
+	}
 }
 
 // spawn runs f beside everything else; the term does not end before it.
@@ -302,6 +305,9 @@ func (t *term) launch(r *run, s *workgraph.Start) {
 	if r.stopped {
 		r.amu.Unlock()
 		return
+	}
+	if r.attempts[s.Ref] == nil {
+		t.memory.add(r.namespace, attemptWeight)
 	}
 	r.attempts[s.Ref] = a
 	r.amu.Unlock()
