@@ -37,6 +37,9 @@ type reach struct {
 	comp        []int32
 	first, edge []int32
 
+	leadsOnce sync.Once
+	out, in   lead
+
 	mu sync.Mutex
 	// sets are the nodes before a node, within one round of a region.
 	sets map[[2]int32][]uint64

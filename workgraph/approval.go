@@ -104,13 +104,17 @@ func (p *Program) onResult(pe *pedge) bool {
 // lead is where edges lead from each node, or come from; BACK edges count.
 type lead [][]int32
 
+// leads are made once for a program: a run may have thousands of questions of approval.
 func (p *Program) leads() (out, in lead) {
-	out, in = make(lead, len(p.nodes)), make(lead, len(p.nodes))
-	for e := range p.edges {
-		pe := &p.edges[e]
-		out[pe.from], in[pe.to] = append(out[pe.from], pe.to), append(in[pe.to], pe.from)
-	}
-	return out, in
+	r := p.reach
+	r.leadsOnce.Do(func() {
+		r.out, r.in = make(lead, len(p.nodes)), make(lead, len(p.nodes))
+		for e := range p.edges {
+			pe := &p.edges[e]
+			r.out[pe.from], r.in[pe.to] = append(r.out[pe.from], pe.to), append(r.in[pe.to], pe.from)
+		}
+	})
+	return r.out, r.in
 }
 
 // from marks what can be reached from these nodes, and not the node except.

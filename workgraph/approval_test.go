@@ -334,3 +334,14 @@ func TestRejectionSaysWhy(t *testing.T) {
 		})
 	}
 }
+
+func TestApprovalLeads(t *testing.T) {
+	t.Parallel()
+	p, err := Compile(t.Context(), chain(1_000), Actors{"x": ActorFunc(nil)})
+	require.NoError(t, err)
+	out, in := p.leads()
+	p.covered(0)
+	again, back := p.leads()
+	require.Same(t, &out[0], &again[0], "what leads where is found out once for a program")
+	require.Same(t, &in[0], &back[0])
+}
