@@ -13,7 +13,7 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	t.Run("State/InBothSpellings", func(t *testing.T) {
 		t.Parallel()
-		for _, word := range []string{"canceled", "cancelled", "CANCELED"} { //nolint:misspell // both are meant
+		for _, word := range []string{"canceled", "cancelled", "CANCELED"} {
 			got, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, []string{word})
 			require.NoError(t, err)
 			require.Equal(t, []executorv1.RunState{executorv1.RunState_RUN_STATE_CANCELLED}, got)

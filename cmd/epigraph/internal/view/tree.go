@@ -169,7 +169,7 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 		case executorv1.VisitState_VISIT_STATE_SKIPPED:
 			n.mark = skipText(v.GetReason())
 		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_FAILED, executorv1.VisitState_VISIT_STATE_ABSTAINED,
-			executorv1.VisitState_VISIT_STATE_CANCELLED: //nolint:misspell // the API's word
+			executorv1.VisitState_VISIT_STATE_CANCELLED:
 			n.ended = at
 		}
 		if !slices.Contains(t.changed, n) {
@@ -284,7 +284,7 @@ func (n *treeNode) runEnded(at time.Time) {
 		n.unreached = true
 	case executorv1.VisitState_VISIT_STATE_RUNNING, executorv1.VisitState_VISIT_STATE_WAITING, executorv1.VisitState_VISIT_STATE_BACKING_OFF,
 		executorv1.VisitState_VISIT_STATE_HELD, executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
-		n.state, n.ended = executorv1.VisitState_VISIT_STATE_CANCELLED, at //nolint:misspell // the API's word
+		n.state, n.ended = executorv1.VisitState_VISIT_STATE_CANCELLED, at
 	}
 }
 
@@ -517,7 +517,7 @@ func (s Style) mark(st executorv1.VisitState, frame int) string {
 		return s.dim("⊘")
 	case executorv1.VisitState_VISIT_STATE_ABSTAINED:
 		return s.dim("○")
-	case executorv1.VisitState_VISIT_STATE_CANCELLED: //nolint:misspell // the API's word
+	case executorv1.VisitState_VISIT_STATE_CANCELLED:
 		return s.yellow("⊗")
 	case executorv1.VisitState_VISIT_STATE_CANCELLING: //nolint:misspell // the API's word
 		return s.yellow("⊖")

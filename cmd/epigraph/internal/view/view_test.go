@@ -475,7 +475,7 @@ func TestTree(t *testing.T) {
 			}
 		}
 		show("before its deadline")
-		s.after(second, changed(change("gone", executorv1.VisitState_VISIT_STATE_CANCELLING, "", ""), change("off", executorv1.VisitState_VISIT_STATE_CANCELLED, "", ""),
+		s.after(second, changed(change("gone", executorv1.VisitState_VISIT_STATE_CANCELLING, "", ""), change("off", executorv1.VisitState_VISIT_STATE_CANCELLED, "", ""), //nolint:misspell // the API's word
 			change("twice", executorv1.VisitState_VISIT_STATE_CANCELLED, "", "")))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_DeadlinePassed{DeadlinePassed: &executorv1.DeadlinePassed{}}})
 		show("draining")

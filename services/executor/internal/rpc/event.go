@@ -131,7 +131,7 @@ func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, b
 	case workgraph.OpDrop:
 		c.State = executorv1.VisitState_VISIT_STATE_CANCELLED
 	case workgraph.OpCancel:
-		c.State = executorv1.VisitState_VISIT_STATE_CANCELLING
+		c.State = executorv1.VisitState_VISIT_STATE_CANCELLING //nolint:misspell // the API's word
 	case workgraph.OpRetry:
 		c.State = executorv1.VisitState_VISIT_STATE_BACKING_OFF
 	case workgraph.OpReset, workgraph.OpReopen:
