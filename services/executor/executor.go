@@ -290,8 +290,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(err, schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
-	// What is read is plain, whatever form it is kept in, and no namespace reads by all connections.
-	plain := stash.Around(journal.Fair(j))
+	// No namespace asks by all connections, and what is read is plain, whatever form it is kept in.
+	shared := journal.Fair(j)
+	plain := stash.Around(shared)
 	upkeep, err := openUpkeep(ctx, cfg, j, plain, d.Telemetry)
 	if err != nil {
 		return nil, errors.Join(err, stash.Close(), schedules.Close(), limits.Close(), j.Close(), set.Close())
@@ -322,7 +323,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("read key of task tokens: %w", err)
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
-	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: j, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
+	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
 	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry)

@@ -250,7 +250,7 @@ const readPause = 5 * time.Millisecond
 
 // readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called more than once, gives it back.
 func (t *term) readTurn() (done func(), ok bool) {
-	for !t.memory.read(min(int64(t.e.cfg.MaxRunBytes), t.memory.total/4)) {
+	for !t.memory.read(min(t.e.cfg.MaxRunBytes, t.memory.total/4)) {
 		if !t.rest(readPause) {
 			return nil, false
 		}

@@ -14,11 +14,14 @@ type fair struct {
 	Journal
 
 	turns *turns.Turns
+	// puts are those of registrations of workers, one of a namespace at a time: on PostgreSQL the others would wait for each other with a connection
+	// each, on SQLite before everybody's writes.
+	puts *turns.Turns
 }
 
 // Fair returns j such that one namespace's reads and posts are half of those that are carried out at once; others wait for these, as long as their
 // context allows.
-func Fair(j Journal) Journal { return fair{j, turns.New(j.Readers() / 2)} }
+func Fair(j Journal) Journal { return fair{j, turns.New(j.Readers() / 2), turns.New(1)} }
 
 // take asks in a turn of the namespace.
 func take[T any](ctx context.Context, f fair, namespace string, ask func() (T, error)) (got T, err error) {
@@ -96,6 +99,19 @@ func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int
 
 func (f fair) ArchiveOf(ctx context.Context, namespace, runID string) (string, error) {
 	return take(ctx, f, namespace, func() (string, error) { return f.Journal.ArchiveOf(ctx, namespace, runID) })
+}
+
+func (f fair) PutActors(ctx context.Context, self Owner, namespace string, actors []RemoteActor, lease time.Duration, limit int) error {
+	leave, err := f.puts.Enter(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return f.Journal.PutActors(ctx, self, namespace, actors, lease, limit)
+}
+
+func (f fair) RemoteActors(ctx context.Context, namespace string, names []string) ([]RemoteActor, error) {
+	return take(ctx, f, namespace, func() ([]RemoteActor, error) { return f.Journal.RemoteActors(ctx, namespace, names) })
 }
 
 func (f fair) Workers(ctx context.Context, namespace string, lease time.Duration) ([]Worker, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +29,36 @@ func (b busy) CountBelow(_ context.Context, namespace, _ string, _ int) (int, er
 
 func (busy) Get(context.Context, string, string) (journal.Run, error) { return journal.Run{}, nil }
 
+func (b busy) PutActors(_ context.Context, _ journal.Owner, namespace string, _ []journal.RemoteActor, _ time.Duration, _ int) error {
+	b.counts <- namespace
+	<-b.goOn
+	return nil
+}
+
 func TestFair(t *testing.T) {
+	t.Run("Workers/RegisterOneAtATime", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
+			f := journal.Fair(b)
+			for range 20 {
+				for _, ns := range []string{"a", "b"} {
+					go func() { _ = f.PutActors(t.Context(), journal.Owner{}, ns, nil, time.Second, 1) }()
+				}
+			}
+			synctest.Wait()
+			require.ElementsMatch(t, []string{"a", "b"}, []string{<-b.counts, <-b.counts})
+			require.Empty(t, b.counts)
+			_, err := f.Get(t.Context(), "a", "run_1")
+			require.NoError(t, err, "nobody's reads wait for it")
+			close(b.goOn)
+			synctest.Wait()
+			require.Len(t, b.counts, 38)
+		})
+	})
+	t.Run("Reads/HalfAreForOneNamespace", testFairReads)
+}
+
+func testFairReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
 		f := journal.Fair(b)
