@@ -16,13 +16,13 @@ import (
 // starter is a client whose database is away at first.
 type starter struct {
 	errs    []error
-	starts  int
+	starts  atomic.Int64
 	stopped chan struct{}
 }
 
 func (s *starter) Start(ctx context.Context) error {
-	if s.starts++; s.starts <= len(s.errs) {
-		return s.errs[s.starts-1]
+	if n := int(s.starts.Add(1)); n <= len(s.errs) {
+		return s.errs[n-1]
 	}
 	context.AfterFunc(ctx, func() { close(s.stopped) })
 	return nil
@@ -41,7 +41,7 @@ func TestStart(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- d.Run(ctx) }()
 			time.Sleep(10 * startAgain) //nolint:forbidigo // the time of the bubble
-			require.Equal(t, 3, c.starts)
+			require.EqualValues(t, 3, c.starts.Load())
 			cancel()
 			require.NoError(t, <-done)
 		})

@@ -189,7 +189,7 @@ func TestWriter(t *testing.T) {
 			require.LessOrEqual(t, slices.Max(sizes[2:]), 50, "25 ms at half a millisecond for each")
 			slow = false
 			sizes = crowd()
-			require.Equal(t, 1000, slices.Max(sizes))
+			require.Greater(t, slices.Max(sizes), 500, "as many as there are again")
 			require.NoError(t, stop())
 		})
 	})
