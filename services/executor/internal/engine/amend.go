@@ -204,7 +204,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.graphFits(body); err != nil {
 		return nil, err
 	}
-	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
+	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body, unsafe: callsUnsafe(pinned)}
 	e.programs.keep("pinned/"+p.hash, p)
 	return p, nil
 }

@@ -15,7 +15,7 @@ import (
 const maxEvaluation = 10 * time.Second
 
 // evaluation is the context of the expressions of one command, for which the run is locked: see workgraph.State.OnEvaluation. Whatever leads here, a turn
-// of the run's namespace is held meanwhile; who is about to advance the run has mostly waited for it before, without the lock.
+// of the run's namespace is held meanwhile, if there is one: who is about to advance the run has mostly waited for it before, without the lock.
 func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	whole, abort := context.WithCancelCause(context.Background())
 	r.amu.Lock()
@@ -27,7 +27,8 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	give := func() {}
 	if c := r.t.e.computing; !r.turn {
 		c.late.Add(1)
-		if leave, err := c.enter(whole, r.namespace); err == nil {
+		// Those who have the turns may wait for the run's lock, so nobody who has that waits for a turn.
+		if leave, ok := c.try(r.namespace); ok {
 			give = leave
 		}
 	}
@@ -43,14 +44,38 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 }
 
 // interrupt aborts the evaluation under way, and those to come: the run is to end, or is no longer of this process. What was being decided comes to
-// nothing, and the run is read again.
+// nothing, and the run is read again. A run that has not begun to be what its journal says, or that makes UNSAFE calls, whose outcomes that would lose, is
+// left to go on: its evaluation ends by its own limits.
 func (r *run) interrupt() {
 	r.amu.Lock()
 	defer r.amu.Unlock()
+	if r.begun && r.safe && !r.regraphed.Load() {
+		r.abort()
+	}
+}
+
+// giveUp aborts a start whose caller has gone; it does nothing when the run has begun.
+func (r *run) giveUp() {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if !r.begun {
+		r.abort()
+	}
+}
+
+// abort is called with r.amu held.
+func (r *run) abort() {
 	r.aborted = true
 	if r.evaluating != nil {
 		r.evaluating(workgraph.ErrAborted)
 	}
+}
+
+// begins says that the machine is what the journal says, or is about to. The caller holds r.mu.
+func (r *run) begins() {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	r.begun, r.safe, r.aborted = true, !r.program.unsafe, false
 }
 
 // step takes r.mu to advance the machine. If that may evaluate expressions it waits for a turn first: while the run is not locked, and no longer than until

@@ -323,12 +323,14 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, res
 			t.remove(r)
 			return nil, fmt.Errorf("begin run %s: %w", id, err)
 		}
+		r.begins()
 		return r, nil
 	}
 	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
 		t.remove(r)
 		return nil, fmt.Errorf("recover run %s: %w", id, err)
 	}
+	r.begins()
 	if at, ok := r.next(); ok && !at.After(time.Now()) {
 		// Its time has come, or passed while nobody held it.
 		r.arm(at)

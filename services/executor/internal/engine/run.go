@@ -119,6 +119,8 @@ type run struct {
 	// evaluating aborts the evaluation under way, if there is one; aborted lets none go on.
 	evaluating context.CancelCauseFunc
 	aborted    bool
+	// begun and safe say that a run which is read again is as it was: see interrupt.
+	begun, safe bool
 }
 
 // extra is what goes along with a command besides the machine's own decision.

@@ -500,7 +500,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	if wait {
 		row, err = r.record(req, now, answer)
 	} else {
-		awake := context.AfterFunc(ctx, r.interrupt)
+		awake := context.AfterFunc(ctx, r.giveUp)
 		row, err = r.begin(req, now, answer)
 		if !awake() && errors.Is(err, workgraph.ErrAborted) {
 			err = context.Cause(ctx)
@@ -651,6 +651,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		}
 		return nil, notReady()
 	}
+	r.begins()
 	r.given += inputSize(req.travels(), req.Context)
 	r.weigh()
 	r.pending++
