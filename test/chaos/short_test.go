@@ -18,7 +18,7 @@ const (
 	hookHolds = 1
 	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
 	soakTime    = 25 * time.Second
-	soakTimeDev = 10 * time.Second
+	soakTimeDev = 0
 	soakStrict  = false
 	// gap is the time between two starts of the load.
 	gap = 200 * time.Millisecond
