@@ -53,7 +53,8 @@ type memory struct {
 type waiter struct {
 	run, namespace string
 	size           int64
-	since          time.Time
+	// since is when it began to wait, turn when its turn began; zero before that.
+	since, turn time.Time
 }
 
 const (
@@ -116,19 +117,19 @@ func (m *memory) fits(namespace string, n int64) bool {
 
 // overdue is the run whose turn it is, since it has waited for long; nil if there is none. It is called with m.mu held.
 func (m *memory) overdue() *waiter {
-	for range m.line {
-		w := m.line[0]
-		switch age := time.Since(w.since); {
-		case age < lineAge:
-			return nil
-		case age < lineAge+lineTurn:
-			return w
-		default:
-			w.since = time.Now()
-			m.line = append(m.line[1:], w)
-		}
+	if len(m.line) == 0 || time.Since(m.line[0].since) < lineAge {
+		return nil
 	}
-	return nil
+	w := m.line[0]
+	switch {
+	case w.turn.IsZero():
+		w.turn = time.Now()
+	case time.Since(w.turn) >= lineTurn:
+		w.since, w.turn = time.Now(), time.Time{}
+		m.line = append(m.line[1:], w)
+		return m.overdue() // the others have turns of their own, however long they have waited
+	}
+	return w
 }
 
 // enter puts a run in line.

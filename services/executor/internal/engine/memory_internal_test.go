@@ -79,6 +79,18 @@ func TestMemory(t *testing.T) {
 			time.Sleep(lineTurn) //nolint:forbidigo // the time of the bubble
 			require.False(t, m.admit(large))
 			require.True(t, m.admit(later), "its turn is over")
+			m.leave(later)
+			m.add("b", -29*mib)
+			other := m.enter("run_other", "b", 45*mib) // as large as it gets beside what stays
+			third := m.enter("run_third", "c", 49*mib)
+			time.Sleep(lineAge) //nolint:forbidigo // the time of the bubble
+			require.False(t, m.admit(large))
+			time.Sleep(lineTurn) //nolint:forbidigo // the time of the bubble
+			require.True(t, m.admit(other), "each that has waited gets a turn, though all have waited for as long")
+			m.leave(other)
+			require.False(t, m.admit(third))
+			m.add("b", -45*mib)
+			require.True(t, m.admit(third))
 		})
 	})
 	t.Run("Read/AsManyAtOnceAsWouldFit", func(t *testing.T) {

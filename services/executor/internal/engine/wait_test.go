@@ -498,18 +498,20 @@ func TestMemoryWake(t *testing.T) {
 	t.Parallel()
 	const n = 12
 	g := newGate()
-	l := run(t, sqliteStore(t), actors{"gate": g, "sleep": outcome(func(*workgraph.Call) workgraph.Outcome {
-		return workgraph.Outcome{Wait: &workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(2 * time.Second)}}}
-	})}, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes, c.ParkAfter = 512<<10, 10*time.Millisecond })
+	l := run(t, sqliteStore(t), actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes, c.ParkAfter = 512<<10, 10*time.Millisecond })
 	l.jobs(t)
 	var ids []string
 	for range n {
 		chain := chain(2, "gate")
-		chain.Nodes[0].Actor = "sleep"
+		chain.Nodes[0].Actor = "signal"
 		ids = append(ids, l.start(t, chain, func(r *engine.StartRequest) {
 			r.Input.Args = []json.RawMessage{json.RawMessage(`"` + strings.Repeat("x", 60<<10) + `"`)}
 		}))
-		testkit.Eventually(t, func() bool { return l.Live() == 0 || len(g.called) > 0 }, 60*time.Second, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Live() == 0 }, 60*time.Second, time.Millisecond)
+	}
+	for _, id := range ids {
+		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		require.NoError(t, err)
 	}
 	g.next(t)
 	close(g.open)

@@ -257,10 +257,10 @@ func (l *lane) admit(now time.Time) (probe bool, err error) {
 	return false, errs.New(errs.Unavailable, reasonUnreachable, "the %s cannot be reached", l.service)
 }
 
-// learn counts failures in a row. A caller that hung up says nothing about the service; a service that took longer than the request may does.
+// learn counts failures in a row. A caller that hung up, or that gave its call too little time, says nothing about the service; a service that took longer than the gateway lets it does.
 func (l *lane) learn(ctx context.Context, err error, probe bool) {
 	switch {
-	case errs.ReasonOf(err) == reasonUnreachable, errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errs.ReasonOf(err) == reasonUnreachable, errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), grpckit.ErrCallersTime):
 		if n := l.failures.Add(1); n == int64(l.Failures) {
 			l.until.Store(time.Now().Add(l.Pause).UnixNano())
 		}

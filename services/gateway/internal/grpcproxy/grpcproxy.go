@@ -80,7 +80,7 @@ func (m *Method) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, d)
+		ctx, end = context.WithTimeoutCause(ctx, d, grpckit.ErrCallersTime)
 		defer end()
 	}
 	if enc := r.Header.Get("Grpc-Encoding"); enc != "" && enc != encoding.Identity {
@@ -263,6 +263,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 			fault = err // it is why the stream was given up
 		}
 	default:
+		cancel() // it may wait for room
 		c.stopReading()
 		<-sent
 	}
