@@ -6,7 +6,7 @@ import (
 )
 
 // Advance decides what cmd means, changes the state and returns the events to journal with the effects to act on once they
-// are durable. On error nothing changed.
+// are durable. On error nothing changed, but after ErrAborted the State is of no use any more.
 func (s *State) Advance(cmd Command) ([]Event, Effects, error) {
 	if s.end != nil {
 		return nil, Effects{}, ErrEnded

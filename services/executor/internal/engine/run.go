@@ -98,11 +98,13 @@ type run struct {
 	// size is what it counts for in the memory of live runs.
 	size atomic.Int64
 
-	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is not taken before mu but to try that.
+	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is taken after mu; acked, which holds it alone, only
+	// tries mu.
 	kmu  sync.Mutex
 	acks []ack
 
-	// turn is set while who holds mu has a turn to compute; ends is closed once the run is to end, so that nothing waits for one any more.
+	// turn is set while the holder of mu has a turn to compute; mu guards it. ends is closed, under mu, once the run is to end: from then on nothing
+	// waits for a turn.
 	turn bool
 	ends chan struct{}
 
@@ -159,7 +161,7 @@ type extra struct {
 var errDropped = errors.New("engine: the run is no longer held here")
 
 // advance gives cmd to the machine and queues what it decided. The caller holds r.mu. An error of the machine leaves all as it
-// was. If the decision cannot be written the run is given up and read again.
+// was, but for ErrAborted, after which the run is read again. If the decision cannot be written the run is given up and read again.
 func (r *run) advance(cmd workgraph.Command, x extra) error {
 	if r.gone.Load() {
 		return errDropped
@@ -556,7 +558,8 @@ func (r *run) acked(a ack) {
 	}
 }
 
-// catchUp hears the answers that came while the run was locked. Even a term that is over waits for them, so it does not belong to its work.
+// catchUp hears the answers that came while the run was locked. It is no part of the term's work: that ends
+// before the writer, which answers until its end.
 func (r *run) catchUp() {
 	for i := 0; ; i++ {
 		r.mu.Lock()

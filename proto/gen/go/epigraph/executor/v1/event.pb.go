@@ -1875,7 +1875,7 @@ type InterruptOpened struct {
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// What is to be approved, when the question is one of approval.
 	Approve *v1.Payload `protobuf:"bytes,6,opt,name=approve,proto3" json:"approve,omitempty"`
-	// SHA-256 of that in hex: an approval is of exactly this.
+	// SHA-256, in hex, of that and of what follows from it: an approval is of exactly this. Send it back as it came.
 	ApproveHash   string `protobuf:"bytes,7,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

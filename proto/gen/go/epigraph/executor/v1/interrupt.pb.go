@@ -164,7 +164,7 @@ type Interrupt struct {
 	Decision Decision `protobuf:"varint,10,opt,name=decision,proto3,enum=epigraph.executor.v1.Decision" json:"decision,omitempty"`
 	// What is to be approved.
 	Approve *v1.Payload `protobuf:"bytes,11,opt,name=approve,proto3" json:"approve,omitempty"`
-	// SHA-256 of that in hex: an approval is of exactly this.
+	// SHA-256, in hex, of that and of what follows from it: an approval is of exactly this. Send it back as it came.
 	ApproveHash string `protobuf:"bytes,12,opt,name=approve_hash,json=approveHash,proto3" json:"approve_hash,omitempty"`
 	// When it was asked.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
