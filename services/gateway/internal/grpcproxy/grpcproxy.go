@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
 )
 
 // contentType is that of gRPC over HTTP/2 with the only codec that is spoken here.
@@ -88,7 +88,7 @@ func (m *Method) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ns := grpckit.Namespace(ctx)
-	c := &call{Method: m, w: w, r: r, rc: http.NewResponseController(w), share: m.Budget.Share(ns), out: m.Budget.Answer(ns)}
+	c := &call{Method: m, w: paced.New(w, m.WriteTimeout), r: r, rc: http.NewResponseController(w), share: m.Budget.Share(ns), out: m.Budget.Answer(ns)}
 	defer c.share.Free()
 	defer c.out.Free()
 	c.frames = grpckit.Frames{Source: body{r.Body}, Share: &c.share, Weight: 2, // here, and on the way out
@@ -105,15 +105,13 @@ func (m *Method) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // call is one call on its way.
 type call struct {
 	*Method
-	w      http.ResponseWriter
+	w      *paced.Writer
 	r      *http.Request
 	rc     *http.ResponseController
 	share  inflight.Share
 	frames grpckit.Frames
 	out    *inflight.Answer
 	begun  bool
-	// deadline is when all must be written; zero for streams.
-	deadline time.Time
 
 	mu   sync.Mutex
 	over bool // nothing is read any more
@@ -164,8 +162,7 @@ func (c *call) stopReading() {
 func (c *call) unary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	c.deadline = time.Now().Add(c.Timeout + c.WriteTimeout)
-	_ = c.rc.SetWriteDeadline(c.deadline)
+	c.w.Until(time.Now().Add(c.Timeout + c.WriteTimeout))
 	in, err := c.last(ctx)
 	if err != nil {
 		c.end(nil, err)
@@ -322,35 +319,18 @@ func (c *call) begin(md metadata.MD) {
 	c.w.WriteHeader(http.StatusOK)
 }
 
-// pieceBytes is what an answer is written in: each piece has a time of its own.
-const pieceBytes = 256 << 10
-
 func (c *call) write(m []byte) error {
 	var head [5]byte
 	if int64(len(m)) > int64(^uint32(0)) {
 		return fmt.Errorf("a message of %d bytes has no frame", len(m))
 	}
 	binary.BigEndian.PutUint32(head[1:], uint32(len(m)))
-	c.writeBy()
-	if _, err := c.w.Write(head[:]); err != nil {
-		return err
-	}
-	for piece := range slices.Chunk(m, pieceBytes) {
-		c.writeBy()
-		if _, err := c.w.Write(piece); err != nil {
+	for _, part := range [][]byte{head[:], m} {
+		if _, err := c.w.Write(part); err != nil {
 			return err
 		}
 	}
 	return c.rc.Flush()
-}
-
-// writeBy gives the next piece its time.
-func (c *call) writeBy() {
-	at := time.Now().Add(c.WriteTimeout)
-	if !c.deadline.IsZero() && c.deadline.Before(at) {
-		at = c.deadline
-	}
-	_ = c.rc.SetWriteDeadline(at)
 }
 
 // end sends the status of a call.

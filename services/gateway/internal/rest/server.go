@@ -40,6 +40,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/live"
+	"github.com/epigraph-run/epigraph/services/gateway/internal/paced"
 )
 
 const scope = "github.com/epigraph-run/epigraph/services/gateway"
@@ -332,7 +333,8 @@ func (s *Server) forward(rt *route) http.Handler {
 		}
 		ctx, cancel := context.WithTimeoutCause(r.Context(), s.RequestTimeout, errRequestTimeout)
 		defer cancel()
-		answer := newPaced(w, s.WriteTimeout, time.Now().Add(s.RequestTimeout+s.WriteTimeout))
+		answer := &silent{Writer: paced.New(w, s.WriteTimeout)}
+		answer.Until(time.Now().Add(s.RequestTimeout + s.WriteTimeout))
 		s.mux.ServeHTTP(answer, checked.WithContext(ctx))
 		if answer.err != nil {
 			s.log.DebugContext(ctx, "the answer was not taken", "err", answer.err, "route", r.Pattern, "request_id", x.id)
@@ -467,43 +469,19 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // answerMemory is how often an answer is there at once: as a message, and as JSON while that grows.
 const answerMemory = 3
 
-// pieceBytes is what an answer is written in: each piece has a time of its own.
-const pieceBytes = 256 << 10
+// silent keeps why an answer could not be written to itself: generated code would write it to the global log.
+type silent struct {
+	*paced.Writer
 
-// paced writes an answer piece by piece, so that a caller who takes nothing is given up soon, and one who takes little at a deadline.
-type paced struct {
-	http.ResponseWriter
-	rc       *http.ResponseController
-	timeout  time.Duration
-	deadline time.Time
-	// err is why nothing more is written.
 	err error
 }
 
-func newPaced(w http.ResponseWriter, timeout time.Duration, deadline time.Time) *paced {
-	p := &paced{ResponseWriter: w, rc: http.NewResponseController(w), timeout: timeout, deadline: deadline}
-	_ = p.rc.SetWriteDeadline(deadline) // not every writer has one; then the server's own limits hold
-	return p
-}
-
-// Write keeps its error to itself: generated code would write it to the global log.
-func (p *paced) Write(b []byte) (n int, err error) {
-	for piece := range slices.Chunk(b, pieceBytes) {
-		if p.err != nil {
-			break
-		}
-		at := time.Now().Add(p.timeout)
-		if p.deadline.Before(at) {
-			at = p.deadline
-		}
-		_ = p.rc.SetWriteDeadline(at)
-		_, p.err = p.ResponseWriter.Write(piece)
+func (s *silent) Write(b []byte) (n int, err error) {
+	if s.err == nil {
+		_, s.err = s.Writer.Write(b)
 	}
 	return len(b), nil
 }
-
-// Unwrap gives http.ResponseController the connection.
-func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // marshaler writes the REST view of messages. What it reads has been turned into protojson before.
 type marshaler struct{ *runtime.JSONPb }
