@@ -13,69 +13,58 @@ import (
 
 // Collect reads and closes the rows of a query whose error, if it failed, comes with them. It returns nil if there are none, and all or nothing:
 // no rows with an error.
-func Collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) (out []T, rerr error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err := errors.Join(rows.Err(), rows.Close()); rerr == nil && err != nil {
-			out, rerr = nil, err
-		}
-	}()
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, nil
+func Collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	return collect(rows, err, scan, func(T) (bool, error) { return false, nil })
 }
 
 // CollectPage is Collect for rows of a page: it stops behind the first row that the page has no room for, and what it reads counts for the answer of ctx.
-func CollectPage[T page.Row](ctx context.Context, rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) (out []T, rerr error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err := errors.Join(rows.Err(), rows.Close()); rerr == nil && err != nil {
-			out, rerr = nil, err
-		}
-	}()
-	var f filling
-	for !f.full && rows.Next() {
-		v, err := scan(rows)
-		if err == nil {
-			err = f.add(ctx, v)
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, nil
+func CollectPage[T page.Row](ctx context.Context, rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	return collect(rows, err, scan, fillPage[T](ctx))
 }
 
 // CollectPagePostgres is CollectPage for rows of PostgreSQL.
-func CollectPagePostgres[T page.Row](ctx context.Context, rows pgx.Rows, err error, scan pgx.RowToFunc[T]) (out []T, rerr error) {
+func CollectPagePostgres[T page.Row](ctx context.Context, rows pgx.Rows, err error, scan pgx.RowToFunc[T]) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var f filling
-	for !f.full && rows.Next() {
-		v, err := scan(rows)
+	out, err := read(rows.Next, func() (T, error) { return scan(rows) }, fillPage[T](ctx))
+	rows.Close()
+	if err == nil {
+		err = rows.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error), add func(T) (bool, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // it is closed below; this is for a scan that panics
+	out, err := read(rows.Next, func() (T, error) { return scan(rows) }, add)
+	if ended := errors.Join(rows.Err(), rows.Close()); err == nil {
+		err = ended
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// read gathers rows until there are no more, or add says that it was the last one.
+func read[T any](next func() bool, scan func() (T, error), add func(T) (last bool, err error)) (out []T, err error) {
+	for last := false; !last && next(); {
+		v, err := scan()
 		if err == nil {
-			err = f.add(ctx, v)
+			last, err = add(v)
 		}
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, v)
-	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
-		return nil, err
 	}
 	return out, nil
 }
@@ -83,13 +72,10 @@ func CollectPagePostgres[T page.Row](ctx context.Context, rows pgx.Rows, err err
 // rowMemory is how often what a row holds is there at once: as it was read, and as the message that it becomes.
 const rowMemory = 2
 
-// filling is a page that is being read.
-type filling struct {
-	gauge page.Gauge
-	full  bool
-}
-
-func (f *filling) add(ctx context.Context, r page.Row) error {
-	f.full = f.gauge.Add(r)
-	return inflight.Read(ctx, rowMemory*int64(r.Size()))
+// fillPage tells of each row whether the page has room for another one.
+func fillPage[T page.Row](ctx context.Context) func(T) (full bool, err error) {
+	var g page.Gauge
+	return func(r T) (bool, error) {
+		return g.Add(r), inflight.Read(ctx, rowMemory*int64(r.Size()))
+	}
 }
