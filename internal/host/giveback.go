@@ -35,14 +35,14 @@ func GiveMemoryBack(ctx context.Context) {
 
 // used is what a process has of the system's memory.
 type used struct {
-	// held is what it has, live what the last collection found alive, allocated all that was ever allocated.
-	held, live, allocated uint64
+	// held is what it has, allocated all that was ever allocated.
+	held, allocated uint64
 }
 
 func readUsed() used {
-	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)
-	return used{s[0].Value.Uint64() - s[1].Value.Uint64(), s[2].Value.Uint64(), s[3].Value.Uint64()}
+	return used{s[0].Value.Uint64() - s[1].Value.Uint64(), s[2].Value.Uint64()}
 }
 
 // keeper remembers how much there was when it last looked.
