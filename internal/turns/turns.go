@@ -25,28 +25,65 @@ func New(limit int) *Turns { return &Turns{limit: max(1, limit), byKey: map[stri
 
 // Enter waits for a turn of the key, at most until ctx ends; then its cause is the error. After success leave must be called, once.
 func (t *Turns) Enter(ctx context.Context, key string) (leave func(), err error) {
+	return t.EnterUnless(ctx, key, nil)
+}
+
+// Try takes a turn if one is free.
+func (t *Turns) Try(key string) (leave func(), ok bool) {
+	p := t.use(key)
+	select {
+	case p.taken <- struct{}{}:
+		return t.leaving(key, p), true
+	default:
+		t.forget(key, p)
+		return nil, false
+	}
+}
+
+// EnterUnless is Enter that also ends when unless is closed: then there is no error and no turn, and leave is nil. A turn that is free is taken whatever
+// has ended.
+func (t *Turns) EnterUnless(ctx context.Context, key string, unless <-chan struct{}) (leave func(), err error) {
+	p := t.use(key)
+	select {
+	case p.taken <- struct{}{}:
+		return t.leaving(key, p), nil
+	default:
+	}
+	select {
+	case p.taken <- struct{}{}:
+		return t.leaving(key, p), nil
+	case <-unless:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	t.forget(key, p)
+	return nil, err
+}
+
+// Keys is of how many keys turns are used or waited for.
+func (t *Turns) Keys() int {
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byKey)
+}
+
+func (t *Turns) use(key string) *places {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	p := t.byKey[key]
 	if p == nil {
 		p = &places{taken: make(chan struct{}, t.limit)}
 		t.byKey[key] = p
 	}
 	p.users++
-	t.mu.Unlock()
-	select {
-	case p.taken <- struct{}{}:
-	default:
-		select {
-		case p.taken <- struct{}{}:
-		case <-ctx.Done():
-			t.forget(key, p)
-			return nil, context.Cause(ctx)
-		}
-	}
+	return p
+}
+
+func (t *Turns) leaving(key string, p *places) (leave func()) {
 	return func() {
 		<-p.taken
 		t.forget(key, p)
-	}, nil
+	}
 }
 
 func (t *Turns) forget(key string, p *places) {

@@ -211,7 +211,7 @@ func (t *term) perform(a *attempt) {
 	}
 	leave := func() {} // gives a turn to compute back
 	if info.Computes {
-		if leave, err = t.e.computing.enter(ctx, a.run.namespace); err != nil {
+		if leave, err = t.e.computing.Enter(ctx, a.run.namespace); err != nil {
 			end(nil, notPerformed(err))
 			return
 		}

@@ -127,7 +127,7 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 		}
 		var p *program
 		err := t.steadily(ctx, func() (err error) {
-			leave, err := t.e.computing.enter(ctx, r.namespace)
+			leave, err := t.e.computing.Enter(ctx, r.namespace)
 			if err != nil {
 				return err
 			}
@@ -354,7 +354,7 @@ func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.
 	if err != nil {
 		return workgraph.Errorf(workgraph.Retryable, errs.ReasonOf(err), "the sub-graph's actors cannot be looked up: %v", errs.From(err).Message)
 	}
-	leave, err := t.e.computing.enter(ctx, a.run.namespace)
+	leave, err := t.e.computing.Enter(ctx, a.run.namespace)
 	if err != nil {
 		return notPerformed(err)
 	}

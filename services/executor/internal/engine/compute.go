@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -25,10 +23,10 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	}
 	r.amu.Unlock()
 	give := func() {}
-	if c := r.t.e.computing; !r.turn {
-		c.late.Add(1)
+	if e := r.t.e; !r.turn {
+		e.lateTurns.Add(1)
 		// Those who have the turns may wait for the run's lock, so nobody who has that waits for a turn.
-		if leave, ok := c.try(r.namespace); ok {
+		if leave, ok := e.computing.Try(r.namespace); ok {
 			give = leave
 		}
 	}
@@ -89,11 +87,8 @@ func (r *run) step(ctx context.Context) (leave func(), err error) {
 
 // compute is step for what computes in any case.
 func (r *run) compute(ctx context.Context) (leave func(), err error) {
-	give, ok := r.t.e.computing.try(r.namespace)
-	if ok {
-		return r.stepIn(give), nil
-	}
-	if give, err = r.t.e.computing.enterUnless(ctx, r.namespace, r.ends); err != nil {
+	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
+	if err != nil {
 		return nil, err
 	}
 	return r.stepIn(give), nil
@@ -157,92 +152,8 @@ func (e *noTurnError) Error() string {
 	return fmt.Sprintf("namespace %s computes as much as it may at once", e.namespace)
 }
 
-// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls of actors that compute, and every step of a
-// run that evaluates expressions. Every namespace has turns of its own and gets them in order, so that however much one asks for, another finds
-// a processor. It is safe for concurrent use.
-type computing struct {
-	limit int
-	// late counts evaluations for which nobody had waited before the run was locked.
-	late atomic.Int64
-
-	mu         sync.Mutex
-	namespaces map[string]*turns
-}
-
-// turns are those of one namespace, for as long as it uses any.
-type turns struct {
-	places chan struct{}
-	users  int
-}
-
 // computingLimit leaves processors to others where there are several.
 func computingLimit(processors int) int { return max(1, processors/2) }
 
-func newComputing(limit int) *computing {
-	return &computing{limit: limit, namespaces: map[string]*turns{}}
-}
-
-// enter waits for a turn of the namespace, at most until ctx ends. After success leave must be called.
-func (c *computing) enter(ctx context.Context, namespace string) (leave func(), err error) {
-	if leave, ok := c.try(namespace); ok {
-		return leave, nil
-	}
-	leave, err = c.enterUnless(ctx, namespace, nil)
-	return leave, err
-}
-
-// try takes a turn if one is free.
-func (c *computing) try(namespace string) (leave func(), ok bool) {
-	t := c.use(namespace)
-	select {
-	case t.places <- struct{}{}:
-		return c.leaving(namespace, t), true
-	default:
-		c.forget(namespace, t)
-		return nil, false
-	}
-}
-
-// enterUnless waits for a turn, at most until ctx ends. If unless is closed first there is no error and no turn: leave is nil.
-func (c *computing) enterUnless(ctx context.Context, namespace string, unless <-chan struct{}) (leave func(), err error) {
-	t := c.use(namespace)
-	select {
-	case t.places <- struct{}{}:
-		return c.leaving(namespace, t), nil
-	case <-unless:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	c.forget(namespace, t)
-	return nil, err
-}
-
-func (c *computing) use(namespace string) *turns {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.namespaces[namespace]
-	if t == nil {
-		t = &turns{places: make(chan struct{}, c.limit)}
-		c.namespaces[namespace] = t
-	}
-	t.users++
-	return t
-}
-
-func (c *computing) leaving(namespace string, t *turns) (leave func()) {
-	return func() {
-		<-t.places
-		c.forget(namespace, t)
-	}
-}
-
 // evaluates reports whether a step of the run may evaluate expressions.
 func (r *run) evaluates() bool { return r.program.p.Evaluates() || r.regraphed.Load() }
-
-func (c *computing) forget(namespace string, t *turns) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t.users--; t.users == 0 {
-		delete(c.namespaces, namespace)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -52,7 +54,11 @@ type Engine struct {
 	meters    *meters
 	hub       *hub
 	watchers  *watchers
-	computing *computing
+	// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls of actors that compute, and every step of a
+	// run that evaluates expressions. However much one namespace asks for, another finds a processor.
+	computing *turns.Turns
+	// lateTurns counts evaluations for which nobody had waited before the run was locked.
+	lateTurns atomic.Int64
 	// calling is what calls under way may hold of their arguments.
 	calling  *inflight.Budget
 	programs *programs
@@ -96,7 +102,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.tracer = d.TracerProvider.Tracer(scope)
 	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges}, cfg.MaxLiveBytes/4)
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
-	e.computing = newComputing(computingLimit(runtime.GOMAXPROCS(0)))
+	e.computing = turns.New(computingLimit(runtime.GOMAXPROCS(0)))
 	e.suspects = newTurn()
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error

@@ -1,36 +1,18 @@
 package engine
 
 import (
-	"context"
 	"runtime"
 
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Computing is what bounds how much of a namespace computes at once.
-type Computing = computing
-
-// NewComputing gives every namespace so many turns.
-func NewComputing(limit int) *Computing { return newComputing(limit) }
-
 // ComputingLimit is how many turns a namespace has.
 func ComputingLimit() int { return computingLimit(runtime.GOMAXPROCS(0)) }
 
-// LateTurns is how many evaluations had to wait for a turn while their run was locked.
-func (e *Engine) LateTurns() int64 { return e.computing.late.Load() }
-
-// Enter waits for a turn.
-func (c *computing) Enter(ctx context.Context, namespace string) (func(), error) {
-	return c.enter(ctx, namespace)
-}
-
-// Namespaces is of how many something is kept.
-func (c *computing) Namespaces() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.namespaces)
-}
+// LateTurns is how many evaluations there were for which nobody had waited for a turn before the run was locked.
+func (e *Engine) LateTurns() int64 { return e.lateTurns.Load() }
 
 // LiveBytes is what counts for the live runs.
 func (e *Engine) LiveBytes() int64 { return e.current().memory.bytes() }
@@ -59,7 +41,7 @@ func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 }
 
 // Turns are those of this executor.
-func (e *Engine) Turns() *Computing { return e.computing }
+func (e *Engine) Turns() *turns.Turns { return e.computing }
 
 // Evaluating reports whether expressions of a live run are evaluated now.
 func (e *Engine) Evaluating(runID string) bool {

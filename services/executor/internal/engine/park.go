@@ -255,7 +255,7 @@ func (t *term) bringSoon(id string) {
 			var ok bool
 			full = nil
 			if busy, busyNow := errors.AsType[*noTurnError](err); busyNow {
-				if turn, err = t.e.computing.enter(t.background, busy.namespace); err != nil {
+				if turn, err = t.e.computing.Enter(t.background, busy.namespace); err != nil {
 					return
 				}
 				wait, reserved = soonestTry, true

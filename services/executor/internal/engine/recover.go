@@ -265,9 +265,9 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, res
 	turn := func() {}
 	defer func() { turn() }()
 	if !reserved && (r.evaluates() || slices.ContainsFunc(mail, isAmend)) {
-		give, ok := t.e.computing.try(r.namespace)
+		give, ok := t.e.computing.Try(r.namespace)
 		if !ok && liveBefore {
-			if give, err = t.e.computing.enter(ctx, r.namespace); err != nil {
+			if give, err = t.e.computing.Enter(ctx, r.namespace); err != nil {
 				r.takeRoom()()
 				return nil, err
 			}

@@ -480,7 +480,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	turn := func() {}
 	if !wait && r.evaluates() {
 		var err error
-		if turn, err = t.e.computing.enter(ctx, r.namespace); err != nil {
+		if turn, err = t.e.computing.Enter(ctx, r.namespace); err != nil {
 			room()
 			return journal.Result{}, nil, err
 		}

@@ -116,7 +116,7 @@ func TestTurns(t *testing.T) {
 			}
 		}
 		require.Zero(t, l.LateTurns(), "every path waits for its turn before it locks its run")
-		testkit.Eventually(t, func() bool { return l.Turns().Namespaces() == 0 }, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Turns().Keys() == 0 }, time.Minute, time.Millisecond)
 	})
 	// spread leads from a node to many others, each on a dear condition.
 	spread := func(first string) *workgraph.Graph {
