@@ -98,20 +98,20 @@ func (t *term) deliver(ctx context.Context) {
 		}
 		byRun[m.RunID] = append(byRun[m.RunID], m)
 	}
-	news := false
+	news, more := false, len(mail) == mailBatch
 	for _, id := range order {
 		if r := t.get(id); r != nil {
 			if r.evaluates() || slices.ContainsFunc(byRun[id], isAmend) {
-				r.takeUpBeside(byRun[id], len(mail) == mailBatch)
+				r.takeUpBeside(byRun[id], more)
 			} else {
-				news = r.takeUp(byRun[id]) || news
+				news = r.takeUp(byRun[id], more) || news
 			}
 			continue
 		}
 		// Reading the run takes its mail up.
 		t.bringSoon(id)
 	}
-	if len(mail) == mailBatch && news {
+	if more && news {
 		t.pokeMail()
 	}
 }
@@ -126,6 +126,9 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	}
 	if under.Swap(true) {
 		r.missed.Store(true)
+		if !under.Load() && r.missed.Swap(false) { // it ended meanwhile, and did not see that
+			r.t.pokeMail()
+		}
 		return
 	}
 	r.t.spawn(func() {
@@ -165,23 +168,15 @@ func (r *run) endFirst(mail []journal.Mail, now time.Time) {
 	}
 }
 
-// takeUp gives mail to the machine, in order, and reports whether any of it was new. To a run that is locked, since it evaluates expressions, the mail is
-// given later: that of other runs does not wait for it.
-func (r *run) takeUp(mail []journal.Mail) bool {
-	if r.mu.TryLock() {
-		defer r.mu.Unlock()
-		return r.takeUpLocked(mail)
+// takeUp gives mail to the machine, in order, and reports whether any of it was new. For a run that is locked the others do not wait.
+// more tells that there is mail that was not read yet.
+func (r *run) takeUp(mail []journal.Mail, more bool) bool {
+	if !r.mu.TryLock() {
+		r.takeUpBeside(mail, more)
+		return false
 	}
-	if r.takesUp.CompareAndSwap(false, true) {
-		r.t.spawn(func() {
-			r.mu.Lock()
-			r.takesUp.Store(false)
-			r.takeUpLocked(mail)
-			r.mu.Unlock()
-			r.t.pokeMail() // for what came meanwhile
-		})
-	}
-	return false
+	defer r.mu.Unlock()
+	return r.takeUpLocked(mail)
 }
 
 func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {

@@ -75,8 +75,6 @@ type run struct {
 	unsure map[string]bool
 	// taken are the pieces of mail that were taken up by writes which are not answered yet.
 	taken map[int64]bool
-	// takesUp says that somebody waits for mu to give mail to the machine.
-	takesUp atomic.Bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*detail
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
