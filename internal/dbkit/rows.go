@@ -43,7 +43,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error), 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // it is closed below; this is for a scan that panics
+	defer rows.Close() // also when a scan panics
 	out, err := read(rows.Next, func() (T, error) { return scan(rows) }, add)
 	if ended := errors.Join(rows.Err(), rows.Close()); err == nil {
 		err = ended
