@@ -1,8 +1,10 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -17,9 +19,13 @@ type keepsake struct {
 	State  map[string]json.RawMessage `json:"state,omitempty"` // all updates put together
 	Select *Select                    `json:"select,omitempty"`
 	Expand *Graph                     `json:"expand,omitempty"`
-	// Decision is that on the visit's question of approval, Binds what the question covers.
-	Decision string `json:"decision,omitempty"`
-	Binds    string `json:"binds,omitempty"`
+	// Decision is that on the visit's question of approval, Binds what the question covers: Seen of it are
+	// digests of values of the state, as far as what follows from the approval has not changed them itself,
+	// and Workflows are the hashes of graphs by what names them.
+	Decision  string            `json:"decision,omitempty"`
+	Binds     string            `json:"binds,omitempty"`
+	Seen      map[string]string `json:"seen,omitempty"`
+	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
 func (ns *nodeState) keep() *keepsake {
@@ -91,9 +97,9 @@ func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessag
 			up[k] = v
 		}
 	}
-	d := &Detail{Inputs: refs, State: up, Select: o.Select, Decision: a.Decision}
+	d := &Detail{Inputs: refs, State: up, Select: o.Select, Decision: a.Decision, Seen: a.Seen, Workflows: a.Workflows}
 	s.record(s.step(OpAdopt, ns, d))
-	s.applyAdopt(ns, args, named, up, a.Decision)
+	s.applyAdopt(ns, args, named, d)
 	for _, v := range o.Values {
 		s.adopted += len(v)
 	}
@@ -121,27 +127,33 @@ func (s *State) splitAdoption() {
 }
 
 // applyAdopt enters a visit without an attempt.
-func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, up map[string]json.RawMessage, decision string) {
+func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[string]json.RawMessage, d *Detail) {
 	ns.args, ns.named, ns.adopted, ns.status = args, named, true, VisitRunning
-	ns.keepDecision(decision)
+	ns.keepDecision(d.Decision)
+	s.keepQuestion(ns, "", d.Seen, d.Workflows)
+	s.forgetApprovals()
 	s.order++
 	ns.enteredAt = s.order
-	s.applyUpdates(ns, up)
+	s.applyUpdates(ns, d.State)
 }
 
 // AdoptFrom says which ended visits of an earlier run a new run of it may take over, when everything from the given visit on is to
 // run again, or when only what did not complete is (from is nil): those that completed or abstained and depend on nothing that runs
 // again. Visits of inboxes and of irreducible loops, whose numbers are a matter of chance, run again, and so does a visit that ended
 // its run, and one whose approval does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or may have been, performed and are not taken over.
-func AdoptFrom(old *State, from *Ref, before, after *Graph) (adopted []Adopted, unsafeAgain []Ref) {
+// The error is ctx's.
+func AdoptFrom(ctx context.Context, old *State, from *Ref, before, after *Graph) (adopted []Adopted, unsafeAgain []Ref, err error) {
 	if old.root == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	a := &adopter{s: old, from: from, visits: map[*nodeState]bool{}, loops: map[loopKey]bool{}, ended: map[*nodeState]bool{}, before: before, void: map[*nodeState]bool{}}
 	for _, ns := range old.terminated {
 		a.ended[ns] = true
 	}
-	for a.voids(after) {
+	for more := true; more; {
+		if more, err = a.voids(ctx, after); err != nil {
+			return nil, nil, err
+		}
 		clear(a.visits)
 		clear(a.loops)
 	}
@@ -149,13 +161,13 @@ func AdoptFrom(old *State, from *Ref, before, after *Graph) (adopted []Adopted, 
 		for _, ns := range old.visitsOf(int32(i)) {
 			switch {
 			case ns.status != VisitPending && ns.status != VisitSkipped && a.stable(ns):
-				adopted = append(adopted, Adopted{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given()})
+				adopted = append(adopted, Adopted{Ref: old.ref(ns, 0), Outcome: ns.outcome(), Decision: ns.given(), Seen: maps.Clone(ns.seen()), Workflows: ns.workflows()})
 			case old.p.nodes[i].Effect == Unsafe && ns.performed():
 				unsafeAgain = append(unsafeAgain, old.ref(ns, 0))
 			}
 		}
 	}
-	return adopted, unsafeAgain
+	return adopted, unsafeAgain, nil
 }
 
 // outcome is how the visit ended, in the form in which it can be adopted.
@@ -225,8 +237,11 @@ type adopter struct {
 	loops  map[loopKey]bool
 	ended  map[*nodeState]bool
 	// before is the graph with which a new run is compared, void the approvals that do not hold for it.
-	before *Graph
-	void   map[*nodeState]bool
+	// changed and leadsOn are the difference: see changes.
+	before  *Graph
+	void    map[*nodeState]bool
+	changed map[string]bool
+	leadsOn []int32
 }
 
 // stable reports whether the visit ended and everything that led to it is stable.

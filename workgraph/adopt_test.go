@@ -13,7 +13,8 @@ import (
 
 // forkOf starts a run that takes over what it may of an old one.
 func forkOf(old *machine, from *Ref, args ...string) (*machine, []Ref) {
-	adopted, unsafe := AdoptFrom(old.s, from, nil, nil)
+	adopted, unsafe, err := AdoptFrom(old.t.Context(), old.s, from, nil, nil)
+	require.NoError(old.t, err)
 	m := newMachine(old.t, old.p)
 	b := Begin{Now: m.now, Adopt: adopted}
 	for _, a := range args {
@@ -67,7 +68,7 @@ func TestAdopt(t *testing.T) {
 		m.fail("C", Errorf(Permanent, "NO", ""))
 		m.end("rescue", Outcome{})
 		m.fail("B", Errorf(Permanent, "NO", ""))
-		adopted, _ := AdoptFrom(m.s, nil, nil, nil)
+		adopted, _, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
 		require.Equal(t, []string{"A"}, refs(adopted), "rescue depends on a failure that may not come again")
 		f, _ := forkOf(m, nil)
 		require.Len(t, f.open, 2)
@@ -107,12 +108,12 @@ func TestAdopt(t *testing.T) {
 			m.end("W", Outcome{Values: one(fmt.Sprint(10 + i))})
 		}
 		m.end("X", Outcome{})
-		adopted, _ := AdoptFrom(m.s, &Ref{Node: "W", Visit: 2}, nil, nil)
+		adopted, _, _ := AdoptFrom(t.Context(), m.s, &Ref{Node: "W", Visit: 2}, nil, nil)
 		require.Equal(t, []string{"H", "H@2", "W"}, refs(adopted))
 		f, _ := forkOf(m, &Ref{Node: "W", Visit: 2}, "0")
 		require.Equal(t, 2, f.ref("W").Visit)
 		require.Equal(t, []string{"1"}, f.args("W"))
-		adopted, _ = AdoptFrom(m.s, &Ref{Node: "X", Visit: 1}, nil, nil)
+		adopted, _, _ = AdoptFrom(t.Context(), m.s, &Ref{Node: "X", Visit: 1}, nil, nil)
 		require.Len(t, adopted, 6)
 	})
 	t.Run("Map/IsOneVisit", func(t *testing.T) {
@@ -146,7 +147,7 @@ func TestAdopt(t *testing.T) {
 		f, _ := forkOf(m, nil)
 		require.Equal(t, VisitCompleted, f.status("J"))
 		require.Len(t, f.open, 1, "B")
-		adopted, _ := AdoptFrom(m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
+		adopted, _, _ := AdoptFrom(t.Context(), m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
 		require.Empty(t, adopted)
 	})
 	t.Run("Unsafe/ThatWouldRunAgainIsNamed", func(t *testing.T) {
@@ -168,12 +169,12 @@ func TestAdopt(t *testing.T) {
 		m.end("E", Outcome{Values: one("1")})
 		m.do(Cancel{Now: m.now})
 		require.NotNil(t, m.s.End(), "D has not begun: %v", visitLines(m.s))
-		_, unsafe := AdoptFrom(m.s, nil, nil, nil)
+		_, unsafe, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
 		require.Equal(t, []Ref{{Node: "E", Visit: 1}}, unsafe, "it was performed, and did not pass its check")
-		_, unsafe = AdoptFrom(m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
+		_, unsafe, _ = AdoptFrom(t.Context(), m.s, &Ref{Node: "A", Visit: 1}, nil, nil)
 		require.Equal(t, []Ref{{Node: "B", Visit: 1}, {Node: "E", Visit: 1}}, unsafe)
 		f, _ := forkOf(m, nil)
-		_, unsafe = AdoptFrom(f.s, &Ref{Node: "A", Visit: 1}, nil, nil)
+		_, unsafe, _ = AdoptFrom(t.Context(), f.s, &Ref{Node: "A", Visit: 1}, nil, nil)
 		require.Contains(t, unsafe, Ref{Node: "B", Visit: 1}, "also when it was performed in the run before")
 	})
 	t.Run("Terminated/RunsAgain", func(t *testing.T) {
@@ -181,7 +182,7 @@ func TestAdopt(t *testing.T) {
 		m.begin()
 		m.end("A", Outcome{Values: one("1")})
 		m.end("B", Outcome{Values: one("2"), Stop: Terminate})
-		adopted, _ := AdoptFrom(m.s, nil, nil, nil)
+		adopted, _, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
 		require.Equal(t, []string{"A"}, refs(adopted))
 	})
 	t.Run("Expansion/IsInsertedAgain", func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestForksAgree(t *testing.T) {
 			old.Visits(func(v VisitInfo) bool { all = append(all, v.Ref); return true })
 			from = &all[g.num(0, len(all)-1, "which")]
 		}
-		adopted, _ := AdoptFrom(old, from, nil, nil)
+		adopted, _, _ := AdoptFrom(t.Context(), old, from, nil, nil)
 		fork, again := run(adopted)
 		for _, a := range adopted {
 			require.False(t, again[a.Ref], "%s was taken over and called", a.Ref)

@@ -284,6 +284,9 @@ func (s *State) endOpened(u unit, attempt int, out *Outcome, err *Error, now tim
 	canceling := u.try().status == VisitCanceling
 	s.applyEnded(u, out, err)
 	s.heed()
+	if !canceling && s.foundVoid(u) {
+		return
+	}
 	if out != nil {
 		s.outcome(u, out, now)
 		return
@@ -477,6 +480,10 @@ func (s *State) runQueues() {
 			s.growNext()
 			continue
 		}
+		if len(s.doubts) > 0 {
+			s.settleDoubts()
+			continue
+		}
 		if len(s.instQ) == 0 {
 			return
 		}
@@ -485,5 +492,5 @@ func (s *State) runQueues() {
 		s.checkLoop(t)
 	}
 	s.growNothing()
-	s.edgeQ, s.instQ = s.edgeQ[:0], nil
+	s.edgeQ, s.instQ, s.doubts = s.edgeQ[:0], nil, nil
 }

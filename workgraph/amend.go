@@ -40,13 +40,16 @@ type fence struct {
 }
 
 // PlanAmend tells what Amended with p would do, and changes nothing. The error is an *AmendRefused when it would be refused; the
-// plan then holds the difference and the refusals.
-func (s *State) PlanAmend(p *Program) (AmendPlan, error) {
+// plan then holds the difference and the refusals. What it takes ends with ctx.
+func (s *State) PlanAmend(ctx context.Context, p *Program) (AmendPlan, error) {
 	plan := AmendPlan{Revision: s.revision}
 	if err := s.mayAmend(p); err != nil {
 		return plan, err
 	}
-	a := s.examineAmend(p)
+	a, err := s.examineAmend(ctx, p)
+	if err != nil {
+		return plan, err
+	}
 	plan.Diff, plan.Refusals = a.diff, a.refusals
 	if len(a.refusals) > 0 {
 		return plan, &AmendRefused{a.refusals}
@@ -59,21 +62,31 @@ func (s *State) PlanAmend(p *Program) (AmendPlan, error) {
 	if err != nil {
 		return plan, err
 	}
+	trial.OnEvaluation(func() (context.Context, context.CancelFunc) { return ctx, func() {} })
 	evs, fx, err := trial.Advance(Amended{Program: p, Revision: s.revision})
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return plan, err
 	}
 	for i := range evs {
-		for k := range evs[i].Steps {
-			if st := &evs[i].Steps[k]; st.Op == OpReset || st.Op == OpReopen {
-				plan.Cancels = append(plan.Cancels, Ref{Node: st.Node, Visit: st.Visit})
-			}
-		}
+		plan.Cancels = append(plan.Cancels, evs[i].Resets()...)
 	}
 	for i := range fx.Starts {
 		plan.Starts = append(plan.Starts, fx.Starts[i].Ref)
 	}
 	return plan, nil
+}
+
+// Resets are the visits under way that the event canceled, since the graph was amended.
+func (ev *Event) Resets() (out []Ref) {
+	for i := range ev.Steps {
+		if st := &ev.Steps[i]; st.Op == OpReset || st.Op == OpReopen {
+			out = append(out, Ref{Node: st.Node, Visit: st.Visit})
+		}
+	}
+	return out
 }
 
 func (s *State) mayAmend(p *Program) error {
@@ -97,21 +110,27 @@ func (s *State) amend(c Amended) error {
 	if c.Revision != s.revision {
 		return fmt.Errorf("%w: the change was made for revision %d of the graph, which has come to %d", ErrState, c.Revision, s.revision)
 	}
-	a := s.examineAmend(c.Program)
+	a, err := s.examineAmend(s.evaluation(), c.Program)
+	if err != nil {
+		return fmt.Errorf("%w: the change cannot be worked out in time: %w", ErrState, err)
+	}
 	if len(a.refusals) > 0 {
 		return &AmendRefused{a.refusals}
 	}
 	now := instant(c.Now)
 	ev := s.openEvent(GraphAmended, now)
 	ev.By, ev.Revision, ev.Graph = c.By, c.Revision, c.Program.g
+	back := make(map[*nodeState]bool, len(a.reopens)+len(a.resets))
 	for _, ns := range a.reopens {
+		back[ns] = true
 		s.record(s.step(OpReopen, ns, nil))
 		s.applyReopen(ns)
 	}
 	for _, ns := range a.resets {
-		if slices.Contains(a.reopens, ns) {
+		if back[ns] {
 			continue
 		}
+		back[ns] = true
 		s.record(s.step(OpReset, ns, nil))
 		s.applyReset(ns)
 	}
@@ -163,6 +182,7 @@ func (s *State) applyReset(ns *nodeState) {
 	s.unmarkInputs(ns)
 	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
 	ns.kept, ns.enteredAt = nil, 0
+	s.forgetApprovals()
 	ns.before, ns.m, ns.args, ns.named, ns.key = no, nil, nil, nil, ""
 }
 

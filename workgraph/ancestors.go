@@ -37,8 +37,8 @@ type reach struct {
 	comp        []int32
 	first, edge []int32
 
-	leadsOnce sync.Once
-	out, in   lead
+	coverMu sync.Mutex
+	cover   *cover
 
 	mu sync.Mutex
 	// sets are the nodes before a node, within one round of a region.

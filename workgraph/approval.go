@@ -50,6 +50,21 @@ func (ns *nodeState) binds() string {
 	return ns.kept.Binds
 }
 
+// seen and workflows are what the visit's question of approval covers beside the graph.
+func (ns *nodeState) seen() map[string]string {
+	if ns.kept == nil {
+		return nil
+	}
+	return ns.kept.Seen
+}
+
+func (ns *nodeState) workflows() map[string]string {
+	if ns.kept == nil {
+		return nil
+	}
+	return ns.kept.Workflows
+}
+
 // keepDecision remembers a decision. Of those on the items of a map a rejection counts.
 func (ns *nodeState) keepDecision(decision string) {
 	if decision != "" && ns.given() != Rejected {
@@ -101,108 +116,15 @@ func (p *Program) onResult(pe *pedge) bool {
 	return pe.kind != ErrorEdge && pe.when != nil && (pe.when.ofResult || slices.Contains(pe.when.nodeRefs, p.nodes[pe.from].ID))
 }
 
-// lead is where edges lead from each node, or come from; BACK edges count.
-type lead [][]int32
-
-// leads are made once for a program: a run may have thousands of questions of approval.
-func (p *Program) leads() (out, in lead) {
-	r := p.reach
-	r.leadsOnce.Do(func() {
-		r.out, r.in = make(lead, len(p.nodes)), make(lead, len(p.nodes))
-		for e := range p.edges {
-			pe := &p.edges[e]
-			r.out[pe.from], r.in[pe.to] = append(r.out[pe.from], pe.to), append(r.in[pe.to], pe.from)
-		}
-	})
-	return r.out, r.in
-}
-
-// from marks what can be reached from these nodes, and not the node except.
-func (l lead) from(except int32, nodes ...int32) map[int32]bool {
-	marked := map[int32]bool{}
-	for ; len(nodes) > 0; nodes = nodes[1:] {
-		for _, n := range l[nodes[0]] {
-			if n != except && !marked[n] {
-				marked[n] = true
-				nodes = append(nodes, n)
-			}
-		}
-	}
-	return marked
-}
-
-// covered are the nodes that a question of approval of node n covers besides it: below may run because of the answer, and all has also what hands
-// values to these.
-func (p *Program) covered(n int32) (below, all map[int32]bool) {
-	out, in := p.leads()
-	below = out.from(n, n)
-	nodes := make([]int32, 0, len(below))
-	for m := range below {
-		nodes = append(nodes, m)
-	}
-	all = in.from(n, nodes...)
-	for m := range below {
-		all[m] = true
-	}
-	return below, all
-}
-
-// binds names what an approval of the visit covers: the definitions of its node, of what follows and of what hands values to that, the edges between
-// them, and what has traveled to the visit.
-func (s *State) binds(ns *nodeState) string {
-	_, covered := s.p.covered(ns.n)
-	covered[ns.n] = true
-	h := sha256.New()
-	write := func(v any) {
-		b, err := json.Marshal(v)
-		if err == nil {
-			b, err = canonicalJSON(b)
-		}
-		if err != nil {
-			b = []byte(err.Error())
-		}
-		sum := sha256.Sum256(b)
-		h.Write(sum[:])
-	}
-	write(Input{Args: ns.args, Named: ns.named})
-	for i := range s.p.nodes {
-		if !covered[int32(i)] {
-			continue
-		}
-		def, ok := s.defs[int32(i)]
-		if !ok {
-			b, err := json.Marshal(s.p.nodes[i].Node)
-			if err == nil {
-				b, err = canonicalJSON(b)
-			}
-			if err != nil {
-				b = []byte(err.Error())
-			}
-			if def = sha256.Sum256(b); s.defs == nil {
-				s.defs = map[int32][sha256.Size]byte{}
-			}
-			s.defs[int32(i)] = def
-		}
-		h.Write(def[:])
-	}
-	for e := range s.p.g.Edges {
-		if covered[s.p.index[s.p.g.Edges[e].To]] {
-			write(&s.p.g.Edges[e])
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
 // touched are the nodes that a change touches, by their numbers in the old and in the new program: those that are changed, added or removed, and those
 // into which edges change.
-func (a *amendment) touched() (old, now map[int32]bool) {
-	old, now = map[int32]bool{}, map[int32]bool{}
+func (a *amendment) touched() (old, now []int32) {
 	touch := func(id string) {
 		if n, ok := a.s.p.index[id]; ok {
-			old[n] = true
+			old = append(old, n)
 		}
 		if n, ok := a.q.index[id]; ok {
-			now[n] = true
+			now = append(now, n)
 		}
 	}
 	for _, id := range slices.Concat(a.diff.AddedNodes, a.diff.RemovedNodes) {
@@ -220,46 +142,55 @@ func (a *amendment) touched() (old, now map[int32]bool) {
 	return old, now
 }
 
-func meets(a, b map[int32]bool) bool {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	for n := range a {
-		if b[n] {
-			return true
-		}
-	}
-	return false
-}
-
 // approvals makes approvals void whose covered nodes the change touches: their questions are asked again.
-func (a *amendment) approvals() {
+// What is reached from what is touched, and what that is reached from, is searched once for all approvals.
+func (a *amendment) approvals(ctx context.Context) error {
 	old, now := a.touched()
 	if len(old)+len(now) == 0 {
-		return
+		return nil
 	}
+	var asked []*nodeState
 	for i := range a.s.p.nodes {
-		n := int32(i)
-		var below map[int32]bool
-		void := false
-		for _, ns := range a.s.visitsOf(n) {
-			if !ns.asksApproval() && ns.given() != Approved {
-				continue
-			}
-			if below == nil {
-				var all map[int32]bool
-				below, all = a.s.p.covered(n)
-				void = meets(all, old)
-				if to := a.nodes[n]; to >= 0 && !void {
-					_, all = a.q.covered(to)
-					void = meets(all, now)
-				}
-			}
-			if void {
-				a.void(ns, below)
+		for _, ns := range a.s.visitsOf(int32(i)) {
+			if ns.asksApproval() || ns.given() == Approved {
+				asked = append(asked, ns)
 			}
 		}
 	}
+	if len(asked) == 0 {
+		return nil
+	}
+	before, err := a.s.p.covers(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := a.q.covers(ctx)
+	if err != nil {
+		return err
+	}
+	was, is := before.before(ctx, old...), after.before(ctx, now...)
+	var given []*nodeState
+	for _, ns := range asked {
+		to := a.nodes[ns.n]
+		switch {
+		case !was[ns.n] && (to < 0 || !is[to]):
+		case ns.resolved():
+			given = append(given, ns)
+		case a.mayReset(ns):
+			a.resets = append(a.resets, ns)
+		}
+	}
+	again, stuck := a.s.takeBack(ctx, before, given, func(ns *nodeState) bool {
+		a.mayReset(ns) // what is in its way is told
+		return true
+	})
+	for _, ns := range stuck {
+		id := a.s.node(ns).ID
+		a.refuse(Fault{Code: CodeApproved, Node: id, Message: fmt.Sprintf("what was approved at %s would change, and some of what follows from the approval has run", a.s.ref(ns, 0)),
+			Hint: "fork the run from " + id + ": it is asked again there"})
+	}
+	a.reopens = again
+	return ctx.Err()
 }
 
 // asksApproval reports whether a question of approval of the visit, or of one of its items, is open.
@@ -273,51 +204,48 @@ func (ns *nodeState) asksApproval() bool {
 	return ns.m != nil && slices.ContainsFunc(ns.m.items, func(it itemState) bool { return open(&it.try) })
 }
 
-// void lets a visit ask again. One that has ended is taken back with what waits for it; when something that it covers has run already, the change is
-// refused.
-func (a *amendment) void(ns *nodeState, below map[int32]bool) {
-	s := a.s
-	if !ns.resolved() {
-		if !slices.Contains(a.resets, ns) && a.mayReset(ns) {
-			a.resets = append(a.resets, ns)
-		}
-		return
+// takeBack lists the visits that begin again when these approvals, given at visits that have ended, do not
+// hold: they, and what waits for them or was skipped. stuck are those that cannot be asked again, since
+// something that follows from them has run. may says of a visit under way whether it can be taken back.
+func (s *State) takeBack(ctx context.Context, c *cover, given []*nodeState, may func(*nodeState) bool) (again, stuck []*nodeState) {
+	if len(given) == 0 {
+		return nil, nil
 	}
-	again := []*nodeState{ns}
-	refused := s.p.nodes[ns.n].region != 0
-	for n := range s.p.nodes {
-		if !below[int32(n)] || refused {
-			continue
-		}
+	asked := make(map[*nodeState]bool, len(given))
+	var from, ran []int32
+	for _, ns := range given {
+		asked[ns] = true
+		from = append(from, ns.n)
+	}
+	again = slices.Clone(given)
+	for _, n := range marked(c.out.from(ctx, from...)) {
 		if r := s.p.nodes[n].region; r != 0 {
 			for s.p.regions[r].parent != 0 {
 				r = s.p.regions[r].parent
 			}
 			inst := &s.root.insts[s.p.regions[r].slot]
-			refused = inst.opened || inst.closed || inst.limited > 0
+			if b := s.inboxes[n]; inst.opened || inst.closed || inst.limited > 0 || inst.entries > 0 || b != nil && len(b.messages) > 0 {
+				ran = append(ran, n)
+			}
 			continue
 		}
-		switch v := &s.root.nodes[s.p.localNode[n]]; {
-		case v.status == VisitPending:
-		case v.status == VisitSkipped:
-			again = append(again, v)
-		case v.resolved():
-			refused = true
-		case a.mayReset(v):
-			again = append(again, v)
+		switch ns := &s.root.nodes[s.p.localNode[n]]; {
+		case ns.status == VisitPending, asked[ns]:
+		case ns.status == VisitSkipped, ns.resolved() && ns.given() != "": // somebody decided: that can be asked again
+			again = append(again, ns)
+		case !ns.resolved() && may(ns):
+			again = append(again, ns)
+		default:
+			ran = append(ran, n)
 		}
 	}
-	if refused {
-		id := s.node(ns).ID
-		a.refuse(Fault{Code: CodeApproved, Node: id, Message: fmt.Sprintf("what was approved at %s would change, and some of what follows from the approval has run", s.ref(ns, 0)),
-			Hint: "fork the run from " + id + ": it is asked again there"})
-		return
-	}
-	for _, v := range again {
-		if !slices.Contains(a.reopens, v) {
-			a.reopens = append(a.reopens, v)
+	led := c.in.from(ctx, ran...)
+	for _, ns := range given {
+		if led[ns.n] || s.p.nodes[ns.n].region != 0 {
+			stuck = append(stuck, ns)
 		}
 	}
+	return again, stuck
 }
 
 // applyReopen takes a visit back to before it began, and the edges out of it to before they were decided, so that its join is met again. The graph
@@ -334,6 +262,7 @@ func (s *State) applyReopen(ns *nodeState) {
 		}
 		return
 	}
+	s.forgetApprovals()
 	s.unmarkInputs(ns)
 	no, gen := ns.no, ns.gen
 	ns.try = try{status: VisitPending, no: no, gen: gen, pos: -1}
@@ -355,80 +284,80 @@ func (s *State) replayReopen(st *Step) error {
 
 // voids finds the approvals of an earlier run that do not hold for a new run with the graph after: something that follows from them would run that has
 // run before, or is other than what was approved, or takes in what is made anew.
-func (a *adopter) voids(after *Graph) bool {
+func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error) {
 	s := a.s
-	var old map[int32]bool
-	var gone, added map[string]bool
-	more := false
+	var given []*nodeState
 	for i := range s.p.nodes {
 		for _, ns := range s.visitsOf(int32(i)) {
-			if ns.given() != Approved || a.void[ns] || !a.stable(ns) {
-				continue
-			}
-			if old == nil {
-				old, gone, added = a.changed(after)
-			}
-			if a.breaks(ns, old, gone, added) {
-				a.void[ns] = true
-				more = true
+			if ns.given() == Approved && !a.void[ns] && a.stable(ns) {
+				given = append(given, ns)
 			}
 		}
 	}
-	return more
-}
-
-// changed are the nodes that the new graph changes, or into which it changes edges, those that it lacks, and those that it adds.
-func (a *adopter) changed(after *Graph) (touched map[int32]bool, gone, added map[string]bool) {
-	touched, gone, added = map[int32]bool{}, map[string]bool{}, map[string]bool{}
-	if after == nil {
-		return touched, gone, added
+	if len(given) == 0 {
+		return false, nil
 	}
-	touch := func(id string) {
-		if n, ok := a.s.p.index[id]; ok {
-			touched[n] = true
+	c, err := s.p.covers(ctx)
+	if err != nil {
+		return false, err
+	}
+	if a.changed == nil {
+		if a.changed, err = a.changes(ctx, after); err != nil {
+			return false, err
 		}
 	}
-	d, _ := Diff(context.Background(), a.before, after) // its context does not end
-	for _, c := range d.ChangedNodes {
-		touch(c.ID)
-	}
-	for _, e := range slices.Concat(d.AddedEdges, d.RemovedEdges) {
-		touch(e.To)
-		if _, ok := a.s.p.index[e.To]; !ok {
-			added[e.From] = true
-		}
-	}
-	for _, c := range d.ChangedEdges {
-		touch(c.To)
-	}
-	for _, id := range d.RemovedNodes {
-		gone[id] = true
-	}
-	return touched, gone, added
-}
-
-// breaks reports whether the approval given at ns does not hold in the new run.
-func (a *adopter) breaks(ns *nodeState, touched map[int32]bool, gone, added map[string]bool) bool {
-	s := a.s
-	_, all := s.p.covered(ns.n)
-	if added[s.p.nodes[ns.n].ID] {
-		return true
-	}
-	for n := range all {
-		node := &s.p.nodes[n]
-		again, ran := len(s.visitsOf(n)) == 0, false
-		for _, v := range s.visitsOf(n) {
+	var other []int32
+	for n := range s.p.nodes {
+		again, ran := len(s.visitsOf(int32(n))) == 0, false
+		for _, v := range s.visitsOf(int32(n)) {
 			if v.status == VisitPending || !a.stable(v) {
 				again = true
 				ran = ran || v.status == VisitCompleted || v.status == VisitAbstained
 			}
 		}
-		switch {
-		case touched[n] || gone[node.ID] || added[node.ID]:
-			return true
-		case again && ran: // what was approved was done, or what it takes in was there, and comes anew
-			return true
+		// What was approved was done, or what it takes in was there, and comes anew; or it is other than it
+		// was.
+		if again && ran || a.changed[s.p.nodes[n].ID] {
+			other = append(other, int32(n))
 		}
 	}
-	return false
+	hit, leadsOn := c.before(ctx, other...), c.in.from(ctx, a.leadsOn...)
+	for _, ns := range given {
+		if hit[ns.n] || leadsOn[ns.n] || slices.Contains(a.leadsOn, ns.n) {
+			a.void[ns] = true
+			more = true
+		}
+	}
+	return more, ctx.Err()
+}
+
+// changes are the nodes of the old graph that the new one changes or lacks, or into which it changes edges;
+// leadsOn are those that lead to a node that is new.
+func (a *adopter) changes(ctx context.Context, after *Graph) (map[string]bool, error) {
+	touched := map[string]bool{}
+	if after == nil {
+		return touched, nil
+	}
+	d, err := Diff(ctx, a.before, after)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range d.ChangedNodes {
+		touched[c.ID] = true
+	}
+	for _, e := range slices.Concat(d.AddedEdges, d.RemovedEdges) {
+		touched[e.To] = true
+		if _, ok := a.s.p.index[e.To]; !ok {
+			if n, ok := a.s.p.index[e.From]; ok {
+				a.leadsOn = append(a.leadsOn, n)
+			}
+		}
+	}
+	for _, c := range d.ChangedEdges {
+		touched[c.To] = true
+	}
+	for _, id := range d.RemovedNodes {
+		touched[id] = true
+	}
+	return touched, nil
 }

@@ -1,7 +1,9 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -250,7 +252,7 @@ func TestApprovalInForks(t *testing.T) {
 		if after == nil {
 			after = before
 		}
-		adopted, _ := AdoptFrom(m.s, from, before, after)
+		adopted, _, _ := AdoptFrom(t.Context(), m.s, from, before, after)
 		return refs(adopted)
 	}
 	with := func(m *machine, change func(*Graph)) *Graph {
@@ -339,9 +341,86 @@ func TestApprovalLeads(t *testing.T) {
 	t.Parallel()
 	p, err := Compile(t.Context(), chain(1_000), Actors{"x": ActorFunc(nil)})
 	require.NoError(t, err)
-	out, in := p.leads()
-	p.covered(0)
-	again, back := p.leads()
-	require.Same(t, &out[0], &again[0], "what leads where is found out once for a program")
-	require.Same(t, &in[0], &back[0])
+	first, err := p.covers(t.Context())
+	require.NoError(t, err)
+	again, err := p.covers(t.Context())
+	require.NoError(t, err)
+	require.Same(t, first, again, "what leads where is found out once for a program")
+}
+
+// A graph of many approvals is amended again and again: what that takes grows with the graph, not with the
+// approvals in it times the graph.
+func TestAttackApprovals(t *testing.T) {
+	t.Parallel()
+	const branches, length = 1_000, 5
+	g := &Graph{Nodes: []Node{{ID: "root", Actor: "x"}, {ID: "end", Actor: "x"}}}
+	for b := range branches {
+		last := "root"
+		for i := range length {
+			id := fmt.Sprintf("b%d-%d", b, i)
+			g.Nodes = append(g.Nodes, Node{ID: id, Actor: "x"})
+			g.Edges = append(g.Edges, Edge{From: last, To: id})
+			last = id
+		}
+		g.Edges = append(g.Edges, Edge{From: last, To: "end"})
+	}
+	size := int64(len(g.Nodes) + len(g.Edges))
+	steps := func(m *machine, do func(ctx context.Context)) int64 {
+		ctx := newCountdown(1 << 40)
+		m.s.OnEvaluation(func() (context.Context, context.CancelFunc) { return ctx, func() {} })
+		do(ctx)
+		return 1<<40 - ctx.left.Load()
+	}
+	m := newMachine(t, compile(t, g))
+	m.begin()
+	m.end("root", Outcome{})
+	asks := func() int64 {
+		n := int64(0)
+		for b := range branches {
+			id := fmt.Sprintf("b%d-0", b)
+			n = max(n, steps(m, func(context.Context) { m.end(id, ask(fmt.Sprintf("%s/%d", id, m.s.Seq()), payment)) }))
+		}
+		return n
+	}
+	require.Less(t, asks(), 20*size, "one question")
+	for round := range 3 {
+		// Half of them are approved, and what follows from all of them changes.
+		m.do(Pause{Reason: "WAIT", Now: m.now})
+		i := 0
+		for id := range m.s.asks {
+			if i++; i%2 == 0 {
+				m.decide(id, Approved)
+			}
+		}
+		q := m.patched(Patch{PutNodes: []Node{put("end", amount(fmt.Sprint(round)))}})
+		var plan AmendPlan
+		n := steps(m, func(ctx context.Context) {
+			var err error
+			plan, err = m.s.PlanAmend(ctx, q)
+			require.NoError(t, err)
+		})
+		require.Less(t, n, 50*size, "a plan")
+		require.Len(t, plan.Cancels, branches+branches/2, "every question is asked again, and what was held with it")
+		ctx := newCountdown(1_000)
+		_, err := m.s.PlanAmend(ctx, q)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, ctx.late.Load(), int64(100), "nothing goes on after the end")
+		require.Less(t, steps(m, func(context.Context) { m.do(Amended{Program: q, Revision: m.s.GraphRevision(), Now: m.now}) }), 50*size, "an amendment")
+		require.Empty(t, m.s.asks)
+		m.do(Resume{Now: m.now})
+		require.Less(t, asks(), 20*size)
+		require.Len(t, m.s.asks, branches)
+	}
+	for id := range m.s.asks {
+		m.decide(id, Approved)
+	}
+	ctx := newCountdown(1 << 40)
+	adopted, _, err := AdoptFrom(ctx, m.s, nil, m.s.Graph(), m.s.Graph())
+	require.NoError(t, err)
+	require.Len(t, adopted, branches+1)
+	require.Less(t, 1<<40-ctx.left.Load(), 50*size, "a fork")
+	ctx = newCountdown(100)
+	_, _, err = AdoptFrom(ctx, m.s, nil, m.s.Graph(), m.s.Graph())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, ctx.late.Load(), int64(100))
 }

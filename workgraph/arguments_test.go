@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // known is an ActorSet of fixed infos.
@@ -103,7 +105,7 @@ func TestReferences(t *testing.T) {
 	}
 	t.Run("Many/AreFoundInOneGo", func(t *testing.T) {
 		// Every node names another far one: one question at a time would take minutes.
-		const n = 20_000 / slower
+		const n = 20_000 / testkit.Slower
 		b := NewBuilder("many")
 		for i := range n {
 			b = b.Node(fmt.Sprint("n", i), "any")

@@ -12,18 +12,21 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
 	"pgregory.net/rapid"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // longest is far more processor time than what is measured takes, and far less than it took where time grew with the square of the input.
 const (
 	longest = 10 * time.Second
 	// large is the size of graphs.
-	large = 100_000 / slower
+	large = 100_000 / testkit.Slower
 )
 
 // few is a size, less under the race detector, so that what grows with it takes as long.
-func few(n int) int { return n / slower }
+func few(n int) int { return n / testkit.Slower }
 
 // soon fails the test if f takes more than any check may. Tests that use it are not parallel: it counts what the whole process uses.
 func soon(t *testing.T, f func()) {
@@ -100,8 +103,8 @@ func TestAttackGraphs(t *testing.T) {
 		},
 		"ReferencesToManyBefore": func() (*Graph, string, int) {
 			g := chain(large / 5)
-			for i := 4_000 / slower; i < len(g.Nodes); i++ {
-				g.Nodes[i].When = fmt.Sprintf("has(nodes.n%d.result) || has(nodes.n%d.result)", i%(4_000/slower), i/2)
+			for i := 4_000 / testkit.Slower; i < len(g.Nodes); i++ {
+				g.Nodes[i].When = fmt.Sprintf("has(nodes.n%d.result) || has(nodes.n%d.result)", i%(4_000/testkit.Slower), i/2)
 			}
 			g.Nodes[0].Actor = "" // what else is right is told by nothing
 			return g, CodeNoActor, 1

@@ -28,6 +28,9 @@ type Adopted struct {
 	Outcome Outcome `json:"outcome"`
 	// Decision is that on the visit's question of approval, if it had one.
 	Decision string `json:"decision,omitempty"`
+	// Seen and Workflows are what the question covers beside the graph: see Detail.
+	Seen      map[string]string `json:"seen,omitempty"`
+	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
 // ChildEnded tells that a child of a visit has ended. A child that no visit waits for (any more) is ErrStale.

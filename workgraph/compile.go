@@ -31,6 +31,8 @@ type Program struct {
 	origins []origin
 	actors  ActorSet
 	limits  Limits
+	// evaluated tells the expressions that a call of an actor evaluates; see WithEvaluated.
+	evaluated func(actor string, named map[string]json.RawMessage) []string
 	// exprs and schemas are what was compiled, by text, for programs that this one grows into.
 	exprs   map[string]*Expr
 	schemas map[string]*Schema
@@ -142,8 +144,8 @@ func (p *Program) WithActors(actors ActorSet) *Program {
 // equal program, so it is what a durable engine should store.
 func (p *Program) Graph() *Graph { return p.g.Clone() }
 
-// Evaluates reports whether runs of the program evaluate expressions.
-func (p *Program) Evaluates() bool { return len(p.exprs) > 0 }
+// Evaluates reports whether runs of the program evaluate expressions, or hold values against schemas.
+func (p *Program) Evaluates() bool { return len(p.exprs) > 0 || len(p.schemas) > 0 }
 
 // Node is the declared node with the given id, with defaults filled in. It must not be changed.
 func (p *Program) Node(id string) (*Node, bool) {

@@ -50,6 +50,11 @@ func (s *State) outcome(u unit, o *Outcome, now time.Time) {
 		s.attemptFailed(u, err, false, now)
 		return
 	}
+	if o.Wait != nil && o.Wait.Children != nil {
+		if given, why := s.strange(u.ns, o.Wait.Children.Runs); s.doubted(u, given, why) {
+			return
+		}
+	}
 	if o.Wait != nil && s.await(u, o, now) {
 		return
 	}
@@ -79,6 +84,11 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 		if q := o.Wait.Interrupt; q != nil {
 			if _, open := s.asks[q.ID]; open {
 				return Errorf(Permanent, ReasonBadOutcome, "a question with the id %q is open already", q.ID)
+			}
+			if len(q.Approve) > 0 {
+				if _, err := s.p.digested(s.evaluation()); err != nil {
+					return Errorf(Retryable, ReasonTimeout, "what the approval covers cannot be worked out in time: %v", err)
+				}
 			}
 		}
 		return nil

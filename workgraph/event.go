@@ -160,6 +160,8 @@ const (
 	OpReset Op = "RESET"
 	// OpReopen takes a visit, which may have ended, back to before it began, and its edges to before they were decided: an approval does not hold.
 	OpReopen Op = "REOPEN"
+	// OpRecount counts joins anew, after visits were taken back without a change of the graph.
+	OpRecount Op = "RECOUNT"
 	// OpGraph goes over to the event's Graph.
 	OpGraph Op = "GRAPH"
 	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
@@ -211,6 +213,10 @@ type Detail struct {
 	// Decision is that on an adopted visit's question of approval; Binds is what a question of approval covers.
 	Decision string `json:"decision,omitempty"`
 	Binds    string `json:"binds,omitempty"`
+	// Seen are digests of the values of the state that a question of approval covers, by key; Workflows, of
+	// an adopted visit, hashes of graphs.
+	Seen      map[string]string `json:"seen,omitempty"`
+	Workflows map[string]string `json:"workflows,omitempty"`
 	// Expired and Taken count messages.
 	Expired int `json:"expired,omitempty"`
 	Taken   int `json:"taken,omitempty"`

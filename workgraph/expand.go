@@ -154,7 +154,7 @@ func (p *Program) grow(n int32, visit int, sub *Graph) (*Program, []Fault) {
 
 // inherit takes over what a program is given besides its graph.
 func (p *Program) inherit(from *Program) {
-	p.actors, p.limits = from.actors, from.limits
+	p.actors, p.limits, p.evaluated = from.actors, from.limits, from.evaluated
 	if from.outcomes != nil {
 		p.outcomes = from.outcomes
 	}
@@ -307,8 +307,16 @@ func (s *State) replayExpand(st *Step, d *Detail) error {
 	return nil
 }
 
+// MayGrow reports whether a wait of the run ends in an expansion.
+func (s *State) MayGrow() bool {
+	return slices.ContainsFunc(s.waits, func(u unit) bool { return u.try().wait.out.Expand != nil })
+}
+
 // Graph is a copy of the run's graph as it is now, with everything that expansions and amendments made of it.
 func (s *State) Graph() *Graph { return s.p.Graph() }
+
+// Program is that of the graph as it is now.
+func (s *State) Program() *Program { return s.p }
 
 // GraphRevision counts how often the run's graph has become another one.
 func (s *State) GraphRevision() int64 { return s.revision }

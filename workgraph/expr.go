@@ -24,6 +24,10 @@ type Expr struct {
 	patterns map[string]*pattern
 	// nodeRefs are the ids in nodes.ID and nodes["ID"], for validation.
 	nodeRefs []string
+	// stateKeys are the KEY in state.KEY and state["KEY"]; wholeState says that it uses the state in another
+	// way.
+	stateKeys  []string
+	wholeState bool
 	// ofResult tells that it uses what its node gives.
 	ofResult bool
 }
@@ -52,6 +56,7 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	whole, parts := 0, 0
 	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
 		if x.Kind() == ast.IdentKind && (x.AsIdent() == "result" || x.AsIdent() == "values") {
 			e.ofResult = true
@@ -59,18 +64,31 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		if id, ok := nodeRef(x); ok && !slices.Contains(e.nodeRefs, id) {
 			e.nodeRefs = append(e.nodeRefs, id)
 		}
+		if x.Kind() == ast.IdentKind && strings.TrimPrefix(x.AsIdent(), ".") == "state" {
+			whole++
+		}
+		if key, ok := partOf("state", x); ok {
+			parts++
+			e.stateKeys = append(e.stateKeys, key)
+		}
 	}))
+	e.wholeState = whole > parts
 	return e, nil
 }
 
 // nodeRef is the id in nodes.ID or nodes["ID"].
-func nodeRef(x ast.Expr) (id string, ok bool) {
-	isNodes := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == "nodes" }
+func nodeRef(x ast.Expr) (id string, ok bool) { return partOf("nodes", x) }
+
+// partOf is the key in VARIABLE.KEY or VARIABLE["KEY"].
+func partOf(variable string, x ast.Expr) (key string, ok bool) {
+	isIt := func(x ast.Expr) bool {
+		return x.Kind() == ast.IdentKind && strings.TrimPrefix(x.AsIdent(), ".") == variable
+	}
 	switch x.Kind() {
 	case ast.SelectKind:
-		return x.AsSelect().FieldName(), isNodes(x.AsSelect().Operand())
+		return x.AsSelect().FieldName(), isIt(x.AsSelect().Operand())
 	case ast.CallKind:
-		if c := x.AsCall(); c.FunctionName() == operators.Index && isNodes(c.Args()[0]) && c.Args()[1].Kind() == ast.LiteralKind {
+		if c := x.AsCall(); c.FunctionName() == operators.Index && isIt(c.Args()[0]) && c.Args()[1].Kind() == ast.LiteralKind {
 			s, ok := c.Args()[1].AsLiteral().(types.String)
 			return string(s), ok
 		}
@@ -131,6 +149,9 @@ func (e *Expr) eval(m *meter, vars variables) (ref.Val, error) {
 	missing := false
 	for _, p := range []string{"no such key", "index out of bounds", "no such attribute"} {
 		missing = missing || strings.Contains(msg, p)
+	}
+	if msg == noSuchOverload { // calls say it in words of their own: this is one of the operators below
+		msg = "a value has a type that its operator does not take: &&, ||, ! and ? take true or false, and - takes numbers"
 	}
 	if len(msg) > maxIssue {
 		msg = strings.ToValidUTF8(msg[:maxIssue], "") + "…"

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"errors"
 	"slices"
 
 	"cel.dev/cel-go/common/functions"
@@ -44,7 +45,7 @@ func (p *planner) call(n interpreter.InterpretableCall) (interpreter.Interpretab
 		if text, ok := constantText(c.args[1]); ok {
 			re, err := p.m.compilePattern(text)
 			if err != nil {
-				return nil, err
+				return nil, errors.New(PatternFault(text, err))
 			}
 			p.patterns[text] = re
 		}
@@ -142,7 +143,7 @@ func (c *guarded) invoke(m *meter, args []ref.Val) ref.Val {
 		}
 	}
 	m.check()
-	return c.library(args)
+	return unsuited(c.library(args), c.name, args)
 }
 
 // library calls the library's own implementation as its planner would.

@@ -5,8 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode"
+
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 )
 
 // pointAt is a message with the place that it is about: a line from 1 and a column from 0, in characters.
@@ -48,7 +53,7 @@ var exprSaid = []struct {
 		return "the expression ends too early: a value, a name or a closing bracket is expected here"
 	}},
 	{regexp.MustCompile(`^Syntax error: (?:mismatched|extraneous) input '(.*?)'`), func(m []string) string {
-		return fmt.Sprintf("%q cannot stand here", m[1])
+		return fmt.Sprintf("%q cannot stand here%s", m[1], inCEL(m[1]))
 	}},
 	{regexp.MustCompile(`^Syntax error: missing '(.*?)' at '(.*)'`), func(m []string) string {
 		return fmt.Sprintf("%q is missing before %q", m[1], m[2])
@@ -60,9 +65,13 @@ var exprSaid = []struct {
 		if strings.HasPrefix(m[1], `"`) || strings.HasPrefix(m[1], "'") {
 			return "this text has no closing quote"
 		}
-		return fmt.Sprintf("the character %q means nothing in an expression", m[1])
+		sign := strings.TrimSpace(m[1])
+		return fmt.Sprintf("%q means nothing in an expression%s", sign, inCEL(sign))
 	}},
 	{regexp.MustCompile(`^undeclared reference to '(.*?)'`), func(m []string) string {
+		if instead := inCEL(m[1]); instead != "" {
+			return fmt.Sprintf("nothing is called %q here%s", m[1], instead)
+		}
 		return fmt.Sprintf("nothing is called %q here; there are %s, and functions of CEL", m[1], strings.Join(exprNames[:], ", "))
 	}},
 	{regexp.MustCompile(`^found no matching overload for '_\?_:_' applied to '\((.*?), (.*)\)'`), func(m []string) string {
@@ -71,9 +80,11 @@ var exprSaid = []struct {
 		}
 		return fmt.Sprintf("both sides of : must have one type, and have %s; write dyn(…) around each of them", m[2])
 	}},
-	{regexp.MustCompile(`^found no matching overload for '(.*?)' applied to '(.*)'`), func(m []string) string {
-		name := operatorNames.Replace(strings.Trim(m[1], "_@"))
-		return fmt.Sprintf("%s cannot be applied to %s", name, m[2])
+	{regexp.MustCompile(`^found no matching overload for '(.*?)' applied to '(.+?)\.\((.*)\)'`), func(m []string) string {
+		return fmt.Sprintf("a value of type %s has no function %s(%s)", m[2], m[1], m[3])
+	}},
+	{regexp.MustCompile(`^found no matching overload for '(.*?)' applied to '\((.*)\)'`), func(m []string) string {
+		return cannotApply(m[1], strings.Split(m[2], ", "))
 	}},
 	{regexp.MustCompile(`^expected type '(.*)' but found '(.*)'`), func(m []string) string {
 		return fmt.Sprintf("a value of type %s is expected here, and this is of type %s", m[1], m[2])
@@ -81,6 +92,51 @@ var exprSaid = []struct {
 	{regexp.MustCompile(`^undefined field '(.*)'`), func(m []string) string { return fmt.Sprintf("there is no field %q", m[1]) }},
 	{regexp.MustCompile(`^unexpected failed resolution of '(.*)'`), func(m []string) string { return fmt.Sprintf("%q cannot be resolved", m[1]) }},
 }
+
+// otherwise are words and signs of other languages, and what CEL has in their place.
+var otherwise = map[string]string{
+	"and": "&&", "AND": "&&", "&": "&&", "or": "||", "OR": "||", "|": "||", "not": "!", "NOT": "!", "is": "==", "=": "==",
+	"True": "true", "TRUE": "true", "False": "false", "FALSE": "false", "None": "null", "nil": "null", "NULL": "null", "undefined": "null",
+	"len": "size(…)", "length": "size(…)", "count": "size(…)", "str": "string(…)", "float": "double(…)", "number": "double(…)",
+}
+
+// inCEL says what to write in place of a word of other languages; empty for any other word.
+func inCEL(word string) string {
+	if w := otherwise[word]; w != "" {
+		return "; CEL writes " + w
+	}
+	return ""
+}
+
+// cannotApply says that an operator or a function, which has CEL's name, does not take values of these types.
+func cannotApply(name string, types []string) string {
+	var hint string
+	number := func(t string) bool { return t == "int" || t == "double" || t == "uint" }
+	switch {
+	case name == operators.In && slices.Equal(types, []string{"string", "string"}):
+		hint = "; text.contains(part) looks for a part of a text"
+	case len(types) == 2 && types[0] != types[1] && (number(types[0]) || number(types[1])) && (types[0] == "string" || types[1] == "string"):
+		hint = "; string(…), int(…) and double(…) convert"
+	case len(types) == 2 && types[0] != types[1] && number(types[0]) && number(types[1]):
+		hint = "; int(…) and double(…) convert"
+	}
+	return fmt.Sprintf("%s cannot be applied to %s%s", operatorNames.Replace(strings.Trim(name, "_@")), strings.ReplaceAll(strings.Join(types, " and "), "null_type", "null"), hint)
+}
+
+// unsuited replaces what the library says of arguments that a function does not take.
+func unsuited(v ref.Val, name string, args []ref.Val) ref.Val {
+	e, isErr := v.(*types.Err)
+	if !isErr || !strings.HasPrefix(e.String(), noSuchOverload) {
+		return v
+	}
+	given := make([]string, len(args))
+	for i, a := range args {
+		given[i] = a.Type().TypeName()
+	}
+	return types.NewErr("%s", cannotApply(name, given))
+}
+
+const noSuchOverload = "no such overload"
 
 // operatorNames are CEL's names of operators that do not look like them.
 var operatorNames = strings.NewReplacer("[_]", "[…]", "_", " ")

@@ -91,7 +91,7 @@ func runMatches(m *meter, args []ref.Val) ref.Val {
 	if re == nil {
 		var err error
 		if re, err = m.compilePattern(string(src)); err != nil {
-			return types.WrapErr(err)
+			return types.NewErr("%s", PatternFault(string(src), err))
 		}
 		if m.patterns == nil {
 			m.patterns = map[string]*pattern{}

@@ -124,6 +124,10 @@ func (s *State) enter(ns *nodeState) {
 		return
 	}
 	args, named := s.travel(ns)
+	if s.enteredVoid(ns, named) {
+		s.unmarkInputs(ns)
+		return
+	}
 	if n.quorum > 0 {
 		s.losers(ns, edges, f)
 	}
@@ -269,6 +273,14 @@ func (s *State) moot(todo []*nodeState, edges []int32, f *frame) []*nodeState {
 
 // openLoop opens the next frame of a loop, entered from outside when prev is nil, unless its head stands at its limit.
 func (s *State) openLoop(region int32, parent, prev *frame, v verdict) {
+	if prev == nil && parent == s.root && v == verdictRun && s.loopVoid(region) {
+		return
+	}
+	s.openRound(region, parent, prev, v)
+}
+
+// openRound is openLoop for a loop that nothing speaks against.
+func (s *State) openRound(region int32, parent, prev *frame, v verdict) {
 	head := s.p.regions[region].head
 	serial := len(s.frames[region]) + 1
 	if v == verdictRun && s.atLimit(head, serial) {

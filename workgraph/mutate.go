@@ -333,10 +333,20 @@ func (s *State) unpark(u unit) {
 // applyUpdates combines state updates that were checked when they were decided.
 func (s *State) applyUpdates(ns *nodeState, up map[string]json.RawMessage) {
 	s.keepUpdates(ns, up)
+	var before map[string]string
 	for _, k := range sortedKeys(up) {
 		if v := s.vars[k]; v != nil {
+			if s.watched {
+				if before == nil {
+					before = map[string]string{}
+				}
+				before[k] = v.digest()
+			}
 			v.update(up[k])
 		}
+	}
+	if before != nil {
+		s.moveOn(ns, before)
 	}
 }
 

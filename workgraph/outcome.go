@@ -100,6 +100,10 @@ type Child struct {
 	// SameDepth says that the child is a part of the work of the run that spawns it, moved to a run of its own to keep that one small:
 	// it stands no deeper, so that a bound on nesting does not count it.
 	SameDepth bool `json:"same_depth,omitempty"`
+	// Workflow is what named the graph, and WorkflowHash its hash when the child was asked for. Who gives the
+	// outcome to the machine sets them.
+	Workflow     string `json:"workflow,omitempty"`
+	WorkflowHash string `json:"workflow_hash,omitempty"`
 	// Budget is what it may use. It gets at most what the run that spawns it has left by then.
 	Budget *Budget `json:"budget,omitempty"`
 	// TraceParent and TraceState are the W3C trace context of the call that asked for the child. The machine keeps them and does
@@ -138,6 +142,10 @@ type Interrupt struct {
 	// Approve makes it a question of approval of exactly this. The visit's value then is
 	// {"decision": "APPROVED" | "REJECTED", "by": …, "approve_hash": …, "answer": …}.
 	Approve json.RawMessage `json:"approve,omitempty"`
+	// Workflows are the hashes of the graphs of the workflows that what is to be approved names, by what
+	// names them. Who gives the outcome to the machine sets it: the machine compares with it what children
+	// are made of.
+	Workflows map[string]string `json:"workflows,omitempty"`
 }
 
 // TaskWait is work that goes on outside. A Timeout above 0 fails the visit with TASK_EXPIRED.

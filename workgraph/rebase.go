@@ -7,7 +7,7 @@ import "slices"
 // survive; frames do. Nothing is decided.
 func (s *State) rebase(q *Program) {
 	m := &move{s: s, p: s.p, q: q}
-	s.defs = nil
+	s.forgetApprovals()
 	m.nodes, m.edges, m.regions = q.match(s.p)
 	frames := []*frame{s.root}
 	for _, fs := range s.frames {

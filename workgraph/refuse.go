@@ -48,8 +48,12 @@ func (a *amendment) refuse(f Fault) {
 }
 
 // examineAmend finds what the change means for the visits of the run, and everything that stands in its way.
-func (s *State) examineAmend(q *Program) *amendment {
-	diff, _ := Diff(context.Background(), s.p.g, q.g) // its context does not end
+// The error is ctx's.
+func (s *State) examineAmend(ctx context.Context, q *Program) (*amendment, error) {
+	diff, err := Diff(ctx, s.p.g, q.g)
+	if err != nil {
+		return nil, err
+	}
 	a := &amendment{s: s, q: q, diff: diff, changedNode: map[int32][]string{}, changedEdge: map[int32][]string{}, known: make([]bool, len(q.edges))}
 	a.nodes, a.edges, a.regions = q.match(s.p)
 	for _, e := range a.edges {
@@ -83,8 +87,7 @@ func (s *State) examineAmend(q *Program) *amendment {
 		}
 	}
 	a.newEdges(frozen)
-	a.approvals()
-	return a
+	return a, a.approvals(ctx)
 }
 
 // inLists are the edges into every node, BACK edges among them, in declared order.
@@ -162,6 +165,15 @@ func (a *amendment) node(n int32, was []int32, is [][]int32) {
 
 // mayReset refuses to take back a visit with a call that must never be repeated blindly.
 func (a *amendment) mayReset(ns *nodeState) bool {
+	f := a.s.irrevocable(ns)
+	if f != nil {
+		a.refuse(*f)
+	}
+	return f == nil
+}
+
+// irrevocable says why a visit that has not ended cannot be taken back; nil if it can.
+func (s *State) irrevocable(ns *nodeState) *Fault {
 	units := []unit{{ns, 0}}
 	if ns.m != nil {
 		for i := range ns.m.next {
@@ -171,20 +183,17 @@ func (a *amendment) mayReset(ns *nodeState) bool {
 	for _, u := range units {
 		switch t := u.try(); {
 		case t.status == VisitReconciliation:
-			a.refuse(Fault{Code: CodeReconcileFirst, Node: a.s.node(ns).ID, Message: fmt.Sprintf("nobody knows yet what %s did", a.s.ref(ns, u.item)),
-				Hint: "reconcile the visit first"})
-			return false
+			return &Fault{Code: CodeReconcileFirst, Node: s.node(ns).ID, Message: fmt.Sprintf("nobody knows yet what %s did", s.ref(ns, u.item)),
+				Hint: "reconcile the visit first"}
 		case t.pos >= 0 && t.intent:
-			a.refuse(Fault{Code: CodeUnsafeInFlight, Node: a.s.node(ns).ID, Message: fmt.Sprintf("%s is calling an UNSAFE actor, and that call cannot be taken back", a.s.ref(ns, u.item)),
-				Hint: "wait for its end"})
-			return false
-		case u.item > 0 && a.s.node(ns).Effect == Unsafe && t.no > 0 && t.status != VisitBackoff && t.status != VisitHeld && t.pos < 0:
-			a.refuse(Fault{Code: CodeUnsafeInFlight, Node: a.s.node(ns).ID, Message: fmt.Sprintf("%s has called an UNSAFE actor, and the map would call it again", a.s.ref(ns, u.item)),
-				Hint: "wait for the end of the map"})
-			return false
+			return &Fault{Code: CodeUnsafeInFlight, Node: s.node(ns).ID, Message: fmt.Sprintf("%s is calling an UNSAFE actor, and that call cannot be taken back", s.ref(ns, u.item)),
+				Hint: "wait for its end"}
+		case u.item > 0 && s.node(ns).Effect == Unsafe && t.no > 0 && t.status != VisitBackoff && t.status != VisitHeld && t.pos < 0:
+			return &Fault{Code: CodeUnsafeInFlight, Node: s.node(ns).ID, Message: fmt.Sprintf("%s has called an UNSAFE actor, and the map would call it again", s.ref(ns, u.item)),
+				Hint: "wait for the end of the map"}
 		}
 	}
-	return true
+	return nil
 }
 
 // edge refuses changes to edges that have been decided.

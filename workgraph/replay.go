@@ -168,6 +168,9 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 		return s.replayReset(st)
 	case OpReopen:
 		return s.replayReopen(st)
+	case OpRecount:
+		s.applyRecount()
+		return nil
 	case OpGraph:
 		return s.replayGraph(ev)
 	case OpEdge, OpMoot:
@@ -221,7 +224,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		}
 		s.markInputs(ns, d.Inputs)
 		args, named := s.travel(ns)
-		s.applyAdopt(ns, args, named, d.State, d.Decision)
+		s.applyAdopt(ns, args, named, d)
 		if d.Select != nil {
 			ns.keep().Select = d.Select
 		}
@@ -237,7 +240,7 @@ func (s *State) replayVisit(ev *Event, st *Step, d *Detail, u unit) error {
 		if o.Wait == nil || o.Wait.kind() == "" {
 			return misfit()
 		}
-		s.applyWait(u, o, d.Due, d.Binds)
+		s.applyWait(u, o, d)
 	case OpWake:
 		if t.status != VisitWaiting || t.wait == nil {
 			return misfit()

@@ -480,6 +480,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 	ns.values, ns.err, ns.key, ns.note, ns.superseded, ns.before = sn.Values, sn.Err, sn.Key, sn.Note, sn.Superseded, sn.Before
 	ns.enteredAt, ns.endedAt = sn.Entered, sn.Ended
 	ns.adopted, ns.kept = sn.Adopted, sn.Kept
+	r.s.watched = r.s.watched || len(ns.seen()) > 0 || len(ns.workflows()) > 0
 	if sn.Map == nil {
 		return
 	}

@@ -2,7 +2,6 @@ package workgraph
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -72,8 +71,12 @@ type State struct {
 	// revision counts the changes of the graph; fences are the attempts of visits whose nodes an amendment has removed.
 	revision int64
 	fences   map[string]fence
-	// defs are hashes of the definitions of nodes, as they are needed.
-	defs map[int32][sha256.Size]byte
+	// watched says that some question of approval covers values of the state or workflows. approved are those
+	// that were approved, outdated the nodes that follow from an approval of another value, by key; both nil
+	// until they are asked for.
+	watched  bool
+	approved []*nodeState
+	outdated map[string][]bool
 
 	// Scratch of the command being worked on.
 	evaluations evaluations
@@ -88,6 +91,7 @@ type State struct {
 	edgeQ       []edgeTask
 	instQ       []instTask
 	growQ       []growTask
+	doubts      []doubt
 	// woken is the visit or item whose wait has ended last, woke its outcome.
 	woken Ref
 	woke  *Outcome

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,10 @@ type stateVar struct {
 	scalar  json.RawMessage
 	list    []json.RawMessage
 	byID    map[string]int
+	// sum is the digest of scalar once it was asked for, chain that of the first summed elements of list.
+	sum    string
+	summed int
+	chain  [sha256.Size]byte
 }
 
 func newStateVar(k StateKey) (*stateVar, error) {
@@ -73,6 +78,7 @@ func (v *stateVar) check(raw json.RawMessage) error {
 
 // update combines a checked value with what is there.
 func (v *stateVar) update(raw json.RawMessage) {
+	v.sum = ""
 	switch v.reducer {
 	case Append:
 		v.list = append(v.list, elements(raw)...)
@@ -81,6 +87,9 @@ func (v *stateVar) update(raw json.RawMessage) {
 			id, _ := elementID(el)
 			if at, ok := v.byID[id]; ok {
 				v.list[at] = el
+				if at < v.summed {
+					v.summed, v.chain = 0, [sha256.Size]byte{}
+				}
 				continue
 			}
 			v.byID[id] = len(v.list)

@@ -71,99 +71,6 @@ func (w *Wait) due(now time.Time) time.Time {
 	return instant(now.Add(time.Duration(after)))
 }
 
-// waitFault says what is wrong with a wait, or nothing.
-func waitFault(w *Wait) string {
-	switch w.kind() {
-	case WaitTimer:
-	case WaitChildren:
-		return childrenFault(w.Children)
-	case WaitInterrupt:
-		return interruptFault(w.Interrupt)
-	case WaitTask:
-		if w.Task.Timeout < 0 {
-			return "the task's timeout is negative"
-		}
-	case WaitSignal:
-		switch n := len(w.Signal.Name); {
-		case n == 0 || n > maxSignalName:
-			return fmt.Sprintf("the signal's name has %d bytes, 1 to %d are allowed", n, maxSignalName)
-		case w.Signal.Timeout < 0:
-			return "the signal's timeout is negative"
-		}
-	default:
-		return "a wait must ask for exactly one of timer, children, interrupt, task and signal"
-	}
-	return ""
-}
-
-func childrenFault(c *Children) string {
-	switch {
-	case len(c.Runs) > MaxChildren:
-		return fmt.Sprintf("%d children are more than %d: spawn them in batches", len(c.Runs), MaxChildren)
-	case c.Timeout < 0:
-		return "the timeout for the children is negative"
-	case c.AsResult && len(c.Runs) != 1:
-		return fmt.Sprintf("as_result lets one run stand for the visit, not %d", len(c.Runs))
-	}
-	ids := make(map[string]bool, len(c.Runs))
-	for i := range c.Runs {
-		r := &c.Runs[i]
-		switch {
-		case r.ID == "" || len(r.ID) > maxWaitID || ids[r.ID]:
-			return fmt.Sprintf("the id %.40q of child %d is empty, too long or used twice", r.ID, i+1)
-		case (r.Graph == nil) == (r.Ref == ""):
-			return fmt.Sprintf("child %d must name exactly one of graph and ref", i+1)
-		case r.Budget.Fault() != "":
-			return fmt.Sprintf("the budget of child %d: %s", i+1, r.Budget.Fault())
-		}
-		ids[r.ID] = true
-		if fault := inputFault(&r.Input); fault != "" {
-			return fmt.Sprintf("child %d: %s", i+1, fault)
-		}
-	}
-	return ""
-}
-
-func interruptFault(q *Interrupt) string {
-	switch {
-	case q.ID == "" || len(q.ID) > maxWaitID:
-		return "the interrupt's id is empty or too long"
-	case q.Timeout < 0:
-		return "the interrupt's timeout is negative"
-	case len(q.Default) > 0 && q.Timeout == 0:
-		return "the interrupt has a default, but no timeout after which it would hold"
-	}
-	for _, part := range [...]struct {
-		name string
-		raw  json.RawMessage
-	}{{"prompt", q.Prompt}, {"schema", q.Schema}, {"default", q.Default}, {"approve", q.Approve}} {
-		if len(part.raw) == 0 {
-			continue
-		}
-		if fault := ValueFault(part.raw); fault != "" {
-			return "the interrupt's " + part.name + " " + fault
-		}
-	}
-	if len(q.Approve) > 0 && len(q.Default) > 0 && defaultDecision(q) == "" {
-		return `the default of an approval must be "APPROVED" or "REJECTED"`
-	}
-	return ""
-}
-
-// The decisions of an approval.
-const (
-	Approved = "APPROVED"
-	Rejected = "REJECTED"
-)
-
-func defaultDecision(q *Interrupt) string {
-	var text string
-	if json.Unmarshal(q.Default, &text) == nil && (text == Approved || text == Rejected) {
-		return text
-	}
-	return ""
-}
-
 // approval is the value of an answered question of approval.
 type approval struct {
 	Decision string          `json:"decision"`
@@ -248,12 +155,12 @@ func (s *State) await(u unit, o *Outcome, now time.Time) bool {
 	}
 	d := &Detail{Due: due}
 	if o.Wait.approves() && (u.ns.kept == nil || u.ns.kept.Binds == "") {
-		d.Binds = s.binds(u.ns)
+		d.Binds, d.Seen = s.questioned(u.ns, o.Wait.Interrupt)
 	}
 	st := s.step(OpWait, u.ns, d)
 	st.Item = int(u.item)
 	s.record(st)
-	w := s.applyWait(u, o, due, d.Binds)
+	w := s.applyWait(u, o, d)
 	switch {
 	case w.kind == WaitChildren && w.left == 0:
 		s.endWait(u)
@@ -320,7 +227,7 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 		if len(q.Approve) > 0 {
 			decision = defaultDecision(q)
 		}
-		if !s.decided(u, o, value, decision, "") {
+		if !s.superseding(u, decision) && !s.decided(u, o, value, decision, "") {
 			s.waited(u, o, []json.RawMessage{value}, now)
 		}
 	case WaitTask:
@@ -423,7 +330,7 @@ func (s *State) answered(c Answered) error {
 	ev.Ref, ev.Attempt, ev.By = s.ref(u.ns, u.item), int(u.try().no), c.By
 	ev.Closed = &ClosedInterrupt{ID: c.ID, How: InterruptAnswered, Answer: value, Decision: c.Decision, By: c.By}
 	s.applyWake(u, ev.Closed)
-	if !s.decided(u, o, value, c.Decision, c.By) {
+	if !s.superseding(u, c.Decision) && !s.decided(u, o, value, c.Decision, c.By) {
 		s.waited(u, o, []json.RawMessage{value}, now)
 	}
 	s.settle(now)
@@ -469,9 +376,10 @@ func (s *State) taskEnded(c TaskEnded) error {
 // What follows changes the state, in Advance and in Apply alike.
 
 // applyWait parks a unit until its wait ends.
-func (s *State) applyWait(u unit, o *Outcome, due time.Time, binds string) *waitState {
-	if binds != "" {
-		u.ns.keep().Binds = binds
+func (s *State) applyWait(u unit, o *Outcome, d *Detail) *waitState {
+	due := d.Due
+	if d.Binds != "" {
+		s.keepQuestion(u.ns, d.Binds, d.Seen, o.Wait.Interrupt.Workflows)
 	}
 	w := newWait(o)
 	s.park(u, VisitWaiting, due)
@@ -544,6 +452,7 @@ func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 			how = &ClosedInterrupt{ID: id, How: InterruptCanceled}
 		}
 		u.ns.keepDecision(how.Decision)
+		s.forgetApprovals()
 		s.fx.Closed = append(s.fx.Closed, *how)
 	}
 	return w
@@ -612,6 +521,16 @@ func (s *State) applyTask(u unit, ev *Event) {
 		s.use(ev.Error.Usage)
 	}
 	s.applyWake(u, nil)
+}
+
+// Spawns are the children that are waited for and have not ended, in the order in which the waits began.
+func (s *State) Spawns() (list []Spawn) {
+	for _, u := range s.openWaits() {
+		if u.try().wait.kind == WaitChildren {
+			list = s.spawns(list, u)
+		}
+	}
+	return list
 }
 
 // openWaits are the waits in the order in which they began.

@@ -75,6 +75,9 @@ func (p Principal) has(needed []Scope) bool {
 	return slices.ContainsFunc(needed, func(s Scope) bool { return s != Service && slices.Contains(p.Scopes, s) })
 }
 
+// IsService reports whether the caller may do what services do among themselves.
+func (p Principal) IsService() bool { return p.has([]Scope{Service}) }
+
 // ReasonScope is the reason of a call that the caller's key has no scope for.
 const ReasonScope = "SCOPE_MISSING"
 

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,36 @@ func TestTable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPrincipalBesideNames holds that whatever says who did something, as they say themselves, says beside it
+// whose key it was: in the message itself, or in the one that it is a case of.
+func TestPrincipalBesideNames(t *testing.T) {
+	t.Parallel()
+	has := func(m protoreflect.MessageDescriptor, names ...protoreflect.Name) bool {
+		return slices.ContainsFunc(names, func(n protoreflect.Name) bool { return m.Fields().ByName(n) != nil })
+	}
+	told := map[protoreflect.FullName]bool{}
+	var names []protoreflect.MessageDescriptor
+	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
+		m := mt.Descriptor()
+		if !strings.HasPrefix(string(m.FullName()), "epigraph.") || strings.HasSuffix(string(m.Name()), "Request") {
+			return true
+		}
+		if has(m, "by", "author") {
+			names = append(names, m)
+		}
+		for i := range m.Fields().Len() {
+			if f := m.Fields().Get(i); has(m, "principal") && f.ContainingOneof() != nil && f.Message() != nil {
+				told[f.Message().FullName()] = true
+			}
+		}
+		return true
+	})
+	require.NotEmpty(t, names)
+	for _, m := range names {
+		require.True(t, has(m, "principal") || told[m.FullName()], "%s names somebody, and has no principal", m.FullName())
+	}
 }
 
 func TestAuthorize(t *testing.T) {

@@ -17,7 +17,8 @@ func Collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) 
 	return collect(rows, err, scan, func(T) (bool, error) { return false, nil })
 }
 
-// CollectPage is Collect for rows of a page: it stops behind the first row that the page has no room for, and what it reads counts for the answer of ctx.
+// CollectPage is Collect for rows of a page: it stops behind the first row that the page has no room for, and
+// what it reads counts for the answer of ctx.
 func CollectPage[T page.Row](ctx context.Context, rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	return collect(rows, err, scan, fillPage[T](ctx))
 }

@@ -26,9 +26,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
 const scope = "github.com/epigraph-run/epigraph/internal/grpckit"
+
+// ReasonTooManyCalls is the reason when a namespace has as many calls under way as it may.
+const ReasonTooManyCalls = "TOO_MANY_CALLS"
 
 // call is one RPC on its way through the chain. Unary and streaming calls are treated by the same
 // links: next runs the rest of the chain with a changed context.
@@ -78,9 +82,12 @@ type chain struct {
 	duration     metric.Float64Histogram
 	panics       metric.Int64Counter
 	// drain is closed when the server begins to stop.
-	drain     chan struct{}
+	drain chan struct{}
+	// calls are those under way, by namespace.
+	calls     *turns.Turns
+	maxCalls  int
 	interned  *interned
-	strangers *strangers
+	strangers *Strangers
 	links     []link
 	// late is what a call gets that took longer than timeout.
 	late *errs.Error
@@ -106,7 +113,7 @@ func newChain(o Options, auth *Authenticator) (*chain, error) {
 		return nil, err
 	}
 	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, writeTimeout: o.WriteTimeout, validator: v, duration: duration, panics: panics,
-		drain: make(chan struct{}), interned: newInterned(), strangers: newStrangers()}
+		drain: make(chan struct{}), calls: turns.New(o.MaxCalls), maxCalls: o.MaxCalls, interned: newInterned(), strangers: NewStrangers()}
 	k.links = k.order()
 	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
 	return k, nil
@@ -402,9 +409,23 @@ func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Con
 		return err
 	}
 	c.principal = PrincipalOf(ctx).String()
-	k.strangers.know(ctx)
+	Know(ctx)
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", Namespace(ctx)))
+	if PrincipalOf(ctx).IsService() {
+		return next(ctx)
+	}
+	leave, ok := k.calls.Try(Namespace(ctx))
+	if !ok {
+		return TooManyCalls(k.maxCalls)
+	}
+	defer leave()
 	return next(ctx)
+}
+
+// TooManyCalls is the error of a call of a namespace that has most calls under way already.
+func TooManyCalls(most int) error {
+	return errs.New(errs.ResourceExhausted, ReasonTooManyCalls, "%d calls of this namespace are under way already, streams among them", most).
+		Hint("end streams that nobody needs, or try again in a moment").RetryAfter(time.Second)
 }
 
 // bound gives unary calls a time limit of ours. If that one fired, and not the caller's, we say so.

@@ -31,7 +31,8 @@ import (
 	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
 
-// ErrCallersTime is the cause of a context that ended since the time had passed which a caller gave for its call. It says nothing of a service.
+// ErrCallersTime is the cause of a context that ended since the time had passed which a caller gave for its
+// call. It says nothing of a service.
 var ErrCallersTime = errors.New("the time that the caller gave for the call has passed")
 
 // DialOptions configure a client connection; the zero value is plain text without credentials.

@@ -37,8 +37,9 @@ type Options struct {
 	UnaryTimeout time.Duration
 	// WriteTimeout is for how long a caller may refuse to take a piece of an answer before its connection is closed; default 60s. Services are trusted to read.
 	WriteTimeout time.Duration
-	// MaxStreams bounds concurrent calls per connection; default 1000.
-	MaxStreams uint32
+	// MaxCalls bounds the calls of one namespace that are under way at once, streams among them, on however
+	// many connections; default 2,000. Calls that a service makes for itself are not counted.
+	MaxCalls int
 	// MaxConnectionAge makes clients reconnect now and then, for balance among replicas; 0 means never.
 	MaxConnectionAge time.Duration
 	// Budget is shared by everything in the process that decodes requests; nil means one of this server, of the default size.
@@ -56,10 +57,17 @@ type Server struct {
 	drained sync.Once
 }
 
+// DefaultMaxCalls is how many calls of one namespace a server has under way at once: a thousand workers, and
+// as many again.
+const DefaultMaxCalls = 2000
+
 const (
 	// streamWindow is how much of a message may come before it is asked for, and connWindow how much may be on its way on one connection.
 	streamWindow = 64 << 10
 	connWindow   = 1 << 20
+	// maxStreams bounds the calls on one connection. A gateway has one for all namespaces, so it is no bound
+	// for any of them: see Options.MaxCalls.
+	maxStreams = 100_000
 	// maxHeaderBytes bounds the headers of a call, and connectionTimeout the time in which a connection must be made.
 	maxHeaderBytes    = 32 << 10
 	connectionTimeout = 10 * time.Second
@@ -77,7 +85,7 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 
 // Serve accepts connections on lis, which it closes, until the server stops.
 func (s *Server) Serve(lis net.Listener) error {
-	return s.Server.Serve(&listener{lis, s.chain.strangers})
+	return s.Server.Serve(s.chain.strangers.Listen(lis))
 }
 
 // unchained refuses calls of methods that were registered past RegisterService.
@@ -102,8 +110,8 @@ func NewServer(o Options) (*Server, error) {
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = time.Minute
 	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = 1000
+	if o.MaxCalls <= 0 {
+		o.MaxCalls = DefaultMaxCalls
 	}
 	if o.Budget == nil {
 		o.Budget = inflight.New(0)
@@ -127,7 +135,7 @@ func NewServer(o Options) (*Server, error) {
 		grpc.InTapHandle(tapped),
 		grpc.ForceServerCodecV2(c.interned),
 		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
-		grpc.MaxConcurrentStreams(o.MaxStreams),
+		grpc.MaxConcurrentStreams(maxStreams),
 		// What comes before somebody asks for it is bounded by the window of its stream, which must not grow by itself. The window of a connection holds
 		// nothing back; it is large enough for links with a long way.
 		grpc.StaticStreamWindowSize(streamWindow),

@@ -19,9 +19,10 @@ const (
 	maxChecks = 8
 )
 
-// strangers are the connections of a server on which no call has shown valid credentials. It hears of connections from the listener, which has them from the
-// beginning, and from gRPC, which ties calls to them. It is safe for concurrent use.
-type strangers struct {
+// Strangers are the connections of a server on which no call has shown valid credentials. It hears of
+// connections from the listener, which has them from the beginning, and from the server, which ties calls to
+// them. It is safe for concurrent use.
+type Strangers struct {
 	max int
 
 	mu     sync.Mutex
@@ -31,6 +32,7 @@ type strangers struct {
 
 // guest is one connection.
 type guest struct {
+	of     *Strangers
 	conn   net.Conn
 	addr   string
 	place  *list.Element // nil when it is no stranger any more
@@ -38,12 +40,17 @@ type guest struct {
 	checks atomic.Int32
 }
 
-func newStrangers() *strangers { return &strangers{max: maxStrangers, byAddr: map[string]*guest{}} }
+// NewStrangers returns an empty list, for one server.
+func NewStrangers() *Strangers { return &Strangers{max: maxStrangers, byAddr: map[string]*guest{}} }
+
+// Listen returns l such that the list hears of its connections. The oldest stranger is closed when there are
+// too many.
+func (s *Strangers) Listen(l net.Listener) net.Listener { return &listener{l, s} }
 
 // listener tells of the connections that it accepts.
 type listener struct {
 	net.Listener
-	strangers *strangers
+	strangers *Strangers
 }
 
 // Accept implements net.Listener.
@@ -58,8 +65,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-func (s *strangers) admit(c net.Conn) {
-	g := &guest{conn: c, addr: c.RemoteAddr().String()}
+func (s *Strangers) admit(c net.Conn) {
+	g := &guest{of: s, conn: c, addr: c.RemoteAddr().String()}
 	s.mu.Lock()
 	if before := s.byAddr[g.addr]; before != nil {
 		s.drop(before)
@@ -78,7 +85,7 @@ func (s *strangers) admit(c net.Conn) {
 }
 
 // drop takes a connection out of the list, if it is there. The lock is held.
-func (s *strangers) drop(g *guest) {
+func (s *Strangers) drop(g *guest) {
 	if g.place == nil {
 		return
 	}
@@ -89,7 +96,7 @@ func (s *strangers) drop(g *guest) {
 	}
 }
 
-func (s *strangers) leave(g *guest) {
+func (s *Strangers) leave(g *guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(g)
@@ -102,15 +109,15 @@ func guestOf(ctx context.Context) *guest {
 	return g
 }
 
-// know is told of a call with valid credentials.
-func (s *strangers) know(ctx context.Context) {
+// Know is told of a call with valid credentials, by its context: its connection is no stranger's.
+func Know(ctx context.Context) {
 	if g := guestOf(ctx); g != nil && !g.known.Swap(true) {
-		s.leave(g)
+		g.of.leave(g)
 	}
 }
 
 // check lets a health check begin; done is called when it has ended.
-func (s *strangers) check(ctx context.Context) (done func(), err error) {
+func (s *Strangers) check(ctx context.Context) (done func(), err error) {
 	g := guestOf(ctx)
 	if g == nil {
 		return func() {}, nil
@@ -124,18 +131,32 @@ func (s *strangers) check(ctx context.Context) (done func(), err error) {
 }
 
 // TagConn implements stats.Handler.
-func (s *strangers) TagConn(ctx context.Context, i *stats.ConnTagInfo) context.Context {
+func (s *Strangers) TagConn(ctx context.Context, i *stats.ConnTagInfo) context.Context {
+	return s.Tag(ctx, i.RemoteAddr)
+}
+
+// Tag ties a context to the connection from an address.
+func (s *Strangers) Tag(ctx context.Context, from net.Addr) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.byAddr[i.RemoteAddr.String()]
+	g := s.byAddr[from.String()]
 	if g == nil {
 		return ctx
 	}
 	return context.WithValue(ctx, guestKey{}, g)
 }
 
+// Gone is told of the end of the connection from an address.
+func (s *Strangers) Gone(from net.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.byAddr[from.String()]; g != nil {
+		s.drop(g)
+	}
+}
+
 // HandleConn implements stats.Handler.
-func (s *strangers) HandleConn(ctx context.Context, c stats.ConnStats) {
+func (s *Strangers) HandleConn(ctx context.Context, c stats.ConnStats) {
 	if _, ok := c.(*stats.ConnEnd); ok {
 		if g := guestOf(ctx); g != nil {
 			s.leave(g)
@@ -144,7 +165,7 @@ func (s *strangers) HandleConn(ctx context.Context, c stats.ConnStats) {
 }
 
 // TagRPC implements stats.Handler.
-func (s *strangers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (s *Strangers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC implements stats.Handler.
-func (s *strangers) HandleRPC(context.Context, stats.RPCStats) {}
+func (s *Strangers) HandleRPC(context.Context, stats.RPCStats) {}

@@ -35,6 +35,9 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, errs.New(errs.PermissionDenied, "PORT_DENIED", "may not listen on %s", addr).
 			Hint("ports below 1024 need privileges, choose a higher one").With(err)
 	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, errs.New(errs.InvalidArgument, "ADDRESS_INVALID", "%q is no host:port", addr).Hint("write host:port, for example 127.0.0.1:8080").With(err)
+	}
 	return nil, errs.New(errs.InvalidArgument, "ADDRESS_INVALID", "cannot listen on %s", addr).
 		Hint("host:port, for example 127.0.0.1:8080").With(err)
 }
@@ -90,8 +93,9 @@ func Draining(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// HTTP serves h on lis, HTTP/1.1 and HTTP/2, unencrypted unless there is a TLS configuration, with limits against slow and oversized
-// requests, and stops gracefully.
+// HTTP serves h on lis, HTTP/1.1 and HTTP/2, unencrypted unless there is a TLS configuration, with limits
+// against slow and oversized requests, and stops gracefully. Connections are bounded on which no request has
+// shown who sends it: h tells by grpckit.Know which have.
 func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 16 << 20
@@ -106,6 +110,8 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	draining := make(chan struct{})
+	strangers := grpckit.NewStrangers()
+	lis = strangers.Listen(lis)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
@@ -120,6 +126,12 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), drainKey{}, draining)
+		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return strangers.Tag(ctx, c.RemoteAddr()) },
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				strangers.Gone(c.RemoteAddr())
+			}
 		},
 	}
 	run := func(ctx context.Context) error {

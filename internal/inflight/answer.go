@@ -67,7 +67,7 @@ func (a *Answer) Hold(ctx context.Context, n int64) error {
 	defer b.wait(a.share.namespace, -add)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return a.share.wait(ctx, add)
+	return a.share.Wait(ctx, add)
 }
 
 // Await is Hold, but waits until there is room or ctx ends: for who makes one message after another, and none while this one waits.
@@ -102,35 +102,6 @@ func (a *Answer) Free() {
 	defer a.mu.Unlock()
 	a.freed = true
 	a.share.Free()
-}
-
-// wait adds to the bytes of answers of a namespace that wait for room, unless they become too many.
-func (b *Budget) wait(namespace string, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := b.waiting[namespace]
-	sum := before + n
-	if before > 0 && n > 0 && sum > b.share/4 { // one may always wait
-		return false
-	}
-	if sum == 0 {
-		delete(b.waiting, namespace)
-	} else {
-		b.waiting[namespace] = sum
-	}
-	return true
-}
-
-// keep gives back what the request holds beyond n bytes.
-func (s *Share) keep(n int64) {
-	if !s.counted || s.held <= n {
-		return
-	}
-	b := s.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.give(s.namespace, s.held-n)
-	s.held = n
 }
 
 // Apart returns a context in which Read does nothing: for what is read and let go of before the answer is made.

@@ -1,5 +1,6 @@
-// Package inflight owns how much memory requests under way, and their answers, may hold: one budget for a process, of which no namespace can have all. It must not know what
-// requests are, nor how their size is told.
+// Package inflight owns how memory is shared among namespaces: one budget for what requests under way and
+// their answers hold, one for runs that are live. No namespace can have all of one, and who finds no room
+// stands in line behind its own. It must not know what is held, nor how its size is told.
 package inflight
 
 import (
@@ -7,7 +8,6 @@ import (
 	"math"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -47,44 +47,6 @@ func DefaultTotal() int64 {
 	return min(max(limit/4, minTotal), 4*defaultTotal)
 }
 
-// Budget bounds what the requests under way hold together. It is safe for concurrent use.
-type Budget struct {
-	total int64
-	share int64
-
-	mu   sync.Mutex
-	used int64
-	by   map[string]int64
-	line map[string]int
-	// waiting are the bytes of answers that wait for room.
-	waiting map[string]int64
-	freed   chan struct{} // closed when something is given back; nil while nobody waits
-}
-
-// New returns a budget of total bytes, half of which a namespace may have. Zero or less means DefaultTotal.
-func New(total int64) *Budget {
-	if total <= 0 {
-		total = DefaultTotal()
-	}
-	return &Budget{total: total, share: total / 2, by: map[string]int64{}, line: map[string]int{}, waiting: map[string]int64{}}
-}
-
-// Most is what one request may hold at most.
-func (b *Budget) Most() int64 { return large(b.share) }
-
-// Used is what is held and counted now.
-func (b *Budget) Used() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
-}
-
-// large is the part of a bound that is open to requests that are not small.
-func large(bound int64) int64 { return bound / 4 * 3 }
-
-// Share returns the empty share of a request of a namespace.
-func (b *Budget) Share(namespace string) Share { return Share{budget: b, namespace: namespace} }
-
 // Share is what one request holds. It is for one goroutine, and must be freed. The zero Share counts nothing.
 type Share struct {
 	budget    *Budget
@@ -93,25 +55,34 @@ type Share struct {
 	counted   bool
 }
 
-// Take adds n bytes to what the request holds. It never waits: if there is no room, nothing is added, and the error says whether it is worth trying again.
+// Take adds n bytes to what the request holds. It never waits: if there is no room, or others stand in line
+// for it, nothing is added, and the error says whether it is worth trying again. What the request holds
+// already was let in before others: they do not keep it from going on.
 func (s *Share) Take(n int64) error {
-	if s.budget == nil || n <= 0 {
-		return nil
+	c, err := s.claim(n)
+	if c == nil {
+		return err
 	}
-	if !s.counted && s.held+n <= Tiny {
-		s.held += n
-		return nil
+	if !s.budget.try(c) {
+		return s.busy(c)
 	}
-	_, err := s.take(n, false)
-	return err
+	s.held, s.counted = c.held, true
+	return nil
 }
 
-// Wait is Take, but waits for others to give back until ctx ends. It refuses what would not pass even alone at once.
+// Wait is Take, but stands in line until ctx ends. It refuses what would not pass even alone at once, and, of
+// requests that all hold something and wait for more, the last one, since none of them would ever give
+// anything back.
 func (s *Share) Wait(ctx context.Context, n int64) error {
-	if s.budget == nil || n <= 0 || !s.counted && s.held+n <= Tiny {
-		return s.Take(n)
+	c, err := s.claim(n)
+	if c == nil {
+		return err
 	}
-	return s.wait(ctx, n)
+	if s.budget.await(ctx, c) != nil {
+		return s.busy(c)
+	}
+	s.held, s.counted = c.held, true
+	return nil
 }
 
 // Queue is Wait, but only for seconds, and only while few requests of the namespace do: what large requests that come together need.
@@ -123,99 +94,52 @@ func (s *Share) Queue(ctx context.Context, n int64) error {
 	defer s.budget.leave(s.namespace)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.wait(ctx, n)
+	return s.Wait(ctx, n)
 }
 
-func (b *Budget) enter(namespace string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.line[namespace] >= maxLine {
-		return false
-	}
-	b.line[namespace]++
-	return true
-}
-
-func (b *Budget) leave(namespace string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.line[namespace]--; b.line[namespace] == 0 {
-		delete(b.line, namespace)
-	}
-}
-
-func (s *Share) wait(ctx context.Context, n int64) error {
-	for {
-		freed, err := s.take(n, true)
-		if freed == nil {
-			return err
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return err
-		}
-	}
-}
-
-// take returns what to wait for before it can succeed, if waiting helps and is wanted.
-func (s *Share) take(n int64, wait bool) (<-chan struct{}, error) {
-	b := s.budget
-	add, held := n, s.held+n
-	if !s.counted {
-		add = held
-	}
-	share, total := b.share, b.total
-	if held > Small {
-		if held > large(share) {
-			return nil, errs.New(errs.ResourceExhausted, ReasonTooLarge, "the request would take %s of memory, and one request may take %s", size(held), size(large(share))).
-				Hint("send less at once")
-		}
-		share, total = large(share), large(total)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var of string
-	switch {
-	case b.by[s.namespace]+add > share:
-		of = "the requests of this namespace"
-	case b.used+add > total:
-		of, share = "the requests of all namespaces", total
-	default:
-		b.used += add
-		b.by[s.namespace] += add
-		s.held, s.counted = held, true
+// claim is what n bytes more have to be let in as. It is nil if they need not be, or never can.
+func (s *Share) claim(n int64) (*claim, error) {
+	if s.budget == nil || n <= 0 {
 		return nil, nil
 	}
-	if wait && b.freed == nil {
-		b.freed = make(chan struct{})
+	held := s.held + n
+	if !s.counted && held <= Tiny {
+		s.held = held
+		return nil, nil
 	}
-	return b.freed, errs.New(errs.ResourceExhausted, ReasonBusy, "%s that are under way hold the memory that they may (%s)", of, size(share)).
+	if most := s.budget.Most(); held > Small && held > most {
+		return nil, errs.New(errs.ResourceExhausted, ReasonTooLarge, "the request would take %s of memory, and one request may take %s", size(held), size(most)).
+			Hint("send less at once")
+	}
+	c := &claim{namespace: s.namespace, add: n, held: held, large: held > Small, grows: s.counted, begins: !s.counted}
+	if !s.counted {
+		c.add = held
+	}
+	c.needs = c.add
+	return c, nil
+}
+
+func (s *Share) busy(c *claim) error {
+	of, bound := s.budget.short(c)
+	return errs.New(errs.ResourceExhausted, ReasonBusy, "%s that are under way hold the memory that they may (%s)", of, size(bound)).
 		Hint("send it again in a moment, or less at once").RetryAfter(time.Second)
 }
 
 // Free gives back what the request holds. It is idempotent, and the share can be used again.
 func (s *Share) Free() {
-	if !s.counted {
-		s.held = 0
-		return
-	}
-	b := s.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.give(s.namespace, s.held)
+	n, counted := s.held, s.counted
 	s.held, s.counted = 0, false
+	if counted {
+		s.budget.free(s.namespace, n, true)
+	}
 }
 
-// give takes back n bytes. The lock is held.
-func (b *Budget) give(namespace string, n int64) {
-	b.used -= n
-	if b.by[namespace] -= n; b.by[namespace] == 0 {
-		delete(b.by, namespace)
-	}
-	if b.freed != nil {
-		close(b.freed)
-		b.freed = nil
+// keep gives back what the request holds beyond n bytes.
+func (s *Share) keep(n int64) {
+	if s.counted && s.held > n {
+		free := s.held - n
+		s.held = n
+		s.budget.free(s.namespace, free, false)
 	}
 }
 

@@ -2,9 +2,11 @@ package inflight_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +46,7 @@ func TestBudget(t *testing.T) {
 		require.Contains(t, e.Message, "24 MiB")
 		small := take(t, b, "a", 60<<10)
 		trivial := take(t, b, "b", 100)
-		other := take(t, b, "b", 23*mib)
+		other := take(t, b, "b", 24*mib)
 		require.Contains(t, refused(t, b, "c", mib).Message, "all namespaces")
 		take(t, b, "c", 60<<10).Free()
 		held.Free()
@@ -155,6 +157,57 @@ func TestBudget(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, inflight.ReasonBusy, errs.ReasonOf(last.Queue(t.Context(), 2*mib)))
 			require.Equal(t, 15*time.Second, time.Since(begin), "the line is open again")
+		})
+	})
+	for name, namespaces := range map[string]int{"OfANamespace": 1, "OfAll": 3} {
+		t.Run("Stuck/TheLastOneGivesWayWhenAllHoldSomethingAndWaitForMore/"+name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := inflight.New(80 * mib)
+				begin := time.Now()
+				var refused atomic.Int32
+				var all sync.WaitGroup
+				for i := range 24 {
+					all.Go(func() {
+						s := b.Share(fmt.Sprint("n", i%namespaces))
+						defer s.Free()
+						for range 12 { // in the pace of one who decodes
+							if err := s.Queue(t.Context(), mib); err != nil {
+								if errs.ReasonOf(err) != inflight.ReasonBusy {
+									t.Error(err)
+								}
+								refused.Add(1)
+								return
+							}
+							time.Sleep(time.Millisecond) //nolint:forbidigo // the time of the bubble
+						}
+					})
+				}
+				all.Wait()
+				require.Less(t, time.Since(begin), time.Second, "nobody waits for what does not come")
+				require.Positive(t, refused.Load())
+				require.Less(t, refused.Load(), int32(24), "some get through")
+				require.Zero(t, b.Used())
+				s := b.Share("n0")
+				require.NoError(t, s.Queue(t.Context(), 12*mib))
+				s.Free()
+			})
+		})
+	}
+	t.Run("Stuck/OneThatStillWorksIsWaitedFor", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := inflight.New(80 * mib)
+			works, waits := b.Share("a"), b.Share("a")
+			require.NoError(t, works.Take(20*mib))
+			require.NoError(t, waits.Take(5*mib))
+			done := make(chan error, 1)
+			go func() { done <- waits.Queue(t.Context(), 10*mib) }()
+			pass(time.Second)
+			require.Empty(t, done)
+			works.Free()
+			require.NoError(t, <-done)
+			waits.Free()
 		})
 	})
 	t.Run("Concurrent/NeverMoreThanTheTotal", func(t *testing.T) {

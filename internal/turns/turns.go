@@ -40,8 +40,8 @@ func (t *Turns) Try(key string) (leave func(), ok bool) {
 	}
 }
 
-// EnterUnless is Enter that also ends when unless is closed: then there is no error and no turn, and leave is nil. A turn that is free is taken whatever
-// has ended.
+// EnterUnless is Enter that also ends when unless is closed: then there is no error and no turn, and leave is
+// nil. A turn that is free is taken whatever has ended.
 func (t *Turns) EnterUnless(ctx context.Context, key string, unless <-chan struct{}) (leave func(), err error) {
 	p := t.use(key)
 	select {

@@ -18,14 +18,17 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// LeaseCancellations hands out everything every time, as if each lease were over at once.
-func (b *books) LeaseCancellations(context.Context, *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
+// LeaseCancellations hands out everything of a database every time, as if each lease were over at once.
+func (b *books) LeaseCancellations(_ context.Context, r *registryv1.LeaseCancellationsRequest) (*registryv1.LeaseCancellationsResponse, error) {
 	if b.down.Load() {
 		return nil, errs.New(errs.Unavailable, "DOWN", "down")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return &registryv1.LeaseCancellationsResponse{Cancellations: slices.Clone(b.unwanted)}, nil
+	return &registryv1.LeaseCancellationsResponse{Cancellations: slices.DeleteFunc(slices.Clone(b.unwanted), func(c *registryv1.Cancellation) bool {
+		of := b.databases[c.GetTaskId()]
+		return of != "" && of != r.GetDatabase()
+	})}, nil
 }
 
 func (b *books) AcknowledgeCancellations(_ context.Context, r *registryv1.AcknowledgeCancellationsRequest) (*registryv1.AcknowledgeCancellationsResponse, error) {
@@ -52,6 +55,14 @@ func (b *books) cancel(namespace, task, run string, age time.Duration) {
 func (b *books) cancelLocked(namespace, task, run string, age time.Duration) {
 	b.unwanted = append(b.unwanted, &registryv1.Cancellation{Namespace: namespace, TaskId: task, RunId: run, Reason: "TASK_CANCELLED",
 		CreateTime: timestamppb.New(time.Now().Add(-age))})
+}
+
+// cancelBegun records that the task of a run was canceled that confirmed its claim.
+func (b *books) cancelBegun(namespace, task, run string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancelLocked(namespace, task, run, 0)
+	b.unwanted[len(b.unwanted)-1].Confirmed = true
 }
 
 func (b *books) wanted(run string) bool {
@@ -170,22 +181,21 @@ func TestCancellations(t *testing.T) {
 			f.books.cancel("acme", "tk_young", "run_young", time.Minute)
 			f.books.cancel("acme", "tk_old", "run_old", time.Hour)
 			testkit.Eventually(t, func() bool { return f.books.wanted("run_old") }, 60*time.Second, 5*time.Millisecond)
+			f.books.cancelBegun("acme", "tk_deleted", "run_deleted")
+			testkit.Eventually(t, func() bool { return f.books.wanted("run_deleted") }, 60*time.Second, 5*time.Millisecond, "it was recorded, and is no more")
 			require.False(t, f.books.wanted("run_young"), "it may be recorded yet")
 		})
 		t.Run("Run/OfAnotherDatabaseIsLeftToItsExecutors", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_here"})
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
-			other := serveBeside(t, &books{}, nil)
-			for _, b := range []*books{other.books, f.books} {
-				b.cancel("acme", "tk_here", id, time.Hour)
-				b.cancel("acme", "tk_never", "run_never", time.Hour)
-				b.mu.Lock()
-				b.unwanted[slices.IndexFunc(b.unwanted, func(c *registryv1.Cancellation) bool { return c.GetRunId() == id })].Confirmed = true
-				b.mu.Unlock()
+			other := serveBeside(t, f.books, nil)
+			there, err := other.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_there"})
+			require.NoError(t, err)
+			for task, run := range map[string]string{"tk_here": id, "tk_there": there.GetId()} {
+				f.books.cancelBegun("acme", task, run)
 			}
-			testkit.Eventually(t, func() bool { return other.books.wanted("run_never") }, 60*time.Second, 5*time.Millisecond)
-			require.False(t, other.books.wanted(id), "it is recorded somewhere, so whoever has it says what becomes of it")
 			reached(t, "tk_here", id)
+			other.wait(t, there.GetId(), canceled)
 		})
 		t.Run("Registry/AwayForAWhile", func(t *testing.T) {
 			id := begin(t, &executorv1.StartRunRequest{Graph: waits, TaskId: "tk_away"})

@@ -6,6 +6,8 @@ package executor
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -220,6 +223,8 @@ type Deps struct {
 	Peer func(addr string) (*grpc.ClientConn, error)
 	// Registry keeps the books; nil means that there is none: runs cannot work on tasks, and nothing is priced.
 	Registry registryv1.RegistryServiceClient
+	// Admission is shared by all services of the process; nil means one of the executor's own.
+	Admission *admission.Control
 	// Actors are called beside the built-in ones, and in place of those with the same name.
 	Actors workgraph.Actors
 	// Workflows finds the graph of "workflow/SLUG@VERSION" for a namespace, in place of Config.Workflows. errs.Unavailable is tried again, any other
@@ -266,6 +271,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	if d.Telemetry == nil {
 		d.Telemetry = obs.Noop()
+	}
+	if d.Admission == nil {
+		d.Admission = &admission.Control{}
 	}
 	set, err := builtin.New(cfg.Actors, d.Telemetry)
 	if err != nil {
@@ -323,10 +331,10 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, fmt.Errorf("read key of task tokens: %w", err)
 	}
 	cfg.TokenKeys = append(slices.Clip(cfg.TokenKeys), kept)
-	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
-	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
+	s.workers = worker.New(cfg.workers(), worker.Deps{Journal: shared, Admission: d.Admission, Builtin: actors, Dial: d.Peer, Reason: engine.EndReason, Logger: s.log})
+	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
-		reg := rpc.NewRegistry(d.Registry)
+		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
 		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
 		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 	}
@@ -355,7 +363,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
 	s.workers.Own(s.engine.Owner)
-	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil)
+	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {
 		return nil, fmt.Errorf("make keeper of schedules: %w", err)
@@ -363,6 +371,13 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	s.scheduleServer = rpc.NewScheduleServer(s.schedules, runs)
 	s.server.DialPeers(d.Peer)
 	return s, nil
+}
+
+// databaseName tells the databases of executors apart that share a registry. It follows from the key that is
+// kept in each, which it does not tell.
+func databaseName(kept []byte) string {
+	sum := sha256.Sum256(append([]byte("database/"), kept...))
+	return hex.EncodeToString(sum[:16])
 }
 
 // Register adds the service to a server.

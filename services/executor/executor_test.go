@@ -44,8 +44,12 @@ type books struct {
 	// refuse, if not nil, is the answer to every claim.
 	refuse  error
 	claimed map[string]string
-	log     []string
+	// databases are those of the last claims, by task.
+	databases map[string]string
+	log       []string
+	// entries are what is booked, the last of each node; booked is all of it.
 	entries map[string]*registryv1.UsageEntry
+	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
 	// unwanted are the runs to cancel; onClaim, if not nil, is called with every claim for longer than a moment.
 	unwanted []*registryv1.Cancellation
@@ -65,7 +69,7 @@ func (b *books) do(what string, f func() error) error {
 func (b *books) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*registryv1.ClaimTaskResponse, error) {
 	return &registryv1.ClaimTaskResponse{}, b.do("claim", func() error {
 		if b.claimed == nil {
-			b.claimed = map[string]string{}
+			b.claimed, b.databases = map[string]string{}, map[string]string{}
 		}
 		if b.refuse != nil && r.GetLease().AsDuration() >= time.Second {
 			return b.refuse
@@ -74,6 +78,7 @@ func (b *books) ClaimTask(_ context.Context, r *registryv1.ClaimTaskRequest) (*r
 			return errs.New(errs.FailedPrecondition, "TASK_NOT_CLAIMABLE", "claimed").Set("run_id", holder)
 		}
 		b.claimed[r.GetTaskId()] = r.GetRunId()
+		b.databases[r.GetTaskId()] = r.GetDatabase()
 		if r.GetLease().AsDuration() < time.Second {
 			delete(b.claimed, r.GetTaskId())
 		} else if b.onClaim != nil {
@@ -101,18 +106,33 @@ func (b *books) RecordUsage(ctx context.Context, r *registryv1.RecordUsageReques
 	resp := &registryv1.RecordUsageResponse{}
 	return resp, b.do("usage "+grpckit.Namespace(ctx), func() error {
 		for _, e := range r.GetEntries() {
-			e = proto.CloneOf(e)
-			if e.GetModel() == "priced" {
-				e.CostNanoUsd = proto.Int64(7 * e.GetInputTokens())
-			}
+			e = priced(e)
 			if b.entries == nil {
 				b.entries = map[string]*registryv1.UsageEntry{}
 			}
 			b.entries[e.GetNodeId()] = e
+			b.booked = append(b.booked, e)
 			resp.Entries = append(resp.Entries, e)
 		}
 		return nil
 	})
+}
+
+// priced is an entry with the price of the one model that has one.
+func priced(e *registryv1.UsageEntry) *registryv1.UsageEntry {
+	e = proto.CloneOf(e)
+	if e.GetModel() == "priced" {
+		e.CostNanoUsd = proto.Int64(7 * e.GetInputTokens())
+	}
+	return e
+}
+
+func (b *books) PriceUsage(_ context.Context, r *registryv1.PriceUsageRequest) (*registryv1.PriceUsageResponse, error) {
+	resp := &registryv1.PriceUsageResponse{}
+	for _, e := range r.GetEntries() {
+		resp.Entries = append(resp.Entries, priced(e))
+	}
+	return resp, nil
 }
 
 // fixture is an executor behind real gRPC, with a registry beside it.

@@ -164,9 +164,9 @@ func TestCells(t *testing.T) {
 
 	t.Run("Cell/ThatHangsFillsUpAlone", func(t *testing.T) {
 		t.Parallel()
-		r, servers := startCells(t, func(c *gateway.Config) { c.CellInFlight = 3 })
+		r, servers := startCells(t, func(c *gateway.Config) { c.CellInFlight = 4 })
 		free := make(chan struct{})
-		arrived := make(chan struct{}, 3)
+		arrived := make(chan struct{}, 4)
 		servers["west"].executor.start = func(ctx context.Context, _ *executorv1.StartRunRequest) (*executorv1.Run, error) {
 			arrived <- struct{}{}
 			select {
@@ -176,21 +176,25 @@ func TestCells(t *testing.T) {
 			return &executorv1.Run{}, nil
 		}
 		const body = `{"graph":{"nodes":[{"id":"a","actor":"cel"}]}}`
-		answers := make(chan int, 3)
-		for range 3 {
-			go func() {
-				status, _ := ask(r, http.MethodPost, "/v1/runs", body, "west-1")
-				answers <- status
-			}()
-			<-arrived
+		answers := make(chan int, 4)
+		fill := func(key string) {
+			for range 2 {
+				go func() {
+					status, _ := ask(r, http.MethodPost, "/v1/runs", body, key)
+					answers <- status
+				}()
+				<-arrived
+			}
+			status, text := ask(r, http.MethodPost, "/v1/runs", body, key)
+			require.Equal(t, http.StatusTooManyRequests, status, "half is for one namespace")
+			require.Contains(t, text, "CELL_BUSY")
 		}
-		status, text := ask(r, http.MethodPost, "/v1/runs", body, "west-2")
-		require.Equal(t, http.StatusTooManyRequests, status)
-		require.Contains(t, text, "CELL_BUSY")
-		status, text = ask(r, http.MethodPost, "/v1/runs", body, "east-1")
+		fill("west-1")
+		fill("west-2")
+		status, text := ask(r, http.MethodPost, "/v1/runs", body, "east-1")
 		require.Equal(t, http.StatusOK, status, text)
 		close(free)
-		for range 3 {
+		for range 4 {
 			require.Equal(t, http.StatusOK, <-answers)
 		}
 	})

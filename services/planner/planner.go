@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/plan"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	"github.com/epigraph-run/epigraph/services/planner/internal/rpc"
@@ -43,17 +44,23 @@ func (c Config) Validate() error {
 }
 
 // Deps are the planner's collaborators. It has none.
-type Deps struct{}
+type Deps struct {
+	// Admission is shared by all services of the process; nil means one of the planner's own.
+	Admission *admission.Control
+}
 
 // Service is an open planner.
 type Service struct{ server *rpc.Server }
 
 // Open validates cfg.
-func Open(_ context.Context, cfg Config, _ Deps) (*Service, error) {
+func Open(_ context.Context, cfg Config, d Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{server: rpc.New(plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges})}, nil
+	if d.Admission == nil {
+		d.Admission = &admission.Control{}
+	}
+	return &Service{server: rpc.New(plan.Limits{MaxBytes: cfg.MaxTextBytes, MaxProblems: cfg.MaxProblems, MaxEdges: cfg.MaxEdges}, d.Admission)}, nil
 }
 
 // Register adds the planner's API to r.

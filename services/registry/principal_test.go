@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,13 +9,15 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry"
 )
 
-// TestPrincipal writes by two keys, and reads back which of them it was.
+// TestPrincipal writes by one key what another has made, by every method that writes, and reads back which of
+// them it was.
 func TestPrincipal(t *testing.T) {
 	key := func(name string) grpckit.APIKey {
 		return grpckit.APIKey{Name: name, Namespace: "acme", Secret: conf.NewSecret("secret-of-" + name), Scopes: access.Scopes()}
@@ -30,34 +33,116 @@ func TestPrincipal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			as := serveKeys(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{key("ada"), key("ben")}})
 			ada, ben, ctx := as("secret-of-ada"), as("secret-of-ben"), t.Context()
-			forged := "key:root"
-			e, err := ada.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Principal: forged}})
+			const me, forged = "key:ben", "key:root"
+			epic := func(t *testing.T) *registryv1.Epic {
+				e, err := ada.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal"}})
+				require.NoError(t, err)
+				require.Equal(t, "key:ada", e.GetPrincipal())
+				return e
+			}
+			task := func(t *testing.T) *registryv1.Task {
+				v, err := ada.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: epic(t).GetId(), Title: "work"}})
+				require.NoError(t, err)
+				require.Equal(t, "key:ada", v.GetPrincipal())
+				return v
+			}
+			readEpic := func(t *testing.T, id string) string {
+				e, err := ada.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: id})
+				require.NoError(t, err)
+				return e.GetPrincipal()
+			}
+			readTask := func(t *testing.T, id string) string {
+				v, err := ada.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: id})
+				require.NoError(t, err)
+				for _, n := range v.GetNotes() {
+					require.Equal(t, me, n.GetPrincipal(), "whose note it is")
+				}
+				return v.GetPrincipal()
+			}
+			notes := []*registryv1.Note{{Author: "root", Text: "hm", Principal: forged}}
+			const service = "epigraph.registry.v1.RegistryService/"
+			// What is nil reads, leaves nothing that could be read, or is for services alone.
+			table := map[string]func(t *testing.T) string{
+				"GetEpic": nil, "ListEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
+				"DeleteEpic": nil, "DeleteTask": nil,
+				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseCancellations": nil, "AcknowledgeCancellations": nil,
+
+				"CreateEpic": func(t *testing.T) string {
+					e, err := ben.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Principal: forged}})
+					require.NoError(t, err)
+					return readEpic(t, e.GetId())
+				},
+				"UpdateEpic": func(t *testing.T) string {
+					e, err := ben.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: epic(t).GetId(), Title: "other", Principal: forged}})
+					require.NoError(t, err)
+					return readEpic(t, e.GetId())
+				},
+				"TransitionEpic": func(t *testing.T) string {
+					v := task(t)
+					e, err := ben.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: v.GetEpicId(), State: registryv1.EpicState_EPIC_STATE_CANCELLED})
+					require.NoError(t, err)
+					require.Equal(t, me, readTask(t, v.GetId()), "who canceled its task")
+					return readEpic(t, e.GetId())
+				},
+				"CreateTask": func(t *testing.T) string {
+					v, err := ben.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: epic(t).GetId(), Title: "work", Principal: forged, Notes: notes}})
+					require.NoError(t, err)
+					require.Len(t, v.GetNotes(), 1)
+					return readTask(t, v.GetId())
+				},
+				"UpdateTask": func(t *testing.T) string {
+					v, err := ben.UpdateTask(ctx, &registryv1.UpdateTaskRequest{Task: &registryv1.Task{Id: task(t).GetId(), Title: "other", Principal: forged, Notes: notes}})
+					require.NoError(t, err)
+					require.Len(t, v.GetNotes(), 1)
+					require.Equal(t, "root", v.GetNotes()[0].GetAuthor())
+					return readTask(t, v.GetId())
+				},
+				"TransitionTask": func(t *testing.T) string {
+					v, err := ben.TransitionTask(ctx, &registryv1.TransitionTaskRequest{TaskId: task(t).GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED, Note: "enough"})
+					require.NoError(t, err)
+					require.Len(t, v.GetNotes(), 1)
+					return readTask(t, v.GetId())
+				},
+				"CreatePrice": func(t *testing.T) string {
+					_, err := ben.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: "p", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}})
+					require.NoError(t, err)
+					list, err := ada.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: "p"})
+					require.NoError(t, err)
+					return list.GetPrices()[0].GetPrincipal()
+				},
+				"RecordUsage": func(t *testing.T) string {
+					_, err := ben.RecordUsage(ctx, &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{RunId: "run_ben", Model: "m", By: "root", Principal: forged}}})
+					require.NoError(t, err)
+					list, err := ada.ListUsage(ctx, &registryv1.ListUsageRequest{RunId: "run_ben"})
+					require.NoError(t, err)
+					require.Equal(t, "root", list.GetEntries()[0].GetBy())
+					return list.GetEntries()[0].GetPrincipal()
+				},
+			}
+			for _, method := range access.Methods() {
+				name, ours := strings.CutPrefix(method, service)
+				if !ours {
+					continue
+				}
+				does, known := table[name]
+				require.True(t, known, "say how it is told who called %s", name)
+				if does != nil {
+					require.Equal(t, me, does(t), name)
+				}
+			}
+
+			call := &registryv1.UsageEntry{RunId: "run_1", NodeId: "n", Visit: 1, Attempt: 1, Model: "m", By: "me", Principal: forged, Source: registryv1.UsageSource_USAGE_SOURCE_EXECUTOR}
+			mine, err := ada.RecordUsage(ctx, &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{call}})
 			require.NoError(t, err)
-			require.Equal(t, "key:ada", e.GetPrincipal())
-			task, err := ada.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: e.GetId(), Title: "work", Principal: forged}})
+			require.Equal(t, registryv1.UsageSource_USAGE_SOURCE_CLIENT, mine.GetEntries()[0].GetSource())
+			require.Equal(t, []string{"me", "key:ada"}, []string{mine.GetEntries()[0].GetBy(), mine.GetEntries()[0].GetPrincipal()})
+			used := &registryv1.UsageEntry{RunId: "run_1", NodeId: "n", Visit: 1, Attempt: 1, Model: "m", InputTokens: 7}
+			_, err = ben.RecordUsage(ctx, &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{used}})
+			requireError(t, err, errs.InvalidArgument, "REQUEST_ID_REUSED")
+			theirs, err := as("of-services").RecordUsage(grpckit.WithNamespace(ctx, "acme"), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{used}})
 			require.NoError(t, err)
-			require.Equal(t, "key:ada", task.GetPrincipal())
-			task, err = ben.UpdateTask(ctx, &registryv1.UpdateTaskRequest{Task: &registryv1.Task{Id: task.GetId(), Title: "other work"}})
-			require.NoError(t, err)
-			require.Equal(t, "key:ben", task.GetPrincipal())
-			e, err = ben.UpdateEpic(ctx, &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: e.GetId(), Title: "other goal"}})
-			require.NoError(t, err)
-			require.Equal(t, "key:ben", e.GetPrincipal())
-			_, err = ada.TransitionTask(ctx, &registryv1.TransitionTaskRequest{TaskId: task.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED})
-			require.NoError(t, err)
-			task, err = ben.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: task.GetId()})
-			require.NoError(t, err)
-			require.Equal(t, "key:ada", task.GetPrincipal(), "who canceled it")
-			_, err = ada.TransitionEpic(ctx, &registryv1.TransitionEpicRequest{EpicId: e.GetId(), State: registryv1.EpicState_EPIC_STATE_CANCELLED})
-			require.NoError(t, err)
-			e, err = ben.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: e.GetId()})
-			require.NoError(t, err)
-			require.Equal(t, "key:ada", e.GetPrincipal(), "who canceled it")
-			_, err = ben.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: "p", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}})
-			require.NoError(t, err)
-			prices, err := ada.ListPrices(ctx, &registryv1.ListPricesRequest{Provider: "p"})
-			require.NoError(t, err)
-			require.Equal(t, "key:ben", prices.GetPrices()[0].GetPrincipal())
+			require.EqualValues(t, 7, theirs.GetEntries()[0].GetInputTokens(), "nobody took its place")
+			require.Equal(t, registryv1.UsageSource_USAGE_SOURCE_EXECUTOR, theirs.GetEntries()[0].GetSource())
 		})
 	}
 }

@@ -26,7 +26,8 @@ type hearer struct {
 	mu sync.Mutex
 	// ids are the deliveries of each run, with how often each came and was answered.
 	ids map[string]map[string]int
-	// hold lets the next one wait, and is told when it has come; gone is closed when the caller of one that waits is gone.
+	// hold lets the next one wait, and is told when it has come; gone is closed when the caller of one that
+	// waits is gone.
 	hold, gone chan struct{}
 }
 
@@ -71,7 +72,8 @@ func (h *hearer) next() (hold, gone <-chan struct{}) {
 	return h.hold, h.gone
 }
 
-// tellTime is how long after the kill of who told of it the end of a run is told again. Who waits for the job queue to give up on a job needs minutes.
+// tellTime is how long after the kill of who told of it the end of a run is told again. Who waits for the job
+// queue to give up on a job needs minutes.
 const tellTime = 10 * time.Second
 
 // TestWebhookSurvivor kills the executor that tells of the end of a run. The other one tells of it.

@@ -169,10 +169,10 @@ func TestCells(t *testing.T) {
 
 	t.Run("Namespace/MovesWithItsWaitingRuns", func(t *testing.T) {
 		asks := begin(t, keyA, question)
-		// However slow this machine is, one of them comes due after the copy.
-		naps := map[string]run{}
-		for _, d := range []string{"10s", "30s", "90s", "270s"} {
-			naps[d] = begin(t, keyA, `{"graph":{"name":"nap","nodes":[{"id":"nap","actor":"sleep","named":{"duration":"`+d+`"}}]}}`)
+		// However slow this machine is, one of them comes due soon after the copy.
+		var naps []run
+		for d := 10 * time.Second; d <= 5*time.Minute; d += 10 * time.Second {
+			naps = append(naps, begin(t, keyA, `{"graph":{"name":"nap","nodes":[{"id":"nap","actor":"sleep","named":{"duration":"`+d.String()+`"}}]}}`))
 		}
 		move := func(verb string, args ...string) (string, error) {
 			out, err := exec.Command("../../scripts/move-namespace", append([]string{verb}, args...)...).CombinedOutput()

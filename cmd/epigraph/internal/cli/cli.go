@@ -336,6 +336,9 @@ func (e *env) fail(err error) int {
 	said := x.Message
 	e.note("epigraph: %s %s", view.Message(x.Message), style.Dim("["+view.OneLine(x.Reason, 0)+"]"))
 	for i, v := range x.Violations {
+		if len(x.Violations) == 1 && strings.Contains(x.Message, v.Field) && strings.Contains(x.Message, v.Message) {
+			break // the sentence has said it
+		}
 		if i == maxFaults {
 			e.note("  … and %s; --json names them all", view.Plural(len(x.Violations)-i, "more fault"))
 			break

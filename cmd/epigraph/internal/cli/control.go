@@ -127,7 +127,9 @@ type runsSendCmd struct {
 
 // Help gives an example.
 func (runsSendCmd) Help() string {
-	return `    epigraph runs send run_01… '{"text": "hello"}' --from user`
+	return `Examples:
+
+    epigraph runs send run_01… '{"text": "hello"}' --from user`
 }
 
 // Run sends.

@@ -32,7 +32,7 @@ func (c *runsExplainCmd) Run(e *env) error {
 func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 	var b strings.Builder
 	s := e.io.style()
-	fmt.Fprintf(&b, "%s %s: %s\n", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")), view.OneLine(r.GetSummary(), 0))
+	fmt.Fprintf(&b, "%s %s: %s\n", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")), view.LocalTimes(view.OneLine(r.GetSummary(), 0)))
 	if r.GetOwner() != "" {
 		fmt.Fprintf(&b, "owner: %s\n", view.OneLine(r.GetOwner(), 80))
 	}
@@ -42,7 +42,7 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 		if x.GetVisit() != nil {
 			where = " " + refText(x.GetVisit())
 		}
-		fmt.Fprintf(&b, "- %s%s: %s\n", s.Bold(kind), where, view.OneLine(x.GetMessage(), 0))
+		fmt.Fprintf(&b, "- %s%s: %s\n", s.Bold(kind), where, view.LocalTimes(view.OneLine(x.GetMessage(), 0)))
 		// The sentence says the beginning of an error on one line; the rest, and a picture of the place, stand below.
 		if err := x.GetError(); err != nil && !strings.Contains(x.GetMessage(), err.GetMessage()) {
 			b.WriteString("    " + s.Said(err.GetReason()+":", err.GetMessage(), "      ") + "\n")

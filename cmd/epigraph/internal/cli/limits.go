@@ -79,7 +79,9 @@ type limitsPutCmd struct {
 
 // Help gives examples.
 func (limitsPutCmd) Help() string {
-	return `    epigraph limits put actor/llm --concurrent 8 --rate 60 --per 1m
+	return `Examples:
+
+    epigraph limits put actor/llm --concurrent 8 --rate 60 --per 1m
     epigraph limits put key/customer-7 --concurrent 1
     epigraph limits put namespace --open-runs 10000`
 }

@@ -45,6 +45,9 @@ func target(flag, addr string) error {
 	case port == "":
 		return usage(invalid("%q has no port", addr).Hint("`epigraph dev` serves gRPC on port 7400: " + flag + " " + host + ":7400"))
 	}
+	if host == "" {
+		return usage(invalid("%q names no host", addr).Hint("for this machine: " + flag + " 127.0.0.1:" + port))
+	}
 	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
 		return usage(invalid("%q is no port", port).Hint("a number from 1 to 65535"))
 	}

@@ -129,7 +129,9 @@ type schedulesCreateCmd struct {
 
 // Help gives examples.
 func (schedulesCreateCmd) Help() string {
-	return `    epigraph schedules create nightly plan.txt --cron '0 3 * * *' --zone Europe/Berlin
+	return `Examples:
+
+    epigraph schedules create nightly plan.txt --cron '0 3 * * *' --zone Europe/Berlin
     epigraph schedules create hourly graph.json --cron @hourly --overlap skip --catchup 10m`
 }
 
@@ -208,12 +210,21 @@ func scheduleText(e *env, x *executorv1.Schedule) string {
 		if i == 3 {
 			break
 		}
-		fmt.Fprintf(&b, "next: %s\n", view.When(t))
+		fmt.Fprintf(&b, "next: %s%s\n", view.When(t), elsewhere(t.AsTime(), x.GetTimeZone()))
 	}
 	if len(x.GetRecent()) > 0 {
 		b.WriteString(startTable(e, x.GetRecent()))
 	}
 	return b.String()
+}
+
+// elsewhere is a time by the clock of a zone, if that differs from the one here.
+func elsewhere(t time.Time, zone string) string {
+	z, err := time.LoadLocation(zone)
+	if err != nil || t.In(z).Format(time.DateTime) == t.Local().Format(time.DateTime) {
+		return ""
+	}
+	return fmt.Sprintf(" here, %s in %s", t.In(z).Format(time.DateTime), z)
 }
 
 func startTable(e *env, list []*executorv1.ScheduleStart) string {
@@ -255,7 +266,7 @@ func (c *schedulesListCmd) Run(e *env) error {
 				}
 				rows = append(rows, []string{x.GetId(), state, view.OneLine(x.GetCron(), 30), x.GetTimeZone(), next, last, view.OneLine(x.GetNote(), 40)})
 			}
-			return view.Table(e.io.style(), []string{"SCHEDULE", "STATE", "CRON", "ZONE", "NEXT", "LAST RUN", "NOTE"}, rows)
+			return view.Table(e.io.style(), []string{"SCHEDULE", "STATE", "CRON", "ZONE", "NEXT (LOCAL)", "LAST RUN", "NOTE"}, rows)
 		})
 	})
 }
@@ -354,7 +365,9 @@ type schedulesBackfillCmd struct {
 
 // Help gives an example.
 func (schedulesBackfillCmd) Help() string {
-	return `    epigraph schedules backfill nightly --from 2026-01-01 --to 2026-01-31 --overlap queue-all`
+	return `Examples:
+
+    epigraph schedules backfill nightly --from 2026-01-01 --to 2026-01-31 --overlap queue-all`
 }
 
 // Run makes up for starts of the past.

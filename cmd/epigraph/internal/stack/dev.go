@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -141,7 +142,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 
 // assemble opens the services in order, each behind a server of its own that only this process reaches.
 func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) error {
-	readiness, budget := &host.Readiness{}, inflight.New(int64(cfg.MaxInFlightBytes))
+	readiness, budget, admitted := &host.Readiness{}, inflight.New(int64(cfg.MaxInFlightBytes)), &admission.Control{}
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
 	plain := cfg
@@ -174,7 +175,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		d.add(admin(cfg, lis, readiness, jobs, all...))
 	}
 	for _, name := range []string{Registry, Executor, Planner} {
-		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token}
+		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted}
 		d.add(host.Func(nil, func() error { conns.close(); return nil }))
 		s, err := openAPI(ctx, name, plain, conns, tels[name])
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -263,11 +264,11 @@ func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Ser
 func openAPI(ctx context.Context, name string, cfg Config, conns *connections, tel *obs.Telemetry) (api, error) {
 	switch name {
 	case Planner:
-		return some(planner.Open(ctx, cfg.Planner, planner.Deps{}))
+		return some(planner.Open(ctx, cfg.Planner, planner.Deps{Admission: conns.admission}))
 	case Registry:
 		return some(registry.Open(ctx, cfg.Registry, registry.Deps{Telemetry: tel}))
 	case Executor:
-		d := executor.Deps{Telemetry: tel}
+		d := executor.Deps{Telemetry: tel, Admission: conns.admission}
 		if conns.buf == nil && cfg.Executor.Addr != "" {
 			d.Peer = conns.fresh
 		}
@@ -317,6 +318,8 @@ type connections struct {
 	// onBehalf makes calls those of whoever called this process.
 	onBehalf bool
 	open     map[string]*grpc.ClientConn
+	// admission is that of the process; nil leaves one to each service.
+	admission *admission.Control
 }
 
 func (c *connections) dial(target string) (*grpc.ClientConn, error) {

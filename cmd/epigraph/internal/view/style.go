@@ -4,6 +4,7 @@ package view
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -103,6 +104,21 @@ func When(t *timestamppb.Timestamp) string {
 		return ""
 	}
 	return t.AsTime().Local().Format(time.DateTime)
+}
+
+// instantOf finds the times in a server's sentence: those of UTC, to the second or finer.
+var instantOf = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z\b`)
+
+// LocalTimes writes the times in a sentence of the server as When does, so that all times shown are of one
+// clock.
+func LocalTimes(text string) string {
+	return instantOf.ReplaceAllStringFunc(text, func(s string) string {
+		t, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			return s
+		}
+		return t.Local().Format(time.DateTime)
+	})
 }
 
 // Word is an enum value's name without its type's prefix, in lower case: RUN_STATE_COMPLETED is "completed".

@@ -42,6 +42,9 @@ type Spec struct {
 	Schema string
 	// Examine looks at a node's own arguments beyond the schema; nil has nothing to say.
 	Examine func(context.Context, *workgraph.Node) []workgraph.Argument
+	// Expressions are the texts among named arguments that a call evaluates over what it sees of its run; nil
+	// of an actor that evaluates none.
+	Expressions func(named map[string]json.RawMessage) []string
 	// Expands says that outcomes may insert a sub-graph.
 	Expands bool
 	// Actor does the work.
@@ -95,6 +98,16 @@ func (r *Registry) Actor(name string) (workgraph.Actor, bool) {
 	return s.Actor, ok
 }
 
+// Evaluated are the expressions that a call of the actor evaluates when it has these named arguments; nil of
+// one that evaluates none.
+func (r *Registry) Evaluated(name string, named map[string]json.RawMessage) []string {
+	s, ok := r.specs[name]
+	if !ok || s.Expressions == nil {
+		return nil
+	}
+	return append([]string{}, s.Expressions(named)...)
+}
+
 // Names lists all names in order.
 func (r *Registry) Names() []string { return slices.Clone(r.names) }
 
@@ -133,8 +146,11 @@ func Decode(named map[string]json.RawMessage, dst any) error {
 }
 
 // OwnText is a node's own argument if it is a text; what travels may take its place.
-func OwnText(n *workgraph.Node, name string) (text string, ok bool) {
-	raw := bytes.TrimSpace(n.Named[name])
+func OwnText(n *workgraph.Node, name string) (text string, ok bool) { return Text(n.Named, name) }
+
+// Text is the argument if it is a text.
+func Text(named map[string]json.RawMessage, name string) (text string, ok bool) {
+	raw := bytes.TrimSpace(named[name])
 	ok = len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
 	return text, ok
 }

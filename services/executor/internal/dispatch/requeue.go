@@ -24,38 +24,41 @@ type executor struct {
 	riverdriver.Executor
 }
 
-// JobSetStateIfRunningMany implements riverdriver.Executor.
+// JobSetStateIfRunningMany implements riverdriver.Executor. A batch that fails is halved until the jobs to
+// blame stand alone: thousands may be in one, and what was ended before ctx does is not looked at again one
+// by one.
 func (e executor) JobSetStateIfRunningMany(ctx context.Context, all *riverdriver.JobSetStateIfRunningManyParams) ([]*rivertype.JobRow, error) {
 	out, err := e.Executor.JobSetStateIfRunningMany(ctx, all)
 	if _, equal := dbkit.UniqueViolation(err); !equal {
 		return out, err
 	}
-	out = nil
-	for i := range all.ID {
-		one := single(all, i)
-		rows, err := e.Executor.JobSetStateIfRunningMany(ctx, one)
-		if _, equal := dbkit.UniqueViolation(err); equal {
-			// The equal job that waits does what this one was to do.
-			now := time.Now()
-			if all.Now != nil {
-				now = *all.Now
-			}
-			one.State[0], one.FinalizedAt[0], one.ScheduledAt[0] = rivertype.JobStateCompleted, &now, nil
-			rows, err = e.Executor.JobSetStateIfRunningMany(ctx, one)
+	n := len(all.ID)
+	if n <= 1 {
+		// The equal job that waits does what this one was to do.
+		now := time.Now()
+		if all.Now != nil {
+			now = *all.Now
 		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, rows...)
+		one := part(all, 0, n)
+		one.State, one.FinalizedAt, one.ScheduledAt = []rivertype.JobState{rivertype.JobStateCompleted}, []*time.Time{&now}, []*time.Time{nil}
+		return e.Executor.JobSetStateIfRunningMany(ctx, one)
 	}
-	return out, nil
+	first, err := e.JobSetStateIfRunningMany(ctx, part(all, 0, n/2))
+	if err != nil {
+		return nil, err
+	}
+	second, err := e.JobSetStateIfRunningMany(ctx, part(all, n/2, n))
+	if err != nil {
+		return nil, err
+	}
+	return append(first, second...), nil
 }
 
-// single is one of the jobs of a batch.
-func single(p *riverdriver.JobSetStateIfRunningManyParams, i int) *riverdriver.JobSetStateIfRunningManyParams {
+// part is the jobs of a batch from one index to before another.
+func part(p *riverdriver.JobSetStateIfRunningManyParams, from, to int) *riverdriver.JobSetStateIfRunningManyParams {
 	return &riverdriver.JobSetStateIfRunningManyParams{
-		ID: p.ID[i : i+1 : i+1], Attempt: p.Attempt[i : i+1 : i+1], ErrData: p.ErrData[i : i+1 : i+1], FinalizedAt: []*time.Time{p.FinalizedAt[i]},
-		MetadataDoMerge: p.MetadataDoMerge[i : i+1 : i+1], MetadataUpdates: p.MetadataUpdates[i : i+1 : i+1],
-		ScheduledAt: []*time.Time{p.ScheduledAt[i]}, State: []rivertype.JobState{p.State[i]}, Now: p.Now, Schema: p.Schema,
+		ID: p.ID[from:to:to], Attempt: p.Attempt[from:to:to], ErrData: p.ErrData[from:to:to], FinalizedAt: p.FinalizedAt[from:to:to],
+		MetadataDoMerge: p.MetadataDoMerge[from:to:to], MetadataUpdates: p.MetadataUpdates[from:to:to],
+		ScheduledAt: p.ScheduledAt[from:to:to], State: p.State[from:to:to], Now: p.Now, Schema: p.Schema,
 	}
 }

@@ -44,25 +44,27 @@ type Amendment struct {
 
 // Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a workgraph.Faults.
 func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
+	req.Request.Method = MethodAmend
+	if !req.DryRun {
+		if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
+			return nil, err
+		} else if done {
+			return e.amended(ctx, req)
+		}
+	}
 	out, p, err := e.planAmend(ctx, req)
-	if err != nil || req.DryRun || p == nil { // without a program the change was made already
+	if err != nil || req.DryRun {
 		return out, err
 	}
 	key := once(req.Request)
-	_, err = e.post(ctx, journal.Post{Method: "AmendRun", Request: req.Request, Open: started(),
+	_, err = e.post(ctx, journal.Post{Request: req.Request, Open: started(),
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailAmend, Key: key}},
 		&Letter{RequestID: req.Request.ID, By: req.By, Graph: p.body, Revision: req.Revision})
 	if err != nil {
 		return nil, refusedMail(err)
 	}
-	// One that came before may have been refused since: what became of it is looked up in any case.
-	taken, err := e.takenUp(ctx, req.Namespace, req.RunID, journal.MailAmend, key)
-	if err != nil {
+	if err := e.amendTaken(ctx, req, key); err != nil {
 		return nil, err
-	}
-	if !taken {
-		return nil, errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
-			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
 	}
 	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
 	if err != nil {
@@ -78,7 +80,68 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 	if _, _, err := e.planAmend(ctx, req); err != nil {
 		return nil, err
 	}
+	// Nothing is in the way of it, and yet it was refused.
+	if f, err := e.lastRefusal(ctx, req.Namespace, req.RunID); err == nil && f != nil && f.RequestID == req.Request.ID {
+		return nil, errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change was refused: %s", f.Message)
+	}
 	return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the run has moved on while it was to be changed").Hint("look at the difference again and repeat the change")
+}
+
+// amendTaken waits until the owner has looked at a change.
+func (e *Engine) amendTaken(ctx context.Context, req AmendRequest, key string) error {
+	taken, err := e.takenUp(ctx, req.Namespace, req.RunID, journal.MailAmend, key)
+	if err == nil && !taken {
+		return errs.New(errs.Unavailable, ReasonAmendUnsettled, "the change of run %q is recorded and was not taken up yet", req.RunID).
+			Hint("send it again with the same request_id to hear what became of it; explain tells it too")
+	}
+	return err
+}
+
+// amended is what became of a change that was asked for before: the same as it was told then, whatever the
+// run has come to since.
+func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, error) {
+	if err := e.amendTaken(ctx, req, once(req.Request)); err != nil {
+		return nil, err
+	}
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
+		return nil, err
+	}
+	var made *Durable
+	if _, err := e.happened(ctx, row, func(d *Durable) bool {
+		if d.Kind == workgraph.GraphAmended && d.RequestID == req.Request.ID && d.Revision == req.Revision {
+			made = d
+		}
+		return false
+	}); err != nil {
+		return nil, err
+	}
+	if made == nil {
+		return nil, errs.New(errs.Conflict, ReasonAmendRefused, "the change was refused: the run had moved on when it was to be changed").
+			Hint("look at the difference again and repeat the change with a new request_id")
+	}
+	out := &Amendment{AmendPlan: workgraph.AmendPlan{Revision: req.Revision, Cancels: made.Resets()}, GraphHash: made.GraphHash(), GraphRevision: req.Revision + 1}
+	if made.Regraph == nil || made.Regraph.Was == "" || made.Regraph.Hash == "" {
+		return out, nil // it is one of several changes at once, and the graph in between was not kept
+	}
+	before, err := e.graphNamed(ctx, req.Namespace, made.Regraph.Was)
+	if err != nil {
+		return nil, err
+	}
+	after, err := e.graphNamed(ctx, req.Namespace, made.Regraph.Hash)
+	if err != nil {
+		return nil, err
+	}
+	out.Diff, err = workgraph.Diff(ctx, before, after)
+	return out, err
+}
+
+func (e *Engine) graphNamed(ctx context.Context, namespace, hash string) (*workgraph.Graph, error) {
+	body, err := e.journal.GraphBody(ctx, namespace, hash)
+	if err != nil {
+		return nil, err
+	}
+	return workgraph.Decode(body)
 }
 
 // amendedBy reports whether the graph was changed to this one, whatever came after.
@@ -115,22 +178,30 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 	if row.State == journal.StatePending {
 		return nil, nil, errs.New(errs.FailedPrecondition, ReasonNotStarted, "run %q waits for its start", row.ID).Hint("cancel it and start another one")
 	}
-	if req.Request.ID != "" {
-		done, err := e.seen(ctx, row, workgraph.GraphAmended, req.Request.ID)
-		if err != nil {
-			return nil, nil, err
-		}
-		if done {
-			return &Amendment{AmendPlan: workgraph.AmendPlan{Revision: req.Revision}, GraphHash: row.GraphHash, GraphRevision: row.GraphRevision}, nil, nil
-		}
+	if err := approvedElsewhere(row); err != nil {
+		return nil, nil, err
 	}
-	var old *workgraph.Graph
+	var now *workgraph.Program
 	var revision int64
-	look(func(s *workgraph.State) { old, revision = s.Graph(), s.GraphRevision() })
+	var position []byte
+	look(func(s *workgraph.State) {
+		now, revision = s.Program(), s.GraphRevision()
+		position, err = s.Snapshot()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
 	if revision != req.Revision {
 		return nil, nil, revisionMismatch(row.ID, req.Revision, revision)
 	}
-	patched, faults := workgraph.ApplyPatch(old, req.Patch)
+	// The run goes on meanwhile: what the change would do is found out with a copy of it, in a turn of the
+	// namespace.
+	leave, err := e.computing.Enter(ctx, req.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	patched, faults := workgraph.ApplyPatch(now.Graph(), req.Patch)
 	if len(faults) > 0 {
 		return nil, nil, faults
 	}
@@ -139,7 +210,14 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 		return nil, nil, err
 	}
 	out := &Amendment{GraphHash: p.hash, GraphRevision: revision + 1}
-	look(func(s *workgraph.State) { out.AmendPlan, err = s.PlanAmend(p.p) })
+	trial, err := workgraph.Restore(now, position)
+	if err != nil {
+		return nil, nil, err
+	}
+	out.AmendPlan, err = trial.PlanAmend(ctx, p.p)
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, nil, amendRefusal(row.ID, err)
 	}
@@ -204,7 +282,7 @@ func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Gr
 	if err := e.graphFits(body); err != nil {
 		return nil, err
 	}
-	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body, unsafe: callsUnsafe(pinned)}
+	p := &program{p: compiled.WithLimits(e.programs.limits).WithActors(nil).WithEvaluated(e.programs.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
 	e.programs.keep("pinned/"+p.hash, p)
 	return p, nil
 }

@@ -80,27 +80,28 @@ type PauseRequest struct {
 
 // Pause holds back new starts of a run. One that is paused already is left alone.
 func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
-	if err != nil {
-		return err
-	}
-	if done, err := e.requested(ctx, row, methodPause, req.Request); err != nil || done {
-		if done && err == nil {
+	req.Request.Method = MethodPause
+	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		if done {
 			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailPause, "pause")
 		}
+		return err
+	}
+	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	if err != nil {
 		return err
 	}
 	if row.State == journal.StatePaused && row.Reason != ReasonUnsettled || row.State == journal.StateQuarantined {
 		if req.Revision != 0 && req.Revision != row.Revision {
 			return journal.EtagMismatch(row.ID)
 		}
-		return nil
+		return e.remember(ctx, req.Namespace, req.RunID, journal.MailPause, req.Request)
 	}
 	reason := req.Reason
 	if reason == "" {
 		reason = "REQUESTED"
 	}
-	_, err = e.post(ctx, journal.Post{Method: methodPause, Revision: req.Revision, Request: req.Request, Open: started(),
+	_, err = e.post(ctx, journal.Post{Revision: req.Revision, Request: req.Request, Open: started(),
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailPause, Key: "pause"}}, &Letter{Reason: reason, RequestID: req.Request.ID})
 	if err != nil {
 		return refusedMail(err)
@@ -123,13 +124,17 @@ type SignalRequest struct {
 
 // Signal gives a run a signal and returns the run once that is durable.
 func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
+	req.Request.Method = MethodSignal
+	if row, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		return row, err
+	}
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
 	}
 	if err := e.keeps(req.Namespace, req.RunID, &req.Signal); err != nil {
 		return journal.Run{}, err
 	}
-	p, err := e.post(ctx, journal.Post{Method: "SignalRun", Request: req.Request,
+	p, err := e.post(ctx, journal.Post{Request: req.Request,
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailSignal, Key: once(req.Request)}},
 		&Letter{Name: req.Name, Payload: req.Payload, RequestID: req.Request.ID})
 	return p.Run, refusedMail(err)
@@ -145,6 +150,10 @@ type MessageRequest struct {
 
 // Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
 func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
+	req.Request.Method = MethodSend
+	if row, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		return row, err
+	}
 	if err := e.payloadFits("message", req.Message); err != nil {
 		return journal.Run{}, err
 	}
@@ -179,7 +188,7 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 		}
 		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
 	}
-	p, err := e.post(ctx, journal.Post{Method: "SendMessage", Request: req.Request,
+	p, err := e.post(ctx, journal.Post{Request: req.Request,
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailMessage, Key: once(req.Request)}},
 		&Letter{From: from, Node: node, Payload: req.Message, RequestID: req.Request.ID})
 	return p.Run, refusedMail(err)
@@ -220,7 +229,7 @@ func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt
 	if len(a.Answer) > 0 {
 		a.Answer = compact(a.Answer)
 	}
-	posted, err := e.post(ctx, journal.Post{Method: "AnswerInterrupt",
+	posted, err := e.post(ctx, journal.Post{
 		Mail:   journal.Mail{Namespace: a.Namespace, RunID: q.RunID, Kind: journal.MailAnswer, Key: q.ID},
 		Answer: &journal.Answer{InterruptID: q.ID, Answer: a.Answer, Decision: a.Decision, By: a.By, Principal: access.Of(ctx).String()}},
 		&Letter{InterruptID: q.ID, Payload: a.Answer, Decision: a.Decision, By: a.By})
@@ -270,6 +279,11 @@ func (e *Engine) fitting(ctx context.Context, q *journal.Interrupt, a *AnswerReq
 	if len(q.Schema) == 0 {
 		return nil
 	}
+	leave, err := e.computing.Enter(ctx, q.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	schema, err := workgraph.CompileSchema(ctx, q.Schema)
 	if err != nil {
 		return ctx.Err() // the question cannot be answered better than so: its own call gave a schema that none satisfies
@@ -322,7 +336,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 	if same, err := e.saidOfTask(ctx, row, token, req); err != nil || same {
 		return row.ID, err
 	}
-	posted, err := e.post(ctx, journal.Post{Method: "CompleteTask", Open: started(),
+	posted, err := e.post(ctx, journal.Post{Open: started(),
 		Mail: journal.Mail{Namespace: token.Namespace, RunID: token.RunID, Kind: journal.MailTaskEnded, Key: token.name()}},
 		&Letter{Ref: token.Ref(), Attempt: token.Attempt, Outcome: req.Outcome, Err: req.Err, By: req.By})
 	if err != nil {

@@ -293,7 +293,7 @@ func (t *term) steadily(ctx context.Context, ask func() error) error {
 func (t *term) intend(ctx context.Context, a *attempt) bool {
 	durable := make(chan error, 1)
 	r := a.run
-	r.mu.Lock()
+	r.lock()
 	err := r.advance(workgraph.Attempt{Ref: a.start.Ref, Attempt: a.start.Attempt, Now: time.Now().UTC()},
 		extra{leads: true, after: func(err error) { durable <- err }})
 	r.mu.Unlock()
@@ -467,20 +467,30 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	cause := a.cause
 	a.mu.Unlock()
 	if fail != nil && (errors.Is(cause, errStopping) || errors.Is(cause, errFenced) || errors.Is(cause, errDropped)) {
+		r.concluded(a)
 		return
 	}
 	usage := usageOf(out, fail)
-	t.price(a, usage)
-	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage, leads: true}
 	now := time.Now().UTC()
-	x.entries = r.entries(a, usage, fail != nil, dbkit.Micros(now))
+	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with what the calls say themselves
+	t.price(a, usage, now)
+	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage, leads: true}
+	x.entries = entries
 	t.e.meters.ended(a, fail, usage)
+	if out != nil && out.Expand != nil {
+		r.regraphed.Store(true)
+	}
 	leave, err := r.step(t.calls)
-	if err != nil {
+	switch {
+	case err == nil:
+	case a.unsafe():
+		leave = r.stepIn(nil) // nobody makes the call again, so its outcome waits for no turn any more
+	default:
 		return // the successor of this term makes the call again
 	}
 	defer leave()
 	if a.barred && r.letBegin(a) {
+		r.concluded(a)
 		return
 	}
 	if bar := r.bar(); a.barred && bar != nil {
@@ -492,25 +502,49 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	if out != nil {
 		delete(r.details, a.start.Ref)
 	}
-	out, fail = r.keep(out, fail)
-	cmd := workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}
+	r.conclude(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}, x, nil)
+}
+
+// conclude decides what follows from the end of an attempt: after what ends the run, if there is such. The
+// caller holds r.mu.
+func (r *run) conclude(a *attempt, end workgraph.Ended, x extra, first *closing) {
+	t, cmd := r.t, end
+	cmd.Outcome, cmd.Err = r.keep(end.Outcome, end.Err)
 	if r.early {
 		r.early, x.more = false, true
 		defer t.pokeMail()
 	}
-	err = r.advance(cmd, x)
+	x.again = func(first *closing) {
+		x.leads = false
+		r.conclude(a, end, x, first)
+	}
+	var err error
+	if first != nil && a.unsafe() {
+		// Whoever sees that the run ends sees this outcome, too.
+		err = r.advanceAfter(first, cmd, x)
+	} else {
+		r.endFirst(first)
+		err = r.advance(cmd, x)
+	}
+	if errors.Is(err, errDropped) && r.mending != nil {
+		return // it is decided again
+	}
 	r.suspect.Store(false)
+	r.concluded(a)
 	switch {
 	case err == nil, errors.Is(err, errDropped), errors.Is(err, workgraph.ErrStale), errors.Is(err, workgraph.ErrEnded):
 	case isTooLarge(err):
 		cmd.Outcome, cmd.Err = nil, &workgraph.Error{Type: workgraph.Permanent, Reason: ReasonPayloadTooLarge,
-			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: usage}
+			Message: "what the result leads to cannot be written: " + errs.From(err).Message, Usage: x.usage}
 		x.leads = false
-		t.reread(r, &remedy{cmd: cmd, extra: x})
+		r.mend(func(first *closing) { r.insist(first, cmd, x) })
 	default:
 		t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
 	}
 }
+
+// unsafe reports whether nobody may make the call again whose outcome is not durable.
+func (a *attempt) unsafe() bool { return a.start.Effect == workgraph.Unsafe }
 
 // keep counts what the run is to hold. A result for which there is no room left is refused, but not what it cost. The caller
 // holds r.mu.
@@ -541,12 +575,26 @@ func isTooLarge(err error) bool {
 	return ok
 }
 
+// forget takes an attempt that has ended out of those in flight; the outcome of an UNSAFE one is owed until
+// concluded is called.
 func (r *run) forget(a *attempt) {
 	r.amu.Lock()
 	defer r.amu.Unlock()
+	if a.unsafe() {
+		r.concluding++
+	}
 	if r.attempts[a.start.Ref] == a {
 		delete(r.attempts, a.start.Ref)
-		r.t.memory.add(r.namespace, -attemptWeight)
+		r.t.memory.Add(r.namespace, -attemptWeight)
+	}
+}
+
+// concluded says that the outcome of an attempt is with the writer, or nobody waits for it.
+func (r *run) concluded(a *attempt) {
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	if a.unsafe() {
+		r.concluding--
 	}
 }
 

@@ -78,7 +78,8 @@ func uses(d *Durable) bool {
 	return d.Usage != nil || d.Outcome != nil && len(d.Outcome.Usage) > 0 || d.Error != nil && len(d.Error.Usage) > 0 || d.Child != nil
 }
 
-// entries are the lines for the registry's books, one per call of the attempt, numbered in their order.
+// entries are the lines for the registry's books, one per call of the attempt, numbered in their order. What
+// the node of an agent uses is that agent's own reasoning.
 func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time.Time) []outbox.Entry {
 	if r.t.e.claims == nil {
 		return nil
@@ -89,7 +90,7 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 			RunID: r.id, Node: a.start.Node, Visit: a.start.Visit, Item: a.start.Item, Attempt: a.start.Attempt, Call: i,
 			TaskID: r.task, Provider: u.Provider, Model: u.Model, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens,
 			OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: now, Failed: failed,
-			Tool: u.Model == "",
+			Tool: u.Model == "", Overhead: a.start.Kind == workgraph.AgentKind, CostNanoUSD: u.CostNanoUSD,
 		})
 	}
 	return out
@@ -100,7 +101,7 @@ const (
 	maxProvider = 128
 	maxModel    = 256
 	maxTokens   = 1_000_000_000_000
-	maxCost     = 1_000_000_000_000_000 // a million dollars
+	maxCost     = 10_000_000_000_000 // ten thousand dollars
 )
 
 // plausible is usage that the books can take. What a call claims beyond that is cut, so that its run's other entries are booked.

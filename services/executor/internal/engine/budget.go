@@ -34,7 +34,7 @@ func budgetFits(b *workgraph.Budget) error {
 
 // barred says why an attempt that was given out must not begin; nil if it may.
 func (r *run) barred() *workgraph.Error {
-	r.mu.Lock()
+	r.lock()
 	defer r.mu.Unlock()
 	return r.bar()
 }

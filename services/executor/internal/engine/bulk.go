@@ -82,7 +82,7 @@ func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, wi
 		id, err := e.Retry(ctx, RetryRequest{
 			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe, WithoutTask: withoutTask,
 			// The same for every call, so that a run is retried once.
-			Request: journal.Request{ID: "bulk-retry/" + r.ID, BodyHash: r.ID},
+			Request: journal.Request{Method: methodBulkRetry, ID: r.ID, BodyHash: r.ID},
 		})
 		if err == nil {
 			out.Done++

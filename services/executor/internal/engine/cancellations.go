@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,27 +10,30 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Cancellation is a run that the registry wants canceled: its task was canceled or deleted, alone or with its epic.
+// Cancellation is a run that the registry wants canceled: its task was canceled or deleted, alone or with its
+// epic.
 type Cancellation struct {
 	Namespace, TaskID, RunID string
 	// Reason becomes the run's.
 	Reason string
 	// Time is when it came to be.
 	Time time.Time
-	// Confirmed says that the run is recorded: here, or in the database of other executors that share the registry.
+	// Confirmed says that the run was recorded in this database.
 	Confirmed bool
 }
 
 const (
 	// cancellationPoll is how often the registry is asked for cancellations.
 	cancellationPoll = time.Second
-	// cancellationBatch is how many are taken at once, and cancellationParallel how many of them are canceled at the same time.
+	// cancellationBatch is how many are taken at once, and cancellationParallel how many of them are canceled
+	// at the same time.
 	cancellationBatch, cancellationParallel = 200, 8
-	// cancellationHold is for how long other executors do not get them, and cancellationSpread how much longer at most. One that goes down with them
-	// keeps them back for so long, and so does one whose database does not have the run; by chance they are due when an executor of another looks.
-	cancellationHold, cancellationSpread = 5 * time.Second, 2 * time.Second
-	// slowestStart is how long after a cancellation a run may still be recorded whose start was under way. The registry hears of a
-	// start that takes longer when the run confirms its claim, and asks for the run's end anew.
+	// cancellationHold is for how long other executors do not get them: one that goes down with them keeps
+	// them back for so long.
+	cancellationHold = 5 * time.Second
+	// slowestStart is how long after a cancellation a run may still be recorded whose start was under way.
+	// The registry hears of a start that takes longer when the run confirms its claim, and asks for the run's
+	// end anew: whatever became of its task.
 	slowestStart = 10 * time.Minute
 )
 
@@ -64,12 +66,12 @@ func (t *term) watchCancellations(ctx context.Context) {
 	}
 }
 
-// cancelUnwanted takes one batch of cancellations and returns how many that was. A run is acknowledged once its end is certain; an executor that
-// goes down before leaves it to the next.
+// cancelUnwanted takes one batch of cancellations and returns how many that was. A run is acknowledged once
+// its end is certain; an executor that goes down before leaves it to the next.
 func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
 	asking, stop := context.WithTimeout(ctx, cancellationHold)
 	defer stop()
-	list, err := e.cancellations.Lease(asking, cancellationBatch, cancellationHold+rand.N(cancellationSpread))
+	list, err := e.cancellations.Lease(asking, cancellationBatch, cancellationHold)
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
@@ -105,8 +107,9 @@ func (e *Engine) cancelUnwantedRun(ctx context.Context, c Cancellation) bool {
 		e.log.InfoContext(ctx, "run is canceled with its task", "run_id", c.RunID, "task_id", c.TaskID, "reason", c.Reason)
 		return true
 	case errs.ReasonOf(err) == journal.ReasonRunNotFound:
-		// Its start may be under way: it is claimed before it is recorded. Or it is in another database, whose executors will hear of it.
-		return !c.Confirmed && time.Since(c.Time) > slowestStart
+		// One that was recorded is deleted by now. Else its start may be under way: it is claimed before it
+		// is recorded.
+		return c.Confirmed || time.Since(c.Time) > slowestStart
 	case errs.ReasonOf(err) == journal.ReasonRunEnded:
 		return true
 	default:

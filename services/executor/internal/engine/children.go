@@ -62,33 +62,46 @@ func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) 
 	if w.Interrupt != nil {
 		q := *w.Interrupt
 		w.Interrupt = &q
-		return t.prepareQuestion(ctx, &q)
+		return t.prepareQuestion(ctx, a, &q)
 	}
 	if w.Children != nil {
 		c := *w.Children
 		c.Runs = append([]workgraph.Child(nil), c.Runs...)
 		w.Children = &c
-		return t.prepareChildren(ctx, a.run, &c)
+		return t.prepareChildren(ctx, a, &c)
 	}
 	return nil
 }
 
-func (t *term) prepareQuestion(ctx context.Context, q *workgraph.Interrupt) *workgraph.Error {
-	q.ID = ids.New(InterruptPrefix)
+func (t *term) prepareQuestion(ctx context.Context, a *attempt, q *workgraph.Interrupt) *workgraph.Error {
+	q.ID, q.Workflows = ids.New(InterruptPrefix), nil
 	if n := len(q.Prompt) + len(q.Schema) + len(q.Default) + len(q.Approve); n > t.e.cfg.MaxPayload {
 		return workgraph.Errorf(workgraph.Permanent, ReasonPayloadTooLarge, "the question has %d bytes, the limit is %d", n, t.e.cfg.MaxPayload)
 	}
-	if len(q.Schema) == 0 {
+	if len(q.Schema) > 0 {
+		leave, err := t.e.computing.Enter(ctx, a.run.namespace)
+		if err != nil {
+			return notPerformed(err)
+		}
+		_, err = workgraph.CompileSchema(ctx, q.Schema)
+		leave()
+		if err != nil {
+			return workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the schema of the answer cannot be used: %v", err)
+		}
+	}
+	if len(q.Approve) == 0 {
 		return nil
 	}
-	if _, err := workgraph.CompileSchema(ctx, q.Schema); err != nil {
-		return workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "the schema of the answer cannot be used: %v", err)
-	}
-	return nil
+	var err *workgraph.Error
+	q.Workflows, err = t.covered(ctx, a)
+	return err
 }
 
-func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Children) *workgraph.Error {
-	cfg := &t.e.cfg
+func (t *term) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Children) *workgraph.Error {
+	cfg, r := &t.e.cfg, a.run
+	r.lock()
+	_, _, covers := r.state.ApprovedAt(a.start.Ref)
+	r.mu.Unlock()
 	if slices.ContainsFunc(c.Runs, func(run workgraph.Child) bool { return r.family.below(&run) > cfg.MaxDepth }) {
 		return workgraph.Errorf(workgraph.Permanent, ReasonDepthExceeded,
 			"the run stands at depth %d below its root, and children may stand at %d at most: do the work here, or raise max_depth", r.family.Depth, cfg.MaxDepth)
@@ -104,7 +117,7 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 	from := carry(ctx)
 	for i := range c.Runs {
 		run := &c.Runs[i]
-		run.ID, run.TraceParent, run.TraceState = ids.New(IDPrefix), from.Parent, from.State
+		run.ID, run.TraceParent, run.TraceState, run.Workflow, run.WorkflowHash = ids.New(IDPrefix), from.Parent, from.State, "", ""
 		if (run.Graph == nil) == (run.Ref == "") {
 			faults = append(faults, childFault(i, "give exactly one of graph and ref"))
 			continue
@@ -114,7 +127,15 @@ func (t *term) prepareChildren(ctx context.Context, r *run, c *workgraph.Childre
 			if err != nil {
 				return err
 			}
+			if err := r.name(run, run.Ref, g); err != nil {
+				return err
+			}
 			run.Graph, run.Ref = g, ""
+		}
+		if run.Ref == refSelf && covers {
+			if err := r.name(run, refSelf, r.ownGraph()); err != nil {
+				return err
+			}
 		}
 		if n := t.e.oversize(run.Input.Args, run.Input.Named); n > 0 {
 			faults = append(faults, childFault(i, errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "an input has %d bytes, the limit is %d", n, cfg.MaxPayload).Message))
@@ -196,10 +217,17 @@ func (e *Engine) workflow(ctx context.Context, namespace, ref string) (*workgrap
 
 // spawnChildren starts what a durable decision asked for, one after the other.
 func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
+	by := map[workgraph.Ref]*approved{}
 	for i := range spawns {
-		t.spawnChild(r, &spawns[i], again)
+		ref := spawns[i].Ref
+		if _, known := by[ref]; !known {
+			r.lock()
+			by[ref] = r.follows(ref)
+			r.mu.Unlock()
+		}
+		t.spawnChild(r, &spawns[i], by[ref], again)
 	}
-	r.mu.Lock()
+	r.lock()
 	idle, linger := !r.gone.Load() && r.pending == 0 && r.idle(), r.lingers()
 	r.mu.Unlock()
 	if idle {
@@ -209,14 +237,14 @@ func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 
 // spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned out to be impossible,
 // or is not wanted any more.
-func (t *term) spawnChild(r *run, s *workgraph.Spawn, again bool) {
+func (t *term) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) {
 	defer t.e.kin.recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
 	for r.wants(s.Child.ID) {
-		err := t.startChild(r, s, again)
+		err := t.startChild(r, s, by, again)
 		switch {
 		case err == nil:
-			r.mu.Lock()
+			r.lock()
 			if _, wanted := r.children[s.Child.ID]; wanted {
 				r.children[s.Child.ID] = true
 			}
@@ -252,14 +280,14 @@ func passing(err error) bool {
 var errUnwanted = errors.New("engine: the child is not wanted any more")
 
 func (r *run) wants(child string) bool {
-	r.mu.Lock()
+	r.lock()
 	defer r.mu.Unlock()
 	recorded, wanted := r.children[child]
 	return wanted && !recorded && !r.gone.Load()
 }
 
 // startChild records the run of a spawn.
-func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
+func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) error {
 	c := &s.Child
 	if again {
 		// It is asked for once more after a take-over: mostly it is there.
@@ -271,13 +299,13 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 	if string(facts) == "null" {
 		facts = nil
 	}
-	r.mu.Lock()
+	r.lock()
 	budget, allowed := r.allowance(c.Budget)
 	r.mu.Unlock()
 	req := StartRequest{
 		Namespace: r.namespace, Graph: c.Graph, Budget: budget, Input: c.Input, Context: facts, TaskID: c.TaskID, UserID: r.family.user, ChatID: r.family.chat,
 		ThreadID: r.family.thread, Labels: c.Labels, Priority: r.priority, ID: c.ID, Deadline: r.deadline, RootID: r.root,
-		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.below(c), asks: r.family.asks, user: r.family.user, chat: r.family.chat,
+		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.below(c), approved: by, asks: r.family.asks, user: r.family.user, chat: r.family.chat,
 			thread: r.family.thread},
 		before: func() error {
 			// Under the parent's lock nothing can come between the look and the start's place in the line of writes: a cancel that is
@@ -289,12 +317,15 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, again bool) error {
 				return errAllowance
 			}
 			return nil
-		}, lock: &r.mu,
+		}, lock: wholeLock{r},
 	}
 	if c.Ref == refSelf {
-		r.mu.Lock()
-		req.Graph = r.own()
-		r.mu.Unlock()
+		req.Graph = r.ownGraph()
+		if c.WorkflowHash != "" {
+			if hash, err := req.Graph.Hash(); err != nil || hash != c.WorkflowHash {
+				return errs.New(errs.FailedPrecondition, workgraph.ReasonApprovalVoid, "the run's own graph is another one since the child was asked for")
+			}
+		}
 	}
 	if req.TaskID == "" && r.task != "" {
 		req.TaskID, req.family.Borrowed = r.task, true
@@ -332,8 +363,13 @@ func (t *term) stillborn(r *run, s *workgraph.Spawn, cause error) {
 	}
 }
 
-// own is the graph that the run was given, for runs of itself. The caller holds r.mu.
-func (r *run) own() *workgraph.Graph { return r.program.p.Graph() }
+// ownGraph is the graph of the run, for runs of itself: without what expansions have inserted.
+func (r *run) ownGraph() *workgraph.Graph {
+	r.lock()
+	p := r.state.Program()
+	r.mu.Unlock()
+	return ungrown(p.Graph())
+}
 
 // prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to them. What it says of the nodes around it is
 // checked where it is inserted.

@@ -21,7 +21,7 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 			Hint("leave task_id out, or configure the registry")
 	}
 	// A repeated request must find its run and not trip over the claim of that same run.
-	if earlier, err = e.repeated(ctx, req); err != nil || earlier != "" {
+	if earlier, err = e.Answered(ctx, req.Namespace, req.Request); err != nil || earlier != "" {
 		return earlier, "", err
 	}
 	failpoint.Hit(failpoint.StartBeforeClaim)
@@ -37,7 +37,7 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its run is looked for after it was seen whether
 		// the holder's is there.
 		holder := e.orphan(ctx, req, err)
-		if earlier, rerr := e.repeated(ctx, req); rerr != nil || earlier != "" {
+		if earlier, rerr := e.Answered(ctx, req.Namespace, req.Request); rerr != nil || earlier != "" {
 			return earlier, "", rerr
 		}
 		if holder != "" {
@@ -62,22 +62,6 @@ func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) st
 		return ""
 	}
 	return holder
-}
-
-// repeated is the run that this request started, if it came before.
-func (e *Engine) repeated(ctx context.Context, req StartRequest) (string, error) {
-	if req.Request.ID == "" {
-		return "", nil
-	}
-	id, hash, err := e.journal.Requested(ctx, req.Namespace, "StartRun", req.Request.ID)
-	if err != nil || id == "" {
-		return "", err
-	}
-	if hash != req.Request.BodyHash {
-		return "", errs.New(errs.InvalidArgument, journal.ReasonRequestIDReused, "request id %q came with another body before", req.Request.ID).
-			Hint("use a new request_id for a new request")
-	}
-	return id, nil
 }
 
 // unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the claim.

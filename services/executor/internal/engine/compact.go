@@ -253,7 +253,7 @@ func (w *compactWriter) step(s *workgraph.Step) {
 	}
 	if d := s.Detail; d != nil {
 		if d.Items != nil || d.Key != "" || d.Travel != nil || d.Values != nil || d.Error != nil || d.Action != "" || d.Stop != "" || !d.Due.IsZero() ||
-			d.Attempt != 0 || d.Generation != 0 || d.Lost != 0 || d.From != 0 || d.Within != 0 || d.Select != nil || d.Expired != 0 || d.Taken != 0 || d.State != nil || d.Graph != nil || d.Decision != "" || d.Binds != "" {
+			d.Attempt != 0 || d.Generation != 0 || d.Lost != 0 || d.From != 0 || d.Within != 0 || d.Select != nil || d.Expired != 0 || d.Taken != 0 || d.State != nil || d.Graph != nil || d.Decision != "" || d.Binds != "" || len(d.Seen) > 0 || len(d.Workflows) > 0 {
 			w.fits = false
 			return
 		}

@@ -12,8 +12,9 @@ import (
 // before on a machine that is not overloaded.
 const maxEvaluation = 10 * time.Second
 
-// evaluation is the context of the expressions of one command, for which the run is locked: see workgraph.State.OnEvaluation. Whatever leads here, a turn
-// of the run's namespace is held meanwhile, if there is one: who is about to advance the run has mostly waited for it before, without the lock.
+// evaluation is the context of the expressions of one command, for which the run is locked: see
+// workgraph.State.OnEvaluation. Whatever leads here, a turn of the run's namespace is held meanwhile, if
+// there is one: who is about to advance the run has mostly waited for it before, without the lock.
 func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	whole, abort := context.WithCancelCause(context.Background())
 	r.amu.Lock()
@@ -41,15 +42,31 @@ func (r *run) evaluation() (context.Context, context.CancelFunc) {
 	}
 }
 
-// interrupt aborts the evaluation under way, and those to come: the run is to end, or is no longer of this process. What was being decided comes to
-// nothing, and the run is read again. A run that has not begun to be what its journal says, or that makes UNSAFE calls, whose outcomes that would lose, is
-// left to go on: its evaluation ends by its own limits.
+// interrupt aborts the evaluation under way, and those to come: the run is to end, or is no longer of this
+// process. What was being decided comes to nothing; it is decided after what ends the run: see mend. A run
+// that has not begun to be what its journal says is left to go on, and so is one that owes the outcome of an
+// UNSAFE call to the journal when the term is over, as nobody decides it again then: such an evaluation ends
+// by its own limits.
 func (r *run) interrupt() {
+	over := r.t.background.Err() != nil && !r.gone.Load()
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	if r.begun && r.safe && !r.regraphed.Load() {
+	if r.begun && !(over && r.owes()) {
 		r.abort()
 	}
+}
+
+// owes reports whether an UNSAFE call is under way, or its outcome is not decided. The caller holds r.amu.
+func (r *run) owes() bool {
+	if r.concluding > 0 {
+		return true
+	}
+	for _, a := range r.attempts {
+		if a.unsafe() {
+			return true
+		}
+	}
+	return false
 }
 
 // giveUp aborts a start whose caller has gone; it does nothing when the run has begun.
@@ -73,7 +90,7 @@ func (r *run) abort() {
 func (r *run) begins() {
 	r.amu.Lock()
 	defer r.amu.Unlock()
-	r.begun, r.safe, r.aborted = true, !r.program.unsafe, false
+	r.begun, r.aborted = true, false
 }
 
 // step takes r.mu to advance the machine. If that may evaluate expressions it waits for a turn first: while the run is not locked, and no longer than until
@@ -87,16 +104,33 @@ func (r *run) step(ctx context.Context) (leave func(), err error) {
 
 // compute is step for what computes in any case.
 func (r *run) compute(ctx context.Context) (leave func(), err error) {
-	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
-	if err != nil {
-		return nil, err
+	for {
+		give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
+		if err != nil {
+			return nil, err
+		}
+		if give == nil {
+			return r.stepIn(nil), nil
+		}
+		r.mu.Lock()
+		whole := r.mending
+		if whole == nil {
+			return r.holding(give), nil
+		}
+		r.mu.Unlock()
+		give() // others can use it meanwhile
+		<-whole
 	}
-	return r.stepIn(give), nil
 }
 
 // stepIn takes r.mu with a turn that the caller has; nil if it has none.
 func (r *run) stepIn(give func()) (leave func()) {
-	r.mu.Lock()
+	r.lock()
+	return r.holding(give)
+}
+
+// holding marks that the caller, who holds r.mu, has a turn, if it has.
+func (r *run) holding(give func()) (leave func()) {
 	if give == nil {
 		return r.mu.Unlock
 	}
@@ -110,9 +144,9 @@ func (r *run) stepIn(give func()) (leave func()) {
 
 // stepToEnd takes r.mu to end the run: it waits for no turn, and an evaluation under way is aborted.
 func (r *run) stepToEnd() (leave func()) {
-	if !r.mu.TryLock() {
+	if !r.tryLock() {
 		r.interrupt()
-		r.mu.Lock()
+		r.lock()
 		r.amu.Lock()
 		r.aborted = false
 		r.amu.Unlock()
@@ -155,5 +189,6 @@ func (e *noTurnError) Error() string {
 // computingLimit leaves processors to others where there are several.
 func computingLimit(processors int) int { return max(1, processors/2) }
 
-// evaluates reports whether a step of the run may evaluate expressions.
+// evaluates reports whether a step of the run may evaluate expressions, hold values against schemas, or let
+// the graph grow.
 func (r *run) evaluates() bool { return r.program.p.Evaluates() || r.regraphed.Load() }

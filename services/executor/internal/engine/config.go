@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -161,7 +162,8 @@ type Claims interface {
 
 // Cancellations knows which runs are not wanted any more. Its errors are *errs.Error values.
 type Cancellations interface {
-	// Lease hands out runs that are to be canceled, of all namespaces, at most limit of them, and hides them from others for as long as hold.
+	// Lease hands out runs of this database that are to be canceled, of all namespaces, at most limit of
+	// them, and hides them from others for as long as hold.
 	Lease(ctx context.Context, limit int, hold time.Duration) ([]Cancellation, error)
 	// Acknowledge tells that these will end for certain. What is not acknowledged is handed out again.
 	Acknowledge(ctx context.Context, done []Cancellation) error
@@ -173,6 +175,9 @@ type Deps struct {
 	// Packer gives what is written the form in which Journal reads it back; nil leaves it as it is.
 	Packer journal.Packer
 	Actors Actors
+	// Evaluated are the expressions that a call of an actor with these named arguments evaluates, nil for one
+	// that evaluates none: see workgraph.Program.WithEvaluated. Nil is that of no actor.
+	Evaluated func(actor string, named map[string]json.RawMessage) []string
 	// JobWorker is under which name this process works jobs of the queue; empty when it works none.
 	JobWorker string
 	// Claims is nil when there is no registry: runs with a task are refused then, and nothing is booked.

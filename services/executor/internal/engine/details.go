@@ -15,19 +15,19 @@ type callScope struct {
 }
 
 func (c callScope) Var(name string) (json.RawMessage, bool) {
-	c.r.mu.Lock()
+	c.r.lock()
 	defer c.r.mu.Unlock()
 	return c.r.state.ScopeOf(c.ref).Var(name)
 }
 
 func (c callScope) Ancestor(id string) (workgraph.NodeResult, bool) {
-	c.r.mu.Lock()
+	c.r.lock()
 	defer c.r.mu.Unlock()
 	return c.r.state.ScopeOf(c.ref).Ancestor(id)
 }
 
 func (c callScope) Ancestors() []string {
-	c.r.mu.Lock()
+	c.r.lock()
 	defer c.r.mu.Unlock()
 	return c.r.state.ScopeOf(c.ref).Ancestors()
 }
@@ -55,7 +55,7 @@ func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 	}
 	reporter{t.e.hub, a}.Progress(details)
 	r := a.run
-	r.mu.Lock()
+	r.lock()
 	defer r.mu.Unlock()
 	if r.gone.Load() || a.reported.Load() {
 		return

@@ -54,11 +54,13 @@ type Engine struct {
 	meters    *meters
 	hub       *hub
 	watchers  *watchers
-	// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls of actors that compute, and every step of a
-	// run that evaluates expressions. However much one namespace asks for, another finds a processor.
+	// computing bounds how much of a namespace's work keeps processors of this executor busy at once: calls
+	// of actors that compute, and every step of a run that evaluates expressions. However much one namespace
+	// asks for, another finds a processor.
 	computing *turns.Turns
 	// lateTurns counts evaluations for which nobody had waited before the run was locked.
-	lateTurns atomic.Int64
+	lateTurns    atomic.Int64
+	roomPatience time.Duration
 	// calling is what calls under way may hold of their arguments.
 	calling  *inflight.Budget
 	programs *programs
@@ -101,9 +103,10 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	}
 	e.tracer = d.TracerProvider.Tracer(scope)
 	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges}, cfg.MaxLiveBytes/4)
+	e.programs.evaluated = d.Evaluated
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.New(computingLimit(runtime.GOMAXPROCS(0)))
-	e.suspects = newTurn()
+	e.suspects, e.roomPatience = newTurn(), roomPatience
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

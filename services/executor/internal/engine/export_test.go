@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"runtime"
+	"time"
 
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -11,11 +13,12 @@ import (
 // ComputingLimit is how many turns a namespace has.
 func ComputingLimit() int { return computingLimit(runtime.GOMAXPROCS(0)) }
 
-// LateTurns is how many evaluations there were for which nobody had waited for a turn before the run was locked.
+// LateTurns is how many evaluations there were for which nobody had waited for a turn before the run was
+// locked.
 func (e *Engine) LateTurns() int64 { return e.lateTurns.Load() }
 
 // LiveBytes is what counts for the live runs.
-func (e *Engine) LiveBytes() int64 { return e.current().memory.bytes() }
+func (e *Engine) LiveBytes() int64 { return e.current().memory.Used() }
 
 // ReportBarred reports a queued attempt of a live run as one that found its run barred when it was to begin.
 func (e *Engine) ReportBarred(runID, node string) bool {
@@ -57,3 +60,9 @@ func (e *Engine) Evaluating(runID string) bool {
 	defer r.amu.Unlock()
 	return r.evaluating != nil
 }
+
+// GiveBackAfter is how long a run waits for room here before another executor may have it.
+func (e *Engine) GiveBackAfter(d time.Duration) { e.roomPatience = d }
+
+// Hasten lets runs ask for prices, as when the price book answers again.
+func (e *Engine) Hasten(ctx context.Context) { e.current().hasten(ctx) }

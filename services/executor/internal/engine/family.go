@@ -20,6 +20,8 @@ type family struct {
 	Depth int
 	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor ended with this run.
 	Borrowed bool
+	// approved says of which approval in a run above it the run follows; nil of none.
+	approved *approved
 	// hooks are told what becomes of the run; children do not inherit them.
 	hooks []webhook.Hook
 	// asks are the places of those hooks of its root that are told of questions, the root's own ones included.
@@ -159,10 +161,12 @@ type meta struct {
 	// Webhooks are the run's own, Asks those of its root that are told of questions.
 	Webhooks []webhook.Hook `json:"webhooks,omitempty"`
 	Asks     []int          `json:"webhooks_of_root,omitempty"`
+	// Approved is that of the run's family.
+	Approved *approved `json:"approved,omitempty"`
 }
 
 func (m *meta) empty() bool {
-	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0
+	return m.User == nil && m.RequestID == "" && m.Principal == "" && m.Ref == nil && m.Depth == 0 && !m.Borrowed && m.Budget == nil && len(m.Webhooks) == 0 && len(m.Asks) == 0 && m.Approved == nil
 }
 
 // familyOf reads the family of a run from its row.
@@ -175,7 +179,7 @@ func familyOf(row journal.Run) (family, error) {
 	if m.Ref != nil {
 		f.Ref = *m.Ref
 	}
-	f.Depth, f.Borrowed, f.hooks, f.asks = m.Depth, m.Borrowed, m.Webhooks, m.Asks
+	f.Depth, f.Borrowed, f.hooks, f.asks, f.approved = m.Depth, m.Borrowed, m.Webhooks, m.Asks, m.Approved
 	if f.Parent == "" {
 		f.asks = webhook.Wanting(f.hooks, webhook.InterruptOpened)
 	}

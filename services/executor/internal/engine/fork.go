@@ -58,6 +58,12 @@ type RetryRequest struct {
 
 // Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs anew.
 func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
+	if req.Request.Method == "" {
+		req.Request.Method = MethodRetry
+	}
+	if id, err := e.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
+		return id, err
+	}
 	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return "", err
@@ -68,16 +74,14 @@ func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	case row.State == journal.StateCompleted:
 		return "", errs.New(errs.FailedPrecondition, ReasonNothingToRetry, "run %q has completed", row.ID).Hint("fork it from the visit that is to run again")
 	}
-	if req.Request.ID != "" {
-		req.Request.ID = "RetryRun/" + req.Request.ID
-	}
 	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
 }
 
 // Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a workgraph.Faults.
 func (e *Engine) Fork(ctx context.Context, req ForkRequest) (string, error) {
-	if req.Request.ID != "" {
-		req.Request.ID = "ForkRun/" + req.Request.ID
+	req.Request.Method = MethodFork
+	if id, err := e.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
+		return id, err
 	}
 	return e.fork(ctx, req)
 }
@@ -106,7 +110,10 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	adopt, again := workgraph.AdoptFrom(old, req.From, before, p.p.Graph())
+	adopt, again, err := workgraph.AdoptFrom(ctx, old, req.From, before, p.p.Graph())
+	if err != nil {
+		return "", err
+	}
 	if err := asTheyWere(ctx, before, p.p.Graph(), adopt, req.From); err != nil {
 		return "", err
 	}
@@ -158,14 +165,11 @@ func withoutTaskHint(err error) error {
 
 // recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has not begun.
 func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
-	loaded, err := e.journal.Load(ctx, runID)
+	loaded, err := e.journal.Standing(ctx, namespace, runID)
 	if err != nil {
 		return journal.Run{}, nil, err
 	}
 	row := loaded.Run
-	if row.Namespace != namespace {
-		return journal.Run{}, nil, journal.RunNotFound(runID)
-	}
 	if row.LastSeq == 0 {
 		return row, nil, nil
 	}

@@ -41,6 +41,7 @@ type kinship struct {
 	// counting is full while the family is counted, counts how many counts have begun.
 	counting chan struct{}
 	counts   int
+	expired  time.Time
 }
 
 type startingChild struct {
@@ -152,7 +153,13 @@ func (k *kin) of(root string) *kinship {
 	return f
 }
 
+// expire forgets children that nobody has recorded for too long. Whoever waits calls it again and again: it
+// looks once in kinPause.
 func (f *kinship) expire(now time.Time) {
+	if now.Sub(f.expired) < kinPause {
+		return
+	}
+	f.expired = now
 	for id, c := range f.starting {
 		if now.Sub(c.asked) > kinStart {
 			delete(f.starting, id)

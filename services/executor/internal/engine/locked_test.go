@@ -35,3 +35,28 @@ func TestLocked(t *testing.T) {
 		l.wait(t, locked, journal.StateCanceled)
 	})
 }
+
+// TestLockedWhilePricesComeBack holds the lock of one run while all are told that prices can be asked for
+// again.
+func TestLockedWhilePricesComeBack(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	l := run(t, sqliteStore(t), actors{"gate": g})
+	id := l.start(t, chain(1, "gate"))
+	g.next(t)
+	unlock := l.LockAfterWrite(id)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		l.Hasten(t.Context())
+	}()
+	select {
+	case <-told:
+		unlock()
+	case <-time.After(30 * time.Second):
+		unlock()
+		t.Fatal("all runs wait for the one that is locked")
+	}
+	close(g.open)
+	l.wait(t, id, journal.StateCompleted)
+}

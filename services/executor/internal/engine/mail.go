@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -101,7 +102,7 @@ func (t *term) deliver(ctx context.Context) {
 	news, more := false, len(mail) == mailBatch
 	for _, id := range order {
 		if r := t.get(id); r != nil {
-			if r.evaluates() || slices.ContainsFunc(byRun[id], isAmend) {
+			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) {
 				r.takeUpBeside(byRun[id], more)
 			} else {
 				news = r.takeUp(byRun[id], more) || news
@@ -153,25 +154,17 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	})
 }
 
-func isAmend(m journal.Mail) bool { return m.Kind == journal.MailAmend }
+// computes reports whether mail changes a graph, or brings an outcome from outside, which may let it grow.
+func computes(m journal.Mail) bool {
+	return m.Kind == journal.MailAmend || m.Kind == journal.MailTaskEnded || m.Kind == journal.MailReconcile
+}
 
 func isCancel(m journal.Mail) bool { return m.Kind == journal.MailCancel }
 
-// endFirst lets a run that was read again begin with what ends it. The caller holds r.mu.
-func (r *run) endFirst(mail []journal.Mail, now time.Time) {
-	if i := slices.IndexFunc(mail, isCancel); i >= 0 {
-		r.takeUpLocked(mail[i : i+1])
-	} else if st, _ := r.state.Status(); !r.deadline.IsZero() && !now.Before(r.deadline) && st != workgraph.StatusPending {
-		if err := r.advance(workgraph.DeadlinePassed{Now: now}, extra{}); err != nil {
-			r.t.e.log.WarnContext(r.t.background, "deadline refused", "err", err, "run_id", r.id)
-		}
-	}
-}
-
-// takeUp gives mail to the machine, in order, and reports whether any of it was new. For a run that is locked the others do not wait.
-// more tells that there is mail that was not read yet.
+// takeUp gives mail to the machine, in order, and reports whether any of it was new. For a run that is locked
+// the others do not wait. more tells that there is mail that was not read yet.
 func (r *run) takeUp(mail []journal.Mail, more bool) bool {
-	if !r.mu.TryLock() {
+	if !r.tryLock() {
 		r.takeUpBeside(mail, more)
 		return false
 	}
@@ -182,8 +175,8 @@ func (r *run) takeUp(mail []journal.Mail, more bool) bool {
 func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 	for i := range mail {
 		m := &mail[i]
-		if r.gone.Load() {
-			return news // it is taken up where the run goes on
+		if r.gone.Load() || r.mending != nil {
+			return news // it is taken up where, or when, the run goes on
 		}
 		if r.taken[m.ID] || r.t.settled.has(m.ID) {
 			continue
@@ -193,6 +186,8 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 		if err := r.open(m, i < len(mail)-1); err != nil && !errors.Is(err, errDropped) {
 			delete(r.taken, m.ID)
 			r.t.e.log.ErrorContext(r.t.background, "mail cannot be taken up", "err", err, "run_id", r.id, "kind", m.Kind)
+		} else if r.mending != nil {
+			delete(r.taken, m.ID)
 		}
 	}
 	return news
@@ -215,6 +210,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 			delete(r.taken, m.ID) // it is taken up after what ends the run
 			return errDropped
 		} else if err != nil {
+			r.refusal, x.keep = refusalOf(l, err, now), true
 			return r.drop(m, x, err)
 		}
 	case journal.MailChildEnded:
@@ -242,7 +238,7 @@ func (r *run) open(m *journal.Mail, more bool) error {
 	err = r.advance(cmd, x)
 	switch {
 	case err == nil, errors.Is(err, errDropped):
-		if m.Kind == journal.MailAmend {
+		if m.Kind == journal.MailAmend && err == nil {
 			r.refusal = nil
 		}
 		return err
@@ -254,11 +250,21 @@ func (r *run) open(m *journal.Mail, more bool) error {
 		r.early = true
 		return nil
 	case isTooLarge(err):
-		// What follows from it cannot be written: the run is read again without it.
-		r.t.reread(r, &remedy{then: func(again *run) {
-			again.taken[m.ID] = true
-			_ = again.drop(m, extra{takenUp: m.ID}, err) // if this cannot be written either, the run is read again
-		}, skip: m.ID})
+		// What follows from it cannot be written: the run goes on without it.
+		r.mend(func(end *closing) {
+			r.endFirst(end)
+			if end != nil && end.x.takenUp == m.ID || r.mending != nil {
+				return
+			}
+			r.taken[m.ID] = true
+			x := extra{takenUp: m.ID}
+			if m.Kind == journal.MailAmend {
+				r.refusal, x.keep = refusalOf(l, err, now), true
+			}
+			if err := r.drop(m, x, err); err != nil {
+				r.t.lose(r, err)
+			}
+		})
 		return nil
 	}
 	return r.drop(m, x, err)
@@ -278,6 +284,7 @@ func (r *run) drop(m *journal.Mail, x extra, why error) error {
 // note writes that mail was taken up, and nothing else. The caller holds r.mu.
 func (r *run) note(x extra) error {
 	w := &journal.Append{Namespace: r.namespace, RunID: r.id, ExpectedLastSeq: r.seq, TakenUp: []int64{x.takenUp}, Progress: x.progress}
+	was := r.snapSeq
 	if x.keep {
 		var err error
 		if w.Snapshot, err = r.snapshot(); err != nil {
@@ -298,6 +305,11 @@ func (r *run) note(x extra) error {
 	if err != nil {
 		r.pending--
 		r.unrelease()
+		r.snapSeq = was
+		if x.keep && errs.ReasonOf(err) == journal.ReasonPayloadTooLarge {
+			x.keep = false // what the position would tell besides is told by the live run alone
+			return r.note(x)
+		}
 	}
 	return err
 }

@@ -1,10 +1,11 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -34,132 +36,33 @@ func DefaultLive() int64 {
 	return max(limit/10*3, minLive)
 }
 
-// memory is the account of what live runs take, with their graphs and with what they have waiting to be written. A namespace may have half
-// of it, of which the last quarter is for runs that are small. What happens to a run that is live is always counted and never refused. It is safe for concurrent use.
+// memory is the account of what live runs take, with their graphs and with what they have waiting to be
+// written. What happens to a run that is live is always counted and never refused. It is safe for concurrent
+// use.
 type memory struct {
+	*inflight.Budget
 	total int64
 
-	mu   sync.Mutex
-	used int64
-	by   map[string]int64
-	// line are runs that wait for room, the oldest first; grants is what was kept for those that got it, by run.
-	line   []*waiter
+	mu sync.Mutex
+	// grants is what is kept for runs that stood in line, by run.
 	grants map[string]int64
 	// reading counts runs that are being read, of which it is not known yet what they take.
 	reading int
 }
 
-// waiter is a run that waits for room.
-type waiter struct {
-	run, namespace string
-	size           int64
-	// since is when it began to wait, turn when its turn began; zero before that.
-	since, turn time.Time
-}
-
-const (
-	// lineAge is how long a run waits for room until it is let in before all that are not small, and lineTurn for how long it keeps them out;
-	// then it stands in line anew.
-	lineAge, lineTurn = 5 * time.Second, 10 * time.Second
-)
-
 func newMemory(total int64) *memory {
-	return &memory{total: total, by: map[string]int64{}, grants: map[string]int64{}}
+	return &memory{Budget: inflight.New(total), total: total, grants: map[string]int64{}}
 }
 
-// add counts n bytes more, or less.
-func (m *memory) add(namespace string, n int64) {
+// wait stands in line for the room that a run needs, which is kept for it until claim.
+func (m *memory) wait(ctx context.Context, run, namespace string, size int64) error {
+	if err := m.Await(ctx, namespace, size); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.count(namespace, n)
-}
-
-func (m *memory) count(namespace string, n int64) {
-	m.used += n
-	if m.by[namespace] += n; m.by[namespace] == 0 {
-		delete(m.by, namespace)
-	}
-}
-
-// take adds n bytes if there is room for them.
-func (m *memory) take(namespace string, n int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.fits(namespace, n) {
-		return false
-	}
-	m.count(namespace, n)
-	return true
-}
-
-// room reports whether there is room for n bytes.
-func (m *memory) room(namespace string, n int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.fits(namespace, n)
-}
-
-// fits is called with m.mu held. A namespace that has nothing here gets its first run however large it is, as soon as the whole has room for it; and when there is nothing
-// at all, anything fits: what was accepted once can always go on.
-func (m *memory) fits(namespace string, n int64) bool {
-	share, total := m.total/2, m.total
-	if n > inflight.Small {
-		share, total = share/4*3, total/4*3
-	}
-	switch {
-	case m.used == 0:
-		return true
-	case n > inflight.Small && m.by[namespace] > 0 && m.overdue() != nil:
-		return false
-	}
-	return m.used+n <= total && (m.by[namespace] == 0 || m.by[namespace]+n <= share)
-}
-
-// overdue is the run whose turn it is, since it has waited for long; nil if there is none. It is called with m.mu held.
-func (m *memory) overdue() *waiter {
-	if len(m.line) == 0 || time.Since(m.line[0].since) < lineAge {
-		return nil
-	}
-	w := m.line[0]
-	switch {
-	case w.turn.IsZero():
-		w.turn = time.Now()
-	case time.Since(w.turn) >= lineTurn:
-		w.since, w.turn = time.Now(), time.Time{}
-		m.line = append(m.line[1:], w)
-		return m.overdue() // the others have turns of their own, however long they have waited
-	}
-	return w
-}
-
-// enter puts a run in line.
-func (m *memory) enter(run, namespace string, size int64) *waiter {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := &waiter{run: run, namespace: namespace, size: size, since: time.Now()}
-	m.line = append(m.line, w)
-	return w
-}
-
-// leave takes a run out of the line.
-func (m *memory) leave(w *waiter) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.line = slices.DeleteFunc(m.line, func(o *waiter) bool { return o == w })
-}
-
-// admit takes the room that a run in line needs, if it is there, and keeps it until claim or forfeit. One whose turn it is needs no share, and if it is
-// larger than three quarters of the whole, no more than that the rest holds a quarter: else it would wait until there is nothing at all.
-func (m *memory) admit(w *waiter) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	turn := m.overdue() == w
-	if turn && (m.used+w.size <= m.total || m.used <= m.total/4) || !turn && m.fits(w.namespace, w.size) {
-		m.count(w.namespace, w.size)
-		m.grants[w.run] += w.size
-		return true
-	}
-	return false
+	m.grants[run] += size
+	return nil
 }
 
 // claim returns what is kept for a run. It stays counted, and is the caller's to give back.
@@ -171,11 +74,12 @@ func (m *memory) claim(run string) int64 {
 	return n
 }
 
-// read takes a place to read a run, of which it is known afterwards only what it takes: there are as many as would fit if each took most.
+// read takes a place to read a run, of which it is known afterwards only what it takes: there are as many as
+// would fit if each took most.
 func (m *memory) read(most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.reading > 0 && m.used+int64(m.reading+1)*most > m.total {
+	if m.reading > 0 && m.Used()+int64(m.reading+1)*most > m.total {
 		return false
 	}
 	m.reading++
@@ -187,19 +91,6 @@ func (m *memory) wasRead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reading--
-}
-
-// full reports whether nothing at all can be taken, whoever it is for.
-func (m *memory) full() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used >= m.total
-}
-
-func (m *memory) bytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.used
 }
 
 // maxBacklog is how many bytes may wait to be written before new runs are refused.
@@ -224,32 +115,59 @@ func (e *noRoomError) Error() string {
 	return fmt.Sprintf("there is no room for a run of %d bytes", e.size)
 }
 
-// roomPause is the pause between two looks for room.
-const roomPause = 200 * time.Millisecond
+// roomPatience is for how long a run stands in line for room before it is given back, if there is another
+// executor that may have room: long enough for its turn in line to have come.
+const roomPatience = 20 * time.Second
 
-// awaitRoom waits until there is room for a run, which is kept for it, and reports whether the term goes on.
-func (t *term) awaitRoom(id string, e *noRoomError) bool {
-	w := t.memory.enter(id, e.namespace, e.size)
-	defer t.memory.leave(w)
-	for !t.memory.admit(w) {
-		if !t.rest(roomPause/2 + rand.N(roomPause)) {
-			return false
+// errGivenBack says that the run is not this executor's any more.
+var errGivenBack = errors.New("engine: there is no room for the run, another executor may have it")
+
+// awaitRoom waits until there is room for a run, which is kept for it. A run that would wait for long is
+// given back while other executors live.
+func (t *term) awaitRoom(id string, e *noRoomError) error {
+	ctx, cancel := context.WithCancelCause(t.background)
+	defer cancel(nil)
+	go func() {
+		tick := time.NewTicker(t.e.roomPatience)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if t.hasPeers(ctx) {
+					cancel(errGivenBack)
+				}
+			}
 		}
+	}()
+	err := t.memory.wait(ctx, id, e.namespace, e.size)
+	if err != nil && errors.Is(context.Cause(ctx), errGivenBack) {
+		t.brought(id)
+		t.handBack(t.background, id)
+		return errGivenBack
 	}
-	return true
+	return err
+}
+
+// hasPeers reports whether another executor lives.
+func (t *term) hasPeers(ctx context.Context) bool {
+	all, err := t.e.journal.Executors(ctx)
+	return err == nil && slices.ContainsFunc(all, func(x journal.Executor) bool { return x.Owner.ID != t.owner.ID && x.SinceHeartbeat < t.e.cfg.Lease })
 }
 
 // forfeit gives back what was kept for a run that was not read.
 func (t *term) forfeit(id string, e *noRoomError) {
 	if e != nil {
-		t.memory.add(e.namespace, -t.memory.claim(id))
+		t.memory.Add(e.namespace, -t.memory.claim(id))
 	}
 }
 
 // readPause is the pause between two looks for a place to read a run.
 const readPause = 5 * time.Millisecond
 
-// readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called more than once, gives it back.
+// readTurn waits for a place to read a run. It reports whether there is one; then done, which may be called
+// more than once, gives it back.
 func (t *term) readTurn() (done func(), ok bool) {
 	for !t.memory.read(min(t.e.cfg.MaxRunBytes, t.memory.total/4)) {
 		if !t.rest(readPause) {
@@ -268,7 +186,8 @@ func (t *term) needs(p *program, req *StartRequest) int64 {
 	return n
 }
 
-// weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the only one who knows r.
+// weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the
+// only one who knows r.
 func (r *run) weight() int64 {
 	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.grown
 }
@@ -284,7 +203,7 @@ func (r *run) weigh() {
 			return
 		}
 		if r.size.CompareAndSwap(was, size) {
-			r.t.memory.add(r.namespace, size-was)
+			r.t.memory.Add(r.namespace, size-was)
 			return
 		}
 	}
@@ -293,7 +212,8 @@ func (r *run) weigh() {
 // attemptWeight is about what an attempt takes besides its values while it stands in line or is under way.
 const attemptWeight = 2 << 10
 
-// came is what an event brought into the run from outside. What a call of the run brought is counted with its results.
+// came is what an event brought into the run from outside. What a call of the run brought is counted with its
+// results.
 func came(d *Durable, encoded int) int64 {
 	switch d.Kind {
 	case workgraph.SignalReceived, workgraph.MessageReceived, workgraph.InterruptClosed, workgraph.ChildClosed:
@@ -321,7 +241,7 @@ func (t *term) hold(r *run) {
 	if h == nil {
 		h = &holding{namespace: r.namespace}
 		t.held.by[r.program] = h
-		t.memory.add(h.namespace, r.program.bytes())
+		t.memory.Add(h.namespace, r.program.bytes())
 	}
 	h.runs++
 }
@@ -336,7 +256,7 @@ func (t *term) letGo(r *run) {
 	}
 	if h.runs--; h.runs == 0 {
 		delete(t.held.by, r.program)
-		t.memory.add(h.namespace, -r.program.bytes())
+		t.memory.Add(h.namespace, -r.program.bytes())
 	}
 }
 

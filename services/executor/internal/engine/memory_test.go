@@ -18,7 +18,8 @@ import (
 
 func big(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
 
-// TestMemoryCountsWhatComes sends live runs what they keep, and holds that it counts while they keep it, and is refused when there is no room.
+// TestMemoryCountsWhatComes sends live runs what they keep, and holds that it counts while they keep it, and
+// is refused when there is no room.
 func TestMemoryCountsWhatComes(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -61,4 +62,105 @@ func TestMemoryCountsWhatComes(t *testing.T) {
 		l.wait(t, id, journal.StateCanceled)
 		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, time.Minute, time.Millisecond, "all is given back")
 	})
+}
+
+// TestMemoryNeighbor has the runs of one namespace grow beyond all memory that live runs may take, and others
+// of it wait for room, and holds that another namespace's runs start, wake and are taken over all the same.
+func TestMemoryNeighbor(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	g := newGate()
+	acts := actors{"gate": g, "ok": &recorder{},
+		"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
+		"big": outcome(func(*workgraph.Call) workgraph.Outcome {
+			return workgraph.Outcome{Values: []json.RawMessage{big(3 * mib)}}
+		}),
+	}
+	small := func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes = 8 * mib }
+	l := run(t, sqliteStore(t), acts, small)
+	start := func(ns string, g *workgraph.Graph, in ...json.RawMessage) string {
+		t.Helper()
+		id, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: g, Input: workgraph.Input{Args: in}})
+		require.NoError(t, err)
+		return id
+	}
+	signal := func(ns, id string) {
+		t.Helper()
+		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		require.NoError(t, err)
+	}
+	state := func(ns, id string) journal.State {
+		row, err := l.j.Get(t.Context(), ns, id)
+		require.NoError(t, err)
+		return row.State
+	}
+	ended := func(ns, id string) {
+		t.Helper()
+		testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateCompleted }, time.Minute, time.Millisecond)
+	}
+	var parked []string
+	for range 5 {
+		parked = append(parked, start("a", chain(1, "signal"), big(mib/4)))
+	}
+	sleeper := start("b", chain(1, "signal"), big(mib/4))
+	for ns, ids := range map[string][]string{"a": parked, "b": {sleeper}} {
+		for _, id := range ids {
+			testkit.Eventually(t, func() bool { return state(ns, id) == journal.StateWaiting }, time.Minute, time.Millisecond)
+		}
+	}
+	grows := chain(4, "big")
+	grows.Nodes[3].Actor = "gate"
+	start("a", grows)
+	g.next(t)
+	require.Greater(t, l.LiveBytes(), int64(8*mib), "what a live run is given counts, and is not refused")
+	for _, id := range parked {
+		signal("a", id)
+	}
+	_, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: "a", Graph: chain(1, "ok")})
+	require.Equal(t, engine.ReasonMemoryFull, errs.ReasonOf(err), "got %v", err)
+	ended("b", start("b", chain(1, "ok")))
+	ended("b", start("b", chain(2, "ok"), big(mib/2)))
+	signal("b", sleeper)
+	ended("b", sleeper)
+	for _, id := range parked {
+		require.Equal(t, journal.StateWaiting, state("a", id), "it waits for room")
+	}
+	close(g.open)
+	for _, id := range parked {
+		ended("a", id)
+	}
+}
+
+// TestNoRoomGivesBack has an executor claim a run for which it has no room while another executor has.
+func TestNoRoomGivesBack(t *testing.T) {
+	t.Parallel()
+	s := sqliteStore(t)
+	g := newGate()
+	all := actors{"gate": g, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}
+	holds := func(n int) func(*engine.StartRequest) {
+		return func(r *engine.StartRequest) { r.Context = quoted(n) }
+	}
+	a := run(t, s, all, named("a"), func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes = 16 << 20 })
+	a.GiveBackAfter(time.Millisecond)
+	large := a.start(t, chain(1, "signal"), holds(3<<20))
+	testkit.Eventually(t, func() bool { return a.row(t, large).Owner.IsZero() }, time.Minute, time.Millisecond)
+	live := 0
+	for {
+		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "gate")}
+		holds(400 << 10)(&req)
+		if _, _, err := a.Start(t.Context(), req); errs.ReasonOf(err) == engine.ReasonMemoryFull {
+			break
+		} else if err != nil {
+			require.NoError(t, err)
+		}
+		g.next(t)
+		live++
+	}
+	b := run(t, s, all, named("b"))
+	b.jobs(t)
+	require.NotZero(t, live)
+	_, err := a.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: large, Signal: engine.Signal{Name: "go"}})
+	require.NoError(t, err)
+	require.Equal(t, "b", b.wait(t, large, journal.StateCompleted).Owner.ID)
+	require.Equal(t, live, a.Live(), "the others have kept their room")
 }

@@ -95,7 +95,7 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 	_, err = m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		if t := e.current(); t != nil {
 			o.ObserveInt64(live, int64(t.live()))
-			o.ObserveInt64(bytes, t.memory.bytes())
+			o.ObserveInt64(bytes, t.memory.Used())
 			o.ObserveInt64(queue, int64(t.sched.backlog()))
 			t.sched.atGates(func(kind GateKind, n int) {
 				o.ObserveInt64(gates, int64(n), metric.WithAttributes(attribute.String("kind", string(kind))))

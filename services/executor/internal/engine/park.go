@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -128,7 +127,7 @@ func (t *term) parkSoon(r *run, d time.Duration) {
 
 // park takes a run out of memory that has nothing to do for a while: what is left of it are rows.
 func (t *term) park(r *run) {
-	r.mu.Lock()
+	r.lock()
 	defer r.mu.Unlock()
 	if r.gone.Load() || r.pending > 0 || !r.idle() {
 		return
@@ -188,7 +187,7 @@ func (t *term) take(ctx context.Context, w wake) error {
 		t.pokeMail()
 		return nil
 	}
-	if !t.memory.room(w.Namespace, 1) {
+	if !t.memory.Room(w.Namespace, 1) {
 		return t.errFull(errs.Unavailable)
 	}
 	owner, err := t.e.journal.ClaimRun(ctx, t.owner, w.Namespace, w.RunID, t.e.patience())
@@ -221,84 +220,11 @@ func (t *term) rouse(namespace, id string) {
 // process that does much has others before it.
 const holdBefore = 50 * time.Millisecond
 
-// bringSoon makes a run live beside everything else; as many at once as RecoverParallel says. One that cannot be read takes a place only while it is
-// tried again.
-func (t *term) bringSoon(id string) {
-	t.mu.Lock()
-	l := t.loading[id]
-	if l != nil {
-		l.again = true
-	}
-	mine := l == nil && t.brings(id)
-	t.mu.Unlock()
-	if !mine {
-		return
-	}
-	t.spawn(func() {
-		turn := func() {}
-		reserved := false
-		var full *noRoomError
-		for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-			err := t.bringInTurn(id, reserved)
-			t.forfeit(id, full)
-			turn()
-			turn, reserved = func() {}, false
-			if err == nil {
-				return
-			}
-			t.mu.Lock()
-			mine := t.brings(id)
-			t.mu.Unlock()
-			if !mine {
-				return
-			}
-			var ok bool
-			full = nil
-			if busy, busyNow := errors.AsType[*noTurnError](err); busyNow {
-				if turn, err = t.e.computing.Enter(t.background, busy.namespace); err != nil {
-					return
-				}
-				wait, reserved = soonestTry, true
-			} else if full, ok = errors.AsType[*noRoomError](err); ok {
-				if !t.awaitRoom(id, full) {
-					return
-				}
-				wait = soonestTry
-			} else if !t.rest(wait) {
-				return
-			}
-		}
-	})
-}
-
-// brings makes the caller the one that brings a run, unless somebody does. The caller holds t.mu.
-func (t *term) brings(id string) bool {
-	if t.closed || t.bringing[id] {
-		return false
-	}
-	t.bringing[id] = true
-	return true
-}
-
-// bringInTurn tries once to bring a run when there is a place. It returns nil if nothing is left to do.
-func (t *term) bringInTurn(id string, reserved bool) error {
-	select {
-	case t.loads <- struct{}{}:
-		defer func() { <-t.loads }()
-	case <-t.background.Done():
-	}
-	t.mu.Lock()
-	delete(t.bringing, id)
-	t.mu.Unlock()
-	_, err := t.tryBring(id, nil, false, reserved)
-	return err
-}
-
 // takes reports whether runs may be claimed for this term: it can read them now.
 func (t *term) takes() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.closed && !t.memory.full()
+	return !t.closed && !t.memory.Full()
 }
 
 // alarms are the runs that this executor has claimed and not read yet, since their time is near but has not come: an id and a time each,

@@ -34,7 +34,8 @@ type CancelRequest struct {
 
 // Cancel asks for the end of a run and returns the run once the wish is durable. A run that has ended stays as it is.
 func (e *Engine) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
-	p, err := e.post(ctx, journal.Post{Method: "CancelRun", Revision: req.Revision, Request: req.Request, Reason: req.Reason,
+	req.Request.Method = MethodCancel
+	p, err := e.post(ctx, journal.Post{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailCancel}}, &Letter{Reason: req.Reason, RequestID: req.Request.ID})
 	return p.Run, err
 }
@@ -66,26 +67,37 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 	if err := e.signalFits(&sig); err != nil {
 		return "", false, err
 	}
+	once := req.Request
+	once.Method, req.Request.Method = MethodSignalWithStart, methodSignalStart
 	req.Conflict, req.Signal = journal.ConflictReturnExisting, &sig
+	// Of a request that was cut off between its halves the run is known.
+	known, whole, err := e.AnsweredSignal(ctx, req.Namespace, once)
+	if err != nil || whole {
+		return known, false, err
+	}
 	for {
-		id, created, err := e.Start(ctx, req)
-		if err != nil || created {
-			return id, created, err
+		id := known
+		if id == "" {
+			started, created, err := e.Start(ctx, req)
+			if err != nil || created {
+				return started, created, err
+			}
+			id = started
 		}
 		row, err := e.journal.Get(ctx, req.Namespace, id)
 		if err != nil {
 			return "", false, err
 		}
-		if m, err := decodeMeta(row.Metadata); err != nil || req.Request.ID != "" && m.RequestID == req.Request.ID {
-			return id, false, err // this very request started it, with the signal
+		if m, err := decodeMeta(row.Metadata); err != nil || m.startedBy(once) {
+			return id, false, err // another try of it was quicker
 		}
 		if err := e.keeps(req.Namespace, id, &sig); err != nil {
 			return "", false, err
 		}
-		_, err = e.post(ctx, journal.Post{Method: "SignalWithStart", Request: req.Request,
+		_, err = e.post(ctx, journal.Post{Request: once,
 			Mail: journal.Mail{Namespace: req.Namespace, RunID: id, Kind: journal.MailSignal, Key: ids.New("req")}},
-			&Letter{Name: sig.Name, Payload: sig.Payload, RequestID: req.Request.ID})
-		if errs.ReasonOf(err) == journal.ReasonRunEnded && req.Request.ID == "" {
+			&Letter{Name: sig.Name, Payload: sig.Payload, RequestID: once.ID})
+		if errs.ReasonOf(err) == journal.ReasonRunEnded && once.ID == "" {
 			continue // it ended in between, so its key is free
 		}
 		return id, false, err
@@ -102,7 +114,7 @@ func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
 	if r == nil || r.namespace != namespace || r.gone.Load() {
 		return nil
 	}
-	r.mu.Lock()
+	r.lock()
 	defer r.mu.Unlock()
 	if r.state.RoomForSignal(sig.Name, len(sig.Payload)) {
 		return nil
@@ -111,14 +123,14 @@ func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
 		workgraph.MaxSignals, workgraph.MaxSignalBytes).Hint("send again when it has waited for some")
 }
 
-// fitsRun refuses large mail for a run that is in memory here, if there is no room for it. A run elsewhere takes it up where it is, and one that is in no
-// memory is read when there is room for it and its mail.
+// fitsRun refuses large mail for a run that is in memory here, if there is no room for it. A run elsewhere
+// takes it up where it is, and one that is in no memory is read when there is room for it and its mail.
 func (e *Engine) fitsRun(namespace, runID string, n int64) error {
 	t := e.current()
 	if t == nil || n <= inflight.Small {
 		return nil
 	}
-	if r := t.get(runID); r == nil || r.namespace != namespace || r.gone.Load() || t.memory.room(namespace, n) {
+	if r := t.get(runID); r == nil || r.namespace != namespace || r.gone.Load() || t.memory.Room(namespace, n) {
 		return nil
 	}
 	return t.errFull(errs.ResourceExhausted)
@@ -200,18 +212,15 @@ func (e *Engine) standing(ctx context.Context, namespace, runID string) (look fu
 	if t := e.current(); t != nil {
 		if r := t.get(runID); r != nil && !r.gone.Load() {
 			return func(f func(*workgraph.State)) {
-				r.mu.Lock()
+				r.lock()
 				defer r.mu.Unlock()
 				f(r.state)
 			}, row, nil
 		}
 	}
-	loaded, err := e.journal.Load(ctx, runID)
+	loaded, err := e.journal.Standing(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err
-	}
-	if loaded.Run.Namespace != namespace {
-		return nil, row, journal.RunNotFound(runID)
 	}
 	p, err := e.programs.stored(ctx, loaded.Run.GraphHash, loaded.Graph)
 	if err != nil {

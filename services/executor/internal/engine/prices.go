@@ -121,12 +121,17 @@ func (t *term) watchPrices(ctx context.Context) {
 // hasten lets runs ask that wait for prices: those in memory here, and those that are nobody's.
 func (t *term) hasten(ctx context.Context) {
 	for _, r := range t.all() {
-		r.mu.Lock()
-		if _, ok := r.nextAsk(); ok && !r.asking && !r.gone.Load() {
-			r.askAt = time.Now()
-			r.arm(r.askAt)
+		if r.tryLock() {
+			r.askSoon()
+			r.mu.Unlock()
+			continue
 		}
-		r.mu.Unlock()
+		// Nobody waits for a run that computes.
+		t.spawn(func() {
+			r.lock()
+			defer r.mu.Unlock()
+			r.askSoon()
+		})
 	}
 	const most = 10_000
 	n, err := most, error(nil)
@@ -138,6 +143,14 @@ func (t *term) hasten(ctx context.Context) {
 	}
 	if err != nil && ctx.Err() == nil {
 		t.e.log.WarnContext(ctx, "runs that wait for prices are not woken, so they ask later by themselves", "err", err)
+	}
+}
+
+// askSoon lets the run ask for the prices that it waits for, if it does. The caller holds r.mu.
+func (r *run) askSoon() {
+	if _, ok := r.nextAsk(); ok && !r.asking && !r.gone.Load() {
+		r.askAt = time.Now()
+		r.arm(r.askAt)
 	}
 }
 
@@ -171,20 +184,20 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 
 // price finds out what calls cost that count against a budget in money; usage is changed. The price book goes first; where it knows no price,
 // what the call says itself stays. What cannot be asked for is left unsettled: the run stands still until it is.
-func (t *term) price(a *attempt, usage []workgraph.Usage) {
+func (t *term) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	if t.e.prices == nil || len(usage) == 0 {
 		return
 	}
 	r := a.run
-	r.mu.Lock()
+	r.lock()
 	b := r.state.Budget()
 	r.mu.Unlock()
 	if b == nil || b.NanoUSD == nil {
 		return
 	}
-	entries, now := make([]outbox.Entry, len(usage)), dbkit.Now()
+	entries := make([]outbox.Entry, len(usage))
 	for i := range usage {
-		entries[i] = priced(r.id, &usage[i], now, i)
+		entries[i] = priced(r.id, &usage[i], dbkit.Micros(at), i)
 	}
 	costs, err := t.e.ask(t.calls, r.namespace, entries)
 	if err != nil {
@@ -252,7 +265,7 @@ func (r *run) asksNow() bool {
 
 // settleUsage asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a while, then in its row.
 func (t *term) settleUsage(r *run) {
-	r.mu.Lock()
+	r.lock()
 	all := r.state.Unsettled()
 	waits := slices.Clone(all[:min(len(all), maxAsked)])
 	r.mu.Unlock()
@@ -276,7 +289,9 @@ func (t *term) settleUsage(r *run) {
 	if err == nil {
 		r.askAt = time.Time{}
 		if err = r.advance(workgraph.Settled{Costs: costs, Now: time.Now().UTC()}, extra{}); isTooLarge(err) {
-			t.reread(r, &remedy{cmd: workgraph.Pause{Reason: ReasonPayloadTooLarge, Now: time.Now().UTC()}})
+			r.mend(func(end *closing) {
+				r.insist(end, workgraph.Pause{Reason: ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
+			})
 		} else if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) {
 			t.e.log.ErrorContext(t.background, "prices refused", "err", err, "run_id", r.id)
 		}

@@ -24,13 +24,6 @@ type program struct {
 	// hash and body pin a run to exactly this graph, effects included.
 	hash string
 	body []byte
-	// unsafe says that some node's call is UNSAFE.
-	unsafe bool
-}
-
-// callsUnsafe reports whether a call of a graph, effects included, is UNSAFE.
-func callsUnsafe(g *workgraph.Graph) bool {
-	return slices.ContainsFunc(g.Nodes, func(n workgraph.Node) bool { return n.Effect == workgraph.Unsafe })
 }
 
 // programs remembers compiled graphs, so that many runs of one graph compile it once. It is safe for concurrent use.
@@ -38,6 +31,8 @@ type programs struct {
 	actors Actors
 	// limits bound what expansions make of the graphs.
 	limits workgraph.Limits
+	// evaluated are the expressions that calls evaluate; nil is none.
+	evaluated func(actor string, named map[string]json.RawMessage) []string
 
 	mu    sync.Mutex
 	byKey map[string]*list.Element
@@ -94,7 +89,7 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
 	// Which actors an expansion may call is asked when it comes, since known holds only those of this graph.
-	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body, unsafe: callsUnsafe(pinned)}
+	p := &program{p: compiled.WithLimits(s.limits).WithActors(nil).WithEvaluated(s.evaluated), name: g.Name, nodes: len(pinned.Nodes), hash: sum(body), body: body}
 	s.keep(key, p)
 	s.keep("pinned/"+p.hash, p)
 	return p, nil
@@ -206,7 +201,7 @@ func (s *programs) stored(ctx context.Context, hash string, body []byte) (*progr
 	if err != nil {
 		return nil, fmt.Errorf("compile stored graph %s: %w", hash, err)
 	}
-	p := &program{p: compiled.WithLimits(s.limits), name: g.Name, nodes: len(g.Nodes), hash: hash, body: body, unsafe: callsUnsafe(g)}
+	p := &program{p: compiled.WithLimits(s.limits).WithEvaluated(s.evaluated), name: g.Name, nodes: len(g.Nodes), hash: hash, body: body}
 	s.keep(key, p)
 	return p, nil
 }

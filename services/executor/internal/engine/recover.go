@@ -17,37 +17,18 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// remedy is what a run is told first when it is read again.
-type remedy struct {
-	cmd   workgraph.Command // may be nil
-	extra extra
-	// then is called, if not nil, when the run stands again, with r.mu held: before it can be parked.
-	then func(*run)
-	// skip is mail that then deals with.
-	skip int64
-	// aborted says that an evaluation was ended since the run is to end: what ends it comes before cmd.
-	aborted bool
-}
-
-// loading is a load that is under way; whoever wants the same run waits for it.
-type loading struct {
-	done chan struct{}
-	run  *run
-	err  error
-	// again says that somebody wanted the run who may know of mail that came after it was read; guarded by the term's mu.
-	again bool
-}
-
 // scan takes over runs that no live executor owns, for as long as the term lasts.
 func (t *term) scan(ctx context.Context) {
 	for {
 		wait := t.e.cfg.ScanInterval
 		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
-		// started by another: no more are claimed than can be worked on soon.
-		if room := t.e.cfg.Parallel - t.sched.backlog(); room <= 0 || t.memory.full() {
-			wait = min(wait, crowdedPause)
-		} else if t.takeOver(ctx, min(room, takeBatch)) {
+		// started by another: of a namespace no more are claimed than can be worked on soon.
+		began, except := time.Now(), t.crowded()
+		switch more := !t.memory.Full() && t.takeOver(ctx, min(t.e.cfg.Parallel, takeBatch), except); {
+		case more:
 			wait = 0
+		case t.memory.Full() || len(except) > 0:
+			wait = min(wait, max(crowdedPause, 4*time.Since(began)))
 		}
 		if ctx.Err() != nil {
 			return
@@ -72,11 +53,22 @@ const (
 	crowdedPause = 20 * time.Millisecond
 )
 
-func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
+// crowded are the namespaces for whose runs there is no room here.
+func (t *term) crowded() []string {
+	out := t.memory.Crowded()
+	for _, ns := range t.sched.crowded() {
+		if !slices.Contains(out, ns) {
+			out = append(out, ns)
+		}
+	}
+	return out
+}
+
+func (t *term) takeOver(ctx context.Context, limit int, except []string) (more bool) {
 	leave, free := t.e.suspects.try()
 	defer leave()
 	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
-		Lease: t.e.cfg.Lease, Limit: limit, NoSuspects: !free, Patience: t.e.patience(), QuarantineEvent: quarantine, QuarantineJobs: tellOfQuarantine,
+		Lease: t.e.cfg.Lease, Limit: limit, NoSuspects: !free, Except: except, Patience: t.e.patience(), QuarantineEvent: quarantine, QuarantineJobs: tellOfQuarantine,
 	})
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -105,11 +97,16 @@ func (t *term) takeOver(ctx context.Context, limit int) (more bool) {
 		g.Go(func() error {
 			// What is claimed is this executor's to read; what does not fit into memory waits for room, and meanwhile others may
 			// have it.
-			if t.memory.full() {
+			if !t.memory.Room(ref.Namespace, 1) {
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
-			if _, err := t.tryBring(ref.RunID, nil, false, false); err != nil {
+			var has places
+			if ref.Doing != "" {
+				has.suspect = leave
+			}
+			defer has.giveBack()
+			if err := t.tryBring(ref.RunID, &has); err != nil {
 				t.bringSoon(ref.RunID) // others do not wait for one that cannot be read
 			}
 			return nil
@@ -132,41 +129,6 @@ func quarantine(ref journal.RunRef) journal.Event {
 	return ev
 }
 
-// The pauses between tries to read a run grow from one to the other.
-const (
-	soonestTry = 20 * time.Millisecond
-	latestTry  = time.Minute
-)
-
-// bring makes a run live that this term owns, and tries again until it is or the term ends.
-func (t *term) bring(id string, rem *remedy) *run {
-	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-		if r, err := t.tryBring(id, rem, true, false); err == nil || !t.rest(wait) {
-			return r
-		}
-	}
-}
-
-// tryBring tries once. There is no error if the run is live, or not this term's to bring, and a noRoomError if it needs more room than there is and
-// was not live before.
-//
-// A run that has to evaluate expressions takes a turn: reserved says that the caller has one for it. Without it a run that was not live before is refused with
-// a noTurnError when none is free, since reading others must not wait for that.
-func (t *term) tryBring(id string, rem *remedy, again, reserved bool) (*run, error) {
-	r, err := t.load(t.background, id, rem, again, reserved)
-	switch {
-	case err == nil:
-		return r, nil
-	case t.background.Err() != nil || journal.IsFenced(err):
-		return nil, nil
-	}
-	_, full := errors.AsType[*noRoomError](err)
-	if _, busy := errors.AsType[*noTurnError](err); !full && !busy {
-		t.e.log.ErrorContext(t.background, "run cannot be read", "err", err, "run_id", id)
-	}
-	return nil, err
-}
-
 // rest waits, and reports whether the term goes on.
 func (t *term) rest(d time.Duration) bool {
 	pause := time.NewTimer(d)
@@ -179,156 +141,112 @@ func (t *term) rest(d time.Duration) bool {
 	}
 }
 
-// load reads a run and sets it going. The run is nil if it has ended or is somebody else's.
-func (t *term) load(ctx context.Context, id string, rem *remedy, liveBefore, reserved bool) (*run, error) {
-	t.mu.Lock()
-	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
-		t.mu.Unlock()
-		if r == nil || !r.leaving(ctx) {
-			return r, nil
-		}
-		t.mu.Lock()
-		if t.runs[id] == r {
-			t.mu.Unlock()
-			return r, nil
-		}
-	}
-	if l := t.loading[id]; l != nil {
-		t.mu.Unlock()
-		<-l.done
-		return l.run, l.err
-	}
-	l := &loading{done: make(chan struct{})}
-	t.loading[id] = l
-	t.mu.Unlock()
-	l.run, l.err = t.read(ctx, id, rem, liveBefore, reserved)
-	t.mu.Lock()
-	delete(t.loading, id)
-	again := l.again
-	t.mu.Unlock()
-	close(l.done)
-	if again {
-		t.pokeMail()
-	}
-	return l.run, l.err
-}
-
-func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, reserved bool) (*run, error) {
+func (t *term) read(ctx context.Context, id string, has *places) error {
 	done, ok := t.readTurn()
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	defer done()
 	loaded, err := t.e.journal.Load(ctx, id)
 	if err != nil {
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
-			return nil, nil
+			return nil
 		}
-		return nil, err
+		return err
 	}
 	row := loaded.Run
 	if row.State.Ended() || row.Owner != t.owner {
-		return nil, nil
+		return nil
+	}
+	suspect := t.e.patience().Suspect(row.Takeovers)
+	if suspect {
+		if has.suspect == nil {
+			leave, free := t.e.suspects.try()
+			if !free {
+				return errSuspectAtWork
+			}
+			has.suspect = leave
+		}
+		if row.Doing == "" { // else it is recorded since its claim
+			row.Doing = journal.DoingReading
+			t.says(id, row.Doing, "")
+		}
 	}
 	p, err := t.e.programs.stored(ctx, row.GraphHash, loaded.Graph)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := t.newRun(id, p)
 	if row.Doing != "" {
-		// Since its claim: see journal.DoingReading.
 		r.marks.now = []string{row.Doing}
 		defer t.unmark(r, row.Doing)
 	}
 	r.namespace, r.root, r.task, r.created, r.usage, r.started = row.Namespace, row.RootID, row.TaskID, row.CreateTime, row.Usage, row.StartTime
 	r.priority, r.deadline, r.schedule, r.metadata = int(row.Priority), row.Deadline, row.ScheduleID, row.Metadata
 	if r.family, err = familyOf(row); err != nil {
-		return nil, err
+		return err
 	}
 	if row.LastSeq == 0 {
 		done() // the registry may be asked
 		ready, err := t.readPending(ctx, r, row, loaded.Snapshot)
 		defer func() { r.takeRoom()() }()
 		if err != nil || !ready {
-			return nil, err
+			return err
 		}
 	} else if err := r.rebuild(ctx, loaded); err != nil {
-		return nil, err
+		return err
 	}
 	mail := loaded.Mail
-	if rem != nil && rem.skip != 0 {
-		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return m.ID == rem.skip })
-	}
 	r.trace = t.continued(row)
-	r.suspect.Store(t.e.patience().Suspect(row.Takeovers))
+	r.suspect.Store(suspect)
+	r.regraphed.Store(r.state.MayGrow())
 	done() // what it takes is known
-	turn := func() {}
-	defer func() { turn() }()
-	if !reserved && (r.evaluates() || slices.ContainsFunc(mail, isAmend)) {
+	if has.compute == nil && (r.evaluates() || slices.ContainsFunc(mail, computes)) {
 		give, ok := t.e.computing.Try(r.namespace)
-		if !ok && liveBefore {
-			if give, err = t.e.computing.Enter(ctx, r.namespace); err != nil {
-				r.takeRoom()()
-				return nil, err
-			}
-		} else if !ok {
+		if !ok {
 			r.takeRoom()()
-			return nil, &noTurnError{r.namespace}
+			return &noTurnError{r.namespace}
 		}
-		turn = give
+		has.compute = give
 	}
 	size := r.weight()
 	if !t.holds(r.program) {
 		size += r.program.bytes()
 	}
-	if granted := t.memory.claim(id); liveBefore || granted > 0 {
-		t.memory.add(r.namespace, size-granted)
-	} else if !t.memory.take(r.namespace, size) {
+	if granted := t.memory.claim(id); granted > 0 {
+		t.memory.Add(r.namespace, size-granted)
+	} else if !t.memory.Try(r.namespace, size) {
 		r.takeRoom()()
-		return nil, &noRoomError{r.namespace, size}
+		return &noRoomError{r.namespace, size}
 	}
-	in := t.insert(r)
-	if !in {
-		t.memory.add(r.namespace, -size)
-		return nil, nil
+	if !t.insert(r) {
+		t.memory.Add(r.namespace, -size)
+		return nil
 	}
-	defer r.stepIn(turn)()
-	turn = func() {}
+	defer r.stepIn(func() {})()
 	r.weigh()
-	t.memory.add(r.namespace, -size)
+	t.memory.Add(r.namespace, -size)
 	now := time.Now().UTC()
-	if rem != nil && rem.aborted {
-		r.endFirst(mail, now)
-	}
-	if rem != nil && rem.cmd != nil && r.state.End() == nil {
-		if err := r.advance(rem.cmd, rem.extra); errors.Is(err, errDropped) {
-			return nil, nil // it is read again
-		} else if err != nil {
-			// What could not be written still cannot. The machine has gone on all the same, so it is set back; then the run is
-			// ended as tidily as can be, and what was used is booked.
-			t.e.log.WarnContext(ctx, "remedy refused, the run is canceled", "err", err, "run_id", id)
-			r.usage = row.Usage
-			if err := r.rebuild(ctx, loaded); err != nil {
-				t.remove(r)
-				return nil, err
-			}
-			if err := r.advance(workgraph.Cancel{Reason: ReasonPayloadTooLarge, Now: now}, rem.extra); err != nil && !errors.Is(err, errDropped) {
-				t.e.log.ErrorContext(ctx, "run cannot be canceled", "err", err, "run_id", id)
-			}
-		}
-	}
-	r.weigh()
 	if r.pendingStart != nil {
 		if err := r.beginNow(now, mail); err != nil {
 			t.remove(r)
-			return nil, fmt.Errorf("begin run %s: %w", id, err)
+			return fmt.Errorf("begin run %s: %w", id, err)
 		}
 		r.begins()
-		return r, nil
+		return nil
+	}
+	if why := t.lost(id); why != "" {
+		err := r.advance(workgraph.Pause{Reason: why, Now: now}, extra{})
+		if errors.Is(err, workgraph.ErrState) { // it is ending
+			err = r.advance(workgraph.Cancel{Reason: why, Now: now}, extra{})
+		}
+		if err != nil && !errors.Is(err, errDropped) {
+			t.e.log.ErrorContext(ctx, "run cannot be paused", "err", err, "run_id", id)
+		}
 	}
 	if err := r.advance(workgraph.Recover{Now: now}, extra{recover: true}); err != nil && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, errDropped) {
 		t.remove(r)
-		return nil, fmt.Errorf("recover run %s: %w", id, err)
+		return fmt.Errorf("recover run %s: %w", id, err)
 	}
 	r.begins()
 	if at, ok := r.next(); ok && !at.After(time.Now()) {
@@ -339,10 +257,7 @@ func (t *term) read(ctx context.Context, id string, rem *remedy, liveBefore, res
 	if row.Takeovers > 0 {
 		t.vouch(r)
 	}
-	if rem != nil && rem.then != nil {
-		rem.then(r)
-	}
-	return r, nil
+	return nil
 }
 
 // rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the beginning.
@@ -437,7 +352,7 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 // vouch tells the journal, after a while, that a run which was taken over does no harm.
 func (t *term) vouch(r *run) {
 	time.AfterFunc(t.e.cfg.ProgressAfter, func() {
-		r.mu.Lock()
+		r.lock()
 		defer r.mu.Unlock()
 		if r.gone.Load() {
 			return

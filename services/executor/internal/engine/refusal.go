@@ -57,13 +57,13 @@ func (e *Engine) refusedAmendment(ctx context.Context, x *Explanation) error {
 func (e *Engine) lastRefusal(ctx context.Context, namespace, runID string) (*refusal, error) {
 	if t := e.current(); t != nil {
 		if r := t.get(runID); r != nil && r.namespace == namespace && !r.gone.Load() {
-			r.mu.Lock()
+			r.lock()
 			defer r.mu.Unlock()
 			return r.refusal, nil
 		}
 	}
-	loaded, err := e.journal.Load(ctx, runID)
-	if err != nil || loaded.Run.Namespace != namespace || len(loaded.Snapshot) == 0 {
+	loaded, err := e.journal.Standing(ctx, namespace, runID)
+	if err != nil || len(loaded.Snapshot) == 0 {
 		return nil, err
 	}
 	_, head, _, err := decodeSnapshot(loaded.Snapshot, 0)

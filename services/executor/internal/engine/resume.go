@@ -46,13 +46,25 @@ type ReconcileRequest struct {
 	Outcome          *workgraph.Outcome
 	Err              *workgraph.Error
 	By               string
-	// RequestID, if not empty, makes a second request do nothing.
-	RequestID string
+	// Request makes a second request do nothing; one with another body is refused.
+	Request journal.Request
 }
 
 // Resume lets a paused or quarantined run go on and returns once that is durable. A run that goes on already is left alone, but for its
 // budget if the request has one.
 func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
+	req.Request.Method = MethodResume
+	given := !req.Budget.IsZero()
+	key := "resume"
+	if given { // each of several counts, also while the run goes on
+		key += "/" + once(req.Request)
+	}
+	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		if done {
+			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
+		}
+		return err
+	}
 	if err := budgetFits(req.Budget); err != nil {
 		return err
 	}
@@ -60,17 +72,8 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	if err != nil {
 		return err
 	}
-	given := !req.Budget.IsZero()
-	key := "resume"
-	if given { // each of several counts, also while the run goes on
-		key += "/" + once(req.Request)
-	}
-	done, err := e.resumed(ctx, row, req.Request)
-	if done && err == nil {
-		_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
-	}
-	if err != nil || done || goesOn(row.State) && !given {
-		return err
+	if goesOn(row.State) && !given {
+		return e.remember(ctx, req.Namespace, req.RunID, journal.MailResume, req.Request)
 	}
 	if req.Revision != 0 && req.Revision != row.Revision {
 		return journal.EtagMismatch(row.ID)
@@ -83,7 +86,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 			return err
 		}
 	}
-	p := journal.Post{Method: methodResume, Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+	p := journal.Post{Revision: req.Revision, Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailResume, Key: key}}
 	if given {
 		p.Open = started()
@@ -94,8 +97,11 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
 		// It has moved in between.
-		if row, err = e.journal.Get(ctx, req.Namespace, req.RunID); err != nil || goesOn(row.State) && !given {
+		if row, err = e.journal.Get(ctx, req.Namespace, req.RunID); err != nil {
 			return err
+		}
+		if goesOn(row.State) && !given {
+			return e.remember(ctx, req.Namespace, req.RunID, journal.MailResume, req.Request)
 		}
 		if row.State == journal.StatePending {
 			return errs.New(errs.FailedPrecondition, ReasonNotStarted, "the run waits for its start").Hint("its budget can be changed once it has started")
@@ -106,39 +112,6 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	}
 	e.watchFor(ctx, row, func(now journal.Run) bool { return now.LastSeq > row.LastSeq })
 	return nil
-}
-
-// The calls whose request ids are looked up before anything else.
-const (
-	methodPause  = "PauseRun"
-	methodResume = "ResumeRun"
-)
-
-// resumed reports whether a request to resume was carried out before. One that had another body then is refused.
-func (e *Engine) resumed(ctx context.Context, row journal.Run, req journal.Request) (bool, error) {
-	if req.ID == "" {
-		return false, nil
-	}
-	if done, err := e.requested(ctx, row, methodResume, req); err != nil || done {
-		return done, err
-	}
-	// What is too old for that is in the history.
-	return e.happened(ctx, row, func(d *Durable) bool {
-		return (d.Kind == workgraph.RunResumed || d.Kind == workgraph.BudgetChanged) && d.RequestID == req.ID
-	})
-}
-
-// requested reports whether a request about the run was carried out in the time for which request ids are kept. One that had another body then is
-// refused.
-func (e *Engine) requested(ctx context.Context, row journal.Run, method string, req journal.Request) (bool, error) {
-	if req.ID == "" {
-		return false, nil
-	}
-	runID, body, err := e.journal.Requested(ctx, row.Namespace, method, req.ID)
-	if err == nil && runID != "" && (runID != row.ID || body != req.BodyHash) {
-		err = journal.RequestIDReused(req.ID)
-	}
-	return runID != "", err
 }
 
 // mayResume says what stands against a run that is paused going on with a budget.
@@ -185,6 +158,10 @@ func goesOn(s journal.State) bool {
 // Reconcile records what became of the call of a visit and returns once that is durable. The run stays paused unless it ends by
 // it. Saying again what was said last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
+	req.Request.Method = MethodReconcile
+	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		return err
+	}
 	if req.Outcome != nil && e.oversize(req.Outcome.Values, nil) > 0 {
 		return errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value is over the limit of %d bytes", e.cfg.MaxPayload).
 			Hint("keep large values outside and pass a reference")
@@ -193,15 +170,15 @@ func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	if err != nil {
 		return err
 	}
-	done, err := e.seen(ctx, row, workgraph.Reconciled, req.RequestID)
-	if err != nil || done {
-		return err
-	}
 	err = e.reconcile(ctx, row, req)
 	switch errs.ReasonOf(err) {
 	case ReasonNotPaused, ReasonNotInReconciliation:
-		if said, rerr := e.saidLast(ctx, row, req); rerr != nil || said {
+		said, rerr := e.saidLast(ctx, row, req)
+		if rerr != nil {
 			return rerr
+		}
+		if said {
+			return e.remember(ctx, req.Namespace, req.RunID, journal.MailReconcile, req.Request)
 		}
 	}
 	return err
@@ -237,9 +214,9 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 			}
 		}
 	}
-	_, err = e.post(ctx, journal.Post{Method: "ReconcileVisit", Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
+	_, err = e.post(ctx, journal.Post{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
 		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailReconcile}},
-		&Letter{RequestID: req.RequestID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
+		&Letter{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
@@ -277,14 +254,6 @@ func unknownVisits(s *workgraph.State) string {
 func notPaused(row journal.Run) error {
 	state := row.State.String()
 	return errs.New(errs.FailedPrecondition, ReasonNotPaused, "run %q is %s, not PAUSED", row.ID, state).Set("state", state)
-}
-
-// seen reports whether a request of this id is in a run's history.
-func (e *Engine) seen(ctx context.Context, row journal.Run, kind workgraph.EventKind, requestID string) (bool, error) {
-	if requestID == "" {
-		return false, nil
-	}
-	return e.happened(ctx, row, func(d *Durable) bool { return d.Kind == kind && d.RequestID == requestID })
 }
 
 // happened reports whether a run's history has an event for which is holds.

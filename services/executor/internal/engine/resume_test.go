@@ -302,7 +302,7 @@ func TestReconcile(t *testing.T) {
 		})
 		t.Run("RequestID/SecondTimeDoesNothing", func(t *testing.T) {
 			id := start(t)
-			req := engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: performed, RequestID: "once"}
+			req := engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: performed, Request: journal.Request{ID: "once", BodyHash: "a"}}
 			require.NoError(t, l.Reconcile(t.Context(), req))
 			last := l.row(t, id).LastSeq
 			require.NoError(t, l.Reconcile(t.Context(), req))

@@ -36,7 +36,7 @@ type run struct {
 	// trace is what attempts hang below: the span that started the run, or the one that took it up again.
 	trace trace.SpanContext
 
-	// regraphed is set once the run's graph is another one than its program's.
+	// regraphed is set once the run's graph is another one than its program's, or is to become so.
 	regraphed atomic.Bool
 
 	// mu guards the machine and everything that follows it.
@@ -56,8 +56,10 @@ type run struct {
 	pending int // writes that are not answered yet
 	// quiet is closed once none is pending; nil when nobody waits for that: see awaitQuiet.
 	quiet chan struct{}
-	// gone is set when this value no longer stands for the run: it was parked, lost or is to be read again.
+	// gone is set when this value no longer stands for the run: it was parked or lost.
 	gone atomic.Bool
+	// mending is not nil while the machine is of no use, and closed when it is whole again: see mend.
+	mending chan struct{}
 	// suspect is set while one more death of its owner may quarantine the run: it gets its turn first, so that it soon shows whether it
 	// is to blame.
 	suspect atomic.Bool
@@ -96,13 +98,13 @@ type run struct {
 	// size is what it counts for in the memory of live runs.
 	size atomic.Int64
 
-	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is taken after mu; acked, which holds it alone, only
-	// tries mu.
+	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is
+	// taken after mu; acked, which holds it alone, only tries mu.
 	kmu  sync.Mutex
 	acks []ack
 
-	// turn is set while the holder of mu has a turn to compute; mu guards it. ends is closed, under mu, once the run is to end: from then on nothing
-	// waits for a turn.
+	// turn is set while the holder of mu has a turn to compute; mu guards it. ends is closed, under mu, once
+	// the run is to end: from then on nothing waits for a turn.
 	turn bool
 	ends chan struct{}
 
@@ -119,8 +121,10 @@ type run struct {
 	// evaluating aborts the evaluation under way, if there is one; aborted lets none go on.
 	evaluating context.CancelCauseFunc
 	aborted    bool
-	// begun and safe say that a run which is read again is as it was: see interrupt.
-	begun, safe bool
+	// begun says that the run has come to be what its journal says.
+	begun bool
+	// concluding counts the UNSAFE calls that have ended and whose outcomes are not decided yet.
+	concluding int
 }
 
 // extra is what goes along with a command besides the machine's own decision.
@@ -154,14 +158,18 @@ type extra struct {
 	// after is called once the decision is durable, or cannot become so; it must not block. It is not called if advance
 	// returns an error.
 	after func(error)
+	// again is called with r.mu held when the evaluation of the command was aborted and the machine is whole
+	// again: see mend. Nil is for what comes again by itself, as mail and timers do.
+	again func(*closing)
 }
 
 var errDropped = errors.New("engine: the run is no longer held here")
 
-// advance gives cmd to the machine and queues what it decided. The caller holds r.mu. An error of the machine leaves all as it
-// was, but for ErrAborted, after which the run is read again. If the decision cannot be written the run is given up and read again.
+// advance gives cmd to the machine and queues what it decided. The caller holds r.mu. An error of the machine
+// leaves all as it was, but after an evaluation that was aborted the machine is mended. If the decision
+// cannot be written the run is given up and read again.
 func (r *run) advance(cmd workgraph.Command, x extra) error {
-	if r.gone.Load() {
+	if r.gone.Load() || r.mending != nil {
 		return errDropped
 	}
 	defer r.stepping(cmd)()
@@ -171,13 +179,7 @@ func (r *run) advance(cmd workgraph.Command, x extra) error {
 		case errors.Is(err, workgraph.ErrCorrupt):
 			r.t.lose(r, err)
 		case errors.Is(err, workgraph.ErrAborted):
-			// The machine is of no use any more. What came by mail or for a time comes again; an end of a call is given with the remedy.
-			rem := &remedy{aborted: true}
-			if _, ok := cmd.(workgraph.Ended); ok {
-				x.leads = false
-				rem.cmd, rem.extra = cmd, x
-			}
-			r.t.reread(r, rem)
+			r.mend(x.again)
 			return errDropped
 		}
 		return err
@@ -273,7 +275,7 @@ func (r *run) slim(end *workgraph.RunEnd) {
 	end.Message += fmt.Sprintf("the outputs of the nodes that completed, %d bytes, are left out", n)
 }
 
-// tooLargeError says that the decision was taken but is too large to be written; the run must be read again.
+// tooLargeError says that the decision was taken but is too large to be written; the machine must be mended.
 type tooLargeError struct{ err error }
 
 func (e *tooLargeError) Error() string { return "decision too large: " + e.err.Error() }
@@ -629,7 +631,7 @@ func (r *run) retire(cause error) {
 		r.linger.Stop()
 	}
 	attempts := r.attempts
-	r.t.memory.add(r.namespace, -attemptWeight*int64(len(r.attempts)))
+	r.t.memory.Add(r.namespace, -attemptWeight*int64(len(r.attempts)))
 	r.attempts = nil
 	r.amu.Unlock()
 	for _, a := range attempts {

@@ -48,6 +48,7 @@ type pool struct {
 type tenant struct {
 	name    string
 	running int
+	queued  int
 	// passed are attempts that have come through their gates: they go first, since they hold what others wait for.
 	passed  list.List
 	classes [classes]class
@@ -238,6 +239,7 @@ func (p *pool) push(a *attempt) {
 	}
 	p.line(t, fresh && suspect)
 	p.queued++
+	t.queued++
 }
 
 // pushPassed puts a before all others of its namespace.
@@ -246,6 +248,7 @@ func (p *pool) pushPassed(a *attempt) {
 	a.place, a.lane = t.passed.PushBack(a), &t.passed
 	p.line(t, false)
 	p.queued++
+	t.queued++
 }
 
 func (p *pool) line(t *tenant, first bool) {
@@ -335,6 +338,7 @@ func (t *tenant) class() int {
 // take is the next attempt of t.
 func (p *pool) take(t *tenant) *attempt {
 	var a *attempt
+	t.queued--
 	p.ring.MoveToBack(t.place)
 	if first := t.passed.Front(); first != nil {
 		a = t.passed.Remove(first).(*attempt)
@@ -453,6 +457,7 @@ func (s *scheduler) remove(a *attempt) bool {
 	switch {
 	case a.place != nil:
 		p := s.pool(a)
+		p.tenant(a.run.namespace).queued--
 		a.lane.Remove(a.place)
 		if l := p.lanes[a.run]; l != nil && a.lane == &l.items {
 			if l.items.Len() == 0 {
@@ -542,6 +547,21 @@ func (s *scheduler) backlog() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.local.queued + s.remote.queued
+}
+
+// crowded are the namespaces of which so many attempts wait for a place that more runs of theirs would only
+// stand in line.
+func (s *scheduler) crowded() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range []*pool{&s.local, &s.remote} {
+		for _, t := range p.tenants {
+			if t.queued >= s.local.limit && !slices.Contains(names, t.name) {
+				names = append(names, t.name)
+			}
+		}
+	}
+	return names
 }
 
 // atGates calls f with the number of attempts that wait at gates of each kind.

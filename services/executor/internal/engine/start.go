@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -154,6 +152,9 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 }
 
 func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Started, err error) {
+	if req.Request.ID != "" && req.Request.Method == "" {
+		req.Request.Method = MethodStart
+	}
 	in := req.travels()
 	p, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in)
 	if err != nil {
@@ -166,7 +167,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		req.Priority = DefaultPriority
 	}
 	// What nobody can ask for again waits as a row for room.
-	if req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now()) && !t.memory.room(req.Namespace, t.needs(p, &req)) {
+	if req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now()) && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
 		return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted))
 	}
 	if req.family.Parent == "" {
@@ -201,7 +202,7 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	failpoint.Hit(failpoint.StartAfterRecord)
 	if adopted && errs.ReasonOf(err) == journal.ReasonRunExists {
 		// The start that seemed to be cut off was only slow: it waited to be written, like this one.
-		earlier, rerr := e.repeated(ctx, req)
+		earlier, rerr := e.Answered(ctx, req.Namespace, req.Request)
 		if rerr != nil || earlier != "" {
 			return Started{ID: earlier}, rerr
 		}
@@ -236,7 +237,7 @@ func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (
 	if !errs.Is(refusal, errs.ResourceExhausted) {
 		return Started{}, refusal
 	}
-	switch id, err := e.repeated(ctx, req); {
+	switch id, err := e.Answered(ctx, req.Namespace, req.Request); {
 	case errs.ReasonOf(err) == journal.ReasonRequestIDReused:
 		return Started{}, err
 	case err != nil || id == "":
@@ -252,185 +253,6 @@ type Examination struct {
 	Faults, Warnings workgraph.Faults
 	// Hash is that of the graph to which a run of it is pinned; empty with faults.
 	Hash string
-}
-
-// Examine returns what Start would say about the graph alone, and more. A nil input is one of which nothing is known.
-func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Graph, in *workgraph.Input) (Examination, error) {
-	p, err := e.program(ctx, namespace, g, nil, in)
-	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
-		return Examination{Faults: faults}, nil
-	}
-	if err != nil {
-		return Examination{}, err
-	}
-	warnings, err := p.p.Warnings(ctx, in)
-	if err != nil {
-		return Examination{}, err
-	}
-	return Examination{Warnings: warnings, Hash: p.hash}, nil
-}
-
-// CheckStart returns what Start would say about what is asked for, without regard to what stands against it at the moment.
-func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
-	in := req.travels()
-	if _, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
-		return err
-	}
-	return e.fits(req)
-}
-
-// program compiles within the limits, for a run with this input; a nil one is one of which nothing is known. It is the one way in which a graph
-// that a client, an agent or a schedule gives is judged: starts, children, forks, schedules and ValidateGraph all come through here.
-func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, in *workgraph.Input) (*program, error) {
-	if err := e.withinLimits(g); err != nil {
-		return nil, err
-	}
-	p, err := e.programs.compile(ctx, namespace, g, k)
-	list, faulty := errors.AsType[workgraph.Faults](err)
-	switch {
-	case faulty && in != nil: // all faults at once, those that only this input has among them
-		known, err := e.programs.known(ctx, namespace, actorsOf(g))
-		if err != nil {
-			return nil, err
-		}
-		if list, err = workgraph.ValidateFor(ctx, g, known, in); err != nil {
-			return nil, err
-		}
-	case faulty:
-	case err != nil:
-		return nil, err
-	default:
-		if list, err = p.p.Missing(ctx, in); err != nil {
-			return nil, err
-		}
-	}
-	if len(list) > 0 {
-		return nil, e.hints(ctx, namespace, g, list)
-	}
-	return p, e.graphFits(p.body)
-}
-
-// withinLimits counts nodes and edges.
-func (e *Engine) withinLimits(g *workgraph.Graph) error {
-	var faults workgraph.Faults
-	tooMany := func(what string, n, limit int) {
-		if n > limit {
-			faults = append(faults, workgraph.Fault{Code: workgraph.CodeTooLarge, Field: what,
-				Message: fmt.Sprintf("the graph has %d %s, the limit is %d", n, what, limit), Hint: "split the work into several runs"})
-		}
-	}
-	tooMany("nodes", len(g.Nodes), e.cfg.MaxNodes)
-	tooMany("edges", len(g.Edges), e.cfg.MaxEdges)
-	if len(faults) > 0 {
-		return faults
-	}
-	return nil
-}
-
-// graphFits weighs a graph's stored form.
-func (e *Engine) graphFits(body []byte) error {
-	if len(body) <= e.cfg.MaxGraphBytes {
-		return nil
-	}
-	return workgraph.Faults{{Code: workgraph.CodeTooLarge, Message: fmt.Sprintf("the graph has %d bytes, the limit is %d", len(body), e.cfg.MaxGraphBytes),
-		Hint: "keep large arguments outside and pass a reference"}}
-}
-
-// maxHints is for how many unknown actors it is found out which ones may have been meant.
-const maxHints = 10
-
-// hints tells for every unknown actor which one may have been meant.
-func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
-	if !slices.ContainsFunc(faults, func(f workgraph.Fault) bool { return f.Code == workgraph.CodeUnknownActor }) {
-		return faults
-	}
-	names, err := e.actors.Names(ctx, namespace)
-	if err != nil {
-		return faults // the faults stand without hints
-	}
-	asked := make(map[string]string, len(g.Nodes))
-	for i := range g.Nodes {
-		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
-	}
-	told := 0
-	for i := range faults {
-		if faults[i].Code != workgraph.CodeUnknownActor {
-			continue
-		}
-		if told++; told > maxHints {
-			break
-		}
-		if near := Near(asked[faults[i].Node], names); len(near) > 0 {
-			faults[i].Hint = "did you mean " + strings.Join(near, " or ") + "?"
-		} else if len(names) > 0 {
-			faults[i].Hint = "actors here: " + strings.Join(names[:min(len(names), 20)], ", ")
-		}
-	}
-	return faults
-}
-
-// oversize is the size of the first value that is over the limit, or 0.
-func (e *Engine) oversize(args []json.RawMessage, named map[string]json.RawMessage) int {
-	for _, v := range args {
-		if len(v) > e.cfg.MaxPayload {
-			return len(v)
-		}
-	}
-	for _, v := range named {
-		if len(v) > e.cfg.MaxPayload {
-			return len(v)
-		}
-	}
-	return 0
-}
-
-// fits checks the request's own values against the limit and names every one that is over it.
-func (e *Engine) fits(req StartRequest) error {
-	var fault *errs.Error
-	n := 0
-	check := func(size int, field func() string) {
-		if size <= e.cfg.MaxPayload {
-			return
-		}
-		if n++; fault == nil {
-			fault = errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value of the request is over the limit of %d bytes", e.cfg.MaxPayload).
-				Hint("keep large values outside and pass a reference")
-		}
-		fault = fault.Violate(field(), ReasonPayloadTooLarge, fmt.Sprintf("%d bytes, the limit is %d", size, e.cfg.MaxPayload))
-	}
-	for i, v := range req.Input.Args {
-		check(len(v), func() string { return fmt.Sprintf("args[%d]", i) })
-	}
-	for k, v := range req.Input.Named {
-		check(len(v), func() string { return "named." + k })
-	}
-	check(len(req.Context), func() string { return "context" })
-	check(len(req.Attachments), func() string { return "attachments" })
-	if !req.Known.fits() {
-		before := n
-		for i := range req.Graph.Nodes {
-			node := &req.Graph.Nodes[i]
-			for j, v := range node.Args {
-				check(len(v), func() string { return fmt.Sprintf("graph.nodes[%s].args[%d]", node.ID, j) })
-			}
-			for k, v := range node.Named {
-				check(len(v), func() string { return fmt.Sprintf("graph.nodes[%s].named.%s", node.ID, k) })
-			}
-		}
-		if n == before {
-			req.Known.setFits()
-		}
-	}
-	if fault != nil {
-		return fault
-	}
-	// Those of a fork were accepted with the run that it is one of.
-	if req.ForkedFrom == "" {
-		if err := webhook.Check(req.Webhooks, e.egress); err != nil {
-			return err
-		}
-	}
-	return budgetFits(req.Budget)
 }
 
 // start records the run and waits until that is durable. What may begin now begins in memory in the same commit; what may not is left to
@@ -452,8 +274,8 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	reserved := func() {}
 	if !wait {
 		need := t.needs(p, &req)
-		if t.memory.take(req.Namespace, need) {
-			reserved = sync.OnceFunc(func() { t.memory.add(req.Namespace, -need) })
+		if t.memory.Try(req.Namespace, need) {
+			reserved = sync.OnceFunc(func() { t.memory.Add(req.Namespace, -need) })
 		} else {
 			wait = true
 		}
@@ -718,7 +540,7 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 		m.Budget = req.Budget
 	}
 	if r.family.Parent != "" {
-		m.Ref, m.Asks = &r.family.Ref, r.family.asks
+		m.Ref, m.Asks, m.Approved = &r.family.Ref, r.family.asks, r.family.approved
 	}
 	if !m.empty() {
 		row.Metadata = encode(m)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -12,9 +13,11 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// A run whose owners went down again and again without progress is a suspect: one more death quarantines it, if it was at work on its owner's
-// processor then. So what a suspect does there is recorded before it is done, and suspects do it one at a time: whoever is found at work did it
-// alone. Calls that are made elsewhere, timers and questions are no work here. Other runs pay nothing for all this.
+// A run whose owners went down again and again without progress is a suspect: one more death quarantines it,
+// if it was at work on its owner's processor then. So what a suspect does there is recorded before it is
+// done, and suspects do it one at a time: whoever is found at work did it alone. To be read is work, whatever
+// woke the run. Calls that are made elsewhere, timers and questions are no work here. Other runs pay nothing
+// for all this.
 
 const (
 	// suspectTurn is for how long a suspect keeps others from their turn. What takes longer goes on, and stays recorded, beside them.
@@ -26,6 +29,9 @@ const (
 	// maxExplained is how many owners are remembered that are known to have gone down by another run than those they left.
 	maxExplained = 100
 )
+
+// errSuspectAtWork says that a suspect is not read before its turn.
+var errSuspectAtWork = errors.New("engine: another suspect is at work")
 
 // turn lets one suspect of this process work at a time. It is safe for concurrent use.
 type turn chan struct{}
@@ -94,11 +100,16 @@ func (t *term) unmark(r *run, doing string) {
 
 // record writes down what the run does now. The caller holds r.marks.mu, so that the last word stays.
 func (t *term) record(r *run, harmless string) {
+	t.says(r.id, clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
+}
+
+// says is record for a run that is not in memory yet.
+func (t *term) says(id, doing, harmless string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.background), markTime)
 	defer cancel()
-	err := t.e.journal.Mark(ctx, t.owner, r.id, clean(strings.Join(r.marks.now, ", "), maxDoing), harmless)
+	err := t.e.journal.Mark(ctx, t.owner, id, doing, harmless)
 	if err != nil && errs.ReasonOf(err) != journal.ReasonNotOwner && !journal.IsFenced(err) {
-		t.e.log.WarnContext(ctx, "what a suspect does is not recorded", "err", err, "run_id", r.id)
+		t.e.log.WarnContext(ctx, "what a suspect does is not recorded", "err", err, "run_id", id)
 	}
 }
 

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -147,4 +149,65 @@ func holdupKinds(x *engine.Explanation) (out []engine.HoldupKind) {
 		out = append(out, h.Kind)
 	}
 	return out
+}
+
+// reads is a journal that counts the suspects that are read at the same time.
+type reads struct {
+	journal.Journal
+
+	mu        sync.Mutex
+	now, seen map[string]bool
+	most      int
+}
+
+func (m *reads) Mark(ctx context.Context, owner journal.Owner, runID, doing, harmless string) error {
+	err := m.Journal.Mark(ctx, owner, runID, doing, harmless)
+	m.mu.Lock()
+	if doing == journal.DoingReading {
+		m.now[runID], m.seen[runID] = true, true
+	} else {
+		delete(m.now, runID)
+	}
+	m.most = max(m.most, len(m.now))
+	m.mu.Unlock()
+	if doing == journal.DoingReading {
+		hold := time.NewTimer(5 * time.Millisecond)
+		<-hold.C
+	}
+	return err
+}
+
+// TestSuspectsWokenByMail wakes parked suspects all at once. Each is read in its turn, and that is recorded.
+func TestSuspectsWokenByMail(t *testing.T) {
+	t.Parallel()
+	const n = 6
+	s := sqliteStore(t)
+	m := &reads{now: map[string]bool{}, seen: map[string]bool{}}
+	l := run(t, s, actors{"ok": &recorder{}, "signal": outcome(func(*workgraph.Call) workgraph.Outcome {
+		return workgraph.Outcome{Wait: &workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}}
+	})}, func(c *engine.Config, d *engine.Deps) {
+		c.MaxTakeovers, c.ParkAfter = 3, time.Millisecond
+		m.Journal, d.Journal = d.Journal, m
+	})
+	l.jobs(t)
+	var ids []string
+	for range n {
+		g := chain(2, "ok")
+		g.Nodes[0].Actor = "signal"
+		ids = append(ids, l.start(t, g))
+	}
+	testkit.Eventually(t, func() bool { return l.Live() == 0 }, time.Minute, time.Millisecond)
+	_, err := l.j.(*sqlite.Store).DB().Write.ExecContext(t.Context(), `UPDATE runs SET takeovers = 2`)
+	require.NoError(t, err)
+	for _, id := range ids {
+		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		require.NoError(t, err)
+	}
+	for _, id := range ids {
+		l.wait(t, id, journal.StateCompleted)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Len(t, m.seen, n)
+	require.Equal(t, 1, m.most)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ type term struct {
 	runs     map[string]*run
 	loading  map[string]*loading
 	bringing map[string]bool // runs that wait for their turn to be read
-	losses   map[string]int
+	losses   map[string]loss
 
 	settled settled
 }
@@ -67,7 +68,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endWriting()
 	defer endBeating()
 	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
-		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]int{}}
+		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]loss{}}
 	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
 	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
 	t.alarms = newAlarms(t.bringSoon)
@@ -75,7 +76,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	t.lease = journal.NewLease(e.journal, owner, e.cfg.Lease, registered)
 	t.sched = newScheduler(e.cfg.Parallel, e.cfg.ParallelRemote, e.gates, t.perform)
 	limits := journal.Limits{Payload: 8*e.cfg.MaxPayload + e.cfg.MaxGraphBytes, Write: 32*e.cfg.MaxPayload + 4*e.cfg.MaxGraphBytes}
-	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.add,
+	t.writer = journal.NewWriter(e.journal, owner, journal.WriterOptions{Limits: limits, Packer: e.packer, Drain: e.cfg.Grace, Logger: e.log, Observe: e.meters.observe, Account: t.memory.Add,
 		MaxBacklog: int(min(maxBacklog, e.cfg.MaxLiveBytes/4))})
 	t.sched.conclude = t.writer.Lead
 
@@ -254,17 +255,20 @@ func (t *term) drop(r *run) {
 	delete(t.runs, r.id)
 	t.letGo(r)
 	if size := r.size.Swap(uncounted); size != uncounted {
-		t.memory.add(r.namespace, -size)
+		t.memory.Add(r.namespace, -size)
 	}
 }
 
-// spawn runs f beside everything else; the term does not end before it.
-func (t *term) spawn(f func()) {
+// spawn runs f beside everything else; the term does not end before it. It reports false, and does nothing,
+// when the term is over.
+func (t *term) spawn(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.closed {
-		t.work.Go(f)
+	if t.closed {
+		return false
 	}
+	t.work.Go(f)
+	return true
 }
 
 // release acts on a durable decision. It must not block.
@@ -307,7 +311,7 @@ func (t *term) launch(r *run, s *workgraph.Start) {
 		return
 	}
 	if r.attempts[s.Ref] == nil {
-		t.memory.add(r.namespace, attemptWeight)
+		t.memory.Add(r.namespace, attemptWeight)
 	}
 	r.attempts[s.Ref] = a
 	r.amu.Unlock()
@@ -360,28 +364,35 @@ func (t *term) endUnbegun(r *run, list []*attempt) {
 		return
 	}
 	defer leave()
+	fail := notPerformed(errCanceled)
+	list = slices.DeleteFunc(list, func(a *attempt) bool { return !a.reported.CompareAndSwap(false, true) })
+	for _, a := range list {
+		r.forget(a)
+		r.concluded(a)
+		t.e.meters.ended(a, fail, nil)
+	}
+	r.endTogether(list, fail, nil)
+}
+
+// endTogether ends attempts in one commit, after what ends the run, if there is such. The caller holds r.mu.
+func (r *run) endTogether(list []*attempt, fail *workgraph.Error, first *closing) {
+	r.endFirst(first)
 	var evs []workgraph.Event
 	var eff workgraph.Effects
 	now := time.Now().UTC()
 	for _, a := range list {
-		if !a.reported.CompareAndSwap(false, true) {
-			continue
-		}
-		r.forget(a)
-		fail := notPerformed(errCanceled)
-		t.e.meters.ended(a, fail, nil)
-		if r.gone.Load() || r.state.End() != nil {
-			continue
+		if r.gone.Load() || r.mending != nil || r.state.End() != nil {
+			break
 		}
 		es, fx, err := r.state.Advance(workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Err: fail, Now: now})
 		switch {
 		case err == nil:
 			evs, eff = append(evs, es...), eff.And(fx)
 		case errors.Is(err, workgraph.ErrAborted):
-			t.reread(r, &remedy{aborted: true})
+			r.mend(func(first *closing) { r.endTogether(list, fail, first) })
 			return
 		case !errors.Is(err, workgraph.ErrStale):
-			t.e.log.ErrorContext(t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
+			r.t.e.log.ErrorContext(r.t.calls, "end of attempt refused", "err", err, "run_id", r.id, "node", a.start.Node, "visit", a.start.Visit)
 		}
 	}
 	if len(evs) == 0 {
@@ -389,7 +400,7 @@ func (t *term) endUnbegun(r *run, list []*attempt) {
 	}
 	r.slim(eff.Ended)
 	if err := r.commit(evs, eff, extra{actor: list[0].start.Actor, progress: true}); err != nil && isTooLarge(err) {
-		t.lose(r, err)
+		r.t.lose(r, err)
 	}
 }
 
@@ -419,19 +430,35 @@ func (t *term) lose(r *run, cause error) {
 		return
 	}
 	t.mu.Lock()
-	t.losses[r.id]++
-	n := t.losses[r.id]
+	l := t.losses[r.id]
+	l.times, l.reason = l.times+1, errs.ReasonOf(cause)
+	t.losses[r.id] = l
 	t.mu.Unlock()
-	t.e.log.ErrorContext(t.calls, "decision cannot be written; the run is read again", "err", cause, "run_id", r.id, "times", n)
-	var rem *remedy
-	if n >= maxLosses {
-		// Reading it again does not help. A paused run is seen, an endless loop is not.
-		rem = &remedy{cmd: workgraph.Pause{Reason: errs.ReasonOf(cause), Now: time.Now().UTC()}}
-	}
-	t.spawn(func() { t.bring(r.id, rem) })
+	t.e.log.ErrorContext(t.calls, "decision cannot be written; the run is read again", "err", cause, "run_id", r.id, "times", l.times)
+	t.bringSoon(r.id)
 }
 
+// loss is how often decisions of a run could not be written, and why the last one could not.
+type loss struct {
+	times  int
+	reason string
+}
+
+// maxLosses is after how many losses a run is paused: reading it again does not help. A paused run is seen,
+// an endless loop is not.
 const maxLosses = 3
+
+// lost is why the run is to be paused when it is read; empty if it is not.
+func (t *term) lost(id string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.losses[id]
+	if l.times < maxLosses {
+		return ""
+	}
+	delete(t.losses, id)
+	return l.reason
+}
 
 // awaitQuiet returns what is closed once no write of r is without its answer. The caller holds r.mu.
 func (r *run) awaitQuiet() <-chan struct{} {
@@ -444,22 +471,4 @@ func (r *run) awaitQuiet() <-chan struct{} {
 		r.quiet = nil
 	}
 	return quiet
-}
-
-// reread is lose for a decision that was too large: once read again, the run is given the remedy first. What was decided
-// before is still on its way, and must be in what is read. r.mu is held.
-func (t *term) reread(r *run, rem *remedy) {
-	if r.gone.Swap(true) {
-		return
-	}
-	r.retire(errDropped)
-	t.remove(r)
-	quiet := r.awaitQuiet()
-	t.spawn(func() {
-		select {
-		case <-quiet:
-			t.bring(r.id, rem)
-		case <-t.background.Done():
-		}
-	})
 }

@@ -3,8 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +19,22 @@ import (
 
 // dear is a condition that takes most of what one may cost.
 const dear = `lists.range(400).all(i, lists.range(250).all(j, i + j >= 0))`
+
+// allTurns takes all turns of the namespace to compute, and returns what gives them back.
+func (l *live) allTurns(t *testing.T) (free func()) {
+	t.Helper()
+	var held []func()
+	for range engine.ComputingLimit() {
+		leave, err := l.Turns().Enter(t.Context(), ns)
+		require.NoError(t, err)
+		held = append(held, leave)
+	}
+	return func() {
+		for _, leave := range held {
+			leave()
+		}
+	}
+}
 
 // TestTurns holds that expressions are evaluated in turns of their namespace, whatever leads to them.
 func TestTurns(t *testing.T) {
@@ -58,12 +73,7 @@ func TestTurns(t *testing.T) {
 				l.wait(t, id, journal.StateWaiting)
 			}
 		}
-		var held []func()
-		for range engine.ComputingLimit() {
-			leave, err := l.Turns().Enter(t.Context(), ns)
-			require.NoError(t, err)
-			held = append(held, leave)
-		}
+		free := l.allTurns(t)
 		close(gated.open)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -106,9 +116,7 @@ func TestTurns(t *testing.T) {
 				require.False(t, l.row(t, id).State.Ended(), "nothing of the first goes on without a turn")
 			}
 		}
-		for _, leave := range held {
-			leave()
-		}
+		free()
 		wg.Wait()
 		for _, list := range ids {
 			for _, id := range list {
@@ -118,14 +126,82 @@ func TestTurns(t *testing.T) {
 		require.Zero(t, l.LateTurns(), "every path waits for its turn before it locks its run")
 		testkit.Eventually(t, func() bool { return l.Turns().Keys() == 0 }, time.Minute, time.Millisecond)
 	})
-	// spread leads from a node to many others, each on a dear condition.
-	spread := func(first string) *workgraph.Graph {
-		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: first}}}
-		for i := range 12 {
-			id := fmt.Sprintf("b%d", i)
-			g.Nodes = append(g.Nodes, workgraph.Node{ID: id, Actor: "next"})
-			g.Edges = append(g.Edges, workgraph.Edge{From: "a", To: id, When: strings.Replace(dear, "400", fmt.Sprint(400-i), 1)})
+	t.Run("WithoutExpressions/SchemasAndGrowthTakeTurns", func(t *testing.T) {
+		t.Parallel()
+		gated := newGate()
+		l := run(t, sqliteStore(t), actors{
+			"ok": &recorder{}, "gated": gated,
+			"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
+			"grows": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+				if _, err := gated.Call(ctx, c); err != nil {
+					return workgraph.Outcome{}, err
+				}
+				return workgraph.Outcome{Expand: chain(2, "ok")}, nil
+			}),
+		})
+		l.jobs(t)
+		checked := func(actor string) *workgraph.Graph {
+			g := chain(2, "ok")
+			g.Nodes[0].Actor, g.Nodes[0].Check = actor, &workgraph.Check{Schema: json.RawMessage(`{"enum": ["opened", "yes", "done n0"]}`)}
+			return g
 		}
+		asked := l.start(t, checked("signal"))
+		l.wait(t, asked, journal.StateWaiting)
+		ids := []string{asked, l.start(t, checked("gated")), l.start(t, steps("grows", "ok"))}
+		gated.next(t)
+		gated.next(t)
+		free := l.allTurns(t)
+		close(gated.open)
+		_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: asked, Signal: engine.Signal{Name: "go", Payload: json.RawMessage(`"yes"`)}})
+		require.NoError(t, err)
+		testkit.Eventually(t, func() bool { return gated.ended.Load() == 2 }, time.Minute, time.Millisecond)
+		id := l.start(t, checked("ok"), func(r *engine.StartRequest) { r.Namespace = "other" })
+		testkit.Eventually(t, func() bool {
+			row, err := l.j.Get(t.Context(), "other", id)
+			require.NoError(t, err)
+			return row.State == journal.StateCompleted
+		}, time.Minute, time.Millisecond)
+		l.wait(t, l.start(t, chain(3, "ok")), journal.StateCompleted) // what computes nothing goes on
+		for _, id := range ids {
+			require.False(t, l.row(t, id).State.Ended())
+		}
+		free()
+		for _, id := range ids {
+			l.wait(t, id, journal.StateCompleted)
+		}
+		require.Zero(t, l.LateTurns())
+	})
+	t.Run("DryRun/TakesATurnAndEndsWithItsCaller", func(t *testing.T) {
+		t.Parallel()
+		g := newGate()
+		l := run(t, sqliteStore(t), actors{"gate": g, "ok": &recorder{}})
+		id := l.start(t, steps("gate", "ok"))
+		g.next(t)
+		req := engine.AmendRequest{Namespace: ns, RunID: id, DryRun: true, Patch: workgraph.Patch{
+			PutNodes: []workgraph.Node{{ID: "more", Actor: "ok"}}, AddEdges: []workgraph.Edge{{From: "n1", To: "more"}}}}
+		free := l.allTurns(t)
+		gone := errors.New("the caller has gone")
+		ctx, leave := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			_, err := l.Amend(ctx, req)
+			done <- err
+		}()
+		// The run is not held up by it.
+		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: l.start(t, chain(1, "gate"))})
+		require.NoError(t, err)
+		leave(gone)
+		require.ErrorIs(t, <-done, gone)
+		free()
+		a, err := l.Amend(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, []string{"more"}, a.Diff.AddedNodes)
+		require.Zero(t, l.LateTurns())
+	})
+	// fan is a node of the actor that leads to many others, each on a dear condition.
+	fan := func(actor string) *workgraph.Graph {
+		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "a", Actor: actor}}}
+		spread(g, "a")
 		return g
 	}
 	for name, end := range map[string]func(t *testing.T, l *live, id string){
@@ -134,10 +210,15 @@ func TestTurns(t *testing.T) {
 			_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			l.wait(t, id, journal.StateCanceled)
+			before, ended := endedBefore(l.events(t, id), "a", workgraph.CancelRequested)
+			require.True(t, ended, "the outcome of the call is kept")
+			require.False(t, before, "the evaluation had ended when the run was canceled")
 		},
 		"Shutdown": func(t *testing.T, l *live, id string) {
 			t.Helper()
 			l.stop()
+			_, ended := endedBefore(l.events(t, id), "a", workgraph.CancelRequested)
+			require.False(t, ended, "the evaluation had ended when the executor stopped")
 			row := l.row(t, id)
 			require.False(t, row.State.Ended())
 			require.True(t, row.Owner.IsZero(), "it was given back")
@@ -146,9 +227,11 @@ func TestTurns(t *testing.T) {
 		t.Run(name+"/InterruptsAnEvaluation", func(t *testing.T) {
 			t.Parallel()
 			next := &recorder{}
-			l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "next": next}, func(c *engine.Config, _ *engine.Deps) { c.Drain = time.Millisecond })
+			l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "next": next}, func(c *engine.Config, _ *engine.Deps) {
+				c.Drain, c.Grace = time.Millisecond, time.Minute // what is not interrupted ends in that time
+			})
 			l.jobs(t)
-			id := l.start(t, spread("ok"))
+			id := l.start(t, fan("ok"))
 			testkit.Eventually(t, func() bool { return l.Evaluating(id) }, time.Minute, time.Microsecond)
 			end(t, l, id)
 			require.Empty(t, next.calls, "nothing was decided")
@@ -160,22 +243,18 @@ func TestTurns(t *testing.T) {
 		l := run(t, sqliteStore(t), actors{"gated": gated, "next": next})
 		l.jobs(t)
 		deadline := time.Now().Add(2 * time.Second)
-		id := l.start(t, spread("gated"), func(r *engine.StartRequest) { r.Deadline = deadline })
+		id := l.start(t, fan("gated"), func(r *engine.StartRequest) { r.Deadline = deadline })
 		gated.next(t)
 		// The turn comes just before the deadline, so that this passes amidst the evaluation.
-		var held []func()
-		for range engine.ComputingLimit() {
-			leave, err := l.Turns().Enter(t.Context(), ns)
-			require.NoError(t, err)
-			held = append(held, leave)
-		}
+		free := l.allTurns(t)
 		close(gated.open)
 		testkit.Eventually(t, func() bool { return time.Until(deadline) < 200*time.Millisecond }, time.Minute, time.Millisecond)
-		for _, leave := range held {
-			leave()
-		}
+		free()
 		row := l.wait(t, id, journal.StateCanceled, journal.StateFailed)
 		require.Equal(t, workgraph.ReasonDeadline, row.Reason)
 		require.Empty(t, next.calls)
+		before, ended := endedBefore(l.events(t, id), "a", workgraph.DeadlineReached)
+		require.True(t, ended, "the outcome of the call is kept")
+		require.False(t, before, "the evaluation had ended at the deadline")
 	})
 }

@@ -90,7 +90,7 @@ func (l *live) mail(t testing.TB, id string, kind journal.MailKind, letter engin
 	t.Helper()
 	body, err := letter.Encode()
 	require.NoError(t, err)
-	p, err := l.j.Post(t.Context(), journal.Post{Method: "Test", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
+	p, err := l.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: kind, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 	if errs.ReasonOf(err) == journal.ReasonRunEnded {
 		return // what came before was quicker
 	}

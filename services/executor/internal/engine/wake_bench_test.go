@@ -36,8 +36,7 @@ func BenchmarkWakeUp(b *testing.B) {
 			for b.Loop() {
 				id := l.start(b, g)
 				l.parked(b, id, journal.StateWaiting)
-				_, err := l.j.Post(b.Context(), journal.Post{Method: "Test",
-					Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
+				_, err := l.j.Post(b.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: ids.New("req"), Body: body, Time: dbkit.Now()}})
 				require.NoError(b, err)
 				committed := time.Now()
 				took = append(took, (<-began).Sub(committed))

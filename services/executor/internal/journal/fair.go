@@ -8,120 +8,317 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
-// fair is a journal of which each namespace asks only so much at once, so that one which asks a lot leaves connections to the others. It
-// embeds what the engine itself asks, for all namespaces.
+// fair is a journal of which each namespace asks only so much at once, so that one which asks a lot leaves
+// connections to the others. What the engine itself asks, for all namespaces, has no turn. It embeds nothing:
+// a new method is decided on here.
 type fair struct {
-	Journal
-
+	j     Journal
 	turns *turns.Turns
-	// puts are those of registrations of workers, one of a namespace at a time: on PostgreSQL the others would wait for each other with a connection
-	// each, on SQLite before everybody's writes.
+	// puts are those of registrations of workers, one of a namespace at a time: on PostgreSQL the others
+	// would wait for each other with a connection each, on SQLite before everybody's writes.
 	puts *turns.Turns
 }
 
-// Fair returns j such that one namespace's reads and posts are half of those that are carried out at once; others wait for these, as long as their
-// context allows.
+var _ Journal = fair{}
+
+// Fair returns j such that one namespace's reads, posts and deletions are half of those that are carried out
+// at once; others wait for these, as long as their context allows.
 func Fair(j Journal) Journal { return fair{j, turns.New(j.Readers() / 2), turns.New(1)} }
 
 // take asks in a turn of the namespace.
 func take[T any](ctx context.Context, f fair, namespace string, ask func() (T, error)) (got T, err error) {
-	leave, err := f.turns.Enter(ctx, namespace)
+	err = do(ctx, f.turns, namespace, func() (err error) {
+		got, err = ask()
+		return err
+	})
+	return got, err
+}
+
+// do asks in a turn of the namespace for what gives nothing but an error.
+func do(ctx context.Context, on *turns.Turns, namespace string, ask func() error) error {
+	leave, err := on.Enter(ctx, namespace)
 	if err != nil {
-		return got, err
+		return err
 	}
 	defer leave()
 	return ask()
 }
 
+// Close implements Journal.
+func (f fair) Close() error { return f.j.Close() }
+
+// What Members says.
+
+func (f fair) Register(ctx context.Context, id, addr string) (Owner, error) {
+	return f.j.Register(ctx, id, addr)
+}
+
+func (f fair) TokenKey(ctx context.Context, fresh []byte) ([]byte, error) {
+	return f.j.TokenKey(ctx, fresh)
+}
+
+func (f fair) Heartbeat(ctx context.Context, owner Owner) error {
+	return f.j.Heartbeat(ctx, owner)
+}
+
+func (f fair) Executors(ctx context.Context) ([]Executor, error) {
+	return f.j.Executors(ctx)
+}
+
+func (f fair) TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error) {
+	return f.j.TakeOver(ctx, self, o)
+}
+
+func (f fair) ClaimRun(ctx context.Context, self Owner, namespace, runID string, p Patience) (Owner, error) {
+	return f.j.ClaimRun(ctx, self, namespace, runID, p)
+}
+
+func (f fair) Mark(ctx context.Context, owner Owner, runID, doing, harmless string) error {
+	return f.j.Mark(ctx, owner, runID, doing, harmless)
+}
+
+func (f fair) SweepParked(ctx context.Context, late time.Duration, limit int) (int, error) {
+	return f.j.SweepParked(ctx, late, limit)
+}
+
+func (f fair) ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error) {
+	return f.j.ReadyJobs(ctx, ahead, limit)
+}
+
+func (f fair) WorkJobsAs(ctx context.Context, owner Owner, worker string) error {
+	return f.j.WorkJobsAs(ctx, owner, worker)
+}
+
+func (f fair) RescueJobs(ctx context.Context, after time.Duration, limit int) (int, error) {
+	return f.j.RescueJobs(ctx, after, limit)
+}
+
+func (f fair) HastenPaused(ctx context.Context, reason string, limit int) (int, error) {
+	return f.j.HastenPaused(ctx, reason, limit)
+}
+
+func (f fair) Release(ctx context.Context, owner Owner, runIDs []string) error {
+	return f.j.Release(ctx, owner, runIDs)
+}
+
+func (f fair) Deregister(ctx context.Context, owner Owner) error {
+	return f.j.Deregister(ctx, owner)
+}
+
+// What Log says.
+
+func (f fair) Commit(ctx context.Context, owner Owner, writes []Write) ([]Result, error) {
+	return f.j.Commit(ctx, owner, writes)
+}
+
+func (f fair) Load(ctx context.Context, runID string) (Loaded, error) {
+	return f.j.Load(ctx, runID)
+}
+
+func (f fair) SweepRequestIDs(ctx context.Context, before time.Time) (int, error) {
+	return f.j.SweepRequestIDs(ctx, before)
+}
+
+// What Reader says.
+
 func (f fair) Get(ctx context.Context, namespace, runID string) (Run, error) {
-	return take(ctx, f, namespace, func() (Run, error) { return f.Journal.Get(ctx, namespace, runID) })
+	return take(ctx, f, namespace, func() (Run, error) { return f.j.Get(ctx, namespace, runID) })
 }
 
 func (f fair) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
-	body, err = take(ctx, f, namespace, func() (b []byte, err error) {
-		hash, b, err = f.Journal.Graph(ctx, namespace, runID)
-		return b, err
+	err = do(ctx, f.turns, namespace, func() (err error) {
+		hash, body, err = f.j.Graph(ctx, namespace, runID)
+		return err
 	})
 	return hash, body, err
 }
 
 func (f fair) GraphBody(ctx context.Context, namespace, hash string) ([]byte, error) {
-	return take(ctx, f, namespace, func() ([]byte, error) { return f.Journal.GraphBody(ctx, namespace, hash) })
+	return take(ctx, f, namespace, func() ([]byte, error) { return f.j.GraphBody(ctx, namespace, hash) })
 }
 
 func (f fair) Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error) {
-	runID, err = take(ctx, f, namespace, func() (id string, err error) {
-		id, bodyHash, err = f.Journal.Requested(ctx, namespace, method, requestID)
-		return id, err
+	err = do(ctx, f.turns, namespace, func() (err error) {
+		runID, bodyHash, err = f.j.Requested(ctx, namespace, method, requestID)
+		return err
 	})
 	return runID, bodyHash, err
 }
 
 func (f fair) List(ctx context.Context, namespace string, filter Filter, after page.Cursor, limit int) ([]Run, error) {
-	return take(ctx, f, namespace, func() ([]Run, error) { return f.Journal.List(ctx, namespace, filter, after, limit) })
+	return take(ctx, f, namespace, func() ([]Run, error) { return f.j.List(ctx, namespace, filter, after, limit) })
 }
 
 func (f fair) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error) {
-	return take(ctx, f, namespace, func() ([]Event, error) { return f.Journal.Events(ctx, namespace, runID, afterSeq, limit) })
+	return take(ctx, f, namespace, func() ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
 }
 
 func (f fair) Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error) {
-	return take(ctx, f, namespace, func() ([]Descendant, error) { return f.Journal.Descendants(ctx, namespace, runID) })
+	return take(ctx, f, namespace, func() ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
 }
 
 func (f fair) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
-	return take(ctx, f, namespace, func() (int, error) { return f.Journal.CountBelow(ctx, namespace, runID, most) })
+	return take(ctx, f, namespace, func() (int, error) { return f.j.CountBelow(ctx, namespace, runID, most) })
+}
+
+func (f fair) Readers() int {
+	return f.j.Readers()
+}
+
+func (f fair) Standing(ctx context.Context, namespace, runID string) (Loaded, error) {
+	return take(ctx, f, namespace, func() (Loaded, error) { return f.j.Standing(ctx, namespace, runID) })
+}
+
+// What Outbox says.
+
+func (f fair) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) ([]OutboxItem, error) {
+	return f.j.ClaimOutbox(ctx, limit, ttl)
+}
+
+func (f fair) AckOutbox(ctx context.Context, acks []OutboxAck) error {
+	return f.j.AckOutbox(ctx, acks)
+}
+
+func (f fair) RetryOutbox(ctx context.Context, retries []OutboxRetry) error {
+	return f.j.RetryOutbox(ctx, retries)
 }
 
 func (f fair) Unbooked(ctx context.Context, namespace, runID, kind string) (int64, error) {
-	return take(ctx, f, namespace, func() (int64, error) { return f.Journal.Unbooked(ctx, namespace, runID, kind) })
+	return take(ctx, f, namespace, func() (int64, error) { return f.j.Unbooked(ctx, namespace, runID, kind) })
 }
 
-func (f fair) GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error) {
-	return take(ctx, f, namespace, func() (Interrupt, error) { return f.Journal.GetInterrupt(ctx, namespace, id) })
+func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
+	return f.j.OutboxBacklog(ctx)
 }
 
-func (f fair) ListInterrupts(ctx context.Context, namespace string, filter InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error) {
-	return take(ctx, f, namespace, func() ([]Interrupt, error) { return f.Journal.ListInterrupts(ctx, namespace, filter, after, limit) })
-}
-
-func (f fair) CountOpenInterrupts(ctx context.Context, namespace, runID string) (int, error) {
-	return take(ctx, f, namespace, func() (int, error) { return f.Journal.CountOpenInterrupts(ctx, namespace, runID) })
-}
+// What Mailbox says.
 
 func (f fair) Post(ctx context.Context, p Post) (Posted, error) {
-	return take(ctx, f, p.Mail.Namespace, func() (Posted, error) { return f.Journal.Post(ctx, p) })
+	return take(ctx, f, p.Mail.Namespace, func() (Posted, error) { return f.j.Post(ctx, p) })
+}
+
+func (f fair) PendingMail(ctx context.Context, owner Owner, limit int) ([]Mail, error) {
+	return f.j.PendingMail(ctx, owner, limit)
 }
 
 func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {
-	return take(ctx, f, namespace, func() ([]Mail, error) { return f.Journal.UnreadMail(ctx, namespace, runID, limit) })
+	return take(ctx, f, namespace, func() ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
 }
 
-func (f fair) ArchiveOf(ctx context.Context, namespace, runID string) (string, error) {
-	return take(ctx, f, namespace, func() (string, error) { return f.Journal.ArchiveOf(ctx, namespace, runID) })
+func (f fair) MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error) {
+	return f.j.MailWakes(ctx, owner)
 }
+
+// What Interrupts says.
+
+func (f fair) GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error) {
+	return take(ctx, f, namespace, func() (Interrupt, error) { return f.j.GetInterrupt(ctx, namespace, id) })
+}
+
+func (f fair) ListInterrupts(ctx context.Context, namespace string, filter InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error) {
+	return take(ctx, f, namespace, func() ([]Interrupt, error) { return f.j.ListInterrupts(ctx, namespace, filter, after, limit) })
+}
+
+func (f fair) CountOpenInterrupts(ctx context.Context, namespace, runID string) (int, error) {
+	return take(ctx, f, namespace, func() (int, error) { return f.j.CountOpenInterrupts(ctx, namespace, runID) })
+}
+
+// What Jobs says.
+
+func (f fair) InsertJobs(ctx context.Context, namespace string, jobs []Job) error {
+	return do(ctx, f.turns, namespace, func() error { return f.j.InsertJobs(ctx, namespace, jobs) })
+}
+
+// What Workers says.
 
 func (f fair) PutActors(ctx context.Context, self Owner, namespace string, actors []RemoteActor, lease time.Duration, limit int) error {
-	leave, err := f.puts.Enter(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return f.Journal.PutActors(ctx, self, namespace, actors, lease, limit)
+	return do(ctx, f.puts, namespace, func() error { return f.j.PutActors(ctx, self, namespace, actors, lease, limit) })
 }
 
 func (f fair) RemoteActors(ctx context.Context, namespace string, names []string) ([]RemoteActor, error) {
-	return take(ctx, f, namespace, func() ([]RemoteActor, error) { return f.Journal.RemoteActors(ctx, namespace, names) })
+	return take(ctx, f, namespace, func() ([]RemoteActor, error) { return f.j.RemoteActors(ctx, namespace, names) })
+}
+
+func (f fair) SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error {
+	return f.j.SyncWorkers(ctx, self, s)
+}
+
+func (f fair) Routes(ctx context.Context, namespace, actor string, lease time.Duration) ([]WorkerRoute, error) {
+	return take(ctx, f, namespace, func() ([]WorkerRoute, error) { return f.j.Routes(ctx, namespace, actor, lease) })
 }
 
 func (f fair) Workers(ctx context.Context, namespace string, lease time.Duration) ([]Worker, error) {
-	return take(ctx, f, namespace, func() ([]Worker, error) { return f.Journal.Workers(ctx, namespace, lease) })
+	return take(ctx, f, namespace, func() ([]Worker, error) { return f.j.Workers(ctx, namespace, lease) })
 }
 
+func (f fair) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
+	return f.j.WorkerWakes(ctx)
+}
+
+// What Deletion says.
+
+func (f fair) DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error) {
+	return take(ctx, f, namespace, func() (int, error) { return f.j.DeleteRun(ctx, namespace, runID, revision) })
+}
+
+func (f fair) PurgeRuns(ctx context.Context, limit int) (more bool, err error) {
+	return f.j.PurgeRuns(ctx, limit)
+}
+
+// What Blobs says.
+
+func (f fair) NoteBlobs(ctx context.Context, namespace string, refs []BlobRef) ([]BlobState, error) {
+	return f.j.NoteBlobs(ctx, namespace, refs)
+}
+
+func (f fair) OrphanBlobs(ctx context.Context, grace, again time.Duration, limit int) ([]BlobName, error) {
+	return f.j.OrphanBlobs(ctx, grace, again, limit)
+}
+
+func (f fair) ForgetBlobs(ctx context.Context, names []BlobName) error {
+	return f.j.ForgetBlobs(ctx, names)
+}
+
+// What Growth says.
+
+func (f fair) Expired(ctx context.Context, before func(namespace string) time.Time, after Ended, limit int) ([]Ended, error) {
+	return f.j.Expired(ctx, before, after, limit)
+}
+
+func (f fair) NoteArchive(ctx context.Context, namespace, runID, place string) error {
+	return f.j.NoteArchive(ctx, namespace, runID, place)
+}
+
+func (f fair) ArchiveOf(ctx context.Context, namespace, runID string) (string, error) {
+	return take(ctx, f, namespace, func() (string, error) { return f.j.ArchiveOf(ctx, namespace, runID) })
+}
+
+func (f fair) Extend(ctx context.Context, width, ahead time.Duration) (Parts, error) {
+	return f.j.Extend(ctx, width, ahead)
+}
+
+func (f fair) Shrink(ctx context.Context, before time.Time, limit int) (more bool, err error) {
+	return f.j.Shrink(ctx, before, limit)
+}
+
+func (f fair) SweepGraphs(ctx context.Context, before time.Time, after Key, limit int) (removed int, next Key, err error) {
+	return f.j.SweepGraphs(ctx, before, after, limit)
+}
+
+// What OutcomeCache says.
+
 func (f fair) KeptOutcome(ctx context.Context, namespace string, key []byte, now time.Time) (outcome []byte, until time.Time, err error) {
-	outcome, err = take(ctx, f, namespace, func() (o []byte, err error) {
-		o, until, err = f.Journal.KeptOutcome(ctx, namespace, key, now)
-		return o, err
+	err = do(ctx, f.turns, namespace, func() (err error) {
+		outcome, until, err = f.j.KeptOutcome(ctx, namespace, key, now)
+		return err
 	})
 	return outcome, until, err
+}
+
+func (f fair) KeepOutcome(ctx context.Context, namespace string, key, outcome []byte, until time.Time) error {
+	return do(ctx, f.turns, namespace, func() error { return f.j.KeepOutcome(ctx, namespace, key, outcome, until) })
+}
+
+func (f fair) SweepOutcomes(ctx context.Context, now time.Time, most int) (int, error) {
+	return f.j.SweepOutcomes(ctx, now, most)
 }

@@ -2,6 +2,8 @@ package journal_test
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +58,7 @@ func TestFair(t *testing.T) {
 		})
 	})
 	t.Run("Reads/HalfAreForOneNamespace", testFairReads)
+	t.Run("Methods/EachIsDecidedOn", testFairMethods)
 }
 
 func testFairReads(t *testing.T) {
@@ -79,4 +82,55 @@ func testFairReads(t *testing.T) {
 		_, err = f.Get(t.Context(), "a", "run_1")
 		require.NoError(t, err)
 	})
+}
+
+// turnless are the methods that wait for no turn: the engine asks them for all namespaces, or to write down
+// what has happened already.
+var turnless = []string{
+	"Close", "Register", "TokenKey", "Heartbeat", "Executors", "TakeOver", "ClaimRun", "Mark", "SweepParked", "ReadyJobs", "WorkJobsAs", "RescueJobs", "HastenPaused", "Release", "Deregister",
+	"Commit", "Load", "SweepRequestIDs", "Readers", "ClaimOutbox", "AckOutbox", "RetryOutbox", "OutboxBacklog", "PendingMail", "MailWakes", "SyncWorkers", "WorkerWakes", "PurgeRuns",
+	"NoteBlobs", "OrphanBlobs", "ForgetBlobs", "Expired", "NoteArchive", "Extend", "Shrink", "SweepGraphs", "SweepOutcomes",
+}
+
+// testFairMethods calls every method with a context that has ended, of a journal that answers nothing: what
+// waits for a turn says so, and the rest gets through.
+func testFairMethods(t *testing.T) {
+	ended, end := context.WithCancelCause(t.Context())
+	reason := errors.New("ended before its turn")
+	end(reason)
+	all := reflect.TypeFor[journal.Journal]()
+	var without []string
+	for i := range all.NumMethod() {
+		synctest.Test(t, func(t *testing.T) {
+			b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
+			f := journal.Fair(b)
+			// The turns of the namespace without a name are taken, whichever kind a method needs.
+			for range 2 {
+				go func() { _, _ = f.CountBelow(t.Context(), "", "run_1", 1) }()
+				go func() { _ = f.PutActors(t.Context(), journal.Owner{}, "", nil, 0, 0) }()
+			}
+			synctest.Wait()
+			defer close(b.goOn)
+			m := reflect.ValueOf(f).MethodByName(all.Method(i).Name)
+			var args []reflect.Value
+			for k := range m.Type().NumIn() {
+				if in := m.Type().In(k); in == reflect.TypeFor[context.Context]() {
+					args = append(args, reflect.ValueOf(ended))
+				} else {
+					args = append(args, reflect.Zero(in))
+				}
+			}
+			waits := false
+			func() {
+				defer func() { _ = recover() }() // there is no journal behind
+				out := m.Call(args)
+				err, _ := out[len(out)-1].Interface().(error)
+				waits = errors.Is(err, reason)
+			}()
+			if !waits {
+				without = append(without, all.Method(i).Name)
+			}
+		})
+	}
+	require.ElementsMatch(t, turnless, without)
 }

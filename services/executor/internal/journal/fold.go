@@ -398,39 +398,41 @@ func keyInUse(key, runID string) error {
 // Key names something of a namespace.
 type Key struct{ Namespace, Name string }
 
+// RequestKey names a request of a namespace.
+type RequestKey struct{ Namespace, Method, ID string }
+
 // Seen is what a request id was answered with.
 type Seen struct{ BodyHash, RunID string }
 
 // Ground is what stands in the database before starts are resolved: answers by request id, open
 // holders by business key, and which of the units' own runs exist already.
 type Ground struct {
-	Requests map[Key]Seen
+	Requests map[RequestKey]Seen
 	Holders  map[Key]string
 	Exists   map[string]bool
 }
 
 // Needs returns the request ids and business keys that units ask for, each once and sorted, so that
 // all commits lock them in one order.
-func Needs(units []*Unit) (requests, keys []Key) {
+func Needs(units []*Unit) (requests []RequestKey, keys []Key) {
 	for _, u := range units {
 		if u.Start == nil {
 			continue
 		}
-		if id := u.Start.Request.ID; id != "" {
-			requests = append(requests, Key{u.Namespace, id})
+		if q := u.Start.Request; q.ID != "" {
+			requests = append(requests, RequestKey{u.Namespace, q.Method, q.ID})
 		}
 		if k := u.Start.Run.BusinessKey; k != "" {
 			keys = append(keys, Key{u.Namespace, k})
 		}
 	}
-	return sortKeys(requests), sortKeys(keys)
-}
-
-func sortKeys(ks []Key) []Key {
-	slices.SortFunc(ks, func(a, b Key) int {
+	slices.SortFunc(requests, func(a, b RequestKey) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Method, b.Method), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(keys, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return slices.Compact(ks)
+	return slices.Compact(requests), slices.Compact(keys)
 }
 
 // Resolved is what is left to be written.
@@ -456,7 +458,7 @@ type Cancel struct {
 
 // RequestRow is a request id to remember.
 type RequestRow struct {
-	Key  Key
+	Key  RequestKey
 	Seen Seen
 	Time time.Time
 }
@@ -478,10 +480,10 @@ func Resolve(units []*Unit, g Ground, done *Outcomes) Resolved {
 			r.Starts = append(r.Starts, u)
 			continue
 		}
-		req, bk := Key{u.Namespace, s.Request.ID}, Key{u.Namespace, s.Run.BusinessKey}
-		if seen, ok := g.Requests[req]; ok && req.Name != "" {
+		req, bk := RequestKey{u.Namespace, s.Request.Method, s.Request.ID}, Key{u.Namespace, s.Run.BusinessKey}
+		if seen, ok := g.Requests[req]; ok && req.ID != "" {
 			if seen.BodyHash != s.Request.BodyHash {
-				done.Refused(u, RequestIDReused(req.Name))
+				done.Refused(u, RequestIDReused(req.ID))
 			} else {
 				done.Answered(u, seen.RunID, true)
 			}
@@ -500,7 +502,7 @@ func Resolve(units []*Unit, g Ground, done *Outcomes) Resolved {
 				continue
 			}
 		}
-		if req.Name != "" {
+		if req.ID != "" {
 			seen := Seen{BodyHash: s.Request.BodyHash, RunID: answer}
 			g.Requests[req] = seen
 			r.Requests = append(r.Requests, RequestRow{Key: req, Seen: seen, Time: dbkit.Micros(s.Run.CreateTime)})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxStoring is how many writes store large values at once.
+// maxStoring is how many writes store large values at once, half of them of one namespace.
 const maxStoring = 8
 
 // held is a write that waits until its large values are stored, or stands behind one of its run that does, or has mail for a run whose start does.
@@ -31,7 +31,7 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 		s.behind = append(s.behind, h)
 	}
 	w.held[id] = append(before, h)
-	w.bytes += it.size
+	w.waits(it.write.Namespace(), it.size)
 	w.count++
 	if store != nil && w.hard != nil {
 		w.storing.Go(func() { w.keep(w.hard, id, h) })
@@ -68,9 +68,11 @@ func (w *Writer) beginStoring(ctx context.Context) {
 
 // keep stores what h has to store and lets go of all of its run that is ready then.
 func (w *Writer) keep(ctx context.Context, id string, h *held) {
+	leave, _ := w.lanes.Enter(context.WithoutCancel(ctx), h.write.Namespace()) // that context does not end
 	w.slots <- struct{}{}
 	write := h.store(ctx)
 	<-w.slots
+	leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.ready = true
@@ -88,7 +90,7 @@ func (w *Writer) letGo(id string) {
 	var behind []*held
 	for len(hs) > 0 && hs[0].ready && hs[0].awaits == 0 {
 		it := hs[0].item
-		w.bytes -= it.size
+		w.waits(it.write.Namespace(), -it.size)
 		w.count--
 		it.rows, it.size, it.since = it.write.Rows(), it.write.Size(), time.Now()
 		w.push(it)

@@ -112,6 +112,8 @@ type Reader interface {
 	GraphBody(ctx context.Context, namespace, hash string) ([]byte, error)
 	// Requested returns the run that a request came to, and the hash of its body; empty ones if no such request is known.
 	Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error)
+	// Standing is Log.Load on behalf of a caller of the namespace. ReasonRunNotFound.
+	Standing(ctx context.Context, namespace, runID string) (Loaded, error)
 	// List returns up to limit runs after a cursor, newest first by (CreateTime, ID), without Args,
 	// Named, Context, Attachments, Result and Outputs. Give it page.Limit+1 and the rows to page.Cut. It gives fewer where page.MaxBytes are full.
 	List(ctx context.Context, namespace string, f Filter, after page.Cursor, limit int) ([]Run, error)
@@ -170,6 +172,9 @@ type TakeOverOptions struct {
 	Limit int
 	// NoSuspects leaves suspects to a later take-over.
 	NoSuspects bool
+	// Except are namespaces whose runs are left to a later take-over, or to others: this executor has no room
+	// for more of theirs.
+	Except []string
 	Patience
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.
@@ -220,6 +225,8 @@ type RunRef struct {
 
 // Request identifies a request that may come twice. It is kept for RequestIDLife.
 type Request struct {
+	// Method keeps the ids of different calls apart.
+	Method string
 	// ID is the client's; empty means that the request is not repeatable.
 	ID string
 	// BodyHash is the same exactly for equal bodies.
@@ -289,4 +296,13 @@ type OutboxRetry struct {
 	ID    int64
 	After time.Duration
 	Err   string
+}
+
+// StandingOf reads a run for Reader.Standing as Log.Load does.
+func StandingOf(ctx context.Context, log Log, namespace, runID string) (Loaded, error) {
+	l, err := log.Load(ctx, runID)
+	if err == nil && l.Run.Namespace != namespace {
+		return Loaded{}, RunNotFound(runID)
+	}
+	return l, err
 }

@@ -41,9 +41,11 @@ type Post struct {
 	Mail Mail
 	// Revision, if not 0, must be the run's present one.
 	Revision int64
-	// Request makes the call repeatable; the zero value does not. Method keeps request ids of different calls apart.
+	// Request makes the call repeatable; the zero value does not.
 	Request Request
-	Method  string
+	// Idle means that the call has nothing to ask for: no mail is written, and its request is remembered
+	// alone.
+	Idle bool
 	// Claimant, if not zero, becomes the owner of a run that is parked without one, WAITING or PAUSED, in the same transaction, instead of a wake-up
 	// job for whoever comes. One that is not registered any more does not.
 	Claimant Owner

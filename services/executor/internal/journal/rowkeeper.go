@@ -1,12 +1,16 @@
 package journal
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // rowKeeper remembers what the rows of an owner's runs say, so that an append need not change a row only because a count in it has moved on: the
 // journal itself tells where a run is. Such a status is written when something else in the row changes, with the run's next append after
-// every, or by itself soon after. It belongs to the writer's goroutine.
+// every, or by itself soon after. Safe for concurrent use, as long as no run is in two batches at once.
 type rowKeeper struct {
 	every time.Duration
+	mu    sync.Mutex
 	rows  map[string]*keptRow
 	// stale are the runs whose row is behind, in the order in which their rows were written.
 	stale []string
@@ -41,6 +45,8 @@ func (r *rowKeeper) slim(w Write, now time.Time) Write {
 	if a == nil || a.Status == nil || a.Outcome != nil || a.Release || a.GraphHash != "" || a.Metadata != nil {
 		return w
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	k := r.rows[a.RunID]
 	if k == nil || !k.same(a.Status) || now.Sub(k.written) >= r.every {
 		return w
@@ -53,6 +59,8 @@ func (r *rowKeeper) slim(w Write, now time.Time) Write {
 // note takes notice of what became of a write: asked is what was asked for, sent what was written.
 func (r *rowKeeper) note(asked, sent Write, res Result, now time.Time) {
 	id := asked.RunID()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	k := r.rows[id]
 	var s *Status
 	switch {
@@ -83,7 +91,9 @@ func (r *rowKeeper) note(asked, sent Write, res Result, now time.Time) {
 
 // due returns up to limit writes for rows that have been behind for too long, leaving out runs that busy says are written to just now, and how
 // long it is until it is to be asked again, 0 if none is behind.
-func (r *rowKeeper) due(now time.Time, limit int, busy func(runID string) bool) (writes []Write, wait time.Duration) {
+func (r *rowKeeper) due(now time.Time, limit int, busy func(namespace, runID string) bool) (writes []Write, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var later []string
 	for len(r.stale) > 0 && len(writes) < limit {
 		id := r.stale[0]
@@ -92,7 +102,7 @@ func (r *rowKeeper) due(now time.Time, limit int, busy func(runID string) bool) 
 			if wait = k.written.Add(r.every).Sub(now); wait > 0 {
 				break
 			}
-			if busy(id) {
+			if busy(k.namespace, id) {
 				later, r.stale = append(later, id), r.stale[1:]
 				continue
 			}
@@ -108,4 +118,11 @@ func (r *rowKeeper) due(now time.Time, limit int, busy func(runID string) bool) 
 		return writes, 0
 	}
 	return writes, max(wait, time.Millisecond)
+}
+
+// behind reports whether a row is behind.
+func (r *rowKeeper) behind() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.stale) > 0
 }

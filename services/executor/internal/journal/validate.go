@@ -65,7 +65,10 @@ func (c *check) start(s *Start) {
 	c.texts("the run's chat id", r.ChatID)
 	c.texts("the run's thread id", r.ThreadID)
 	c.texts("the run's task id", r.TaskID)
-	c.texts("the request id", s.Request.ID)
+	c.texts("the request id", s.Request.ID, s.Request.Method)
+	if s.Request.ID != "" {
+		c.need("method", s.Request.Method)
+	}
 	c.texts("the run", r.ID, r.Namespace, r.GraphHash, r.ParentID, r.RootID, r.TraceParent, r.TraceState, r.ForkedFrom, r.ScheduleID, s.Request.BodyHash)
 	for k, v := range r.Labels {
 		c.texts("the key of a label", k)
@@ -138,9 +141,9 @@ func ValidatePost(p Post, l Limits) error {
 	c.need("run id", p.Mail.RunID)
 	c.need("namespace", p.Mail.Namespace)
 	c.texts("the request id", p.Request.ID)
-	c.texts("the request", p.Mail.Namespace, p.Mail.RunID, p.Request.BodyHash, p.Method)
+	c.texts("the request", p.Mail.Namespace, p.Mail.RunID, p.Request.BodyHash, p.Request.Method)
 	if p.Request.ID != "" {
-		c.need("method", p.Method)
+		c.need("method", p.Request.Method)
 	}
 	c.mail("", []Mail{p.Mail})
 	c.text("the reason", p.Reason, maxReason)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/failpoint"
+	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
 // Committer is what a Writer needs of a Journal.
@@ -22,8 +24,9 @@ type WriterOptions struct {
 	Limits Limits
 	// MaxRows and MaxBytes bound a batch; defaults 1,000 and 4 MiB. A larger write goes alone. While commits take long batches are smaller.
 	MaxRows, MaxBytes int
-	// MaxBacklog is how many bytes may wait before new runs are refused; default 64 MiB. Appends are
-	// always taken, since what they tell has already happened.
+	// MaxBacklog is how many bytes may wait before new runs are refused, half of it of one namespace, or one
+	// write; default 64 MiB. Appends are always taken, since what they tell has already happened. What a
+	// namespace has beyond its half keeps out nobody else's runs.
 	MaxBacklog int
 	// Timeout bounds one try of a commit; default 30 s.
 	Timeout time.Duration
@@ -54,31 +57,42 @@ type Batch struct {
 	Err error
 }
 
-// Writer is the group commit of one owner: one goroutine at a time leads, which takes all that waits, commits it in one
-// flush, answers, and takes the next. There is no timer: a lone write is committed at once, and
-// under load batches grow by themselves. It is Run's goroutine that leads, unless somebody else does so for a batch by Lead.
-// Writes of one run keep the order of their Submits; namespaces take turns. Safe for concurrent use.
+// Writer is the group commit of one owner: one goroutine at a time leads, which takes all that waits, commits
+// it in one flush, answers, and takes the next. There is no timer: a lone write is committed at once, and
+// under load batches grow by themselves. It is Run's goroutine that leads, unless somebody else does so for a
+// batch by Lead. While commits take long, a second batch is committed beside the first, of namespaces that
+// have nothing in it: who writes little does not wait for the batches of who writes much. Writes of one run
+// keep the order of their Submits; namespaces take turns. Safe for concurrent use.
 type Writer struct {
 	c     Committer
 	owner Owner
 	o     WriterOptions
 	wake  chan struct{}
-	done  chan struct{}
-	rows  *rowKeeper
-	// slots are for the writes that store large values, storing is those.
+	// beside wakes who commits a second batch.
+	beside chan struct{}
+	done   chan struct{}
+	rows   *rowKeeper
+	// observing lets Observe be called once at a time.
+	observing sync.Mutex
+	// slots are for the writes that store large values, and lanes for those of one namespace. storing is
+	// those writes.
 	slots   chan struct{}
+	lanes   *turns.Turns
 	storing sync.WaitGroup
 
 	mu     sync.Mutex
 	held   map[string][]*held // see hold
 	queues map[string]*queue
-	turn   []string // namespaces with something waiting, the next one first
-	bytes  int
+	// turn are the namespaces with something waiting and nothing in a batch that is being committed, the next
+	// one first.
+	turn   []string
+	bytes  map[string]int // of each namespace, what waits
 	count  int
 	closed error // why nothing more is taken
 	err    error // why Run ended
-	// leading is set while somebody commits; rows belongs to that goroutine.
-	leading bool
+	// flights is how many batches are being committed, flying are the namespaces in them.
+	flights int
+	flying  map[string]struct{}
 	// most is how many rows a batch may have just now.
 	most int
 	// hard ends when the writer gives up; nil until it runs.
@@ -128,7 +142,12 @@ func NewWriter(c Committer, owner Owner, o WriterOptions) *Writer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{most: o.MaxRows, rows: newRowKeeper(o.RowEvery), slots: make(chan struct{}, maxStoring), held: map[string][]*held{}, c: c, owner: owner, o: o, wake: make(chan struct{}, 1), done: make(chan struct{}), queues: map[string]*queue{}}
+	return &Writer{
+		c: c, owner: owner, o: o, most: o.MaxRows, rows: newRowKeeper(o.RowEvery),
+		wake: make(chan struct{}, 1), beside: make(chan struct{}, 1), done: make(chan struct{}),
+		slots: make(chan struct{}, maxStoring), lanes: turns.New(maxStoring / 2),
+		held: map[string][]*held{}, queues: map[string]*queue{}, bytes: map[string]int{}, flying: map[string]struct{}{},
+	}
 }
 
 // Submit queues w and returns at once. If it returns nil, done is called exactly once, by whoever
@@ -160,7 +179,7 @@ func (w *Writer) submit(wr Write, done func(Result), call bool) error {
 	if w.closed != nil {
 		return w.closed
 	}
-	if wr.Start != nil && w.bytes+it.size > w.o.MaxBacklog && w.count > 0 {
+	if wr.Start != nil && w.full(wr.Namespace(), it.size) {
 		return errs.New(errs.Unavailable, ReasonBacklogFull, "too much waits to be written").Hint("try again in a moment")
 	}
 	if w.o.Account != nil {
@@ -171,32 +190,100 @@ func (w *Writer) submit(wr Write, done func(Result), call bool) error {
 		return nil
 	}
 	w.push(it)
-	if call && !w.leading {
+	if call {
 		w.poke()
 	}
 	return nil
 }
 
+// full reports whether there is no room for a new run. It is called with w.mu held.
+func (w *Writer) full(namespace string, size int) bool {
+	share := w.o.MaxBacklog / 2
+	own := w.bytes[namespace]
+	if own > 0 && own+size > share {
+		return true
+	}
+	others := 0
+	for ns, n := range w.bytes {
+		if ns != namespace {
+			others += min(n, share)
+		}
+	}
+	return others+min(own+size, share) > w.o.MaxBacklog
+}
+
+// waits counts n bytes more of a namespace that wait, or less. It is called with w.mu held.
+func (w *Writer) waits(namespace string, n int) {
+	if w.bytes[namespace] += n; w.bytes[namespace] == 0 {
+		delete(w.bytes, namespace)
+	}
+}
+
 // Lead commits what waits on the caller's goroutine, unless somebody leads already: then that one will. A lone write so
 // comes through without waking another goroutine, and another again for its answer. It is one batch at most, Run goes on with
 // what came meanwhile. answered, if not nil, is called with the number of results just before these are given.
-func (w *Writer) Lead(answered func(results int)) {
+func (w *Writer) Lead(answered func(results int)) { w.lead(answered) }
+
+// lead is Lead; it reports whether there was a batch.
+func (w *Writer) lead(answered func(results int)) bool {
 	w.mu.Lock()
-	if w.leading || w.hard == nil || w.broken != nil || len(w.turn) == 0 {
+	if !w.mayFly() || w.hard == nil || w.broken != nil || len(w.turn) == 0 {
 		w.mu.Unlock()
-		return
+		return false
 	}
-	w.leading = true
 	batch, _ := w.take()
-	w.mu.Unlock()
-	err := w.flush(batch, answered)
-	w.mu.Lock()
-	w.leading = false
-	w.broken = err
-	if err != nil || w.closed != nil || len(w.turn) > 0 || !w.timed && len(w.rows.stale) > 0 {
+	w.carry(batch, answered)
+	if w.broken != nil || w.closed != nil || len(w.turn) > 0 || !w.timed && w.rows.behind() {
 		w.poke()
 	}
 	w.mu.Unlock()
+	return true
+}
+
+// maxFlights is how many batches are committed at once while commits take long.
+const maxFlights = 2
+
+// mayFly reports whether a batch may be committed now. It is called with w.mu held.
+func (w *Writer) mayFly() bool {
+	return w.flights == 0 || w.flights < maxFlights && w.most < w.o.MaxRows
+}
+
+// carry commits a batch and answers it. It is called with w.mu held, and lets go of it meanwhile.
+func (w *Writer) carry(batch []item, answered func(results int)) {
+	w.fly(batch)
+	w.mu.Unlock()
+	err := w.flush(batch, answered)
+	w.mu.Lock()
+	w.land(batch, err)
+}
+
+// fly notes that a batch is being committed: what its namespaces write from now on waits for it. It is called
+// with w.mu held.
+func (w *Writer) fly(batch []item) {
+	w.flights++
+	for i := range batch {
+		w.flying[batch[i].write.Namespace()] = struct{}{}
+	}
+	w.turn = slices.DeleteFunc(w.turn, func(ns string) bool { _, in := w.flying[ns]; return in })
+}
+
+// land notes that a batch was committed and answered, err if that was the end of the writer. It is called
+// with w.mu held.
+func (w *Writer) land(batch []item, err error) {
+	w.flights--
+	for i := range batch {
+		ns := batch[i].write.Namespace()
+		if _, in := w.flying[ns]; !in {
+			continue
+		}
+		delete(w.flying, ns)
+		if q := w.queues[ns]; q != nil {
+			w.turn = append(w.turn, ns)
+		}
+	}
+	if w.broken == nil {
+		w.broken = err
+	}
 }
 
 // push puts an item where the next batch finds it.
@@ -206,10 +293,12 @@ func (w *Writer) push(it item) {
 	if q == nil {
 		q = &queue{}
 		w.queues[ns] = q
-		w.turn = append(w.turn, ns)
+		if _, in := w.flying[ns]; !in {
+			w.turn = append(w.turn, ns)
+		}
 	}
 	q.items = append(q.items, it)
-	w.bytes += it.size
+	w.waits(ns, it.size)
 	w.count++
 }
 
@@ -269,6 +358,17 @@ func (w *Writer) Run(ctx context.Context) error {
 		}
 	})
 	w.beginStoring(hard)
+	aux.Go(func() {
+		for {
+			select {
+			case <-w.beside:
+				for w.lead(nil) { // until all that waits has something in the first batch
+				}
+			case <-finished:
+				return
+			}
+		}
+	})
 	err := w.loop()
 	w.refuse(stopped())
 	if err != nil {
@@ -288,7 +388,7 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) loop() error {
 	for {
 		w.mu.Lock()
-		if w.leading {
+		if !w.mayFly() || w.flights > 0 && (w.broken != nil || w.closed != nil) {
 			w.timed = false
 			w.mu.Unlock()
 			<-w.wake // whoever leads calls us if anything is left to do
@@ -298,31 +398,28 @@ func (w *Writer) loop() error {
 			w.mu.Unlock()
 			return w.broken
 		}
-		w.leading, w.timed = true, false
+		w.timed = false
 		batch, closed := w.take()
-		w.mu.Unlock()
 		batch, wait := w.owed(batch, closed)
 		if len(batch) > 0 {
-			err := w.flush(batch, nil)
-			w.mu.Lock()
-			w.leading, w.broken = false, err
+			w.carry(batch, nil)
 			w.mu.Unlock()
 			continue
 		}
+		idle := len(w.turn) == 0 && w.closed == nil
+		w.timed = wait > 0
+		w.mu.Unlock()
 		if closed {
 			return nil
 		}
-		w.mu.Lock()
-		idle := len(w.turn) == 0 && w.closed == nil
-		w.leading, w.timed = false, wait > 0
-		w.mu.Unlock()
 		if idle {
 			w.rest(wait)
 		}
 	}
 }
 
-// owed adds to a batch the rows that have been behind for too long. It tells too how long it is until there are more, 0 if none is behind.
+// owed adds to a batch the rows that have been behind for too long. It tells too how long it is until there
+// are more, 0 if none is behind. It is called with w.mu held.
 func (w *Writer) owed(batch []item, closed bool) ([]item, time.Duration) {
 	// A run that is written to just now brings its row along by itself.
 	inBatch := make(map[string]bool, len(batch))
@@ -334,7 +431,10 @@ func (w *Writer) owed(batch []item, closed bool) ([]item, time.Duration) {
 		// There is no later.
 		now = now.Add(w.rows.every)
 	}
-	owed, wait := w.rows.due(now, w.o.MaxRows, func(id string) bool { return inBatch[id] })
+	owed, wait := w.rows.due(now, w.o.MaxRows, func(namespace, id string) bool {
+		_, flying := w.flying[namespace]
+		return flying || inBatch[id]
+	})
 	for _, wr := range owed {
 		batch = append(batch, item{write: wr, done: func(Result) {}, rows: 1, since: time.Now(), whole: true})
 	}
@@ -357,7 +457,9 @@ func (w *Writer) flush(batch []item, answered func(results int)) error {
 	results, tries, err := w.commit(w.hard, writes)
 	b.Duration, b.Tries, b.Err = time.Since(begin), tries, err
 	if w.o.Observe != nil {
+		w.observing.Lock()
 		w.o.Observe(b)
+		w.observing.Unlock()
 	}
 	w.adapt(b)
 	if answered != nil {
@@ -417,12 +519,13 @@ func (w *Writer) adapt(b Batch) {
 	case b.Tries > 1: // it waited for something else
 	case b.Duration > longCommit && b.Rows > few:
 		w.most = max(few, min(w.most, int(int64(b.Rows)*int64(longCommit)/int64(b.Duration))))
-	case b.Duration <= longCommit/2:
+	case b.Duration <= longCommit/2 && b.Rows >= w.most/2: // a small one tells nothing of large ones
 		w.most = min(w.o.MaxRows, 2*w.most)
 	}
 }
 
-// take removes the next batch: namespaces in turn, one write each, until a limit is reached. It is called with w.mu held.
+// take removes the next batch: namespaces in turn, one write each, until a limit is reached. closed tells
+// that there will be no other. It is called with w.mu held.
 func (w *Writer) take() (batch []item, closed bool) {
 	rows, size := 0, 0
 	for len(w.turn) > 0 {
@@ -435,6 +538,7 @@ func (w *Writer) take() (batch []item, closed bool) {
 		batch = append(batch, it)
 		rows += it.rows
 		size += it.size
+		w.waits(ns, -it.size)
 		q.items[0] = item{}
 		q.items = q.items[1:]
 		w.turn = w.turn[1:]
@@ -444,7 +548,6 @@ func (w *Writer) take() (batch []item, closed bool) {
 			delete(w.queues, ns)
 		}
 	}
-	w.bytes -= size
 	w.count -= len(batch)
 	return batch, w.closed != nil && len(w.held) == 0
 }
@@ -465,7 +568,7 @@ func (w *Writer) fail(err error) {
 	queues := w.queues
 	heldBack := w.held
 	w.held = map[string][]*held{}
-	w.queues, w.turn, w.bytes, w.count = map[string]*queue{}, nil, 0, 0
+	w.queues, w.turn, w.bytes, w.count = map[string]*queue{}, nil, map[string]int{}, 0
 	w.mu.Unlock()
 	for _, hs := range heldBack {
 		for _, h := range hs {
@@ -502,9 +605,17 @@ func (w *Writer) rest(wait time.Duration) {
 	}
 }
 
+// poke wakes who takes the next batch. It is called with w.mu held.
 func (w *Writer) poke() {
+	wake := w.wake
+	if w.flights > 0 && w.broken == nil && w.closed == nil {
+		if !w.mayFly() {
+			return // who leads sees what waits when its batch has landed
+		}
+		wake = w.beside
+	}
 	select {
-	case w.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }

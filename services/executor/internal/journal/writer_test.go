@@ -366,6 +366,60 @@ func TestWriter(t *testing.T) {
 	})
 }
 
+// slow stores the large values of namespace a only when it is told to.
+type slow struct {
+	storing chan string
+	goOn    chan struct{}
+}
+
+func (s slow) Pack(w journal.Write) (journal.Write, func(context.Context) journal.Write) {
+	return w, func(context.Context) journal.Write {
+		if w.Namespace() == "a" {
+			s.storing <- w.RunID()
+			<-s.goOn
+		}
+		return w
+	}
+}
+
+// TestWriterNeighbors floods the writer with what one namespace writes, and holds that another's runs start
+// all the same.
+func TestWriterNeighbors(t *testing.T) {
+	t.Parallel()
+	t.Run("Backlog/OneNamespaceFillsOnlyItsHalf", func(t *testing.T) {
+		t.Parallel()
+		w := journal.NewWriter(&scripted{}, journal.Owner{}, journal.WriterOptions{MaxBacklog: 10_000})
+		require.NoError(t, w.Submit(startOf("a", "r1", 4000), func(journal.Result) {}))
+		require.Equal(t, journal.ReasonBacklogFull, errs.ReasonOf(w.Submit(startOf("a", "r2", 4000), func(journal.Result) {})))
+		for range 10 {
+			require.NoError(t, w.Submit(appendOf("a", "r1", 9000), func(journal.Result) {}), "what has happened is taken")
+		}
+		require.NoError(t, w.Submit(startOf("b", "r3", 4000), func(journal.Result) {}))
+		require.Equal(t, journal.ReasonBacklogFull, errs.ReasonOf(w.Submit(startOf("b", "r4", 4000), func(journal.Result) {})))
+		require.Equal(t, journal.ReasonBacklogFull, errs.ReasonOf(w.Submit(startOf("c", "r5", 4000), func(journal.Result) {})), "the whole is bounded, too")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, w.Run(ctx))
+		require.NoError(t, w.Err())
+	})
+	t.Run("Store/OneNamespaceHasHalfOfThePlaces", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			p := slow{storing: make(chan string, 100), goOn: make(chan struct{})}
+			w, stop := run(t, &scripted{}, journal.WriterOptions{Packer: p})
+			for i := range 50 {
+				require.NoError(t, w.Submit(startOf("a", fmt.Sprint("r", i), 10), func(journal.Result) {}))
+			}
+			synctest.Wait()
+			require.Len(t, p.storing, 4)
+			_, err := w.Do(t.Context(), startOf("b", "own", 10))
+			require.NoError(t, err)
+			close(p.goOn)
+			require.NoError(t, stop())
+		})
+	})
+}
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	limits := journal.Limits{Payload: 100, Write: 1000}

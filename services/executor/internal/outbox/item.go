@@ -59,8 +59,11 @@ type Entry struct {
 	ReasoningTokens int64     `json:"reasoning_tokens,omitempty"`
 	Time            time.Time `json:"time"`
 	Failed          bool      `json:"failed,omitempty"`
-	// Tool says that a tool was called, not a model.
-	Tool bool `json:"tool,omitempty"`
+	// Tool says that a tool was called, not a model; Overhead that a model was for an agent's own reasoning.
+	Tool     bool `json:"tool,omitempty"`
+	Overhead bool `json:"overhead,omitempty"`
+	// CostNanoUSD is what the call says itself that it cost; nil if it says nothing.
+	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
 }
 
 // Usage carries the calls of one attempt.

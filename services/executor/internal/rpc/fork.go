@@ -17,15 +17,15 @@ import (
 
 // RetryRun implements the service.
 func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) (*executorv1.Run, error) {
+	once, before, err := s.answered(ctx, engine.MethodRetry, req)
+	if err != nil || before != nil {
+		return before, err
+	}
 	leave, err := s.enter(ctx, standing, req)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	once, err := repeatable(req)
-	if err != nil {
-		return nil, err
-	}
 	id, err := s.engine.Retry(ctx, engine.RetryRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), AllowUnsafe: req.GetAllowUnsafe(), WithoutTask: req.GetWithoutTask(), Request: once})
 	if err != nil {
@@ -36,15 +36,15 @@ func (s *Server) RetryRun(ctx context.Context, req *executorv1.RetryRunRequest) 
 
 // ForkRun implements the service.
 func (s *Server) ForkRun(ctx context.Context, req *executorv1.ForkRunRequest) (*executorv1.Run, error) {
+	once, before, err := s.answered(ctx, engine.MethodFork, req)
+	if err != nil || before != nil {
+		return before, err
+	}
 	leave, err := s.enter(ctx, standing, req, req.GetGraph())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	once, err := repeatable(req)
-	if err != nil {
-		return nil, err
-	}
 	fork := engine.ForkRequest{
 		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), ReplaceArgs: req.GetReplaceArgs(), AllowUnsafe: req.GetAllowUnsafe(), WithoutTask: req.GetWithoutTask(),
 		BusinessKey: req.GetBusinessKey(), Labels: req.GetLabels(), Request: once, Budget: callpb.FromBudget(req.GetBudget()),

@@ -17,6 +17,8 @@ import (
 // Registry reaches the registry service for the engine and the outbox.
 type Registry struct {
 	client registryv1.RegistryServiceClient
+	// database names the one that runs are recorded in.
+	database string
 }
 
 var (
@@ -26,15 +28,17 @@ var (
 	_ outbox.Registry      = (*Registry)(nil)
 )
 
-// NewRegistry returns a Registry that calls client.
-func NewRegistry(client registryv1.RegistryServiceClient) *Registry { return &Registry{client} }
+// NewRegistry returns a Registry that calls client for the executors of a database.
+func NewRegistry(client registryv1.RegistryServiceClient, database string) *Registry {
+	return &Registry{client, database}
+}
 
 // shortestLease is the shortest that the registry takes. A claim that is renewed for so long is given back.
 const shortestLease = time.Millisecond
 
 // Claim implements engine.Claims.
 func (r *Registry) Claim(ctx context.Context, namespace, taskID, runID string, lease time.Duration) error {
-	_, err := r.client.ClaimTask(grpckit.WithNamespace(ctx, namespace), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease)})
+	_, err := r.client.ClaimTask(grpckit.WithNamespace(ctx, namespace), &registryv1.ClaimTaskRequest{TaskId: taskID, RunId: runID, Lease: durationpb.New(lease), Database: r.database})
 	return err
 }
 
@@ -45,7 +49,7 @@ func (r *Registry) Release(ctx context.Context, namespace, taskID, runID string)
 
 // Lease implements engine.Cancellations.
 func (r *Registry) Lease(ctx context.Context, limit int, hold time.Duration) ([]engine.Cancellation, error) {
-	resp, err := r.client.LeaseCancellations(ctx, &registryv1.LeaseCancellationsRequest{MaxCount: int32(limit), Lease: durationpb.New(hold)})
+	resp, err := r.client.LeaseCancellations(ctx, &registryv1.LeaseCancellationsRequest{MaxCount: int32(limit), Lease: durationpb.New(hold), Database: r.database})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +74,7 @@ func (r *Registry) Acknowledge(ctx context.Context, done []engine.Cancellation) 
 // Confirm implements outbox.Registry.
 func (r *Registry) Confirm(ctx context.Context, namespace string, c outbox.Confirm) error {
 	_, err := r.client.ConfirmClaim(grpckit.WithNamespace(ctx, namespace), &registryv1.ConfirmClaimRequest{
-		TaskId: c.TaskID, RunId: c.RunID, StartTime: timestamppb.New(c.Start)})
+		TaskId: c.TaskID, RunId: c.RunID, StartTime: timestamppb.New(c.Start), Database: r.database})
 	return err
 }
 
@@ -127,14 +131,17 @@ func usageEntries(entries []outbox.Entry) []*registryv1.UsageEntry {
 	out := make([]*registryv1.UsageEntry, len(entries))
 	for i, e := range entries {
 		kind := registryv1.UsageKind_USAGE_KIND_MODEL
-		if e.Tool {
+		switch {
+		case e.Overhead:
+			kind = registryv1.UsageKind_USAGE_KIND_OVERHEAD
+		case e.Tool:
 			kind = registryv1.UsageKind_USAGE_KIND_TOOL
 		}
 		out[i] = &registryv1.UsageEntry{
 			RunId: e.RunID, NodeId: e.Node, Visit: int32(e.Visit), Item: int32(e.Item), Attempt: int32(e.Attempt), Call: int32(e.Call),
 			Kind: kind, TaskId: e.TaskID, Provider: e.Provider, Model: e.Model,
 			InputTokens: e.InputTokens, CachedInputTokens: e.CachedTokens, OutputTokens: e.OutputTokens, ReasoningTokens: e.ReasoningTokens,
-			Time: timestamppb.New(e.Time), Failed: e.Failed,
+			Time: timestamppb.New(e.Time), Failed: e.Failed, CostNanoUsd: e.CostNanoUSD,
 		}
 	}
 	return out

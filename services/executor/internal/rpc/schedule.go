@@ -46,7 +46,7 @@ func (s Scheduled) Start(ctx context.Context, x schedule.Schedule, st schedule.S
 	}
 	start.ID, start.ScheduleID, start.Principal = st.RunID, x.ID, st.Principal
 	// The same for every try, whatever the schedule says by then.
-	start.Request = journal.Request{ID: "schedule/" + x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
+	start.Request = journal.Request{Method: "Schedule", ID: x.UID + "/" + strconv.FormatInt(st.Turn, 10), BodyHash: x.UID}
 	id, _, err := s.engine.Start(ctx, start)
 	if errs.ReasonOf(err) == journal.ReasonRunExists {
 		// An earlier try, of which it is known by now what became of it.

@@ -54,18 +54,22 @@ type Server struct {
 // More lists the actors that a namespace has besides those of all.
 type More func(ctx context.Context, namespace string) ([]actor.Spec, error)
 
-// NewServer returns a server; actors are those of every namespace.
-func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more More, priced bool) *Server {
+// NewServer returns a server; actors are those of every namespace, and costly requests are let in by c.
+func NewServer(e *engine.Engine, j journal.Journal, actors []actor.Spec, more More, priced bool, c *admission.Control) *Server {
 	examined := map[string]bool{}
 	for i := range actors {
 		examined[actors[i].Name] = actors[i].Examine != nil
 	}
-	return &Server{engine: e, reader: j, actors: actors, more: more, priced: priced, admission: &admission.Control{}, examined: examined}
+	return &Server{engine: e, reader: j, actors: actors, more: more, priced: priced, admission: c, examined: examined}
 }
 
 // StartRun implements the service.
 func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) (*executorv1.Run, error) {
-	started, err := s.start(ctx, req)
+	once, before, err := s.answered(ctx, engine.MethodStart, req)
+	if err != nil || before != nil {
+		return before, err
+	}
+	started, err := s.start(ctx, req, once)
 	switch {
 	case err != nil:
 		return nil, err
@@ -75,7 +79,7 @@ func (s *Server) StartRun(ctx context.Context, req *executorv1.StartRunRequest) 
 	return s.run(ctx, started.ID)
 }
 
-func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (engine.Started, error) {
+func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, once journal.Request) (engine.Started, error) {
 	leave, err := s.enter(ctx, 0, req, req.GetGraph())
 	if err != nil {
 		return engine.Started{}, err
@@ -85,6 +89,7 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest) (en
 	if err != nil {
 		return engine.Started{}, err
 	}
+	start.Request = once
 	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
 		return engine.Started{}, graphFaults(err)
@@ -168,12 +173,7 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		return out, errs.New(errs.InvalidArgument, "CONFLICT_POLICY_UNKNOWN", "conflict_policy %d is not known", req.GetConflictPolicy()).
 			Violate("conflict_policy", "CONFLICT_POLICY_UNKNOWN", "not a policy")
 	}
-	if req.GetRequestId() != "" {
-		body := proto.CloneOf(req)
-		body.RequestId = ""
-		out.Request, err = request(req.GetRequestId(), body)
-	}
-	return out, err
+	return out, nil
 }
 
 // ValidateGraph implements the service.
@@ -498,9 +498,13 @@ func (s *Server) ResumeRun(ctx context.Context, req *executorv1.ResumeRunRequest
 
 // ReconcileVisit implements the service.
 func (s *Server) ReconcileVisit(ctx context.Context, req *executorv1.ReconcileVisitRequest) (*executorv1.Run, error) {
+	once, err := repeatable(req)
+	if err != nil {
+		return nil, err
+	}
 	v := req.GetVisit()
 	out := engine.ReconcileRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), By: req.GetBy(), RequestID: req.GetRequestId(),
+		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), By: req.GetBy(), Request: once,
 		Ref: workgraph.Ref{Node: v.GetNodeId(), Visit: max(int(v.GetVisit()), 1), Item: int(v.GetItem())},
 	}
 	switch o := req.GetOutcome().(type) {

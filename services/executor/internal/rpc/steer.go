@@ -32,6 +32,25 @@ func repeatable(req interface {
 	return request(req.GetRequestId(), body)
 }
 
+// answered looks a request up before anything else. It returns the request with the hash of the rest of it,
+// and the run that it came to before, if it did.
+func (s *Server) answered(ctx context.Context, method string, req interface {
+	proto.Message
+	GetRequestId() string
+}) (journal.Request, *executorv1.Run, error) {
+	once, err := repeatable(req)
+	if err != nil {
+		return once, nil, err
+	}
+	once.Method = method
+	id, err := s.engine.Answered(ctx, grpckit.Namespace(ctx), once)
+	if err != nil || id == "" {
+		return once, nil, err
+	}
+	run, err := s.run(ctx, id)
+	return once, run, err
+}
+
 // raw is the JSON of one payload of a request.
 func raw(field string, p *graphv1.Payload) ([]byte, error) {
 	b, err := graphpb.Raw(field, p)
@@ -79,6 +98,21 @@ func (s *Server) SignalRun(ctx context.Context, req *executorv1.SignalRunRequest
 
 // SignalWithStart implements the service.
 func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWithStartRequest) (*executorv1.Run, error) {
+	var once journal.Request
+	if id := req.GetStart().GetRequestId(); id != "" {
+		body := proto.CloneOf(req)
+		body.Start.RequestId = ""
+		var err error
+		if once, err = request(id, body); err != nil {
+			return nil, err
+		}
+	}
+	switch id, whole, err := s.engine.AnsweredSignal(ctx, grpckit.Namespace(ctx), once); {
+	case err != nil:
+		return nil, err
+	case whole:
+		return s.run(ctx, id)
+	}
 	payload, err := raw("payload", req.GetPayload())
 	if err != nil {
 		return nil, err
@@ -92,13 +126,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	if err != nil {
 		return nil, err
 	}
-	if id := req.GetStart().GetRequestId(); id != "" {
-		body := proto.CloneOf(req)
-		body.Start.RequestId = ""
-		if start.Request, err = request(id, body); err != nil {
-			return nil, err
-		}
-	}
+	start.Request = once
 	id, _, err := s.engine.SignalWithStart(ctx, start, engine.Signal{Name: req.GetName(), Payload: payload})
 	if err != nil {
 		return nil, graphFaults(err)

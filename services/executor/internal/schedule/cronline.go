@@ -6,19 +6,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // cronFields are the fields of a line, with the names that some of their values have, in order from first on.
 var cronFields = [...]struct {
-	name  string
-	names []string
-	first int
+	name        string
+	names       []string
+	first, last int
 }{
-	{name: "minute"},
-	{name: "hour"},
-	{name: "day of month"},
-	{name: "month", names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}, first: 1},
-	{name: "day of week", names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
+	{name: "minute", last: 59},
+	{name: "hour", last: 23},
+	{name: "day of month", first: 1, last: 31},
+	{name: "month", names: []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}, first: 1, last: 12},
+	{name: "day of week", names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}, last: 7},
 }
 
 // checkCron refuses what the parser would read as something that hardly anybody means: ranges that go backwards, empty items, intervals of
@@ -26,10 +27,11 @@ var cronFields = [...]struct {
 func checkCron(text string) error {
 	fields := strings.Fields(text)
 	if strings.HasPrefix(text, "@") {
-		return nil
+		return checkCronName(text)
 	}
-	if len(fields) != len(cronFields) {
-		return fmt.Errorf("it has %d fields", len(fields))
+	if n := len(fields); n != len(cronFields) {
+		seconds := map[bool]string{true: "; seconds and years are not written"}[n > len(cronFields)]
+		return fmt.Errorf("it has %d fields%s", n, seconds)
 	}
 	for i, field := range fields {
 		for item := range strings.SplitSeq(field, ",") {
@@ -37,6 +39,28 @@ func checkCron(text string) error {
 				return fmt.Errorf("the %s %q: %w", cronFields[i].name, field, err)
 			}
 		}
+	}
+	return nil
+}
+
+// cronNames stand for whole lines.
+var cronNames = []string{"yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"}
+
+// checkCronName looks at what begins with @.
+func checkCronName(text string) error {
+	name, rest, _ := strings.Cut(text[1:], " ")
+	if name != "every" {
+		if slices.Contains(cronNames, name) && rest == "" || name == "reboot" {
+			return nil
+		}
+		return fmt.Errorf("there is no %s; there are @%s", text, strings.Join(cronNames, ", @"))
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(rest))
+	if err != nil {
+		return fmt.Errorf("%q is no interval, such as 90s, 15m or 2h30m", strings.TrimSpace(rest))
+	}
+	if d < MinEvery {
+		return fmt.Errorf("the interval is shorter than %s", MinEvery)
 	}
 	return nil
 }
@@ -80,6 +104,9 @@ func cronValue(field int, text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
 		return 0, fmt.Errorf("%q is no number%s", text, map[bool]string{true: " and no name"}[f.names != nil])
+	}
+	if int(n) < f.first || int(n) > f.last {
+		return 0, fmt.Errorf("%d is not from %d to %d", n, f.first, f.last)
 	}
 	return int(n), nil
 }

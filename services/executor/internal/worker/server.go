@@ -103,6 +103,8 @@ type Deps struct {
 	Builtin Builtin
 	// Dial connects to another executor; nil means that there are no others. The connection is closed by the Server.
 	Dial func(addr string) (*grpc.ClientConn, error)
+	// Admission lets in outcomes that are costly to read.
+	Admission *admission.Control
 	// Reason is a stable word for why a call's context has ended.
 	Reason func(context.Context) string
 	Logger *slog.Logger
@@ -131,7 +133,7 @@ type Server struct {
 // New returns a server without workers.
 func New(cfg Config, d Deps) *Server {
 	s := &Server{cfg: cfg, journal: d.Journal, builtin: d.Builtin, reason: d.Reason, log: d.Logger, pool: newPool(),
-		reader: outcomeReader{&admission.Control{}}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
+		reader: outcomeReader{d.Admission}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
 		owner: func() journal.Owner { return journal.Owner{} }, sessions: map[string]map[string]*session{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
 // Reasons of calls that did not reach a cell.
@@ -61,7 +62,8 @@ const (
 
 // Options tune a Router; all are required.
 type Options struct {
-	// MaxInFlight bounds the calls under way to one service of one cell; streams are not counted.
+	// MaxInFlight bounds the calls under way to one service of one cell, half of them of one namespace;
+	// streams are not counted.
 	MaxInFlight int
 	// Pause is how long a service that failed Failures times in a row is left alone before one call tries it again.
 	Pause    time.Duration
@@ -107,7 +109,7 @@ func New(p Placement, all []Cell, o Options) (*Router, error) {
 		}
 		r.lanes[c.Name] = map[string]*lane{}
 		for service, conn := range map[string]*grpc.ClientConn{Executor: c.Executor, Registry: c.Registry} {
-			r.lanes[c.Name][service] = &lane{cell: c.Name, service: service, conn: conn, Options: o}
+			r.lanes[c.Name][service] = &lane{cell: c.Name, service: service, conn: conn, Options: o, shares: turns.New(o.MaxInFlight / 2)}
 		}
 	}
 	return r, nil
@@ -133,12 +135,12 @@ func (c *conn) Invoke(ctx context.Context, method string, in, out any, opts ...g
 	if err != nil {
 		return c.refuse(ctx, l, err)
 	}
-	if l.underWay.Add(1) > int64(l.MaxInFlight) {
-		l.underWay.Add(-1)
-		return c.refuse(ctx, l, errs.New(errs.ResourceExhausted, ReasonBusy, "%d calls to the %s%s are under way already", l.MaxInFlight, l.service, l.of()).
+	leave, ok := l.enter(grpckit.Namespace(ctx))
+	if !ok {
+		return c.refuse(ctx, l, errs.New(errs.ResourceExhausted, ReasonBusy, "%d calls to the %s%s are under way already, or half as many of this namespace", l.MaxInFlight, l.service, l.of()).
 			Hint("try again in a moment").RetryAfter(time.Second))
 	}
-	defer l.underWay.Add(-1)
+	defer leave()
 	probe, err := l.admit(time.Now())
 	if err != nil {
 		return c.refuse(ctx, l, c.tell(ctx, l, err))
@@ -234,8 +236,26 @@ type lane struct {
 	cell, service string
 	conn          *grpc.ClientConn
 	underWay      atomic.Int64
+	shares        *turns.Turns // of namespaces
 	failures      atomic.Int64
 	until         atomic.Int64 // Unix nanoseconds; it is left alone before that
+}
+
+// enter counts a call under way, unless there are too many of all or of its namespace.
+func (l *lane) enter(namespace string) (leave func(), ok bool) {
+	free, ok := l.shares.Try(namespace)
+	if !ok {
+		return nil, false
+	}
+	if l.underWay.Add(1) > int64(l.MaxInFlight) {
+		l.underWay.Add(-1)
+		free()
+		return nil, false
+	}
+	return func() {
+		l.underWay.Add(-1)
+		free()
+	}, true
 }
 
 func (l *lane) of() string {
@@ -257,7 +277,8 @@ func (l *lane) admit(now time.Time) (probe bool, err error) {
 	return false, errs.New(errs.Unavailable, reasonUnreachable, "the %s cannot be reached", l.service)
 }
 
-// learn counts failures in a row. A caller that hung up, or that gave its call too little time, says nothing about the service; a service that took longer than the gateway lets it does.
+// learn counts failures in a row. A caller that hung up, or that gave its call too little time, says nothing
+// about the service; a service that took longer than the gateway lets it does.
 func (l *lane) learn(ctx context.Context, err error, probe bool) {
 	switch {
 	case errs.ReasonOf(err) == reasonUnreachable, errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), grpckit.ErrCallersTime):

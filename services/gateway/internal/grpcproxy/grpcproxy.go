@@ -71,7 +71,12 @@ func Path(m protoreflect.MethodDescriptor) string {
 
 // ServeHTTP passes one call on.
 func (m *Method) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), incoming(r.Header)))
+	md, err := incoming(r.Header)
+	if err != nil {
+		Fail(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(r.Context(), md))
 	defer cancel()
 	if t := r.Header.Get("Grpc-Timeout"); t != "" {
 		d, err := timeout(t)
@@ -384,15 +389,30 @@ func percent(s string) string {
 	return b.String()
 }
 
+// ReasonMetadataTooLarge is the reason when a call brings more headers than go on to the services.
+const ReasonMetadataTooLarge = "METADATA_TOO_LARGE"
+
+// maxMetadata and maxMetadataBytes bound the headers of a caller that go on. All namespaces share the
+// connection on which they do.
+const (
+	maxMetadata      = 64
+	maxMetadataBytes = 8 << 10
+)
+
 // incoming are the headers of a caller that go on. Those by which the gateway tells the services who calls, and in which trace, are its own.
-func incoming(h http.Header) metadata.MD {
+func incoming(h http.Header) (metadata.MD, error) {
 	md := metadata.MD{}
+	n, size := 0, 0
 	for k, vs := range h {
 		k = strings.ToLower(k)
 		if reserved(k) {
 			continue
 		}
 		for _, v := range vs {
+			if n, size = n+1, size+len(k)+len(v); n > maxMetadata || size > maxMetadataBytes {
+				return nil, errs.New(errs.ResourceExhausted, ReasonMetadataTooLarge, "a call may bring %d headers of %d bytes together to a service", maxMetadata, maxMetadataBytes).
+					Hint("leave headers out that no service of the suite reads")
+			}
 			if strings.HasSuffix(k, "-bin") {
 				b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(v, "="))
 				if err != nil {
@@ -403,7 +423,7 @@ func incoming(h http.Header) metadata.MD {
 			md.Append(k, v)
 		}
 	}
-	return md
+	return md, nil
 }
 
 func reserved(k string) bool {

@@ -1,4 +1,5 @@
-// Package paced owns how answers are written to callers who may be slow: piece by piece, each with a time of its own. It must not know what is written.
+// Package paced owns how answers are written to callers who may be slow: piece by piece, each with a time of
+// its own. It must not know what is written.
 package paced
 
 import (
@@ -10,7 +11,8 @@ import (
 // pieceBytes is what an answer is written in.
 const pieceBytes = 256 << 10
 
-// Writer writes an answer piece by piece, so that a caller who takes nothing is given up soon, and one who takes little at a deadline.
+// Writer writes an answer piece by piece, so that a caller who takes nothing is given up soon, and one who
+// takes little at a deadline.
 type Writer struct {
 	http.ResponseWriter
 

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, share *inflig
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	in := &takingReader{r: http.MaxBytesReader(w, r.Body, limit), share: share}
+	in := &takingReader{ctx: r.Context(), r: http.MaxBytesReader(w, r.Body, limit), share: share}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		in.taken = r.ContentLength
@@ -120,8 +121,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, share *inflig
 	return nil, errs.New(errs.InvalidArgument, "BODY_UNREADABLE", "the body could not be read to its end").With(err)
 }
 
-// takingReader takes memory for what it reads, in steps, if its length was not known before.
+// takingReader takes memory for what it reads, in steps, if its length was not known before. It waits for
+// room as a body with a length does.
 type takingReader struct {
+	ctx   context.Context //nolint:containedctx // that of the request whose body it reads; readers are given none
 	r     io.Reader
 	share *inflight.Share
 	read  int64
@@ -140,7 +143,7 @@ func (t *takingReader) Read(p []byte) (int, error) {
 
 func (t *takingReader) take(n int64) error {
 	t.taken += n
-	return t.share.Take(bodyMemory * n)
+	return t.share.Queue(t.ctx, bodyMemory*n)
 }
 
 func tooLarge(limit int64) error {

@@ -35,6 +35,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/auth"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/cells"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
@@ -72,6 +73,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   routes
 	calls    map[string]*route // of gRPC, by path
+	underWay *turns.Turns      // requests, by namespace
 	mux      *runtime.ServeMux
 	observed http.Handler
 	streams  metric.Int64UpDownCounter
@@ -83,7 +85,7 @@ var errRequestTimeout = errors.New("request timeout of the gateway")
 
 // New builds the routes from the services' annotations.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}}
+	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, underWay: turns.New(grpckit.DefaultMaxCalls)}
 	meter := o.Telemetry.Meter(scope)
 	var err error
 	if s.streams, err = meter.Int64UpDownCounter("epigraph.gateway.event_streams", metric.WithDescription("Open event streams.")); err != nil {
@@ -299,6 +301,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		x.known = true
+		grpckit.Know(ctx)
 		if err := access.Authorize(who.Principal, x.route.procedure()); err != nil {
 			s.writeError(rec, r, err)
 			return
@@ -306,6 +309,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		ctx = grpckit.WithPrincipal(grpckit.WithNamespace(ctx, who.Namespace), who.Principal)
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", who.Namespace))
 		h.Set("Cache-Control", "no-store")
+		leave, ok := s.underWay.Try(who.Namespace)
+		if !ok {
+			s.writeError(rec, r, grpckit.TooManyCalls(grpckit.DefaultMaxCalls))
+			return
+		}
+		defer leave()
 	}
 	r = r.WithContext(ctx)
 	if r.Method == http.MethodHead {

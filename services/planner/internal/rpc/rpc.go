@@ -27,11 +27,13 @@ import (
 type Server struct {
 	plannerv1.UnimplementedPlannerServiceServer
 	limits    plan.Limits
-	admission admission.Control
+	admission *admission.Control
 }
 
-// New returns a server that reads texts within limits.
-func New(limits plan.Limits) *Server { return &Server{limits: limits} }
+// New returns a server that reads texts within limits, and lets costly requests in by c.
+func New(limits plan.Limits, c *admission.Control) *Server {
+	return &Server{limits: limits, admission: c}
+}
 
 // bytesPerCost is how many bytes of a text cost as much as an element of a graph: a reader goes over each many times.
 const bytesPerCost = 50

@@ -24,10 +24,13 @@ const (
 )
 
 // Books keeps the books in a store. It is safe for concurrent use.
-type Books struct{ store store.Store }
+type Books struct {
+	store  store.Store
+	bounds Bounds
+}
 
 // New returns books over a store, which stays the caller's to close.
-func New(s store.Store) *Books { return &Books{store: s} }
+func New(s store.Store) *Books { return &Books{store: s, bounds: DefaultBounds()} }
 
 // Once makes a request repeatable: a second one with the same id and body is answered from what the
 // first one did. The zero value does not.
@@ -62,7 +65,8 @@ func first(ctx context.Context, tx store.Tx, namespace, method, resource string,
 	return r.Resource, nil
 }
 
-// caller is who asks, as it is recorded; empty for the services themselves, which only tell what became of runs.
+// caller is who asks, as it is recorded; empty for the services themselves, which only tell what became of
+// runs.
 func caller(ctx context.Context) string {
 	who := access.Of(ctx)
 	if who.Kind == access.Internal {
@@ -96,6 +100,13 @@ func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epi
 		}
 		if earlier != "" {
 			out, err = tx.Epic(ctx, namespace, earlier)
+			return err
+		}
+		have, err := tx.CountEpics(ctx, namespace, b.bounds.Epics)
+		if err != nil {
+			return err
+		}
+		if err := room(have, b.bounds.Epics, ReasonTooManyEpics, "a namespace", "epics"); err != nil {
 			return err
 		}
 		out = in
@@ -171,7 +182,7 @@ func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to
 			return nil
 		}
 		// Open and canceled tasks are counted alike, so the counters stay.
-		if err := tx.EndTasks(ctx, namespace, id, epic.OpenTaskStates(), epic.TaskCanceled, now); err != nil {
+		if err := tx.EndTasks(ctx, namespace, id, epic.OpenTaskStates(), epic.TaskCanceled, now, caller(ctx)); err != nil {
 			return err
 		}
 		if err := tx.CancelRuns(ctx, namespace, id, "", epic.ReasonEpicCanceled); err != nil {
@@ -181,7 +192,8 @@ func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to
 	})
 }
 
-// DeleteEpic removes an epic and its tasks, and cancels runs that are still at work on one of them. Usage entries stay.
+// DeleteEpic removes an epic and its tasks, and cancels runs that are still at work on one of them. Usage
+// entries stay.
 func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
 	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		e, err := lockEpic(ctx, tx, namespace, id)
@@ -221,6 +233,14 @@ func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in us
 		}
 		if earlier == "" {
 			earlier = in.ID
+			have, err := tx.CountPrices(ctx, namespace, b.bounds.Prices)
+			if err != nil {
+				return err
+			}
+			if have >= b.bounds.Prices {
+				return errs.New(errs.ResourceExhausted, ReasonTooManyPrices, "a namespace may have %d prices", b.bounds.Prices).
+					Hint("let one price cover several models: a model that ends in * covers all that begin so")
+			}
 			if err := tx.InsertPrice(ctx, in); err != nil {
 				return err
 			}

@@ -13,11 +13,11 @@ import (
 // noteAuthor signs the remarks of the registry itself.
 const noteAuthor = "registry"
 
-// ClaimTask reserves a task for a run. Repeating it renews the lease of a claim that is not confirmed
-// yet, so that a run may wait longer or, with the shortest lease, give the task back. To wait longer it passes the
+// ClaimTask reserves a task for a run. Repeating it renews the lease of a claim that is not confirmed yet, so
+// that a run may wait longer or, with the shortest lease, give the task back. To wait longer it passes the
 // same gate as a new claim: the epic may have been paused, or have spent its budget, meanwhile. A claim of
-// another run whose lease ended unconfirmed is taken over.
-func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (t epic.Task, until time.Time, err error) {
+// another run whose lease ended unconfirmed is taken over. database is the one that the run is recorded in.
+func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID, database string, lease time.Duration) (t epic.Task, until time.Time, err error) {
 	if lease, err = epic.CheckLease(lease); err != nil {
 		return epic.Task{}, time.Time{}, err
 	}
@@ -58,12 +58,14 @@ func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, 
 		if err := epic.Claimable(w.epic, w.task, holder, clock); err != nil {
 			return err
 		}
-		c := epic.Claim{Namespace: namespace, TaskID: taskID, RunID: runID, State: epic.Claimed, LeaseUntil: ends}
+		c := epic.Claim{Namespace: namespace, TaskID: taskID, RunID: runID, Database: database, State: epic.Claimed, LeaseUntil: ends}
 		if err := tx.PutClaim(ctx, c); err != nil {
 			return err
 		}
-		if err := w.warn(ctx); err != nil {
-			return err
+		if w.warn() {
+			if err := w.save(ctx, w.task.State); err != nil {
+				return err
+			}
 		}
 		t, until = w.task, ends
 		return nil
@@ -71,21 +73,19 @@ func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID string, 
 	return t, until, err
 }
 
-// warn leaves a note on a task that starts under a budget which cannot be held exactly. A task that
-// keeps no more notes goes without.
-func (w *work) warn(ctx context.Context) error {
+// warn leaves a note on a task that starts under a budget which cannot be held exactly, and reports whether
+// it did. A task that keeps no more notes goes without.
+func (w *work) warn() bool {
 	text := w.epic.BudgetNote()
-	if text == "" || w.task.AddNote(epic.Note{Author: noteAuthor, Text: text}, w.now) != nil {
-		return nil
-	}
-	return w.save(ctx, w.task.State)
+	return text != "" && w.task.AddNote(epic.Note{Author: noteAuthor, Text: text}, w.now) == nil
 }
 
-// ConfirmClaim makes a claim last until it is settled and moves the task to running. It changes
-// nothing when the claim is confirmed or over. A run whose lease was lost gets the task back if
-// nobody else has taken it, since the run has begun. One that begins on a canceled task is canceled: its start was under way
-// when the task was, so it could not be reached then.
-func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (out epic.Task, err error) {
+// ConfirmClaim makes a claim last until it is settled and moves the task to running. It changes nothing when
+// the claim is confirmed or over. A run whose lease was lost gets the task back if nobody else has taken it,
+// since the run has begun. One that begins on a task which is no longer its own to take, or is gone, is
+// canceled: a task has one run at most, and the start of this one was under way when the task went another
+// way, so it could not be reached then.
+func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID, database string, start time.Time) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if start = dbkit.Micros(start); start.IsZero() {
 		start = now
@@ -94,6 +94,10 @@ func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID strin
 	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		lost = nil
 		w, mine, err := openClaim(ctx, tx, namespace, taskID, runID, now)
+		if errs.ReasonOf(err) == store.ReasonTaskNotFound {
+			lost = err
+			return tx.CancelRun(ctx, namespace, taskID, runID, database, epic.ReasonTaskDeleted)
+		}
 		if err != nil {
 			return err
 		}
@@ -110,10 +114,11 @@ func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID strin
 			return nil
 		}
 		lost = epic.LostClaim(w.task, runID, holder)
+		reason := epic.ReasonClaimLost
 		if w.task.State == epic.TaskCanceled {
-			return tx.CancelRun(ctx, namespace, taskID, runID, epic.ReasonTaskCanceled)
+			reason = epic.ReasonTaskCanceled
 		}
-		return nil
+		return tx.CancelRun(ctx, namespace, taskID, runID, database, reason)
 	})
 	if err == nil {
 		err = lost
@@ -169,8 +174,9 @@ type Settlement struct {
 	End time.Time
 }
 
-// SettleClaim ends a claim with the outcome of its run, and with it a cancellation that has not reached the run. A run that lost
-// the task to another changes nothing of the task, and neither does a repetition, so that a message may arrive late and more than once.
+// SettleClaim ends a claim with the outcome of its run, and with it a cancellation that has not reached the
+// run. A run that lost the task to another changes nothing of the task, and neither does a repetition, so
+// that a message may arrive late and more than once.
 func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string, s Settlement) (out epic.Task, err error) {
 	now := dbkit.Now()
 	if s.End = dbkit.Micros(s.End); s.End.IsZero() {
@@ -232,14 +238,14 @@ func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error 
 // maxLeased is how many cancellations are handed out at once.
 const maxLeased = 1000
 
-// LeaseCancellations returns runs that are to be canceled, at most limit of them, and hides them from others for as long as hold:
-// whoever cancels them acknowledges them, else they come again.
-func (b *Books) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error) {
+// LeaseCancellations returns runs of a database that are to be canceled, at most limit of them, and hides
+// them from others for as long as hold: whoever cancels them acknowledges them, else they come again.
+func (b *Books) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
 	hold, err := epic.CheckLease(hold)
 	if err != nil {
 		return nil, err
 	}
-	return b.store.LeaseCancellations(ctx, min(max(limit, 1), maxLeased), hold)
+	return b.store.LeaseCancellations(ctx, database, min(max(limit, 1), maxLeased), hold)
 }
 
 // AcknowledgeCancellations forgets cancellations that have reached their runs.

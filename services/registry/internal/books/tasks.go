@@ -131,6 +131,7 @@ func (w *work) claim(ctx context.Context, c epic.Claim, to epic.ClaimState) erro
 // CreateTask adds a task to an epic that has not ended; the first one makes the epic active.
 func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epic.Task) (out epic.Task, err error) {
 	now := dbkit.Now()
+	in.Notes = signed(ctx, in.Notes)
 	in, err = epic.NewTask(namespace, in, now)
 	if err != nil {
 		return epic.Task{}, err
@@ -151,6 +152,9 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 		}
 		if e.State.Ended() {
 			return epic.NotActive(e)
+		}
+		if err := room(int(e.TotalTasks), b.bounds.Tasks, ReasonTooManyTasks, "an epic", "tasks"); err != nil {
+			return err
 		}
 		w := &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: in}
 		states, err := w.block(ctx)
@@ -220,6 +224,7 @@ func (b *Books) changeTask(ctx context.Context, namespace, method, id string, c 
 
 // UpdateTask takes these fields from in. Other dependencies block or unblock the task.
 func (b *Books) UpdateTask(ctx context.Context, namespace, id string, c Change, in epic.Task, fields []string) (epic.Task, error) {
+	in.Notes = signed(ctx, in.Notes)
 	return b.changeTask(ctx, namespace, "UpdateTask", id, c, func(ctx context.Context, w *work) error {
 		before := w.task.DependsOn
 		for _, f := range fields {
@@ -232,6 +237,15 @@ func (b *Books) UpdateTask(ctx context.Context, namespace, id string, c Change, 
 		}
 		return w.depend(ctx)
 	})
+}
+
+// signed are remarks with whose they are by the API key that was shown.
+func signed(ctx context.Context, notes []epic.Note) []epic.Note {
+	notes = slices.Clone(notes)
+	for i := range notes {
+		notes[i].Principal = caller(ctx)
+	}
+	return notes
 }
 
 // depend checks what the task has come to depend on, and blocks or unblocks it.
@@ -264,8 +278,8 @@ func (w *work) unclaimed(ctx context.Context) error {
 	if err != nil || c == nil {
 		return err
 	}
-	return errs.New(errs.FailedPrecondition, epic.ReasonTaskClaimed, "task %s is claimed by run %s", w.task.ID, c.RunID).
-		Set("run_id", c.RunID).Hint("cancel that run, or wait until it has settled the task")
+	return errs.New(errs.FailedPrecondition, epic.ReasonTaskClaimed, "run %s works on task %s", c.RunID, w.task.ID).
+		Set("run_id", c.RunID).Hint("wait until the run has ended, or move the task to CANCELLED, which cancels the run")
 }
 
 // Outcome is what may be told with a move of a task; empty parts change nothing.
@@ -290,35 +304,52 @@ func (b *Books) MoveTask(ctx context.Context, namespace, id string, c Change, to
 		if o.Note == "" {
 			return nil
 		}
-		return w.task.AddNote(epic.Note{Text: o.Note}, w.now)
+		return w.task.AddNote(epic.Note{Text: o.Note, Principal: caller(ctx)}, w.now)
 	})
 }
 
-// allow checks what a move in the table needs besides, ends the claim of a task that ends, and cancels the runs of one that is canceled.
+// allow checks what a move in the table needs besides. A task that a run has is that run's to end, since
+// another run could take it up while this one goes on; by hand it can only be canceled, and its run with it.
 func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
+	if to == epic.TaskCanceled {
+		return w.cancel(ctx)
+	}
+	if err := w.unclaimed(ctx); err != nil {
+		return err
+	}
 	// Work begins, or a task comes back, only where work is going on.
 	starts := was == epic.TaskPending && (to == epic.TaskRunning || to == epic.TaskCompleted)
 	if starts && w.epic.State != epic.Active || to == epic.TaskPending && w.epic.State.Ended() {
 		return epic.NotActive(w.epic)
 	}
-	if to == epic.TaskCanceled {
-		if err := w.tx.CancelRuns(ctx, w.task.Namespace, w.epic.ID, w.task.ID, epic.ReasonTaskCanceled); err != nil {
+	switch to {
+	case epic.TaskRunning:
+		// Work that nobody's run does is let in as a run is.
+		if err := w.epic.CheckBudget(); err != nil {
 			return err
 		}
-	}
-	if to.Ended() && was != epic.TaskPending || to == epic.TaskCanceled {
-		c, err := w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
-		if err != nil || c == nil {
-			return err
-		}
-		return w.claim(ctx, *c, epic.Released)
-	}
-	if was == epic.TaskPending {
-		return w.unclaimed(ctx)
-	}
-	if to != epic.TaskPending {
+		w.warn()
 		return nil
+	case epic.TaskPending:
+		return w.release(ctx, was)
 	}
+	return nil
+}
+
+// cancel asks for the end of the runs of a task that is canceled, and ends its claim.
+func (w *work) cancel(ctx context.Context) error {
+	if err := w.tx.CancelRuns(ctx, w.task.Namespace, w.epic.ID, w.task.ID, epic.ReasonTaskCanceled); err != nil {
+		return err
+	}
+	c, err := w.tx.ActiveClaim(ctx, w.task.Namespace, w.task.ID)
+	if err != nil || c == nil {
+		return err
+	}
+	return w.claim(ctx, *c, epic.Released)
+}
+
+// release lets a task be worked on that was blocked or has failed.
+func (w *work) release(ctx context.Context, was epic.TaskState) error {
 	states, err := w.block(ctx)
 	if err != nil || was == epic.TaskFailed {
 		// A failed task that has come to depend on others is tried again when those are completed.
@@ -332,7 +363,8 @@ func (w *work) allow(ctx context.Context, was, to epic.TaskState) error {
 	return nil
 }
 
-// DeleteTask removes a task, and its id from what others depend on. Runs that are still at work on it are canceled.
+// DeleteTask removes a task, and its id from what others depend on. Runs that are still at work on it are
+// canceled.
 func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) error {
 	now := dbkit.Now()
 	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {

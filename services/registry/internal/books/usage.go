@@ -2,10 +2,14 @@ package books
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
@@ -15,12 +19,21 @@ import (
 // entryPrefix starts the id of every usage entry.
 const entryPrefix = "us"
 
-// RecordUsage books entries, each at most once by its key, and adds the new ones to their task, epic
-// and namespace. It returns them in order as they stand in the books: an entry whose key was taken is
-// the one that was booked first, whatever it says. A task or epic that is not there (any more) gets
-// nothing, yet the namespace does: what was spent was spent.
+// RecordUsage books entries, each at most once by its key, and adds the new ones to their task, epic and
+// namespace. It returns them in order as they stand in the books. Who asks decides whose keys they have:
+// those of the executor are out of the reach of clients. Of the executor's entries the first one of a key
+// stays, whatever comes later; a client whose entry says something else than the one that has its key is
+// refused, and nothing is booked. A task or epic that is not there (any more) gets nothing, yet the namespace
+// does: what was spent was spent.
 func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
-	now := dbkit.Now()
+	now, source, principal := dbkit.Now(), usage.Client, caller(ctx)
+	if access.Of(ctx).IsService() {
+		source = usage.Executor
+	}
+	in = slices.Clone(in)
+	for i := range in {
+		in[i].Source, in[i].Principal, in[i].Time = source, principal, dbkit.Micros(in[i].Time)
+	}
 	unique, at := distinct(in, now)
 	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 		booked, err := book(ctx, tx, namespace, slices.Clone(unique), now)
@@ -29,11 +42,21 @@ func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.En
 		}
 		out = make([]usage.Entry, len(in))
 		for i, j := range at {
+			if source == usage.Client && !in[i].Repeats(booked[j]) {
+				return otherUsage(i, in[i].Key)
+			}
 			out[i] = booked[j]
 		}
 		return nil
 	})
 	return out, err
+}
+
+func otherUsage(i int, k usage.Key) error {
+	field := fmt.Sprintf("entries[%d]", i)
+	return errs.New(errs.InvalidArgument, ReasonRequestIDReused, "call %d of attempt %d of %s/%s came earlier with other figures", k.Call, k.Attempt, k.RunID, k.NodeID).
+		Violate(field, ReasonRequestIDReused, "its key is taken by an entry that says something else").
+		Hint("give every call a key of its own; an entry that is booked cannot be changed")
 }
 
 // PriceUsage returns entries with what they would cost if they were booked.
@@ -79,7 +102,7 @@ func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) 
 		firsts[e.Key] = true
 		e.ID = ids.New(entryPrefix)
 		e.Kind = max(e.Kind, usage.Model)
-		if e.Time = dbkit.Micros(e.Time); e.Time.IsZero() {
+		if e.Time.IsZero() {
 			e.Time = now
 		}
 		unique = append(unique, e)
@@ -108,6 +131,10 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 	if err != nil {
 		return nil, err
 	}
+	most := int64(math.MaxInt64)
+	if len(entries) > 0 && entries[0].Source == usage.Client {
+		most = usage.ClientShare
+	}
 	var sum usage.Totals
 	epicSums, taskSums := map[string]usage.Totals{}, map[string]usage.Totals{}
 	for i, e := range booked {
@@ -122,12 +149,12 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 			return nil, err
 		}
 		if v, ok := epics[e.EpicID]; ok {
-			if err := add(epicSums, e.EpicID, v.Spent, one); err != nil {
+			if err := add(epicSums, e.EpicID, v.Spent, one, most); err != nil {
 				return nil, err
 			}
 		}
 		if v, ok := tasks[e.TaskID]; ok {
-			if err := add(taskSums, e.TaskID, v.Totals, one); err != nil {
+			if err := add(taskSums, e.TaskID, v.Totals, one, most); err != nil {
 				return nil, err
 			}
 		}
@@ -144,6 +171,9 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 		return nil, err
 	}
 	if all, err = all.Plus(sum); err != nil {
+		return nil, err
+	}
+	if err := all.Within(most); err != nil {
 		return nil, err
 	}
 	return booked, tx.PutNamespaceTotals(ctx, namespace, all)
@@ -192,14 +222,17 @@ func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.
 	return epics, tasks, nil
 }
 
-func add(sums map[string]usage.Totals, id string, base, one usage.Totals) error {
+func add(sums map[string]usage.Totals, id string, base, one usage.Totals, most int64) error {
 	have, ok := sums[id]
 	if !ok {
 		have = base
 	}
 	sum, err := have.Plus(one)
+	if err != nil {
+		return err
+	}
 	sums[id] = sum
-	return err
+	return sum.Within(most)
 }
 
 // Entries lists usage entries.

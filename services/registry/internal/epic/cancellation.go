@@ -2,7 +2,7 @@ package epic
 
 import "time"
 
-// The reasons why a run is canceled; they are also the run's.
+// The reasons why a run is canceled, with ReasonClaimLost; they are also the run's.
 const (
 	// ReasonTaskCanceled: its task was canceled.
 	ReasonTaskCanceled = "TASK_CANCELLED"
@@ -18,6 +18,6 @@ type Cancellation struct {
 	Reason                   string
 	// Time is when it came to be, by the database's clock.
 	Time time.Time
-	// Confirmed says that the run is known to be recorded: it confirmed its claim.
+	// Confirmed says that the run was recorded: it confirmed its claim.
 	Confirmed bool
 }

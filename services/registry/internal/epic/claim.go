@@ -9,9 +9,10 @@ import (
 const (
 	// ReasonNotClaimable refuses a claim; the key "state" tells the task's.
 	ReasonNotClaimable = "TASK_NOT_CLAIMABLE"
-	// ReasonTaskClaimed refuses to move a task that a run is about to start on.
+	// ReasonTaskClaimed refuses to move a task that a run works on, or is about to start on.
 	ReasonTaskClaimed = "TASK_CLAIMED"
-	// ReasonClaimLost tells a run that its task belongs to another run or has ended.
+	// ReasonClaimLost tells a run that its task belongs to another run or has ended; it is the reason, too,
+	// why that run is canceled.
 	ReasonClaimLost = "CLAIM_LOST"
 	// ReasonClaimNotFound tells a run that it has never claimed the task.
 	ReasonClaimNotFound = "CLAIM_NOT_FOUND"
@@ -34,14 +35,16 @@ const (
 	Settled
 	// Lost is a lease that ended unconfirmed. The run may take the task up again if nobody else has.
 	Lost
-	// Released is a claim whose task was ended by somebody else than its run.
+	// Released is a claim whose task was canceled, as its run is.
 	Released
 )
 
 // Claim is what one run has to do with one task.
 type Claim struct {
 	Namespace, TaskID, RunID string
-	State                    ClaimState
+	// Database is the one that the run is recorded in.
+	Database string
+	State    ClaimState
 	// LeaseUntil is by the database's clock.
 	LeaseUntil time.Time
 }
@@ -105,7 +108,7 @@ func NotActive(e Epic) error {
 // LostClaim is the answer to a run whose task is no longer its own.
 func LostClaim(t Task, run string, holder *Claim) error {
 	e := errs.New(errs.FailedPrecondition, ReasonClaimLost, "run %s no longer has task %s, which is %s", run, t.ID, t.State).
-		Set("state", t.State.String()).Hint("stop the run")
+		Set("state", t.State.String()).Hint("the run is cancelled")
 	if holder != nil {
 		e = e.Set("run_id", holder.RunID)
 	}

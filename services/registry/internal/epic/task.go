@@ -35,9 +35,10 @@ const (
 
 // Note is a remark on a task.
 type Note struct {
-	Time   time.Time
-	Author string
-	Text   string
+	Time time.Time
+	// Author is who made it as they say themselves, Principal who did by the API key that was shown.
+	Author, Principal string
+	Text              string
 }
 
 // Task is a unit of work of an epic. Empty lists and maps are nil.

@@ -84,7 +84,7 @@ func taskTo(t epic.Task) *registryv1.Task {
 		p.Requirements = &graphv1.Payload{Json: t.Requirements}
 	}
 	for _, n := range t.Notes {
-		p.Notes = append(p.Notes, &registryv1.Note{Time: stamp(n.Time), Author: n.Author, Text: n.Text})
+		p.Notes = append(p.Notes, &registryv1.Note{Time: stamp(n.Time), Author: n.Author, Principal: n.Principal, Text: n.Text})
 	}
 	return p
 }
@@ -96,7 +96,8 @@ func entryFrom(field string, p *registryv1.UsageEntry) (usage.Entry, error) {
 		},
 		TaskID: p.GetTaskId(), EpicID: p.GetEpicId(), Provider: p.GetProvider(), Model: p.GetModel(),
 		InputTokens: p.GetInputTokens(), CachedInputTokens: p.GetCachedInputTokens(),
-		OutputTokens: p.GetOutputTokens(), ReasoningTokens: p.GetReasoningTokens(), Failed: p.GetFailed(),
+		OutputTokens: p.GetOutputTokens(), ReasoningTokens: p.GetReasoningTokens(), Failed: p.GetFailed(), By: p.GetBy(),
+		CostNanoUSD: p.CostNanoUsd,
 	}
 	var err error
 	if e.Kind, err = optionalEnum(field+".kind", p.GetKind(), usage.Overhead); err != nil {
@@ -112,6 +113,7 @@ func entryTo(e usage.Entry) *registryv1.UsageEntry {
 		Kind: registryv1.UsageKind(e.Kind), TaskId: e.TaskID, EpicId: e.EpicID, Provider: e.Provider, Model: e.Model,
 		InputTokens: e.InputTokens, CachedInputTokens: e.CachedInputTokens, OutputTokens: e.OutputTokens,
 		ReasoningTokens: e.ReasoningTokens, CostNanoUsd: e.CostNanoUSD, PriceId: e.PriceID, Time: stamp(e.Time), Failed: e.Failed,
+		Source: registryv1.UsageSource(e.Source), By: e.By, Principal: e.Principal,
 	}
 }
 

@@ -172,7 +172,7 @@ func (s *Server) ClaimTask(ctx context.Context, req *registryv1.ClaimTaskRequest
 	if err != nil {
 		return nil, err
 	}
-	t, until, err := s.books.ClaimTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), lease)
+	t, until, err := s.books.ClaimTask(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), lease)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (s *Server) ConfirmClaim(ctx context.Context, req *registryv1.ConfirmClaimR
 	if err != nil {
 		return nil, err
 	}
-	return taskReply(s.books.ConfirmClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), start))
+	return taskReply(s.books.ConfirmClaim(ctx, grpckit.Namespace(ctx), req.GetTaskId(), req.GetRunId(), req.GetDatabase(), start))
 }
 
 // SettleClaim implements registryv1.RegistryServiceServer.
@@ -210,7 +210,7 @@ func (s *Server) LeaseCancellations(ctx context.Context, req *registryv1.LeaseCa
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.books.LeaseCancellations(ctx, int(req.GetMaxCount()), lease)
+	out, err := s.books.LeaseCancellations(ctx, req.GetDatabase(), int(req.GetMaxCount()), lease)
 	if err != nil {
 		return nil, err
 	}

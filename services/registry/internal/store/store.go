@@ -34,10 +34,12 @@ type Store interface {
 	// Sweep marks claims whose lease has ended as lost and forgets requests remembered before the
 	// given time. It returns how many of each there were.
 	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
-	// LeaseCancellations returns at most limit runs that are to be canceled, those that wait longest for a look first, and
-	// hides them from further calls for as long as hold. What is not acknowledged comes again after that.
-	LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error)
-	// AcknowledgeCancellations forgets cancellations, by namespace, task and run. Those that are not there are no error.
+	// LeaseCancellations returns at most limit runs of a database that are to be canceled, those that wait
+	// longest for a look first, and hides them from further calls for as long as hold. What is not
+	// acknowledged comes again after that. Runs of which no database is known come to everybody.
+	LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error)
+	// AcknowledgeCancellations forgets cancellations, by namespace, task and run. Those that are not there
+	// are no error.
 	AcknowledgeCancellations(ctx context.Context, done []epic.Cancellation) error
 	// SeedPrices adds prices of no namespace and skips those that are there.
 	SeedPrices(ctx context.Context, prices []usage.Price) error
@@ -79,10 +81,13 @@ type Tx interface {
 
 	// LockEpics locks those of the epics that exist, in order of their ids, and returns them by id.
 	LockEpics(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error)
+	// CountEpics counts the epics of a namespace, up to most.
+	CountEpics(ctx context.Context, namespace string, most int) (int, error)
 	InsertEpic(ctx context.Context, e epic.Epic) error
 	// PutEpic writes all but Spent, and only over this revision; otherwise it is a Conflict.
 	PutEpic(ctx context.Context, e epic.Epic, over int64) error
-	// DeleteEpic removes an epic of this revision with its tasks and claims, but not the cancellations of their runs; otherwise it is a Conflict.
+	// DeleteEpic removes an epic of this revision with its tasks and claims, but not the cancellations of
+	// their runs; otherwise it is a Conflict.
 	DeleteEpic(ctx context.Context, namespace, id string, revision int64) error
 
 	InsertTask(ctx context.Context, t epic.Task) error
@@ -90,8 +95,9 @@ type Tx interface {
 	PutTask(ctx context.Context, t epic.Task, over int64) error
 	// DeleteTask removes a task of this revision and its claims, but not its id from other tasks.
 	DeleteTask(ctx context.Context, namespace, id string, revision int64) error
-	// EndTasks moves all tasks of an epic that are in one of these states to another, as of now.
-	EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time) error
+	// EndTasks moves all tasks of an epic that are in one of these states to another, as of now. A principal
+	// that is not empty did that.
+	EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time, principal string) error
 	// TaskStates returns the states of those of the tasks that are in the epic.
 	TaskStates(ctx context.Context, namespace, epicID string, ids []string) (map[string]epic.TaskState, error)
 	// CountTasks counts the tasks of an epic in this state.
@@ -107,11 +113,11 @@ type Tx interface {
 	ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error)
 	// PutClaim adds a claim or overwrites that of the same task and run.
 	PutClaim(ctx context.Context, c epic.Claim) error
-	// CancelRuns records a cancellation for every run that has a claim, not settled, of this task, or of any task of the epic if
-	// taskID is empty.
+	// CancelRuns records a cancellation for every run that has a claim, not settled, of this task, or of any
+	// task of the epic if taskID is empty.
 	CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error
-	// CancelRun records the cancellation of one run that has confirmed its claim.
-	CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error
+	// CancelRun records the cancellation of one run that has confirmed its claim, of this database.
+	CancelRun(ctx context.Context, namespace, taskID, runID, database, reason string) error
 	// ForgetCancellation removes the cancellation of a run, if there is one.
 	ForgetCancellation(ctx context.Context, namespace, taskID, runID string) error
 	// ReleaseClaims moves the active claims of all tasks of an epic to Released.
@@ -127,6 +133,8 @@ type Tx interface {
 	// LockNamespaceTotals locks and returns the totals of a namespace. It comes after every other lock.
 	LockNamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error)
 	PutNamespaceTotals(ctx context.Context, namespace string, t usage.Totals) error
+	// CountPrices counts the prices that a namespace has added, up to most.
+	CountPrices(ctx context.Context, namespace string, most int) (int, error)
 	// InsertPrice returns AlreadyExists if the model has a price from the same time on.
 	InsertPrice(ctx context.Context, p usage.Price) error
 }

@@ -5,6 +5,7 @@ package usage
 
 import (
 	"cmp"
+	"math"
 	"time"
 )
 
@@ -19,15 +20,28 @@ const (
 	Overhead
 )
 
-// Key names one call in the books of a namespace.
+// Source says who told of a call. Its numbers are those of the API and of the stores.
+type Source int16
+
+// The sources.
+const (
+	// Executor made the call. Its outbox delivers one entry any number of times, always the same.
+	Executor Source = iota + 1
+	// Client is whoever has an API key.
+	Client
+)
+
+// Key names one call in the books of a namespace. Each source has keys of its own, so that none can take
+// another's.
 type Key struct {
+	Source                     Source
 	RunID, NodeID              string
 	Visit, Item, Attempt, Call int32
 }
 
 // Compare orders keys, so that whoever books several takes them in the same order.
 func (k Key) Compare(o Key) int {
-	return cmp.Or(cmp.Compare(k.RunID, o.RunID), cmp.Compare(k.NodeID, o.NodeID), cmp.Compare(k.Visit, o.Visit),
+	return cmp.Or(cmp.Compare(k.Source, o.Source), cmp.Compare(k.RunID, o.RunID), cmp.Compare(k.NodeID, o.NodeID), cmp.Compare(k.Visit, o.Visit),
 		cmp.Compare(k.Item, o.Item), cmp.Compare(k.Attempt, o.Attempt), cmp.Compare(k.Call, o.Call))
 }
 
@@ -41,12 +55,33 @@ type Entry struct {
 	Provider, Model                string
 	InputTokens, CachedInputTokens int64
 	OutputTokens, ReasoningTokens  int64
-	// CostNanoUSD is nil when no price is known.
+	// CostNanoUSD is by the price with PriceID, else what the call says itself that it cost, else nil.
 	CostNanoUSD *int64
 	PriceID     string
 	Time        time.Time
 	Failed      bool
+	// By is who recorded it as they say themselves, Principal who did by the API key that was shown.
+	By, Principal string
 }
+
+// Repeats reports whether an entry says the same as the one that is booked under its key. What the books add
+// does not count, nor does a time that is left open, nor a cost that the price book knew better.
+func (e Entry) Repeats(booked Entry) bool {
+	if booked.PriceID == "" && !sameCost(e.CostNanoUSD, booked.CostNanoUSD) {
+		return false
+	}
+	e.ID, e.Principal, e.CostNanoUSD, e.PriceID = booked.ID, booked.Principal, booked.CostNanoUSD, booked.PriceID
+	if e.Time.IsZero() {
+		e.Time = booked.Time
+	}
+	if e.TaskID != "" {
+		e.EpicID = booked.EpicID // that of the task
+	}
+	e.Kind = max(e.Kind, Model)
+	return e == booked
+}
+
+func sameCost(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Totals is a sum of entries.
 type Totals struct {
@@ -95,6 +130,20 @@ func (t Totals) Plus(o Totals) (Totals, error) {
 	return t, nil
 }
 
+// ClientShare is how far clients may take a sum. The rest of its range is left to executors, so that no
+// client can keep them from booking what runs use.
+const ClientShare = math.MaxInt64 / 2
+
+// Within returns an error if a part of the sum is above most.
+func (t Totals) Within(most int64) error {
+	for _, p := range t.parts() {
+		if *p > most {
+			return outOfRange()
+		}
+	}
+	return nil
+}
+
 // parts points into t, which Plus has as its own copy.
 func (t *Totals) parts() [7]*int64 {
 	return [...]*int64{&t.Tokens, &t.NanoUSD, &t.UnpricedCalls, &t.OverheadTokens, &t.OverheadNanoUSD, &t.ModelCalls, &t.ToolCalls}
@@ -102,5 +151,5 @@ func (t *Totals) parts() [7]*int64 {
 
 // Size implements page.Row.
 func (e Entry) Size() int {
-	return 256 + len(e.RunID) + len(e.NodeID) + len(e.Provider) + len(e.Model)
+	return 256 + len(e.RunID) + len(e.NodeID) + len(e.Provider) + len(e.Model) + len(e.By) + len(e.Principal)
 }

@@ -129,9 +129,10 @@ func (p Price) Cost(e Entry) (int64, error) {
 	return int64(q), nil
 }
 
-// Price sets the cost of an entry by the book, or leaves it unknown.
+// Price sets the cost of an entry by the book. Where that knows no price it stays what is said of the call,
+// or unknown.
 func (b Book) Price(e *Entry) error {
-	e.CostNanoUSD, e.PriceID = nil, ""
+	e.PriceID = ""
 	p, ok := b.Find(e.Provider, e.Model, e.Time)
 	if !ok {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,7 +72,7 @@ func Specs() []actor.Spec {
 			Description: description + " The agent actor uses it."}
 	}
 	return []actor.Spec{
-		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Schema: schema, Actor: workgraph.ActorFunc(call),
+		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Schema: schema, Examine: examine, Actor: workgraph.ActorFunc(call),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until it has a result."},
 		step(actorAct, "Turns a reasoner's decision into actions, or refuses it.", act),
 		step(actorGraph, "Runs the graph of a reasoner's decision.", runGraph),
@@ -100,26 +101,49 @@ type given struct {
 	Previous    json.RawMessage   `json:"previous_agent_results"`
 }
 
-func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	a := arguments{policy: defaults(), Reasoner: "llm", MaxRounds: 10}
+// ownArguments reads what only the node itself may give.
+func ownArguments(ctx context.Context, c *workgraph.Call) (a arguments, timeout workgraph.Duration, err error) {
+	a = arguments{policy: defaults(), Reasoner: "llm", MaxRounds: 10}
 	if err := own(c, &a.policy, policyFields); err != nil {
-		return workgraph.Outcome{}, err
+		return a, 0, err
 	}
 	if err := own(c, &a, []string{"system", "reasoner", "reasoner_args", "max_rounds", "timeout"}); err != nil {
+		return a, 0, err
+	}
+	if timeout, err = wait.Timeout(a.Timeout); err != nil {
+		return a, 0, err
+	}
+	if a.MaxRounds < 1 || a.MaxRounds > 1000 {
+		return a, 0, actor.BadArguments("max_rounds must be from 1 to 1000")
+	}
+	return a, timeout, a.check(ctx)
+}
+
+// examine says what is wrong with the arguments that only the node itself may give, as far as the schema does
+// not say it.
+func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
+	if len(n.Named["actions"]) == 0 {
+		return []workgraph.Argument{{Arg: "actions", Fault: "actions are missing: name 1 to 64 of them", Hint: "they are read from the node's own arguments only"}}
+	}
+	if text, ok := actor.OwnText(n, "timeout"); ok {
+		if _, err := wait.Timeout(text); err != nil {
+			return actor.Faulty("timeout", err)
+		}
+	}
+	_, _, err := ownArguments(ctx, &workgraph.Call{Start: workgraph.Start{Own: n.Named}})
+	if bad, ok := errors.AsType[*workgraph.Error](err); ok && strings.HasPrefix(bad.Message, "actions.") {
+		return actor.Faulty("actions", err)
+	}
+	return nil
+}
+
+func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	a, timeout, err := ownArguments(ctx, c)
+	if err != nil {
 		return workgraph.Outcome{}, err
 	}
 	var in given
 	if err := actor.Decode(c.Named, &in); err != nil {
-		return workgraph.Outcome{}, err
-	}
-	timeout, err := wait.Timeout(a.Timeout)
-	if err != nil {
-		return workgraph.Outcome{}, err
-	}
-	if a.MaxRounds < 1 || a.MaxRounds > 1000 {
-		return workgraph.Outcome{}, actor.BadArguments("max_rounds must be from 1 to 1000")
-	}
-	if err := a.check(ctx); err != nil {
 		return workgraph.Outcome{}, err
 	}
 	goal := in.goal(c)

@@ -25,7 +25,7 @@ const schema = `{
 func Spec() actor.Spec {
 	exprs := actor.NewExpressions()
 	return actor.Spec{
-		Name: "cel", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine,
+		Name: "cel", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Expressions: expressions,
 		Description: "Evaluates a CEL expression over its arguments and the results of the nodes before it.",
 		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}
@@ -41,6 +41,14 @@ func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 		return []workgraph.Argument{{Arg: "expr", Fault: "the expression is empty", Hint: "write a CEL expression"}}
 	}
 	return []workgraph.Argument{{Arg: "expr", Expr: src}}
+}
+
+// expressions is the one that a call evaluates.
+func expressions(named map[string]json.RawMessage) []string {
+	if src, ok := actor.Text(named, "expr"); ok {
+		return []string{src}
+	}
+	return nil
 }
 
 // ReasonExpression is the reason when an expression cannot be compiled or evaluated.

@@ -122,9 +122,34 @@ func Spec(cfg Config, tp trace.TracerProvider, prop propagation.TextMapPropagato
 	// What an UNSAFE call was led to would be another call, of which nothing is known.
 	a.once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return actor.Spec{
-		Name: "http", Version: "1", Elsewhere: true, Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Actor: a,
+		Name: "http", Version: "1", Elsewhere: true, Effect: workgraph.Unsafe, EffectOf: effectOf, Schema: schema, Examine: examine, Actor: a,
 		Description: "Makes one HTTP request; private addresses are refused unless the operator allows them.",
 	}, nil
+}
+
+// examine says what is wrong with a node's own arguments. Whether the address may be reached is found out by
+// the call.
+func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
+	var out []workgraph.Argument
+	if text, ok := actor.OwnText(n, "url"); ok {
+		_, err := address(text)
+		out = append(out, actor.Faulty("url", err)...)
+	}
+	if _, ok := actor.OwnText(n, "body"); ok && len(n.Named["json"]) > 0 {
+		out = append(out, actor.Faulty("body", errTwoBodies)...)
+	}
+	return out
+}
+
+var errTwoBodies = actor.BadArguments("give json or body, not both")
+
+// address reads the address of a request.
+func address(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme == "" {
+		return nil, actor.BadArguments("url %q: give a whole http or https address", text)
+	}
+	return u, nil
 }
 
 // effectOf is what the node's own method does; a method that only travels in is unknown here and counts as GET, the default, until
@@ -281,9 +306,9 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 		return nil, workgraph.Errorf(workgraph.Permanent, ReasonEffectTooWeak,
 			"the method %s, which came in with the arguments, is %s, but the node counts as %s: set the method on the node itself", method, methodEffect(method), c.Effect)
 	}
-	u, err := url.Parse(args.URL)
-	if err != nil || u.Host == "" {
-		return nil, actor.BadArguments("url %q: give a whole http or https address", args.URL)
+	u, err := address(args.URL)
+	if err != nil {
+		return nil, err
 	}
 	if err := addressFault(u, a.guard); err != nil {
 		return nil, err
@@ -296,7 +321,7 @@ func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call
 		u.RawQuery = q.Encode()
 	}
 	if len(args.JSON) > 0 && args.Body != nil {
-		return nil, actor.BadArguments("give json or body, not both")
+		return nil, errTwoBodies
 	}
 	body := []byte(args.JSON)
 	if args.Body != nil {

@@ -46,6 +46,11 @@ type arguments struct {
 func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 	var a arguments
 	if err := actor.Decode(n.Named, &a); err != nil {
+		if text, ok := actor.OwnText(n, "until"); ok {
+			if _, err := time.Parse(time.RFC3339, text); err != nil {
+				return []workgraph.Argument{{Arg: "until", Fault: "it is no time", Hint: "write it like 2026-01-31T18:00:00Z"}}
+			}
+		}
 		return nil // the schema says what type each has
 	}
 	var first string

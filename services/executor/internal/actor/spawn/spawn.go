@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
@@ -51,7 +53,7 @@ const schema = `{
 // Spec describes the actor that runs graphs below this run and waits for them.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, Schema: schema,
+		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, Schema: schema, Examine: examine,
 		Description: "Runs one or many graphs as runs of their own and waits for them; the result lists what became of each, in the order asked.",
 		Actor:       workgraph.ActorFunc(spawn),
 	}
@@ -85,19 +87,66 @@ func (c *child) run() (workgraph.Child, error) {
 	return out, err
 }
 
-func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
-	var a struct {
-		Runs     []child           `json:"runs"`
-		Graph    json.RawMessage   `json:"graph"`
-		Ref      string            `json:"ref"`
-		Input    workgraph.Input   `json:"input"`
-		TaskID   string            `json:"task_id"`
-		Labels   map[string]string `json:"labels"`
-		Budget   *workgraph.Budget `json:"budget"`
-		Timeout  string            `json:"timeout"`
-		FailFast bool              `json:"fail_fast"`
-		AsResult bool              `json:"as_result"`
+// arguments are those of a call.
+type arguments struct {
+	Runs     []child           `json:"runs"`
+	Graph    json.RawMessage   `json:"graph"`
+	Ref      string            `json:"ref"`
+	Input    workgraph.Input   `json:"input"`
+	TaskID   string            `json:"task_id"`
+	Labels   map[string]string `json:"labels"`
+	Budget   *workgraph.Budget `json:"budget"`
+	Timeout  string            `json:"timeout"`
+	FailFast bool              `json:"fail_fast"`
+	AsResult bool              `json:"as_result"`
+}
+
+// examine says what is wrong with a node's own arguments: how they fit together, and the shape of the graphs
+// in them. Which actors a child may call is found out when it is spawned.
+func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
+	var a arguments
+	if err := actor.Decode(n.Named, &a); err != nil {
+		return nil // the schema says what type each has
 	}
+	var out []workgraph.Argument
+	if text, ok := actor.OwnText(n, "timeout"); ok {
+		_, err := wait.Timeout(text)
+		out = append(out, actor.Faulty("timeout", err)...)
+	}
+	at, runs := "runs", a.Runs
+	if len(runs) == 0 {
+		if at = "graph"; len(a.Graph) == 0 {
+			at = "ref"
+		}
+		if len(a.Graph) == 0 && a.Ref == "" {
+			return out // one may travel
+		}
+		runs = []child{{Graph: a.Graph, Ref: a.Ref}}
+	}
+	if a.AsResult && len(runs) != 1 {
+		out = append(out, workgraph.Argument{Arg: "as_result", Fault: fmt.Sprintf("it needs exactly one run, there are %d", len(runs))})
+	}
+	for i := range runs {
+		run, err := runs[i].run()
+		if err == nil && run.Ref != "" && run.Ref != workgraph.RefSelf && !strings.HasPrefix(run.Ref, "workflow/") {
+			err = actor.BadArguments("%q names no workflow: write \"self\" or \"workflow/SLUG@version\"", run.Ref)
+		}
+		if err == nil && run.Graph != nil {
+			var faults []workgraph.Fault
+			if faults, err = workgraph.ValidateFor(ctx, run.Graph, nil, nil); err != nil {
+				return out // the time is over
+			}
+			if len(faults) > 0 {
+				err = actor.BadArguments("run %d: %v", i+1, faults[0])
+			}
+		}
+		out = append(out, actor.Faulty(at, err)...)
+	}
+	return out
+}
+
+func spawn(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+	var a arguments
 	if err := actor.Decode(c.Named, &a); err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -140,10 +189,27 @@ const expandSchema = `{
 // Expand describes the actor that inserts a graph after its node.
 func Expand() actor.Spec {
 	return actor.Spec{
-		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema, Expands: true,
+		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema, Expands: true, Examine: examineExpand,
 		Description: "Inserts the graph that it is given after its node; the nodes that follow run on what that graph gives.",
 		Actor:       workgraph.ActorFunc(expand),
 	}
+}
+
+// examineExpand says what is wrong with the shape of a graph of the node's own.
+func examineExpand(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
+	raw := n.Named["graph"]
+	if len(raw) == 0 {
+		return nil // it may travel
+	}
+	g, err := graph(raw)
+	if err != nil {
+		return actor.Faulty("graph", err)
+	}
+	_, faults, err := workgraph.ValidatePart(ctx, g, nil)
+	if err != nil || len(faults) == 0 {
+		return nil
+	}
+	return actor.Faulty("graph", actor.BadArguments("%v", faults[0]))
 }
 
 func expand(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {

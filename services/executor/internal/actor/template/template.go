@@ -35,7 +35,7 @@ const ReasonTemplate = "TEMPLATE_FAILED"
 func Spec() actor.Spec {
 	exprs := actor.NewExpressions()
 	return actor.Spec{
-		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine,
+		Name: "template", Version: "2", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: schema, Examine: examine, Expressions: expressions,
 		Description: "Fills the {{ expressions }} of a text with values of its arguments and of the nodes before it.",
 		Actor:       workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) { return call(ctx, exprs, c) }),
 	}
@@ -117,6 +117,25 @@ func examine(_ context.Context, n *workgraph.Node) []workgraph.Argument {
 	for _, p := range pieces {
 		if p.hole {
 			out = append(out, workgraph.Argument{Arg: "text", Expr: p.expr})
+		}
+	}
+	return out
+}
+
+// expressions are those that a call evaluates.
+func expressions(named map[string]json.RawMessage) []string {
+	text, ok := actor.Text(named, "text")
+	if !ok {
+		return nil
+	}
+	pieces, err := parse(text)
+	if err != nil {
+		return nil // the call fails
+	}
+	var out []string
+	for _, p := range pieces {
+		if p.hole {
+			out = append(out, p.expr)
 		}
 	}
 	return out

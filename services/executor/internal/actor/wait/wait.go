@@ -33,7 +33,7 @@ const humanSchema = `{
 // Human describes the actor that asks a person.
 func Human() actor.Spec {
 	return actor.Spec{
-		Name: "human", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine,
+		Name: "human", Version: "1", Elsewhere: true, Computes: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine,
 		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
 	}
@@ -48,6 +48,11 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	}
 	if n.Actor != "human" {
 		return out
+	}
+	if len(n.Named["default"]) > 0 && len(n.Named["approve"]) > 0 {
+		if answer, _ := actor.OwnText(n, "default"); answer != workgraph.Approved && answer != workgraph.Rejected {
+			out = append(out, workgraph.Argument{Arg: "default", Fault: `the default of an approval must be "APPROVED" or "REJECTED"`})
+		}
 	}
 	if raw := n.Named["schema"]; len(raw) > 0 {
 		if err := answerable(ctx, raw, n.Named["default"]); err != nil {

@@ -75,7 +75,7 @@ func startCases(t *testing.T, d Driver) {
 	t.Run("RequestIDReturnsTheFirstRun", func(t *testing.T) {
 		w := open(t, d)
 		req := func(hash string) func(*journal.Start) {
-			return func(s *journal.Start) { s.Request = journal.Request{ID: "r1", BodyHash: hash} }
+			return func(s *journal.Start) { s.Request = journal.Request{Method: "StartRun", ID: "r1", BodyHash: hash} }
 		}
 		a, b := start(1, req("x")), start(1, req("x"))
 		// Both in one batch, and one in the next.
@@ -101,7 +101,7 @@ func startCases(t *testing.T, d Driver) {
 	t.Run("RequestIDRace", func(t *testing.T) {
 		w := open(t, d)
 		created, answered := race(w, 6, 5, func(i int, s *journal.Start) {
-			s.Request = journal.Request{ID: fmt.Sprint("r", i), BodyHash: "x"}
+			s.Request = journal.Request{Method: "StartRun", ID: fmt.Sprint("r", i), BodyHash: "x"}
 		})
 		for i := range 5 {
 			require.Len(t, created[i], 1, "request %d", i)
@@ -154,7 +154,7 @@ func startCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		for _, s := range []*journal.Start{
 			start(2), start(2, func(s *journal.Start) {
-				s.Request, s.Run.BusinessKey = journal.Request{ID: "r", BodyHash: "h"}, "k"
+				s.Request, s.Run.BusinessKey = journal.Request{Method: "StartRun", ID: "r", BodyHash: "h"}, "k"
 				s.Run.Labels, s.Outbox = map[string]string{"a": "b"}, []journal.Out{{Kind: "k"}}
 			}),
 		} {

@@ -41,7 +41,7 @@ func mailCases(t *testing.T, d Driver) {
 		}
 		again := func(kind journal.MailKind, key string) error {
 			_, err := w.j.Post(t.Context(), post(id, kind, key, large, func(p *journal.Post) {
-				p.Method, p.Request = "SignalRun", journal.Request{ID: key, BodyHash: "h"}
+				p.Request = journal.Request{Method: "SignalRun", ID: key, BodyHash: "h"}
 			}))
 			return err
 		}
@@ -101,6 +101,27 @@ func mailCases(t *testing.T, d Driver) {
 			}
 		}, 60*time.Second, time.Millisecond)
 	})
+	t.Run("Post/IdleIsRememberedAlone", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		idle := func(hash string) journal.Post {
+			return post(id, journal.MailPause, "", func(p *journal.Post) {
+				p.Idle, p.Request = true, journal.Request{Method: "PauseRun", ID: "q", BodyHash: hash}
+			})
+		}
+		for range 2 {
+			res, err := w.j.Post(t.Context(), idle("h"))
+			require.NoError(t, err)
+			require.False(t, res.New)
+			require.Equal(t, id, res.Run.ID)
+		}
+		require.Empty(t, w.unread(id))
+		_, err := w.j.Post(t.Context(), idle("other"))
+		reason(t, err, journal.ReasonRequestIDReused)
+		run, hash, err := w.j.Requested(t.Context(), ns, "PauseRun", "q")
+		require.NoError(t, err)
+		require.Equal(t, []string{id, "h"}, []string{run, hash})
+	})
 	t.Run("Post/Refusals", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
@@ -108,7 +129,7 @@ func mailCases(t *testing.T, d Driver) {
 		_, err := ask(post(id, journal.MailPause, "", func(p *journal.Post) { p.Revision = 9 }))
 		reason(t, err, journal.ReasonEtagMismatch)
 		once := func(hash string) func(*journal.Post) {
-			return func(p *journal.Post) { p.Method, p.Request = "PauseRun", journal.Request{ID: "q", BodyHash: hash} }
+			return func(p *journal.Post) { p.Request = journal.Request{Method: "PauseRun", ID: "q", BodyHash: hash} }
 		}
 		_, err = ask(post("run_none", journal.MailPause, "", once("h")))
 		reason(t, err, journal.ReasonRunNotFound)
@@ -129,7 +150,7 @@ func mailCases(t *testing.T, d Driver) {
 		require.Empty(t, w.unread(id), "taken up, and not written again")
 		_, err = ask(post(id, journal.MailPause, "", once("other")))
 		reason(t, err, journal.ReasonRequestIDReused)
-		res, err = ask(post(id, journal.MailPause, "", once("other"), func(p *journal.Post) { p.Method = "ResumeRun" }))
+		res, err = ask(post(id, journal.MailPause, "", once("other"), func(p *journal.Post) { p.Request.Method = "ResumeRun" }))
 		require.NoError(t, err, "another call has its own ids")
 		require.True(t, res.New)
 		ended := w.started(1, func(s *journal.Start) { s.Run.State = journal.StateCompleted })

@@ -176,6 +176,22 @@ func takeOverCases(t *testing.T, d Driver) {
 		require.Equal(t, c, res.Claimed[0].RunID)
 		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed)
 	})
+	t.Run("ExceptNamespacesForWhichThereIsNoRoom", func(t *testing.T) {
+		w := open(t, d)
+		of := func(ns string) func(*journal.Start) { return func(s *journal.Start) { s.Run.Namespace = ns } }
+		for range 3 {
+			w.started(1, of("full"))
+		}
+		other := w.started(1, of("other"))
+		w.me = w.register(w.me.ID)
+		res := w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Limit: 2, Except: []string{"full", "unknown"}})
+		require.Len(t, res.Claimed, 1)
+		require.Equal(t, other, res.Claimed[0].RunID)
+		require.False(t, res.More)
+		require.Len(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed, 3)
+		w.me = w.register(w.me.ID)
+		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Except: []string{"full", "other"}, Patience: journal.Patience{MaxTakeovers: 2}}).Claimed, "suspects neither")
+	})
 	t.Run("OnlyWhatCanGoOn", func(t *testing.T) {
 		w := open(t, d)
 		states := map[string]journal.State{}

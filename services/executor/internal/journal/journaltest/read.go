@@ -33,7 +33,9 @@ func readCases(t *testing.T, d Driver) {
 	t.Run("GraphsByHashAndRequestsById", func(t *testing.T) {
 		w := open(t, d)
 		var s *journal.Start
-		id := w.started(1, func(st *journal.Start) { st.Request, s = journal.Request{ID: "r", BodyHash: "h"}, st })
+		id := w.started(1, func(st *journal.Start) {
+			st.Request, s = journal.Request{Method: "StartRun", ID: "r", BodyHash: "h"}, st
+		})
 		body, err := w.j.GraphBody(t.Context(), ns, s.Run.GraphHash)
 		require.NoError(t, err)
 		require.Equal(t, s.Graph, body)

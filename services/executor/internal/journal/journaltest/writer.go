@@ -64,7 +64,7 @@ func drive(w *world, c journal.Committer) map[string]int {
 		wg.Go(func() {
 			s := start(1, func(s *journal.Start) {
 				if i%2 == 0 {
-					s.Request = journal.Request{ID: fmt.Sprint("req", i), BodyHash: "h"}
+					s.Request = journal.Request{Method: "StartRun", ID: fmt.Sprint("req", i), BodyHash: "h"}
 				}
 			})
 			res, err := wr.Do(ctx, journal.Write{Start: s})

@@ -110,8 +110,8 @@ func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn 
 
 // lookUp begins a transaction, locks the owner's row and the names that units ask for, and reads
 // what they stand for.
-func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.Unit, requests, keys []journal.Key) (journal.Ground, error) {
-	g := journal.Ground{Requests: map[journal.Key]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units []*journal.Unit, requests []journal.RequestKey, keys []journal.Key) (journal.Ground, error) {
+	g := journal.Ground{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
 	var ids []string
 	for _, u := range units {
 		if u.Start != nil {
@@ -122,14 +122,18 @@ func lookUp(ctx context.Context, conn *pgxpool.Conn, owner journal.Owner, units 
 	b.Queue("BEGIN")
 	queueFence(&b, owner)
 	b.Queue("SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS l (k)", locks(requests, keys))
-	ns, names := split(requests)
+	var ns, methods, names []string
+	for _, k := range requests {
+		ns, methods, names = append(ns, k.Namespace), append(methods, k.Method), append(names, k.ID)
+	}
 	// OFFSET 0 keeps each of these a look-up by key per name.
-	b.Queue(`SELECT w.namespace, w.request_id, f.body_hash, f.run_id FROM unnest($1::text[], $2::text[]) AS w (namespace, request_id)
+	b.Queue(`SELECT w.namespace, w.method, w.request_id, f.body_hash, f.run_id
+		FROM unnest($1::text[], $2::text[], $3::text[]) AS w (namespace, method, request_id)
 		CROSS JOIN LATERAL (SELECT q.body_hash, q.run_id FROM request_ids q
-			WHERE q.namespace = w.namespace AND q.method = $3 AND q.request_id = w.request_id OFFSET 0) f`, ns, names, methodStart).Query(func(rows pgx.Rows) error {
-		var k journal.Key
+			WHERE q.namespace = w.namespace AND q.method = w.method AND q.request_id = w.request_id OFFSET 0) f`, ns, methods, names).Query(func(rows pgx.Rows) error {
+		var k journal.RequestKey
 		var v journal.Seen
-		_, err := pgx.ForEachRow(rows, []any{&k.Namespace, &k.Name, &v.BodyHash, &v.RunID}, func() error { g.Requests[k] = v; return nil })
+		_, err := pgx.ForEachRow(rows, []any{&k.Namespace, &k.Method, &k.ID, &v.BodyHash, &v.RunID}, func() error { g.Requests[k] = v; return nil })
 		return err
 	})
 	ns, names = split(keys)
@@ -158,10 +162,10 @@ func split(ks []journal.Key) (namespaces, names []string) {
 }
 
 // locks are the advisory locks of names, sorted so that no two commits wait for each other in a circle.
-func locks(requests, keys []journal.Key) []int64 {
-	hash := func(kind string, k journal.Key) int64 {
+func locks(requests []journal.RequestKey, keys []journal.Key) []int64 {
+	hash := func(parts ...string) int64 {
 		h := fnv.New64a()
-		for _, s := range []string{kind, k.Namespace, k.Name} {
+		for _, s := range parts {
 			h.Write([]byte(s))
 			h.Write([]byte{0})
 		}
@@ -169,10 +173,10 @@ func locks(requests, keys []journal.Key) []int64 {
 	}
 	var ls []int64
 	for _, k := range requests {
-		ls = append(ls, hash("epigraph/request/"+methodStart, k))
+		ls = append(ls, hash("epigraph/request/"+k.Method, k.Namespace, k.ID))
 	}
 	for _, k := range keys {
-		ls = append(ls, hash("epigraph/business-key", k))
+		ls = append(ls, hash("epigraph/business-key", k.Namespace, k.Name))
 	}
 	slices.Sort(ls)
 	return slices.Compact(ls)
@@ -285,7 +289,7 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	}
 	for _, q := range r.Requests {
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES ($1, $2, $3, $4, $5, $6)`,
-			q.Key.Namespace, methodStart, q.Key.Name, q.Seen.BodyHash, q.Seen.RunID, q.Time)
+			q.Key.Namespace, q.Key.Method, q.Key.ID, q.Seen.BodyHash, q.Seen.RunID, q.Time)
 	}
 	if len(around.Targets) == 0 && len(around.Ended) > 0 {
 		// The direct way has removed the mail of those that end, and who never asked has no question.

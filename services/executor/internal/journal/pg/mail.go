@@ -48,7 +48,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 		if err != nil {
 			return err
 		}
-		write := !repeated
+		write := !repeated && !p.Idle
 		if write {
 			if write, err = f.Takes(p); err != nil {
 				return err
@@ -98,7 +98,7 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Fou
 	}
 	if p.Request.ID != "" {
 		b.Queue(`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, dbkit.Micros(p.Mail.Time)).Exec(func(tag pgconn.CommandTag) error {
+			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Request.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, dbkit.Micros(p.Mail.Time)).Exec(func(tag pgconn.CommandTag) error {
 			repeated = tag.RowsAffected() == 0
 			return nil
 		})
@@ -141,7 +141,7 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Fou
 func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.Post) error {
 	var hash, id string
 	if err := tx.QueryRow(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = $1 AND method = $2 AND request_id = $3`,
-		p.Mail.Namespace, p.Method, p.Request.ID).Scan(&hash, &id); err != nil {
+		p.Mail.Namespace, p.Request.Method, p.Request.ID).Scan(&hash, &id); err != nil {
 		return err
 	}
 	if hash != p.Request.BodyHash || id != p.Mail.RunID {

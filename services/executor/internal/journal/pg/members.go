@@ -150,13 +150,13 @@ func gone(ctx context.Context, tx pgx.Tx) ([]journal.Owner, error) {
 func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, o journal.TakeOverOptions) ([]string, error) {
 	var locked, suspects []string
 	for _, owner := range append(owners, journal.Owner{}) {
-		cond, args := ` state < 6 AND owner_id <> '' AND owner_id = $3 AND owner_incarnation = $4`, []any{owner.ID, owner.Incarnation}
+		cond, args := ` state < 6 AND owner_id <> '' AND owner_id = $4 AND owner_incarnation = $5`, []any{owner.ID, owner.Incarnation}
 		if owner.IsZero() {
 			cond, args = ` state = 2 AND owner_id = ''`, nil
 		}
 		lock := func(order string, limit int) ([]string, error) {
-			rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE`+cond+` AND takeovers `+order+` LIMIT $2 FOR UPDATE SKIP LOCKED`,
-				append([]any{o.MaySuspect(), limit}, args...)...)
+			rows, err := tx.Query(ctx, `SELECT run_id FROM runs WHERE`+cond+` AND namespace <> ALL ($3::text[]) AND takeovers `+order+` LIMIT $2 FOR UPDATE SKIP LOCKED`,
+				append([]any{o.MaySuspect(), limit, append([]string{}, o.Except...)}, args...)...)
 			return collect(rows, err, pgx.RowTo[string])
 		}
 		more, err := lock(`< $1 ORDER BY run_id`, o.Limit)

@@ -25,16 +25,14 @@ const Schema = "executor"
 const (
 	// fencedCode is the SQLSTATE that executor_fence raises.
 	fencedCode = "EG001"
-	// commitConns would do with one, but for commits that overlap when a writer gives up on one.
-	commitConns = 2
+	// commitConns are one for each batch that a writer commits at once, and one for when it gives up on one.
+	commitConns = 3
 	// hotConns are enough for heartbeat, take-over, loads and outbox.
 	hotConns = 6
 	// jobConns are one that listens and some that fetch and finish.
 	jobConns = 4
 	// mailChannel gets the owner's id as payload.
 	mailChannel = "executor_mail"
-
-	methodStart = "StartRun"
 )
 
 //go:embed migrations/*.sql

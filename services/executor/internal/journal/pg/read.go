@@ -270,3 +270,8 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 	})
 	return l, err
 }
+
+// Standing implements journal.Reader.
+func (s *Store) Standing(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
+	return journal.StandingOf(ctx, s, namespace, runID)
+}

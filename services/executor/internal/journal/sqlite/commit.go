@@ -157,7 +157,7 @@ func (t txn) attempt(ctx context.Context, owner journal.Owner, units []*journal.
 	}
 	for _, q := range r.Requests {
 		if _, err := t.exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) VALUES (?, ?, ?, ?, ?, ?)`,
-			q.Key.Namespace, methodStart, q.Key.Name, q.Seen.BodyHash, q.Seen.RunID, micros(q.Time)); err != nil {
+			q.Key.Namespace, q.Key.Method, q.Key.ID, q.Seen.BodyHash, q.Seen.RunID, micros(q.Time)); err != nil {
 			return nil, err
 		}
 	}
@@ -206,12 +206,12 @@ func (t txn) around(ctx context.Context, owner journal.Owner, a journal.Around, 
 }
 
 func (t txn) lookUp(ctx context.Context, units []*journal.Unit) (journal.Ground, error) {
-	g := journal.Ground{Requests: map[journal.Key]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
+	g := journal.Ground{Requests: map[journal.RequestKey]journal.Seen{}, Holders: map[journal.Key]string{}, Exists: map[string]bool{}}
 	requests, keys := journal.Needs(units)
 	for _, k := range requests {
 		var v journal.Seen
 		err := t.row(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = ? AND method = ? AND request_id = ?`,
-			k.Namespace, methodStart, k.Name).Scan(&v.BodyHash, &v.RunID)
+			k.Namespace, k.Method, k.ID).Scan(&v.BodyHash, &v.RunID)
 		if err == nil {
 			g.Requests[k] = v
 		} else if !errors.Is(err, sql.ErrNoRows) {

@@ -74,7 +74,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 				return err
 			}
 		}
-		write := !repeated
+		write := !repeated && !p.Idle
 		if write {
 			if write, err = f.Takes(p); err != nil {
 				return err
@@ -127,13 +127,13 @@ func (t txn) request(ctx context.Context, p journal.Post) (repeated bool, err er
 		return false, nil
 	}
 	n, err := t.exec(ctx, `INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time)
-		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, micros(p.Mail.Time))
+		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, p.Mail.Namespace, p.Request.Method, p.Request.ID, p.Request.BodyHash, p.Mail.RunID, micros(p.Mail.Time))
 	if err != nil || n > 0 {
 		return false, err
 	}
 	var hash, id string
 	if err := t.row(ctx, `SELECT body_hash, run_id FROM request_ids WHERE namespace = ? AND method = ? AND request_id = ?`,
-		p.Mail.Namespace, p.Method, p.Request.ID).Scan(&hash, &id); err != nil {
+		p.Mail.Namespace, p.Request.Method, p.Request.ID).Scan(&hash, &id); err != nil {
 		return false, err
 	}
 	if hash != p.Request.BodyHash || id != p.Mail.RunID {

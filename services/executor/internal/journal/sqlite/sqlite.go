@@ -22,8 +22,6 @@ import (
 )
 
 const (
-	methodStart = "StartRun"
-
 	// now is the database's clock in microseconds.
 	now = `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 )

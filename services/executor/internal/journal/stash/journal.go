@@ -122,6 +122,16 @@ func (j Journal) Readers() int { return j.rows.Readers() }
 // Load implements journal.Log.
 func (j Journal) Load(ctx context.Context, runID string) (journal.Loaded, error) {
 	l, err := j.rows.Load(ctx, runID)
+	return j.loaded(ctx, l, err)
+}
+
+// Standing implements journal.Reader.
+func (j Journal) Standing(ctx context.Context, namespace, runID string) (journal.Loaded, error) {
+	l, err := j.rows.Standing(ctx, namespace, runID)
+	return j.loaded(ctx, l, err)
+}
+
+func (j Journal) loaded(ctx context.Context, l journal.Loaded, err error) (journal.Loaded, error) {
 	if err != nil {
 		return l, err
 	}

@@ -173,7 +173,7 @@ func TestStash(t *testing.T) {
 				}))
 			}
 			wg.Wait()
-			posted, err := w.j.Post(ctx, journal.Post{Method: "SignalRun", Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
+			posted, err := w.j.Post(ctx, journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
 			require.NoError(t, err)
 			require.True(t, posted.New)
 			require.Equal(t, `[`+big+`]`, string(posted.Run.Args))

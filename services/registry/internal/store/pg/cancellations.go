@@ -10,11 +10,11 @@ import (
 )
 
 // One that is there already keeps its time and reason.
-const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed) `
+const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed, database_id) `
 
 // CancelRuns implements store.Tx.
 func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error {
-	_, err := t.Exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, $4, clock_timestamp(), clock_timestamp(), c.state = $6
+	_, err := t.Exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, $4, clock_timestamp(), clock_timestamp(), c.state = $6, c.database_id
 		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
 		WHERE t.namespace = $1 AND t.epic_id = $2 AND ($3 = '' OR t.id = $3) AND c.state <> $5 ON CONFLICT DO NOTHING`,
 		namespace, epicID, taskID, reason, epic.Settled, epic.Confirmed)
@@ -22,10 +22,10 @@ func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason st
 }
 
 // CancelRun implements store.Tx.
-func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error {
-	_, err := t.Exec(ctx, insertCancellation+`VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), true)
+func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, database, reason string) error {
+	_, err := t.Exec(ctx, insertCancellation+`VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), true, $5)
 		ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET confirmed = true`,
-		namespace, runID, taskID, reason)
+		namespace, runID, taskID, reason, database)
 	return err
 }
 
@@ -36,12 +36,12 @@ func (t tx) ForgetCancellation(ctx context.Context, namespace, taskID, runID str
 }
 
 // LeaseCancellations implements store.Store.
-func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error) {
+func (s *Store) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
 	rows, err := s.pool.Query(ctx, `UPDATE cancellations c SET lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
-		FROM (SELECT namespace, run_id, task_id FROM cancellations WHERE lease_until <= clock_timestamp()
+		FROM (SELECT namespace, run_id, task_id FROM cancellations WHERE database_id IN ('', $3) AND lease_until <= clock_timestamp()
 			ORDER BY lease_until LIMIT $1 FOR UPDATE SKIP LOCKED) due
 		WHERE c.namespace = due.namespace AND c.run_id = due.run_id AND c.task_id = due.task_id
-		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time, c.confirmed`, limit, hold.Microseconds())
+		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time, c.confirmed`, limit, hold.Microseconds(), database)
 	if err != nil {
 		return nil, passing(err)
 	}

@@ -116,6 +116,12 @@ func epicArgs(e epic.Epic) []any {
 	}
 }
 
+// CountEpics implements store.Tx.
+func (t tx) CountEpics(ctx context.Context, namespace string, most int) (n int, err error) {
+	err = t.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM epics WHERE namespace = $1 LIMIT $2) AS c`, namespace, most).Scan(&n)
+	return n, err
+}
+
 // InsertEpic implements store.Tx.
 func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	_, err := t.Exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,

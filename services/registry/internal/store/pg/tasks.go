@@ -133,9 +133,10 @@ func (t tx) DeleteTask(ctx context.Context, namespace, id string, revision int64
 }
 
 // EndTasks implements store.Tx.
-func (t tx) EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time) error {
-	_, err := t.Exec(ctx, `UPDATE tasks SET state = $4, end_time = $5, update_time = $5, revision = revision + 1
-		WHERE namespace = $1 AND epic_id = $2 AND state = ANY($3)`, namespace, epicID, bigints(from), to, now)
+func (t tx) EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time, principal string) error {
+	_, err := t.Exec(ctx, `UPDATE tasks SET state = $4, end_time = $5, update_time = $5, revision = revision + 1,
+			principal = coalesce(nullif($6, ''), principal)
+		WHERE namespace = $1 AND epic_id = $2 AND state = ANY($3)`, namespace, epicID, bigints(from), to, now, principal)
 	return err
 }
 
@@ -188,28 +189,28 @@ func (t tx) Edges(ctx context.Context, namespace, epicID string) (map[string][]s
 
 func scanClaim(row pgx.CollectableRow) (*epic.Claim, error) {
 	var c epic.Claim
-	err := row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.State, &c.LeaseUntil)
+	err := row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Database, &c.State, &c.LeaseUntil)
 	c.LeaseUntil = c.LeaseUntil.UTC()
 	return &c, err
 }
 
 // Claim implements store.Tx.
 func (t tx) Claim(ctx context.Context, namespace, taskID, runID string) (*epic.Claim, error) {
-	return one(ctx, t, nil, scanClaim, `SELECT namespace, task_id, run_id, state, lease_until FROM claims
+	return one(ctx, t, nil, scanClaim, `SELECT namespace, task_id, run_id, database_id, state, lease_until FROM claims
 		WHERE namespace = $1 AND task_id = $2 AND run_id = $3 FOR UPDATE`, namespace, taskID, runID)
 }
 
 // ActiveClaim implements store.Tx.
 func (t tx) ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error) {
-	return one(ctx, t, nil, scanClaim, `SELECT namespace, task_id, run_id, state, lease_until FROM claims
+	return one(ctx, t, nil, scanClaim, `SELECT namespace, task_id, run_id, database_id, state, lease_until FROM claims
 		WHERE namespace = $1 AND task_id = $2 AND state IN (1, 2) FOR UPDATE`, namespace, taskID)
 }
 
 // PutClaim implements store.Tx.
 func (t tx) PutClaim(ctx context.Context, c epic.Claim) error {
-	_, err := t.Exec(ctx, `INSERT INTO claims (namespace, task_id, run_id, state, lease_until) VALUES ($1, $2, $3, $4, $5)
+	_, err := t.Exec(ctx, `INSERT INTO claims (namespace, task_id, run_id, state, lease_until, database_id) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (namespace, task_id, run_id) DO UPDATE SET state = excluded.state, lease_until = excluded.lease_until`,
-		c.Namespace, c.TaskID, c.RunID, c.State, c.LeaseUntil)
+		c.Namespace, c.TaskID, c.RunID, c.State, c.LeaseUntil, c.Database)
 	return err
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	entryColumns = `run_id, node_id, visit, item, attempt, call, id, kind, task_id, epic_id, provider, model, input_tokens,
-		cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed`
+	entryColumns = `run_id, source, node_id, visit, item, attempt, call, id, kind, task_id, epic_id, provider, model, input_tokens,
+		cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed, recorded_by, principal`
 	// The end of a price is the beginning of the one that follows it.
 	datedPrices = `(SELECT *, lead(valid_from) OVER (PARTITION BY namespace, provider, model ORDER BY valid_from) AS valid_until
 		FROM prices WHERE namespace IN ('', $1)) AS dated`
@@ -23,8 +23,9 @@ const (
 
 func scanEntry(row pgx.CollectableRow) (usage.Entry, error) {
 	var e usage.Entry
-	err := row.Scan(&e.RunID, &e.NodeID, &e.Visit, &e.Item, &e.Attempt, &e.Call, &e.ID, &e.Kind, &e.TaskID, &e.EpicID, &e.Provider,
-		&e.Model, &e.InputTokens, &e.CachedInputTokens, &e.OutputTokens, &e.ReasoningTokens, &e.CostNanoUSD, &e.PriceID, &e.Time, &e.Failed)
+	err := row.Scan(&e.RunID, &e.Source, &e.NodeID, &e.Visit, &e.Item, &e.Attempt, &e.Call, &e.ID, &e.Kind, &e.TaskID, &e.EpicID, &e.Provider,
+		&e.Model, &e.InputTokens, &e.CachedInputTokens, &e.OutputTokens, &e.ReasoningTokens, &e.CostNanoUSD, &e.PriceID, &e.Time, &e.Failed,
+		&e.By, &e.Principal)
 	e.Time = e.Time.UTC()
 	return e, err
 }
@@ -53,8 +54,9 @@ func columns(entries []usage.Entry) []any {
 	var (
 		run, node, id, task, epicID, provider, model, price = make([]string, n), make([]string, n), make([]string, n), make([]string, n),
 			make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		by, principal              = make([]string, n), make([]string, n)
 		visit, item, attempt, call = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
-		kind                       = make([]int16, n)
+		kind, source               = make([]int16, n), make([]int16, n)
 		in, cached, out, reasoning = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 		cost                       = make([]*int64, n)
 		at                         = make([]time.Time, n)
@@ -65,18 +67,20 @@ func columns(entries []usage.Entry) []any {
 		id[i], kind[i], task[i], epicID[i], provider[i], model[i] = e.ID, int16(e.Kind), e.TaskID, e.EpicID, e.Provider, e.Model
 		in[i], cached[i], out[i], reasoning[i] = e.InputTokens, e.CachedInputTokens, e.OutputTokens, e.ReasoningTokens
 		cost[i], price[i], at[i], failed[i] = e.CostNanoUSD, e.PriceID, e.Time, e.Failed
+		source[i], by[i], principal[i] = int16(e.Source), e.By, e.Principal
 	}
 	return []any{
-		run, node, visit, item, attempt, call, id, kind, task, epicID, provider, model, in, cached, out, reasoning, cost, price, at, failed,
+		run, source, node, visit, item, attempt, call, id, kind, task, epicID, provider, model, in, cached, out, reasoning, cost, price, at, failed,
+		by, principal,
 	}
 }
 
 // Book implements store.Tx.
 func (t tx) Book(ctx context.Context, namespace string, entries []usage.Entry) (booked []usage.Entry, fresh []bool, err error) {
 	rows, err := t.Query(ctx, `INSERT INTO usage_entries (namespace, `+entryColumns+`)
-		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::int[], $8::text[], $9::smallint[],
-			$10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
-			$18::bigint[], $19::text[], $20::timestamptz[], $21::boolean[])
+		SELECT $1, * FROM unnest($2::text[], $3::smallint[], $4::text[], $5::int[], $6::int[], $7::int[], $8::int[], $9::text[],
+			$10::smallint[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::bigint[], $17::bigint[],
+			$18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::boolean[], $23::text[], $24::text[])
 		ON CONFLICT DO NOTHING RETURNING id`, append([]any{namespace}, columns(entries)...)...)
 	if err != nil {
 		return nil, nil, err
@@ -102,9 +106,9 @@ func (t tx) Book(ctx context.Context, namespace string, entries []usage.Entry) (
 		return booked, fresh, nil
 	}
 	old, err := collect(ctx, t, scanEntry, `SELECT `+entryColumns+` FROM usage_entries WHERE namespace = $1
-		AND (run_id, node_id, visit, item, attempt, call) IN
-			(SELECT * FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::int[]))`,
-		append([]any{namespace}, columns(taken)[:6]...)...)
+		AND (run_id, source, node_id, visit, item, attempt, call) IN
+			(SELECT * FROM unnest($2::text[], $3::smallint[], $4::text[], $5::int[], $6::int[], $7::int[], $8::int[]))`,
+		append([]any{namespace}, columns(taken)[:7]...)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -243,6 +247,12 @@ func (t tx) PriceBook(ctx context.Context, namespace string, models []string) (u
 	// right() and left() of a negative count work on whole characters, as the pattern does.
 	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+` WHERE model = ANY($2)
 		OR right(model, 1) = '*' AND EXISTS (SELECT FROM unnest($2::text[]) AS m WHERE starts_with(m, left(model, -1)))`, namespace, list(models))
+}
+
+// CountPrices implements store.Tx.
+func (t tx) CountPrices(ctx context.Context, namespace string, most int) (n int, err error) {
+	err = t.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM prices WHERE namespace = $1 LIMIT $2) AS c`, namespace, most).Scan(&n)
+	return n, err
 }
 
 // InsertPrice implements store.Tx.

@@ -10,7 +10,7 @@ import (
 )
 
 // One that is there already keeps its time and reason.
-const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed) `
+const insertCancellation = `INSERT INTO cancellations (namespace, run_id, task_id, reason, create_time, lease_until, confirmed, database_id) `
 
 // CancelRuns implements store.Tx.
 func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason string) error {
@@ -18,20 +18,20 @@ func (t tx) CancelRuns(ctx context.Context, namespace, epicID, taskID, reason st
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, ?4, ?5, ?5, c.state = ?7
+	return t.exec(ctx, insertCancellation+`SELECT c.namespace, c.run_id, c.task_id, ?4, ?5, ?5, c.state = ?7, c.database_id
 		FROM claims c JOIN tasks t ON t.namespace = c.namespace AND t.id = c.task_id
 		WHERE t.namespace = ?1 AND t.epic_id = ?2 AND (?3 = '' OR t.id = ?3) AND c.state <> ?6 ON CONFLICT DO NOTHING`,
 		namespace, epicID, taskID, reason, now.UnixMicro(), epic.Settled, epic.Confirmed)
 }
 
 // CancelRun implements store.Tx.
-func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, reason string) error {
+func (t tx) CancelRun(ctx context.Context, namespace, taskID, runID, database, reason string) error {
 	now, err := t.Clock(ctx)
 	if err != nil {
 		return err
 	}
-	return t.exec(ctx, insertCancellation+`VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1) ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET confirmed = 1`,
-		namespace, runID, taskID, reason, now.UnixMicro())
+	return t.exec(ctx, insertCancellation+`VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1, ?6) ON CONFLICT (namespace, run_id, task_id) DO UPDATE SET confirmed = 1`,
+		namespace, runID, taskID, reason, now.UnixMicro(), database)
 }
 
 // ForgetCancellation implements store.Tx.
@@ -47,7 +47,7 @@ func scanCancellation(row scanner) (c epic.Cancellation, err error) {
 }
 
 // LeaseCancellations implements store.Store.
-func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) (out []epic.Cancellation, err error) {
+func (s *Store) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) (out []epic.Cancellation, err error) {
 	// Nearly always there is nothing, and then nobody who writes is kept waiting.
 	due := false
 	err = s.db.View(ctx, func(ctx context.Context, t *sql.Tx) error {
@@ -55,7 +55,7 @@ func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Dur
 		if err != nil {
 			return err
 		}
-		return t.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM cancellations WHERE lease_until <= ?)`, now.UnixMicro()).Scan(&due)
+		return t.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM cancellations WHERE database_id IN ('', ?) AND lease_until <= ?)`, database, now.UnixMicro()).Scan(&due)
 	})
 	if err != nil || !due {
 		return nil, err
@@ -66,8 +66,8 @@ func (s *Store) LeaseCancellations(ctx context.Context, limit int, hold time.Dur
 			return err
 		}
 		out, err = collect(ctx, tx{t}, scanCancellation, `UPDATE cancellations SET lease_until = ?1 WHERE rowid IN
-			(SELECT rowid FROM cancellations WHERE lease_until <= ?2 ORDER BY lease_until LIMIT ?3)
-			RETURNING namespace, task_id, run_id, reason, create_time, confirmed`, now.Add(hold).UnixMicro(), now.UnixMicro(), limit)
+			(SELECT rowid FROM cancellations WHERE database_id IN ('', ?4) AND lease_until <= ?2 ORDER BY lease_until LIMIT ?3)
+			RETURNING namespace, task_id, run_id, reason, create_time, confirmed`, now.Add(hold).UnixMicro(), now.UnixMicro(), limit, database)
 		return err
 	})
 	return out, err

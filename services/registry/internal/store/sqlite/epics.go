@@ -91,6 +91,12 @@ func epicArgs(e epic.Epic) ([]any, error) {
 	}, nil
 }
 
+// CountEpics implements store.Tx.
+func (t tx) CountEpics(ctx context.Context, namespace string, most int) (n int, err error) {
+	err = t.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM epics WHERE namespace = ? LIMIT ?) AS c`, namespace, most).Scan(&n)
+	return n, err
+}
+
 // InsertEpic implements store.Tx.
 func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	args, err := epicArgs(e)

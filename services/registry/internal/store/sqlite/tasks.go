@@ -127,9 +127,10 @@ func (t tx) DeleteTask(ctx context.Context, namespace, id string, revision int64
 }
 
 // EndTasks implements store.Tx.
-func (t tx) EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time) error {
-	args := append([]any{to, now.UnixMicro(), now.UnixMicro(), namespace, epicID}, anys(from)...)
-	return t.exec(ctx, `UPDATE tasks SET state = ?, end_time = ?, update_time = ?, revision = revision + 1
+func (t tx) EndTasks(ctx context.Context, namespace, epicID string, from []epic.TaskState, to epic.TaskState, now time.Time, principal string) error {
+	args := append([]any{to, now.UnixMicro(), now.UnixMicro(), principal, namespace, epicID}, anys(from)...)
+	return t.exec(ctx, `UPDATE tasks SET state = ?, end_time = ?, update_time = ?, revision = revision + 1,
+			principal = coalesce(nullif(?, ''), principal)
 		WHERE namespace = ? AND epic_id = ? AND state IN (`+marks(len(from))+`)`, args...)
 }
 
@@ -185,28 +186,28 @@ func (t tx) Edges(ctx context.Context, namespace, epicID string) (map[string][]s
 func scanClaim(row scanner) (epic.Claim, error) {
 	var c epic.Claim
 	var lease int64
-	err := row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.State, &lease)
+	err := row.Scan(&c.Namespace, &c.TaskID, &c.RunID, &c.Database, &c.State, &lease)
 	c.LeaseUntil = dbkit.FromUnixMicros(lease)
 	return c, err
 }
 
 // Claim implements store.Tx.
 func (t tx) Claim(ctx context.Context, namespace, taskID, runID string) (*epic.Claim, error) {
-	return optional(one(ctx, t, errNone, scanClaim, `SELECT namespace, task_id, run_id, state, lease_until FROM claims
+	return optional(one(ctx, t, errNone, scanClaim, `SELECT namespace, task_id, run_id, database_id, state, lease_until FROM claims
 		WHERE namespace = ? AND task_id = ? AND run_id = ?`, namespace, taskID, runID))
 }
 
 // ActiveClaim implements store.Tx.
 func (t tx) ActiveClaim(ctx context.Context, namespace, taskID string) (*epic.Claim, error) {
-	return optional(one(ctx, t, errNone, scanClaim, `SELECT namespace, task_id, run_id, state, lease_until FROM claims
+	return optional(one(ctx, t, errNone, scanClaim, `SELECT namespace, task_id, run_id, database_id, state, lease_until FROM claims
 		WHERE namespace = ? AND task_id = ? AND state IN (1, 2)`, namespace, taskID))
 }
 
 // PutClaim implements store.Tx.
 func (t tx) PutClaim(ctx context.Context, c epic.Claim) error {
-	return t.exec(ctx, `INSERT INTO claims (namespace, task_id, run_id, state, lease_until) VALUES (?, ?, ?, ?, ?)
+	return t.exec(ctx, `INSERT INTO claims (namespace, task_id, run_id, state, lease_until, database_id) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (namespace, task_id, run_id) DO UPDATE SET state = excluded.state, lease_until = excluded.lease_until`,
-		c.Namespace, c.TaskID, c.RunID, c.State, c.LeaseUntil.UnixMicro())
+		c.Namespace, c.TaskID, c.RunID, c.State, c.LeaseUntil.UnixMicro(), c.Database)
 }
 
 // ReleaseClaims implements store.Tx.

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	entryColumns = `run_id, node_id, visit, item, attempt, call, id, kind, task_id, epic_id, provider, model, input_tokens,
-		cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed`
+	entryColumns = `run_id, source, node_id, visit, item, attempt, call, id, kind, task_id, epic_id, provider, model, input_tokens,
+		cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, price_id, time, failed, recorded_by, principal`
 	// The end of a price is the beginning of the one that follows it.
 	datedPrices = `(SELECT *, lead(valid_from) OVER (PARTITION BY namespace, provider, model ORDER BY valid_from) AS valid_until
 		FROM prices WHERE namespace IN ('', ?)) AS dated`
@@ -26,8 +26,9 @@ const (
 func scanEntry(row scanner) (usage.Entry, error) {
 	var e usage.Entry
 	var at int64
-	err := row.Scan(&e.RunID, &e.NodeID, &e.Visit, &e.Item, &e.Attempt, &e.Call, &e.ID, &e.Kind, &e.TaskID, &e.EpicID, &e.Provider,
-		&e.Model, &e.InputTokens, &e.CachedInputTokens, &e.OutputTokens, &e.ReasoningTokens, &e.CostNanoUSD, &e.PriceID, &at, &e.Failed)
+	err := row.Scan(&e.RunID, &e.Source, &e.NodeID, &e.Visit, &e.Item, &e.Attempt, &e.Call, &e.ID, &e.Kind, &e.TaskID, &e.EpicID, &e.Provider,
+		&e.Model, &e.InputTokens, &e.CachedInputTokens, &e.OutputTokens, &e.ReasoningTokens, &e.CostNanoUSD, &e.PriceID, &at, &e.Failed,
+		&e.By, &e.Principal)
 	e.Time = time.UnixMicro(at).UTC()
 	return e, err
 }
@@ -54,16 +55,16 @@ func (t tx) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, err
 
 // Book implements store.Tx.
 func (t tx) Book(ctx context.Context, namespace string, entries []usage.Entry) (booked []usage.Entry, fresh []bool, err error) {
-	insert, err := t.PrepareContext(ctx, `INSERT INTO usage_entries (namespace, `+entryColumns+`) VALUES (`+marks(21)+`) ON CONFLICT DO NOTHING`)
+	insert, err := t.PrepareContext(ctx, `INSERT INTO usage_entries (namespace, `+entryColumns+`) VALUES (`+marks(24)+`) ON CONFLICT DO NOTHING`)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, insert.Close()) }()
 	booked, fresh = make([]usage.Entry, len(entries)), make([]bool, len(entries))
 	for i, e := range entries {
-		res, err := insert.ExecContext(ctx, namespace, e.RunID, e.NodeID, e.Visit, e.Item, e.Attempt, e.Call, e.ID, e.Kind, e.TaskID,
+		res, err := insert.ExecContext(ctx, namespace, e.RunID, e.Source, e.NodeID, e.Visit, e.Item, e.Attempt, e.Call, e.ID, e.Kind, e.TaskID,
 			e.EpicID, e.Provider, e.Model, e.InputTokens, e.CachedInputTokens, e.OutputTokens, e.ReasoningTokens, e.CostNanoUSD,
-			e.PriceID, e.Time.UnixMicro(), e.Failed)
+			e.PriceID, e.Time.UnixMicro(), e.Failed, e.By, e.Principal)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -75,8 +76,8 @@ func (t tx) Book(ctx context.Context, namespace string, entries []usage.Entry) (
 			continue
 		}
 		booked[i], err = one(ctx, t, fmt.Errorf("usage entry %v is neither booked nor new", e.Key), scanEntry,
-			`SELECT `+entryColumns+` FROM usage_entries WHERE namespace = ? AND run_id = ? AND node_id = ? AND visit = ? AND item = ?
-			AND attempt = ? AND call = ?`, namespace, e.RunID, e.NodeID, e.Visit, e.Item, e.Attempt, e.Call)
+			`SELECT `+entryColumns+` FROM usage_entries WHERE namespace = ? AND run_id = ? AND source = ? AND node_id = ? AND visit = ?
+			AND item = ? AND attempt = ? AND call = ?`, namespace, e.RunID, e.Source, e.NodeID, e.Visit, e.Item, e.Attempt, e.Call)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -184,6 +185,12 @@ func (t tx) PriceBook(ctx context.Context, namespace string, models []string) (u
 	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+` WHERE EXISTS (SELECT 1 FROM json_each(?) AS m
 		WHERE m.value = model OR substr(model, -1) = '*' AND substr(m.value, 1, length(model) - 1) = substr(model, 1, length(model) - 1))`,
 		namespace, set)
+}
+
+// CountPrices implements store.Tx.
+func (t tx) CountPrices(ctx context.Context, namespace string, most int) (n int, err error) {
+	err = t.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM prices WHERE namespace = ? LIMIT ?) AS c`, namespace, most).Scan(&n)
+	return n, err
 }
 
 // InsertPrice implements store.Tx.

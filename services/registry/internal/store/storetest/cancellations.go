@@ -84,7 +84,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Cancellation/OfAnEpicReachesEveryRunThatHasNotSettled": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
-			one, two, claimed, lost, byHand, settled, free := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
+			one, two, claimed, lost, settled, free := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
 			f.begun(t, one.ID, "one")
 			f.begun(t, two.ID, "two")
 			_, _, err := f.ClaimTask(f.ctx, ns, lost.ID, "lost", time.Millisecond)
@@ -95,8 +95,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			}, 60*time.Second, 2*time.Millisecond)
 			_, _, err = f.ClaimTask(f.ctx, ns, claimed.ID, "claimed", time.Hour)
 			require.NoError(t, err)
-			f.begun(t, byHand.ID, "by hand")
-			f.move(t, byHand.ID, epic.TaskCompleted)
+			f.move(t, lost.ID, epic.TaskCompleted)
 			f.begun(t, settled.ID, "settled")
 			_, err = f.SettleClaim(f.ctx, ns, settled.ID, "settled", books.Settlement{State: epic.TaskCompleted})
 			require.NoError(t, err)
@@ -106,7 +105,7 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			f.moveEpic(t, e.ID, epic.Canceled)
 			require.Equal(t, epic.TaskCanceled, f.state(t, free.ID))
 			got, _ := f.take(t, time.Hour)
-			require.Equal(t, []string{"default by hand EPIC_CANCELLED", "default claimed EPIC_CANCELLED", "default lost EPIC_CANCELLED",
+			require.Equal(t, []string{"default claimed EPIC_CANCELLED", "default lost EPIC_CANCELLED",
 				"default one EPIC_CANCELLED", "default two EPIC_CANCELLED"}, got)
 		},
 		"Cancellation/OutlivesWhatIsDeleted": func(t *testing.T, f *fixture) {
@@ -118,11 +117,11 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			_, _, err := f.ClaimTask(f.ctx, ns, w.ID, "starting", time.Hour)
 			require.NoError(t, err)
 			require.NoError(t, f.DeleteTask(f.ctx, ns, w.ID, ""))
-			f.begun(t, x.ID, "by hand")
-			f.move(t, x.ID, epic.TaskCompleted)
+			_, _, err = f.ClaimTask(f.ctx, ns, x.ID, "waiting", time.Hour)
+			require.NoError(t, err)
 			require.NoError(t, f.DeleteEpic(f.ctx, ns, e.ID, ""))
 			got, _ := f.take(t, time.Hour)
-			require.Equal(t, []string{"default by hand TASK_DELETED", "default canceled TASK_CANCELLED", "default starting TASK_DELETED"}, got)
+			require.Equal(t, []string{"default canceled TASK_CANCELLED", "default starting TASK_DELETED", "default waiting TASK_DELETED"}, got)
 		},
 		"Cancellation/SaysWhetherItsRunIsRecorded": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
@@ -143,6 +142,34 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			_, err = f.ConfirmClaim(f.ctx, ns, w.ID, "starting", time.Time{})
 			require.Equal(t, epic.ReasonClaimLost, errs.ReasonOf(err))
 			testkit.Eventually(t, func() bool { return confirmed()["starting"] }, 10*time.Second, 2*time.Millisecond)
+		},
+		"Cancellation/GoesToTheDatabaseOfItsRun": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			for _, db := range []string{"db", "elsewhere", "late"} {
+				v := f.task(t, e.ID)
+				_, _, err := f.Books.ClaimTask(f.ctx, ns, v.ID, "of "+db, db, time.Hour)
+				require.NoError(t, err)
+				if db == "late" {
+					f.move(t, v.ID, epic.TaskCanceled)
+					require.NoError(t, f.AcknowledgeCancellations(f.ctx, []epic.Cancellation{{Namespace: ns, TaskID: v.ID, RunID: "of late"}}))
+					_, err = f.Books.ConfirmClaim(f.ctx, ns, v.ID, "of late", db, time.Time{})
+					requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
+				}
+			}
+			f.moveEpic(t, e.ID, epic.Canceled)
+			for _, db := range []string{"db", "elsewhere", "late", "unknown"} {
+				list, err := f.Books.LeaseCancellations(f.ctx, db, 10, time.Hour)
+				require.NoError(t, err)
+				var runs []string
+				for _, c := range list {
+					runs = append(runs, c.RunID)
+				}
+				want := []string{"of " + db}
+				if db == "unknown" {
+					want = nil
+				}
+				require.Equal(t, want, runs)
+			}
 		},
 		"Cancellation/EachIsHandedToOne": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})

@@ -11,6 +11,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/books"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
@@ -277,23 +278,71 @@ func claimCases() map[string]func(*testing.T, *fixture) {
 			lost := requireError(t, err, errs.FailedPrecondition, epic.ReasonClaimLost)
 			require.Equal(t, "CANCELLED", lost.Meta["state"])
 		},
-		"Claim/ATaskEndedByHandKeepsItsOutcome": func(t *testing.T, f *fixture) {
+		"Claim/ATaskThatARunHasIsThatRunsToEnd": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			v := f.task(t, e.ID)
-			require.NoError(t, claim(f, v.ID, "run"))
-			_, err := f.ConfirmClaim(f.ctx, ns, v.ID, "run", time.Time{})
-			require.NoError(t, err)
-			_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskCompleted, books.Outcome{Summary: "by hand"})
-			require.NoError(t, err)
-			for range 2 {
-				got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskFailed, Error: "x", Duration: time.Second})
-				require.NoError(t, err)
-				require.Equal(t, epic.TaskCompleted, got.State)
-				require.Equal(t, "by hand", got.ResultSummary)
-				require.Empty(t, got.ErrorMessage)
-				require.Equal(t, time.Second, got.Duration)
+			f.begun(t, v.ID, "run")
+			for _, to := range []epic.TaskState{epic.TaskCompleted, epic.TaskFailed} {
+				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{Summary: "by hand"})
+				bad := requireError(t, err, errs.FailedPrecondition, epic.ReasonTaskClaimed)
+				require.Equal(t, "run", bad.Meta["run_id"])
+				require.Contains(t, bad.HintText(), "CANCELLED")
 			}
+			for _, to := range []epic.TaskState{epic.TaskPending, epic.TaskBlocked} {
+				_, err := f.MoveTask(f.ctx, ns, v.ID, books.Change{}, to, books.Outcome{})
+				requireError(t, err, errs.FailedPrecondition, epic.ReasonInvalidTransition)
+			}
+			requireError(t, claim(f, v.ID, "another"), errs.FailedPrecondition, epic.ReasonNotClaimable)
+			got, err := f.SettleClaim(f.ctx, ns, v.ID, "run", books.Settlement{State: epic.TaskFailed, Error: "x"})
+			require.NoError(t, err)
+			require.Equal(t, epic.TaskFailed, got.State)
+			require.Empty(t, got.ResultSummary)
+			f.move(t, v.ID, epic.TaskPending)
+			require.NoError(t, claim(f, v.ID, "another"), "the first one has ended")
 			f.recount(t, ns, e.ID)
+		},
+		"Claim/TheLoserOfATaskIsCanceled": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			taken, byHand, gone := f.task(t, e.ID), f.task(t, e.ID), f.task(t, e.ID)
+			for _, id := range []string{taken.ID, byHand.ID, gone.ID} {
+				lapse(t, f, id, "late")
+			}
+			f.begun(t, taken.ID, "other")
+			f.move(t, byHand.ID, epic.TaskCompleted)
+			require.NoError(t, f.DeleteTask(f.ctx, ns, gone.ID, ""))
+			_, list := f.take(t, time.Hour)
+			require.NoError(t, f.AcknowledgeCancellations(f.ctx, list), "whoever looked saw no such run")
+			for id, reason := range map[string]string{taken.ID: epic.ReasonClaimLost, byHand.ID: epic.ReasonClaimLost, gone.ID: store.ReasonTaskNotFound} {
+				_, err := f.ConfirmClaim(f.ctx, ns, id, "late", time.Time{})
+				require.Equal(t, reason, errs.ReasonOf(err))
+			}
+			got, list := f.take(t, time.Hour)
+			require.Equal(t, []string{"default late CLAIM_LOST", "default late CLAIM_LOST", "default late TASK_DELETED"}, got)
+			for _, c := range list {
+				require.True(t, c.Confirmed, "its run has begun")
+			}
+			require.Equal(t, epic.TaskRunning, f.state(t, taken.ID))
+		},
+		"Claim/WorkByHandIsLetInAsARunIs": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{BudgetTokens: ptr(int64(10))})
+			v, w := f.task(t, e.ID), f.task(t, e.ID)
+			f.move(t, w.ID, epic.TaskRunning)
+			_, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 0, v.ID, 10, 0)})
+			require.NoError(t, err)
+			_, err = f.MoveTask(f.ctx, ns, v.ID, books.Change{}, epic.TaskRunning, books.Outcome{})
+			requireError(t, err, errs.FailedPrecondition, epic.ReasonBudgetExhausted)
+			require.Equal(t, epic.TaskPending, f.state(t, v.ID))
+			f.move(t, w.ID, epic.TaskFailed)
+			f.move(t, v.ID, epic.TaskCompleted) // what is done may be written down
+			f.recount(t, ns, e.ID)
+
+			unpriced := f.epic(t, epic.Epic{BudgetNanoUSD: ptr(int64(1_000_000))})
+			v = f.task(t, unpriced.ID)
+			u := entry("run", 1, v.ID, 10, 10)
+			u.Model = "mystery"
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{u})
+			require.NoError(t, err)
+			require.Len(t, f.move(t, v.ID, epic.TaskRunning).Notes, 1, "the cap cannot be held")
 		},
 	}
 }

@@ -21,6 +21,38 @@ import (
 
 func epicCases() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
+		"Bounds/HoldHowManyThereAre": func(t *testing.T, f *fixture) {
+			small := f.Within(books.Bounds{Epics: 2, Prices: 2, Tasks: 2})
+			var last epic.Epic
+			for i := range 3 {
+				e, err := small.CreateEpic(f.ctx, ns, books.Once{ID: strconv.Itoa(i)}, epic.Epic{})
+				if i == 2 {
+					requireError(t, err, errs.ResourceExhausted, books.ReasonTooManyEpics)
+					continue
+				}
+				require.NoError(t, err)
+				last = e
+			}
+			_, err := small.CreateEpic(f.ctx, ns, books.Once{ID: "1"}, epic.Epic{})
+			require.NoError(t, err, "a repeated request makes none")
+			_, err = small.CreateEpic(f.ctx, "other", books.Once{}, epic.Epic{})
+			require.NoError(t, err, "each namespace has its own")
+			for i := range 3 {
+				_, err := small.CreateTask(f.ctx, ns, books.Once{}, epic.Task{EpicID: last.ID})
+				_, perr := small.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Model: "m" + strconv.Itoa(i)})
+				if i == 2 {
+					bad := requireError(t, err, errs.ResourceExhausted, books.ReasonTooManyTasks)
+					require.NotEmpty(t, bad.HintText())
+					requireError(t, perr, errs.ResourceExhausted, books.ReasonTooManyPrices)
+					continue
+				}
+				require.NoError(t, err)
+				require.NoError(t, perr)
+			}
+			require.NoError(t, small.DeleteEpic(f.ctx, ns, last.ID, ""))
+			_, err = small.CreateEpic(f.ctx, ns, books.Once{}, epic.Epic{})
+			require.NoError(t, err)
+		},
 		"Epic/RoundTrip": func(t *testing.T, f *fixture) {
 			in := epic.Epic{
 				Title: "Größe — 目標", Description: "text\nmore", Tags: []string{"b", "a", "b"}, Priority: epic.High,

@@ -222,7 +222,7 @@ func (m *model) moveTask(t *rapid.T) {
 	was := v.state
 	v.state = to.String()
 	switch v.state {
-	case "COMPLETED", "FAILED", "CANCELLED":
+	case "CANCELLED":
 		v.release()
 	case "PENDING":
 		if was == "FAILED" {
@@ -247,7 +247,9 @@ func (m *model) mayMove(v *modelTask, to string) bool {
 		return !m.unmet(v) && !m.ended(v)
 	case "FAILED PENDING":
 		return v.retries < v.limit && !m.ended(v)
-	case "PENDING CANCELLED", "BLOCKED CANCELLED", "RUNNING COMPLETED", "RUNNING FAILED", "RUNNING CANCELLED":
+	case "RUNNING COMPLETED", "RUNNING FAILED":
+		return v.heldBy() == ""
+	case "PENDING CANCELLED", "BLOCKED CANCELLED", "RUNNING CANCELLED":
 		return true
 	}
 	return false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/books"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
@@ -40,7 +41,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// fixture is what a case works with.
+// fixture is what a case works with. Its ctx is that of a service.
 type fixture struct {
 	*books.Books
 	store store.Store
@@ -53,7 +54,25 @@ func newFixture(t testing.TB, open Open) *fixture {
 	prices, err := usage.Defaults()
 	require.NoError(t, err)
 	require.NoError(t, s.SeedPrices(t.Context(), prices))
-	return &fixture{Books: books.New(s), store: s, ctx: t.Context()}
+	return &fixture{Books: books.New(s), store: s, ctx: access.With(t.Context(), access.Principal{Kind: access.Internal})}
+}
+
+// database is where the runs of cases are recorded that need only one.
+const database = "db"
+
+// ClaimTask claims for a run of the one database.
+func (f *fixture) ClaimTask(ctx context.Context, namespace, taskID, runID string, lease time.Duration) (epic.Task, time.Time, error) {
+	return f.Books.ClaimTask(ctx, namespace, taskID, runID, database, lease)
+}
+
+// ConfirmClaim confirms for a run of the one database.
+func (f *fixture) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (epic.Task, error) {
+	return f.Books.ConfirmClaim(ctx, namespace, taskID, runID, database, start)
+}
+
+// LeaseCancellations leases those of the one database.
+func (f *fixture) LeaseCancellations(ctx context.Context, limit int, hold time.Duration) ([]epic.Cancellation, error) {
+	return f.Books.LeaseCancellations(ctx, database, limit, hold)
 }
 
 func (f *fixture) epic(t testing.TB, in epic.Epic) epic.Epic {

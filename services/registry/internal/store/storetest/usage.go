@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/registry/internal/books"
@@ -41,6 +42,7 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 				require.Equal(t, out[i].CostNanoUSD, asked[i].CostNanoUSD)
 			}
 			for i := range in {
+				in[i].Source = usage.Executor
 				require.Equal(t, in[i].Key, out[i].Key, "in the order of the request")
 			}
 			require.Equal(t, e.ID, out[1].EpicID)
@@ -74,7 +76,7 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			}
 			out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{in})
 			require.NoError(t, err)
-			in.Time, in.ID = in.Time.Truncate(time.Microsecond), out[0].ID
+			in.Time, in.ID, in.Source = in.Time.Truncate(time.Microsecond), out[0].ID, usage.Executor
 			require.Equal(t, in, out[0])
 			rows, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, Limit: 5})
 			require.NoError(t, err)
@@ -95,6 +97,100 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			require.NoError(t, err)
 			require.EqualValues(t, 11, v.Actual.Tokens)
 			require.EqualValues(t, 2, v.Actual.ModelCalls)
+		},
+		"Usage/AClientCannotTakeTheExecutorsPlace": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			client := access.With(f.ctx, access.Principal{Kind: access.Key, Name: "ci", Scopes: access.Scopes()})
+			nothing, used := entry("run", 0, v.ID, 0, 0), entry("run", 0, v.ID, 10, 3)
+			nothing.By = "me"
+			for range 2 {
+				out, err := f.RecordUsage(client, ns, []usage.Entry{nothing})
+				require.NoError(t, err)
+				require.Equal(t, []any{usage.Client, "me", "key:ci"}, []any{out[0].Source, out[0].By, out[0].Principal})
+			}
+			out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{used})
+			require.NoError(t, err)
+			require.Equal(t, ptr(int64(10*1000+3*4000)), out[0].CostNanoUSD)
+			require.Equal(t, []any{usage.Executor, ""}, []any{out[0].Source, out[0].Principal})
+			late := entry("run", 1, v.ID, 5, 0)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{late})
+			require.NoError(t, err)
+			late.InputTokens = 0
+			_, err = f.RecordUsage(client, ns, []usage.Entry{late})
+			require.NoError(t, err, "it is another entry")
+			v, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.EqualValues(t, 18, v.Actual.Tokens)
+			rows, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, RunID: "run", Limit: 10})
+			require.NoError(t, err)
+			require.Len(t, rows, 4)
+			f.recount(t, ns, e.ID)
+		},
+		"Usage/AClientsRepeatSaysTheSame": func(t *testing.T, f *fixture) {
+			v := f.task(t, f.epic(t, epic.Epic{}).ID)
+			client := access.With(f.ctx, access.Principal{Kind: access.Key, Name: "ci"})
+			first := entry("run", 0, v.ID, 10, 3)
+			want, err := f.RecordUsage(client, ns, []usage.Entry{first})
+			require.NoError(t, err)
+			untimed := first
+			untimed.Time, untimed.Kind = time.Time{}, 0
+			for _, same := range []usage.Entry{first, untimed} {
+				got, err := f.RecordUsage(access.With(f.ctx, access.Principal{Kind: access.Key, Name: "other"}), ns, []usage.Entry{same, same})
+				require.NoError(t, err)
+				require.Equal(t, []usage.Entry{want[0], want[0]}, got)
+			}
+			for _, change := range []func(*usage.Entry){
+				func(e *usage.Entry) { e.InputTokens++ }, func(e *usage.Entry) { e.Model = "mystery" }, func(e *usage.Entry) { e.TaskID = "" },
+				func(e *usage.Entry) { e.Failed = true }, func(e *usage.Entry) { e.By = "you" }, func(e *usage.Entry) { e.Time = e.Time.Add(1000) },
+				func(e *usage.Entry) { e.Kind = usage.Tool },
+			} {
+				other := first
+				change(&other)
+				_, err := f.RecordUsage(client, ns, []usage.Entry{entry("run", 1, v.ID, 1, 1), other})
+				bad := requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
+				require.Equal(t, "entries[1]", bad.Violations[0].Field)
+			}
+			_, err = f.RecordUsage(client, ns, []usage.Entry{entry("run", 2, v.ID, 1, 1), entry("run", 2, v.ID, 2, 1)})
+			requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
+			total, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.EqualValues(t, 13, total.Tokens, "what is refused books nothing")
+		},
+		"Usage/WhatACallSaysItCostCountsWhereNoPriceIsKnown": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			said := func(call int, model string, cost int64) usage.Entry {
+				u := entry("run", call, v.ID, 10, 0)
+				u.Model, u.CostNanoUSD = model, &cost
+				return u
+			}
+			tool := said(2, "", 5)
+			tool.Kind, tool.InputTokens = usage.Tool, 0
+			in := []usage.Entry{said(0, "mystery", 77), said(1, "fake-model", 77), tool}
+			asked, err := f.PriceUsage(f.ctx, ns, in)
+			require.NoError(t, err)
+			out, err := f.RecordUsage(f.ctx, ns, in)
+			require.NoError(t, err)
+			for i, want := range []int64{77, 10_000, 5} {
+				require.Equal(t, want, *asked[i].CostNanoUSD)
+				require.Equal(t, want, *out[i].CostNanoUSD)
+				require.Equal(t, want == 10_000, out[i].PriceID != "")
+			}
+			v, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.EqualValues(t, 10_082, v.Actual.NanoUSD)
+			require.Zero(t, v.Actual.UnpricedCalls)
+			f.recount(t, ns, e.ID)
+			client := access.With(f.ctx, access.Principal{Kind: access.Key, Name: "ci"})
+			for range 2 {
+				_, err = f.RecordUsage(client, ns, in)
+				require.NoError(t, err)
+			}
+			_, err = f.RecordUsage(client, ns, []usage.Entry{said(1, "fake-model", 78)})
+			require.NoError(t, err, "the price book knows better")
+			_, err = f.RecordUsage(client, ns, []usage.Entry{said(0, "mystery", 78)})
+			requireError(t, err, errs.InvalidArgument, books.ReasonRequestIDReused)
 		},
 		"Usage/PricedByTheTimeOfTheCall": func(t *testing.T, f *fixture) {
 			day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
@@ -204,6 +300,23 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			rows, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, Limit: 10})
 			require.NoError(t, err)
 			require.Len(t, rows, 1)
+		},
+		"Usage/AClientCannotFillTheBooks": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			client := access.With(f.ctx, access.Principal{Kind: access.Key, Name: "ci"})
+			fill := entry("run", 0, v.ID, usage.ClientShare+1, 0)
+			fill.Model = "mystery"
+			_, err := f.RecordUsage(client, ns, []usage.Entry{fill})
+			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
+			fill.InputTokens = usage.ClientShare
+			_, err = f.RecordUsage(client, ns, []usage.Entry{fill})
+			require.NoError(t, err)
+			_, err = f.RecordUsage(client, ns, []usage.Entry{entry("run", 1, v.ID, 1, 0)})
+			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
+			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 1, v.ID, 1, 0)})
+			require.NoError(t, err, "what a run has used is booked all the same")
+			f.recount(t, ns, e.ID)
 		},
 		"List/EntriesNewestFirstAndFilters": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})

@@ -574,10 +574,12 @@ type Note struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// Who made it.
+	// Who made it, as they say themselves.
 	Author string `protobuf:"bytes,2,opt,name=author,proto3" json:"author,omitempty"`
 	// What it says.
-	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// Who made it, from the API key that was shown, such as "key:ci"; empty for those of the registry itself. Output only.
+	Principal     string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +631,13 @@ func (x *Note) GetAuthor() string {
 func (x *Note) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *Note) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -1009,11 +1018,12 @@ const file_epigraph_registry_v1_epic_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
 	"\x0e_budget_tokensB\x12\n" +
-	"\x10_budget_nano_usd\"w\n" +
+	"\x10_budget_nano_usd\"\x9f\x01\n" +
 	"\x04Note\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12 \n" +
 	"\x06author\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06author\x12\x1d\n" +
-	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\"\xf7\f\n" +
+	"\x04text\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x04text\x12&\n" +
+	"\tprincipal\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\"\xf7\f\n" +
 	"\x04Task\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12%\n" +
 	"\tnamespace\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\tnamespace\x12 \n" +

@@ -951,7 +951,9 @@ type ClaimTaskRequest struct {
 	// The run that is to work on it.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// How long the claim holds unless it is confirmed: one minute when absent, else from 1 ms to 24 h.
-	Lease         *durationpb.Duration `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease *durationpb.Duration `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The database that the run is recorded in: only its executors can tell what becomes of the run.
+	Database      string `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1005,6 +1007,13 @@ func (x *ClaimTaskRequest) GetLease() *durationpb.Duration {
 		return x.Lease
 	}
 	return nil
+}
+
+func (x *ClaimTaskRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
 }
 
 // ClaimTaskResponse tells of a claim.
@@ -1070,7 +1079,9 @@ type ConfirmClaimRequest struct {
 	// The run that claimed it.
 	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// When the run started.
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// The database that the run is recorded in.
+	Database      string `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1124,6 +1135,13 @@ func (x *ConfirmClaimRequest) GetStartTime() *timestamppb.Timestamp {
 		return x.StartTime
 	}
 	return nil
+}
+
+func (x *ConfirmClaimRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
 }
 
 // SettleClaimRequest ends a claim.
@@ -1235,12 +1253,11 @@ type Cancellation struct {
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The run. It may have ended, and if its start is still under way, there may be no such run yet.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Why: TASK_CANCELLED, EPIC_CANCELLED or TASK_DELETED.
+	// Why: TASK_CANCELLED, EPIC_CANCELLED, TASK_DELETED, or CLAIM_LOST if its task is another run's by now or has ended.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// When it came to be.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// The run is known to be recorded, since its claim was confirmed: an executor that does not know it works on another
-	// database, and leaves it to others.
+	// The run was recorded, since its claim was confirmed: if its database does not have it any more, there is nothing to cancel.
 	Confirmed     bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1324,7 +1341,9 @@ type LeaseCancellationsRequest struct {
 	// How many at most: one when 0, and never more than 1,000.
 	MaxCount int32 `protobuf:"varint,1,opt,name=max_count,json=maxCount,proto3" json:"max_count,omitempty"`
 	// For how long nobody else gets them: one minute when absent, else from 1 ms to 24 h.
-	Lease         *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The database of the executor that asks: it gets runs that are recorded there, or are to be.
+	Database      string `protobuf:"bytes,3,opt,name=database,proto3" json:"database,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1371,6 +1390,13 @@ func (x *LeaseCancellationsRequest) GetLease() *durationpb.Duration {
 		return x.Lease
 	}
 	return nil
+}
+
+func (x *LeaseCancellationsRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
 }
 
 // LeaseCancellationsResponse carries runs to cancel.
@@ -1594,7 +1620,7 @@ func (x *RecordUsageResponse) GetEntries() []*UsageEntry {
 	return nil
 }
 
-// PriceUsageRequest carries entries; only provider, model, tokens and time matter.
+// PriceUsageRequest carries entries; only provider, model, tokens, time and what is said of the cost matter.
 type PriceUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries.
@@ -1643,7 +1669,7 @@ func (x *PriceUsageRequest) GetEntries() []*UsageEntry {
 // PriceUsageResponse returns the entries with their prices.
 type PriceUsageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entries in the order of the request; one without a known price has no cost.
+	// The entries in the order of the request; one without a known price has the cost that was said, or none.
 	Entries       []*UsageEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2123,19 +2149,21 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"request_id\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"U\n" +
 	"\x11DeleteTaskRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12\x1c\n" +
-	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\x89\x01\n" +
+	"\x04etag\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04etag\"\xae\x01\n" +
 	"\x10ClaimTaskRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12 \n" +
 	"\x06run_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12/\n" +
-	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"\x8b\x01\n" +
+	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12#\n" +
+	"\bdatabase\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"\x8b\x01\n" +
 	"\x11ClaimTaskResponse\x12.\n" +
 	"\x04task\x18\x01 \x01(\v2\x1a.epigraph.registry.v1.TaskR\x04task\x12F\n" +
-	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\x96\x01\n" +
+	"\x11lease_expire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0fleaseExpireTime\"\xbb\x01\n" +
 	"\x13ConfirmClaimRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12 \n" +
 	"\x06run_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x129\n" +
 	"\n" +
-	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\xef\x02\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12#\n" +
+	"\bdatabase\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"\xef\x02\n" +
 	"\x12SettleClaimRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x06taskId\x12 \n" +
 	"\x06run_id\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12C\n" +
@@ -2151,10 +2179,11 @@ const file_epigraph_registry_v1_registry_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x06reason\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12\x1c\n" +
-	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\"r\n" +
+	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\"\x97\x01\n" +
 	"\x19LeaseCancellationsRequest\x12$\n" +
 	"\tmax_count\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxCount\x12/\n" +
-	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"f\n" +
+	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12#\n" +
+	"\bdatabase\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\bdatabase\"f\n" +
 	"\x1aLeaseCancellationsResponse\x12H\n" +
 	"\rcancellations\x18\x01 \x03(\v2\".epigraph.registry.v1.CancellationR\rcancellations\"x\n" +
 	"\x1fAcknowledgeCancellationsRequest\x12U\n" +

@@ -74,28 +74,30 @@ type RegistryServiceClient interface {
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// UpdateTask changes the fields that the mask names. The state changes by TransitionTask only.
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*Task, error)
-	// TransitionTask moves a task to another state along the transition table. CANCELLED cancels, within seconds, the runs that are
-	// at work on it.
+	// TransitionTask moves a task to another state along the transition table. A task that a run works on is that run's to end: any
+	// move but CANCELLED is refused with TASK_CLAIMED, and CANCELLED cancels the run within seconds. RUNNING is for work that no run
+	// does; it is refused as a start is, when the epic has spent its budget or is not active.
 	TransitionTask(ctx context.Context, in *TransitionTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running. A run that is
-	// still at work on it, since its start is under way or the task was ended by hand, is cancelled.
+	// still at work on it, since its start is under way or its task was cancelled a moment ago, is cancelled.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
 	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(ctx context.Context, in *ClaimTaskRequest, opts ...grpc.CallOption) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
-	// that has lost the task is refused with CLAIM_LOST; if the task was cancelled, so is the run.
+	// that has lost the task is refused with CLAIM_LOST, and is cancelled: a task has one run at most.
 	ConfirmClaim(ctx context.Context, in *ConfirmClaimRequest, opts ...grpc.CallOption) (*Task, error)
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
 	// task to another.
 	SettleClaim(ctx context.Context, in *SettleClaimRequest, opts ...grpc.CallOption) (*Task, error)
 	// LeaseCancellations hands out runs that are to be cancelled, of all namespaces: those whose task was cancelled or deleted,
-	// alone or with its epic. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
+	// alone or with its epic, or went to another run. Each database has its own. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
 	LeaseCancellations(ctx context.Context, in *LeaseCancellationsRequest, opts ...grpc.CallOption) (*LeaseCancellationsResponse, error)
 	// AcknowledgeCancellations tells that runs will end for certain. Repeating it changes nothing.
 	AcknowledgeCancellations(ctx context.Context, in *AcknowledgeCancellationsRequest, opts ...grpc.CallOption) (*AcknowledgeCancellationsResponse, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
-	// in one transaction.
+	// in one transaction. The executor records the calls of runs by itself; what clients record is kept apart from that. An entry that
+	// comes again from a client and says something else than before is refused with REQUEST_ID_REUSED, and the whole request with it.
 	RecordUsage(ctx context.Context, in *RecordUsageRequest, opts ...grpc.CallOption) (*RecordUsageResponse, error)
 	// PriceUsage tells what entries would cost; nothing is booked.
 	PriceUsage(ctx context.Context, in *PriceUsageRequest, opts ...grpc.CallOption) (*PriceUsageResponse, error)
@@ -375,28 +377,30 @@ type RegistryServiceServer interface {
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// UpdateTask changes the fields that the mask names. The state changes by TransitionTask only.
 	UpdateTask(context.Context, *UpdateTaskRequest) (*Task, error)
-	// TransitionTask moves a task to another state along the transition table. CANCELLED cancels, within seconds, the runs that are
-	// at work on it.
+	// TransitionTask moves a task to another state along the transition table. A task that a run works on is that run's to end: any
+	// move but CANCELLED is refused with TASK_CLAIMED, and CANCELLED cancels the run within seconds. RUNNING is for work that no run
+	// does; it is refused as a start is, when the epic has spent its budget or is not active.
 	TransitionTask(context.Context, *TransitionTaskRequest) (*Task, error)
 	// DeleteTask removes a task, and its id from what other tasks depend on. Refused while it is running. A run that is
-	// still at work on it, since its start is under way or the task was ended by hand, is cancelled.
+	// still at work on it, since its start is under way or its task was cancelled a moment ago, is cancelled.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*emptypb.Empty, error)
 	// ClaimTask reserves a task for a run. At most one run has a task. An unconfirmed claim ends with its lease, which the
 	// run renews by claiming again, and ends by claiming for a moment.
 	ClaimTask(context.Context, *ClaimTaskRequest) (*ClaimTaskResponse, error)
 	// ConfirmClaim makes a claim last until it is settled, and moves the task to RUNNING. Repeating it changes nothing. A run
-	// that has lost the task is refused with CLAIM_LOST; if the task was cancelled, so is the run.
+	// that has lost the task is refused with CLAIM_LOST, and is cancelled: a task has one run at most.
 	ConfirmClaim(context.Context, *ConfirmClaimRequest) (*Task, error)
 	// SettleClaim ends a claim with the outcome of its run. Repeating it changes nothing, nor does a run that has lost the
 	// task to another.
 	SettleClaim(context.Context, *SettleClaimRequest) (*Task, error)
 	// LeaseCancellations hands out runs that are to be cancelled, of all namespaces: those whose task was cancelled or deleted,
-	// alone or with its epic. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
+	// alone or with its epic, or went to another run. Each database has its own. For the time of the lease nobody else gets them. What is not acknowledged is handed out again.
 	LeaseCancellations(context.Context, *LeaseCancellationsRequest) (*LeaseCancellationsResponse, error)
 	// AcknowledgeCancellations tells that runs will end for certain. Repeating it changes nothing.
 	AcknowledgeCancellations(context.Context, *AcknowledgeCancellationsRequest) (*AcknowledgeCancellationsResponse, error)
 	// RecordUsage books usage entries, each at most once by its key, prices them, and adds them to task, epic and namespace
-	// in one transaction.
+	// in one transaction. The executor records the calls of runs by itself; what clients record is kept apart from that. An entry that
+	// comes again from a client and says something else than before is refused with REQUEST_ID_REUSED, and the whole request with it.
 	RecordUsage(context.Context, *RecordUsageRequest) (*RecordUsageResponse, error)
 	// PriceUsage tells what entries would cost; nothing is booked.
 	PriceUsage(context.Context, *PriceUsageRequest) (*PriceUsageResponse, error)

@@ -82,7 +82,61 @@ func (UsageKind) EnumDescriptor() ([]byte, []int) {
 	return file_epigraph_registry_v1_usage_proto_rawDescGZIP(), []int{0}
 }
 
-// UsageEntry is one call in the books. Entries are only ever added. Its key is (run, node, visit, item, attempt, call).
+// UsageSource says who told of a call. It is decided by the credential that was shown.
+type UsageSource int32
+
+const (
+	// Not told.
+	UsageSource_USAGE_SOURCE_UNSPECIFIED UsageSource = 0
+	// The executor that made the call.
+	UsageSource_USAGE_SOURCE_EXECUTOR UsageSource = 1
+	// A client that keeps books on calls of its own.
+	UsageSource_USAGE_SOURCE_CLIENT UsageSource = 2
+)
+
+// Enum value maps for UsageSource.
+var (
+	UsageSource_name = map[int32]string{
+		0: "USAGE_SOURCE_UNSPECIFIED",
+		1: "USAGE_SOURCE_EXECUTOR",
+		2: "USAGE_SOURCE_CLIENT",
+	}
+	UsageSource_value = map[string]int32{
+		"USAGE_SOURCE_UNSPECIFIED": 0,
+		"USAGE_SOURCE_EXECUTOR":    1,
+		"USAGE_SOURCE_CLIENT":      2,
+	}
+)
+
+func (x UsageSource) Enum() *UsageSource {
+	p := new(UsageSource)
+	*p = x
+	return p
+}
+
+func (x UsageSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UsageSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_epigraph_registry_v1_usage_proto_enumTypes[1].Descriptor()
+}
+
+func (UsageSource) Type() protoreflect.EnumType {
+	return &file_epigraph_registry_v1_usage_proto_enumTypes[1]
+}
+
+func (x UsageSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UsageSource.Descriptor instead.
+func (UsageSource) EnumDescriptor() ([]byte, []int) {
+	return file_epigraph_registry_v1_usage_proto_rawDescGZIP(), []int{1}
+}
+
+// UsageEntry is one call in the books. Entries are only ever added. Its key is (source, run, node, visit, item, attempt, call), so that no
+// client can take the place of what the executor records.
 type UsageEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run that made the call.
@@ -115,14 +169,21 @@ type UsageEntry struct {
 	OutputTokens int64 `protobuf:"varint,14,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Output tokens spent on reasoning.
 	ReasoningTokens int64 `protobuf:"varint,15,opt,name=reasoning_tokens,json=reasoningTokens,proto3" json:"reasoning_tokens,omitempty"`
-	// What the call cost in nano-USD, by the price of its time; absent when no price is known. Output only.
+	// What the call cost in nano-USD: by the price of its time, else what is said of it here; absent when neither is known. What is given
+	// counts only where the price book has no price.
 	CostNanoUsd *int64 `protobuf:"varint,16,opt,name=cost_nano_usd,json=costNanoUsd,proto3,oneof" json:"cost_nano_usd,omitempty"`
-	// The price that was applied. Output only.
+	// The price that was applied; empty when the cost is what was said. Output only.
 	PriceId string `protobuf:"bytes,17,opt,name=price_id,json=priceId,proto3" json:"price_id,omitempty"`
 	// When the call was made; now when absent.
 	Time *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=time,proto3" json:"time,omitempty"`
 	// Whether the call failed; what it used still counts.
-	Failed        bool `protobuf:"varint,19,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failed bool `protobuf:"varint,19,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Who told of it. Output only.
+	Source UsageSource `protobuf:"varint,20,opt,name=source,proto3,enum=epigraph.registry.v1.UsageSource" json:"source,omitempty"`
+	// Who recorded it, as they say themselves.
+	By string `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`
+	// Who recorded it, from the API key that was shown, such as "key:ci"; empty for the executor. Output only.
+	Principal     string `protobuf:"bytes,22,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +349,27 @@ func (x *UsageEntry) GetFailed() bool {
 		return x.Failed
 	}
 	return false
+}
+
+func (x *UsageEntry) GetSource() UsageSource {
+	if x != nil {
+		return x.Source
+	}
+	return UsageSource_USAGE_SOURCE_UNSPECIFIED
+}
+
+func (x *UsageEntry) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *UsageEntry) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
 }
 
 // NamespaceUsage is what a tenant has used in all.
@@ -504,7 +586,7 @@ var File_epigraph_registry_v1_usage_proto protoreflect.FileDescriptor
 
 const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x05\n" +
+	" epigraph/registry/v1/usage.proto\x12\x14epigraph.registry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\a\n" +
 	"\n" +
 	"UsageEntry\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
@@ -522,11 +604,14 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\finput_tokens\x18\f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vinputTokens\x127\n" +
 	"\x13cached_input_tokens\x18\r \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x11cachedInputTokens\x12,\n" +
 	"\routput_tokens\x18\x0e \x01(\x03B\a\xbaH\x04\"\x02(\x00R\foutputTokens\x122\n" +
-	"\x10reasoning_tokens\x18\x0f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0freasoningTokens\x12'\n" +
-	"\rcost_nano_usd\x18\x10 \x01(\x03H\x00R\vcostNanoUsd\x88\x01\x01\x12\"\n" +
+	"\x10reasoning_tokens\x18\x0f \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0freasoningTokens\x120\n" +
+	"\rcost_nano_usd\x18\x10 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\vcostNanoUsd\x88\x01\x01\x12\"\n" +
 	"\bprice_id\x18\x11 \x01(\tB\a\xbaH\x04r\x02\x18@R\apriceId\x12.\n" +
 	"\x04time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
-	"\x06failed\x18\x13 \x01(\bR\x06failedB\x10\n" +
+	"\x06failed\x18\x13 \x01(\bR\x06failed\x129\n" +
+	"\x06source\x18\x14 \x01(\x0e2!.epigraph.registry.v1.UsageSourceR\x06source\x12\x18\n" +
+	"\x02by\x18\x15 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02by\x12&\n" +
+	"\tprincipal\x18\x16 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipalB\x10\n" +
 	"\x0e_cost_nano_usd\"\xb4\x01\n" +
 	"\x0eNamespaceUsage\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12!\n" +
@@ -555,7 +640,11 @@ const file_epigraph_registry_v1_usage_proto_rawDesc = "" +
 	"\x16USAGE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10USAGE_KIND_MODEL\x10\x01\x12\x13\n" +
 	"\x0fUSAGE_KIND_TOOL\x10\x02\x12\x17\n" +
-	"\x13USAGE_KIND_OVERHEAD\x10\x03B\xe7\x01\n" +
+	"\x13USAGE_KIND_OVERHEAD\x10\x03*_\n" +
+	"\vUsageSource\x12\x1c\n" +
+	"\x18USAGE_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15USAGE_SOURCE_EXECUTOR\x10\x01\x12\x17\n" +
+	"\x13USAGE_SOURCE_CLIENT\x10\x02B\xe7\x01\n" +
 	"\x18com.epigraph.registry.v1B\n" +
 	"UsageProtoP\x01ZMgithub.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1;registryv1\xa2\x02\x03ERX\xaa\x02\x14Epigraph.Registry.V1\xca\x02\x14Epigraph\\Registry\\V1\xe2\x02 Epigraph\\Registry\\V1\\GPBMetadata\xea\x02\x16Epigraph::Registry::V1b\x06proto3"
 
@@ -571,25 +660,27 @@ func file_epigraph_registry_v1_usage_proto_rawDescGZIP() []byte {
 	return file_epigraph_registry_v1_usage_proto_rawDescData
 }
 
-var file_epigraph_registry_v1_usage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_epigraph_registry_v1_usage_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_epigraph_registry_v1_usage_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_epigraph_registry_v1_usage_proto_goTypes = []any{
 	(UsageKind)(0),                // 0: epigraph.registry.v1.UsageKind
-	(*UsageEntry)(nil),            // 1: epigraph.registry.v1.UsageEntry
-	(*NamespaceUsage)(nil),        // 2: epigraph.registry.v1.NamespaceUsage
-	(*Price)(nil),                 // 3: epigraph.registry.v1.Price
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(UsageSource)(0),              // 1: epigraph.registry.v1.UsageSource
+	(*UsageEntry)(nil),            // 2: epigraph.registry.v1.UsageEntry
+	(*NamespaceUsage)(nil),        // 3: epigraph.registry.v1.NamespaceUsage
+	(*Price)(nil),                 // 4: epigraph.registry.v1.Price
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
 }
 var file_epigraph_registry_v1_usage_proto_depIdxs = []int32{
 	0, // 0: epigraph.registry.v1.UsageEntry.kind:type_name -> epigraph.registry.v1.UsageKind
-	4, // 1: epigraph.registry.v1.UsageEntry.time:type_name -> google.protobuf.Timestamp
-	4, // 2: epigraph.registry.v1.Price.valid_from:type_name -> google.protobuf.Timestamp
-	4, // 3: epigraph.registry.v1.Price.valid_until:type_name -> google.protobuf.Timestamp
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 1: epigraph.registry.v1.UsageEntry.time:type_name -> google.protobuf.Timestamp
+	1, // 2: epigraph.registry.v1.UsageEntry.source:type_name -> epigraph.registry.v1.UsageSource
+	5, // 3: epigraph.registry.v1.Price.valid_from:type_name -> google.protobuf.Timestamp
+	5, // 4: epigraph.registry.v1.Price.valid_until:type_name -> google.protobuf.Timestamp
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_registry_v1_usage_proto_init() }
@@ -604,7 +695,7 @@ func file_epigraph_registry_v1_usage_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_epigraph_registry_v1_usage_proto_rawDesc), len(file_epigraph_registry_v1_usage_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,

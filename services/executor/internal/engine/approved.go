@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// This file is what an approval means beyond its own run: for the workflows that what it covers names, and
+// for the runs that follow from it.
+
+// maxCovered is how many workflows one question of approval covers.
+const maxCovered = 256
+
+// approved says of which approval a run follows: that at the visit At of the run Run. Its graph stays as it
+// is, since it is part of what was approved.
+type approved struct {
+	Run string        `json:"run"`
+	At  workgraph.Ref `json:"at"`
+	// Workflows are the hashes of the graphs that were approved, by what names them.
+	Workflows map[string]string `json:"workflows,omitempty"`
+}
+
+// covered finds the graphs of the workflows that a question of approval covers: those that the arguments of
+// what follows from the visit name, or what travels to it, and those that these name in turn. One that there
+// is not has no hash.
+func (t *term) covered(ctx context.Context, a *attempt) (map[string]string, *workgraph.Error) {
+	r := a.run
+	r.lock()
+	p := r.state.Program()
+	r.mu.Unlock()
+	leave, err := t.e.computing.Enter(ctx, r.namespace)
+	if err != nil {
+		return nil, notPerformed(err)
+	}
+	names, err := p.Workflows(ctx, a.start.Node)
+	leave()
+	if err != nil {
+		return nil, notPerformed(err)
+	}
+	names = append(names, workgraph.WorkflowsAmong(workgraph.Input{Args: a.start.Args, Named: a.start.Named})...)
+	var out map[string]string
+	for ; len(names) > 0; names = names[1:] {
+		name := names[0]
+		if _, known := out[name]; known {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		if len(out) == maxCovered {
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonInterruptInvalid, "what is to be approved names more than %d workflows", maxCovered)
+		}
+		var g *workgraph.Graph
+		if name == refSelf {
+			g = r.ownGraph()
+		} else {
+			var fault *workgraph.Error
+			if g, fault = t.e.workflow(ctx, r.namespace, name); fault != nil {
+				if fault.Type == workgraph.Retryable {
+					return nil, fault
+				}
+				out[name] = ""
+				continue
+			}
+			for _, more := range workgraph.WorkflowsIn(g) {
+				if more != refSelf { // its own
+					names = append(names, more)
+				}
+			}
+		}
+		if out[name], err = g.Hash(); err != nil {
+			return nil, workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%s: %v", name, err)
+		}
+	}
+	return out, nil
+}
+
+// name keeps which graph a child is made of, as far as an approval may cover it. own is the graph of the run
+// itself.
+func (r *run) name(c *workgraph.Child, ref string, g *workgraph.Graph) *workgraph.Error {
+	hash, err := g.Hash()
+	if err != nil {
+		return workgraph.Errorf(workgraph.Permanent, ReasonWorkflowInvalid, "%s: %v", ref, err)
+	}
+	c.Workflow, c.WorkflowHash = ref, hash
+	by := r.family.approved
+	if by == nil || ref == refSelf { // what a run below calls itself was not asked about
+		return nil
+	}
+	if was, ok := by.Workflows[ref]; ok && was != hash {
+		return workgraph.Errorf(workgraph.Permanent, workgraph.ReasonApprovalVoid, "the graph of %s is another one since it was approved at %s of run %s: fork that run from %s, it is asked again there",
+			ref, by.At, by.Run, by.At.Node)
+	}
+	return nil
+}
+
+// follows says of which approval a child of the visit follows: that of which the run follows itself, else one
+// in the run. The caller holds r.mu.
+func (r *run) follows(ref workgraph.Ref) *approved {
+	at, workflows, ok := r.state.ApprovedAt(ref)
+	by := r.family.approved
+	if !ok {
+		return by
+	}
+	out := &approved{Run: r.id, At: at, Workflows: workflows}
+	delete(workflows, refSelf)
+	if by != nil {
+		out.Run, out.At = by.Run, by.At
+		for k, v := range by.Workflows {
+			if out.Workflows == nil {
+				out.Workflows = map[string]string{}
+			}
+			out.Workflows[k] = v
+		}
+	}
+	return out
+}
+
+// approvedElsewhere refuses a change of a run that is part of what was approved in a run above it.
+func approvedElsewhere(row journal.Run) error {
+	f, err := familyOf(row)
+	if err != nil || f.approved == nil {
+		return err
+	}
+	by := f.approved
+	text := fmt.Sprintf("the run follows from what was approved at %s of run %s, and that covers its graph", by.At, by.Run)
+	return errs.New(errs.FailedPrecondition, ReasonAmendRefused, "%s", text).Violate("graph", workgraph.CodeApproved, text).
+		Hint("fork run " + by.Run + " from " + by.At.Node + ": it is asked again there")
+}

@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// A decision can come to nothing after the machine has taken it: its evaluation was aborted, or it is too
+// large to be written. The machine is of no use then and is rebuilt from the journal. The run stays what it
+// is meanwhile: its calls go on, and the outcomes of those that end wait for the run's lock.
+
+// closing is the command that ends a run, with what goes along.
+type closing struct {
+	cmd workgraph.Command
+	x   extra
+}
+
+// lock takes r.mu once the machine is whole. It does not wait longer than the term lasts; then the run is
+// gone.
+func (r *run) lock() {
+	for {
+		r.mu.Lock()
+		whole := r.mending
+		if whole == nil {
+			return
+		}
+		r.mu.Unlock()
+		<-whole
+	}
+}
+
+// tryLock takes r.mu if nobody has it and the machine is whole.
+func (r *run) tryLock() bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	if r.mending == nil {
+		return true
+	}
+	r.mu.Unlock()
+	return false
+}
+
+// wholeLock is a run's lock that is taken when its machine is whole.
+type wholeLock struct{ r *run }
+
+func (l wholeLock) Lock()   { l.r.lock() }
+func (l wholeLock) Unlock() { l.r.mu.Unlock() }
+
+// mend rebuilds the machine from what is durable, once all that was decided before the last decision is. Then
+// redo is called with r.mu held, unless it is nil: it decides the last command another way, or again after
+// what ends the run, if there is such. The caller holds r.mu.
+func (r *run) mend(redo func(end *closing)) {
+	if r.mending != nil {
+		return
+	}
+	whole := make(chan struct{})
+	r.mending = whole
+	quiet := r.awaitQuiet()
+	if !r.t.spawn(func() {
+		defer close(whole)
+		r.t.mend(r, quiet, redo)
+	}) {
+		r.mending = nil
+		r.gone.Store(true) // the term is over
+		close(whole)
+	}
+}
+
+func (t *term) mend(r *run, quiet <-chan struct{}, redo func(end *closing)) {
+	// What a call has brought is not lost because the executor stops.
+	ctx, cancel := t.graced()
+	defer cancel()
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
+	for wait := soonestTry; !r.gone.Load(); wait = min(2*wait, latestTry) {
+		again, loaded, err := t.again(ctx, r)
+		if err == nil {
+			t.mended(r, again, loaded, redo)
+			return
+		}
+		if errors.Is(err, errDropped) || journal.IsFenced(err) {
+			break
+		}
+		t.e.log.ErrorContext(ctx, "run cannot be read again", "err", err, "run_id", r.id)
+		if !t.rest(wait) {
+			break
+		}
+	}
+	r.mu.Lock()
+	r.mending = nil
+	r.mu.Unlock()
+	if !r.gone.Swap(true) {
+		r.retire(errDropped)
+		t.remove(r)
+	}
+}
+
+// graced is a context for what the term's end must not cut off at once.
+func (t *term) graced() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.background))
+	stop := context.AfterFunc(t.background, func() { time.AfterFunc(t.e.cfg.Grace, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// again reads the run from the journal, beside the one that is live.
+func (t *term) again(ctx context.Context, r *run) (*run, journal.Loaded, error) {
+	if done, ok := t.readTurn(); ok {
+		defer done()
+	}
+	loaded, err := t.e.journal.Load(ctx, r.id)
+	if err != nil {
+		return nil, loaded, err
+	}
+	if loaded.Run.State.Ended() || loaded.Run.Owner != t.owner {
+		return nil, loaded, errDropped
+	}
+	p, err := t.e.programs.stored(ctx, loaded.Run.GraphHash, loaded.Graph)
+	if err != nil {
+		return nil, loaded, err
+	}
+	again := t.newRun(r.id, p)
+	again.namespace = r.namespace
+	return again, loaded, again.rebuild(ctx, loaded)
+}
+
+// mended gives the run the machine that was read again, and goes on.
+func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closing)) {
+	// Calls of the run that have the turns may wait for its lock: what is decided here takes one if it is
+	// free, as everything does that has the lock.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mending = nil
+	if r.gone.Load() {
+		return
+	}
+	r.state, r.tally, r.seq, r.snapSeq = again.state, again.tally, again.seq, again.snapSeq
+	r.state.OnEvaluation(r.evaluation)
+	r.kept, r.given, r.grown, r.graph = again.kept, again.given, again.grown, again.graph
+	if again.program != r.program {
+		r.grown = programBytes(again.program.nodes, len(loaded.Graph))
+	}
+	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
+	r.weigh()
+	missing := r.recount()
+	r.amu.Lock()
+	r.aborted = false
+	r.amu.Unlock()
+	if at, ok := r.next(); ok {
+		r.arm(at)
+	}
+	end := r.closing(loaded.Mail, time.Now().UTC())
+	if redo != nil {
+		redo(end)
+	} else {
+		r.endFirst(end)
+	}
+	if len(missing) > 0 {
+		t.spawn(func() { t.spawnChildren(r, missing, true) })
+	} else if r.mending == nil && !r.gone.Load() && r.pending == 0 && r.idle() {
+		t.parkSoon(r, r.lingers())
+	}
+	t.pokeMail()
+}
+
+// recount goes by the machine for the children that the run waits for. It returns those of which it is not
+// known any more whether they are recorded. The caller holds r.mu.
+func (r *run) recount() (missing []workgraph.Spawn) {
+	was := r.children
+	r.children = map[string]bool{}
+	for _, s := range r.state.Spawns() {
+		recorded, known := was[s.Child.ID]
+		r.children[s.Child.ID] = recorded
+		if !known {
+			missing = append(missing, s)
+		}
+	}
+	return missing
+}
+
+// closing is what ends the run now: a cancel among its mail, or its deadline. The caller holds r.mu.
+func (r *run) closing(mail []journal.Mail, now time.Time) *closing {
+	for i := range mail {
+		m := &mail[i]
+		if !isCancel(*m) || r.taken[m.ID] || r.t.settled.has(m.ID) {
+			continue
+		}
+		l, err := DecodeLetter(m.Body)
+		if err != nil {
+			continue // it is dropped with the other mail
+		}
+		r.taken[m.ID] = true
+		r.linkMail(m.Kind, l.Trace)
+		return &closing{l.Command(m.Kind, now), extra{takenUp: m.ID, more: true, requestID: l.RequestID, principal: l.Principal}}
+	}
+	if !r.deadline.IsZero() && !now.Before(r.deadline) {
+		return &closing{cmd: workgraph.DeadlinePassed{Now: now}}
+	}
+	return nil
+}
+
+// endFirst decides what ends the run, if there is such. The caller holds r.mu.
+func (r *run) endFirst(end *closing) {
+	if end == nil {
+		return
+	}
+	if err := r.advance(end.cmd, end.x); err != nil && !errors.Is(err, errDropped) {
+		delete(r.taken, end.x.takenUp)
+		r.t.e.log.WarnContext(r.t.background, "end of the run refused", "err", err, "run_id", r.id)
+	}
+}
+
+// advanceAfter is advance for what is to become durable together with what ends the run. The caller holds
+// r.mu.
+func (r *run) advanceAfter(end *closing, cmd workgraph.Command, x extra) error {
+	evs, eff, err := r.state.Advance(end.cmd)
+	if err != nil {
+		delete(r.taken, end.x.takenUp)
+		return r.advance(cmd, x)
+	}
+	more, fx, err := r.state.Advance(cmd)
+	switch {
+	case errors.Is(err, workgraph.ErrAborted):
+		delete(r.taken, end.x.takenUp)
+		r.mend(x.again)
+		return errDropped
+	case err != nil:
+		end.x.leads = x.leads
+		return errors.Join(r.commit(evs, eff, end.x), err)
+	}
+	x.takenUp, x.more, x.requestID, x.principal = end.x.takenUp, end.x.more, end.x.requestID, end.x.principal
+	eff = eff.And(fx)
+	r.slim(eff.Ended)
+	if err = r.commit(append(evs, more...), eff, x); err != nil {
+		delete(r.taken, end.x.takenUp)
+	}
+	return err
+}
+
+// insist gives the machine, which has just been mended, a command that takes the place of one that could not
+// be written. If that cannot be written either, the run is ended as tidily as can be, and what was used is
+// booked. The caller holds r.mu.
+func (r *run) insist(end *closing, cmd workgraph.Command, x extra) {
+	r.endFirst(end)
+	x.again = func(end *closing) { r.insist(end, cmd, x) }
+	err := r.advance(cmd, x)
+	if !isTooLarge(err) {
+		if err != nil && !errors.Is(err, errDropped) && !errors.Is(err, workgraph.ErrEnded) && !errors.Is(err, workgraph.ErrStale) {
+			r.t.e.log.WarnContext(r.t.background, "what takes the place of a decision that is too large is refused", "err", err, "run_id", r.id)
+		}
+		return
+	}
+	r.t.e.log.WarnContext(r.t.background, "a decision is too large whatever takes its place, the run is canceled", "err", err, "run_id", r.id)
+	r.mend(func(*closing) {
+		err := r.advance(workgraph.Cancel{Reason: ReasonPayloadTooLarge, Now: time.Now().UTC()}, extra{})
+		if _, ends := cmd.(workgraph.Ended); ends && err == nil {
+			err = r.advance(cmd, x)
+		}
+		if isTooLarge(err) {
+			r.t.lose(r, err)
+		}
+	})
+}

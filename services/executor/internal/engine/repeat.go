@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// The names under which the ids of requests are kept, one for each call.
+const (
+	MethodStart           = "StartRun"
+	MethodSignalWithStart = "SignalWithStart"
+	MethodFork            = "ForkRun"
+	MethodRetry           = "RetryRun"
+	MethodCancel          = "CancelRun"
+	MethodPause           = "PauseRun"
+	MethodResume          = "ResumeRun"
+	MethodSignal          = "SignalRun"
+	MethodSend            = "SendMessage"
+	MethodReconcile       = "ReconcileVisit"
+	MethodAmend           = "AmendRun"
+
+	// methodSignalStart is for the half of a SignalWithStart that names its run: the id is answered when the
+	// signal is given, too.
+	methodSignalStart = "SignalWithStart/start"
+	methodBulkRetry   = "BulkRetryRuns"
+)
+
+// Answered is the run that a request came to before; empty if it is new. It is looked up before anything is
+// judged, since a request that was answered is answered in the same way again, whatever would stand in its
+// way by now. One that had another body then is refused.
+func (e *Engine) Answered(ctx context.Context, namespace string, req journal.Request) (runID string, err error) {
+	if req.ID == "" {
+		return "", nil
+	}
+	runID, body, err := e.journal.Requested(ctx, namespace, req.Method, req.ID)
+	if err == nil && runID != "" && body != req.BodyHash {
+		return "", journal.RequestIDReused(req.ID)
+	}
+	return runID, err
+}
+
+// AnsweredSignal is the run that a SignalWithStart came to before; empty if it is new. whole says that it has
+// its signal, too.
+func (e *Engine) AnsweredSignal(ctx context.Context, namespace string, req journal.Request) (runID string, whole bool, err error) {
+	req.Method = MethodSignalWithStart
+	if runID, err = e.Answered(ctx, namespace, req); err != nil || runID != "" {
+		return runID, err == nil, err
+	}
+	req.Method = methodSignalStart
+	if runID, err = e.Answered(ctx, namespace, req); err != nil || runID == "" {
+		return "", false, err
+	}
+	row, err := e.journal.Get(ctx, namespace, runID)
+	if err != nil {
+		return "", false, err
+	}
+	m, err := decodeMeta(row.Metadata)
+	return runID, err == nil && m.startedBy(req), err
+}
+
+// startedBy reports whether this very request started the run.
+func (m *meta) startedBy(req journal.Request) bool {
+	return req.ID != "" && m.RequestID == req.ID && m.BodyHash == req.BodyHash
+}
+
+// done reports whether a request about a run was carried out before, and returns the run as it is now if so.
+func (e *Engine) done(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
+	id, err := e.Answered(ctx, namespace, req)
+	if err != nil || id == "" {
+		return journal.Run{}, false, err
+	}
+	if id != runID {
+		return journal.Run{}, false, journal.RequestIDReused(req.ID)
+	}
+	row, err := e.journal.Get(ctx, namespace, runID)
+	return row, err == nil, err
+}
+
+// remember keeps the id of a request that asked for nothing, so that its repeat is answered in the same way,
+// whatever its run has come to.
+func (e *Engine) remember(ctx context.Context, namespace, runID string, kind journal.MailKind, req journal.Request) error {
+	if req.ID == "" {
+		return nil
+	}
+	_, err := e.journal.Post(ctx, journal.Post{Idle: true, Request: req,
+		Mail: journal.Mail{Namespace: namespace, RunID: runID, Kind: kind, Time: dbkit.Now()}})
+	return err
+}

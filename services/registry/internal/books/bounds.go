@@ -1,0 +1,33 @@
+package books
+
+import "github.com/epigraph-run/epigraph/internal/errs"
+
+// Reasons of things that are refused since a namespace has as many as it may.
+const (
+	ReasonTooManyEpics  = "TOO_MANY_EPICS"
+	ReasonTooManyTasks  = "TOO_MANY_TASKS"
+	ReasonTooManyPrices = "TOO_MANY_PRICES"
+)
+
+// Bounds are how many of everything there may be. Of several that come at the same time a few more may get
+// in.
+type Bounds struct {
+	// Epics and Prices are those of a namespace.
+	Epics, Prices int
+	// Tasks are those of an epic.
+	Tasks int
+}
+
+// DefaultBounds are those of a registry.
+func DefaultBounds() Bounds { return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000} }
+
+// Within returns books over the same store that keep to these bounds.
+func (b *Books) Within(bounds Bounds) *Books { return &Books{store: b.store, bounds: bounds} }
+
+// room refuses one more where there are as many as may be.
+func room(have, most int, reason, whose, what string) error {
+	if have < most {
+		return nil
+	}
+	return errs.New(errs.ResourceExhausted, reason, "%s may have %d %s", whose, most, what).Hint("delete " + what + " that are not needed any more")
+}

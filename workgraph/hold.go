@@ -1,0 +1,366 @@
+package workgraph
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// This file is how an approval holds while a run goes on. A question of approval keeps digests of the values
+// of the state that what follows from it reads, and of the workflows that it names. They are compared when
+// the answer comes, when what follows begins, and when it has evaluated expressions or spawns runs. What
+// follows may itself change the state: that is part of what was approved.
+
+// ReasonApprovalVoid is the reason of a visit that is not what was approved any more, when that cannot be
+// asked again.
+const ReasonApprovalVoid = "APPROVAL_VOID"
+
+// questioned is what the visit's question of approval covers: a digest of it all, and those of the values of
+// the state.
+func (s *State) questioned(ns *nodeState, q *Interrupt) (binds string, seen map[string]string) {
+	c, err := s.p.digested(context.Background()) // found out before, in examine
+	if err != nil {
+		return "", nil
+	}
+	if c.reads != nil {
+		var all stateReads
+		for _, n := range marked(c.out.from(context.Background(), ns.n)) {
+			all.add(c.reads[n].keys, c.reads[n].all)
+		}
+		for _, k := range all.in(s.vars) {
+			if seen == nil {
+				seen = map[string]string{}
+			}
+			seen[k] = s.vars[k].digest()
+		}
+	}
+	sum := jsonDigest(struct {
+		Travel           Input
+		Graph            []byte
+		State, Workflows map[string]string
+	}{Input{Args: ns.args, Named: ns.named}, c.digests[s.p.reaches().comp[ns.n]][:], seen, q.Workflows})
+	return hex.EncodeToString(sum[:]), seen
+}
+
+// approvals are the visits whose question of approval of values of the state, or of workflows, was answered
+// with APPROVED.
+func (s *State) approvals() []*nodeState {
+	if !s.watched {
+		return nil
+	}
+	if s.approved == nil {
+		s.approved = []*nodeState{}
+		for i := range s.p.nodes {
+			for _, ns := range s.visitsOf(int32(i)) {
+				if ns.given() == Approved && (len(ns.kept.Seen) > 0 || len(ns.kept.Workflows) > 0) {
+					s.approved = append(s.approved, ns)
+				}
+			}
+		}
+	}
+	return s.approved
+}
+
+// forgetApprovals has approvals looked for again.
+func (s *State) forgetApprovals() { s.approved, s.outdated = nil, nil }
+
+// keepQuestion remembers what the visit's question of approval covers.
+func (s *State) keepQuestion(ns *nodeState, binds string, seen, workflows map[string]string) {
+	if binds == "" && len(seen) == 0 && len(workflows) == 0 {
+		return
+	}
+	k := ns.keep()
+	k.Seen = make(map[string]string, len(seen)) // it moves on with what follows from the approval
+	for key, v := range seen {
+		k.Seen[key] = v
+	}
+	k.Binds, k.Workflows = binds, workflows
+	s.watched = s.watched || len(seen) > 0 || len(workflows) > 0
+	s.forgetApprovals()
+}
+
+// holds reports whether the values that the visit's question of approval covers are as they were.
+func (s *State) holds(ns *nodeState) bool {
+	for k, was := range ns.kept.Seen {
+		if v := s.vars[k]; v != nil && v.digest() != was {
+			return false
+		}
+	}
+	return true
+}
+
+// outdatedFor marks the nodes that follow from an approval of another value of the key than it has now.
+func (s *State) outdatedFor(key string) []bool {
+	if marks, ok := s.outdated[key]; ok {
+		return marks
+	}
+	var from []int32
+	for _, ns := range s.approvals() {
+		if was, ok := ns.kept.Seen[key]; ok && was != s.vars[key].digest() {
+			from = append(from, ns.n)
+		}
+	}
+	var marks []bool
+	if len(from) > 0 {
+		if c, err := s.p.covers(context.Background()); err == nil {
+			marks = c.out.from(context.Background(), from...)
+		}
+	}
+	if s.outdated == nil {
+		s.outdated = map[string][]bool{}
+	}
+	s.outdated[key] = marks
+	return marks
+}
+
+// ApprovedAt is the visit whose question of approval was answered with APPROVED and of which the visit
+// follows, the last one if there are several, with the workflows that such questions covered; ok is false if
+// there is none.
+func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok bool) {
+	n, known := s.p.index[ref.Node]
+	if !known || s.root == nil {
+		return Ref{}, nil, false
+	}
+	for i := range s.p.nodes {
+		for _, ns := range s.visitsOf(int32(i)) {
+			if ns.given() != Approved || !s.p.leadsTo(ns.n, n) {
+				continue
+			}
+			at, ok = s.ref(ns, 0), true
+			for k, v := range ns.workflows() {
+				if workflows == nil {
+					workflows = map[string]string{}
+				}
+				workflows[k] = v
+			}
+		}
+	}
+	return at, workflows, ok
+}
+
+// void are the approvals that cover the node and are of other values of the state than it would read now,
+// with the keys. named is what travels to it.
+func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeState, why string) {
+	if len(s.approvals()) == 0 || len(s.vars) == 0 {
+		return nil, ""
+	}
+	c, err := s.p.covers(context.Background())
+	if err != nil {
+		return nil, ""
+	}
+	reads := c.reads[n]
+	if s.p.evaluated != nil && len(named) > 0 {
+		reads.keys = slices.Clone(reads.keys)
+		pn := &s.p.nodes[n]
+		all := make(map[string]json.RawMessage, len(pn.Named)+len(named))
+		for k, v := range pn.Named {
+			all[k] = v
+		}
+		for k, v := range named {
+			all[k] = v
+		}
+		s.p.callReads(&reads, pn.Actor, all)
+	}
+	var keys []string
+	for _, k := range reads.in(s.vars) {
+		if marks := s.outdatedFor(k); marks != nil && marks[n] {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, ""
+	}
+	for _, ns := range s.approvals() {
+		if slices.ContainsFunc(keys, func(k string) bool {
+			was, ok := ns.kept.Seen[k]
+			return ok && was != s.vars[k].digest()
+		}) && s.p.leadsTo(ns.n, n) {
+			given = append(given, ns)
+		}
+	}
+	return given, "state " + strings.Join(keys, ", ") + " has changed"
+}
+
+// superseding puts an approval aside that is of other values than those of now.
+func (s *State) superseding(u unit, decision string) bool {
+	return decision == Approved && !s.holds(u.ns) && s.doubted(u, []*nodeState{u.ns}, "what was asked has changed")
+}
+
+// strange are the approvals that cover the visit and are of other graphs than those of the workflows that it
+// is to run.
+func (s *State) strange(ns *nodeState, runs []Child) (given []*nodeState, why string) {
+	for _, a := range s.approvals() {
+		for i := range runs {
+			c := &runs[i]
+			was, ok := a.kept.Workflows[c.Workflow]
+			if !ok || c.Workflow == "" || was == c.WorkflowHash || !s.p.leadsTo(a.n, ns.n) {
+				continue
+			}
+			given, why = append(given, a), "the graph of "+c.Workflow+" is another one"
+			break
+		}
+	}
+	return given, why
+}
+
+// enteredVoid puts a visit aside that would begin with another state than was approved.
+func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) bool {
+	if !s.watched || s.adopt != nil && s.adopt[s.ref(ns, 0)] != nil {
+		return false
+	}
+	given, why := s.void(ns.n, named)
+	return s.doubted(unit{ns, 0}, given, why)
+}
+
+// loopVoid puts a loop aside that would begin with another state than was approved.
+func (s *State) loopVoid(region int32) bool {
+	if !s.watched || s.adopt != nil {
+		return false
+	}
+	given, why := s.void(s.p.regions[region].head, nil)
+	if len(given) == 0 || s.drain != "" {
+		return false
+	}
+	s.doubts = append(s.doubts, doubt{region: region, given: given, why: why})
+	return true
+}
+
+// foundVoid puts a visit aside whose call has evaluated expressions over a state that was not approved. What
+// a call has done to the world stays done.
+func (s *State) foundVoid(u unit) bool {
+	n := s.node(u.ns)
+	if !s.watched || s.p.evaluated == nil || n.Effect == Unsafe || u.ns.resolved() || s.p.evaluated(n.Actor, n.Named) == nil {
+		return false
+	}
+	given, why := s.void(u.ns.n, u.ns.named)
+	return s.doubted(u, given, why)
+}
+
+// doubt is a visit that is not what was approved at the visits given.
+type doubt struct {
+	u unit
+	// region is the loop, in place of a visit, that would begin.
+	region int32
+	given  []*nodeState
+	why    string
+}
+
+// doubted puts a visit aside that is not what was approved: see settleDoubts.
+func (s *State) doubted(u unit, given []*nodeState, why string) bool {
+	if len(given) == 0 || s.drain != "" {
+		return false
+	}
+	if !slices.ContainsFunc(s.doubts, func(d doubt) bool { return d.u == u }) {
+		s.doubts = append(s.doubts, doubt{u: u, given: given, why: why})
+	}
+	return true
+}
+
+// settleDoubts asks again what was approved otherwise than it is now, or fails what would follow from it if
+// some of it has run.
+func (s *State) settleDoubts() {
+	d := s.doubts[0]
+	s.doubts = s.doubts[1:]
+	if d.region == 0 && d.u.ns.resolved() {
+		return
+	}
+	c, err := s.p.covers(context.Background())
+	if err != nil {
+		return
+	}
+	var given []*nodeState
+	var again, held []*nodeState
+	for _, ns := range d.given {
+		switch {
+		case ns.resolved():
+			given = append(given, ns)
+		case s.irrevocable(ns) == nil: // its answer has only just come
+			again = append(again, ns)
+		default:
+			held = append(held, ns)
+		}
+	}
+	more, stuck := s.takeBack(context.Background(), c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
+	stuck = append(stuck, held...)
+	if len(stuck) > 0 {
+		id := s.node(stuck[0]).ID
+		err := Errorf(Permanent, ReasonApprovalVoid, "%s since it was approved at %s, and some of what follows from the approval has run: fork the run from %s, it is asked again there",
+			d.why, s.ref(stuck[0], 0), id)
+		switch {
+		case d.region > 0:
+			s.openRound(d.region, s.root, nil, verdictRun) // its head fails
+		case d.u.ns.status == VisitPending:
+			s.failVisit(d.u.ns, err, false)
+		default:
+			s.failWait(d.u, err)
+		}
+		return
+	}
+	for _, ns := range append(again, more...) {
+		delete(s.adopt, s.ref(ns, 0))
+		op := OpReopen
+		if s.p.nodes[ns.n].region != 0 {
+			op = OpReset
+		}
+		s.record(s.step(op, ns, nil))
+		if op == OpReset {
+			s.applyReset(ns)
+		} else {
+			s.applyReopen(ns)
+		}
+	}
+	s.record(Step{Op: OpRecount})
+	s.applyRecount()
+	s.unstart()
+	s.wake()
+}
+
+// applyRecount counts anew what visits that were taken back had been counted for.
+func (s *State) applyRecount() { s.recount(s.root) }
+
+// unstart takes starts back that this command gave out and that are not wanted any more.
+func (s *State) unstart() {
+	gone := map[Ref]bool{}
+	s.fx.Starts = slices.DeleteFunc(s.fx.Starts, func(st Start) bool {
+		u, ok := s.find(st.Ref)
+		if ok && u.try().pos >= 0 && int(u.try().no) == st.Attempt {
+			return false
+		}
+		gone[st.Ref] = true
+		return true
+	})
+	s.fx.Cancels = slices.DeleteFunc(s.fx.Cancels, func(r Ref) bool { return gone[r] })
+}
+
+// moveOn lets approvals go along with an update of the state by what follows from them. before are the
+// digests of what is updated.
+func (s *State) moveOn(ns *nodeState, before map[string]string) {
+	s.outdated = nil
+	for _, a := range s.approvals() {
+		for k, was := range before {
+			if a.kept.Seen[k] == was && (a == ns || s.p.leadsTo(a.n, ns.n)) {
+				a.kept.Seen[k] = s.vars[k].digest()
+			}
+		}
+	}
+}
+
+// digest names the value of the variable. Lists that only grow are not read again.
+func (v *stateVar) digest() string {
+	if v.reducer != Append && v.reducer != AppendByID {
+		if v.sum == "" {
+			sum := jsonDigest(v.scalar)
+			v.sum = hex.EncodeToString(sum[:])
+		}
+		return v.sum
+	}
+	for ; v.summed < len(v.list); v.summed++ {
+		el := jsonDigest(v.list[v.summed])
+		v.chain = sha256.Sum256(append(v.chain[:], el[:]...))
+	}
+	return fmt.Sprintf("%d/%x", len(v.list), v.chain)
+}

@@ -1,6 +1,0 @@
-//go:build race
-
-package workgraph
-
-// slower is about how much longer everything takes under the race detector.
-const slower = 10
