@@ -94,6 +94,9 @@ func (t *term) bring(id string) {
 		lacks, tooLarge := errors.AsType[*noRoomError](err)
 		switch {
 		case computes:
+			if has.compute != nil {
+				has.compute() // who read the run meanwhile had none
+			}
 			has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
 		case errors.Is(err, errSuspectAtWork):
 			has.giveBack() // the turn of suspects comes first, here as everywhere

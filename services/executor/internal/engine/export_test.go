@@ -43,6 +43,28 @@ func (e *Engine) LockAfterWrite(runID string) (unlock func()) {
 	return r.mu.Unlock
 }
 
+// BringBeside brings a run that somebody else reads meanwhile, again and again, and finds no turn for, until end is
+// called. It returns once it is known that there is no turn.
+func (e *Engine) BringBeside(namespace, runID string) (end func()) {
+	t := e.current()
+	l := &loading{done: make(chan struct{}), err: &noTurnError{namespace}}
+	close(l.done)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loading[runID] = l
+	t.work.Go(func() { t.bring(runID) })
+	for !t.bringing[runID] {
+		t.mu.Unlock()
+		runtime.Gosched()
+		t.mu.Lock()
+	}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.loading, runID)
+	}
+}
+
 // Turns are those of this executor.
 func (e *Engine) Turns() *turns.Turns { return e.computing }
 

@@ -49,6 +49,22 @@ func (s *slowPost) PendingMail(ctx context.Context, o journal.Owner, limit int) 
 	return ms, err
 }
 
+// lateMail is a journal to which mail for a run comes just before the run is given back.
+type lateMail struct {
+	journal.Journal
+	once   sync.Once
+	onPark func(runID string)
+}
+
+func (j *lateMail) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	for _, w := range ws {
+		if w.Append != nil && w.Append.Release {
+			j.once.Do(func() { j.onPark(w.Append.RunID) })
+		}
+	}
+	return j.Journal.Commit(ctx, o, ws)
+}
+
 func TestMail(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -71,6 +87,15 @@ func TestMail(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			evs := l.events(t, id)
 			require.Len(t, kinds(evs, workgraph.SignalReceived), 1, "%s", story(evs))
+		})
+		t.Run("Signal/ThatComesWhileTheRunIsGivenBackIsTakenUp", func(t *testing.T) {
+			late := &lateMail{}
+			l := run(t, s, actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, func(_ *engine.Config, d *engine.Deps) {
+				late.Journal, d.Journal = d.Journal, late
+			})
+			late.onPark = func(id string) { l.mail(t, id, journal.MailSignal, engine.Letter{Name: "go"}) }
+			waiting := chain(1, "signal")
+			l.wait(t, l.start(t, waiting), journal.StateCompleted) // nobody works on jobs here
 		})
 	})
 }

@@ -39,9 +39,9 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 }
 
 // giveAway makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is on its way. From here on
-// this value decides nothing more. The caller holds r.mu.
+// this value decides nothing more; for mail that came meanwhile the run is read anew, here if it can be. The caller holds r.mu.
 func (r *run) giveAway(w *journal.Append) {
-	w.Release = true
+	w.Release, w.Claims = true, r.t.takes()
 	if at, ok := r.next(); ok {
 		job, err := r.job(journal.JobWake, at)
 		if err != nil { // two texts and a time always marshal

@@ -126,6 +126,30 @@ func TestTurns(t *testing.T) {
 		require.Zero(t, l.LateTurns(), "every path waits for its turn before it locks its run")
 		testkit.Eventually(t, func() bool { return l.Turns().Keys() == 0 }, time.Minute, time.Millisecond)
 	})
+	t.Run("Read/WaitsForNoTurnWithOneInHand", func(t *testing.T) {
+		t.Parallel()
+		l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})})
+		id := l.start(t, then("signal"))
+		l.parked(t, id, journal.StateWaiting)
+		for range engine.ComputingLimit() - 1 {
+			leave, err := l.Turns().Enter(t.Context(), ns)
+			require.NoError(t, err)
+			defer leave()
+		}
+		last, err := l.Turns().Enter(t.Context(), ns)
+		require.NoError(t, err)
+		end := l.BringBeside(ns, id)
+		_, err = l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+		require.NoError(t, err)
+		last()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		last, err = l.Turns().Enter(ctx, ns) // it has had it meanwhile, and gave it back
+		require.NoError(t, err)
+		end()
+		last()
+		l.wait(t, id, journal.StateCompleted)
+	})
 	t.Run("WithoutExpressions/SchemasAndGrowthTakeTurns", func(t *testing.T) {
 		t.Parallel()
 		gated := newGate()

@@ -34,7 +34,7 @@ type Unit struct {
 	// Metadata takes the place of the run's; nil leaves it.
 	Metadata []byte
 	Mail     []Mail
-	// Claims says that runs which Mail goes to are claimed: see Append.
+	// Claims says that runs which Mail goes to, or the unit releases, are claimed: see Append.
 	Claims  bool
 	TakenUp []int64
 	Jobs    []JobRow
@@ -187,10 +187,16 @@ func (u *Unit) report(results []Result, r unitResult) {
 }
 
 func (u *Unit) reportClaimed(res *Result, out *Outcomes) {
-	for i := range u.Mail {
-		if id := u.Mail[i].RunID; out.claimed[id] && !slices.Contains(res.Claimed, id) {
+	claimed := func(id string) {
+		if out.claimed[id] && !slices.Contains(res.Claimed, id) {
 			res.Claimed = append(res.Claimed, id)
 		}
+	}
+	for i := range u.Mail {
+		claimed(u.Mail[i].RunID)
+	}
+	if u.Release {
+		claimed(u.RunID)
 	}
 }
 
@@ -540,7 +546,8 @@ func RequestIDReused(id string) error {
 type Around struct {
 	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
 	Targets, Ended []string
-	// Claims are those of the targets that are claimed if they are parked without an owner, each once and sorted.
+	// Claims are those of the targets and of the released runs that are claimed if they are parked without an owner and have mail,
+	// each once and sorted.
 	Claims []string
 	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have mail and no owner by then.
 	Wakes []JobRow
@@ -577,6 +584,9 @@ func (r *Resolved) Surroundings() Around {
 				a.Ended = append(a.Ended, u.RunID)
 			}
 			if u.Release {
+				if u.Claims {
+					a.Claims = append(a.Claims, u.RunID)
+				}
 				wake(u.Namespace, u.RunID)
 			}
 		}

@@ -69,12 +69,13 @@ type Append struct {
 	// kind and key, is dropped. An owner is woken; a run without one gets a wake-up job in the same transaction.
 	Mail []Mail
 	// Claims lets the committing executor own the runs that Mail goes to and that are parked without an owner, WAITING or PAUSED, from the same
-	// transaction on, instead of a wake-up job for whoever comes. Result.Claimed names them.
+	// transaction on, instead of a wake-up job for whoever comes. With Release it is also the run itself, if it is parked and mail came for it
+	// that was not taken up. Result.Claimed names them.
 	Claims bool
 	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
 	TakenUp []int64
-	// Release makes this the owner's last write: with it the run has no owner. If mail waits for the run by then, or comes later,
-	// a wake-up job is inserted in the transaction that sees both, so that none is lost.
+	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see Claims. If mail waits for a run
+	// without an owner, or comes later, a wake-up job is inserted in the transaction that sees both, so that none is lost.
 	Release bool
 	// Jobs are inserted in the same transaction.
 	Jobs []Job

@@ -369,6 +369,27 @@ func parkCases(t *testing.T, d Driver) {
 		require.Empty(t, w.jobs())
 		require.NoError(t, w.commit(appendTo(id, 2, 1, func(a *journal.Append) { a.TakenUp = []int64{w.unread(id)[0].ID} }))[0].Err)
 	})
+	t.Run("Release/ClaimsTheRunAgainForItsMail", func(t *testing.T) {
+		w := open(t, d)
+		quiet, mailed := w.started(1), w.started(1)
+		_, err := w.j.Post(t.Context(), post(mailed, journal.MailSignal, "1"))
+		require.NoError(t, err)
+		release := func(id string) journal.Write {
+			return appendTo(id, 1, 1, parked(func(a *journal.Append) { a.Claims = true })...)
+		}
+		park := []journal.Write{release(quiet), release(mailed)}
+		for _, claimed := range [][]string{{mailed}, nil} { // a commit without its answer is repeated
+			res := w.commit(park...)
+			require.NoError(t, res[0].Err)
+			require.Empty(t, res[0].Claimed)
+			require.NoError(t, res[1].Err)
+			require.Equal(t, claimed, res[1].Claimed)
+			require.True(t, w.get(quiet).Owner.IsZero())
+			require.Equal(t, w.me, w.get(mailed).Owner)
+		}
+		require.Empty(t, w.jobs())
+		require.Len(t, w.pending(w.me), 1)
+	})
 	t.Run("Release/WithoutEventsIsRepeatable", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)
