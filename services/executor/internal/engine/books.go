@@ -34,12 +34,12 @@ const (
 	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Unbooked counts the attempts of a run, and of all below it, whose usage is not booked yet.
-func (e *Engine) Unbooked(ctx context.Context, namespace, runID string) (int64, error) {
+// Books are the costs of a run, and how many attempts of it, and of all below it, have used something that is not booked yet.
+func (e *Engine) Books(ctx context.Context, namespace, runID string) (journal.Books, error) {
 	if e.claims == nil {
-		return 0, nil
+		return journal.Books{}, nil
 	}
-	return e.journal.Unbooked(ctx, namespace, runID, outbox.KindUsage)
+	return e.journal.Books(ctx, namespace, runID, outbox.KindUsage)
 }
 
 // awaitBooks waits until everything is booked that a run and all below it used, or for bookTime, or until the registry is known to be away. It
@@ -49,16 +49,17 @@ func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64
 	defer late.Stop()
 	for {
 		next, away := e.delivered()
-		n, err := e.Unbooked(ctx, namespace, runID)
-		if err != nil || n == 0 || away {
-			return n, err
+		b, err := e.Books(ctx, namespace, runID)
+		if err != nil || b.Waiting == 0 || away {
+			return b.Waiting, err
 		}
 		soonest, poll := time.NewTimer(bookPause), time.NewTimer(bookPoll)
 		select {
 		case <-next:
 		case <-poll.C:
 		case <-late.C:
-			return e.Unbooked(ctx, namespace, runID)
+			b, err = e.Books(ctx, namespace, runID)
+			return b.Waiting, err
 		case <-ctx.Done():
 		}
 		select {
@@ -68,7 +69,7 @@ func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64
 		soonest.Stop()
 		poll.Stop()
 		if ctx.Err() != nil {
-			return n, ctx.Err()
+			return b.Waiting, ctx.Err()
 		}
 	}
 }

@@ -183,8 +183,8 @@ func (f fair) RetryOutbox(ctx context.Context, retries []OutboxRetry) error {
 	return f.j.RetryOutbox(ctx, retries)
 }
 
-func (f fair) Unbooked(ctx context.Context, namespace, runID, kind string) (int64, error) {
-	return take(ctx, f, namespace, func() (int64, error) { return f.j.Unbooked(ctx, namespace, runID, kind) })
+func (f fair) Books(ctx context.Context, namespace, runID, kind string) (Books, error) {
+	return take(ctx, f, namespace, func() (Books, error) { return f.j.Books(ctx, namespace, runID, kind) })
 }
 
 func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {

@@ -139,8 +139,9 @@ type Outbox interface {
 	AckOutbox(ctx context.Context, acks []OutboxAck) error
 	// RetryOutbox lets failed items be claimed again after a pause.
 	RetryOutbox(ctx context.Context, retries []OutboxRetry) error
-	// Unbooked counts the items of this kind of a run, and of all below it, that are not acknowledged yet, in a namespace.
-	Unbooked(ctx context.Context, namespace, runID, kind string) (int64, error)
+	// Books are those of a run: its costs, and how many items of this kind of it, and of all below it, are not acknowledged yet; both
+	// as they were at one instant.
+	Books(ctx context.Context, namespace, runID, kind string) (Books, error)
 	// OutboxBacklog counts the items that are not acknowledged yet.
 	OutboxBacklog(ctx context.Context) (int64, error)
 }
@@ -289,6 +290,12 @@ type OutboxAck struct {
 	ID            int64
 	CostNanoUSD   int64
 	UnpricedCalls int64
+}
+
+// Books are what the acknowledged items of a run, and of all below it, added up to, and how many are still to come.
+type Books struct {
+	CostNanoUSD, UnpricedCalls int64
+	Waiting                    int64
 }
 
 // OutboxRetry says that an item was not delivered.

@@ -71,7 +71,9 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 	if err != nil || !whole || !s.priced || r.Usage.Calls == 0 {
 		return m, err
 	}
-	m.Usage.UnbookedAttempts, err = s.engine.Unbooked(ctx, r.Namespace, r.ID)
+	// The row is older: what was booked since would be missing, and nothing said to be.
+	b, err := s.engine.Books(ctx, r.Namespace, r.ID)
+	m.Usage.CostNanoUsd, m.Usage.UnpricedCalls, m.Usage.UnbookedAttempts = b.CostNanoUSD, b.UnpricedCalls, b.Waiting
 	return m, err
 }
 

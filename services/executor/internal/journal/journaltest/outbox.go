@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -112,9 +113,11 @@ func outboxCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Len(t, items, 3)
 		waits := func(runID, kind string) int64 {
-			n, err := w.j.Unbooked(t.Context(), ns, runID, kind)
+			b, err := w.j.Books(t.Context(), ns, runID, kind)
 			require.NoError(t, err)
-			return n
+			r := w.get(runID)
+			require.Equal(t, [2]int64{r.CostNanoUSD, r.UnpricedCalls}, [2]int64{b.CostNanoUSD, b.UnpricedCalls})
+			return b.Waiting
 		}
 		require.Equal(t, []int64{1, 1, 1, 1, 0, 0, 0}, []int64{waits(top, "b"), waits(a, "b"), waits(b, "b"), waits(top, "beside"), waits(a, "beside"), waits(b, "a"), waits(top, "c")})
 		cost := map[string]int64{b: 100, a: 10, beside: 1}
@@ -130,6 +133,34 @@ func outboxCases(t *testing.T, d Driver) {
 			r := w.get(id)
 			require.Equal(t, want, [2]int64{r.CostNanoUSD, r.UnpricedCalls})
 		}
+	})
+	t.Run("BooksAreOfOneInstant", func(t *testing.T) {
+		w := open(t, d)
+		const each = 40
+		id := w.started(1)
+		for i := range each {
+			w.commit(appendTo(id, 1+i, 1, out("a")))
+		}
+		items, err := w.j.ClaimOutbox(t.Context(), each, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, items, each)
+		done := make(chan error, 1)
+		go func() {
+			for _, it := range items {
+				if err := w.j.AckOutbox(context.WithoutCancel(t.Context()), []journal.OutboxAck{{ID: it.ID, CostNanoUSD: 1}}); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		for left := int64(each); left > 0; {
+			b, err := w.j.Books(t.Context(), ns, id, "a")
+			require.NoError(t, err)
+			require.EqualValues(t, each, b.CostNanoUSD+b.Waiting)
+			left = b.Waiting
+		}
+		require.NoError(t, <-done)
 	})
 	t.Run("ManyClaimersKeepEachRunInOrder", func(t *testing.T) {
 		w := open(t, d)

@@ -84,11 +84,13 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
-// Unbooked implements journal.Outbox.
-func (s *Store) Unbooked(ctx context.Context, namespace, runID, kind string) (n int64, err error) {
+// Books implements journal.Outbox.
+func (s *Store) Books(ctx context.Context, namespace, runID, kind string) (b journal.Books, err error) {
 	err = s.read.QueryRow(ctx, `WITH RECURSIVE below AS (SELECT $2::text COLLATE "C" AS run_id UNION ALL SELECT r.run_id FROM below b`+itsChildren+`)
-		SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3`, namespace, runID, kind).Scan(&n)
-	return n, away(err)
+		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = $1 AND o.kind = $3),
+			coalesce(sum(k.cost_nano_usd), 0)::bigint, coalesce(sum(k.unpriced_calls), 0)::bigint FROM run_costs k WHERE k.run_id = $2 AND k.namespace = $1`,
+		namespace, runID, kind).Scan(&b.Waiting, &b.CostNanoUSD, &b.UnpricedCalls)
+	return b, away(err)
 }
 
 // OutboxBacklog implements journal.Outbox.

@@ -86,12 +86,14 @@ func (s *Store) RetryOutbox(ctx context.Context, retries []journal.OutboxRetry) 
 	return nil
 }
 
-// Unbooked implements journal.Outbox.
-func (s *Store) Unbooked(ctx context.Context, namespace, runID, kind string) (n int64, err error) {
+// Books implements journal.Outbox.
+func (s *Store) Books(ctx context.Context, namespace, runID, kind string) (b journal.Books, err error) {
 	err = s.db.Read.QueryRowContext(ctx, `WITH RECURSIVE below (run_id) AS (SELECT ?2 UNION ALL
 			SELECT r.run_id FROM below b JOIN runs r ON r.namespace = ?1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '')
-		SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = ?1 AND o.kind = ?3`, namespace, runID, kind).Scan(&n)
-	return n, err
+		SELECT (SELECT count(*) FROM below b JOIN outbox o ON o.run_id = b.run_id AND o.namespace = ?1 AND o.kind = ?3),
+			coalesce(sum(k.cost_nano_usd), 0), coalesce(sum(k.unpriced_calls), 0) FROM run_costs k WHERE k.run_id = ?2 AND k.namespace = ?1`,
+		namespace, runID, kind).Scan(&b.Waiting, &b.CostNanoUSD, &b.UnpricedCalls)
+	return b, err
 }
 
 // OutboxBacklog implements journal.Outbox.
