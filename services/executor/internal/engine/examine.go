@@ -98,6 +98,9 @@ func (e *Engine) graphFits(body []byte) error {
 // maxHints is for how many unknown actors it is found out which ones may have been meant.
 const maxHints = 10
 
+// maxNearSteps bounds the comparing of names for all hints of one graph: about 50 ms. Names that are left then are not suggested.
+const maxNearSteps = 20_000_000
+
 // hints tells for every unknown actor which one may have been meant.
 func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph, faults workgraph.Faults) workgraph.Faults {
 	if !slices.ContainsFunc(faults, func(f workgraph.Fault) bool { return f.Code == workgraph.CodeUnknownActor }) {
@@ -111,7 +114,7 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 	for i := range g.Nodes {
 		asked[g.Nodes[i].ID] = g.Nodes[i].Actor
 	}
-	told := 0
+	told, steps := 0, maxNearSteps
 	for i := range faults {
 		if faults[i].Code != workgraph.CodeUnknownActor {
 			continue
@@ -119,7 +122,7 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 		if told++; told > maxHints {
 			break
 		}
-		if near := Near(asked[faults[i].Node], names); len(near) > 0 {
+		if near := nearest(asked[faults[i].Node], names, &steps); len(near) > 0 {
 			faults[i].Hint = "did you mean " + strings.Join(near, " or ") + "?"
 		} else if len(names) > 0 {
 			faults[i].Hint = "actors here: " + strings.Join(names[:min(len(names), 20)], ", ")

@@ -239,13 +239,26 @@ func sum(b []byte) string {
 
 // Near lists up to three names that a reader may have meant.
 func Near(name string, names []string) []string {
+	steps := maxNearSteps
+	return nearest(name, names, &steps)
+}
+
+// nearest is Near within a number of steps, each the comparing of two bytes; what it took is taken from them.
+func nearest(name string, names []string, steps *int) []string {
 	type scored struct {
 		name string
 		d    int
 	}
 	var found []scored
+	lower := strings.ToLower(name)
 	for _, n := range names {
-		d, ok := near.Within(strings.ToLower(name), strings.ToLower(n), max(2, len(n)/3))
+		if most := max(2, len(n)/3); max(len(name)-len(n), len(n)-len(name)) <= most {
+			*steps -= len(name) * len(n)
+		}
+		if *steps < 0 {
+			break
+		}
+		d, ok := near.Within(lower, strings.ToLower(n), max(2, len(n)/3))
 		if !ok {
 			d = max(len(n)-len(name), 0)
 		}

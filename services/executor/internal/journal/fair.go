@@ -239,6 +239,10 @@ func (f fair) RemoteActors(ctx context.Context, namespace string, names []string
 	return take(ctx, f, namespace, func() ([]RemoteActor, error) { return f.j.RemoteActors(ctx, namespace, names) })
 }
 
+func (f fair) ActorNames(ctx context.Context, namespace string) ([]string, error) {
+	return take(ctx, f, namespace, func() ([]string, error) { return f.j.ActorNames(ctx, namespace) })
+}
+
 func (f fair) SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error {
 	return f.j.SyncWorkers(ctx, self, s)
 }

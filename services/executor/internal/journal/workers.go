@@ -13,6 +13,8 @@ const (
 	ReasonActorConflict = "ACTOR_EFFECT_CONFLICT"
 	// ReasonTooManyActors is the reason when a namespace would have more actors than it may.
 	ReasonTooManyActors = "TOO_MANY_ACTORS"
+	// ReasonActorsTooLarge is the reason when what is recorded of a namespace's actors would take more bytes than it may.
+	ReasonActorsTooLarge = "ACTORS_TOO_LARGE"
 )
 
 // Workers tells the executors of one database which remote workers there are, and keeps the actors that they serve or once served.
@@ -20,10 +22,14 @@ const (
 type Workers interface {
 	// PutActors records what a worker of the namespace serves. The newest description, version and schema win. An effect may change
 	// only when no executor but self has a worker for the actor: ReasonActorConflict. ReasonTooManyActors when the namespace
-	// would have more than limit, those not counted that nobody served for ForgetActors. Nothing is written then.
+	// would have more than limit, those not counted that nobody served for ForgetActors; ReasonActorsTooLarge when its actors would grow
+	// beyond MaxActorBytes. Nothing is written then.
 	PutActors(ctx context.Context, self Owner, namespace string, actors []RemoteActor, lease time.Duration, limit int) error
-	// RemoteActors lists the recorded actors of the namespace with one of the names, or all when names is nil, by name.
+	// RemoteActors lists the recorded actors of the namespace with one of the names, or all when names is nil, by name. They count for the
+	// answer that they are read for.
 	RemoteActors(ctx context.Context, namespace string, names []string) ([]RemoteActor, error)
+	// ActorNames lists the names of all recorded actors of the namespace, by name.
+	ActorNames(ctx context.Context, namespace string) ([]string, error)
 	// SyncWorkers changes what the others see of self's workers, and wakes those who wait for routes that were put. ReasonFenced.
 	SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error
 	// Routes lists who has workers for an actor, live executors only, self included, by executor.
@@ -48,6 +54,15 @@ type RemoteActor struct {
 	Schema []byte
 	// LastSeen is when a worker last said that it serves it.
 	LastSeen time.Time
+}
+
+// MaxActorBytes bounds the names, descriptions, versions and schemas of all actors of a namespace together: whoever lists or looks up actors
+// holds them in memory.
+const MaxActorBytes = 16 << 20
+
+// Size is what the actor counts for in MaxActorBytes.
+func (a *RemoteActor) Size() int64 {
+	return int64(len(a.Name) + len(a.Description) + len(a.Version) + len(a.Schema))
 }
 
 // WorkerRoute says how many visits of an actor an executor's workers take.
@@ -99,4 +114,21 @@ func ActorConflict(name, has, wants string) error {
 func TooManyActors(limit int) error {
 	return errs.New(errs.ResourceExhausted, ReasonTooManyActors, "a namespace has at most %d actors of workers", limit).
 		Hint("actors that no worker serves any more are forgotten after a while")
+}
+
+// ActorsTooLarge returns the error of a namespace whose actors take too many bytes.
+func ActorsTooLarge() error {
+	return errs.New(errs.ResourceExhausted, ReasonActorsTooLarge, "the actors of a namespace, with their descriptions and schemas, have at most %d bytes", MaxActorBytes).
+		Hint("shorten the schemas, or let workers serve fewer actors; actors that no worker serves any more are forgotten after a while")
+}
+
+// ActorRoom says why a namespace that has n actors of size bytes has no room for fresh ones more and grown bytes more; nil if it has. Drivers only.
+func ActorRoom(n, fresh, limit int, size, grown int64) error {
+	switch {
+	case fresh > 0 && n+fresh > limit:
+		return TooManyActors(limit)
+	case grown > 0 && size+grown > MaxActorBytes:
+		return ActorsTooLarge()
+	}
+	return nil
 }

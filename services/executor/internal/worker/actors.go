@@ -24,6 +24,8 @@ const freshFor = time.Second
 type known struct {
 	mu     sync.Mutex
 	actors map[name]knownActor
+	// bytes is what all of them count for.
+	bytes int64
 }
 
 type knownActor struct {
@@ -31,8 +33,11 @@ type knownActor struct {
 	at time.Time
 }
 
-// maxKnown bounds the memory of remote actors; what is thrown away is read again.
-const maxKnown = 20_000
+// maxKnown and maxKnownBytes bound the memory of remote actors; what is thrown away is read again.
+const (
+	maxKnown      = 20_000
+	maxKnownBytes = 4 * journal.MaxActorBytes
+)
 
 func newKnown() *known { return &known{actors: map[name]knownActor{}} }
 
@@ -49,11 +54,27 @@ func (k *known) get(n name, fresh bool) (journal.RemoteActor, bool) {
 func (k *known) put(namespace string, actors []journal.RemoteActor) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.actors)+len(actors) > maxKnown {
+	grown := int64(0)
+	for i := range actors {
+		grown += actors[i].Size()
+	}
+	if len(k.actors)+len(actors) > maxKnown || k.bytes+grown > maxKnownBytes {
 		clear(k.actors)
+		k.bytes = 0
 	}
 	for _, a := range actors {
-		k.actors[name{namespace, a.Name}] = knownActor{a, time.Now()}
+		n := name{namespace, a.Name}
+		k.drop(n)
+		k.actors[n] = knownActor{a, time.Now()}
+		k.bytes += a.Size()
+	}
+}
+
+// drop forgets one. It is called with k.mu held.
+func (k *known) drop(n name) {
+	if a, ok := k.actors[n]; ok {
+		k.bytes -= a.Size()
+		delete(k.actors, n)
 	}
 }
 
@@ -62,7 +83,7 @@ func (k *known) forget(namespace string) {
 	defer k.mu.Unlock()
 	for n := range k.actors {
 		if n.namespace == namespace {
-			delete(k.actors, n)
+			k.drop(n)
 		}
 	}
 }
@@ -141,14 +162,11 @@ func (s *Server) Actor(ctx context.Context, namespace, actorName string) (workgr
 
 // Names implements engine.Actors.
 func (s *Server) Names(ctx context.Context, namespace string) ([]string, error) {
-	found, err := s.journal.RemoteActors(ctx, namespace, nil)
+	found, err := s.journal.ActorNames(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	out := s.builtin.Names()
-	for _, a := range found {
-		out = append(out, a.Name)
-	}
+	out := append(s.builtin.Names(), found...)
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }

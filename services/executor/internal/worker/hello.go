@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -19,6 +20,8 @@ import (
 const (
 	// maxSchema bounds one actor's schema in bytes.
 	maxSchema = 64 << 10
+	// schemaBytes is how many bytes of schemas cost as much as a node of a graph to check.
+	schemaBytes = 50
 	// Codes of the violations of a hello.
 	codeReserved  = "ACTOR_NAME_RESERVED"
 	codeName      = "ACTOR_NAME_INVALID"
@@ -43,6 +46,16 @@ func (s *Server) readHello(ctx context.Context, h *executorv1.WorkerHello) ([]jo
 			e = e.Violate("hello."+t.field, codeText, "the "+t.field+" must not contain the NUL character")
 		}
 	}
+	// Schemas are compiled in the turns of the namespace: a hello may bring megabytes of them, and workers come at any time.
+	bytes := 0
+	for _, a := range h.GetActors() {
+		bytes += len(a.GetArgsSchema().GetJson())
+	}
+	leave, err := s.reader.admission.Enter(ctx, grpckit.Namespace(ctx), bytes/schemaBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	seen := map[string]bool{}
 	now := dbkit.Now()
 	out := make([]journal.RemoteActor, 0, len(h.GetActors()))

@@ -390,15 +390,15 @@ func (p *pool) serving(n name) (effect string, ok bool) {
 	return "", false
 }
 
-// wanted lists for what somebody waits whom only other executors' workers can help, besides those here.
-func (p *pool) wanted() []name {
+// wanted lists, by namespace, for what actors somebody waits whom only other executors' workers can help, besides those here.
+func (p *pool) wanted() map[string][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []name
+	out := map[string][]string{}
 	for ns, lines := range p.waiting {
 		for actor, l := range lines {
 			if l.near.Len() > 0 {
-				out = append(out, name{ns, actor})
+				out[ns] = append(out[ns], actor)
 			}
 		}
 	}

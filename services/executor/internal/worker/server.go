@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,10 @@ var (
 	errHelloFirst = errs.New(errs.InvalidArgument, ReasonHelloMissing, "the first message of a worker must be a hello")
 	errStopping   = errs.New(errs.Unavailable, "SERVER_STOPPING", "this replica is stopping").Hint("connect again")
 )
+
+// maxServed bounds the actors of a namespace's workers at one executor, each counted for every worker that serves it: all are looked through, under
+// the one lock of the pool, whenever a worker comes or goes.
+const maxServed = 20_000
 
 // Config bounds what workers may do. DefaultConfig fits most installations.
 type Config struct {
@@ -242,6 +247,9 @@ func (s *Server) attend(ctx context.Context, sess *session, stream grpc.BidiStre
 // listen takes in what the worker says until the stream ends.
 func (s *Server) listen(sess *session, stream grpc.BidiStreamingServer[executorv1.WorkRequest, executorv1.WorkResponse]) error {
 	for {
+		if err := sess.heardOut(stream.Context()); err != nil {
+			return err
+		}
 		m := &executorv1.WorkRequest{}
 		err := stream.RecvMsg(m)
 		if errors.Is(err, io.EOF) {
@@ -286,11 +294,13 @@ func (s *Server) accept(ctx context.Context, h *executorv1.WorkerHello) (*sessio
 		}
 	}
 	sess := &session{pool: s.pool, namespace: ns, id: h.GetWorkerId(), userAgent: h.GetUserAgent(), connected: time.Now(), life: newLife(),
-		actors: map[string]int{}, effects: map[string]string{}, slots: min(int(h.GetSlots()), s.cfg.MaxSlots), wake: make(chan struct{}, 1),
+		actors: map[string]int{}, effects: map[string]string{}, slots: min(int(h.GetSlots()), s.cfg.MaxSlots), wake: make(chan struct{}, 1), read: make(chan struct{}, 1),
 		changed: s.touch, busy: map[string]int{}, heard: time.Now(), visits: map[uint64]*visit{}, empty: make(chan struct{})}
 	for i, a := range actors {
+		sess.names = append(sess.names, a.Name)
 		sess.actors[a.Name], sess.effects[a.Name] = int(h.GetActors()[i].GetSlots()), a.Effect
 	}
+	slices.Sort(sess.names)
 	if err := s.enlist(sess); err != nil {
 		return nil, err
 	}
@@ -315,6 +325,14 @@ func (s *Server) enlist(sess *session) error {
 	if len(all) >= s.cfg.MaxStreams {
 		return errs.New(errs.ResourceExhausted, ReasonTooManyWorkers, "namespace %q has %d workers here, which is the limit", sess.namespace, len(all)).
 			Hint("give each worker more slots, or raise executor.workers.max_streams")
+	}
+	served := len(sess.names)
+	for _, other := range all {
+		served += len(other.names)
+	}
+	if served > maxServed {
+		return errs.New(errs.ResourceExhausted, ReasonTooManyWorkers, "the workers of namespace %q here would serve %d actors, each counted for every worker; the limit is %d",
+			sess.namespace, served, maxServed).Hint("let each worker serve fewer actors, or give fewer workers more slots")
 	}
 	if all == nil {
 		all = map[string]*session{}

@@ -22,12 +22,13 @@ type session struct {
 	userAgent string
 	connected time.Time
 	life      life
-	// actors are the slots of each actor, effects what they do.
+	// names are the actors, in order; they never change. actors are the slots of each, effects what they do.
+	names   []string
 	actors  map[string]int
 	effects map[string]string
 	slots   int
-	// wake is told that there is something to send.
-	wake chan struct{}
+	// wake is told that there is something to send, read that something was sent.
+	wake, read chan struct{}
 	// changed is told that what others see of the workers has changed.
 	changed func()
 
@@ -42,6 +43,7 @@ type session struct {
 	visits map[uint64]*visit
 	last   uint64
 	out    []item
+	said   int // how many of out bring no visit
 	ended  bool
 	leaves bool // whether it is to end when it has no visits
 	empty  chan struct{}
@@ -128,7 +130,28 @@ func (s *session) say(m *executorv1.WorkResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
+		s.said++
 		s.push(item{m: m})
+	}
+}
+
+// maxSaid is how many answers to what a worker says may wait for it to read them; until it has, it is not listened to.
+const maxSaid = 128
+
+// heardOut waits until the worker may say more.
+func (s *session) heardOut(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		full := s.said >= maxSaid
+		s.mu.Unlock()
+		if !full {
+			return nil
+		}
+		select {
+		case <-s.read:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -214,7 +237,7 @@ func (s *session) end() {
 	}
 	s.ended = true
 	visits := s.visits
-	s.visits, s.out = map[uint64]*visit{}, nil
+	s.visits, s.out, s.said = map[uint64]*visit{}, nil, 0
 	// What is being sent just now counts as sent: see sender.
 	lost := make(map[*visit]lost, len(visits))
 	for _, v := range visits {
@@ -235,7 +258,11 @@ func (s *session) next() []item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	batch := s.out
-	s.out = nil
+	s.out, s.said = nil, 0
+	select {
+	case s.read <- struct{}{}:
+	default:
+	}
 	kept := batch[:0]
 	for _, i := range batch {
 		if i.v != nil {

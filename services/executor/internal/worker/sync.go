@@ -3,9 +3,9 @@ package worker
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,7 +48,7 @@ func (s *Server) here() []journal.Worker {
 	defer s.pool.mu.Unlock()
 	out := make([]journal.Worker, 0, len(all))
 	for _, sess := range all {
-		out = append(out, journal.Worker{ID: sess.id, Namespace: sess.namespace, Actors: slices.Sorted(maps.Keys(sess.actors)), Slots: sess.slots, Busy: sess.used,
+		out = append(out, journal.Worker{ID: sess.id, Namespace: sess.namespace, Actors: sess.names, Slots: sess.slots, Busy: sess.used,
 			ConnectTime: dbkit.Micros(sess.connected), UserAgent: sess.userAgent, Draining: sess.closed})
 	}
 	return out
@@ -76,8 +76,9 @@ func (s *Server) routes() map[name]journal.NamedRoute {
 	return out
 }
 
+// same reports whether others would see the same of a worker. The actors of one that stays connected are the same slice.
 func same(a, b journal.Worker) bool {
-	return a.Slots == b.Slots && a.Busy == b.Busy && a.Draining == b.Draining && a.ConnectTime.Equal(b.ConnectTime) && slices.Equal(a.Actors, b.Actors)
+	return len(a.Actors) == len(b.Actors) && (len(a.Actors) == 0 || &a.Actors[0] == &b.Actors[0]) && a.Slots == b.Slots && a.Busy == b.Busy && a.Draining == b.Draining && a.ConnectTime.Equal(b.ConnectTime)
 }
 
 // tellOthers keeps the journal's picture of the workers here up to date.
@@ -187,6 +188,10 @@ func (s *Server) lookFor(ctx context.Context) {
 	if err != nil {
 		s.log.WarnContext(ctx, "other executors' workers are looked for by polling", "err", err)
 	}
+	// One look of a namespace at a time, each by itself: one that waits for many actors, or for its turn to read, holds up no other.
+	var look sync.WaitGroup
+	defer look.Wait()
+	looking := newLooking()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -200,20 +205,60 @@ func (s *Server) lookFor(ctx context.Context) {
 			}
 		case <-tick.C:
 		}
-		me := s.owner().ID
-		for _, n := range s.pool.wanted() {
-			routes, err := s.journal.Routes(ctx, n.namespace, n.actor, s.cfg.Lease)
-			if err != nil {
-				if ctx.Err() == nil {
-					s.log.WarnContext(ctx, "other executors' workers not found", "err", err)
-				}
-				break
+		for namespace, actors := range s.pool.wanted() {
+			if looking.begin(namespace) {
+				look.Go(func() {
+					s.lookForOne(ctx, namespace, actors)
+					if looking.end(namespace) {
+						s.pool.lookAround()
+					}
+				})
 			}
-			s.pool.found(n, slices.DeleteFunc(routes, func(r journal.WorkerRoute) bool { return r.Executor.ID == me || r.Addr == "" }))
 		}
 		// At most so often, however many begin to wait.
 		pause(ctx, 5*time.Millisecond)
 	}
+}
+
+// lookForOne finds workers of other executors for what somebody waits for in a namespace.
+func (s *Server) lookForOne(ctx context.Context, namespace string, actors []string) {
+	me := s.owner().ID
+	for _, actor := range actors {
+		routes, err := s.journal.Routes(ctx, namespace, actor, s.cfg.Lease)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.WarnContext(ctx, "other executors' workers not found", "err", err, "namespace", namespace)
+			}
+			return
+		}
+		s.pool.found(name{namespace, actor}, slices.DeleteFunc(routes, func(r journal.WorkerRoute) bool { return r.Executor.ID == me || r.Addr == "" }))
+	}
+}
+
+// looking are the namespaces for which somebody looks just now, and whether somebody else wanted to meanwhile.
+type looking struct {
+	mu sync.Mutex
+	at map[string]bool
+}
+
+func newLooking() *looking { return &looking{at: map[string]bool{}} }
+
+// begin reports whether nobody looks yet, and makes the caller the one who does.
+func (l *looking) begin(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, taken := l.at[namespace]
+	l.at[namespace] = taken
+	return !taken
+}
+
+// end reports whether somebody wanted to look meanwhile.
+func (l *looking) end(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	again := l.at[namespace]
+	delete(l.at, namespace)
+	return again
 }
 
 func pause(ctx context.Context, d time.Duration) {

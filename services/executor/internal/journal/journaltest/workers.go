@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -42,6 +43,29 @@ func workerCases(t *testing.T, d Driver) {
 		require.NoError(t, w.j.PutActors(t.Context(), w.me, ns, []journal.RemoteActor{fresh}, lease, 2), "the forgotten one makes room")
 		reason(t, w.j.PutActors(t.Context(), w.me, ns, []journal.RemoteActor{actor("c", "PURE")}, lease, 2), journal.ReasonTooManyActors)
 		require.NoError(t, w.j.PutActors(t.Context(), w.me, ns, []journal.RemoteActor{fresh}, lease, 2), "one that is there needs no room")
+	})
+	t.Run("Actors/TheirBytesAreBounded", func(t *testing.T) {
+		w := open(t, d)
+		large := func(name string, bytes int) journal.RemoteActor {
+			return journal.RemoteActor{Name: name, Effect: "PURE", Schema: make([]byte, bytes), LastSeen: time.Now().UTC().Truncate(time.Microsecond)}
+		}
+		put := func(as ...journal.RemoteActor) error { return w.j.PutActors(t.Context(), w.me, ns, as, lease, 10) }
+		const third = journal.MaxActorBytes / 3
+		require.NoError(t, put(large("a", third), large("b", third)))
+		reason(t, put(large("c", third+100)), journal.ReasonActorsTooLarge)
+		require.NoError(t, put(large("a", third)), "what is there needs no room")
+		reason(t, put(large("a", 2*third+100)), journal.ReasonActorsTooLarge)
+		require.NoError(t, put(large("a", third/2), large("c", third+100)), "what shrinks makes room")
+		got, err := w.j.ActorNames(t.Context(), ns)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a", "b", "c"}, got)
+		require.NoError(t, w.j.PutActors(t.Context(), w.me, "other", []journal.RemoteActor{large("a", third)}, lease, 10))
+		budget := inflight.New(0)
+		answer := budget.Answer("other")
+		defer answer.Free()
+		_, err = w.j.RemoteActors(answer.Context(t.Context()), "other", nil)
+		require.NoError(t, err)
+		require.Greater(t, budget.Used(), int64(third), "they count for the answer that they are read for")
 	})
 	t.Run("Actors/EffectStaysWhileOthersServe", func(t *testing.T) {
 		w := open(t, d)

@@ -1,12 +1,14 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -15,6 +17,9 @@ const workerChannel = "executor_workers"
 
 // alive limits rows r of an executor's to those that count. $1 is the lease.
 const alive = ` EXISTS (SELECT FROM executors e WHERE e.id = r.executor_id AND e.incarnation = r.incarnation AND e.heartbeat >= clock_timestamp() - $1::interval)`
+
+// actorSize is the Size of a row a of remote_actors.
+const actorSize = `(octet_length(a.name) + octet_length(a.description) + octet_length(a.version) + octet_length(a.args_schema))`
 
 // PutActors implements journal.Workers.
 func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace string, actors []journal.RemoteActor, lease time.Duration, limit int) error {
@@ -25,44 +30,47 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 		}
 		names := make([]string, len(actors))
 		wants := make(map[string]string, len(actors))
-		for i, a := range actors {
-			names[i], wants[a.Name] = a.Name, a.Effect
+		grown := int64(0)
+		for i := range actors {
+			names[i], wants[actors[i].Name] = actors[i].Name, actors[i].Effect
+			grown += actors[i].Size()
 		}
-		rows, err := tx.Query(ctx, `SELECT a.name, a.effect, EXISTS (SELECT FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
+		rows, err := tx.Query(ctx, `SELECT a.name, a.effect, `+actorSize+`, EXISTS (SELECT FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
 			AND r.executor_id <> $2 AND`+alive+`) FROM remote_actors a WHERE a.namespace = $3 AND a.name = ANY ($4) ORDER BY a.name`, interval(lease), self.ID, namespace, names)
 		type known struct {
 			name, effect string
+			size         int64
 			served       bool
 		}
 		old, err := collect(rows, err, func(row pgx.CollectableRow) (k known, err error) {
-			err = row.Scan(&k.name, &k.effect, &k.served)
+			err = row.Scan(&k.name, &k.effect, &k.size, &k.served)
 			return k, err
 		})
 		if err != nil {
 			return err
 		}
 		for _, k := range old {
+			grown -= k.size
 			if k.served && k.effect != wants[k.name] {
 				return journal.ActorConflict(k.name, k.effect, wants[k.name])
 			}
 		}
-		if fresh := len(wants) - len(old); fresh > 0 {
-			count := func() (n int, err error) {
-				err = tx.QueryRow(ctx, `SELECT count(*) FROM remote_actors WHERE namespace = $1`, namespace).Scan(&n)
-				return n, err
+		if fresh := len(wants) - len(old); fresh > 0 || grown > 0 {
+			full := func() (why error, err error) {
+				var n int
+				var size int64
+				err = tx.QueryRow(ctx, `SELECT count(*), coalesce(sum(`+actorSize+`), 0) FROM remote_actors a WHERE namespace = $1`, namespace).Scan(&n, &size)
+				return journal.ActorRoom(n, fresh, limit, size, grown), err
 			}
-			n, err := count()
-			if err == nil && n+fresh > limit {
+			why, err := full()
+			if err == nil && why != nil {
 				if _, err = tx.Exec(ctx, `DELETE FROM remote_actors WHERE namespace = $1 AND last_seen < clock_timestamp() - $2::interval AND name <> ALL ($3)`,
 					namespace, interval(journal.ForgetActors), names); err == nil {
-					n, err = count()
+					why, err = full()
 				}
 			}
-			if err != nil {
-				return err
-			}
-			if n+fresh > limit {
-				return journal.TooManyActors(limit)
+			if err != nil || why != nil {
+				return cmp.Or(err, why)
 			}
 		}
 		var b pgx.Batch
@@ -86,8 +94,15 @@ func (s *Store) RemoteActors(ctx context.Context, namespace string, names []stri
 		if len(a.Schema) == 0 {
 			a.Schema = nil
 		}
-		return a, err
+		return a, cmp.Or(err, inflight.Read(ctx, a.Size()))
 	})
+	return out, away(err)
+}
+
+// ActorNames implements journal.Workers.
+func (s *Store) ActorNames(ctx context.Context, namespace string) ([]string, error) {
+	rows, err := s.hot.Query(ctx, `SELECT name FROM remote_actors WHERE namespace = $1 ORDER BY name`, namespace)
+	out, err := collect(rows, err, pgx.RowTo[string])
 	return out, away(err)
 }
 

@@ -1,12 +1,14 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -19,13 +21,18 @@ const workersWoken = "\x00workers"
 // alive limits rows r of an executor's to those that count. Its parameter is the lease in microseconds.
 const alive = ` EXISTS (SELECT 1 FROM executors e WHERE e.id = r.executor_id AND e.incarnation = r.incarnation AND e.heartbeat >= ` + now + ` - ?)`
 
+// actorSize is the Size of a row a of remote_actors.
+const actorSize = `(octet_length(a.name) + octet_length(a.description) + octet_length(a.version) + octet_length(a.args_schema))`
+
 // PutActors implements journal.Workers.
 func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace string, actors []journal.RemoteActor, lease time.Duration, limit int) error {
 	return s.update(ctx, func(ctx context.Context, t txn) error {
 		names := make([]string, len(actors))
 		wants := make(map[string]string, len(actors))
-		for i, a := range actors {
-			names[i], wants[a.Name] = a.Name, a.Effect
+		grown := int64(0)
+		for i := range actors {
+			names[i], wants[actors[i].Name] = actors[i].Name, actors[i].Effect
+			grown += actors[i].Size()
 		}
 		list, err := json.Marshal(names)
 		if err != nil {
@@ -33,38 +40,41 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 		}
 		type known struct {
 			name, effect string
+			size         int64
 			served       bool
 		}
-		rows, err := t.tx.QueryContext(ctx, `SELECT a.name, a.effect, EXISTS (SELECT 1 FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
+		rows, err := t.tx.QueryContext(ctx, `SELECT a.name, a.effect, `+actorSize+`, EXISTS (SELECT 1 FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
 			AND r.executor_id <> ? AND`+alive+`) FROM remote_actors a WHERE a.namespace = ? AND a.name IN (SELECT value FROM json_each(?)) ORDER BY a.name`,
 			self.ID, lease.Microseconds(), namespace, string(list))
 		old, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (k known, err error) {
-			err = rows.Scan(&k.name, &k.effect, &k.served)
+			err = rows.Scan(&k.name, &k.effect, &k.size, &k.served)
 			return k, err
 		})
 		if err != nil {
 			return err
 		}
 		for _, k := range old {
+			grown -= k.size
 			if k.served && k.effect != wants[k.name] {
 				return journal.ActorConflict(k.name, k.effect, wants[k.name])
 			}
 		}
-		if fresh := len(wants) - len(old); fresh > 0 {
-			var n int
-			const count = `SELECT count(*) FROM remote_actors WHERE namespace = ?`
-			err := t.row(ctx, count, namespace).Scan(&n)
-			if err == nil && n+fresh > limit {
+		if fresh := len(wants) - len(old); fresh > 0 || grown > 0 {
+			full := func() (why error, err error) {
+				var n int
+				var size int64
+				err = t.row(ctx, `SELECT count(*), coalesce(sum(`+actorSize+`), 0) FROM remote_actors a WHERE namespace = ?`, namespace).Scan(&n, &size)
+				return journal.ActorRoom(n, fresh, limit, size, grown), err
+			}
+			why, err := full()
+			if err == nil && why != nil {
 				if _, err = t.exec(ctx, `DELETE FROM remote_actors WHERE namespace = ? AND last_seen < `+now+` - ?
 					AND name NOT IN (SELECT value FROM json_each(?))`, namespace, journal.ForgetActors.Microseconds(), string(list)); err == nil {
-					err = t.row(ctx, count, namespace).Scan(&n)
+					why, err = full()
 				}
 			}
-			if err != nil {
-				return err
-			}
-			if n+fresh > limit {
-				return journal.TooManyActors(limit)
+			if err != nil || why != nil {
+				return cmp.Or(err, why)
 			}
 		}
 		for _, a := range actors {
@@ -97,7 +107,16 @@ func (s *Store) RemoteActors(ctx context.Context, namespace string, names []stri
 		if len(a.Schema) == 0 {
 			a.Schema = nil
 		}
-		return a, err
+		return a, cmp.Or(err, inflight.Read(ctx, a.Size()))
+	})
+}
+
+// ActorNames implements journal.Workers.
+func (s *Store) ActorNames(ctx context.Context, namespace string) ([]string, error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT name FROM remote_actors WHERE namespace = ? ORDER BY name`, namespace)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (name string, err error) {
+		err = rows.Scan(&name)
+		return name, err
 	})
 }
 
