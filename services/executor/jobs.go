@@ -31,6 +31,11 @@ func (s *Service) work(ctx context.Context, j dispatch.Job) error {
 
 // tell delivers to a webhook.
 func (s *Service) tell(ctx context.Context, j dispatch.Job) error {
+	leave, pause := s.webhooks.Enter(ctx, j.Namespace)
+	if leave == nil {
+		return dispatch.Later(pause)
+	}
+	defer leave()
 	d, err := s.engine.Delivery(ctx, j.Args)
 	switch {
 	case errs.Is(err, errs.InvalidArgument):
@@ -53,7 +58,7 @@ func (s *Service) tell(ctx context.Context, j dispatch.Job) error {
 
 // dispatcher works what the journal keeps for later.
 func (s *Service) dispatcher(j journal.Journal, tel *obs.Telemetry) (*dispatch.Dispatcher, error) {
-	o := dispatch.Options{ID: s.jobWorker, Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
+	o := dispatch.Options{ID: s.jobWorker, Webhooks: webhook.Places, Logger: s.log, TracerProvider: tel.TracerProvider, MeterProvider: tel.MeterProvider,
 		Kinds: []dispatch.Kind{{Name: journal.JobWake, Handle: s.work}, {Name: journal.JobStart, Handle: s.work},
 			{Name: journal.JobUpkeep, Handle: s.upkeep.work, Every: upkeepEvery},
 			{Name: journal.JobSchedule, Handle: s.lookAfter, Timeout: firingTimeout},

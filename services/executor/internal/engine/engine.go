@@ -38,7 +38,7 @@ type Engine struct {
 	suspects      turn
 	explained     explained
 	prices        Prices
-	fuse          fuse // of prices
+	fuses         fuses // of prices
 	kin           kin
 	wake          func()
 	delivered     func() (next <-chan struct{}, away bool)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -38,15 +39,40 @@ const (
 // errPricesAway answers for a price book that has just not answered.
 var errPricesAway = errs.New(errs.Unavailable, "PRICES_AWAY", "the price book did not answer a moment ago")
 
+// fuses are those of all namespaces: one whose price book does not answer, since it calls it too often itself for instance, keeps no other from asking. It is
+// safe for concurrent use.
+type fuses struct {
+	mu sync.Mutex
+	by map[string]*fuse
+}
+
+func (f *fuses) of(namespace string) *fuse {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.by == nil {
+		f.by = map[string]*fuse{}
+	}
+	if f.by[namespace] == nil {
+		f.by[namespace] = &fuse{}
+	}
+	return f.by[namespace]
+}
+
+// all are the fuses by namespace.
+func (f *fuses) all() map[string]*fuse {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.by)
+}
+
 // fuse lets nobody ask for a while what has just not answered, and then one at a time until it answers. The zero value lets everybody ask. It is safe for
 // concurrent use.
 type fuse struct {
 	mu      sync.Mutex
 	until   time.Time // zero while all is well
 	probing bool
-	// namespace and entry are what was asked for last without an answer.
-	namespace string
-	entry     outbox.Entry
+	// entry is what was asked for last without an answer.
+	entry outbox.Entry
 	// back says that it answered again since somebody last looked.
 	back bool
 }
@@ -66,7 +92,7 @@ func (f *fuse) enter() bool {
 }
 
 // leave tells how asking for entry went; asked says that the caller did not give up meanwhile.
-func (f *fuse) leave(asked, answered bool, namespace string, entry outbox.Entry) {
+func (f *fuse) leave(asked, answered bool, entry outbox.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.probing = false
@@ -76,15 +102,15 @@ func (f *fuse) leave(asked, answered bool, namespace string, entry outbox.Entry)
 		f.back = f.back || !f.until.IsZero()
 		f.until = time.Time{}
 	default:
-		f.until, f.namespace, f.entry = time.Now().Add(pricePause), namespace, entry
+		f.until, f.entry = time.Now().Add(pricePause), entry
 	}
 }
 
 // blown is what to ask for while there is no answer.
-func (f *fuse) blown() (namespace string, entry outbox.Entry, ok bool) {
+func (f *fuse) blown() (entry outbox.Entry, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.namespace, f.entry, !f.until.IsZero()
+	return f.entry, !f.until.IsZero()
 }
 
 // cameBack reports, once, that there was an answer after there was none.
@@ -109,10 +135,19 @@ func (t *term) watchPrices(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if namespace, entry, ok := t.e.fuse.blown(); ok {
-			_, _ = t.e.ask(ctx, namespace, []outbox.Entry{entry}) // the fuse remembers how it went
+		back := false
+		var probes sync.WaitGroup // together, since each may take its time
+		fuses := t.e.fuses.all()
+		for namespace, f := range fuses {
+			if entry, ok := f.blown(); ok {
+				probes.Go(func() { _, _ = t.e.ask(ctx, namespace, []outbox.Entry{entry}) }) // the fuse remembers how it went
+			}
 		}
-		if t.e.fuse.cameBack() {
+		probes.Wait()
+		for _, f := range fuses {
+			back = f.cameBack() || back
+		}
+		if back {
 			t.hasten(ctx)
 		}
 	}
@@ -164,7 +199,8 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	if !e.fuse.enter() {
+	fuse := e.fuses.of(namespace)
+	if !fuse.enter() {
 		return nil, errPricesAway
 	}
 	asking, cancel := context.WithTimeout(ctx, priceTime)
@@ -174,7 +210,7 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 		err = errs.New(errs.Internal, errs.ReasonInternal, "%d prices for %d calls", len(costs), len(entries))
 	}
 	// A caller that gave up meanwhile knows nothing of the price book.
-	e.fuse.leave(ctx.Err() == nil, !unanswered(err), namespace, entries[0])
+	fuse.leave(ctx.Err() == nil, !unanswered(err), entries[0])
 	if err != nil && !unanswered(err) {
 		e.log.WarnContext(ctx, "calls are not priced, so they do not count against their run's budget", "err", err)
 		return make([]*int64, len(entries)), nil

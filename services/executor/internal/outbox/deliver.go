@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -159,12 +159,13 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 		mu      sync.Mutex
 		acks    []journal.OutboxAck
 		retries []journal.OutboxRetry
-		down    atomic.Bool
+		down    outage
 	)
 	var g errgroup.Group
 	g.SetLimit(d.o.Parallel)
 	failpoint.Hit(failpoint.OutboxBefore)
-	for _, group := range byRun(items) {
+	groups := byRun(items)
+	for _, group := range groups {
 		g.Go(func() error {
 			a, r := d.group(held, group, &down)
 			mu.Lock()
@@ -188,8 +189,43 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	if len(retries) > 0 {
 		faults = append(faults, d.box.RetryOutbox(final, retries))
 	}
-	d.told(len(acks) > 0, down.Load())
+	d.told(len(acks) > 0, down.whole(groups))
 	return len(items), errors.Join(faults...)
+}
+
+// outage is what was found out in one batch about who does not answer.
+type outage struct {
+	mu sync.Mutex
+	// all is set when the registry is away, of when it did not answer for a namespace in time: that may wait behind its own calls, and says nothing of
+	// others.
+	all bool
+	of  map[string]bool
+}
+
+// hears takes in why a call for a namespace failed.
+func (o *outage) hears(namespace string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch errs.KindOf(err) {
+	case errs.Unavailable:
+		o.all = true
+	case errs.DeadlineExceeded:
+		if o.of == nil {
+			o.of = map[string]bool{}
+		}
+		o.of[namespace] = true
+	}
+}
+
+func (o *outage) hits(namespace string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all || o.of[namespace]
+}
+
+// whole reports whether nobody of the batch got an answer.
+func (o *outage) whole(groups [][]journal.OutboxItem) bool {
+	return !slices.ContainsFunc(groups, func(g []journal.OutboxItem) bool { return !o.hits(g[0].Namespace) })
 }
 
 func byRun(items []journal.OutboxItem) [][]journal.OutboxItem {
@@ -211,9 +247,9 @@ func byRun(items []journal.OutboxItem) [][]journal.OutboxItem {
 const maxEntries = 1000
 
 // group delivers the items of one run in order and stops at the first that fails.
-func (d *Deliverer) group(ctx context.Context, items []journal.OutboxItem, down *atomic.Bool) (acks []journal.OutboxAck, retries []journal.OutboxRetry) {
+func (d *Deliverer) group(ctx context.Context, items []journal.OutboxItem, down *outage) (acks []journal.OutboxAck, retries []journal.OutboxRetry) {
 	for i := 0; i < len(items); {
-		if down.Load() || ctx.Err() != nil {
+		if down.hits(items[i].Namespace) || ctx.Err() != nil {
 			return acks, d.retry(retries, items[i:], errs.New(errs.Unavailable, "REGISTRY_UNAVAILABLE", "the registry cannot be reached"))
 		}
 		var (
@@ -227,9 +263,7 @@ func (d *Deliverer) group(ctx context.Context, items []journal.OutboxItem, down 
 			done, err = d.single(ctx, items[i])
 		}
 		if err != nil {
-			if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.DeadlineExceeded) {
-				down.Store(true)
-			}
+			down.hears(items[i].Namespace, err)
 			level := slog.LevelWarn
 			if !passing(err) {
 				level = slog.LevelError

@@ -26,15 +26,19 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type books struct {
 	mu      sync.Mutex
 	fail    error
+	failOf  map[string]error // by namespace
 	log     []string
 	entries map[string]int
 }
 
-func (b *books) do(what string) error {
+func (b *books) do(ns, what string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil {
 		return b.fail
+	}
+	if err := b.failOf[ns]; err != nil {
+		return err
 	}
 	b.log = append(b.log, what)
 	return nil
@@ -53,15 +57,15 @@ func (b *books) said() []string {
 }
 
 func (b *books) Confirm(_ context.Context, ns string, c outbox.Confirm) error {
-	return b.do(fmt.Sprintf("confirm %s %s", ns, c.RunID))
+	return b.do(ns, fmt.Sprintf("confirm %s %s", ns, c.RunID))
 }
 
 func (b *books) Settle(_ context.Context, ns string, s outbox.Settle) error {
-	return b.do(fmt.Sprintf("settle %s %s %s", ns, s.RunID, s.Outcome))
+	return b.do(ns, fmt.Sprintf("settle %s %s %s", ns, s.RunID, s.Outcome))
 }
 
 func (b *books) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]*int64, error) {
-	if err := b.do(fmt.Sprintf("usage %s %s %d", ns, es[0].RunID, len(es))); err != nil {
+	if err := b.do(ns, fmt.Sprintf("usage %s %s %d", ns, es[0].RunID, len(es))); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -104,6 +108,11 @@ func open(t *testing.T) *world {
 // run records a run with a confirm, two usage items and a settle.
 func (w *world) run(t *testing.T, id string) {
 	t.Helper()
+	w.runOf(t, "acme", id)
+}
+
+func (w *world) runOf(t *testing.T, namespace, id string) {
+	t.Helper()
 	now := dbkit.Now()
 	out := func(o journal.Out, err error) journal.Out {
 		require.NoError(t, err)
@@ -116,7 +125,7 @@ func (w *world) run(t *testing.T, id string) {
 	}
 	res, err := w.j.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{
 		Graph: []byte("{}"), Events: []journal.Event{{Time: now, Kind: 10, Data: []byte("{}")}},
-		Run: journal.Run{ID: id, Namespace: "acme", GraphHash: "h", CreateTime: now, Status: journal.Status{State: journal.StateRunning, UpdateTime: now}},
+		Run: journal.Run{ID: id, Namespace: namespace, GraphHash: "h", CreateTime: now, Status: journal.Status{State: journal.StateRunning, UpdateTime: now}},
 		Outbox: []journal.Out{out(outbox.Confirm{TaskID: "tk", RunID: id, Start: now}.Out()), usage("a"), usage("b"),
 			out(outbox.Settle{TaskID: "tk", RunID: id, Outcome: outbox.Completed, End: now}.Out())},
 	}}})
@@ -162,6 +171,20 @@ func TestDeliver(t *testing.T) {
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(80), w.backlog(t))
+	})
+	t.Run("Slow/NamespaceDoesNotHoldUpOthers", func(t *testing.T) {
+		w := open(t)
+		w.d = outbox.New(w.j, w.books, outbox.Options{Logger: testkit.Logger(t), Parallel: 1})
+		w.books.failOf = map[string]error{"slow": errs.New(errs.DeadlineExceeded, "DEADLINE_EXCEEDED", "it waits behind calls of its own")}
+		w.runOf(t, "slow", "run_1")
+		w.runOf(t, "slow", "run_2")
+		w.runOf(t, "acme", "run_3")
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"confirm acme run_3", "usage acme run_3 4", "settle acme run_3 COMPLETED"}, w.books.said())
+		require.EqualValues(t, 8, w.backlog(t))
+		_, away := w.d.Acknowledged()
+		require.False(t, away, "the registry answers others")
 	})
 	t.Run("Broken/ItemDoesNotStopOtherRuns", func(t *testing.T) {
 		w := open(t)

@@ -33,8 +33,12 @@ const (
 	timeout = 10 * time.Second
 	// maxAnswer is how much of an answer is read, so that its connection can be used again.
 	maxAnswer = 4 << 10
-	// maxBusy is how many deliveries of one namespace are under way here at once, so that receivers that are slow hold up their own namespace alone.
+	// Places is how many deliveries are under way here at once, maxBusy how many of them are of one namespace, so that receivers that are slow hold up
+	// their own namespace alone.
+	Places  = 64
 	maxBusy = 16
+	// minPause and maxPause bound how long a delivery is put off for which there is no place.
+	minPause, maxPause = 5 * time.Second, 10 * time.Minute
 )
 
 // pauses are those after each try but the last; together about a day.
@@ -60,7 +64,7 @@ const (
 	Again Outcome = "again"
 	// GivenUp says that it is not to be tried again.
 	GivenUp Outcome = "given_up"
-	// PutOff says that it was not tried, and is to be after Verdict.Pause.
+	// PutOff says that it was not tried to the end, and is to be after Verdict.Pause.
 	PutOff Outcome = "put_off"
 )
 
@@ -88,13 +92,22 @@ type Deliverer struct {
 	tracer    trace.Tracer
 	tries     metric.Int64Counter
 
-	mu   sync.Mutex
-	busy map[string]int
+	mu    sync.Mutex
+	total int
+	lines map[string]*line
+}
+
+// line is the deliveries of one namespace.
+type line struct {
+	busy int
+	// took is about how long a delivery takes, end when the last of those that were put off comes again.
+	took time.Duration
+	end  time.Time
 }
 
 // New returns a deliverer that reaches nothing that the guard refuses. All fields of o must be set.
 func New(guard egress.Guard, o Options) (*Deliverer, error) {
-	d := &Deliverer{transport: guard.Transport(), log: o.Logger, tracer: o.TracerProvider.Tracer(scope), busy: map[string]int{}}
+	d := &Deliverer{transport: guard.Transport(), log: o.Logger, tracer: o.TracerProvider.Tracer(scope), lines: map[string]*line{}}
 	d.client = &http.Client{
 		Transport: otelhttp.NewTransport(d.transport, otelhttp.WithTracerProvider(o.TracerProvider), otelhttp.WithMeterProvider(o.MeterProvider), otelhttp.WithPropagators(o.Propagator)),
 		// What answers with another address may be sent there by whoever asked, not by us.
@@ -112,10 +125,68 @@ func New(guard egress.Guard, o Options) (*Deliverer, error) {
 // Close drops idle connections.
 func (d *Deliverer) Close() { d.transport.CloseIdleConnections() }
 
-// Deliver makes the try of that number, counted from 1.
+// Enter takes a place for a delivery of a namespace, before anything is read for it: then leave must be called. Without a place leave is nil, and the
+// delivery is to come again after the pause. Those of a namespace that are put off come again at the pace at which it has places, however many they are,
+// so that they do not stand before those of others all the time.
+func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), pause time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	l := d.lines[namespace]
+	if l == nil {
+		l = &line{}
+		d.lines[namespace] = l
+	}
+	// A namespace has no more places than are left for the others then, so that some are left for whoever comes next.
+	if l.busy >= min(maxBusy, Places-d.total) {
+		d.count(ctx, PutOff)
+		return nil, l.putOff(now)
+	}
+	l.busy++
+	d.total++
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.total--
+		l.busy--
+		if took := time.Since(now); l.took == 0 {
+			l.took = took
+		} else {
+			l.took += (took - l.took) / 8
+		}
+		d.forget(time.Now())
+	}), 0
+}
+
+// putOff is how long one more delivery waits behind all that were put off.
+func (l *line) putOff(now time.Time) time.Duration {
+	if soonest := now.Add(minPause); l.end.Before(soonest) {
+		l.end = soonest
+	}
+	if l.end.Sub(now) >= maxPause {
+		return maxPause/2 + rand.N(maxPause/2)
+	}
+	l.end = l.end.Add(max(l.took, time.Millisecond) / maxBusy)
+	return l.end.Sub(now)
+}
+
+// forget drops the lines of namespaces that have nothing under way and nothing put off. The lock is held.
+func (d *Deliverer) forget(now time.Time) {
+	for namespace, l := range d.lines {
+		if l.busy == 0 && !l.end.After(now) {
+			delete(d.lines, namespace)
+		}
+	}
+}
+
+func (d *Deliverer) count(ctx context.Context, o Outcome) {
+	d.tries.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", string(o))))
+}
+
+// Deliver makes the try of that number, counted from 1. The caller has a place: see Enter.
 func (d *Deliverer) Deliver(ctx context.Context, x *Delivery, try int) Verdict {
 	v := d.deliver(ctx, x, try)
-	d.tries.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", string(v.Outcome))))
+	d.count(ctx, v.Outcome)
 	attrs := []any{"delivery", x.Message.ID, "run_id", x.Message.RunID, "event", string(x.Message.Type), "host", x.Hook.Host(), "try", try}
 	switch v.Outcome {
 	case Delivered:
@@ -131,10 +202,6 @@ func (d *Deliverer) Deliver(ctx context.Context, x *Delivery, try int) Verdict {
 }
 
 func (d *Deliverer) deliver(ctx context.Context, x *Delivery, try int) Verdict {
-	if !d.enter(x.Message.Namespace) {
-		return Verdict{Outcome: PutOff, Pause: 5*time.Second + rand.N(10*time.Second)}
-	}
-	defer d.leave(x.Message.Namespace)
 	// The receiver's spans belong to the run; the job that brought us here is only linked.
 	job := trace.LinkFromContext(ctx)
 	if x.Trace.IsValid() {
@@ -218,23 +285,5 @@ func judge(resp *http.Response) (time.Duration, error) {
 		return egress.RetryAfter(resp.Header.Get("Retry-After")), fmt.Errorf("the receiver answered %d", code)
 	default:
 		return never, fmt.Errorf("the receiver answered %d", code)
-	}
-}
-
-func (d *Deliverer) enter(namespace string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.busy[namespace] >= maxBusy {
-		return false
-	}
-	d.busy[namespace]++
-	return true
-}
-
-func (d *Deliverer) leave(namespace string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.busy[namespace]--; d.busy[namespace] == 0 {
-		delete(d.busy, namespace)
 	}
 }
