@@ -295,7 +295,7 @@ func TestDispatch(t *testing.T) {
 		_, err = s.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: "k", Time: dbkit.Now()}})
 		require.NoError(t, err)
 		require.Equal(t, me, <-claimed)
-		ms, err := s.PendingMail(t.Context(), me, 10)
+		ms, err := s.PendingMail(t.Context(), me, journal.MailLook{Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, ms, 1)
 	})

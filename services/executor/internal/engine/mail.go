@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -12,8 +13,15 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// mailBatch is how many pieces of mail are read at a time.
-const mailBatch = journal.MaxLoadedMail
+const (
+	// mailBatch is how many pieces of mail are read at a time.
+	mailBatch = journal.MaxLoadedMail
+	// smallMail is the largest body that comes along when all mail is looked for, and largeBatch how many pieces of a run are read
+	// at a time that has larger ones. Such a run reads its mail itself, in a turn of its namespace.
+	smallMail, largeBatch = 4 << 10, 32
+	// longestRest is the longest pause between two looks.
+	longestRest = 50 * time.Millisecond
+)
 
 // watchMail takes up what comes for the runs of this owner, whoever wrote it and wherever.
 func (t *term) watchMail(ctx context.Context) {
@@ -23,7 +31,11 @@ func (t *term) watchMail(ctx context.Context) {
 	}
 	poll := time.NewTicker(t.e.cfg.MailPoll)
 	defer poll.Stop()
-	for {
+	for took := time.Duration(0); ; {
+		// Among much mail a look takes long, and most of it is for what came meanwhile.
+		if !t.rest(min(2*took, longestRest)) {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -34,7 +46,9 @@ func (t *term) watchMail(ctx context.Context) {
 		case <-t.mail:
 		case <-poll.C:
 		}
+		began := time.Now()
 		t.deliver(ctx)
+		took = time.Since(began)
 	}
 }
 
@@ -84,7 +98,9 @@ func (s *settled) has(id int64) bool {
 // deliver hands out all mail there is. One goroutine at a time may do so.
 func (t *term) deliver(ctx context.Context) {
 	t.settled.forget()
-	mail, err := t.e.journal.PendingMail(ctx, t.owner, mailBatch)
+	look := journal.MailLook{Limit: mailBatch, Small: smallMail}
+	look.Busy, look.Ending = t.inHand()
+	mail, err := t.e.journal.PendingMail(ctx, t.owner, look)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
 			t.e.log.WarnContext(ctx, "mail cannot be read", "err", err)
@@ -102,7 +118,7 @@ func (t *term) deliver(ctx context.Context) {
 	news, more := false, len(mail) == mailBatch
 	for _, id := range order {
 		if r := t.get(id); r != nil {
-			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) {
+			if r.evaluates() || slices.ContainsFunc(byRun[id], computes) || slices.ContainsFunc(byRun[id], isLeft) {
 				r.takeUpBeside(byRun[id], more)
 			} else {
 				news = r.takeUp(byRun[id], more) || news
@@ -117,8 +133,40 @@ func (t *term) deliver(ctx context.Context) {
 	}
 }
 
-// takeUpBeside takes up the mail of a run that computes with it, for which others do not wait: more tells that there is mail that was not read yet.
-// A cancel waits for nothing that the run computes.
+// inHand are the runs whose mail is being taken up, or that are being brought: busy those that hear of a cancel all the same, ending those that do
+// not. They look again when they are done.
+func (t *term) inHand() (busy, ending []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.bringing {
+		ending = append(ending, id)
+	}
+	for id, l := range t.loading {
+		l.again = true
+		ending = append(ending, id)
+	}
+	for id, r := range t.runs {
+		switch {
+		case r.passesOver(&r.canceling):
+			ending = append(ending, id)
+		case r.passesOver(&r.opening):
+			busy = append(busy, id)
+		}
+	}
+	return busy, ending
+}
+
+// passesOver reports whether mail is being taken up, and makes whoever does so look again.
+func (r *run) passesOver(under *atomic.Bool) bool {
+	if !under.Load() {
+		return false
+	}
+	r.missed.Store(true)
+	return under.Load() // else it ended meanwhile, and may not have seen that
+}
+
+// takeUpBeside takes up the mail of a run that computes with it, or that is large, for which others do not wait: more tells that there is mail
+// that was not read yet. A cancel waits for nothing that the run computes.
 func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	cancel := slices.ContainsFunc(mail, isCancel)
 	under := &r.opening
@@ -126,33 +174,46 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 		under = &r.canceling
 	}
 	if under.Swap(true) {
-		r.missed.Store(true)
-		if !under.Load() && r.missed.Swap(false) { // it ended meanwhile, and did not see that
+		if !r.passesOver(under) {
 			r.t.pokeMail()
 		}
 		return
 	}
 	r.t.spawn(func() {
-		var leave func()
+		defer func() {
+			under.Store(false)
+			if r.missed.Swap(false) || more {
+				r.t.pokeMail()
+			}
+		}()
 		if cancel {
-			leave = r.stepToEnd()
-		} else {
-			var err error
-			if leave, err = r.compute(r.t.background); err != nil {
+			defer r.stepToEnd()()
+			r.takeUpLocked(slices.DeleteFunc(slices.Clone(mail), func(m journal.Mail) bool { return !isCancel(m) }))
+			n := len(mail)
+			mail = slices.DeleteFunc(mail, isLeft)
+			more = r.takeUpLocked(mail) && more || len(mail) < n
+			return
+		}
+		leave, err := r.compute(r.t.background)
+		if err != nil {
+			return
+		}
+		defer leave()
+		if slices.ContainsFunc(mail, isLeft) {
+			if mail, err = r.t.e.journal.UnreadMail(r.t.background, r.namespace, r.id, largeBatch); err != nil {
+				if r.t.background.Err() == nil && !journal.IsFenced(err) {
+					r.t.e.log.WarnContext(r.t.background, "mail cannot be read", "err", err, "run_id", r.id)
+				}
+				more = false // it is looked for in a while
 				return
 			}
+			more = more || len(mail) == largeBatch
 		}
-		if cancel {
-			r.takeUpLocked(slices.DeleteFunc(slices.Clone(mail), func(m journal.Mail) bool { return !isCancel(m) }))
-		}
-		news := r.takeUpLocked(mail)
-		leave()
-		under.Store(false)
-		if r.missed.Swap(false) || more && news {
-			r.t.pokeMail()
-		}
+		more = r.takeUpLocked(mail) && more
 	})
 }
+
+func isLeft(m journal.Mail) bool { return m.Left }
 
 // computes reports whether mail changes a graph, or brings an outcome from outside, which may let it grow.
 func computes(m journal.Mail) bool {

@@ -197,8 +197,8 @@ func (f fair) Post(ctx context.Context, p Post) (Posted, error) {
 	return take(ctx, f, p.Mail.Namespace, func() (Posted, error) { return f.j.Post(ctx, p) })
 }
 
-func (f fair) PendingMail(ctx context.Context, owner Owner, limit int) ([]Mail, error) {
-	return f.j.PendingMail(ctx, owner, limit)
+func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error) {
+	return f.j.PendingMail(ctx, owner, look)
 }
 
 func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {

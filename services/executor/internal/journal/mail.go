@@ -34,6 +34,18 @@ type Mail struct {
 	Key  string
 	Body []byte
 	Time time.Time
+	// Left says that a look left the body out since it is large: see MailLook.Small.
+	Left bool
+}
+
+// MailLook says what a look at an owner's mail is for.
+type MailLook struct {
+	// Limit is how many pieces are listed at most.
+	Limit int
+	// Small, if not 0, is the largest body that comes along, but for a cancel's. A larger one is left out: UnreadMail has it.
+	Small int
+	// Busy are runs whose mail is not listed, but for their cancels; Ending are those whose cancels are not listed either.
+	Busy, Ending []string
 }
 
 // Post is mail that the API writes.
@@ -89,7 +101,7 @@ type Mailbox interface {
 	Post(ctx context.Context, p Post) (Posted, error)
 	// PendingMail lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs that owner has: mail to others, however much
 	// there is, is not read through.
-	PendingMail(ctx context.Context, owner Owner, limit int) ([]Mail, error)
+	PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error)
 	// UnreadMail lists unread mail of one run, oldest first.
 	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
 	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever replica. It is a hint:

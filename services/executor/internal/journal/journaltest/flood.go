@@ -42,7 +42,7 @@ func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string
 	exec(b, place, `ANALYZE`)
 	b.Run("Flooded", func(b *testing.B) {
 		for b.Loop() {
-			ms, err := j.PendingMail(ctx, me, 1000)
+			ms, err := j.PendingMail(ctx, me, journal.MailLook{Limit: 1000})
 			require.NoError(b, err)
 			require.Len(b, ms, own)
 		}
@@ -50,7 +50,7 @@ func BenchMail(b *testing.B, d Driver, exec func(b *testing.B, place, sql string
 	exec(b, place, `DELETE FROM mail WHERE key <> 'mine'`)
 	b.Run("Alone", func(b *testing.B) {
 		for b.Loop() {
-			ms, err := j.PendingMail(ctx, me, 1000)
+			ms, err := j.PendingMail(ctx, me, journal.MailLook{Limit: 1000})
 			require.NoError(b, err)
 			require.Len(b, ms, own)
 		}

@@ -111,7 +111,7 @@ func (w *world) jobs() []string {
 
 func (w *world) pending(o journal.Owner) []journal.Mail {
 	w.t.Helper()
-	ms, err := w.j.PendingMail(w.t.Context(), o, 1000)
+	ms, err := w.j.PendingMail(w.t.Context(), o, journal.MailLook{Limit: 1000})
 	require.NoError(w.t, err)
 	return ms
 }

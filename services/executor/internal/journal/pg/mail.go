@@ -189,19 +189,33 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 }
 
 // PendingMail implements journal.Mailbox.
-func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
+func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
 	// One of the two ways is gone, and which is known before either begins.
-	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id FROM mail ORDER BY id LIMIT $4),
+	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM mail ORDER BY id LIMIT $4),
+		busy AS MATERIALIZED (SELECT unnest($5::text[]) AS run_id),
+		ending AS MATERIALIZED (SELECT unnest($6::text[]) AS run_id),
 		mine AS (
 			SELECT l.id FROM look l CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = l.run_id AND r.owner_id = $1 AND r.owner_incarnation = $2 AND r.state + 0 < 6 OFFSET 0) r
 			WHERE (SELECT count(*) FROM look) < $4
+				AND (l.kind = 'CANCEL' OR l.run_id NOT IN (SELECT run_id FROM busy)) AND l.run_id NOT IN (SELECT run_id FROM ending)
 			UNION ALL
-			SELECT m.id FROM (SELECT run_id FROM runs WHERE owner_id = $1 AND owner_incarnation = $2 AND owner_id <> '' AND state < 6 OFFSET 0) r
-				CROSS JOIN LATERAL (SELECT id FROM mail WHERE run_id = r.run_id OFFSET 0) m
-			WHERE (SELECT count(*) FROM look) >= $4
+			SELECT m.id FROM (SELECT run_id, run_id IN (SELECT run_id FROM busy) AS busy FROM runs
+					WHERE owner_id = $1 AND owner_incarnation = $2 AND owner_id <> '' AND state < 6 AND run_id NOT IN (SELECT run_id FROM ending) OFFSET 0) r
+				CROSS JOIN LATERAL (SELECT id, kind FROM mail WHERE run_id = r.run_id OFFSET 0) m
+			WHERE (SELECT count(*) FROM look) >= $4 AND (m.kind = 'CANCEL' OR NOT r.busy)
 			ORDER BY id LIMIT $3)
-		`+mailColumns+`mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m ORDER BY m.id`, owner.ID, owner.Incarnation, limit, journal.MailRead)
-	return collect(rows, err, scanMail)
+		SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN l.small THEN m.body END, m.time, NOT l.small
+			FROM mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m
+			CROSS JOIN LATERAL (SELECT $7 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= $7 AS small) l ORDER BY m.id`,
+		owner.ID, owner.Incarnation, look.Limit, journal.MailRead, look.Busy, look.Ending, look.Small)
+	return collect(rows, err, func(row pgx.CollectableRow) (m journal.Mail, err error) {
+		err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time, &m.Left)
+		m.Time = m.Time.UTC()
+		if len(m.Body) == 0 {
+			m.Body = nil
+		}
+		return m, err
+	})
 }
 
 // UnreadMail implements journal.Mailbox.

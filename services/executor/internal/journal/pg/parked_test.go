@@ -45,7 +45,7 @@ func BenchmarkParked(b *testing.B) {
 		},
 		"Heartbeat": func() error { return s.Heartbeat(ctx, me) },
 		"Sweep":     func() error { _, err := s.SweepParked(ctx, time.Second, 100); return err },
-		"Mail":      func() error { _, err := s.PendingMail(ctx, me, 100); return err },
+		"Mail":      func() error { _, err := s.PendingMail(ctx, me, journal.MailLook{Limit: 100}); return err },
 		"List":      func() error { _, err := s.List(ctx, "n", journal.Filter{}, page.Cursor{}, 50); return err },
 		"ListState": func() error {
 			_, err := s.List(ctx, "n", journal.Filter{States: []journal.State{journal.StateRunning}}, page.Cursor{}, 50)

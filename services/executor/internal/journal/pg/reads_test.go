@@ -203,7 +203,7 @@ func TestReads(t *testing.T) {
 			other("Events", 10, func() error { _, err := s.Events(ctx, ns, old.ID, 0, 100); return err }),
 			other("Descendants", 10, func() error { _, err := s.Descendants(ctx, ns, old.ID); return err }),
 			other("CountBelow", 10, func() error { _, err := s.CountBelow(ctx, ns, old.ID, 10); return err }),
-			other("PendingMail", 2*journal.MailRead, func() error { _, err := s.PendingMail(ctx, me, 10); return err }),
+			other("PendingMail", 2*journal.MailRead, func() error { _, err := s.PendingMail(ctx, me, journal.MailLook{Limit: 10}); return err }),
 			other("SweepGraphs", 100, func() error {
 				_, _, err := s.SweepGraphs(ctx, time.Now().Add(-journal.GraphRest), journal.Key{}, 10)
 				return err

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -17,9 +18,13 @@ const (
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time`
 	// pendingMail is that of an owner's runs.
-	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ? AND r.owner_incarnation = ? AND +r.state < 6)`
+	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
-	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ? AND r.owner_incarnation = ? AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
+	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
+	// inHand leaves out what the owner has in hand, small which bodies come along.
+	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
+	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
+	isSmall = `?6 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= ?6`
 	// mailRead counts mail, up to a number.
 	mailRead = `SELECT count(*) FROM (SELECT 1 FROM mail LIMIT ?)`
 	// claimParked finds parked runs alone that have mail.
@@ -28,6 +33,18 @@ const (
 	// tidyMail takes away what came for a run that is over, or is not there.
 	tidyMail = `DELETE FROM mail WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = mail.run_id AND r.namespace = mail.namespace AND r.state < 6)`
 )
+
+// idList is a list of ids for json_each.
+func idList(ids []string) string {
+	if len(ids) == 0 {
+		return "[]"
+	}
+	b, err := json.Marshal(ids)
+	if err != nil {
+		panic("sqlite: " + err.Error()) // texts always marshal
+	}
+	return string(b)
+}
 
 func scanMail(rows *sql.Rows) (m journal.Mail, err error) {
 	var at int64
@@ -175,7 +192,7 @@ func (t txn) deliver(ctx context.Context, m journal.Mail, reason string) (isNew 
 }
 
 // PendingMail implements journal.Mailbox.
-func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
+func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
 	var n int
 	if err := s.db.Read.QueryRowContext(ctx, mailRead, journal.MailRead).Scan(&n); err != nil {
 		return nil, err
@@ -184,8 +201,17 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, limit int)
 	if n >= journal.MailRead {
 		query = pendingByRun
 	}
-	rows, err := s.db.Read.QueryContext(ctx, selectMail+query+` ORDER BY m.id LIMIT ?`, owner.ID, owner.Incarnation, limit)
-	return dbkit.Collect(rows, err, scanMail)
+	rows, err := s.db.Read.QueryContext(ctx, small+query+inHand+` ORDER BY m.id LIMIT ?3`, owner.ID, owner.Incarnation, look.Limit,
+		idList(look.Busy), idList(look.Ending), look.Small)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (m journal.Mail, err error) {
+		var at int64
+		err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at, &m.Left)
+		m.Time = dbkit.FromUnixMicros(at)
+		if len(m.Body) == 0 {
+			m.Body = nil
+		}
+		return m, err
+	})
 }
 
 // UnreadMail implements journal.Mailbox.
@@ -198,7 +224,7 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 // the same file by polling.
 func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return s.wakesOf(ctx, owner.ID, pollMail, func() bool {
-		ms, err := s.PendingMail(ctx, owner, 1)
+		ms, err := s.PendingMail(ctx, owner, journal.MailLook{Limit: 1, Small: 1})
 		return err != nil || len(ms) > 0
 	}), nil
 }

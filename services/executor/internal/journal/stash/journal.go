@@ -164,8 +164,8 @@ func (j Journal) Post(ctx context.Context, p journal.Post) (journal.Posted, erro
 }
 
 // PendingMail implements journal.Mailbox.
-func (j Journal) PendingMail(ctx context.Context, owner journal.Owner, limit int) ([]journal.Mail, error) {
-	return j.rows.PendingMail(ctx, owner, limit)
+func (j Journal) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
+	return j.rows.PendingMail(ctx, owner, look)
 }
 
 // UnreadMail implements journal.Mailbox.
