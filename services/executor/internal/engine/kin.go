@@ -12,10 +12,14 @@ import (
 const ReasonFamilyExceeded = "FAMILY_EXCEEDED"
 
 const (
-	// kinShare is the part of the room in a family, as its divisor, that is given out before the family is counted again: far from the bound
-	// counts are few, near to it each spawn counts. kinFor is how long a count is good.
+	// kinShare is the part of the room in a family, as its divisor, that is given out before the family is counted again, kinLeast the least
+	// that is, while there is as much: else each spawn near to the bound counts. kinFor is how long a count is good.
 	kinShare = 16
+	kinLeast = 64
 	kinFor   = 10 * time.Second
+	// kinRest is how many times as long as a count took a family that is full by it is not counted again, kinMostRest the longest it is not.
+	kinRest     = 4
+	kinMostRest = 500 * time.Millisecond
 	// kinStart is how long a child that was asked for counts though it is not recorded: if its parent went on elsewhere nobody here hears of it.
 	kinStart = time.Minute
 	// kinTries is how often a spawn that does not fit waits for those that are just being recorded, and may count twice, kinPause for how long.
@@ -42,6 +46,8 @@ type kinship struct {
 	counting chan struct{}
 	counts   int
 	expired  time.Time
+	// again is before when a family that is full is not counted again.
+	again time.Time
 }
 
 type startingChild struct {
@@ -102,21 +108,23 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 	if runs, ok, last = f.known(children, most); ok || last {
 		return runs, ok, last, nil
 	}
-	if f.counts == arrived {
-		f.counts++
-		var found []string
-		for id, c := range f.starting {
-			if c.recorded {
-				found = append(found, id)
-			}
+	var found []string
+	for id, c := range f.starting {
+		if c.recorded {
+			found = append(found, id)
 		}
+	}
+	if f.counts == arrived && f.tells(len(found), len(children), most) {
+		f.counts++
 		k.mu.Unlock()
+		began := time.Now()
 		below, err := count(most + 1)
 		k.mu.Lock()
 		if err != nil {
 			return 0, false, true, err
 		}
 		f.below, f.at, f.room = below, time.Now(), 0
+		f.again = f.at.Add(min(kinRest*f.at.Sub(began), kinMostRest))
 		for _, id := range found {
 			delete(f.starting, id)
 		}
@@ -124,11 +132,22 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 	f.expire(time.Now())
 	runs = 1 + f.below + len(f.starting)
 	if runs+len(children) <= most {
-		f.room = (most-runs-len(children))/kinShare + len(children)
+		left := most - runs - len(children)
+		f.room = min(left, max(left/kinShare, kinLeast)) + len(children)
 		f.take(children)
 		return runs, true, true, nil
 	}
 	return runs, false, 1+f.below+len(children) > most || len(f.starting) == 0, nil
+}
+
+// tells reports whether a count would tell more than the last one: it is old, or left room, or would find children that count twice until then. The caller
+// holds k.mu.
+func (f *kinship) tells(found, children, most int) bool {
+	now := time.Now()
+	if now.Sub(f.at) >= kinFor || 1+f.below+len(f.starting)+children <= most {
+		return true
+	}
+	return found > 0 && !now.Before(f.again)
 }
 
 // of is what is known of a root's family. What is old is forgotten on the way. The caller holds k.mu.

@@ -38,7 +38,7 @@ func TestKin(t *testing.T) {
 			below++
 			k.recorded("root", c[0].ID)
 		}
-		require.Less(t, counts, 200, "it is not counted for each")
+		require.Less(t, counts, 20, "it is not counted for each, near to the bound either")
 		runs, ok, err := k.admit(t.Context(), "root", children(1), 1000, count)
 		require.NoError(t, err)
 		require.False(t, ok)
@@ -76,7 +76,8 @@ func TestKin(t *testing.T) {
 			_, ok, err := k.admit(t.Context(), "root", first, 11, func(int) (int, error) { return below, nil })
 			require.NoError(t, err)
 			require.True(t, ok)
-			below = 5 // they are there, and the one who asked has not heard of it
+			time.Sleep(kinFor) //nolint:forbidigo // in a bubble
+			below = 5          // they are there, and the one who asked has not heard of it
 			go func() {
 				time.Sleep(3 * kinPause) //nolint:forbidigo // in a bubble
 				for _, c := range first {
@@ -127,6 +128,43 @@ func TestKin(t *testing.T) {
 			_, ok, err := k.admit(t.Context(), "root", children(10), 1000, func(int) (int, error) { return 0, nil })
 			require.NoError(t, err)
 			require.True(t, ok, "runs were deleted meanwhile")
+		})
+	})
+	t.Run("Admit/AFamilyThatFillsUpIsCountedSeldom", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k kin
+			var below atomic.Int64
+			counts := 0
+			count := func(int) (int, error) {
+				counts++
+				time.Sleep(100 * time.Millisecond) //nolint:forbidigo // in a bubble
+				return int(below.Load()), nil
+			}
+			first := children(99)
+			_, ok, err := k.admit(t.Context(), "root", first, 100, count)
+			require.NoError(t, err)
+			require.True(t, ok)
+			full := func() int {
+				counts = 0
+				began := time.Now()
+				runs, ok, err := k.admit(t.Context(), "root", children(1), 100, count)
+				require.NoError(t, err)
+				require.False(t, ok)
+				require.GreaterOrEqual(t, runs, 100)
+				require.Less(t, time.Since(began), 2*kinTries*kinPause)
+				return counts
+			}
+			require.Zero(t, full(), "as long as none is recorded a count tells nothing new")
+			var all sync.WaitGroup
+			all.Go(func() {
+				for _, c := range first[:90] {
+					time.Sleep(kinPause / 2) //nolint:forbidigo // in a bubble
+					below.Add(1)
+					k.recorded("root", c.ID)
+				}
+			})
+			require.LessOrEqual(t, full(), 4)
+			all.Wait()
 		})
 	})
 	t.Run("Admit/WhatIsRecordedDuringACountCounts", func(t *testing.T) {

@@ -156,6 +156,13 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		req.Request.Method = MethodStart
 	}
 	in := req.travels()
+	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in vain, and takes more than the
+	// answer.
+	asksAgain := req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
+	full := func() (Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
+	if asksAgain && !t.memory.Room(req.Namespace, weight(len(req.Graph.Nodes))) {
+		return full()
+	}
 	p, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in)
 	if err != nil {
 		return Started{}, err
@@ -166,9 +173,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	if req.Priority == 0 {
 		req.Priority = DefaultPriority
 	}
-	// What nobody can ask for again waits as a row for room.
-	if req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now()) && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
-		return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted))
+	if asksAgain && !t.memory.Room(req.Namespace, t.needs(p, &req)) {
+		return full()
 	}
 	if req.family.Parent == "" {
 		if err := e.quotas.Accept(ctx, req.Namespace, p.nodes); err != nil {

@@ -434,6 +434,8 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, engine.ReasonMemoryFull, full.Reason, "who starts a run can ask again")
 	require.True(t, errs.Is(err, errs.ResourceExhausted))
 	require.NotEmpty(t, full.Meta[errs.MetaRetryAfter])
+	_, _, err = l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "nobody")})
+	require.Equal(t, engine.ReasonMemoryFull, errs.ReasonOf(err), "a graph for which there is no room is not even looked at")
 	second, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: chain(1, "ok"), Pending: true})
 	require.NoError(t, err)
 	require.Equal(t, journal.StatePending, l.row(t, second).State, "there is no room for it")
