@@ -196,6 +196,20 @@ func TestAttackGraphs(t *testing.T) {
 			}
 			return g, CodeUnknownArg, MaxFaults + 1
 		},
+		"ManyPatterns": func() (*Graph, string, int) {
+			g := chain(maxGraphSchemas)
+			for i := range g.Nodes {
+				g.Nodes[i].Check = &Check{Schema: json.RawMessage(fmt.Sprintf(`{"type": "string", "pattern": "^[a-x]{1,950}%d$"}`, i))}
+			}
+			return g, CodeBadSchema, MaxFaults + 1
+		},
+		"ManyPatternsInExpressions": func() (*Graph, string, int) {
+			g := chain(600)
+			for i := range g.Nodes {
+				g.Nodes[i].When = fmt.Sprintf(`named.a.matches('^[a-x]{1,950}%d$')`, i)
+			}
+			return g, CodeBadExpression, MaxFaults + 1
+		},
 		"ManySchemas": func() (*Graph, string, int) {
 			g := chain(maxGraphSchemas + 2*MaxFaults)
 			for i := range g.Nodes {

@@ -36,6 +36,7 @@ type Program struct {
 	// exprs and schemas are what was compiled, by text, for programs that this one grows into.
 	exprs   map[string]*Expr
 	schemas map[string]*Schema
+	bytes   int64
 	reach   *reach
 	needs   []need
 }
@@ -194,6 +195,7 @@ func build(c *checker, g *Graph) (*Program, []Fault, error) {
 	}
 	if len(c.faults) == 0 {
 		p.schemas = c.schemas
+		p.weigh()
 		p.number()
 	}
 	return p, c.all(), nil
@@ -253,13 +255,18 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 	e, ok := c.exprs[src]
 	if !ok {
 		var err error
-		if e, err = CompileExpr(c.ctx, src); err != nil {
+		left := c.patternsLeft()
+		if e, err = CompileExpr(c.ctx, src); err == nil && e.steps > 0 && e.steps > left {
+			err = fmt.Errorf("the patterns of the graph compile to more than %d steps together: repeat less", maxGraphPatterns)
+		}
+		if err != nil {
 			f := use.place
 			f.Code, f.Message = CodeBadExpression, err.Error()
 			c.add(f)
 			return nil
 		}
 		c.exprs[src] = e
+		c.patternSteps += e.steps
 	}
 	if len(e.nodeRefs) > 0 {
 		use.expr = e
@@ -289,7 +296,48 @@ const (
 	maxGraphSchemas     = 2_000
 	maxGraphSubschemas  = 20_000
 	maxGraphSchemaBytes = 4 << 20
+	// maxGraphPatterns bounds the instructions of the patterns in all its schemas and expressions: each takes patternBytes for as long as the program lives.
+	maxGraphPatterns = 200_000
 )
+
+// What parts of a program take in memory, about: measured with graphs of many of them. Text that compiles takes many times its length.
+const (
+	nodeBytes       = 600
+	edgeBytes       = 250
+	exprBytes       = 1 << 10
+	exprTextBytes   = 64
+	schemaTextBytes = 48
+	patternBytes    = 56
+)
+
+// Bytes is about what the program takes in memory, besides the texts and values in its graph. It is counted when the program is made.
+func (p *Program) Bytes() int64 { return p.bytes }
+
+// weigh counts what the program takes.
+func (p *Program) weigh() {
+	n := nodeBytes*len(p.g.Nodes) + edgeBytes*len(p.g.Edges)
+	for src, e := range p.exprs {
+		n += exprBytes + exprTextBytes*len(src) + patternBytes*e.steps
+	}
+	for raw, s := range p.schemas {
+		n += exprBytes + schemaTextBytes*len(raw) + patternBytes*s.steps
+	}
+	p.bytes = int64(n)
+}
+
+// patternsLeft is how many instructions further patterns of the graph may come to.
+func (c *checker) patternsLeft() int {
+	if !c.counted {
+		c.counted = true
+		for _, e := range c.exprs {
+			c.patternSteps += e.steps
+		}
+		for _, s := range c.schemas {
+			c.patternSteps += s.steps
+		}
+	}
+	return maxGraphPatterns - c.patternSteps
+}
 
 // compileSchema is CompileSchema within the bounds of the whole graph.
 func (c *checker) compileSchema(raw json.RawMessage) (*Schema, error) {
@@ -299,13 +347,14 @@ func (c *checker) compileSchema(raw json.RawMessage) (*Schema, error) {
 	if c.schemaBytes += len(raw); c.schemaBytes > maxGraphSchemaBytes {
 		return nil, fmt.Errorf("the different schemas of the graph have more than %d bytes together", maxGraphSchemaBytes)
 	}
-	s, err := CompileSchema(c.ctx, raw)
+	s, err := compileSchema(c.ctx, raw, min(maxPatterns, c.patternsLeft()))
 	if err != nil {
 		return nil, err
 	}
 	if c.subschemas += len(s.lists); c.subschemas > maxGraphSubschemas {
 		return nil, fmt.Errorf("the schemas of the graph hold more than %d others together", maxGraphSubschemas)
 	}
+	c.patternSteps += s.steps
 	return s, nil
 }
 

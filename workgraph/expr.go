@@ -22,6 +22,8 @@ type Expr struct {
 	prg cel.Program
 	// patterns are its constant regular expressions.
 	patterns map[string]*pattern
+	// steps are the instructions of its patterns.
+	steps int
 	// nodeRefs are the ids in nodes.ID and nodes["ID"], for validation.
 	nodeRefs []string
 	// stateKeys are the KEY in state.KEY and state["KEY"]; wholeState says that it uses the state in another
@@ -55,6 +57,9 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, re := range e.patterns {
+		e.steps += re.steps
 	}
 	whole, parts := 0, 0
 	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {

@@ -54,10 +54,17 @@ type Schema struct {
 	probe *jsonschema.Schema
 	// lists is what the lists of property names in a schema cost to look through.
 	lists map[*jsonschema.Schema]int
+	// steps are the instructions of its patterns.
+	steps int
 }
 
 // CompileSchema makes a JSON Schema (2020-12) usable, within bounds. It reads nothing from elsewhere: a $ref to another document is an error.
 func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
+	return compileSchema(ctx, raw, maxPatterns)
+}
+
+// compileSchema is CompileSchema with what its patterns may come to.
+func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (*Schema, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -73,11 +80,15 @@ func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
 	if err := surveySchema(doc); err != nil {
 		return nil, err
 	}
-	c, left := jsonschema.NewCompiler(), maxPatterns
+	c, left := jsonschema.NewCompiler(), patterns
+	whose := "schema"
+	if patterns < maxPatterns {
+		whose = "graph" // its other schemas have left less
+	}
 	var unread error // of the first pattern that cannot be read
 	c.UseLoader(noLoader{})
 	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) {
-		p, err := compilePattern(text, &left)
+		p, err := compilePattern(text, whose, &left)
 		if _, unreadable := errors.AsType[*syntax.Error](err); unreadable && unread == nil {
 			unread = fmt.Errorf("a pattern of the schema cannot be used: %s", PatternFault(text, err))
 		}
@@ -93,7 +104,7 @@ func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, errors.New(schemaFault(err))
 	}
-	out := &Schema{s: s, probe: &jsonschema.Schema{Not: s}, lists: map[*jsonschema.Schema]int{}}
+	out := &Schema{s: s, probe: &jsonschema.Schema{Not: s}, lists: map[*jsonschema.Schema]int{}, steps: patterns - left}
 	if err := out.prepare(s); err != nil {
 		return nil, err
 	}
@@ -250,8 +261,8 @@ type schemaPattern struct {
 	size int
 }
 
-// compilePattern takes the pattern's size from what is left.
-func compilePattern(text string, left *int) (*schemaPattern, error) {
+// compilePattern takes the pattern's size from what is left for all patterns of whose it is.
+func compilePattern(text, whose string, left *int) (*schemaPattern, error) {
 	if len(text) > maxPatternBytes {
 		return nil, fmt.Errorf("a pattern has %d bytes, the limit is %d", len(text), maxPatternBytes)
 	}
@@ -261,7 +272,7 @@ func compilePattern(text string, left *int) (*schemaPattern, error) {
 	}
 	size := instructions(re, *left)
 	if *left -= size; *left <= 0 {
-		return nil, fmt.Errorf("the patterns of the schema are too large together, the last is %.80q", text)
+		return nil, fmt.Errorf("the patterns of the %s are too large together, the last is %.80q", whose, text)
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {

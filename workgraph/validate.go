@@ -141,6 +141,9 @@ type checker struct {
 	// schemas are those of checks, by text; the counts are of all that were compiled for this graph.
 	schemas                              map[string]*Schema
 	schemaCount, schemaBytes, subschemas int
+	// patternSteps are the instructions of all patterns, once counted says so.
+	patternSteps int
+	counted      bool
 	// input is what a run is to be begun with, if that is known.
 	input *Input
 	// uses are the places of expressions that name nodes.

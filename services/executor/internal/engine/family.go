@@ -132,7 +132,7 @@ func (r *run) regraph(w *journal.Append, eff workgraph.Effects) error {
 	w.GraphHash, w.Graph = sum(body), body
 	r.graph = w.GraphHash
 	r.tally.total(len(eff.Graph.Nodes))
-	r.grown = programBytes(len(eff.Graph.Nodes), len(body))
+	r.grown = programBytes(r.state.Program(), len(body))
 	return nil
 }
 

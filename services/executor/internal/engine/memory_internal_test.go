@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,61 @@ import (
 
 	"github.com/epigraph-run/epigraph/workgraph"
 )
+
+// TestProgramBytes measures what compiled graphs take. Nothing runs beside it, as it is not parallel.
+func TestProgramBytes(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	graph := func(nodes int, change func(i int, n *workgraph.Node)) *workgraph.Graph {
+		g := &workgraph.Graph{Nodes: make([]workgraph.Node, nodes)}
+		for i := range g.Nodes {
+			n := &g.Nodes[i]
+			n.ID, n.Actor = fmt.Sprintf("n%d", i), "a"
+			change(i, n)
+		}
+		return g
+	}
+	check := func(schema string) func(i int, n *workgraph.Node) {
+		return func(i int, n *workgraph.Node) {
+			n.Check = &workgraph.Check{Schema: json.RawMessage(fmt.Sprintf(schema, i))}
+		}
+	}
+	dense := graph(250, func(int, *workgraph.Node) {})
+	for i := range dense.Nodes {
+		for j := range i {
+			if len(dense.Edges) < workgraph.MaxEdges {
+				dense.Edges = append(dense.Edges, workgraph.Edge{From: dense.Nodes[j].ID, To: dense.Nodes[i].ID})
+			}
+		}
+	}
+	for name, g := range map[string]*workgraph.Graph{
+		"Nodes": graph(5000, func(int, *workgraph.Node) {}),
+		"Edges": dense,
+		"Expressions": graph(1000, func(i int, n *workgraph.Node) {
+			n.When = fmt.Sprintf("[1, 2, 3].all(x, x > 0 && visit + %d > 3 || attempt > x)", i)
+		}),
+		"Short":       graph(1000, func(i int, n *workgraph.Node) { n.When = fmt.Sprintf("visit > %d", i) }),
+		"Schemas":     graph(500, check(`{"type": "object", "properties": {"a%d": {"type": "string"}, "b": {"type": "array", "items": {"type": "integer"}}}}`)),
+		"Patterns":    graph(20, check(`{"type": "string", "pattern": "^[a-x]{1,900}%d$"}`)),
+		"Alternation": graph(200, check(`{"type": "string", "pattern": "^(a|b){1,50}[c-z]{3,40}%d$"}`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPrograms(fixed{}, workgraph.Limits{}, 1)
+			before := heap()
+			p, err := s.compile(t.Context(), "ns", g, nil)
+			require.NoError(t, err)
+			took := heap() - before
+			t.Logf("%d bytes, counted as %d", took, p.bytes())
+			require.LessOrEqual(t, took, p.bytes()*3/2)
+			require.GreaterOrEqual(t, took, p.bytes()/5)
+		})
+	}
+}
 
 func TestMemory(t *testing.T) {
 	t.Parallel()

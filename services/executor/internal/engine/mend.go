@@ -147,7 +147,7 @@ func (t *term) mended(r, again *run, loaded journal.Loaded, redo func(end *closi
 	r.state.OnEvaluation(r.evaluation)
 	r.kept, r.given, r.grown, r.graph = again.kept, again.given, again.grown, again.graph
 	if again.program != r.program {
-		r.grown = programBytes(again.program.nodes, len(loaded.Graph))
+		r.grown = programBytes(again.program.p, len(loaded.Graph))
 	}
 	r.usage, r.metadata = loaded.Run.Usage, loaded.Run.Metadata
 	r.weigh()

@@ -50,11 +50,11 @@ type kept struct {
 // maxKeptBytes bounds the memory of remembered programs, however much of it live runs may have.
 const maxKeptBytes = 64 << 20
 
-// bytes is about what a program takes: its stored form, the values in it, and what is made of each node.
-func (p *program) bytes() int64 { return programBytes(p.nodes, len(p.body)) }
+// bytes is about what a program takes: its stored form, the values in it, and what is made of each part.
+func (p *program) bytes() int64 { return programBytes(p.p, len(p.body)) }
 
-// programBytes is about what a graph takes that is made runnable.
-func programBytes(nodes, body int) int64 { return 4<<10 + 600*int64(nodes) + 3*int64(body) }
+// programBytes is about what a graph takes that is made runnable: body is the length of its stored form.
+func programBytes(p *workgraph.Program, body int) int64 { return 4<<10 + p.Bytes() + 3*int64(body) }
 
 // newPrograms remembers programs in up to so many bytes; those of live runs stay whatever it forgets.
 func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {

@@ -292,7 +292,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 		// The tally counts the nodes of the graph as it is by now.
 		g := r.state.Graph()
 		r.tally.total(len(g.Nodes))
-		r.grown = programBytes(len(g.Nodes), len(l.Graph))
+		r.grown = programBytes(r.state.Program(), len(l.Graph))
 	}
 	r.graph = l.Run.GraphHash
 	if r.seq != l.Run.LastSeq {
