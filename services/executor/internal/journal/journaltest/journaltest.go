@@ -36,7 +36,7 @@ type Driver struct {
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
 		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases,
-		"Read": readCases, "Mail": mailCases, "Park": parkCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
+		"Read": readCases, "Mail": mailCases, "Park": parkCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
 		"Workers": workerCases, "Delete": deleteCases, "Growth": growthCases, "Outcomes": outcomeCases,
 	} {
 		t.Run(name, func(t *testing.T) {
