@@ -17,7 +17,7 @@ const (
 	hookKills = 1
 	hookHolds = 1
 	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
-	soakTime    = 25 * time.Second
+	soakTime    = time.Minute
 	soakTimeDev = 0
 	soakStrict  = false
 	// gap is the time between two starts of the load.
