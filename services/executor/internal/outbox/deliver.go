@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ type Options struct {
 	Hold time.Duration
 	// Poll is the pause after which an idle deliverer looks again, without being woken; default one second.
 	Poll time.Duration
-	// Parallel is how many runs are delivered for at the same time; default 8.
+	// Parallel is how many runs of a namespace are delivered for at the same time; default 8.
 	Parallel int
 	// CallTimeout bounds one call of the registry; default five seconds.
 	CallTimeout time.Duration
@@ -58,6 +59,8 @@ type Deliverer struct {
 	mu   sync.Mutex
 	next chan struct{} // closed by the next acknowledgement
 	away bool
+	// slow are namespaces for which the registry did not answer in time, until when no calls are made for them.
+	slow map[string]time.Time
 }
 
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/outbox"
@@ -86,7 +89,7 @@ func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
 	if o.TracerProvider == nil {
 		o.TracerProvider = noop.NewTracerProvider()
 	}
-	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1), next: make(chan struct{})}
+	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}
 }
 
 // Acknowledged returns what is closed once more items were delivered by this deliverer, and whether the registry was away when it was last called.
@@ -156,18 +159,61 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	held, cancel := context.WithTimeout(ctx, d.o.Hold-d.o.Hold/4)
 	defer cancel()
 	var (
+		mu     sync.Mutex
+		faults []error
+		all    sync.WaitGroup
+	)
+	down := d.slowNow()
+	failpoint.Hit(failpoint.OutboxBefore)
+	groups := byRun(items)
+	// Every namespace by itself, so that none waits for the calls of another.
+	for _, own := range byNamespace(groups) {
+		all.Go(func() {
+			err := d.namespace(ctx, held, own, down)
+			mu.Lock()
+			defer mu.Unlock()
+			faults = append(faults, err)
+		})
+	}
+	all.Wait()
+	d.slower(down.late)
+	d.told(false, down.whole(groups))
+	return len(items), errors.Join(faults...)
+}
+
+// slowPause is how long no calls are made for a namespace for which the registry did not answer in time: whoever waits for the end of a batch waits for
+// such a call, too.
+const slowPause = 10 * time.Second
+
+// slowNow is what is known of namespaces before a batch.
+func (d *Deliverer) slowNow() *outage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(d.slow, func(_ string, until time.Time) bool { return !until.After(now) })
+	return &outage{slow: maps.Clone(d.slow), late: map[string]bool{}}
+}
+
+func (d *Deliverer) slower(late map[string]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for namespace := range late {
+		d.slow[namespace] = time.Now().Add(slowPause)
+	}
+}
+
+// namespace delivers the runs of one namespace.
+func (d *Deliverer) namespace(ctx, held context.Context, groups [][]journal.OutboxItem, down *outage) error {
+	var (
 		mu      sync.Mutex
 		acks    []journal.OutboxAck
 		retries []journal.OutboxRetry
-		down    outage
 	)
 	var g errgroup.Group
 	g.SetLimit(d.o.Parallel)
-	failpoint.Hit(failpoint.OutboxBefore)
-	groups := byRun(items)
 	for _, group := range groups {
 		g.Go(func() error {
-			a, r := d.group(held, group, &down)
+			a, r := d.group(held, group, down)
 			mu.Lock()
 			defer mu.Unlock()
 			acks = append(acks, a...)
@@ -176,7 +222,7 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return 0, err
+		return err
 	}
 	failpoint.Hit(failpoint.OutboxAfter)
 	// What was delivered is acknowledged even while stopping: else it would be delivered again.
@@ -189,17 +235,29 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	if len(retries) > 0 {
 		faults = append(faults, d.box.RetryOutbox(final, retries))
 	}
-	d.told(len(acks) > 0, down.whole(groups))
-	return len(items), errors.Join(faults...)
+	if len(acks) > 0 {
+		d.told(true, false)
+	}
+	return errors.Join(faults...)
+}
+
+func byNamespace(groups [][]journal.OutboxItem) map[string][][]journal.OutboxItem {
+	out := map[string][][]journal.OutboxItem{}
+	for _, g := range groups {
+		ns := g[0].Namespace
+		out[ns] = append(out[ns], g)
+	}
+	return out
 }
 
 // outage is what was found out in one batch about who does not answer.
 type outage struct {
 	mu sync.Mutex
-	// all is set when the registry is away, of when it did not answer for a namespace in time: that may wait behind its own calls, and says nothing of
-	// others.
-	all bool
-	of  map[string]bool
+	// all is set when the registry is away. late are the namespaces for which it did not answer in time, slow those that were late before this batch: they
+	// may wait behind calls of their own, which says nothing of others.
+	all  bool
+	late map[string]bool
+	slow map[string]time.Time
 }
 
 // hears takes in why a call for a namespace failed.
@@ -210,22 +268,20 @@ func (o *outage) hears(namespace string, err error) {
 	case errs.Unavailable:
 		o.all = true
 	case errs.DeadlineExceeded:
-		if o.of == nil {
-			o.of = map[string]bool{}
-		}
-		o.of[namespace] = true
+		o.late[namespace] = true
 	}
 }
 
 func (o *outage) hits(namespace string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.all || o.of[namespace]
+	_, slow := o.slow[namespace]
+	return o.all || slow || o.late[namespace]
 }
 
-// whole reports whether nobody of the batch got an answer.
+// whole reports whether the registry is away: it says so, or was late for several namespaces and answered none.
 func (o *outage) whole(groups [][]journal.OutboxItem) bool {
-	return !slices.ContainsFunc(groups, func(g []journal.OutboxItem) bool { return !o.hits(g[0].Namespace) })
+	return o.all || len(o.late) > 1 && !slices.ContainsFunc(groups, func(g []journal.OutboxItem) bool { return !o.hits(g[0].Namespace) })
 }
 
 func byRun(items []journal.OutboxItem) [][]journal.OutboxItem {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ type books struct {
 	mu      sync.Mutex
 	fail    error
 	failOf  map[string]error // by namespace
+	failed  atomic.Int64     // calls for one of those
 	log     []string
 	entries map[string]int
 }
@@ -38,6 +40,7 @@ func (b *books) do(ns, what string) error {
 		return b.fail
 	}
 	if err := b.failOf[ns]; err != nil {
+		b.failed.Add(1)
 		return err
 	}
 	b.log = append(b.log, what)
@@ -185,6 +188,12 @@ func TestDeliver(t *testing.T) {
 		require.EqualValues(t, 8, w.backlog(t))
 		_, away := w.d.Acknowledged()
 		require.False(t, away, "the registry answers others")
+		w.runOf(t, "slow", "run_4")
+		w.runOf(t, "acme", "run_5")
+		_, err = w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, w.books.failed.Load(), "nobody waits for it a second time so soon")
+		require.Len(t, w.books.said(), 6)
 	})
 	t.Run("Broken/ItemDoesNotStopOtherRuns", func(t *testing.T) {
 		w := open(t)

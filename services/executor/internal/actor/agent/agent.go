@@ -65,14 +65,15 @@ const schema = `{
   }
 }`
 
-// Specs describes the actor and those that its loop is made of.
+// Specs describes the actor and those that its loop is made of. All of them compute: an agent's schemas and what is held against them may take seconds, and
+// nothing in between waits.
 func Specs() []actor.Spec {
 	step := func(name, description string, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Schema: `{"type": "object"}`, Actor: f, Expands: name == actorAct,
+		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: `{"type": "object"}`, Actor: f, Expands: name == actorAct,
 			Description: description + " The agent actor uses it."}
 	}
 	return []actor.Spec{
-		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Schema: schema, Examine: examine, Actor: workgraph.ActorFunc(call),
+		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Computes: true, Schema: schema, Examine: examine, Actor: workgraph.ActorFunc(call),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until it has a result."},
 		step(actorAct, "Turns a reasoner's decision into actions, or refuses it.", act),
 		step(actorGraph, "Runs the graph of a reasoner's decision.", runGraph),
