@@ -75,6 +75,22 @@ func TestTransitions(t *testing.T) {
 		v := epic.Task{ID: "tk_1", State: epic.TaskCompleted}
 		require.ErrorContains(t, v.Move(epic.TaskRunning, now), "COMPLETED is an end")
 	})
+	t.Run("Refusal/SaysThatItIsThereAlready", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct {
+			err  error
+			want string
+		}{
+			{(&epic.Epic{ID: "ep_1", State: epic.Canceled}).Move(epic.Canceled, now), "epic ep_1 is CANCELLED already; nothing is to be done; for more work create another epic"},
+			{(&epic.Epic{ID: "ep_1", State: epic.Paused}).Move(epic.Paused, now), "epic ep_1 is PAUSED already; from PAUSED it may go to: ACTIVE, CANCELLED"},
+			{(&epic.Task{ID: "tk_1", State: epic.TaskCompleted}).Move(epic.TaskCompleted, now), "task tk_1 is COMPLETED already; nothing is to be done; for more work create another task"},
+			{(&epic.Task{ID: "tk_1", State: epic.TaskFailed}).Move(epic.TaskFailed, now), "task tk_1 is FAILED already; from FAILED it may go to: PENDING"},
+		} {
+			require.EqualError(t, c.err, c.want)
+			require.Equal(t, epic.ReasonInvalidTransition, errs.ReasonOf(c.err))
+			require.Contains(t, c.want, errs.From(c.err).HintText())
+		}
+	})
 	t.Run("Task/WorkSetsItsTimes", func(t *testing.T) {
 		t.Parallel()
 		v := epic.Task{State: epic.TaskPending, MaxRetries: 1}

@@ -93,7 +93,7 @@ func (s TaskState) String() string {
 
 // Move takes the epic to another state if the table has that step.
 func (e *Epic) Move(to State, now time.Time) error {
-	if err := checkMove("epic "+e.ID, e.State, to, e.State.Next()); err != nil {
+	if err := checkMove("epic", e.ID, e.State, to, e.State.Next()); err != nil {
 		return err
 	}
 	e.State = to
@@ -106,7 +106,7 @@ func (e *Epic) Move(to State, now time.Time) error {
 // Move takes the task to another state if the table has that step. Trying a failed task again is
 // counted, and refused when it has been tried often enough.
 func (t *Task) Move(to TaskState, now time.Time) error {
-	if err := checkMove("task "+t.ID, t.State, to, t.State.Next()); err != nil {
+	if err := checkMove("task", t.ID, t.State, to, t.State.Next()); err != nil {
 		return err
 	}
 	switch {
@@ -136,7 +136,7 @@ type state interface {
 	String() string
 }
 
-func checkMove[S state](what string, from, to S, allowed []S) error {
+func checkMove[S state](what, id string, from, to S, allowed []S) error {
 	if slices.Contains(allowed, to) {
 		return nil
 	}
@@ -145,11 +145,17 @@ func checkMove[S state](what string, from, to S, allowed []S) error {
 		words[i] = s.String()
 	}
 	list := strings.Join(words, ", ")
-	hint := "from " + from.String() + " it may go to: " + list
+	text, hint := what+" "+id+" cannot go from "+from.String()+" to "+to.String(), "from "+from.String()+" it may go to: "+list
 	if list == "" {
 		hint = from.String() + " is an end: nothing is allowed from here"
 	}
-	return errs.New(errs.FailedPrecondition, ReasonInvalidTransition, "%s cannot go from %s to %s; %s", what, from, to, hint).
+	if from == to {
+		text = what + " " + id + " is " + from.String() + " already"
+		if list == "" {
+			hint = "nothing is to be done; for more work create another " + what
+		}
+	}
+	return errs.New(errs.FailedPrecondition, ReasonInvalidTransition, "%s; %s", text, hint).
 		Set("from", from.String()).Set("to", to.String()).Set("allowed", list).Hint(hint)
 }
 
