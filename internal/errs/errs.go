@@ -70,6 +70,9 @@ const ReasonInternal = "INTERNAL"
 // one a moment later, may be asked the same.
 const ReasonNotReady = "EXECUTOR_NOT_READY"
 
+// ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another one, or the same one when it is back, goes on with it.
+const ReasonStopping = "SERVER_STOPPING"
+
 // ReasonMemoryFull is what an executor answers that has no memory for one more run. As ResourceExhausted it promises that nothing has happened, so that another one may be asked.
 const ReasonMemoryFull = "EXECUTOR_MEMORY_FULL"
 

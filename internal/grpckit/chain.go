@@ -373,7 +373,11 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 	case codes.Internal:
 		k.log.LogAttrs(ctx, slog.LevelError, "internal error", attrs...)
 	case codes.Unavailable:
-		k.log.LogAttrs(ctx, slog.LevelWarn, "unavailable", attrs...)
+		level := slog.LevelWarn
+		if errs.ReasonOf(err) == errs.ReasonStopping {
+			level = slog.LevelDebug // nothing is down: this server was told to stop
+		}
+		k.log.LogAttrs(ctx, level, "unavailable", attrs...)
 	}
 	return st.Err()
 }

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
@@ -332,6 +334,59 @@ func TestDev(t *testing.T) {
 			}
 			return found["epigraph-gateway"] && found["epigraph-registry"]
 		}, 60*time.Second, 10*time.Millisecond)
+	})
+	t.Run("Stop/IsSilentBesideWatchers", func(t *testing.T) {
+		t.Parallel()
+		var log lockedBuffer
+		cfg := stack.DevConfig()
+		cfg.Telemetry.LogWriter = &log
+		d := openDev(t, stack.DevOptions{DataDir: t.TempDir(), Config: cfg})
+		stop := run(t, d)
+		require.NoError(t, d.Ready(testkit.Context(t, 20*time.Second)))
+		ctx := testkit.Context(t, time.Minute)
+		watching := make(chan struct{}, 100)
+		var watchers sync.WaitGroup
+		for _, addr := range []string{d.GRPCAddr(), d.HTTPAddr()} {
+			conn, err := grpckit.Dial(addr, grpckit.DialOptions{})
+			require.NoError(t, err)
+			defer conn.Close()
+			client := executorv1.NewExecutorServiceClient(conn)
+			r, err := client.StartRun(ctx, &executorv1.StartRunRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{
+				{Id: "nap", Actor: "sleep", Named: map[string]*graphv1.Payload{"duration": {Json: []byte(`"1h"`)}}},
+			}}})
+			require.NoError(t, err)
+			watchers.Go(func() {
+				for tries := 0; tries < 3; tries++ { // as clients do when a stream breaks
+					stream, err := client.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: r.GetId()})
+					for err == nil {
+						if _, err = stream.Recv(); err == nil {
+							tries = 0
+							watching <- struct{}{}
+						}
+					}
+				}
+			})
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.HTTPAddr()+"/v1/runs/"+r.GetId()+"/events", nil)
+			require.NoError(t, err)
+			watchers.Go(func() {
+				for range 3 {
+					res, err := http.DefaultClient.Do(req)
+					if err != nil {
+						continue
+					}
+					watching <- struct{}{}
+					_, _ = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+				}
+			})
+		}
+		for range 4 {
+			<-watching
+		}
+		before := log.String()
+		stop()
+		watchers.Wait()
+		require.Empty(t, strings.TrimPrefix(log.String(), before))
 	})
 	t.Run("DataDir/OneProcessAtATime", func(t *testing.T) {
 		t.Parallel()

@@ -420,7 +420,7 @@ func (s *Server) WatchRun(req *executorv1.WatchRunRequest, stream grpc.ServerStr
 }
 
 // errStopping ends a watch that another replica, or this one when it is back, can go on with.
-var errStopping = errs.New(errs.Unavailable, "SERVER_STOPPING", "this replica is stopping").Hint("watch again from the last sequence seen")
+var errStopping = errs.New(errs.Unavailable, errs.ReasonStopping, "this replica is stopping").Hint("watch again from the last sequence seen")
 
 // watcher sends what a watch tells.
 type watcher struct {

@@ -44,7 +44,7 @@ const (
 var (
 	errHelloTwice = errs.New(errs.InvalidArgument, ReasonHelloMissing, "a worker says hello once, as its first message")
 	errHelloFirst = errs.New(errs.InvalidArgument, ReasonHelloMissing, "the first message of a worker must be a hello")
-	errStopping   = errs.New(errs.Unavailable, "SERVER_STOPPING", "this replica is stopping").Hint("connect again")
+	errStopping   = errs.New(errs.Unavailable, errs.ReasonStopping, "this replica is stopping").Hint("connect again")
 )
 
 // maxServed bounds the actors of a namespace's workers at one executor, each counted for every worker that serves it: all are looked through, under

@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/grpcproxy"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
@@ -147,8 +148,11 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	a := answerOf(e)
 	if a.status >= http.StatusInternalServerError {
 		level := slog.LevelWarn
-		if e.Kind == errs.Internal {
+		switch {
+		case e.Kind == errs.Internal:
 			level = slog.LevelError
+		case e.Kind == errs.Unavailable && stopping(ctx):
+			level = slog.LevelDebug // nothing is down: this server was told to stop
 		}
 		s.log.LogAttrs(ctx, level, "request failed", slog.String("request_id", x.id),
 			slog.String("route", r.Pattern), slog.String("reason", e.Reason), slog.Any("err", err))
@@ -186,6 +190,16 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	w.WriteHeader(a.status)
 	_, _ = w.Write(body) // the client is gone if this fails
 	discard()
+}
+
+// stopping reports whether the server of a request was told to stop.
+func stopping(ctx context.Context) bool {
+	select {
+	case <-host.Draining(ctx):
+		return true
+	default:
+		return false
+	}
 }
 
 // A client that sends all before it reads must be able to come to the answer. What it still sends is thrown away: of strangers a little, of others all that a
