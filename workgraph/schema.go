@@ -90,36 +90,25 @@ func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (*Sch
 	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) {
 		p, err := compilePattern(text, whose, &left)
 		if _, unreadable := errors.AsType[*syntax.Error](err); unreadable && unread == nil {
-			unread = fmt.Errorf("a pattern of the schema cannot be used: %s", PatternFault(text, err))
+			unread = fmt.Errorf("%sa pattern of the schema cannot be used: %s", atPlace(placeOfPattern(doc, text)), PatternFault(text, err))
 		}
 		return p, err
 	})
 	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, errors.New(schemaFault(err))
+		return nil, errors.New(schemaFault(doc, err))
 	}
 	s, err := c.Compile(schemaURL)
 	if unread != nil {
 		return nil, unread
 	}
 	if err != nil {
-		return nil, errors.New(schemaFault(err))
+		return nil, errors.New(schemaFault(doc, err))
 	}
 	out := &Schema{s: s, probe: &jsonschema.Schema{Not: s}, lists: map[*jsonschema.Schema]int{}, steps: patterns - left}
 	if err := out.prepare(s); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// schemaFault is an error of the compiler in one line.
-func schemaFault(err error) string {
-	if meta, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		err = meta.Err
-	}
-	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		return "the schema is no JSON Schema: " + schemaFaults(v).Error()
-	}
-	return clipText(strings.ReplaceAll(err.Error(), "\n", " "), maxFaultText)
 }
 
 // schemaSurvey is what the text of a schema holds, as far as the compiler's time and memory depend on it.

@@ -20,6 +20,20 @@ func TestSchemaBounds(t *testing.T) {
 		"ManyPatterns": {`{"allOf": [{"pattern": "(a{999})"}` + strings.Repeat(`, {"pattern": "(b{999})"}`, 60) + `]}`, "patterns of the schema are too large together"},
 		"Elsewhere":    {`{"$ref": "http://127.0.0.1:9/"}`, "remote schemas are not read"},
 		"File":         {`{"$ref": "file:///etc/passwd"}`, "remote schemas are not read"},
+
+		"Words/Type":        {`{"type": "strnig"}`, `this is no JSON Schema: at /type: "strnig" is no type; did you mean "string"?`},
+		"Words/NoSuchType":  {`{"items": {"type": "money"}}`, `at /items/type: "money" is no type; there are array, boolean, integer, null, number, object, string`},
+		"Words/OneOfTypes":  {`{"type": ["string", "nul"]}`, `at /type/1: "nul" is no type; did you mean "null"?`},
+		"Words/TypeNumber":  {`{"type": 7}`, `at /type: this must name a type, not be 7; there are array,`},
+		"Words/Property":    {`{"properties": {"color": "string"}}`, `at /properties/color: this must be true or false or an object, not a text; write {"type": "string"}`},
+		"Words/Required":    {`{"properties": {"a": {"type": "string", "required": true}}}`, `at /properties/a/required: this must be a list, not true; it lists names, and stands beside properties`},
+		"Words/Negative":    {`{"minLength": -1}`, `at /minLength: this must be at least 0`},
+		"Words/Two":         {`{"type": "x", "required": "a"}`, `at /required: this must be a list, not a text; it lists names, and stands beside properties; at /type: "x" is no type`},
+		"Words/Ref":         {`{"properties": {"a": {"$ref": "#/$defs/b"}}}`, `at /properties/a/$ref: "#/$defs/b" leads to nothing in the schema; what it names has to be there`},
+		"Words/Anchor":      {`{"$ref": "#b"}`, `at /$ref: "#b" leads to nothing in the schema`},
+		"Words/Elsewhere":   {`{"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}`, `at /properties/a/$ref: "http://127.0.0.1:9/x" lies elsewhere, and remote schemas are not read; put it below $defs and write "#/$defs/NAME"`},
+		"Words/Pattern":     {`{"properties": {"a": {"pattern": "("}}}`, `at /properties/a/pattern: a pattern of the schema cannot be used: `},
+		"Words/PatternName": {`{"patternProperties": {"(": {}}}`, `at /patternProperties: a pattern of the schema cannot be used: `},
 	} {
 		t.Run("Compile/"+name, func(t *testing.T) {
 			_, err := CompileSchema(t.Context(), json.RawMessage(tc.schema))

@@ -60,7 +60,8 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 			if strings.HasPrefix(err.Message, "default:") {
 				arg = "default"
 			}
-			out = append(out, actor.Faulty(arg, err)...)
+			// Who reads the finding is told the argument beside it.
+			out = append(out, workgraph.Argument{Arg: arg, Fault: strings.TrimPrefix(err.Message, arg+": ")})
 		}
 	}
 	return out
