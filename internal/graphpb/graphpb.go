@@ -201,14 +201,28 @@ func FaultError(faults []workgraph.Fault) *errs.Error {
 	}
 	e.Violations = make([]errs.Violation, 0, len(faults))
 	for _, f := range faults {
-		msg := f.Message
-		if f.Hint != "" { // before the picture of the place, if there is one
-			said, picture, _ := strings.Cut(msg, "\n")
-			msg = strings.TrimSuffix(said+"; "+f.Hint+"\n"+picture, "\n")
-		}
-		e.Violations = append(e.Violations, errs.Violation{Field: Place(f), Reason: f.Code, Message: msg})
+		e.Violations = append(e.Violations, violation(f))
 	}
 	return e
+}
+
+func violation(f workgraph.Fault) errs.Violation {
+	msg := f.Message
+	if f.Hint != "" { // before the picture of the place, if there is one
+		said, picture, _ := strings.Cut(msg, "\n")
+		msg = strings.TrimSuffix(said+"; "+f.Hint+"\n"+picture, "\n")
+	}
+	return errs.Violation{Field: Place(f), Reason: f.Code, Message: msg}
+}
+
+// Violations are the faults that a service found in a graph, as FaultError has them.
+func Violations(faults []*graphv1.Fault) []errs.Violation {
+	out := make([]errs.Violation, 0, len(faults))
+	for _, f := range faults {
+		from, to, _ := strings.Cut(f.GetEdge(), " -> ")
+		out = append(out, violation(workgraph.Fault{Node: f.GetNodeId(), From: from, To: to, Field: f.GetField(), Code: f.GetCode(), Message: f.GetMessage(), Hint: f.GetHint()}))
+	}
+	return out
 }
 
 // Place names where a fault is: "graph", node "n1" as graph.nodes[n1], an edge as graph.edges[a -> b], each with the field.

@@ -45,9 +45,18 @@ type executor struct {
 	executorv1.UnimplementedExecutorServiceServer
 	start func(context.Context, *executorv1.StartRunRequest) (*executorv1.Run, error)
 	get   func(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error)
-	list  func(context.Context, *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error)
-	stop  func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error)
-	watch func(*executorv1.WatchRunRequest, grpc.ServerStreamingServer[executorv1.RunEvent]) error
+	// validate is unimplemented if it is nil.
+	validate func(context.Context, *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error)
+	list     func(context.Context, *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error)
+	stop     func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error)
+	watch    func(*executorv1.WatchRunRequest, grpc.ServerStreamingServer[executorv1.RunEvent]) error
+}
+
+func (e *executor) ValidateGraph(ctx context.Context, r *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error) {
+	if e.validate == nil {
+		return e.UnimplementedExecutorServiceServer.ValidateGraph(ctx, r)
+	}
+	return e.validate(ctx, r)
 }
 
 func (e *executor) StartRun(ctx context.Context, r *executorv1.StartRunRequest) (*executorv1.Run, error) {

@@ -9,10 +9,7 @@ import (
 	"strings"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
-	"github.com/epigraph-run/epigraph/internal/graphpb"
-	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
-	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // spot is a value in a JSON text: where it begins, in bytes, and what stands there if it is short. key is where its key begins, if it has one.
@@ -186,19 +183,4 @@ func within(text string, offset int, message string) int {
 		at++
 	}
 	return 0
-}
-
-// violations are faults as errors carry them.
-func violations(faults []*graphv1.Fault) []errs.Violation {
-	var out []errs.Violation
-	for _, f := range faults {
-		from, to, _ := strings.Cut(f.GetEdge(), " -> ")
-		message := f.GetMessage()
-		if f.GetHint() != "" { // before the picture of the place, if there is one
-			said, picture, _ := strings.Cut(message, "\n")
-			message = strings.TrimSuffix(said+"; "+f.GetHint()+"\n"+picture, "\n")
-		}
-		out = append(out, errs.Violation{Field: graphpb.Place(workgraph.Fault{Node: f.GetNodeId(), From: from, To: to, Field: f.GetField()}), Reason: f.GetCode(), Message: message})
-	}
-	return out
 }

@@ -239,7 +239,7 @@ func withOthers(ctx context.Context, s *services, text string, rest *graphv1.Gra
 	for _, v := range x.Violations {
 		told[locate(text, v.Field).offset] = true
 	}
-	for _, v := range violations(r.GetFaults()) {
+	for _, v := range graphpb.Violations(r.GetFaults()) {
 		if !told[locate(text, v.Field).offset] { // the reader names nodes by their number, the server by their id
 			all.Violations = append(all.Violations, v)
 		}
@@ -360,7 +360,11 @@ func summary(e *env, r *executorv1.Run) string {
 		if r.GetState() != executorv1.RunState_RUN_STATE_COMPLETED {
 			title = "result so far:\n"
 		}
-		b.WriteString(title + indent(pretty(p.GetJson())) + "\n")
+		text := indent(pretty(p.GetJson()))
+		if p.GetJson()[0] == '"' { // JSON is not broken, since it may be copied
+			text = s.Fit(text)
+		}
+		b.WriteString(title + text + "\n")
 	}
 	if u := r.GetUsage(); u.GetCalls() > 0 {
 		b.WriteString(s.Fit(fmt.Sprintf("used: %s input and %s output tokens in %s, %s%s", view.Count(u.GetInputTokens()), view.Count(u.GetOutputTokens()),

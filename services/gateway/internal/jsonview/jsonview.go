@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -79,7 +80,8 @@ type decoder struct {
 const batch = 256 << 10
 
 // Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error
-// of kind InvalidArgument. An empty body is an empty message. Before the message and its protojson grow, take is
+// of kind InvalidArgument. An empty body is an empty message. If nothing is wrong but fields that the message does not have, and they are few, the
+// protojson comes beside the error, with those fields, so that it can be found out what else is wrong. Before the message and its protojson grow, take is
 // asked for the memory that they will need, besides that of the body; its error ends the reading.
 func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int64) error) ([]byte, error) {
 	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}, take: take}
@@ -104,12 +106,31 @@ func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int6
 		return nil, asError(body, err)
 	}
 	if len(d.faults) > 0 {
-		return nil, d.rejected("the body does not fit " + string(md.Name()))
+		rejected := d.rejected(misfit + string(md.Name()))
+		if d.more > 0 || rejected.Reason != ReasonUnknownField {
+			return nil, rejected
+		}
+		err = rejected
 	}
 	if err := take(d.made.Bytes - d.taken); err != nil {
 		return nil, err
 	}
-	return d.apply(), nil
+	return d.apply(), err
+}
+
+// misfit begins what is said of a body that is JSON and does not fit its message.
+const misfit = "the body does not fit "
+
+// Join adds further faults to what Decode said of a body with unknown fields.
+func Join(err *errs.Error, md protoreflect.MessageDescriptor, more []errs.Violation) *errs.Error {
+	s := scanner{faults: append(slices.Clone(err.Violations), more...)}
+	if len(s.faults) == len(err.Violations) {
+		return err
+	}
+	if n := len(s.faults) - maxFaults; n > 0 {
+		s.faults, s.more = s.faults[:maxFaults], n
+	}
+	return s.rejected(misfit + string(md.Name()))
 }
 
 // need adds to what is needed, and takes it when it is worth it.

@@ -23,8 +23,9 @@ import (
 
 // prepare checks a request against its gRPC method and turns it into what the generated handlers
 // read: a protojson body, and query parameters by their proto names. Whatever it lets through, they
-// accept; what it refuses is refused with a place, which they could not tell. What it makes is taken from share before it is made.
-func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share) (*http.Request, error) {
+// accept; what it refuses is refused with a place, which they could not tell. What it makes is taken from share before it is made. others may add to
+// the error of a body that has unknown fields and is right besides.
+func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share, others func(body []byte, err *errs.Error) error) (*http.Request, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
 			Hint("send the body uncompressed")
@@ -50,7 +51,11 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, sh
 	}
 	sent := body
 	if len(body) > 0 {
-		if body, err = jsonview.Decode(body, bodyMessage, func(n int64) error { return share.Queue(r.Context(), n) }); err != nil {
+		body, err = jsonview.Decode(body, bodyMessage, func(n int64) error { return share.Queue(r.Context(), n) })
+		if e, ok := errors.AsType[*errs.Error](err); ok && body != nil {
+			return nil, others(body, e)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -335,7 +335,9 @@ func (s *Server) forward(rt *route) http.Handler {
 		defer out.Free()
 		x := exchangeOf(r.Context())
 		x.in, x.out = &share, out
-		checked, err := rt.prepare(w, r, s.MaxBodyBytes, &share)
+		checked, err := rt.prepare(w, r, s.MaxBodyBytes, &share, func(body []byte, err *errs.Error) error {
+			return s.withOthers(r.Context(), rt.bodyMessage(), body, err)
+		})
 		if err != nil {
 			s.writeError(w, r, err)
 			return
