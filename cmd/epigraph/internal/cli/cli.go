@@ -204,6 +204,7 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		}),
 		kong.Vars{"default_addr": DefaultAddr},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: false, WrapUpperBound: 110}),
+		kong.Help(helpPrinter(stdio.style())),
 		kong.Writers(stdio.Out, stdio.Err), kong.Exit(func(c int) { code = c; panic(exit(c)) }),
 	)
 	if err != nil {

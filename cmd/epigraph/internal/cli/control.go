@@ -44,7 +44,7 @@ func (e *env) confirm(yes bool, question string) (bool, error) {
 	if !e.io.Typed || e.json {
 		return false, errs.New(errs.FailedPrecondition, "CONFIRMATION_NEEDED", "%s", question).Hint("say so with --yes, since nobody can be asked here")
 	}
-	fmt.Fprintf(e.io.Err, "%s [y/N] ", question)
+	fmt.Fprint(e.io.Err, e.io.errStyle().Fit(question+" [y/N]")+" ")
 	said := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(e.io.In).ReadString('\n') // an end without an answer is a no
@@ -149,6 +149,7 @@ type runsRetryCmd struct {
 	AllowUnsafe bool   `help:"Let UNSAFE calls that were made be made again."`
 	WithoutTask bool   `help:"Work on no task, if the old run's cannot be claimed: the costs go to the namespace alone."`
 	RequestID   string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	detached
 }
 
 // Help says what runs again.
@@ -156,7 +157,8 @@ func (runsRetryCmd) Help() string {
 	return `A new run takes over what completed; what failed, and what follows from it, runs anew. What was taken over costs nothing.
 
     epigraph runs retry run_01…
-    epigraph runs retry run_01… --request-id nightly-42-again`
+    epigraph runs retry run_01… --request-id nightly-42-again
+    epigraph runs watch $(epigraph runs retry -d run_01…)`
 }
 
 // Run retries.
@@ -166,12 +168,20 @@ func (c *runsRetryCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.forked(r)
+		return e.forked(r, c.detached)
 	})
 }
 
+// detached is what the commands take that start a run from another one.
+type detached struct {
+	Detach bool `help:"Print the id of the new run alone, as \"epigraph run -d\" does." short:"d"`
+}
+
 // forked tells of a run that goes another way.
-func (e *env) forked(r *executorv1.Run) error {
+func (e *env) forked(r *executorv1.Run, d detached) error {
+	if d.Detach {
+		return e.print(r, func() string { return r.GetId() + "\n" })
+	}
 	if err := e.print(r, func() string {
 		return fmt.Sprintf("%s goes on from %s; it is %s\n", r.GetId(), r.GetForkedFromRunId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 	}); err != nil {
@@ -195,6 +205,7 @@ type runsForkCmd struct {
 	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
 	runBudget
 	RequestID string `help:"Makes the command repeatable: the same id starts one run." placeholder:"ID"`
+	detached
 }
 
 // Help gives examples.
@@ -237,7 +248,7 @@ func (c *runsForkCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.forked(r)
+		return e.forked(r, c.detached)
 	})
 }
 

@@ -29,7 +29,8 @@ func (e *env) more(token string) {
 type runsLsCmd struct {
 	page
 	State    []string          `help:"Runs in any of these states." placeholder:"STATE"`
-	Task     string            `help:"Runs for this task." placeholder:"ID"`
+	Task     string            `help:"Runs for this task." placeholder:"ID" xor:"of"`
+	Epic     string            `help:"Runs for the tasks of this epic." placeholder:"ID" xor:"of"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
 	Chat     string            `help:"Runs of this conversation." placeholder:"ID"`
 	Key      string            `help:"Runs with this business key." name:"business-key" placeholder:"KEY"`
@@ -38,6 +39,14 @@ type runsLsCmd struct {
 	Labels   map[string]string `help:"Runs with all of these labels." name:"label" placeholder:"NAME=VALUE"`
 	After    string            `help:"Runs created at or after this time, or this long ago (2h)." placeholder:"TIME"`
 	Before   string            `help:"Runs created before this time, or this long ago (2h)." placeholder:"TIME"`
+}
+
+// Help gives examples.
+func (runsLsCmd) Help() string {
+	return `With --epic each task of the epic is asked for, up to 1,000 of them; runs of tasks that were deleted are not found.
+
+    epigraph runs ls --state failed --after 2h
+    epigraph runs ls --epic ep_01…`
 }
 
 // Run lists.
@@ -55,10 +64,17 @@ func (c *runsLsCmd) Run(e *env) error {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{
+		req := &executorv1.ListRunsRequest{
 			PageSize: c.Limit, PageToken: c.Token, States: states, TaskId: c.Task, UserId: c.User, ChatId: c.Chat,
 			BusinessKey: c.Key, ParentRunId: c.Parent, ScheduleId: c.Schedule, Labels: c.Labels, CreatedAfter: after, CreatedBefore: before,
-		})
+		}
+		var r *executorv1.ListRunsResponse
+		var err error
+		if c.Epic != "" {
+			r, err = runsOfEpic(ctx, s, c.Epic, req)
+		} else {
+			r, err = s.executor.ListRuns(ctx, req)
+		}
 		if err != nil {
 			return err
 		}

@@ -98,16 +98,16 @@ func (c *devCmd) announce(e *env, d *stack.Dev) error {
 	if !onlyHere(d.GRPCAddr()) {
 		more += " --api-key " + d.APIKey()
 	}
-	_, err := fmt.Fprintf(e.io.Out, `%s
+	style := e.io.style()
+	head := fmt.Sprintf(`%s
   REST     http://%s   (API: http://%s/openapi.json)
   gRPC     %s
   data     %s
   API key  %s   (%s)
 Try, in another terminal:
-  printf 'A -> B, C\nB, C -> D\n' | epigraph run%s --actor template --with text='did {{ node }}'
-Ctrl-C stops it. Runs that are under way go on at the next start.
-`, e.io.style().Bold("Epigraph is ready."), strings.Join(rest, "  http://"), rest[0], strings.Join(grpc, "  "), d.DataDir(), d.APIKey(),
-		keyNote(d.HTTPAddr(), d.GRPCAddr()), more)
+`, style.Bold("Epigraph is ready."), strings.Join(rest, "  http://"), rest[0], strings.Join(grpc, "  "), d.DataDir(), d.APIKey(), keyNote(d.HTTPAddr(), d.GRPCAddr()))
+	_, err := fmt.Fprintln(e.io.Out, style.Fit(head)+style.Command(`printf 'A -> B, C\nB, C -> D\n' | epigraph run`+more+` --actor template --with text='did {{ node }}'`, "  ")+"\n"+
+		style.Fit("Ctrl-C stops it. Runs that are under way go on at the next start."))
 	return err
 }
 

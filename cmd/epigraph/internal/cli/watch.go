@@ -68,7 +68,7 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 func (e *env) leave(runID string) error {
 	fmt.Fprintln(e.io.Err) // after ^C
 	if !e.passing {
-		fmt.Fprintf(e.io.Err, "The run goes on.\n  see it:   epigraph runs watch %s\n  stop it:  epigraph runs cancel %s\n", runID, runID)
+		e.note("The run goes on.\n  see it:   `epigraph runs watch %s`\n  stop it:  `epigraph runs cancel %s`", runID, runID)
 	}
 	return exit(exitInterrupted)
 }

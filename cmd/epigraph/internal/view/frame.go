@@ -148,7 +148,24 @@ func (t *Tree) Render(s Style, f Frame) string {
 		actorWidth = max(actorWidth, Columns(OneLine(t.nodes[id].actor, 16)))
 	}
 	narrow := f.Width > 0 && 2+idWidth+2+actorWidth+2+leastFacts > f.Width
-	if narrow {
+	// A picture that moves has one line for each node; the last one has room.
+	moves := f.Height > 0
+	fit := func(line string) string {
+		if moves || f.Width <= 0 {
+			return shorten(line, f.Width)
+		}
+		return strings.Join(breakLine(line, f.Width, strings.Repeat(" ", 4)), "\n")
+	}
+	switch {
+	case narrow && !moves:
+		label = func(id string) string { return strings.Repeat(" ", min(t.depth[id], 6)) + OneLine(id, 60) }
+		idWidth = 0
+		for _, id := range shown {
+			if n := Columns(label(id)); n <= f.Width*2/5 { // a longer one stands out
+				idWidth = max(idWidth, n)
+			}
+		}
+	case narrow:
 		label = func(id string) string {
 			return strings.Repeat(" ", min(t.depth[id], 6)) + OneLine(id, max(f.Width*2/5, 8))
 		}
@@ -169,19 +186,23 @@ func (t *Tree) Render(s Style, f Frame) string {
 		if from := t.from[id]; len(from) > 0 && n.state == executorv1.VisitState_VISIT_STATE_UNSPECIFIED && !n.unreached {
 			line += s.dim("← " + OneLine(strings.Join(from, ", "), 60))
 		}
-		b.WriteString(clip(strings.TrimRight(line, " "), f.Width) + "\n")
+		b.WriteString(fit(strings.TrimRight(line, " ")) + "\n")
 	}
 	counts := t.counts(s)
 	if hidden := len(t.order) - len(shown); hidden > 0 {
 		counts = s.dim(fmt.Sprintf("… and %s · ", Plural(hidden, "more node"))) + counts
 	}
-	if f.Height > 0 || f.Width <= 0 {
-		b.WriteString(clip(counts, f.Width) + "\n")
+	if moves {
+		b.WriteString(fit(counts) + "\n")
 	} else {
 		b.WriteString(Style{Width: f.Width}.Fit(counts) + "\n")
 	}
 	for _, q := range asks {
-		b.WriteString(clip(OneLine(q.node, 32)+" "+q.says, f.Width) + "\n" + clip("  "+q.answer, f.Width) + "\n")
+		answer := "  " + q.answer
+		if moves && f.Width > 0 && Columns(answer) > f.Width {
+			answer = "  `epigraph interrupts list`" // which tells the command that answers
+		}
+		b.WriteString(fit(OneLine(q.node, 32)+" "+q.says) + "\n" + fit(answer) + "\n")
 	}
 	return b.String()
 }

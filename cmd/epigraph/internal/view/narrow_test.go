@@ -90,6 +90,32 @@ func TestNarrow(t *testing.T) {
 		require.Equal(t, "\x1b[31maaaaaaaaaa\x1b[0m \x1b[31mbbbbb\x1b[0m\n  ccccc", s.Fit("\x1b[31maaaaaaaaaa\x1b[0m \x1b[31mbbbbb\x1b[0m ccccc"))
 		require.Equal(t, "one ` alone is a\n  word like others", s.Fit("one ` alone is a word like others"))
 	})
+	t.Run("Command/GoesOnBehindABackslash", func(t *testing.T) {
+		t.Parallel()
+		s := Style{Width: 24}
+		require.Equal(t, "  epigraph run", s.Command("epigraph run", "  "))
+		require.Equal(t, "  epigraph run a.txt \\\n    --with 'x=a b c' \\\n    --detach", s.Command("epigraph run a.txt --with 'x=a b c' --detach", "  "))
+		require.Equal(t, "  # change what follows\n  epigraph graph > g.txt", s.Command("epigraph graph > g.txt   # change what follows", "  "))
+		require.Equal(t, "Some words that are not\none line.\n\n  epigraph run a.txt \\\n    --detach", s.Prose("Some words that are not one line.\n\n    epigraph run a.txt --detach"))
+		require.Equal(t, "a long line of words\n\n  as it is", Style{}.Prose("a long line of\nwords\n\n    as it is"))
+	})
+	t.Run("Shorten/BetweenWords", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "failed in the …", shorten("failed in the morning", 16))
+		require.Equal(t, "failed in the morning", shorten("failed in the morning", 21))
+		require.Equal(t, "\x1b[31mfailed in the\x1b[0m …", shorten("\x1b[31mfailed in the morning\x1b[0m", 16))
+		require.Equal(t, "onewordthatislo…", shorten("onewordthatislong", 16))
+		require.Equal(t, "as long as…", OneLine("as long as sentences are", 14))
+		require.Equal(t, "as sentences…", OneLine("as sentences are", 13))
+	})
+	t.Run("Tree/TheLastPictureLeavesNothingOut", func(t *testing.T) {
+		t.Parallel()
+		told := tell(graph("collect-all-the-changes-of-a-release"))
+		told.after(0, ended(&executorv1.AttemptEnded{Visit: ref("collect-all-the-changes-of-a-release", 1, 0), Attempt: 1, State: executorv1.VisitState_VISIT_STATE_FAILED,
+			Error: &executorv1.RunError{Reason: "HTTP_FAILED", Message: "the server answered 404"}}))
+		require.Equal(t, "✗ collect-all-the-changes-of-a-release\n    failed  HTTP_FAILED: the server\n    answered 404\n1 failed\n", told.tree.Render(Style{}, Frame{Now: told.now, Turn: -1, Width: 40}))
+		require.Equal(t, "✗ collect-all-the…  failed …\n1 failed\n", told.tree.Render(Style{}, Frame{Now: told.now, Turn: -1, Width: 40, Height: 10}))
+	})
 	t.Run("Message/LeavesThePictureOut", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "column 1: no and more", Message("column 1: no\nfoo > 1\n^\nand more"))
@@ -100,6 +126,7 @@ func TestNarrow(t *testing.T) {
 		t.Parallel()
 		for width := range 60 {
 			s := Style{Width: width}
+			_ = s.Paragraph(hostile, "    ") + s.Prose("a b\n\n   c 'd e' f") + s.Command("a 'b c' d # e", "  ") + shorten(hostile, width)
 			_ = Table(s, headings, runs) + s.Fit(hostile) + s.Said(hostile, hostile+"\nabc\n  ^", "   ")
 			_ = Diagnostics(s, "x", "some text", []*planv1.Diagnostic{{Line: 1, Column: 6, Message: "m"}})
 			_ = Waterfall(s, []obs.Span{{SpanID: "1", Name: "n"}}, width)

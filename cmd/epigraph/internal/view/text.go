@@ -24,7 +24,18 @@ func OneLine(text string, most int) string {
 	if most <= 0 || Columns(text) <= most {
 		return text
 	}
-	return cut(text, most-1) + "…"
+	return atWord(text, cut(text, most-1)) + "…"
+}
+
+// atWord is the beginning of text without the part of a word at its end, unless little would be left.
+func atWord(text, begin string) string {
+	if len(begin) == len(text) || text[len(begin)] == ' ' {
+		return begin
+	}
+	if i := strings.LastIndexByte(begin, ' '); i > len(begin)/2 {
+		return begin[:i]
+	}
+	return begin
 }
 
 // Lines is text from anywhere, fit to be printed on lines of its own: line breaks and indentation stay, everything else is as in
@@ -85,6 +96,24 @@ func pad(text string, to int) string {
 	return text
 }
 
+// shorten cuts a line with colors to so many columns, between words if it has them; 0 is no limit.
+func shorten(line string, most int) string {
+	if most <= 0 || Columns(Plain(line)) <= most {
+		return line
+	}
+	first := breakLine(line, most-2, "")[0]
+	n := Columns(Plain(first))
+	switch {
+	case most < 3:
+		return clip(line, most)
+	case n > most-2 || n < most/2:
+		return clip(line, most-1) + "…"
+	case strings.Contains(first, "\x1b"):
+		first += "\x1b[0m"
+	}
+	return first + " …"
+}
+
 // clip cuts a line with colors to so many columns; 0 is no limit.
 func clip(line string, most int) string {
 	if most <= 0 {
@@ -141,6 +170,85 @@ func (s Style) Fit(text string) string {
 		lines[i] = strings.Join(breakLine(l, s.Width, lead+"  "), "\n")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Paragraph is text as one paragraph whose lines all begin with lead.
+func (s Style) Paragraph(text, lead string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if s.Width <= 0 {
+		return lead + text
+	}
+	return lead + strings.Join(breakLine(text, max(s.Width-len(lead), 1), ""), "\n"+lead)
+}
+
+// Prose is text of our own: paragraphs, and lines that are indented, which are commands. Those that are too wide go on behind a backslash, so
+// that they can be copied.
+func (s Style) Prose(text string) string {
+	var out []string
+	for _, part := range strings.Split(text, "\n\n") {
+		if !strings.HasPrefix(part, " ") {
+			out = append(out, s.Paragraph(part, ""))
+			continue
+		}
+		var lines []string
+		for l := range strings.SplitSeq(part, "\n") {
+			lines = append(lines, s.Command(strings.TrimSpace(l), "  "))
+		}
+		out = append(out, strings.Join(lines, "\n"))
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// Command is a command of a shell as lines that begin with lead. Where it is too wide it goes on behind a backslash; it is not broken within
+// quotes.
+func (s Style) Command(line, lead string) string {
+	if s.Width <= 0 || Columns(lead+line) <= s.Width {
+		return lead + line
+	}
+	command, comment, found := strings.Cut(line, " #")
+	var b strings.Builder
+	if found {
+		b.WriteString(s.Paragraph("#"+comment, lead) + "\n")
+	}
+	at := 0
+	for rest := strings.TrimSpace(command); rest != ""; {
+		end := shellWordEnd(rest)
+		word := rest[:end]
+		rest = strings.TrimLeft(rest[end:], " ")
+		n, spare := Columns(word), 2 // of the backslash
+		if rest == "" {
+			spare = 0
+		}
+		switch {
+		case at == 0:
+			b.WriteString(lead + word)
+			at = len(lead) + n
+		case at+1+n+spare > s.Width:
+			b.WriteString(" \\\n" + lead + "  " + word)
+			at = len(lead) + 2 + n
+		default:
+			b.WriteString(" " + word)
+			at += 1 + n
+		}
+	}
+	return b.String()
+}
+
+// shellWordEnd is where the first word of a command ends: at a space outside of quotes.
+func shellWordEnd(text string) int {
+	var quote byte
+	for i := range len(text) {
+		switch c := text[i]; {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+		case c == '\'' || c == '"':
+			quote = c
+		case c == ' ':
+			return i
+		}
+	}
+	return len(text)
 }
 
 // breakLine is a line, which may have colors, as lines of at most most columns where words allow it; those after the first begin with lead.
