@@ -37,6 +37,37 @@ func decode(t testing.TB, body string, into proto.Message) error {
 	return nil
 }
 
+// TestDecodeUnknown holds that a body with unknown fields alone can be read on without them.
+func TestDecodeUnknown(t *testing.T) {
+	t.Parallel()
+	many := "{"
+	for i := range 60 {
+		many += fmt.Sprintf(`"x%d": 1, `, i)
+	}
+	for name, c := range map[string]struct {
+		body string
+		more bool
+	}{
+		"Unknown":      {`{"grph": {"a": [1]}, "taskId": "tk_1"}`, true},
+		"WrongTypeToo": {`{"grph": {}, "taskId": 7}`, false},
+		"WrongType":    {`{"taskId": 7}`, false},
+		"TooMany":      {many + `"taskId": "tk_1"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var m executorv1.StartRunRequest
+			raw, err := jsonview.Decode([]byte(c.body), m.ProtoReflect().Descriptor(), free)
+			require.True(t, errs.Is(err, errs.InvalidArgument))
+			if !c.more {
+				require.Nil(t, raw)
+				return
+			}
+			require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(raw, &m))
+			require.Equal(t, "tk_1", m.GetTaskId())
+		})
+	}
+}
+
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	t.Run("Payload/StaysByteForByte", func(t *testing.T) {

@@ -35,7 +35,7 @@ func (s *Server) withOthers(ctx context.Context, md protoreflect.MessageDescript
 func graphOf(md protoreflect.MessageDescriptor, body []byte) *graphv1.Graph {
 	fd := md.Fields().ByName("graph")
 	mt, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
-	if fd == nil || fd.Message() == nil || err != nil {
+	if fd == nil || fd.Message() == nil || fd.IsList() || fd.IsMap() || err != nil {
 		return nil
 	}
 	m := mt.New()
