@@ -200,14 +200,15 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 		}
 		defer leave()
 		if slices.ContainsFunc(mail, isLeft) {
-			if mail, err = r.t.e.journal.UnreadMail(r.t.background, r.namespace, r.id, largeBatch); err != nil {
+			most := largeBatch + len(r.taken) // those that are being written are still listed
+			if mail, err = r.t.e.journal.UnreadMail(r.t.background, r.namespace, r.id, most); err != nil {
 				if r.t.background.Err() == nil && !journal.IsFenced(err) {
 					r.t.e.log.WarnContext(r.t.background, "mail cannot be read", "err", err, "run_id", r.id)
 				}
 				more = false // it is looked for in a while
 				return
 			}
-			more = more || len(mail) == largeBatch
+			more = more || len(mail) == most
 		}
 		more = r.takeUpLocked(mail) && more
 	})
