@@ -23,6 +23,8 @@ type Budget struct {
 	spaces map[string]*space
 	line   []*claim // who holds something already before all others, and each in the order of coming
 	round  uint64
+	// glanced is when somebody in the line last looked at it since time had passed.
+	glanced time.Time
 	held
 }
 
@@ -85,7 +87,7 @@ const (
 	// turn is for how long a claim keeps those behind it out, and rest for how long it lets them pass after
 	// that, before it keeps them out again: what cannot have room for hours does not hold its namespace up.
 	turn, rest = 10 * time.Second, 5 * time.Second
-	// glance is the pause between two looks at a line in which only time has passed.
+	// glance is the pause between two looks at a line in which only time has passed, however many stand in it.
 	glance = time.Second
 )
 
@@ -258,9 +260,7 @@ func (b *Budget) await(ctx context.Context, c *claim) error {
 			}
 			return nil
 		case <-look.C:
-			b.mu.Lock()
-			b.admit()
-			b.mu.Unlock()
+			b.look()
 		case <-ctx.Done():
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -275,6 +275,16 @@ func (b *Budget) await(ctx context.Context, c *claim) error {
 			b.admit() // it may have stood before others
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// look looks at the line since time has passed. Everybody in it does so, and one look is enough for all.
+func (b *Budget) look() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); now.Sub(b.glanced) >= glance/2 {
+		b.glanced = now
+		b.admit()
 	}
 }
 

@@ -127,6 +127,33 @@ func TestNeighbor(t *testing.T) {
 		s.Free()
 		require.Equal(t, []string{"new"}, w.let())
 	})
+	bubble("Line/WhatKeepsNothingIsNotWaitedFor", func(t *testing.T, b *inflight.Budget, _ waiting) {
+		idle := b.Answer("a")
+		require.NoError(t, idle.Await(t.Context(), mib))
+		idle.Keep(0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		failed := make(chan time.Duration, 2)
+		begin := time.Now()
+		shares := []inflight.Share{b.Share("a"), b.Share("a")}
+		for i := range shares {
+			require.NoError(t, shares[i].Take(14*mib))
+		}
+		for i := range shares {
+			go func() {
+				defer shares[i].Free()
+				if shares[i].Wait(ctx, 10*mib) != nil {
+					failed <- time.Since(begin)
+				}
+			}()
+			synctest.Wait()
+		}
+		require.Zero(t, <-failed, "all that hold something wait for more: the last one is refused at once")
+		synctest.Wait()
+		require.Empty(t, failed)
+		idle.Free()
+		require.Zero(t, b.Used())
+	})
 	bubble("Line/RoomForAllGoesToWhoHoldsLeast", func(t *testing.T, b *inflight.Budget, w waiting) {
 		require.True(t, b.Try("a", 25*mib))
 		require.True(t, b.Try("c", 25*mib))
@@ -160,6 +187,18 @@ func TestNeighbor(t *testing.T) {
 		require.False(t, b.Try("a", mib), "its turn comes again")
 		b.Add("a", -25*mib)
 		require.Equal(t, []string{"large"}, w.let())
+	})
+	bubble("Line/IsLookedAtSeldomHoweverLongItIs", func(t *testing.T, b *inflight.Budget, w waiting) {
+		require.True(t, b.Try("a", 25*mib))
+		for i := range 500 {
+			w.enter(t, fmt.Sprint(i), "a", 20*mib)
+		}
+		before := b.Rounds()
+		pass(time.Minute)
+		require.Empty(t, w.let())
+		require.Less(t, b.Rounds()-before, uint64(200), "not by each of them every second")
+		b.Add("a", -25*mib)
+		require.Equal(t, []string{"0"}, w.let())
 	})
 	bubble("Line/NobodyStaysInItWhoHasGivenUp", func(t *testing.T, b *inflight.Budget, w waiting) {
 		require.True(t, b.Try("a", 25*mib))

@@ -136,6 +136,10 @@ func (s *Share) Free() {
 
 // keep gives back what the request holds beyond n bytes.
 func (s *Share) keep(n int64) {
+	if n <= 0 {
+		s.Free() // it holds nothing then, and nobody waits for it
+		return
+	}
 	if s.counted && s.held > n {
 		free := s.held - n
 		s.held = n
