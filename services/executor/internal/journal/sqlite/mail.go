@@ -118,7 +118,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 		}
 		if write {
 			if posted.Claimed {
-				if _, err := t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ? WHERE run_id = ?`, p.Claimant.ID, p.Claimant.Incarnation, m.RunID); err != nil {
+				if _, err := t.exec(ctx, `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ?`, p.Claimant.ID, p.Claimant.Incarnation, m.RunID); err != nil {
 					return err
 				}
 			}
