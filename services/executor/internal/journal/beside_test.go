@@ -100,6 +100,33 @@ func TestBeside(t *testing.T) {
 		require.Equal(t, 2, c.most)
 		require.NoError(t, stop())
 	})
+	bubble("Quiet/DoesNotWaitForTheSecondBatchAlone", func(t *testing.T) {
+		c := store(t)
+		w, left, stop := crowd(t, c)
+		left.Wait()
+		var all sync.WaitGroup
+		// batch leaves many writes of a namespace, which are committed together.
+		batch := func(ns string, many int) {
+			all.Add(many)
+			for i := range many {
+				leave := w.Leave
+				if i == many-1 {
+					leave = w.Submit
+				}
+				require.NoError(t, leave(appendOf(ns, fmt.Sprint(ns, i), 1), func(journal.Result) { all.Done() }))
+			}
+			synctest.Wait()
+		}
+		batch("first", 10)
+		batch("second", 30)
+		time.Sleep(15 * time.Millisecond) //nolint:forbidigo // fake time: inside a synctest bubble
+		begin := time.Now()
+		_, err := w.Do(t.Context(), appendOf("quiet", "q", 1))
+		require.NoError(t, err)
+		require.Equal(t, time.Millisecond, time.Since(begin), "the first has landed")
+		all.Wait()
+		require.NoError(t, stop())
+	})
 	bubble("Alone/OneBatchAtATime", func(t *testing.T) {
 		c := store(t)
 		_, left, stop := crowd(t, c)

@@ -406,15 +406,12 @@ func (w *Writer) loop() error {
 			w.mu.Unlock()
 			continue
 		}
-		idle := len(w.turn) == 0 && w.closed == nil
 		w.timed = wait > 0
 		w.mu.Unlock()
 		if closed {
 			return nil
 		}
-		if idle {
-			w.rest(wait)
-		}
+		w.rest(wait)
 	}
 }
 
@@ -605,17 +602,21 @@ func (w *Writer) rest(wait time.Duration) {
 	}
 }
 
-// poke wakes who takes the next batch. It is called with w.mu held.
+// poke wakes who takes the next batch. While one batch is being committed, either Run's goroutine or the one
+// for a second batch may be idle, so both are woken. It is called with w.mu held.
 func (w *Writer) poke() {
-	wake := w.wake
 	if w.flights > 0 && w.broken == nil && w.closed == nil {
 		if !w.mayFly() {
 			return // who leads sees what waits when its batch has landed
 		}
-		wake = w.beside
+		signal(w.beside)
 	}
+	signal(w.wake)
+}
+
+func signal(c chan<- struct{}) {
 	select {
-	case wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -339,6 +339,25 @@ func TestWriter(t *testing.T) {
 			require.Equal(t, journal.ReasonWriterStopped, errs.ReasonOf(got))
 		})
 	})
+	t.Run("Stop/RestsWhileValuesAreStored", func(t *testing.T) {
+		t.Parallel()
+		// The time of a bubble in which a goroutine is busy does not pass.
+		spins := time.AfterFunc(30*time.Second, func() { panic("the writer is busy while it waits for values to be stored") })
+		defer spins.Stop()
+		synctest.Test(t, func(t *testing.T) {
+			p := slow{storing: make(chan string, 1), goOn: make(chan struct{})}
+			w, stop := run(t, &scripted{}, journal.WriterOptions{Packer: p})
+			require.NoError(t, w.Submit(startOf("a", "r", 10), func(r journal.Result) {
+				if r.Err != nil {
+					t.Error(r.Err)
+				}
+			}))
+			<-p.storing
+			time.AfterFunc(time.Second, func() { close(p.goOn) })
+			require.NoError(t, stop())
+			require.Zero(t, w.Waiting())
+		})
+	})
 	t.Run("Do/CallerMayLeave", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
