@@ -100,7 +100,8 @@ func (f *kinship) known(children []workgraph.Child, most int) (runs int, ok, ful
 	return 1 + f.below, false, 1+f.below+len(children) > most
 }
 
-// recount counts the family, if nobody has begun to since arrived, and takes room. last says that waiting makes none. The caller holds the turn to count.
+// recount counts the family and takes room. It does not count when another count has begun since arrived was
+// read, unless that one failed. last says that waiting makes no room. The caller holds the turn to count.
 func (k *kin) recount(root string, children []workgraph.Child, most, arrived int, count func(most int) (int, error)) (runs int, ok, last bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,7 +115,8 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 			found = append(found, id)
 		}
 	}
-	if f.counts == arrived && f.tells(len(found), len(children), most) {
+	// A count that failed has told nothing: whoever waited for it counts again.
+	if (f.counts == arrived || time.Since(f.at) >= kinFor) && f.tells(len(found), len(children), most) {
 		f.counts++
 		k.mu.Unlock()
 		began := time.Now()

@@ -187,6 +187,36 @@ func TestKin(t *testing.T) {
 		require.False(t, ok)
 		require.Equal(t, 10, runs)
 	})
+	t.Run("Admit/ACountThatFailsLetsNobodyIn", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var k kin
+			var counts, admitted atomic.Int64
+			var all sync.WaitGroup
+			ask := func() {
+				c := children(1)
+				all.Go(func() {
+					_, ok, err := k.admit(t.Context(), "root", c, 1000, func(int) (int, error) {
+						time.Sleep(time.Second) //nolint:forbidigo // in a bubble
+						if counts.Add(1) <= 2 {
+							return 0, errors.New("away")
+						}
+						return 999, nil
+					})
+					if err == nil && ok {
+						admitted.Add(1)
+					}
+				})
+			}
+			ask()
+			synctest.Wait() // it counts, and the others wait for it
+			for range 10 {
+				ask()
+			}
+			all.Wait()
+			require.Zero(t, admitted.Load(), "the family is full")
+			require.EqualValues(t, 3, counts.Load(), "the first count that tells is for all")
+		})
+	})
 	t.Run("Admit/Faults", func(t *testing.T) {
 		var k kin
 		_, ok, err := k.admit(t.Context(), "root", children(1), 10, func(int) (int, error) { return 0, errors.New("away") })
