@@ -94,7 +94,10 @@ func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
 		}
 	}
 	if len(done) > 0 {
-		err = e.cancellations.Acknowledge(asking, done)
+		// Those that are not done may have taken all of the time.
+		telling, stop := context.WithTimeout(ctx, cancellationHold)
+		defer stop()
+		err = e.cancellations.Acknowledge(telling, done)
 	}
 	return len(list), err
 }

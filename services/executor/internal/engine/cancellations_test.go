@@ -1,0 +1,69 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// unwanted hands out runs to cancel once, and tells which were acknowledged.
+type unwanted struct {
+	runs atomic.Pointer[[]engine.Cancellation]
+	done chan []engine.Cancellation
+}
+
+func (u *unwanted) Lease(context.Context, int, time.Duration) ([]engine.Cancellation, error) {
+	if list := u.runs.Swap(nil); list != nil {
+		return *list, nil
+	}
+	return nil, nil
+}
+
+func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Cancellation) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	u.done <- done
+	return nil
+}
+
+// stuckPost is a journal that takes mail for one run until the caller gives up.
+type stuckPost struct {
+	journal.Journal
+	run string
+}
+
+func (j stuckPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
+	if p.Mail.RunID == j.run {
+		<-ctx.Done()
+		return journal.Posted{}, ctx.Err()
+	}
+	return j.Journal.Post(ctx, p)
+}
+
+// TestCancellations has one of two runs that are to be canceled take all the time there is, and holds that
+// the other one is acknowledged.
+func TestCancellations(t *testing.T) {
+	t.Parallel()
+	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
+	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
+		d.Cancellations, d.Journal = u, stuckPost{d.Journal, "run_stuck"}
+	})
+	id := l.start(t, chain(1, "gate"))
+	g.next(t)
+	u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: "run_stuck", Confirmed: true}, {Namespace: ns, RunID: id, Confirmed: true}})
+	l.wait(t, id, journal.StateCanceled)
+	select {
+	case done := <-u.done:
+		require.Len(t, done, 1)
+		require.Equal(t, id, done[0].RunID)
+	case <-time.After(time.Minute):
+		require.Fail(t, "nothing was acknowledged")
+	}
+}
