@@ -15,9 +15,9 @@ import (
 type loading struct {
 	done chan struct{}
 	err  error
-	// again says that somebody wanted the run who may know of mail that came after it was read; guarded by
-	// the term's mu.
-	again bool
+	// again says that mail was passed over that may have come after the run was read, wanted that somebody
+	// wants the run who may have claimed it after it was read. The term's mu guards both.
+	again, wanted bool
 }
 
 // places are the turns that are held for a run which is brought.
@@ -47,7 +47,7 @@ func (t *term) bringSoon(id string) {
 	t.mu.Lock()
 	l := t.loading[id]
 	if l != nil {
-		l.again = true
+		l.again, l.wanted = true, true
 	}
 	mine := l == nil && t.brings(id)
 	t.mu.Unlock()
@@ -169,11 +169,16 @@ func (t *term) load(ctx context.Context, id string, has *places) error {
 	l.err = t.read(ctx, id, has)
 	t.mu.Lock()
 	delete(t.loading, id)
-	again := l.again
+	// What was found to be somebody else's, or nobody's, may have been claimed since. Whoever has an error
+	// tries again anyway.
+	claimed := l.wanted && l.err == nil && t.runs[id] == nil
 	t.mu.Unlock()
 	close(l.done)
-	if again {
+	if l.again {
 		t.pokeMail()
+	}
+	if claimed {
+		t.bringSoon(id)
 	}
 	return l.err
 }

@@ -65,6 +65,9 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	}
 }
 
+// Bring makes a run live that may be this executor's.
+func (e *Engine) Bring(runID string) { e.current().bringSoon(runID) }
+
 // Turns are those of this executor.
 func (e *Engine) Turns() *turns.Turns { return e.computing }
 

@@ -16,8 +16,8 @@ import (
 const (
 	// mailBatch is how many pieces of mail are read at a time.
 	mailBatch = journal.MaxLoadedMail
-	// smallMail is the largest body that comes along when all mail is looked for, and largeBatch how many pieces of a run are read
-	// at a time that has larger ones. Such a run reads its mail itself, in a turn of its namespace.
+	// smallMail is the largest body that comes along when all mail is looked for. The mail of a run that has
+	// larger ones is read apart, largeBatch pieces at a time, in a turn of its namespace.
 	smallMail, largeBatch = 4 << 10, 32
 	// longestRest is the longest pause between two looks.
 	longestRest = 50 * time.Millisecond
@@ -60,8 +60,8 @@ func (t *term) pokeMail() {
 	}
 }
 
-// settled are the pieces of mail whose taking up became durable since mail was last looked for: what was read before that still names
-// them. It is safe for concurrent use.
+// settled are the pieces of mail whose taking up became durable since the last look began: what that look
+// read may still name them. It is safe for concurrent use.
 type settled struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}
@@ -133,8 +133,9 @@ func (t *term) deliver(ctx context.Context) {
 	}
 }
 
-// inHand are the runs whose mail is being taken up, or that are being brought: busy those that hear of a cancel all the same, ending those that do
-// not. They look again when they are done.
+// inHand are the runs whose mail is left out of a look, since it is taken up beside, or since they are being
+// read: of those in busy a cancel is read all the same, of those in ending nothing is. What is taken up beside
+// and what is read asks for another look when it is done.
 func (t *term) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,8 +166,9 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 	return under.Load() // else it ended meanwhile, and may not have seen that
 }
 
-// takeUpBeside takes up the mail of a run that computes with it, or that is large, for which others do not wait: more tells that there is mail
-// that was not read yet. A cancel waits for nothing that the run computes.
+// takeUpBeside takes up mail on a goroutine of its own: that of a run which computes with it or is locked, and
+// large mail. Other runs do not wait for it. more tells that there is mail that was not read yet. A cancel
+// waits for nothing that the run computes.
 func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	cancel := slices.ContainsFunc(mail, isCancel)
 	under := &r.opening
@@ -194,24 +196,42 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 			more = r.takeUpLocked(mail) && more || len(mail) < n
 			return
 		}
+		if slices.ContainsFunc(mail, isLeft) {
+			more = r.takeUpLarge(more)
+			return
+		}
 		leave, err := r.compute(r.t.background)
 		if err != nil {
 			return
 		}
 		defer leave()
-		if slices.ContainsFunc(mail, isLeft) {
-			most := largeBatch + len(r.taken) // those that are being written are still listed
-			if mail, err = r.t.e.journal.UnreadMail(r.t.background, r.namespace, r.id, most); err != nil {
-				if r.t.background.Err() == nil && !journal.IsFenced(err) {
-					r.t.e.log.WarnContext(r.t.background, "mail cannot be read", "err", err, "run_id", r.id)
-				}
-				more = false // it is looked for in a while
-				return
-			}
-			more = more || len(mail) == most
-		}
 		more = r.takeUpLocked(mail) && more
 	})
+}
+
+// takeUpLarge reads the mail of a run some of which is large, and takes it up. more tells, and it reports,
+// whether there is mail that was not read yet. The turn that it is taken up in bounds what is read at once;
+// the run is not locked meanwhile.
+func (r *run) takeUpLarge(more bool) bool {
+	ctx := r.t.background
+	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
+	if err != nil {
+		return false
+	}
+	r.lock()
+	r.heard = map[int64]bool{}
+	most := largeBatch + len(r.taken) // those that are being written are still listed
+	r.mu.Unlock()
+	mail, err := r.t.e.journal.UnreadMail(ctx, r.namespace, r.id, most)
+	defer r.stepIn(give)()
+	defer func() { r.heard = nil }()
+	if err != nil {
+		if ctx.Err() == nil && !journal.IsFenced(err) {
+			r.t.e.log.WarnContext(ctx, "mail cannot be read", "err", err, "run_id", r.id)
+		}
+		return false // it is looked for in a while
+	}
+	return r.takeUpLocked(mail) && (more || len(mail) == most)
 }
 
 func isLeft(m journal.Mail) bool { return m.Left }
@@ -240,7 +260,7 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 		if r.gone.Load() || r.mending != nil {
 			return news // it is taken up where, or when, the run goes on
 		}
-		if r.taken[m.ID] || r.t.settled.has(m.ID) {
+		if r.taken[m.ID] || r.heard[m.ID] || r.t.settled.has(m.ID) {
 			continue
 		}
 		news = true

@@ -3,8 +3,10 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +74,54 @@ func (j *lateMail) Commit(ctx context.Context, o journal.Owner, ws []journal.Wri
 	return j.Journal.Commit(ctx, o, ws)
 }
 
+// staleRead is a journal that, when it is armed, reads a run and says so, and tells what it has read only
+// when it may.
+type staleRead struct {
+	journal.Journal
+	armed      atomic.Bool
+	read, goOn chan struct{}
+}
+
+func (j *staleRead) Load(ctx context.Context, runID string) (journal.Loaded, error) {
+	l, err := j.Journal.Load(ctx, runID)
+	if j.armed.CompareAndSwap(true, false) {
+		close(j.read)
+		<-j.goOn
+	}
+	return l, err
+}
+
+// heldMail is a journal that takes its time over the mail of a run, and over a write by which mail is taken
+// up. It counts the looks for the mail of all.
+type heldMail struct {
+	journal.Journal
+	holds            atomic.Bool // whether such a write is held
+	read, goOn, held chan struct{}
+	once             sync.Once
+	looks            atomic.Int64
+}
+
+func (j *heldMail) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
+	ms, err := j.Journal.UnreadMail(ctx, namespace, runID, limit)
+	j.once.Do(func() {
+		close(j.read)
+		<-j.goOn
+	})
+	return ms, err
+}
+
+func (j *heldMail) PendingMail(ctx context.Context, o journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
+	j.looks.Add(1)
+	return j.Journal.PendingMail(ctx, o, look)
+}
+
+func (j *heldMail) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	if slices.ContainsFunc(ws, func(w journal.Write) bool { return w.Append != nil && len(w.Append.TakenUp) > 0 }) && j.holds.CompareAndSwap(true, false) {
+		<-j.held
+	}
+	return j.Journal.Commit(ctx, o, ws)
+}
+
 func TestMail(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {
@@ -130,6 +180,66 @@ func TestMail(t *testing.T) {
 			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.SignalReceived)) == journal.MaxLoadedMail+1 }, time.Minute, 5*time.Millisecond)
 			close(g.open)
 			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Run/ThatIsClaimedWhileItIsReadGoesOn", func(t *testing.T) {
+			stale := &staleRead{read: make(chan struct{}), goOn: make(chan struct{})}
+			l := run(t, s, actors{"sleep": waits(workgraph.Wait{Timer: &workgraph.Timer{After: workgraph.Duration(50 * time.Millisecond)}})}, func(c *engine.Config, d *engine.Deps) {
+				stale.Journal, d.Journal = d.Journal, stale
+				c.ParkAfter = time.Millisecond
+			})
+			id := l.start(t, chain(1, "sleep"))
+			row := l.parked(t, id, journal.StateWaiting)
+			testkit.Eventually(t, func() bool { return time.Now().After(row.WakeTime) }, time.Minute, time.Millisecond)
+			stale.armed.Store(true)
+			l.Bring(id) // it is nobody's when this is read
+			<-stale.read
+			args, err := json.Marshal(journal.JobArgs{Namespace: ns, RunID: id})
+			require.NoError(t, err)
+			require.NoError(t, l.Work(t.Context(), args))
+			require.Equal(t, "exec", l.row(t, id).Owner.ID)
+			close(stale.goOn)
+			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
+		})
+		t.Run("Signal/ARunGoesOnWhileItsLargeMailIsRead", func(t *testing.T) {
+			slow := &heldMail{read: make(chan struct{}), goOn: make(chan struct{})}
+			g := newGate()
+			l := run(t, s, actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) { slow.Journal, d.Journal = d.Journal, slow })
+			release := sync.OnceFunc(func() { close(slow.goOn) })
+			defer release()
+			id := l.start(t, chain(1, "gate"))
+			g.next(t)
+			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "aside", Payload: big(8 << 10)})
+			<-slow.read
+			close(g.open)
+			testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateCompleted }, 20*time.Second, time.Millisecond)
+			release()
+		})
+		t.Run("Signal/IsHeardOnceThoughItIsReadWithALargeOne", func(t *testing.T) {
+			slow := &heldMail{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
+			g := newGate()
+			l := run(t, s, actors{"gate": g}, func(c *engine.Config, d *engine.Deps) {
+				slow.Journal, d.Journal = d.Journal, slow
+				c.MailPoll = 5 * time.Millisecond
+			})
+			release := sync.OnceFunc(func() { close(slow.goOn) })
+			defer release()
+			id := l.start(t, chain(1, "gate"))
+			g.next(t)
+			heard := func() int { return len(kinds(l.events(t, id), workgraph.SignalReceived)) }
+			slow.holds.Store(true)
+			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "small"})
+			testkit.Eventually(t, func() bool { return !slow.holds.Load() }, time.Minute, time.Millisecond)
+			l.mail(t, id, journal.MailSignal, engine.Letter{Name: "large", Payload: big(8 << 10)})
+			<-slow.read // the small one, too, whose write is under way
+			close(slow.held)
+			testkit.Eventually(t, func() bool { return heard() == 1 }, time.Minute, time.Millisecond)
+			looks := slow.looks.Load()
+			testkit.Eventually(t, func() bool { return slow.looks.Load() > looks+2 }, time.Minute, time.Millisecond)
+			release()
+			testkit.Eventually(t, func() bool { return heard() >= 2 }, time.Minute, time.Millisecond)
+			close(g.open)
+			l.wait(t, id, journal.StateCompleted)
+			require.Equal(t, 2, heard(), "%s", story(l.events(t, id)))
 		})
 		t.Run("Signal/LargeOnesAreHeardInTheirOrder", func(t *testing.T) {
 			g := newGate()

@@ -219,11 +219,11 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 		r.takeRoom()()
 		return &noRoomError{r.namespace, size}
 	}
+	defer r.stepIn(func() {})() // before anybody finds it
 	if !t.insert(r) {
 		t.memory.Add(r.namespace, -size)
 		return nil
 	}
-	defer r.stepIn(func() {})()
 	r.weigh()
 	t.memory.Add(r.namespace, -size)
 	now := time.Now().UTC()

@@ -77,6 +77,9 @@ type run struct {
 	unsure map[string]bool
 	// taken are the pieces of mail that were taken up by writes which are not answered yet.
 	taken map[int64]bool
+	// heard are those of which such an answer has come while mail of the run is read, as what is read may name
+	// them still; nil at other times.
+	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*detail
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
@@ -591,6 +594,9 @@ func (r *run) hear(a ack) {
 	}
 	for _, id := range a.c.takenUp {
 		delete(r.taken, id)
+		if r.heard != nil && a.res.Err == nil {
+			r.heard[id] = true
+		}
 	}
 	released := r.released
 	r.mu.Unlock()
