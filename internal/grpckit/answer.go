@@ -91,10 +91,11 @@ func (o *outgoing) Put(*[]byte) {
 	o.end()
 }
 
-// end gives back what the message holds. The lock is held.
+// end gives back what the message holds. It is idempotent. The lock is held.
 func (o *outgoing) end() {
 	if o.late != nil {
 		o.late.Stop()
+		o.late = nil
 	}
 	o.held.Free()
 	o.writes.remove(o)
@@ -176,5 +177,16 @@ func (writers) HandleConn(ctx context.Context, c stats.ConnStats) {
 // TagRPC implements stats.Handler.
 func (writers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC implements stats.Handler.
-func (writers) HandleRPC(context.Context, stats.RPCStats) {}
+// HandleRPC implements stats.Handler. It is told of every message that gRPC has taken. One that comes just
+// after the caller has ended the call is forgotten by gRPC, which gives nothing of it back.
+func (writers) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	p, ok := s.(*stats.OutPayload)
+	if !ok || ctx.Err() == nil {
+		return
+	}
+	if o, ok := p.Payload.(*outgoing); ok {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.end()
+	}
+}
