@@ -23,7 +23,8 @@ const entryPrefix = "us"
 // namespace. It returns them in order as they stand in the books. Who asks decides whose keys they have:
 // those of the executor are out of the reach of clients. Of the executor's entries the first one of a key
 // stays, whatever comes later; a client whose entry says something else than the one that has its key is
-// refused, and nothing is booked. A task or epic that is not there (any more) gets nothing, yet the namespace
+// refused, and nothing is booked. Costs by which a sum would not fit are refused to clients; the executor's calls are booked without
+// them then, as calls without a price. A task or epic that is not there (any more) gets nothing, yet the namespace
 // does: what was spent was spent.
 func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
 	now, source, principal := dbkit.Now(), usage.Client, caller(ctx)
@@ -35,20 +36,27 @@ func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.En
 		in[i].Source, in[i].Principal, in[i].Time = source, principal, dbkit.Micros(in[i].Time)
 	}
 	unique, at := distinct(in, now)
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
-		booked, err := book(ctx, tx, namespace, slices.Clone(unique), now)
-		if err != nil {
-			return err
-		}
-		out = make([]usage.Entry, len(in))
-		for i, j := range at {
-			if source == usage.Client && !in[i].Repeats(booked[j]) {
-				return otherUsage(i, in[i].Key)
+	record := func(unpriced bool) error {
+		return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+			booked, err := book(ctx, tx, namespace, slices.Clone(unique), unpriced, now)
+			if err != nil {
+				return err
 			}
-			out[i] = booked[j]
-		}
-		return nil
-	})
+			out = make([]usage.Entry, len(in))
+			for i, j := range at {
+				if source == usage.Client && !in[i].Repeats(booked[j]) {
+					return otherUsage(i, in[i].Key)
+				}
+				out[i] = booked[j]
+			}
+			return nil
+		})
+	}
+	err = record(false)
+	if source == usage.Executor && errs.ReasonOf(err) == usage.ReasonOutOfRange {
+		// A run cannot ask for less, and what is refused comes again until it is booked.
+		err = record(true)
+	}
 	return out, err
 }
 
@@ -84,9 +92,7 @@ func price(ctx context.Context, r store.Reader, namespace string, entries []usag
 		return err
 	}
 	for i := range entries {
-		if err := prices.Price(&entries[i]); err != nil {
-			return err
-		}
+		prices.Price(&entries[i])
 	}
 	return nil
 }
@@ -119,13 +125,19 @@ func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) 
 	return unique, at
 }
 
-func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, now time.Time) ([]usage.Entry, error) {
+// book books entries, without what they cost if unpriced is set.
+func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, unpriced bool, now time.Time) ([]usage.Entry, error) {
 	epics, tasks, err := payers(ctx, tx, namespace, entries)
 	if err != nil {
 		return nil, err
 	}
 	if err := price(ctx, tx, namespace, entries); err != nil {
 		return nil, err
+	}
+	if unpriced {
+		for i := range entries {
+			entries[i].CostNanoUSD, entries[i].PriceID = nil, ""
+		}
 	}
 	booked, fresh, err := tx.Book(ctx, namespace, entries)
 	if err != nil {

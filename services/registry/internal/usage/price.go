@@ -18,6 +18,10 @@ const (
 	// ReasonModelPattern refuses a "*" that is not the last character.
 	ReasonModelPattern = "MODEL_PATTERN_INVALID"
 
+	// MaxRate is the highest price of a million tokens: a call with a million million tokens of input and as many of output, the most that an
+	// executor books, costs what fits into 64 bits.
+	MaxRate = math.MaxInt64 / (2 * million)
+
 	million = 1_000_000
 )
 
@@ -44,6 +48,20 @@ func NewPrice(namespace string, in Price) (Price, error) {
 	if i := strings.IndexByte(in.Model, '*'); i >= 0 && i != len(in.Model)-1 {
 		return Price{}, errs.New(errs.InvalidArgument, ReasonModelPattern, `a "*" may only end a model's name, not stand inside %q`, in.Model).
 			Violate("price.model", ReasonModelPattern, `only the last character may be "*"`)
+	}
+	for _, rate := range []struct {
+		field string
+		nano  int64
+	}{
+		{"price.input_per_million", in.Input},
+		{"price.cached_input_per_million", deref(in.CachedInput, 0)},
+		{"price.output_per_million", in.Output},
+		{"price.reasoning_per_million", deref(in.Reasoning, 0)},
+	} {
+		if rate.nano > MaxRate {
+			return Price{}, errs.New(errs.InvalidArgument, ReasonOutOfRange, "a million tokens may cost at most %d nano-USD", int64(MaxRate)).
+				Violate(rate.field, ReasonOutOfRange, "it is too high")
+		}
 	}
 	in.Namespace, in.ID, in.ValidUntil = namespace, ids.New(PricePrefix), time.Time{}
 	return in, nil
@@ -129,20 +147,17 @@ func (p Price) Cost(e Entry) (int64, error) {
 	return int64(q), nil
 }
 
-// Price sets the cost of an entry by the book. Where that knows no price it stays what is said of the call,
-// or unknown.
-func (b Book) Price(e *Entry) error {
+// Price sets the cost of an entry by the book. Where that knows no price, or one by which the cost does not fit into 64 bits, it stays what is
+// said of the call, or unknown.
+func (b Book) Price(e *Entry) {
 	e.PriceID = ""
 	p, ok := b.Find(e.Provider, e.Model, e.Time)
 	if !ok {
-		return nil
+		return
 	}
-	cost, err := p.Cost(*e)
-	if err != nil {
-		return err
+	if cost, err := p.Cost(*e); err == nil {
+		e.CostNanoUSD, e.PriceID = &cost, p.ID
 	}
-	e.CostNanoUSD, e.PriceID = &cost, p.ID
-	return nil
 }
 
 // Add returns the sum of two amounts, or an error if it does not fit.

@@ -1,6 +1,7 @@
 package usage_test
 
 import (
+	"errors"
 	"math"
 	"math/big"
 	"testing"
@@ -119,6 +120,25 @@ func TestPrices(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ids.Valid(usage.PricePrefix, p.ID))
 		require.True(t, p.ValidUntil.IsZero())
+	})
+	t.Run("New/RefusesWhatCanOverflow", func(t *testing.T) {
+		t.Parallel()
+		most := int64(usage.MaxRate)
+		for field, p := range map[string]usage.Price{
+			"price.input_per_million": {Input: most + 1}, "price.cached_input_per_million": {CachedInput: ptr(most + 1)},
+			"price.output_per_million": {Output: most + 1}, "price.reasoning_per_million": {Reasoning: ptr(most + 1)},
+		} {
+			p.Model = "m"
+			_, err := usage.NewPrice("n", p)
+			bad, ok := errors.AsType[*errs.Error](err)
+			require.True(t, ok, field)
+			require.Equal(t, usage.ReasonOutOfRange, bad.Reason)
+			require.Equal(t, field, bad.Violations[0].Field)
+		}
+		dearest, err := usage.NewPrice("n", usage.Price{Model: "m", Input: most, CachedInput: &most, Output: most, Reasoning: &most})
+		require.NoError(t, err)
+		_, err = dearest.Cost(usage.Entry{InputTokens: 1e12, OutputTokens: 1e12})
+		require.NoError(t, err, "no call of an executor's books has more tokens")
 	})
 	t.Run("Defaults/AreDistinctStableAndKnown", func(t *testing.T) {
 		t.Parallel()

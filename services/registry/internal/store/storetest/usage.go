@@ -293,13 +293,54 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 			one := entry("run", 1, v.ID, 1, 0)
 			_, err = f.RecordUsage(f.ctx, ns, []usage.Entry{one})
 			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
-			dear := entry("run", 2, "", math.MaxInt64, 0)
-			_, err = f.RecordUsage(f.ctx, "other", []usage.Entry{dear})
-			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
 			f.recount(t, ns, e.ID)
 			rows, err := f.Entries(f.ctx, store.EntryQuery{Namespace: ns, Limit: 10})
 			require.NoError(t, err)
 			require.Len(t, rows, 1)
+		},
+		"Usage/ACostThatDoesNotFitIsUnpriced": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			dear, said := entry("run", 0, v.ID, math.MaxInt64/4, 0), entry("run", 1, v.ID, math.MaxInt64/4, 0)
+			said.CostNanoUSD = ptr(int64(77))
+			in := []usage.Entry{dear, said, entry("run", 2, v.ID, 1, 0)}
+			asked, err := f.PriceUsage(f.ctx, ns, in)
+			require.NoError(t, err)
+			out, err := f.RecordUsage(f.ctx, ns, in)
+			require.NoError(t, err)
+			for i, want := range []*int64{nil, ptr(int64(77)), ptr(int64(1000))} {
+				require.Equal(t, want, asked[i].CostNanoUSD)
+				require.Equal(t, want, out[i].CostNanoUSD)
+				require.Equal(t, i == 2, out[i].PriceID != "")
+			}
+			v, err = f.Task(f.ctx, ns, v.ID)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, v.Actual.UnpricedCalls)
+			require.EqualValues(t, 1077, v.Actual.NanoUSD)
+			f.recount(t, ns, e.ID)
+		},
+		"Usage/ACostThatNoSumCanHoldIsUnpriced": func(t *testing.T, f *fixture) {
+			e := f.epic(t, epic.Epic{})
+			v := f.task(t, e.ID)
+			const most = 8_000_000_000_000_000 // at a thousand nano-USD each
+			for i := range 2 {
+				out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", i, v.ID, most, 0)})
+				require.NoError(t, err)
+				require.Equal(t, i == 0, out[0].CostNanoUSD != nil)
+				require.Equal(t, i == 0, out[0].PriceID != "")
+			}
+			out, err := f.RecordUsage(f.ctx, ns, []usage.Entry{entry("run", 1, v.ID, most, 0), entry("run", 2, v.ID, 1, 0)})
+			require.NoError(t, err)
+			require.Nil(t, out[0].CostNanoUSD, "it stays as it was booked")
+			require.NotNil(t, out[1].CostNanoUSD, "what fits is priced")
+			total, err := f.NamespaceTotals(f.ctx, ns)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, total.UnpricedCalls)
+			require.EqualValues(t, most*1000+1000, total.NanoUSD)
+			f.recount(t, ns, e.ID)
+			client := access.With(f.ctx, access.Principal{Kind: access.Key, Name: "ci"})
+			_, err = f.RecordUsage(client, ns, []usage.Entry{entry("mine", 0, v.ID, most, 0)})
+			requireError(t, err, errs.InvalidArgument, usage.ReasonOutOfRange)
 		},
 		"Usage/AClientCannotFillTheBooks": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
