@@ -19,12 +19,12 @@ const (
 	// claimParked needs the rows to be locked, and finds parked runs alone that have mail.
 	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
 		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
-	mailColumns = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time FROM `
-	selectMail  = mailColumns + `mail m`
+	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
 )
 
+// scanMail scans what selectMail gives, with Left as its last column.
 func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
-	err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time)
+	err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time, &m.Left)
 	m.Time = m.Time.UTC()
 	if len(m.Body) == 0 {
 		m.Body = nil
@@ -208,14 +208,7 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journ
 			FROM mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m
 			CROSS JOIN LATERAL (SELECT $7 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= $7 AS small) l ORDER BY m.id`,
 		owner.ID, owner.Incarnation, look.Limit, journal.MailRead, look.Busy, look.Ending, look.Small)
-	return collect(rows, err, func(row pgx.CollectableRow) (m journal.Mail, err error) {
-		err = row.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &m.Time, &m.Left)
-		m.Time = m.Time.UTC()
-		if len(m.Body) == 0 {
-			m.Body = nil
-		}
-		return m, err
-	})
+	return collect(rows, err, scanMail)
 }
 
 // UnreadMail implements journal.Mailbox.

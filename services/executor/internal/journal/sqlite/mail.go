@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -16,7 +15,7 @@ const (
 	pollMail = 500 * time.Millisecond
 
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time`
+	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
 	// pendingMail is that of an owner's runs.
 	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
@@ -34,21 +33,10 @@ const (
 	tidyMail = `DELETE FROM mail WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = mail.run_id AND r.namespace = mail.namespace AND r.state < 6)`
 )
 
-// idList is a list of ids for json_each.
-func idList(ids []string) string {
-	if len(ids) == 0 {
-		return "[]"
-	}
-	b, err := json.Marshal(ids)
-	if err != nil {
-		panic("sqlite: " + err.Error()) // texts always marshal
-	}
-	return string(b)
-}
-
+// scanMail scans what selectMail and small give, with Left as their last column.
 func scanMail(rows *sql.Rows) (m journal.Mail, err error) {
 	var at int64
-	err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at)
+	err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at, &m.Left)
 	m.Time = dbkit.FromUnixMicros(at)
 	if len(m.Body) == 0 {
 		m.Body = nil
@@ -202,16 +190,8 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journ
 		query = pendingByRun
 	}
 	rows, err := s.db.Read.QueryContext(ctx, small+query+inHand+` ORDER BY m.id LIMIT ?3`, owner.ID, owner.Incarnation, look.Limit,
-		idList(look.Busy), idList(look.Ending), look.Small)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (m journal.Mail, err error) {
-		var at int64
-		err = rows.Scan(&m.ID, &m.Namespace, &m.RunID, &m.Kind, &m.Key, &m.Body, &at, &m.Left)
-		m.Time = dbkit.FromUnixMicros(at)
-		if len(m.Body) == 0 {
-			m.Body = nil
-		}
-		return m, err
-	})
+		textList(look.Busy), textList(look.Ending), look.Small)
+	return dbkit.Collect(rows, err, scanMail)
 }
 
 // UnreadMail implements journal.Mailbox.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -91,10 +90,6 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err != nil {
 			return err
 		}
-		except, err := json.Marshal(append([]string{}, o.Except...))
-		if err != nil {
-			return err
-		}
 		// The owner that stands for nobody has the running runs that were released.
 		for _, owner := range append(owners, journal.Owner{}) {
 			cond := ` r.state < 6 AND r.owner_id <> '' AND r.owner_id = ? AND r.owner_incarnation = ?`
@@ -102,7 +97,7 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 			if owner.IsZero() {
 				cond, args = ` r.state = 2 AND r.owner_id = ''`, nil
 			}
-			cond, args = cond+` AND r.namespace NOT IN (SELECT value FROM json_each(?))`, append(args, string(except))
+			cond, args = cond+` AND r.namespace NOT IN (SELECT value FROM json_each(?))`, append(args, textList(o.Except))
 			more, err := t.orphans(ctx, cond+` AND r.takeovers < ? ORDER BY r.run_id LIMIT ?`, append(slices.Clone(args), o.MaySuspect(), o.Limit)...)
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -196,6 +197,18 @@ func (t txn) row(ctx context.Context, query string, args ...any) *sql.Row {
 }
 
 func micros(t time.Time) int64 { return dbkit.ToUnixMicros(dbkit.Micros(t)) }
+
+// textList is a list of texts for json_each.
+func textList(texts []string) string {
+	if len(texts) == 0 {
+		return "[]" // nil too, which json would make null
+	}
+	b, err := json.Marshal(texts)
+	if err != nil {
+		panic("sqlite: " + err.Error()) // texts always marshal
+	}
+	return string(b)
+}
 
 func b2i(b bool) int {
 	if b {

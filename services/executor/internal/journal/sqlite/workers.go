@@ -34,10 +34,6 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 			names[i], wants[actors[i].Name] = actors[i].Name, actors[i].Effect
 			grown += actors[i].Size()
 		}
-		list, err := json.Marshal(names)
-		if err != nil {
-			return err
-		}
 		type known struct {
 			name, effect string
 			size         int64
@@ -45,7 +41,7 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 		}
 		rows, err := t.tx.QueryContext(ctx, `SELECT a.name, a.effect, `+actorSize+`, EXISTS (SELECT 1 FROM worker_routes r WHERE r.namespace = a.namespace AND r.actor = a.name
 			AND r.executor_id <> ? AND`+alive+`) FROM remote_actors a WHERE a.namespace = ? AND a.name IN (SELECT value FROM json_each(?)) ORDER BY a.name`,
-			self.ID, lease.Microseconds(), namespace, string(list))
+			self.ID, lease.Microseconds(), namespace, textList(names))
 		old, err := dbkit.Collect(rows, err, func(rows *sql.Rows) (k known, err error) {
 			err = rows.Scan(&k.name, &k.effect, &k.size, &k.served)
 			return k, err
@@ -69,7 +65,7 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 			why, err := full()
 			if err == nil && why != nil {
 				if _, err = t.exec(ctx, `DELETE FROM remote_actors WHERE namespace = ? AND last_seen < `+now+` - ?
-					AND name NOT IN (SELECT value FROM json_each(?))`, namespace, journal.ForgetActors.Microseconds(), string(list)); err == nil {
+					AND name NOT IN (SELECT value FROM json_each(?))`, namespace, journal.ForgetActors.Microseconds(), textList(names)); err == nil {
 					why, err = full()
 				}
 			}
@@ -93,11 +89,7 @@ func (s *Store) PutActors(ctx context.Context, self journal.Owner, namespace str
 func (s *Store) RemoteActors(ctx context.Context, namespace string, names []string) ([]journal.RemoteActor, error) {
 	query, args := `SELECT name, description, effect, version, args_schema, last_seen FROM remote_actors WHERE namespace = ?`, []any{namespace}
 	if names != nil {
-		list, err := json.Marshal(names)
-		if err != nil {
-			return nil, err
-		}
-		query, args = query+` AND name IN (SELECT value FROM json_each(?))`, append(args, string(list))
+		query, args = query+` AND name IN (SELECT value FROM json_each(?))`, append(args, textList(names))
 	}
 	rows, err := s.db.Read.QueryContext(ctx, query+` ORDER BY name`, args...)
 	return dbkit.Collect(rows, err, func(rows *sql.Rows) (a journal.RemoteActor, err error) {
@@ -146,15 +138,11 @@ func (s *Store) SyncWorkers(ctx context.Context, self journal.Owner, w journal.W
 			}
 		}
 		for _, p := range w.Put {
-			names, err := json.Marshal(append([]string{}, p.Actors...))
-			if err != nil {
-				return err
-			}
 			if err := exec(`INSERT INTO workers (executor_id, incarnation, namespace, worker_id, actors, slots, busy, connect_time, user_agent, draining)
 				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (executor_id, namespace, worker_id) DO UPDATE SET incarnation = excluded.incarnation,
 				actors = excluded.actors, slots = excluded.slots, busy = excluded.busy, connect_time = excluded.connect_time,
 				user_agent = excluded.user_agent, draining = excluded.draining`,
-				self.ID, self.Incarnation, p.Namespace, p.ID, string(names), p.Slots, p.Busy, micros(p.ConnectTime), p.UserAgent, b2i(p.Draining)); err != nil {
+				self.ID, self.Incarnation, p.Namespace, p.ID, textList(p.Actors), p.Slots, p.Busy, micros(p.ConnectTime), p.UserAgent, b2i(p.Draining)); err != nil {
 				return err
 			}
 		}
