@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// consequence is what happens once a decision is durable.
+type consequence struct {
+	events  []Event
+	effects workgraph.Effects
+	timer   time.Time
+	ended   bool
+	idle    bool
+	// linger is how long it stays in memory all the same.
+	linger  time.Duration
+	outbox  bool
+	mailed  []journal.Mail
+	takenUp []int64
+	// recovered says that it follows from reading the run, so that what it asks for may have been done before.
+	recovered bool
+	// released says that the run is no longer this executor's once the decision is durable.
+	released bool
+	// keep says that nothing was decided: the timer stays as it is.
+	keep bool
+}
+
+func (r *run) consequence(events []Event, eff workgraph.Effects) consequence {
+	c := consequence{events: events, effects: eff, ended: eff.Ended != nil}
+	if !c.ended {
+		c.timer, _ = r.next()
+		c.idle, c.linger = r.idle(), r.lingers()
+	}
+	return c
+}
+
+// ack is the answer to a write, and what follows from it; before and after that these are called, if not nil.
+type ack struct {
+	res    journal.Result
+	c      consequence
+	before func()
+	after  func(error)
+}
+
+// acked is called when a write was answered, by whoever leads the writer, which all runs wait for. A run that is locked, since it evaluates expressions,
+// hears of its answers later and in order.
+func (r *run) acked(a ack) {
+	r.kmu.Lock()
+	if r.acks == nil && r.mu.TryLock() {
+		r.kmu.Unlock()
+		r.hear(a)
+		return
+	}
+	first := r.acks == nil
+	r.acks = append(r.acks, a)
+	r.kmu.Unlock()
+	if first {
+		go r.catchUp()
+	}
+}
+
+// catchUp hears the answers that came while the run was locked. It is no part of the term's work: that ends
+// before the writer, which answers until its end.
+func (r *run) catchUp() {
+	for i := 0; ; i++ {
+		r.mu.Lock()
+		r.kmu.Lock()
+		if i == len(r.acks) {
+			r.acks = nil
+			r.kmu.Unlock()
+			r.mu.Unlock()
+			return
+		}
+		a := r.acks[i]
+		r.kmu.Unlock()
+		r.hear(a)
+	}
+}
+
+// hear takes note of the answer to a write and sets going what follows. The caller holds r.mu, which is given back.
+func (r *run) hear(a ack) {
+	if a.after != nil {
+		defer func() { a.after(a.res.Err) }()
+	}
+	if r.pending--; r.pending == 0 && r.quiet != nil {
+		close(r.quiet)
+		r.quiet = nil
+	}
+	if a.res.Err == nil {
+		r.t.settled.add(a.c.takenUp) // before it is forgotten here
+		r.durable, r.over = max(r.durable, a.res.LastSeq), r.over || a.c.ended
+	}
+	for _, id := range a.c.takenUp {
+		delete(r.taken, id)
+		if r.heard != nil && a.res.Err == nil {
+			r.heard[id] = true
+		}
+	}
+	released := r.released
+	r.mu.Unlock()
+	if a.before != nil {
+		a.before()
+	}
+	r.follow(a.res, a.c, released)
+}
+
+// follow sets going what follows from a write that was answered.
+func (r *run) follow(res journal.Result, c consequence, released chan struct{}) {
+	if c.released {
+		r.t.given(r, released, res, c)
+		return
+	}
+	if r.gone.Load() {
+		if res.Err == nil {
+			r.t.told(res, c) // it happened, even if nothing follows from it here
+		}
+		return
+	}
+	if res.Err != nil {
+		r.t.lose(r, res.Err)
+		return
+	}
+	r.t.release(r, res, c)
+}
