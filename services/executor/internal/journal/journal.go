@@ -130,8 +130,8 @@ type Reader interface {
 
 // Outbox hands out what has to leave the executor, at least once and in the order of each run.
 type Outbox interface {
-	// ClaimOutbox takes up to limit due items, oldest first, and hides them for ttl from every other
-	// claim. Items of one run come in order, and none is given out while an earlier one of its run is
+	// ClaimOutbox takes up to limit due items, from each namespace in turn, and hides them for ttl from every
+	// other claim. Items of one run come in order, and none is given out while an earlier one of its run is
 	// hidden or backing off. A deliverer that fails on one must not go on with later ones of that run.
 	ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) ([]OutboxItem, error)
 	// AckOutbox removes delivered items and adds what they turned out to cost to their runs, and to all runs above these, in one

@@ -64,6 +64,28 @@ func outboxCases(t *testing.T, d Driver) {
 		require.Equal(t, 2, items[0].Attempts)
 		require.Equal(t, "down", items[0].LastError)
 	})
+	t.Run("NamespacesTakeTurns", func(t *testing.T) {
+		w := open(t, d)
+		of := func(namespace string, kinds ...string) {
+			id := w.started(1, func(s *journal.Start) { s.Run.Namespace = namespace })
+			w.commit(appendTo(id, 1, 1, out(kinds...), func(a *journal.Append) { a.Namespace = namespace }))
+		}
+		of("full", "f1", "f2", "f3", "f4")
+		of("full", "f5", "f6")
+		of("late", "l1", "l2")
+		of("later", "m1")
+		got, items := claim(w, 4, time.Minute)
+		require.Equal(t, "f1 f2 l1 m1", got)
+		got, _ = claim(w, 1, time.Minute)
+		require.Equal(t, "f5", got, "f3 and l2 wait for those before them")
+		acks := make([]journal.OutboxAck, len(items))
+		for i, it := range items {
+			acks[i] = journal.OutboxAck{ID: it.ID}
+		}
+		require.NoError(t, w.j.AckOutbox(t.Context(), acks))
+		got, _ = claim(w, 9, time.Minute)
+		require.Equal(t, "f3 f4 l2", got, "whatever is due when there is room for all")
+	})
 	t.Run("ForgottenClaimsComeBack", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)

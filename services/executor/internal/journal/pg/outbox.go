@@ -11,13 +11,37 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
+const (
+	// outboxTenants skips from one namespace to the next, however many items each has.
+	outboxTenants = `WITH RECURSIVE ns (n) AS ((SELECT min(namespace) FROM outbox) UNION ALL
+		SELECT (SELECT min(o.namespace) FROM outbox o WHERE o.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)`
+	// claimDue is the head of the claim: due are $1 items, from each namespace in turn. Of a namespace it walks
+	// along the first items of runs, in the order in which they are due, takes each with what is due behind it
+	// in its run, and ends when it has enough.
+	claimDue = outboxTenants + `,
+		due AS (
+			SELECT d.id FROM ns CROSS JOIN LATERAL (
+				SELECT c.id, row_number() OVER (ORDER BY c.id) AS turn FROM (
+					SELECT x.id FROM outbox o CROSS JOIN LATERAL (
+						SELECT p.id, p.place FROM (
+							SELECT q.id, row_number() OVER w AS place, max(q.next_at) OVER w AS latest
+							FROM (SELECT id, seq, ordinal, next_at FROM outbox WHERE run_id = o.run_id ORDER BY seq, ordinal LIMIT $1) q
+							WINDOW w AS (ORDER BY q.seq, q.ordinal)) p
+						WHERE p.latest <= now()) x
+					WHERE o.namespace = ns.n AND o.next_at <= now()
+						AND o.id = (SELECT f.id FROM outbox f WHERE f.run_id = o.run_id ORDER BY f.seq, f.ordinal LIMIT 1)
+					ORDER BY o.next_at, o.id, x.place LIMIT $1) c) d
+			ORDER BY d.turn, d.id LIMIT $1)`
+)
+
 // ClaimOutbox implements journal.Outbox. Claims take turns by an advisory lock: two at once could
 // each see the head of a run as free and give its items out in the wrong order. An item is hidden by
 // moving its time, so a claim that is never acknowledged comes back by itself.
 func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (items []journal.OutboxItem, err error) {
 	// Looking first is one message, and mostly there is nothing.
 	var due bool
-	if err := s.hot.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox WHERE next_at <= now())`).Scan(&due); err != nil || !due {
+	if err := s.hot.QueryRow(ctx, outboxTenants+`
+		SELECT EXISTS (SELECT FROM ns WHERE EXISTS (SELECT FROM outbox o WHERE o.namespace = ns.n AND o.next_at <= now() OFFSET 0))`).Scan(&due); err != nil || !due {
 		return nil, err
 	}
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
@@ -26,10 +50,7 @@ func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (
 		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended('epigraph/outbox', 0))`).Scan(&mine); err != nil || !mine {
 			return err
 		}
-		rows, err := tx.Query(ctx, `WITH due AS (
-				SELECT o.id FROM outbox o WHERE o.next_at <= now() AND NOT EXISTS (
-					SELECT FROM outbox p WHERE p.run_id = o.run_id AND (p.seq, p.ordinal) < (o.seq, o.ordinal) AND p.next_at > now())
-				ORDER BY o.id LIMIT $1),
+		rows, err := tx.Query(ctx, claimDue+`,
 			got AS (UPDATE outbox o SET next_at = now() + $2::interval, attempts = o.attempts + 1 FROM due WHERE o.id = due.id
 				RETURNING o.id, o.namespace, o.run_id, o.seq, o.ordinal, o.kind, o.body, o.attempts, o.last_error)
 			SELECT * FROM got ORDER BY id`, limit, interval(ttl))

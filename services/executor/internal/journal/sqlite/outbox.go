@@ -13,19 +13,34 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
+const (
+	// outboxTenants skips from one namespace to the next, however many items each has.
+	outboxTenants = `WITH RECURSIVE ns (n) AS (SELECT min(namespace) FROM outbox UNION ALL
+		SELECT (SELECT min(o.namespace) FROM outbox o WHERE o.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)`
+	// claimDue is the head of the claim: due are ?2 items, from each namespace in turn. Of a namespace it walks
+	// along the first items of runs, in the order in which they are due, takes each with what is due behind it
+	// in its run, and ends when it has enough.
+	claimDue = outboxTenants + `,
+		due AS (SELECT id FROM (
+			SELECT d.id, row_number() OVER (PARTITION BY d.namespace ORDER BY d.id) AS turn FROM ns CROSS JOIN outbox d WHERE d.id IN (
+				SELECT x.id FROM outbox o CROSS JOIN outbox x WHERE o.namespace = ns.n AND o.next_at <= ` + now + ` AND x.run_id = o.run_id
+					AND o.id = (SELECT f.id FROM outbox f WHERE f.run_id = o.run_id ORDER BY f.seq, f.ordinal LIMIT 1)
+					AND NOT EXISTS (SELECT 1 FROM outbox p WHERE p.run_id = x.run_id AND (p.seq, p.ordinal) <= (x.seq, x.ordinal) AND p.next_at > ` + now + `)
+				ORDER BY o.next_at, o.id, x.seq, x.ordinal LIMIT ?2))
+			ORDER BY turn, id LIMIT ?2) `
+)
+
 // ClaimOutbox implements journal.Outbox. An item is hidden by moving its time, so a claim that is
 // never acknowledged comes back by itself.
 func (s *Store) ClaimOutbox(ctx context.Context, limit int, ttl time.Duration) (items []journal.OutboxItem, err error) {
 	// Looking first costs no write lock, and mostly there is nothing.
 	var due int
-	if err := s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM outbox WHERE next_at <= `+now+` LIMIT 1)`).Scan(&due); err != nil || due == 0 {
+	if err := s.db.Read.QueryRowContext(ctx, outboxTenants+`
+		SELECT EXISTS (SELECT 1 FROM ns WHERE EXISTS (SELECT 1 FROM outbox o WHERE o.namespace = ns.n AND o.next_at <= `+now+`))`).Scan(&due); err != nil || due == 0 {
 		return nil, err
 	}
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		rows, err := t.tx.QueryContext(ctx, `UPDATE outbox SET next_at = `+now+` + ?, attempts = attempts + 1 WHERE id IN (
-				SELECT o.id FROM outbox o WHERE o.next_at <= `+now+` AND NOT EXISTS (
-					SELECT 1 FROM outbox p WHERE p.run_id = o.run_id AND (p.seq, p.ordinal) < (o.seq, o.ordinal) AND p.next_at > `+now+`)
-				ORDER BY o.id LIMIT ?)
+		rows, err := t.tx.QueryContext(ctx, claimDue+`UPDATE outbox SET next_at = `+now+` + ?1, attempts = attempts + 1 WHERE id IN (SELECT id FROM due)
 			RETURNING id, namespace, run_id, seq, ordinal, kind, body, attempts, last_error`, ttl.Microseconds(), limit)
 		items, err = dbkit.Collect(rows, err, func(rows *sql.Rows) (i journal.OutboxItem, err error) {
 			err = rows.Scan(&i.ID, &i.Namespace, &i.RunID, &i.Seq, &i.Ordinal, &i.Kind, &i.Body, &i.Attempts, &i.LastError)
