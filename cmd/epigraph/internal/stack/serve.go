@@ -60,6 +60,7 @@ type Process struct {
 	readiness *host.Readiness
 	budget    *inflight.Budget
 	opened    atomic.Bool
+	waits     atomic.Pointer[error] // why the service is not open yet
 	pages     pages
 }
 
@@ -117,10 +118,14 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 		p.cfg.Executor.Addr = advertised(p.listener.Addr())
 	}
 	p.readiness.Add(service, func(context.Context) error {
-		if !p.opened.Load() {
-			return errs.New(errs.Unavailable, "STARTING", "starting")
+		if p.opened.Load() {
+			return nil
 		}
-		return nil
+		starting := errs.New(errs.Unavailable, "STARTING", "starting")
+		if why := p.waits.Load(); why != nil {
+			return starting.With(*why)
+		}
+		return starting
 	})
 	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", host.MemoryLimit()),
 		conf.Attr("config", cfg))
@@ -223,6 +228,7 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 		if limit := p.cfg.StartTimeout; !passing || limit > 0 && time.Since(begun) > limit {
 			return nil, err
 		}
+		p.waits.Store(&err)
 		if reason != told {
 			told = reason
 			p.tel.Logger.WarnContext(ctx, "waiting for the database", "err", err, "at_most", p.cfg.StartTimeout)

@@ -421,16 +421,19 @@ func TestDev(t *testing.T) {
 	})
 }
 
+// base is the configuration of services that are served apart, on ports and files of their own.
+func base(t *testing.T) stack.Config {
+	t.Helper()
+	c := quiet()
+	dir := t.TempDir()
+	c.Registry.SQLitePath, c.Executor.SQLitePath = filepath.Join(dir, "registry.db"), filepath.Join(dir, "executor.db")
+	c.GRPC.PlannerAddr, c.GRPC.ExecutorAddr, c.GRPC.RegistryAddr, c.Gateway.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	c.Admin.Addr = "127.0.0.1:0"
+	return c
+}
+
 func TestServe(t *testing.T) {
 	t.Parallel()
-	base := func(t *testing.T) stack.Config {
-		c := quiet()
-		dir := t.TempDir()
-		c.Registry.SQLitePath, c.Executor.SQLitePath = filepath.Join(dir, "registry.db"), filepath.Join(dir, "executor.db")
-		c.GRPC.PlannerAddr, c.GRPC.ExecutorAddr, c.GRPC.RegistryAddr, c.Gateway.Addr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-		c.Admin.Addr = "127.0.0.1:0"
-		return c
-	}
 	t.Run("Registry/WaitsForItsSchema", func(t *testing.T) {
 		t.Parallel()
 		c := base(t)

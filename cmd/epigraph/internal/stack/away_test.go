@@ -1,0 +1,119 @@
+package stack_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+)
+
+// answer is the last one of a probe, for messages.
+type answer struct {
+	code int
+	body string
+}
+
+// TestDatabaseAway starts services whose PostgreSQL server is not running yet, and later takes it from them again.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t, 3*time.Minute)
+	db, err := pgtest.Start(ctx, "", pgtest.Options{NoFsync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Stop()) })
+	require.NoError(t, db.Crash())
+
+	const wait = 30 * time.Second // it takes a second or two
+	c := base(t)
+	c.StartTimeout = 0
+	c.Registry.Store, c.Registry.PostgresURL = "postgres", conf.NewSecret(db.URL(""))
+	c.Executor.Store, c.Executor.PostgresURL = "postgres", conf.NewSecret(db.URL(""))
+	c.Upstream = stack.Upstream{}
+	open := func(service string) *stack.Process {
+		p, err := stack.Open(t.Context(), service, c)
+		require.NoError(t, err)
+		run(t, p)
+		return p
+	}
+	registry := open(stack.Registry)
+	c.Upstream.Registry = registry.Addr()
+	executor, planner := open(stack.Executor), open(stack.Planner)
+	c.Upstream.Executor, c.Upstream.Planner = executor.Addr(), planner.Addr()
+	gateway := open(stack.Gateway)
+
+	stored := map[string]*stack.Process{"registry": registry, "executor": executor}
+	alive := func(t *testing.T, p *stack.Process) {
+		t.Helper()
+		code, body := get(t, "http://"+p.AdminAddr()+"/livez")
+		require.Equal(t, http.StatusOK, code, body)
+	}
+	comes := func(t *testing.T, p *stack.Process, code int, text string) {
+		t.Helper()
+		var last answer
+		testkit.Eventually(t, func() bool {
+			last.code, last.body = get(t, "http://"+p.AdminAddr()+"/readyz")
+			return last.code == code && strings.Contains(last.body, text)
+		}, wait, 20*time.Millisecond, "%v", &last)
+	}
+	// front waits until the gateway names exactly these services, each with this reason.
+	front := func(t *testing.T, status, reason string, away ...string) {
+		t.Helper()
+		var last answer
+		testkit.Eventually(t, func() bool {
+			last.code, last.body = get(t, "http://"+gateway.Addr()+"/readyz")
+			var out struct {
+				Status string
+				Away   []struct{ Service, Reason string }
+			}
+			if last.code != http.StatusOK || json.Unmarshal([]byte(last.body), &out) != nil || out.Status != status {
+				return false
+			}
+			var names []string
+			for _, a := range out.Away {
+				if a.Reason != reason {
+					return false
+				}
+				names = append(names, a.Service)
+			}
+			return strings.Join(names, " ") == strings.Join(away, " ")
+		}, wait, 50*time.Millisecond, "%v", &last)
+	}
+
+	for name, p := range stored {
+		t.Run("Start/LivesAndSaysWhatIsAway/"+name, func(t *testing.T) {
+			comes(t, p, http.StatusServiceUnavailable, "cannot reach PostgreSQL")
+			alive(t, p)
+		})
+	}
+	t.Run("Start/WhoNeedsNoDatabaseIsReady", func(t *testing.T) { comes(t, planner, http.StatusOK, "ok") })
+	t.Run("Start/BecomesReadyWhenTheDatabaseComes", func(t *testing.T) {
+		require.NoError(t, db.Restart(ctx))
+		for _, p := range stored {
+			comes(t, p, http.StatusOK, "ok")
+		}
+		front(t, "READY", "")
+	})
+	t.Run("Crash/IsToldApartFromAServiceThatIsAway", func(t *testing.T) {
+		require.NoError(t, db.Crash())
+		front(t, "DEGRADED", "DATABASE_AWAY", "executor", "registry")
+		for _, p := range stored {
+			comes(t, p, http.StatusServiceUnavailable, "the connection to the database broke")
+			alive(t, p)
+		}
+		comes(t, planner, http.StatusOK, "ok")
+	})
+	t.Run("Restart/ReadyAgain", func(t *testing.T) {
+		require.NoError(t, db.Restart(ctx))
+		for _, p := range stored {
+			comes(t, p, http.StatusOK, "ok")
+		}
+		front(t, "READY", "")
+	})
+}
