@@ -23,4 +23,5 @@ func TestAway(t *testing.T) {
 	for _, err := range []error{nil, &pgconn.PgError{Code: "23505"}, errors.New("a fault of ours")} {
 		require.False(t, dbkit.Away(err), "%v", err)
 	}
+	require.True(t, dbkit.ConnectionLost(fmt.Errorf("begin: %w", pgconn.ErrConnClosed)), "a later statement on a dead connection")
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
@@ -45,10 +46,18 @@ func serve(t *testing.T, cfg registry.Config) registryv1.RegistryServiceClient {
 // serveKeys is serve for clients that show credentials; it returns what makes a client of one.
 func serveKeys(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig) func(key string) registryv1.RegistryServiceClient {
 	t.Helper()
-	s, err := registry.Open(t.Context(), cfg, registry.Deps{})
+	client, _ := serveAs(t, cfg, keys, nil)
+	return client
+}
+
+// serveAs is serveKeys for a registry whose service and server log to tel, which may be nil. It returns the
+// service too.
+func serveAs(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig, tel *obs.Telemetry) (func(key string) registryv1.RegistryServiceClient, *registry.Service) {
+	t.Helper()
+	s, err := registry.Open(t.Context(), cfg, registry.Deps{Telemetry: tel})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	server, err := grpckit.NewServer(grpckit.Options{Auth: keys})
+	server, err := grpckit.NewServer(grpckit.Options{Auth: keys, Telemetry: tel})
 	require.NoError(t, err)
 	s.Register(server)
 	var network grpckit.BufNet
@@ -65,7 +74,7 @@ func serveKeys(t *testing.T, cfg registry.Config, keys grpckit.AuthConfig) func(
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, conn.Close()) })
 		return registryv1.NewRegistryServiceClient(conn)
-	}
+	}, s
 }
 
 func requireError(t *testing.T, err error, kind errs.Kind, reason string) *errs.Error {

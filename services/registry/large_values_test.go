@@ -1,0 +1,255 @@
+package registry_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
+	"github.com/epigraph-run/epigraph/services/registry"
+)
+
+// large is a text of 3 KB, with letters that take more than a byte.
+var large = strings.Repeat("three kilobytes — ", 171)
+
+// largeWorld calls every RPC on epics and tasks of which every text that may be large is.
+type largeWorld struct {
+	*testing.T
+	c registryv1.RegistryServiceClient
+}
+
+func (w *largeWorld) epic() *registryv1.Epic {
+	w.Helper()
+	e, err := w.c.CreateEpic(w.Context(), &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Description: large, ResultSummary: large}})
+	require.NoError(w, err)
+	w.wholeEpic(e)
+	return e
+}
+
+func (w *largeWorld) wholeEpic(e *registryv1.Epic) {
+	w.Helper()
+	require.Equal(w, large, e.GetDescription())
+	require.Equal(w, large, e.GetResultSummary())
+}
+
+func (w *largeWorld) task() *registryv1.Task {
+	w.Helper()
+	v, err := w.c.CreateTask(w.Context(), &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: w.epic().GetId(), Title: "work",
+		Description: large, ResultSummary: large, ErrorMessage: large, Requirements: &graphv1.Payload{Json: []byte(`{"big":"` + large + `"}`)},
+		Notes: []*registryv1.Note{{Author: "ada", Text: large}}}})
+	require.NoError(w, err)
+	w.wholeTask(v)
+	return v
+}
+
+func (w *largeWorld) wholeTask(v *registryv1.Task) {
+	w.Helper()
+	require.Equal(w, large, v.GetDescription())
+	require.Equal(w, large, v.GetResultSummary())
+	require.Equal(w, large, v.GetErrorMessage())
+	require.JSONEq(w, `{"big":"`+large+`"}`, string(v.GetRequirements().GetJson()))
+	require.NotEmpty(w, v.GetNotes())
+	for _, n := range v.GetNotes() {
+		require.Equal(w, large, n.GetText())
+	}
+}
+
+// claimed is a task that a run works on.
+func (w *largeWorld) claimed() *registryv1.Task {
+	w.Helper()
+	v := w.task()
+	got, err := w.c.ClaimTask(w.Context(), &registryv1.ClaimTaskRequest{TaskId: v.GetId(), RunId: "run_" + v.GetId()})
+	require.NoError(w, err)
+	w.wholeTask(got.GetTask())
+	return v
+}
+
+// TestLargeValues calls every RPC of the registry with large texts. An RPC without a case fails it.
+func TestLargeValues(t *testing.T) {
+	t.Parallel()
+	cases := largeCases()
+	t.Run("Cases/EveryRPCHasOne", func(t *testing.T) {
+		var have []string
+		for _, m := range registryv1.RegistryService_ServiceDesc.Methods {
+			have = append(have, m.MethodName)
+		}
+		slices.Sort(have)
+		require.Equal(t, have, slices.Sorted(maps.Keys(cases)), "each RPC has a case here")
+	})
+	for name, config := range map[string]func(*testing.T) registry.Config{
+		"SQLite": sqliteConfig,
+		"Postgres": func(t *testing.T) registry.Config {
+			cfg := registry.DefaultConfig()
+			cfg.Store, cfg.PostgresURL = "postgres", conf.NewSecret(pgtest.New(t))
+			return cfg
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, config(t))
+			for _, name := range slices.Sorted(maps.Keys(cases)) {
+				t.Run(name, func(t *testing.T) { cases[name](&largeWorld{t, c}) })
+			}
+		})
+	}
+}
+
+func largeCases() map[string]func(*largeWorld) {
+	other := strings.Repeat("another text — ", 210)
+	return map[string]func(*largeWorld){
+		"CreateEpic": func(w *largeWorld) {
+			req := &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: "goal", Description: large, ResultSummary: large}, RequestId: w.Name()}
+			one, err := w.c.CreateEpic(w.Context(), req)
+			require.NoError(w, err)
+			two, err := w.c.CreateEpic(w.Context(), req)
+			require.NoError(w, err)
+			require.Empty(w, cmp.Diff(one, two, protocmp.Transform()))
+			w.wholeEpic(two)
+		},
+		"GetEpic": func(w *largeWorld) {
+			got, err := w.c.GetEpic(w.Context(), &registryv1.GetEpicRequest{EpicId: w.epic().GetId()})
+			require.NoError(w, err)
+			w.wholeEpic(got)
+		},
+		"ListEpics": func(w *largeWorld) {
+			e := w.epic()
+			list, err := w.c.ListEpics(w.Context(), &registryv1.ListEpicsRequest{PageSize: 1000})
+			require.NoError(w, err)
+			i := slices.IndexFunc(list.GetEpics(), func(x *registryv1.Epic) bool { return x.GetId() == e.GetId() })
+			require.GreaterOrEqual(w, i, 0)
+			w.wholeEpic(list.GetEpics()[i])
+		},
+		"UpdateEpic": func(w *largeWorld) {
+			got, err := w.c.UpdateEpic(w.Context(), &registryv1.UpdateEpicRequest{Epic: &registryv1.Epic{Id: w.epic().GetId(), Description: other, ResultSummary: other}})
+			require.NoError(w, err)
+			require.Equal(w, other, got.GetDescription())
+			require.Equal(w, other, got.GetResultSummary())
+		},
+		"TransitionEpic": func(w *largeWorld) {
+			got, err := w.c.TransitionEpic(w.Context(), &registryv1.TransitionEpicRequest{EpicId: w.epic().GetId(),
+				State: registryv1.EpicState_EPIC_STATE_CANCELLED, ResultSummary: other})
+			require.NoError(w, err)
+			require.Equal(w, other, got.GetResultSummary())
+			require.Equal(w, large, got.GetDescription())
+		},
+		"DeleteEpic": func(w *largeWorld) {
+			_, err := w.c.DeleteEpic(w.Context(), &registryv1.DeleteEpicRequest{EpicId: w.epic().GetId()})
+			require.NoError(w, err)
+		},
+		"CreateTask": func(w *largeWorld) { w.task() },
+		"GetTask": func(w *largeWorld) {
+			got, err := w.c.GetTask(w.Context(), &registryv1.GetTaskRequest{TaskId: w.task().GetId()})
+			require.NoError(w, err)
+			w.wholeTask(got)
+		},
+		"ListTasks": func(w *largeWorld) {
+			list, err := w.c.ListTasks(w.Context(), &registryv1.ListTasksRequest{EpicId: w.task().GetEpicId()})
+			require.NoError(w, err)
+			require.Len(w, list.GetTasks(), 1)
+			w.wholeTask(list.GetTasks()[0])
+		},
+		"UpdateTask": func(w *largeWorld) {
+			got, err := w.c.UpdateTask(w.Context(), &registryv1.UpdateTaskRequest{Task: &registryv1.Task{Id: w.task().GetId(), Description: other,
+				Requirements: &graphv1.Payload{Json: []byte(`"` + other + `"`)}, Notes: []*registryv1.Note{{Text: other}}}})
+			require.NoError(w, err)
+			require.Equal(w, other, got.GetDescription())
+			require.JSONEq(w, `"`+other+`"`, string(got.GetRequirements().GetJson()))
+			require.Equal(w, other, got.GetNotes()[len(got.GetNotes())-1].GetText())
+			require.Equal(w, large, got.GetErrorMessage())
+		},
+		"TransitionTask": func(w *largeWorld) {
+			got, err := w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: w.task().GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED,
+				ResultSummary: large, ErrorMessage: large, Note: large})
+			require.NoError(w, err)
+			w.wholeTask(got)
+			require.Len(w, got.GetNotes(), 2)
+		},
+		"DeleteTask": func(w *largeWorld) {
+			_, err := w.c.DeleteTask(w.Context(), &registryv1.DeleteTaskRequest{TaskId: w.task().GetId()})
+			require.NoError(w, err)
+		},
+		"ClaimTask": func(w *largeWorld) { w.claimed() },
+		"ConfirmClaim": func(w *largeWorld) {
+			v := w.claimed()
+			got, err := w.c.ConfirmClaim(w.Context(), &registryv1.ConfirmClaimRequest{TaskId: v.GetId(), RunId: "run_" + v.GetId()})
+			require.NoError(w, err)
+			w.wholeTask(got)
+		},
+		"SettleClaim": func(w *largeWorld) {
+			v := w.claimed()
+			got, err := w.c.SettleClaim(w.Context(), &registryv1.SettleClaimRequest{TaskId: v.GetId(), RunId: "run_" + v.GetId(),
+				State: registryv1.TaskState_TASK_STATE_FAILED, ResultSummary: other, ErrorMessage: other})
+			require.NoError(w, err)
+			require.Equal(w, other, got.GetResultSummary())
+			require.Equal(w, other, got.GetErrorMessage())
+			require.Equal(w, large, got.GetDescription())
+		},
+		"LeaseCancellations": func(w *largeWorld) { w.lease() },
+		"AcknowledgeCancellations": func(w *largeWorld) {
+			_, err := w.c.AcknowledgeCancellations(w.Context(), &registryv1.AcknowledgeCancellationsRequest{Cancellations: w.lease()})
+			require.NoError(w, err)
+		},
+		"RecordUsage": func(w *largeWorld) { w.usage() },
+		"PriceUsage": func(w *largeWorld) {
+			got, err := w.c.PriceUsage(w.Context(), &registryv1.PriceUsageRequest{Entries: []*registryv1.UsageEntry{{RunId: "r", Model: "who", InputTokens: 1}}})
+			require.NoError(w, err)
+			require.Len(w, got.GetEntries(), 1)
+		},
+		"ListUsage": func(w *largeWorld) {
+			list, err := w.c.ListUsage(w.Context(), &registryv1.ListUsageRequest{TaskId: w.usage().GetId()})
+			require.NoError(w, err)
+			require.Len(w, list.GetEntries(), 1)
+		},
+		"GetNamespaceUsage": func(w *largeWorld) {
+			w.usage()
+			got, err := w.c.GetNamespaceUsage(w.Context(), &registryv1.GetNamespaceUsageRequest{})
+			require.NoError(w, err)
+			require.Positive(w, got.GetCalls())
+		},
+		"CreatePrice": func(w *largeWorld) { w.price("create") },
+		"ListPrices": func(w *largeWorld) {
+			w.price("list")
+			list, err := w.c.ListPrices(w.Context(), &registryv1.ListPricesRequest{Provider: "list"})
+			require.NoError(w, err)
+			require.Len(w, list.GetPrices(), 1)
+		},
+	}
+}
+
+// lease is the cancellation of a run whose large task was canceled. It is leased by a database of its own.
+func (w *largeWorld) lease() []*registryv1.Cancellation {
+	w.Helper()
+	v := w.task()
+	_, err := w.c.ClaimTask(w.Context(), &registryv1.ClaimTaskRequest{TaskId: v.GetId(), RunId: "run_" + v.GetId(), Database: v.GetId()})
+	require.NoError(w, err)
+	_, err = w.c.TransitionTask(w.Context(), &registryv1.TransitionTaskRequest{TaskId: v.GetId(), State: registryv1.TaskState_TASK_STATE_CANCELLED, Note: large})
+	require.NoError(w, err)
+	got, err := w.c.LeaseCancellations(w.Context(), &registryv1.LeaseCancellationsRequest{Database: v.GetId()})
+	require.NoError(w, err)
+	require.Len(w, got.GetCancellations(), 1)
+	return got.GetCancellations()
+}
+
+// usage books a call of a large task.
+func (w *largeWorld) usage() *registryv1.Task {
+	w.Helper()
+	v := w.task()
+	_, err := w.c.RecordUsage(w.Context(), &registryv1.RecordUsageRequest{Entries: []*registryv1.UsageEntry{{RunId: "run_" + v.GetId(), NodeId: strings.Repeat("n", 512),
+		TaskId: v.GetId(), Model: "who", InputTokens: 3}}})
+	require.NoError(w, err)
+	return v
+}
+
+func (w *largeWorld) price(provider string) {
+	w.Helper()
+	_, err := w.c.CreatePrice(w.Context(), &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: provider, Model: strings.Repeat("m", 256), ValidFrom: timestamppb.Now()}})
+	require.NoError(w, err)
+}
