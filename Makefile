@@ -119,6 +119,10 @@ test: setup bin/.tools-test ## Run all tests with the race detector, in random o
 race: setup bin/.tools-test ## Run all tests again and again, on one and on many processors
 	FLAKY=fail GOTESTFLAGS='-count=2 -cpu=1,4' scripts/test
 
+.PHONY: release
+release: ## All that must hold before a release: what a change must pass, without a test that is flaky
+	FLAKY=fail .ci/run
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
 	scripts/fuzz
