@@ -319,7 +319,7 @@ func TestEvents(t *testing.T) {
 	})
 	t.Run("Server/StopEndsStreams", func(t *testing.T) {
 		t.Parallel()
-		r := start(t, options{config: func(c *gateway.Config) { c.Grace = 30 * time.Second }})
+		r := start(t, options{config: func(c *gateway.Config) { c.Grace = time.Hour }})
 		r.executor.watch = func(_ *watchRequest, s watchStream) error {
 			if err := s.Send(ended(1, "1")); err != nil {
 				return err
@@ -329,11 +329,9 @@ func TestEvents(t *testing.T) {
 		}
 		in := newReader(r.events(t, "/v1/runs/run_1/events").Body)
 		in.next()
-		begin := time.Now()
 		go r.stop()
-		in.all()
+		in.all() // before the grace is over, or the test runs out of time
 		r.stop()
-		require.Less(t, time.Since(begin), 10*time.Second)
 	})
 	t.Run("Many/AtOnce", func(t *testing.T) {
 		t.Parallel()
