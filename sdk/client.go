@@ -35,6 +35,10 @@ const (
 	headerNamespace     = "x-epigraph-namespace"
 	// attempts is how often a call that may be repeated is made before its error is told.
 	attempts = 5
+	// findTime is for how long a call that may be repeated is made again while nobody is reached, and longestPause the longest pause between two of its
+	// tries: servers that took the place of others are found within about a second.
+	findTime     = 3 * time.Second
+	longestPause = 500 * time.Millisecond
 )
 
 // Client talks to one installation. It is safe for concurrent use.
@@ -59,6 +63,7 @@ type options struct {
 	maxMessage     int
 	// planner and registry are empty where they are served at the address of Dial.
 	planner, registry string
+	lookup            resolve.Lookup // nil for that of this process
 }
 
 // WithKey shows an API key, which names the namespace too.
@@ -136,7 +141,7 @@ func (o *options) dial(target string) (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
-		grpc.WithResolvers(resolve.Builder{}),
+		grpc.WithResolvers(resolve.Builder{Lookup: o.lookup}),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
@@ -175,8 +180,10 @@ func (o *options) outgoing(ctx context.Context) context.Context {
 
 func (o *options) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx = o.outgoing(ctx)
-	tries := 1
-	if m, ok := req.(proto.Message); ok && repeatable(m.ProtoReflect(), method) {
+	tries, begun := 1, time.Now()
+	m, ok := req.(proto.Message)
+	again := ok && repeatable(m.ProtoReflect(), method)
+	if again {
 		tries = attempts
 	}
 	pause := 50 * time.Millisecond
@@ -186,6 +193,10 @@ func (o *options) unary(ctx context.Context, method string, req, reply any, cc *
 		wait := pause/2 + rand.N(pause)
 		switch status.Code(err) {
 		case codes.Unavailable:
+			if again && time.Since(begun) < findTime {
+				tries = max(tries, 1)
+				wait = min(wait, longestPause)
+			}
 		case codes.ResourceExhausted:
 			asked := retryAfter(err)
 			if asked <= 0 || asked > maxRetryAfter {
