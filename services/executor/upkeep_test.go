@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,6 +85,20 @@ func TestUpkeep(t *testing.T) {
 	}
 	_, err = archived{kept.Around(j)}.Get(ctx, "other", old)
 	require.Equal(t, journal.ReasonRunNotFound, errs.ReasonOf(err), "another tenant learns nothing")
+
+	files := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "archive"), func(path string, e fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, "%s has mode %v", path, info.Mode())
+		if !e.IsDir() {
+			require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), path)
+			files++
+		}
+		return nil
+	}))
+	require.Equal(t, 2, files, "what is archived is its owner's alone")
 
 	raw, err := u.archive.Get(ctx, archive.Name("acme", old), 0)
 	require.NoError(t, err)
