@@ -135,7 +135,7 @@ func (t *term) awaitRoom(id string, e *noRoomError) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if t.hasPeers(ctx) {
+				if t.hasPeers() {
 					cancel(errGivenBack)
 				}
 			}
@@ -150,10 +150,29 @@ func (t *term) awaitRoom(id string, e *noRoomError) error {
 	return err
 }
 
-// hasPeers reports whether another executor lives.
-func (t *term) hasPeers(ctx context.Context) bool {
-	all, err := t.e.journal.Executors(ctx)
-	return err == nil && slices.ContainsFunc(all, func(x journal.Executor) bool { return x.Owner.ID != t.owner.ID && x.SinceHeartbeat < t.e.cfg.Lease })
+// peersKnown is for how long all runs that wait for room go by one answer to whether another executor lives.
+const peersKnown = time.Second
+
+// peers is what was found out last about other executors.
+type peers struct {
+	mu    sync.Mutex
+	asked time.Time
+	live  bool
+}
+
+// hasPeers reports whether another executor lives. Who asks while somebody else does gets that answer.
+func (t *term) hasPeers() bool {
+	p := &t.peers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked.IsZero() || time.Since(p.asked) >= peersKnown {
+		all, err := t.e.journal.Executors(t.background)
+		p.live = err == nil && slices.ContainsFunc(all, func(x journal.Executor) bool {
+			return x.Owner.ID != t.owner.ID && x.SinceHeartbeat < t.e.cfg.Lease
+		})
+		p.asked = time.Now()
+	}
+	return p.live
 }
 
 // forfeit gives back what was kept for a run that was not read.

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -138,4 +142,42 @@ func (fixed) Find(_ context.Context, _ string, names []string) (map[string]Actor
 		out[n] = ActorInfo{ActorInfo: workgraph.ActorInfo{Effect: workgraph.Pure}}
 	}
 	return out, nil
+}
+
+// registered counts how often it is asked who lives.
+type registered struct {
+	journal.Journal
+	asked atomic.Int32
+	all   []journal.Executor
+}
+
+func (j *registered) Executors(context.Context) ([]journal.Executor, error) {
+	j.asked.Add(1)
+	return j.all, nil
+}
+
+func TestHasPeers(t *testing.T) {
+	t.Parallel()
+	t.Run("RunsThatWaitShareOneAnswer", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			j := &registered{}
+			tm := &term{e: &Engine{journal: j, cfg: Config{Lease: time.Minute}}, owner: journal.Owner{ID: "me"}, background: t.Context()}
+			all := func(want bool) {
+				var wg sync.WaitGroup
+				for range 100 {
+					wg.Go(func() { require.Equal(t, want, tm.hasPeers()) })
+				}
+				wg.Wait()
+			}
+			all(false)
+			require.EqualValues(t, 1, j.asked.Load())
+			j.all = []journal.Executor{{Owner: journal.Owner{ID: "other"}}}
+			all(false)
+			require.EqualValues(t, 1, j.asked.Load(), "the answer holds for a while")
+			time.Sleep(peersKnown)
+			all(true)
+			require.EqualValues(t, 2, j.asked.Load())
+		})
+	})
 }

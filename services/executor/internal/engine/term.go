@@ -30,6 +30,7 @@ type term struct {
 	alarms     *alarms
 	memory     *memory
 	held       holdings
+	peers      peers
 	asking     *obs.Outage // what attempts need to know before or after they call
 	work       sync.WaitGroup
 
