@@ -26,7 +26,7 @@ const (
 	// cancellationPoll is how often the registry is asked for cancellations.
 	cancellationPoll = time.Second
 	// cancellationBatch is how many are taken at once, and cancellationParallel how many of them are canceled
-	// at the same time.
+	// at the same time for a namespace.
 	cancellationBatch, cancellationParallel = 200, 8
 	// cancellationHold is for how long other executors do not get them: one that goes down with them keeps
 	// them back for so long.
@@ -75,6 +75,20 @@ func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
 	if err != nil || len(list) == 0 {
 		return 0, err
 	}
+	byNamespace := map[string][]Cancellation{}
+	for _, c := range list {
+		byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
+	}
+	// Every namespace by itself, so that none waits for runs of another.
+	var all errgroup.Group
+	for _, own := range byNamespace {
+		all.Go(func() error { return e.cancelUnwantedOf(ctx, asking, own) })
+	}
+	return len(list), all.Wait()
+}
+
+// cancelUnwantedOf cancels runs of one namespace until asking ends.
+func (e *Engine) cancelUnwantedOf(ctx, asking context.Context, list []Cancellation) error {
 	certain := make([]bool, len(list))
 	var g errgroup.Group
 	g.SetLimit(cancellationParallel)
@@ -85,7 +99,7 @@ func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return 0, err
+		return err
 	}
 	var done []Cancellation
 	for i, c := range list {
@@ -93,13 +107,13 @@ func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
 			done = append(done, c)
 		}
 	}
-	if len(done) > 0 {
-		// Those that are not done may have taken all of the time.
-		telling, stop := context.WithTimeout(ctx, cancellationHold)
-		defer stop()
-		err = e.cancellations.Acknowledge(telling, done)
+	if len(done) == 0 {
+		return nil
 	}
-	return len(list), err
+	// Those that are not done may have taken all of the time.
+	telling, stop := context.WithTimeout(ctx, cancellationHold)
+	defer stop()
+	return e.cancellations.Acknowledge(telling, done)
 }
 
 // cancelUnwantedRun reports whether the run will end for certain, or never begin.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,14 +34,14 @@ func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Cancellation) 
 	return nil
 }
 
-// stuckPost is a journal that takes mail for one run until the caller gives up.
+// stuckPost is a journal that takes mail for one run, and for all of one namespace, until the caller gives up.
 type stuckPost struct {
 	journal.Journal
-	run string
+	run, namespace string
 }
 
 func (j stuckPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
-	if p.Mail.RunID == j.run {
+	if p.Mail.RunID == j.run || p.Mail.Namespace == j.namespace {
 		<-ctx.Done()
 		return journal.Posted{}, ctx.Err()
 	}
@@ -53,7 +54,7 @@ func TestCancellations(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
 	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
-		d.Cancellations, d.Journal = u, stuckPost{d.Journal, "run_stuck"}
+		d.Cancellations, d.Journal = u, stuckPost{Journal: d.Journal, run: "run_stuck"}
 	})
 	id := l.start(t, chain(1, "gate"))
 	g.next(t)
@@ -66,4 +67,30 @@ func TestCancellations(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "nothing was acknowledged")
 	}
+}
+
+// TestCancellationsOfANamespaceHoldUpNoOther has all runs of a namespace that are to be canceled take all the
+// time there is, and holds that the run of another is canceled.
+func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	u, g := &unwanted{done: make(chan []engine.Cancellation, 1)}, newGate()
+	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
+		d.Cancellations, d.Journal = u, stuckPost{Journal: d.Journal, namespace: "slow"}
+	})
+	id := l.start(t, chain(1, "gate"))
+	g.next(t)
+	var list []engine.Cancellation
+	for i := range 20 {
+		list = append(list, engine.Cancellation{Namespace: "slow", RunID: fmt.Sprintf("run_%d", i), Confirmed: true})
+	}
+	list = append(list, engine.Cancellation{Namespace: ns, RunID: id, Confirmed: true})
+	u.runs.Store(&list)
+	select {
+	case done := <-u.done:
+		require.Len(t, done, 1)
+		require.Equal(t, id, done[0].RunID)
+	case <-time.After(time.Minute):
+		require.Fail(t, "nothing was acknowledged")
+	}
+	l.wait(t, id, journal.StateCanceled)
 }
