@@ -139,8 +139,7 @@ func TestWebhooks(t *testing.T) {
 				return run.GetId()
 			}
 			told := func(run string, killed time.Time) {
-				// Besides tellTime it takes what the executor needs to begin.
-				testkit.Eventually(t, func() bool { return h.heard(run) > 0 }, time.Minute, 10*time.Millisecond, "the end of %s is not told", run)
+				testkit.Eventually(t, func() bool { return h.heard(run) > 0 }, tellTime, 10*time.Millisecond, "the end of %s is not told", run)
 				t.Logf("told %s after the kill", time.Since(killed).Round(time.Millisecond))
 			}
 			for range hookKills {

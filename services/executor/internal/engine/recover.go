@@ -497,7 +497,8 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 // rescueEvery is how often jobs are looked for that an executor died with.
 const rescueEvery = time.Second
 
-// rescueJobs lets jobs come again with which an executor died: once it counts as dead, and not only when they have taken longer than they may.
+// rescueJobs lets jobs come again with which an executor died: once it is not heard of any more, and not only when they have taken longer than they
+// may. Nor do they wait for a long lease: a job that comes twice does no harm, as a run that two work on would.
 func (t *term) rescueJobs(ctx context.Context) {
 	tick := time.NewTicker(rescueEvery)
 	defer tick.Stop()
@@ -507,7 +508,7 @@ func (t *term) rescueJobs(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		n, err := t.e.journal.RescueJobs(ctx, min(t.e.cfg.Lease, journal.DefaultLease), sweepBatch)
+		n, err := t.e.journal.RescueJobs(ctx, t.e.jobWorker, min(t.e.cfg.Lease, journal.DefaultLease), sweepBatch)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			t.e.log.WarnContext(ctx, "jobs of dead executors not looked for", "err", err)

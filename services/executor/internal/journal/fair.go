@@ -89,8 +89,8 @@ func (f fair) WorkJobsAs(ctx context.Context, owner Owner, worker string) error 
 	return f.j.WorkJobsAs(ctx, owner, worker)
 }
 
-func (f fair) RescueJobs(ctx context.Context, after time.Duration, limit int) (int, error) {
-	return f.j.RescueJobs(ctx, after, limit)
+func (f fair) RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (int, error) {
+	return f.j.RescueJobs(ctx, worker, after, limit)
 }
 
 func (f fair) HastenPaused(ctx context.Context, reason string, limit int) (int, error) {

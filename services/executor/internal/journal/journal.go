@@ -69,9 +69,9 @@ type Members interface {
 	ReadyJobs(ctx context.Context, ahead time.Duration, limit int) (int, error)
 	// WorkJobsAs says under which name this executor's process works jobs of the queue.
 	WorkJobsAs(ctx context.Context, owner Owner, worker string) error
-	// RescueJobs makes up to limit jobs available again that began longer ago than after and are with a process which works jobs of ours, but for no
-	// registered executor, and returns how many they were. The try that was cut off is not counted.
-	RescueJobs(ctx context.Context, after time.Duration, limit int) (int, error)
+	// RescueJobs makes up to limit jobs available again that began longer ago than after and are with a process which works jobs of ours, but neither as
+	// worker, who asks, nor for an executor that has been heard of since, and returns how many they were. The try that was cut off is not counted.
+	RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (int, error)
 	// HastenPaused makes up to limit parked runs overdue for SweepParked that are paused for the reason and would go on by themselves later. It returns how
 	// many there were.
 	HastenPaused(ctx context.Context, reason string, limit int) (int, error)

@@ -238,8 +238,9 @@ func takeOverCases(t *testing.T, d Driver) {
 		w := open(t, d)
 		id := w.started(1)
 		require.NoError(t, w.j.InsertJobs(t.Context(), ns, []journal.Job{{Kind: journal.JobWake, RunID: id}, {Kind: journal.JobWebhook, RunID: id}}))
+		asks := journal.JobWorkerPrefix + "exec-b/1"
 		rescued := func(after time.Duration) int {
-			n, err := w.j.RescueJobs(t.Context(), after, 10)
+			n, err := w.j.RescueJobs(t.Context(), asks, after, 10)
 			require.NoError(t, err)
 			return n
 		}
@@ -248,6 +249,12 @@ func takeOverCases(t *testing.T, d Driver) {
 		w.d.TakeJobs(t, w.place, worker)
 		require.Zero(t, rescued(time.Second), "who works them lives")
 		require.Empty(t, w.jobs())
+		// Whoever is not heard of is dead, though its lease lasts; but nobody takes itself for dead.
+		asks = worker
+		require.Zero(t, rescued(0))
+		asks = journal.JobWorkerPrefix + "exec-b/1"
+		testkit.Eventually(t, func() bool { return rescued(time.Millisecond) == 2 }, time.Minute, 5*time.Millisecond)
+		w.d.TakeJobs(t, w.place, worker)
 		// Its next life under the same name is another one.
 		w.me = w.register(w.me.ID)
 		require.NoError(t, w.j.WorkJobsAs(t.Context(), w.me, journal.JobWorkerPrefix+"exec-a/2"))

@@ -18,11 +18,12 @@ func (s *Store) WorkJobsAs(ctx context.Context, owner journal.Owner, worker stri
 }
 
 // RescueJobs implements journal.Members.
-func (s *Store) RescueJobs(ctx context.Context, after time.Duration, limit int) (n int, err error) {
+func (s *Store) RescueJobs(ctx context.Context, worker string, after time.Duration, limit int) (n int, err error) {
 	const dead = ` FROM river_job WHERE state = 'running' AND attempted_at < ?
 		AND substr(json_extract(attempted_by, '$[#-1]'), 1, length(?)) = ?
-		AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.worker = json_extract(attempted_by, '$[#-1]')) ORDER BY id LIMIT ?`
-	args := []any{time.Now().Add(-after).UTC().Format(riverTime), journal.JobWorkerPrefix, journal.JobWorkerPrefix, limit}
+		AND json_extract(attempted_by, '$[#-1]') <> ?
+		AND NOT EXISTS (SELECT 1 FROM executors e WHERE e.worker = json_extract(attempted_by, '$[#-1]') AND e.heartbeat >= ` + now + ` - ?) ORDER BY id LIMIT ?`
+	args := []any{time.Now().Add(-after).UTC().Format(riverTime), journal.JobWorkerPrefix, journal.JobWorkerPrefix, worker, after.Microseconds(), limit}
 	var some bool
 	if err := s.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1`+dead+`)`, args...).Scan(&some); err != nil || !some {
 		return 0, err
