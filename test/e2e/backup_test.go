@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,22 +20,30 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
+// shell runs a command that must succeed.
+func shell(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+}
+
 // TestBackup follows the steps of docs/operations.md: a backup is made while a run waits, all is lost, and the run goes on from the backup.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()
 	require.NoError(t, err)
-	shell := func(t *testing.T, name string, args ...string) {
-		t.Helper()
-		out, err := exec.Command(name, args...).CombinedOutput()
-		require.NoError(t, err, "%s %v: %s", name, args, out)
-	}
 	for _, store := range []string{"sqlite", "postgres"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "backup")
 			require.NoError(t, os.Mkdir(data, 0o700))
+			// On SQLite large values lie beside the file anyway.
+			blobs, values, savedValues := "", filepath.Join(dir, "values"), filepath.Join(dir, "saved-values")
+			if store == "postgres" {
+				blobs = "file://" + values
+				require.NoError(t, os.Mkdir(values, 0o700))
+			}
 			s := &suite{bin: bin, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, procs: map[string]*process{}, config: filepath.Join(dir, "epigraph.yaml")}
 			begin := func(url string) executorv1.ExecutorServiceClient {
 				quoted, err := json.Marshal(url)
@@ -45,8 +54,8 @@ admin: {addr: ""}
 auth: {service_token: shared-by-the-services}
 grpc: {executor_addr: "127.0.0.1:0", grace: 300ms}
 upstream: {registry: ""}
-executor: {store: %s, postgres_url: %s, sqlite_path: %q, id: one, park_after: 1s}
-`, store, quoted, filepath.Join(data, "executor.db")), 0o600))
+executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, park_after: 1s}
+`, store, quoted, filepath.Join(data, "executor.db"), blobs), 0o600))
 				s.serve(t, "executor", "")
 				conn, err := grpckit.Dial(s.procs["executor"].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
 				require.NoError(t, err)
@@ -76,8 +85,14 @@ executor: {store: %s, postgres_url: %s, sqlite_path: %q, id: one, park_after: 1s
 
 			if store == "postgres" {
 				shell(t, "pg_dump", "--format=custom", "--file="+backup, url) // while it serves
+				shell(t, "cp", "-a", values, savedValues)
+				stored, err := filepath.Glob(filepath.Join(savedValues, "default", "*"))
+				require.NoError(t, err)
+				require.NotEmpty(t, stored, "the large value lies in the store of its own")
 				s.procs["executor"].kill()
 				psql(t, url, "DROP SCHEMA executor CASCADE")
+				require.NoError(t, os.RemoveAll(values))
+				shell(t, "cp", "-a", savedValues, values)
 				url = pgtest.New(t)
 				shell(t, "pg_restore", "--no-owner", "--dbname="+url, backup)
 			} else {
@@ -91,4 +106,62 @@ executor: {store: %s, postgres_url: %s, sqlite_path: %q, id: one, park_after: 1s
 			require.Equal(t, fmt.Sprint(400<<10), string(r.GetResult().GetJson()))
 		})
 	}
+}
+
+// TestBackupOfDev loses the directory of development mode, and puts its copy in the place.
+func TestBackupOfDev(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "backup")
+	begin := func() (*suite, *process) {
+		cmd := exec.Command(bin, "dev", "--data="+data, "--set=gateway.addr=127.0.0.1:0", "--set=executor.park_after=1s", "--grpc=127.0.0.1:0")
+		cmd.Env = []string{"HOME=" + dir, "EPIGRAPH_EXECUTOR_DRAIN=1s"}
+		p := launch(t, cmd)
+		t.Cleanup(p.kill)
+		return devReady(t, p), p
+	}
+	stop := func(p *process) {
+		require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+		require.Zero(t, p.exitCode(t))
+	}
+	s, p := begin()
+	printed := devKey.FindString(p.output())
+	require.NotEmpty(t, printed)
+	var epic, task struct{ ID, Title string }
+	s.ask(t, request{path: "/v1/epics", key: printed, body: map[string]any{"title": "kept"}}, &epic)
+	s.ask(t, request{path: "/v1/tasks", key: printed, body: map[string]any{"epicId": epic.ID, "title": "kept too"}}, &task)
+	var r run
+	s.ask(t, request{path: "/v1/runs", key: printed, body: map[string]any{"taskId": task.ID, "named": map[string]any{"big": strings.Repeat("x", 400<<10)},
+		"graph": map[string]any{"nodes": []any{
+			map[string]any{"id": "wait", "actor": "sleep", "named": map[string]any{"seconds": 8}},
+			map[string]any{"id": "after", "actor": "cel", "named": map[string]any{"expr": "size(named.big)"}},
+		}, "edges": []any{map[string]any{"from": "wait", "to": "after"}}}}}, &r)
+	testkit.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
+		return r.State == "RUN_STATE_WAITING"
+	}, patience, 20*time.Millisecond)
+	stop(p)
+	shell(t, "cp", "-a", data, backup)
+	require.NoError(t, os.RemoveAll(data))
+	shell(t, "cp", "-a", backup, data)
+
+	s, p = begin()
+	require.Equal(t, printed, devKey.FindString(p.output()), "the key is that of before")
+	s.ask(t, request{path: "/v1/epics/" + epic.ID, key: printed}, &epic)
+	require.Equal(t, "kept", epic.Title)
+	testkit.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
+		return r.ended()
+	}, patience, 20*time.Millisecond)
+	require.Equal(t, "RUN_STATE_COMPLETED", r.State, "%+v", r.Error)
+	require.JSONEq(t, fmt.Sprint(400<<10), string(r.Result))
+	var after struct{ State, Title string }
+	testkit.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/tasks/" + task.ID, key: printed}, &after)
+		return after.State == "TASK_STATE_COMPLETED"
+	}, patience, 20*time.Millisecond, "the registry is told the end of the run")
+	require.Equal(t, "kept too", after.Title)
+	stop(p)
 }

@@ -15,6 +15,28 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
+// devAddress and devKey are in what development mode prints.
+var (
+	devAddress = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)`)
+	devKey     = regexp.MustCompile(`ek_\w+`)
+)
+
+// devReady waits until development mode serves.
+func devReady(t *testing.T, p *process) *suite {
+	t.Helper()
+	s := &suite{}
+	testkit.Eventually(t, func() bool {
+		m := devAddress.FindStringSubmatch(p.output())
+		if m == nil {
+			return false
+		}
+		s.url = m[0]
+		status, body := s.do(t, request{path: "/readyz"})
+		return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
+	}, patience, 20*time.Millisecond, "%v", p)
+	return s
+}
+
 // TestDev starts the whole suite as one process, as a person does.
 func TestDev(t *testing.T) {
 	t.Parallel()
@@ -28,25 +50,10 @@ func TestDev(t *testing.T) {
 		t.Cleanup(p.kill)
 		return p
 	}
-	address := regexp.MustCompile(`http://(127\.0\.0\.1:\d+)`)
-	key := regexp.MustCompile(`ek_\w+`)
-	ready := func(p *process) *suite {
-		s := &suite{}
-		testkit.Eventually(t, func() bool {
-			m := address.FindStringSubmatch(p.output())
-			if m == nil {
-				return false
-			}
-			s.url = m[0]
-			status, body := s.do(t, request{path: "/readyz"})
-			return status == http.StatusOK && strings.Contains(string(body), `"status":"READY"`)
-		}, patience, 20*time.Millisecond, "%v", p)
-		return s
-	}
 
 	p := begin()
-	s := ready(p)
-	printed := key.FindString(p.output())
+	s := devReady(t, p)
+	printed := devKey.FindString(p.output())
 	require.NotEmpty(t, printed)
 	status, body := s.do(t, request{path: "/v1/runs", key: printed})
 	require.Equal(t, http.StatusOK, status, string(body))
@@ -84,8 +91,8 @@ func TestDev(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 	require.Zero(t, p.exitCode(t))
 	p = begin()
-	s = ready(p)
-	require.Equal(t, printed, key.FindString(p.output()))
+	s = devReady(t, p)
+	require.Equal(t, printed, devKey.FindString(p.output()))
 	testkit.Eventually(t, func() bool {
 		s.ask(t, request{path: "/v1/runs/" + r.ID, key: printed}, &r)
 		return r.ended()
@@ -122,7 +129,7 @@ func TestDevForOthers(t *testing.T) {
 	require.Contains(t, p.output(), "needed for REST, also from this machine")
 	status, body := s.do(t, request{path: "/v1/runs", header: map[string]string{"Authorization": ""}})
 	require.Equal(t, http.StatusUnauthorized, status, string(body))
-	status, body = s.do(t, request{path: "/v1/runs", key: regexp.MustCompile(`ek_\w+`).FindString(p.output())})
+	status, body = s.do(t, request{path: "/v1/runs", key: devKey.FindString(p.output())})
 	require.Equal(t, http.StatusOK, status, string(body))
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
 	require.Zero(t, p.exitCode(t))
