@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -18,6 +20,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
 // shell runs a command that must succeed.
@@ -164,4 +167,71 @@ func TestBackupOfDev(t *testing.T) {
 	}, patience, 20*time.Millisecond, "the registry is told the end of the run")
 	require.Equal(t, "kept too", after.Title)
 	stop(p)
+}
+
+// TestBackupOfTheRegistry loses what the registry has, and gets it back from the backup that docs/operations.md describes.
+func TestBackupOfTheRegistry(t *testing.T) {
+	t.Parallel()
+	bin, err := binary()
+	require.NoError(t, err)
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "backup")
+			require.NoError(t, os.Mkdir(data, 0o700))
+			s := &suite{bin: bin, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, procs: map[string]*process{}, config: filepath.Join(dir, "epigraph.yaml")}
+			begin := func(url string) registryv1.RegistryServiceClient {
+				quoted, err := json.Marshal(url)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(s.config, fmt.Appendf(nil, `
+telemetry: {log_level: info, log_format: json}
+admin: {addr: ""}
+auth: {service_token: shared-by-the-services}
+grpc: {registry_addr: "127.0.0.1:0", grace: 300ms}
+registry: {store: %s, postgres_url: %s, sqlite_path: %q}
+`, store, quoted, filepath.Join(data, "registry.db")), 0o600))
+				s.serve(t, "registry", "")
+				conn, err := grpckit.Dial(s.procs["registry"].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = conn.Close() })
+				return registryv1.NewRegistryServiceClient(conn)
+			}
+			ended(t, s)
+			url := ""
+			if store == "postgres" {
+				url = pgtest.New(t)
+			}
+			reg, ctx := begin(url), within(t)
+			epic, err := reg.CreateEpic(ctx, &registryv1.CreateEpicRequest{RequestId: "one", Epic: &registryv1.Epic{Title: "kept"}})
+			require.NoError(t, err)
+			task, err := reg.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: epic.GetId(), Title: "kept too"}})
+			require.NoError(t, err)
+			epic, err = reg.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: epic.GetId()})
+			require.NoError(t, err)
+
+			if store == "postgres" {
+				shell(t, "pg_dump", "--format=custom", "--file="+backup, url) // while it serves
+				s.procs["registry"].kill()
+				psql(t, url, "DROP SCHEMA registry CASCADE")
+				url = pgtest.New(t)
+				shell(t, "pg_restore", "--no-owner", "--dbname="+url, backup)
+			} else {
+				s.procs["registry"].stop(t)
+				shell(t, "cp", "-a", data, backup)
+				require.NoError(t, os.RemoveAll(data))
+				shell(t, "cp", "-a", backup, data)
+			}
+			reg = begin(url)
+			got, err := reg.GetEpic(ctx, &registryv1.GetEpicRequest{EpicId: epic.GetId()})
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(epic, got, protocmp.Transform()))
+			again, err := reg.CreateEpic(ctx, &registryv1.CreateEpicRequest{RequestId: "one", Epic: &registryv1.Epic{Title: "kept"}})
+			require.NoError(t, err)
+			require.Equal(t, epic.GetId(), again.GetId(), "request ids are kept, too")
+			kept, err := reg.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: task.GetId()})
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(task, kept, protocmp.Transform()))
+		})
+	}
 }
