@@ -88,7 +88,8 @@ func checkAdopted(list []Adopted) error {
 	return nil
 }
 
-// adoptVisit completes a visit with the outcome that it had in another run. Check and transform have been applied there.
+// adoptVisit completes a visit with the outcome that it had in another run. Check and transform have been
+// applied there.
 func (s *State) adoptVisit(ns *nodeState, refs []InputRef, args []json.RawMessage, named map[string]json.RawMessage, a *Adopted) {
 	o := &a.Outcome
 	up := make(map[string]json.RawMessage, len(o.State))
@@ -137,11 +138,12 @@ func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[stri
 	s.applyUpdates(ns, d.State)
 }
 
-// AdoptFrom says which ended visits of an earlier run a new run of it may take over, when everything from the given visit on is to
-// run again, or when only what did not complete is (from is nil): those that completed or abstained and depend on nothing that runs
-// again. Visits of inboxes and of irreducible loops, whose numbers are a matter of chance, run again, and so does a visit that ended
-// its run, and one whose approval does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or may have been, performed and are not taken over.
-// The error is ctx's.
+// AdoptFrom says which ended visits of an earlier run a new run of it may take over, when everything from the
+// given visit on is to run again, or when only what did not complete is (from is nil): those that completed
+// or abstained and depend on nothing that runs again. Visits of inboxes and of irreducible loops, whose
+// numbers are a matter of chance, run again, and so does a visit that ended its run, and one whose approval
+// does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or
+// may have been, performed and are not taken over. The error is ctx's.
 func AdoptFrom(ctx context.Context, old *State, from *Ref, before, after *Graph) (adopted []Adopted, unsafeAgain []Ref, err error) {
 	if old.root == nil {
 		return nil, nil, nil

@@ -232,8 +232,8 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// TestForksAgree forks random runs at random visits. With actors that always answer alike a fork ends as its origin did, calls nothing
-// that it took over, and calls again whatever depends on the visit.
+// TestForksAgree forks random runs at random visits. With actors that always answer alike a fork ends as its
+// origin did, calls nothing that it took over, and calls again whatever depends on the visit.
 func TestForksAgree(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

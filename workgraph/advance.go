@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Advance decides what cmd means, changes the state and returns the events to journal with the effects to act on once they
-// are durable. On error nothing changed, but after ErrAborted the State is of no use any more.
+// Advance decides what cmd means, changes the state and returns the events to journal with the effects to act
+// on once they are durable. On error nothing changed, but after ErrAborted the State is of no use any more.
 func (s *State) Advance(cmd Command) ([]Event, Effects, error) {
 	if s.end != nil {
 		return nil, Effects{}, ErrEnded
@@ -33,7 +33,8 @@ func (s *State) open() {
 	s.fx, s.evs = &s.fxs, nil
 }
 
-// close hands out what a command brought about. The starts are taken out of their common chunk, unless they outgrew it.
+// close hands out what a command brought about. The starts are taken out of their common chunk, unless they
+// outgrew it.
 func (s *State) close(err error) ([]Event, Effects, error) {
 	s.closeEvent()
 	evs, fx := s.evs, s.fxs
@@ -464,8 +465,8 @@ func (s *State) settle(now time.Time) {
 	}
 }
 
-// runQueues follows edges until none is left, and only then asks which loops have ended: an edge under way may open the next
-// round of a loop that looks finished.
+// runQueues follows edges until none is left, and only then asks which loops have ended: an edge under way
+// may open the next round of a loop that looks finished.
 func (s *State) runQueues() {
 	for s.drain == "" {
 		if len(s.edgeQ) > 0 {

@@ -13,7 +13,8 @@ type AmendPlan struct {
 	// Revision is that of the graph the plan was made for; Amended must name it.
 	Revision int64     `json:"revision"`
 	Diff     GraphDiff `json:"diff"`
-	// Cancels are the visits under way that would be canceled: those of nodes that are removed or changed, or whose inputs are.
+	// Cancels are the visits under way that would be canceled: those of nodes that are removed or changed, or
+	// whose inputs are.
 	Cancels []Ref `json:"cancels,omitempty"`
 	// Starts are the attempts that would start at once, canceled visits that begin again among them.
 	Starts []Ref `json:"starts,omitempty"`
@@ -32,15 +33,16 @@ func (e *AmendRefused) Error() string {
 // Unwrap makes it an ErrState.
 func (e *AmendRefused) Unwrap() error { return ErrState }
 
-// fence is how far the attempts of a visit have come whose node an amendment has removed: should the node come back, its attempts go on
-// from there, so that no late report and no effect key is taken for another one.
+// fence is how far the attempts of a visit have come whose node an amendment has removed: should the node
+// come back, its attempts go on from there, so that no late report and no effect key is taken for another
+// one.
 type fence struct {
 	No  int32 `json:"no"`
 	Gen int32 `json:"gen"`
 }
 
-// PlanAmend tells what Amended with p would do, and changes nothing. The error is an *AmendRefused when it would be refused; the
-// plan then holds the difference and the refusals. What it takes ends with ctx.
+// PlanAmend tells what Amended with p would do, and changes nothing. The error is an *AmendRefused when it
+// would be refused; the plan then holds the difference and the refusals. What it takes ends with ctx.
 func (s *State) PlanAmend(ctx context.Context, p *Program) (AmendPlan, error) {
 	plan := AmendPlan{Revision: s.revision}
 	if err := s.mayAmend(p); err != nil {
@@ -296,7 +298,8 @@ func (s *State) decideNew(a *amendment) {
 	}
 }
 
-// wake lets everything run that waits for nothing any more: what an amendment has added or taken back, and joins that it released.
+// wake lets everything run that waits for nothing any more: what an amendment has added or taken back, and
+// joins that it released.
 func (s *State) wake() {
 	ids := make([]string, len(s.p.nodes))
 	for i := range ids {

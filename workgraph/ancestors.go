@@ -5,16 +5,19 @@ import (
 	"sync"
 )
 
-// This file knows which nodes lead to which, and so what nodes.ID means: the latest visit of an ancestor that had completed when the
-// visit began. Nothing that ends later, and nothing that only ran beside it, is seen, so that an expression gives the same whenever it
-// is evaluated: in the machine, in a call, in a second attempt and after a restart.
+// This file knows which nodes lead to which, and so what nodes.ID means: the latest visit of an ancestor that
+// had completed when the visit began. Nothing that ends later, and nothing that only ran beside it, is seen,
+// so that an expression gives the same whenever it is evaluated: in the machine, in a call, in a second
+// attempt and after a restart.
 
-// Scope is what a call may ask for of its run: what the expressions of its node see. It is safe for concurrent use if that of the state is.
+// Scope is what a call may ask for of its run: what the expressions of its node see. It is safe for
+// concurrent use if that of the state is.
 type Scope interface {
-	// Var is the variable as JSON: input, context, state, args, named, node, visit, attempt, and item in a map. State is that of
-	// the time of asking.
+	// Var is the variable as JSON: input, context, state, args, named, node, visit, attempt, and item in a
+	// map. State is that of the time of asking.
 	Var(name string) (json.RawMessage, bool)
-	// Ancestor is what the node that is called id at this place gave; ok is false unless it is an ancestor that has completed.
+	// Ancestor is what the node that is called id at this place gave; ok is false unless it is an ancestor
+	// that has completed.
 	Ancestor(id string) (NodeResult, bool)
 	// Ancestors are the ids of all nodes that Ancestor knows, as they are in the graph.
 	Ancestors() []string
@@ -29,11 +32,12 @@ type NodeResult struct {
 // Result is the one value, a list of several, or null.
 func (r NodeResult) Result() json.RawMessage { return single(r.Values) }
 
-// reach answers which nodes lead to which, over edges of all kinds. It belongs to one program and is safe for concurrent use.
+// reach answers which nodes lead to which, over edges of all kinds. It belongs to one program and is safe for
+// concurrent use.
 type reach struct {
 	once sync.Once
-	// comp numbers the strongly connected components from the ends to the starts; first and from list the sources of the edges into every
-	// node, and edge the edges.
+	// comp numbers the strongly connected components from the ends to the starts; first and from list the
+	// sources of the edges into every node, and edge the edges.
 	comp        []int32
 	first, edge []int32
 
@@ -78,7 +82,8 @@ func (p *Program) reaches() *reach {
 // leadsTo reports whether a way leads from x to v, over one edge at least.
 func (p *Program) leadsTo(x, v int32) bool { return p.leadsWithin(x, v, 0) }
 
-// leadsWithin is leadsTo within one round of the loop that is the region: over none of the BACK edges that begin another one.
+// leadsWithin is leadsTo within one round of the loop that is the region: over none of the BACK edges that
+// begin another one.
 func (p *Program) leadsWithin(x, v, region int32) bool {
 	r := p.reaches()
 	if r.comp[x] < r.comp[v] {
@@ -108,7 +113,8 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	return set[x/64]&(1<<(x%64)) != 0
 }
 
-// before gives every node that leads to v, within one round of the region, to visit, which says whether those before it matter too.
+// before gives every node that leads to v, within one round of the region, to visit, which says whether those
+// before it matter too.
 func (p *Program) before(v, region int32, visit func(w int32) bool) {
 	r := p.reaches()
 	head := int32(-1)
@@ -142,7 +148,8 @@ func (p *Program) within(n, region int32) bool {
 	return r == region
 }
 
-// ancestor is the visit of node x that ns sees, or nil. round says whether x leads to ns within one round of a region; nil looks itself.
+// ancestor is the visit of node x that ns sees, or nil. round says whether x leads to ns within one round of
+// a region; nil looks itself.
 func (s *State) ancestor(ns *nodeState, x int32, round func(x, region int32) bool) *nodeState {
 	if round == nil {
 		round = func(x, region int32) bool { return s.p.leadsWithin(x, ns.n, region) }
@@ -197,8 +204,8 @@ func (s *State) ancestors(ns *nodeState) []int32 {
 	return out
 }
 
-// ScopeOf is what the call of a visit, or of an item of one, sees. It reads the state whenever it is asked, so that the caller's lock must be
-// held then.
+// ScopeOf is what the call of a visit, or of an item of one, sees. It reads the state whenever it is asked,
+// so that the caller's lock must be held then.
 func (s *State) ScopeOf(ref Ref) Scope { return visitScope{s, ref} }
 
 type visitScope struct {

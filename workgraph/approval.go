@@ -10,18 +10,20 @@ import (
 	"strings"
 )
 
-// This file is what an approval binds. A question of approval covers the node that asks and everything that may run because of the answer, as the graph
-// has it when the question is asked. A rejection ends the visit unless the graph says what follows from it. A change of what is covered makes the
-// approval void: the question is asked again, and nothing that follows from it runs before.
+// This file is what an approval binds. A question of approval covers the node that asks and everything that
+// may run because of the answer, as the graph has it when the question is asked. A rejection ends the visit
+// unless the graph says what follows from it. A change of what is covered makes the approval void: the
+// question is asked again, and nothing that follows from it runs before.
 
-// ReasonRejected is the reason of a visit whose question of approval was answered with a rejection of which the graph says nothing.
+// ReasonRejected is the reason of a visit whose question of approval was answered with a rejection of which
+// the graph says nothing.
 const ReasonRejected = "APPROVAL_REJECTED"
 
 // CodeApproved refuses a change of what was approved when some of it has run already.
 const CodeApproved = "APPROVED"
 
-// ApproveHash names what is approved: the hex SHA-256 of its canonical JSON, so that spacing and the order of keys do not matter, and of what binds
-// names beside it.
+// ApproveHash names what is approved: the hex SHA-256 of its canonical JSON, so that spacing and the order of
+// keys do not matter, and of what binds names beside it.
 func ApproveHash(approve json.RawMessage, binds string) string {
 	b, err := canonicalJSON(approve)
 	if err != nil {
@@ -72,7 +74,8 @@ func (ns *nodeState) keepDecision(decision string) {
 	}
 }
 
-// decided completes a unit with an answer, or fails it if that is a rejection and the graph does not say what follows.
+// decided completes a unit with an answer, or fails it if that is a rejection and the graph does not say what
+// follows.
 func (s *State) decided(u unit, o *Outcome, value json.RawMessage, decision, by string) bool {
 	if decision != Rejected || s.heedsAnswer(u.ns) {
 		return false
@@ -116,8 +119,8 @@ func (p *Program) onResult(pe *pedge) bool {
 	return pe.kind != ErrorEdge && pe.when != nil && (pe.when.ofResult || slices.Contains(pe.when.nodeRefs, p.nodes[pe.from].ID))
 }
 
-// touched are the nodes that a change touches, by their numbers in the old and in the new program: those that are changed, added or removed, and those
-// into which edges change.
+// touched are the nodes that a change touches, by their numbers in the old and in the new program: those that
+// are changed, added or removed, and those into which edges change.
 func (a *amendment) touched() (old, now []int32) {
 	touch := func(id string) {
 		if n, ok := a.s.p.index[id]; ok {
@@ -248,8 +251,8 @@ func (s *State) takeBack(ctx context.Context, c *cover, given []*nodeState, may 
 	return again, stuck
 }
 
-// applyReopen takes a visit back to before it began, and the edges out of it to before they were decided, so that its join is met again. The graph
-// changes after it, and joins are counted anew then.
+// applyReopen takes a visit back to before it began, and the edges out of it to before they were decided, so
+// that its join is met again. The graph changes after it, and joins are counted anew then.
 func (s *State) applyReopen(ns *nodeState) {
 	for _, e := range s.out(ns) {
 		if s.p.edges[e].scope == ns.f.region {
@@ -282,8 +285,9 @@ func (s *State) replayReopen(st *Step) error {
 	return nil
 }
 
-// voids finds the approvals of an earlier run that do not hold for a new run with the graph after: something that follows from them would run that has
-// run before, or is other than what was approved, or takes in what is made anew.
+// voids finds the approvals of an earlier run that do not hold for a new run with the graph after: something
+// that follows from them would run that has run before, or is other than what was approved, or takes in what
+// is made anew.
 func (a *adopter) voids(ctx context.Context, after *Graph) (more bool, err error) {
 	s := a.s
 	var given []*nodeState

@@ -21,7 +21,8 @@ func (k known) ActorInfo(name string) (ActorInfo, bool) {
 	return info, ok
 }
 
-// calc is like the actor that evaluates an expression, mail like one that needs an address and a text or a file, any takes everything.
+// calc is like the actor that evaluates an expression, mail like one that needs an address and a text or a
+// file, any takes everything.
 var calc = known{
 	"calc": {Effect: Pure, NeverExpands: true, Schema: json.RawMessage(`{"required": ["expr"], "properties": {"expr": {"type": "string"}}}`),
 		Examine: func(_ context.Context, n *Node) []Argument {

@@ -18,7 +18,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// longest is far more processor time than what is measured takes, and far less than it took where time grew with the square of the input.
+// longest is far more processor time than what is measured takes, and far less than it took where time grew
+// with the square of the input.
 const (
 	longest = 10 * time.Second
 	// large is the size of graphs.
@@ -28,7 +29,8 @@ const (
 // few is a size, less under the race detector, so that what grows with it takes as long.
 func few(n int) int { return n / testkit.Slower }
 
-// soon fails the test if f takes more than any check may. Tests that use it are not parallel: it counts what the whole process uses.
+// soon fails the test if f takes more than any check may. Tests that use it are not parallel: it counts what
+// the whole process uses.
 func soon(t *testing.T, f func()) {
 	t.Helper()
 	begin := processorTime(t)
@@ -45,7 +47,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// countdown is a context that ends when it has been asked so many times, and counts how often it is asked after that.
+// countdown is a context that ends when it has been asked so many times, and counts how often it is asked
+// after that.
 type countdown struct {
 	context.Context
 	left, late atomic.Int64
@@ -324,7 +327,8 @@ func TestAttackSchemas(t *testing.T) {
 	numbers := func(from, n int) string {
 		return list(n, func(i int) string { return fmt.Sprintf("%d.5e3", from+i) })
 	}
-	// Lists of the same letters, cut in different places: a hash that only adds up their bytes is the same for all.
+	// Lists of the same letters, cut in different places: a hash that only adds up their bytes is the same
+	// for all.
 	cuts := func(n int) string {
 		return list(n, func(i int) string {
 			var b strings.Builder
@@ -378,7 +382,8 @@ func TestAttackSchemas(t *testing.T) {
 		})
 	}
 	t.Run("Check", func(t *testing.T) {
-		// A part of the steps for a part of the value: what is counted is the product of both, and of the schema.
+		// A part of the steps for a part of the value: what is counted is the product of both, and of the
+		// schema.
 		for name, tc := range map[string]struct{ schema, value, want string }{
 			"EnumOfNumbers":         {`{"items": {"enum": [` + numbers(0, 20_000) + `]}}`, `[` + numbers(20_000-few(10_000), few(20_000)) + `]`, "value must be one of"},
 			"EnumOfNumbers/All":     {`{"items": {"enum": [` + numbers(0, 20_000) + `]}}`, `[` + numbers(0, few(20_000)) + `]`, ""},

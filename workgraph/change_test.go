@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMachineSurvivesChanges is TestMachineSurvivesEverything with visits that expand and amendments in between.
+// TestMachineSurvivesChanges is TestMachineSurvivesEverything with visits that expand and amendments in
+// between.
 func TestMachineSurvivesChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,8 +168,9 @@ func byHand(g *Graph, id string, part *Graph) *Graph {
 	return out
 }
 
-// TestExpandedEqualsWrittenByHand runs a graph whose visits expand and the one written out by hand side by side: the same attempts with
-// the same arguments are open at any time once the expansion is there, and the outputs are the same.
+// TestExpandedEqualsWrittenByHand runs a graph whose visits expand and the one written out by hand side by
+// side: the same attempts with the same arguments are open at any time once the expansion is there, and the
+// outputs are the same.
 func TestExpandedEqualsWrittenByHand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -177,7 +179,8 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 		hand := spec.g
 		parts := map[string]*Graph{}
 		looped := map[string]bool{}
-		// A quorum is judged by the edges there are: it may be out of reach before a later expansion brings more of them.
+		// A quorum is judged by the edges there are: it may be out of reach before a later expansion brings
+		// more of them.
 		counted := map[string]bool{}
 		for _, e := range spec.g.Edges {
 			if i := slices.IndexFunc(spec.g.Nodes, func(n Node) bool { return n.ID == e.To }); e.Kind == "" && spec.g.Nodes[i].Join.Mode == Quorum {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Command asks the machine to take something into account. The concrete types are Begin (of a run), Attempt, Ended, TimerDue,
-// Reconcile, Recover, Cancel, Pause, Resume, Settled, and what comes in from outside: ChildEnded, Answered, TaskEnded, Signaled, Delivered,
-// Amended and DeadlinePassed. Now is the caller's clock; the machine has none.
+// Command asks the machine to take something into account. The concrete types are Begin (of a run), Attempt,
+// Ended, TimerDue, Reconcile, Recover, Cancel, Pause, Resume, Settled, and what comes in from outside:
+// ChildEnded, Answered, TaskEnded, Signaled, Delivered, Amended and DeadlinePassed. Now is the caller's
+// clock; the machine has none.
 type Command interface{ command() }
 
 // Begin starts the run.
@@ -16,8 +17,9 @@ type Begin struct {
 	Input   Input
 	Context json.RawMessage // the CEL variable "context"
 	Budget  *Budget         // what the run may use; nil is no limit
-	// Adopt gives the ends of visits of an earlier run: a visit that would start and is listed here completes with that outcome at
-	// once, without an attempt, and counts as adopted. What is listed and never reached is left out.
+	// Adopt gives the ends of visits of an earlier run: a visit that would start and is listed here completes
+	// with that outcome at once, without an attempt, and counts as adopted. What is listed and never reached
+	// is left out.
 	Adopt []Adopted
 	Now   time.Time
 }
@@ -40,7 +42,8 @@ type ChildEnded struct {
 	Now  time.Time
 }
 
-// Answered closes a question by its id. Decision is "", APPROVED or REJECTED. A question that is not open is ErrStale.
+// Answered closes a question by its id. Decision is "", APPROVED or REJECTED. A question that is not open is
+// ErrStale.
 type Answered struct {
 	ID       string
 	Answer   json.RawMessage
@@ -49,8 +52,9 @@ type Answered struct {
 	Now      time.Time
 }
 
-// TaskEnded ends a visit's wait for a task; Attempt is the one whose outcome began the wait. Exactly one of Outcome (of which only
-// Values count) and Err, which is final, is set. A visit that does not wait for it (any more) is ErrStale.
+// TaskEnded ends a visit's wait for a task; Attempt is the one whose outcome began the wait. Exactly one of
+// Outcome (of which only Values count) and Err, which is final, is set. A visit that does not wait for it
+// (any more) is ErrStale.
 type TaskEnded struct {
 	Ref
 	Attempt int
@@ -75,8 +79,9 @@ type Delivered struct {
 	Now     time.Time
 }
 
-// Amended goes over to another graph. Revision is the State's that the change was made for; another one is ErrState. What the change
-// would do to visits is worked out by PlanAmend, and refused if it touches what has ended.
+// Amended goes over to another graph. Revision is the State's that the change was made for; another one is
+// ErrState. What the change would do to visits is worked out by PlanAmend, and refused if it touches what has
+// ended.
 type Amended struct {
 	Program  *Program
 	Revision int64
@@ -84,19 +89,21 @@ type Amended struct {
 	Now      time.Time
 }
 
-// DeadlinePassed ends the run as FAILED with DEADLINE_EXCEEDED once attempts in flight have reported their ends.
+// DeadlinePassed ends the run as FAILED with DEADLINE_EXCEEDED once attempts in flight have reported their
+// ends.
 type DeadlinePassed struct{ Now time.Time }
 
-// Attempt records the intent to perform an UNSAFE attempt. It must be durable before the actor is called, and is refused with
-// ErrStale when the attempt is no longer wanted.
+// Attempt records the intent to perform an UNSAFE attempt. It must be durable before the actor is called, and
+// is refused with ErrStale when the attempt is no longer wanted.
 type Attempt struct {
 	Ref
 	Attempt int
 	Now     time.Time
 }
 
-// Ended reports the end of an attempt: exactly one of Outcome and Err is set. Every Start is answered by one Ended, also when
-// it was canceled or never began; only a start whose Attempt was refused needs no answer. A second or late report is refused with ErrStale and changes nothing.
+// Ended reports the end of an attempt: exactly one of Outcome and Err is set. Every Start is answered by one
+// Ended, also when it was canceled or never began; only a start whose Attempt was refused needs no answer. A
+// second or late report is refused with ErrStale and changes nothing.
 type Ended struct {
 	Ref
 	Attempt int
@@ -108,8 +115,9 @@ type Ended struct {
 // TimerDue lets everything happen that is due at Now.
 type TimerDue struct{ Now time.Time }
 
-// Reconcile settles a visit in need of reconciliation: with the outcome or the definite error that a human or a probe found
-// out. An Err of type NotPerformed starts the attempt again under the same effect key. It does not end the pause.
+// Reconcile settles a visit in need of reconciliation: with the outcome or the definite error that a human or
+// a probe found out. An Err of type NotPerformed starts the attempt again under the same effect key. It does
+// not end the pause.
 type Reconcile struct {
 	Ref
 	Outcome *Outcome
@@ -118,8 +126,9 @@ type Reconcile struct {
 	Now     time.Time
 }
 
-// Recover takes over a run whose owner is gone: UNSAFE attempts whose intent was journaled are lost and need reconciliation,
-// canceled attempts have ended. Everything else that is in flight is given out again by Outstanding.
+// Recover takes over a run whose owner is gone: UNSAFE attempts whose intent was journaled are lost and need
+// reconciliation, canceled attempts have ended. Everything else that is in flight is given out again by
+// Outstanding.
 type Recover struct{ Now time.Time }
 
 // Cancel ends the run as CANCELED once every attempt in flight has reported its end.
@@ -134,22 +143,24 @@ type Pause struct {
 	Now    time.Time
 }
 
-// Resume ends a pause. A loop that stood at its limit gets its node's MaxVisits again. A run whose budget is used up, with Budget taken
-// into account, is refused with ErrBudget. A run that is not paused takes the Budget alone.
+// Resume ends a pause. A loop that stood at its limit gets its node's MaxVisits again. A run whose budget is
+// used up, with Budget taken into account, is refused with ErrBudget. A run that is not paused takes the
+// Budget alone.
 type Resume struct {
 	Reason string
 	// Budget, if not nil, has caps that take the place of the run's; those that it does not name stay.
 	Budget *Budget
-	// Raise says that more may be used, and nothing else: caps are only raised, no other pause than that for the budget is ended, and nothing
-	// is refused.
+	// Raise says that more may be used, and nothing else: caps are only raised, no other pause than that for
+	// the budget is ended, and nothing is refused.
 	Raise bool
-	// Price has what was used before a first cap in money priced: until it is Settled the run stands still. Without it only what calls said
-	// themselves counts.
+	// Price has what was used before a first cap in money priced: until it is Settled the run stands still.
+	// Without it only what calls said themselves counts.
 	Price bool
 	Now   time.Time
 }
 
-// Settled tells what the oldest of State.Unsettled cost: nil where nobody knows a price. A run that stood still for that goes on by it.
+// Settled tells what the oldest of State.Unsettled cost: nil where nobody knows a price. A run that stood
+// still for that goes on by it.
 type Settled struct {
 	Costs []*int64
 	Now   time.Time
@@ -173,7 +184,8 @@ func (Pause) command()          {}
 func (Resume) command()         {}
 func (Settled) command()        {}
 
-// Errors of Advance and Apply. An error leaves the state as it was, except ErrCorrupt, after which the state must be discarded.
+// Errors of Advance and Apply. An error leaves the state as it was, except ErrCorrupt, after which the state
+// must be discarded.
 var (
 	// ErrStale refuses a report on an attempt that is not in flight, such as a second end.
 	ErrStale = errors.New("workgraph: the attempt is not in flight")
@@ -193,17 +205,19 @@ var (
 
 // Effects is what the caller should do once the events it came with are durable, and not before.
 type Effects struct {
-	// Starts may run now, in any order. Limits on how many run at once are the caller's. A start that has not begun when the
-	// state is Draining must not begin.
+	// Starts may run now, in any order. Limits on how many run at once are the caller's. A start that has not
+	// begun when the state is Draining must not begin.
 	Starts []Start
 	// Cancels are attempts in flight that should stop. Each still has to be reported by Ended.
 	Cancels []Ref
-	// Spawns are runs to start. Starting one must be idempotent: after Recover those that have not ended are asked for again.
+	// Spawns are runs to start. Starting one must be idempotent: after Recover those that have not ended are
+	// asked for again.
 	Spawns []Spawn
-	// CancelChildren are the ids of child runs that should end; asking for it is to be recorded in the same transaction as the events.
-	// Their ends need not be reported.
+	// CancelChildren are the ids of child runs that should end; asking for it is to be recorded in the same
+	// transaction as the events. Their ends need not be reported.
 	CancelChildren []string
-	// Opened and Closed are questions to record, in the same transaction as the events. After Recover open ones are named again.
+	// Opened and Closed are questions to record, in the same transaction as the events. After Recover open
+	// ones are named again.
 	Opened []OpenedInterrupt
 	Closed []ClosedInterrupt
 	// Graph is set when the run's graph has become another one, by an expansion or an amendment.
@@ -227,8 +241,8 @@ type OpenedInterrupt struct {
 	Due   time.Time
 }
 
-// ClosedInterrupt is a question that is no longer open: answered (Answer is what the visit got), expired (Answer is the default, if
-// there was one) or given up with its visit.
+// ClosedInterrupt is a question that is no longer open: answered (Answer is what the visit got), expired
+// (Answer is the default, if there was one) or given up with its visit.
 type ClosedInterrupt struct {
 	ID       string          `json:"id"`
 	How      InterruptEnd    `json:"how"`
@@ -274,7 +288,8 @@ type Start struct {
 	Details json.RawMessage
 	// TaskToken names the attempt to whoever finishes its work from outside; set by whoever starts attempts.
 	TaskToken string
-	// RootRunID is the top of the run's family, the run itself if nobody spawned it; set by whoever starts attempts.
+	// RootRunID is the top of the run's family, the run itself if nobody spawned it; set by whoever starts
+	// attempts.
 	RootRunID string
 	// Messages are what an inbox hands over, oldest first; the visit has no arguments that travel then.
 	Messages []Message
@@ -290,7 +305,8 @@ type Message struct {
 // NeedsIntent reports whether an Attempt command must be durable before the actor is called.
 func (s *Start) NeedsIntent() bool { return s.Effect == Unsafe }
 
-// EffectKey is the stable key of the call's effect: run/node/visit/item/generation. Attempts that may repeat one effect share it.
+// EffectKey is the stable key of the call's effect: run/node/visit/item/generation. Attempts that may repeat
+// one effect share it.
 func (s *Start) EffectKey() string {
 	return s.RunID + "/" + s.Node + "/" + itoa(s.Visit) + "/" + itoa(s.Item) + "/" + itoa(s.Generation)
 }
@@ -307,8 +323,8 @@ type Upstream struct {
 // VisitStatus is where a visit, or an item of one, stands.
 type VisitStatus string
 
-// The statuses of a visit. Held visits wait for the end of a pause, Backoff and Waiting ones for a timer, Canceling ones for
-// the end of an attempt that was asked to stop.
+// The statuses of a visit. Held visits wait for the end of a pause, Backoff and Waiting ones for a timer,
+// Canceling ones for the end of an attempt that was asked to stop.
 const (
 	VisitPending        VisitStatus = "PENDING"
 	VisitHeld           VisitStatus = "HELD"

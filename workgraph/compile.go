@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Program is a validated graph with its indexes and compiled expressions. It is immutable and may be shared by any number of
-// runs and goroutines.
+// Program is a validated graph with its indexes and compiled expressions. It is immutable and may be shared
+// by any number of runs and goroutines.
 type Program struct {
 	g       *Graph
 	nodes   []pnode
@@ -55,7 +55,8 @@ type pnode struct {
 	level     int32 // of the inbox: how many others may stand between it and a start
 	region    int32
 	in, out   []int32 // in without BACK edges, out with them, in declared order
-	// round is the only round of its loop that an expanded node is in. The lists by round are those of rounds that differ from the rest.
+	// round is the only round of its loop that an expanded node is in. The lists by round are those of rounds
+	// that differ from the rest.
 	round             int32
 	roundIn, roundOut map[int32][]int32
 	roundMulti        map[int32]map[string]bool
@@ -82,17 +83,20 @@ type pedge struct {
 	mode  PassDownMode
 	key   string
 	merge *Expr
-	// instead is the edge in whose place this one leaves a loop, from the expansion of visit variant; variant is 0 for other edges.
+	// instead is the edge in whose place this one leaves a loop, from the expansion of visit variant; variant
+	// is 0 for other edges.
 	instead, variant int32
 }
 
-// Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not checked, and a node
-// that states no effect counts as UNSAFE. The error is a Faults when g is at fault, and ctx's when that ended first. The graph given is not kept.
+// Compile validates g against actors and makes it runnable. Actors may be nil: then actor names are not
+// checked, and a node that states no effect counts as UNSAFE. The error is a Faults when g is at fault, and
+// ctx's when that ended first. The graph given is not kept.
 func Compile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
 	return compiled(build(&checker{ctx: ctx, actors: actors}, g))
 }
 
-// Recompile is Compile for a graph that a run has grown or that was patched: ids that expansions have made are taken as they are.
+// Recompile is Compile for a graph that a run has grown or that was patched: ids that expansions have made
+// are taken as they are.
 func Recompile(ctx context.Context, g *Graph, actors ActorSet) (*Program, error) {
 	return compiled(build(&checker{ctx: ctx, actors: actors, grown: true}, g))
 }
@@ -134,15 +138,16 @@ func (p *Program) WithLimits(l Limits) *Program {
 	return &q
 }
 
-// WithActors is the program with the actors that expansions may call, for one that was compiled again without them.
+// WithActors is the program with the actors that expansions may call, for one that was compiled again without
+// them.
 func (p *Program) WithActors(actors ActorSet) *Program {
 	q := *p
 	q.actors = actors
 	return &q
 }
 
-// Graph is a copy of the compiled graph with every default and effect filled in. Compiling it again without actors gives an
-// equal program, so it is what a durable engine should store.
+// Graph is a copy of the compiled graph with every default and effect filled in. Compiling it again without
+// actors gives an equal program, so it is what a durable engine should store.
 func (p *Program) Graph() *Graph { return p.g.Clone() }
 
 // Evaluates reports whether runs of the program evaluate expressions, or hold values against schemas.
@@ -157,8 +162,8 @@ func (p *Program) Node(id string) (*Node, bool) {
 	return p.nodes[i].Node, true
 }
 
-// build makes the program and reports everything that stands in the way; with faults the program is of no use. The error is that of the
-// checker's ctx, if it ended first.
+// build makes the program and reports everything that stands in the way; with faults the program is of no
+// use. The error is that of the checker's ctx, if it ended first.
 func build(c *checker, g *Graph) (*Program, []Fault, error) {
 	c.g, c.index = g.Clone(), make(map[string]int32, len(g.Nodes))
 	if c.exprs == nil {
@@ -291,16 +296,19 @@ func (c *checker) schema(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// What the different schemas of one graph may come to together: a compiled schema takes much more room than its text.
+// What the different schemas of one graph may come to together: a compiled schema takes much more room than
+// its text.
 const (
 	maxGraphSchemas     = 2_000
 	maxGraphSubschemas  = 20_000
 	maxGraphSchemaBytes = 4 << 20
-	// maxGraphPatterns bounds the instructions of the patterns in all its schemas and expressions: each takes patternBytes for as long as the program lives.
+	// maxGraphPatterns bounds the instructions of the patterns in all its schemas and expressions: each takes
+	// patternBytes for as long as the program lives.
 	maxGraphPatterns = 200_000
 )
 
-// What parts of a program take in memory, about: measured with graphs of many of them. Text that compiles takes many times its length.
+// What parts of a program take in memory, about: measured with graphs of many of them. Text that compiles
+// takes many times its length.
 const (
 	nodeBytes       = 600
 	edgeBytes       = 250
@@ -310,7 +318,8 @@ const (
 	patternBytes    = 56
 )
 
-// Bytes is about what the program takes in memory, besides the texts and values in its graph. It is counted when the program is made.
+// Bytes is about what the program takes in memory, besides the texts and values in its graph. It is counted
+// when the program is made.
 func (p *Program) Bytes() int64 { return p.bytes }
 
 // weigh counts what the program takes.
@@ -525,7 +534,8 @@ func (p *Program) number() {
 	}
 }
 
-// backoff is the pause before attempt next, from the journal alone: attempt numbers and a hash instead of chance.
+// backoff is the pause before attempt next, from the journal alone: attempt numbers and a hash instead of
+// chance.
 func (n *pnode) backoff(next int, seed uint64) time.Duration {
 	first, limit, factor, jitter := time.Duration(n.Retry.InitialBackoff), time.Duration(n.Retry.MaxBackoff), n.Retry.Multiplier, n.Retry.Jitter
 	def(&first, time.Second)

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests in this file take over the observed behavior of the system that the design was first built in. Where our design
-// decides otherwise the test shows our decision, and a comment that begins with "Ours:" says what differs and why.
+// The tests in this file take over the observed behavior of the system that the design was first built in.
+// Where our design decides otherwise the test shows our decision, and a comment that begins with "Ours:" says
+// what differs and why.
 
 // fn is an actor body over decoded arguments: numbers are ints, what it returns becomes the one value.
 type fn func(args []any, named map[string]any) any
@@ -174,8 +175,8 @@ func TestA1StopFlags(t *testing.T) {
 		require.Equal(t, []string{"A", "B"}, tr.calls)
 	})
 	t.Run("Terminate/OfTheSecondBranchKeepsTheFirst", func(t *testing.T) {
-		// Ours: the original gives (None, 'c') because B had handed its value to the waiting D. D never ran, so B has no
-		// completed descendant and is a sink as well: nothing is lost.
+		// Ours: the original gives (None, 'c') because B had handed its value to the waiting D. D never ran,
+		// so B has no completed descendant and is a sink as well: nothing is lost.
 		tr := newTrace(t).on("A", text("a")).on("B", text("b")).raw("C", stop(Terminate, "c")).on("D", text("D"))
 		res := tr.run(diamond(FirstArg()))
 		result(t, []any{"b", "c"}, res)
@@ -200,8 +201,9 @@ func TestA1StopFlags(t *testing.T) {
 		require.JSONEq(t, `["b","c"]`, string(m.s.End().Result))
 	})
 	t.Run("Abstain/ValueIsLeftOutOfTheJoin", func(t *testing.T) {
-		// Ours: ('b','D') in the original, where the abstaining first branch left a None slot only when it came last. Here the
-		// result does not depend on which branch abstains: D runs on what is live, and D is the only sink.
+		// Ours: ('b','D') in the original, where the abstaining first branch left a None slot only when it
+		// came last. Here the result does not depend on which branch abstains: D runs on what is live, and D
+		// is the only sink.
 		for _, quiet := range []string{"B", "C"} {
 			tr := newTrace(t).on("A", text("a")).on("B", text("b1")).on("C", text("c1")).on("D", args).raw(quiet, stop(AbstainResult, "hidden"))
 			live := map[string]string{"B": "c1", "C": "b1"}[quiet]
@@ -210,7 +212,8 @@ func TestA1StopFlags(t *testing.T) {
 		}
 	})
 	t.Run("Abstain/OfALeafTouchesNoSibling", func(t *testing.T) {
-		// Ours: in the original later siblings of an abstaining leaf are only notified, not run. The design keeps siblings apart.
+		// Ours: in the original later siblings of an abstaining leaf are only notified, not run. The design
+		// keeps siblings apart.
 		tr := newTrace(t).on("A", text("a")).raw("B", stop(AbstainResult, "hidden")).on("C", text("c"))
 		result(t, "c", tr.run(nodes(FirstArg(), "A", "B", "C").Edge("A", "B").Edge("A", "C").Graph()))
 		require.Equal(t, []string{"A", "B", "C"}, tr.calls)
@@ -228,7 +231,8 @@ func TestA1StopFlags(t *testing.T) {
 		result(t, []any{"t"}, tr.run(nodes(FirstArg(), "s0", "s1", "D").Edge("s0", "D").Edge("s1", "D").Graph()))
 	})
 	t.Run("Flags/AreNoValues", func(t *testing.T) {
-		// Ours: a flag is a field of the outcome, never guessed from the shape of a value, so any value may be returned.
+		// Ours: a flag is a field of the outcome, never guessed from the shape of a value, so any value may
+		// be returned.
 		tr := newTrace(t).on("A", func([]any, map[string]any) any { return []any{"TERMINATE", 1} }).on("B", args)
 		result(t, []any{[]any{"TERMINATE", 1}}, tr.run(nodes(FirstArg(), "A", "B").Chain("A", "B").Graph()))
 	})
@@ -420,7 +424,8 @@ func TestA4WhatARunReturns(t *testing.T) {
 	})
 	t.Run("InnerNodes/AreNotIncluded", func(t *testing.T) {
 		result(t, "D", newTrace(t).on("A", text("a")).on("B", text("b")).on("C", text("c")).on("D", text("D")).run(diamond(FirstArg())))
-		// Ours: the original gives (None, 'D') for a diamond under one start node; there is one sink, so there is one value.
+		// Ours: the original gives (None, 'D') for a diamond under one start node; there is one sink, so
+		// there is one value.
 	})
 	t.Run("TwoStarts/ListInDeclaredOrder", func(t *testing.T) {
 		res := newTrace(t).on("A", text("r0")).on("B", text("r1")).run(nodes(FirstArg(), "A", "B").Graph())
@@ -432,7 +437,8 @@ func TestA4WhatARunReturns(t *testing.T) {
 			run(nodes(FirstArg(), "A", "B", "D").Edge("A", "D").Edge("B", "D").Graph()))
 	})
 	t.Run("NoValue/IsNull", func(t *testing.T) {
-		// Ours: None results are dropped and unpacked by shape in the original; here the sink is there and its value is null.
+		// Ours: None results are dropped and unpacked by shape in the original; here the sink is there and
+		// its value is null.
 		nothing := func([]any, map[string]any) any { return nil }
 		res := newTrace(t).on("A", nothing).on("B", text("b")).run(nodes(FirstArg(), "A", "B").Graph())
 		result(t, []any{nil, "b"}, res)
@@ -462,7 +468,8 @@ func TestA5Selection(t *testing.T) {
 		g, tr, seen := counter(FirstArg())
 		result(t, []any{3}, tr.run(g, 0))
 		require.Equal(t, []any{0, 1, 2}, *seen)
-		// Ours: the original runs the children after each pass that includes them; exit edges resolve when the loop has ended.
+		// Ours: the original runs the children after each pass that includes them; exit edges resolve when
+		// the loop has ended.
 		require.Equal(t, []string{"n", "n", "n", "after"}, tr.calls)
 	})
 	t.Run("Self/NoPassDownSeesTheSameArgument", func(t *testing.T) {
@@ -497,7 +504,8 @@ func TestA5Selection(t *testing.T) {
 func TestA6Retry(t *testing.T) {
 	quick := Retry{MaxAttempts: 5, InitialBackoff: 1}
 	t.Run("MaxAttempts/CountsAllCalls", func(t *testing.T) {
-		// Ours: the original's max_repeat=2 means up to three calls, 1 means one; ours is the number of calls.
+		// Ours: the original's max_repeat=2 means up to three calls, 1 means one; ours is the number of
+		// calls.
 		for _, n := range []int{1, 2, 3} {
 			g := nodes(FirstArg(), "A").Graph()
 			g.Nodes[0].Retry = Retry{MaxAttempts: n, InitialBackoff: 1}

@@ -61,7 +61,8 @@ func (s *State) outcome(u unit, o *Outcome, now time.Time) {
 	s.performed(u, o, now)
 }
 
-// examine applies the rules on state, selection and waits and, unless the values are still to come, the node's check.
+// examine applies the rules on state, selection and waits and, unless the values are still to come, the
+// node's check.
 func (s *State) examine(u unit, o *Outcome) *Error {
 	for k, v := range o.State {
 		sv, ok := s.vars[k]
@@ -190,7 +191,8 @@ func (s *State) transform(ns *nodeState, values []json.RawMessage) ([]json.RawMe
 	return []json.RawMessage{raw}, nil
 }
 
-// succeed completes a visit with values; o says how its attempt ended, failure is what a fallback stands in for.
+// succeed completes a visit with values; o says how its attempt ended, failure is what a fallback stands in
+// for.
 func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, failure *Error) {
 	var stop Stop
 	var sel *Select
@@ -345,8 +347,8 @@ func mayRetry(effect Effect, t ErrorType) bool {
 	return t != Permanent
 }
 
-// MaxLost is how many attempts of a visit may be lost with what carried them until the run pauses: a call that ends every worker which takes it
-// must not go round for ever.
+// MaxLost is how many attempts of a visit may be lost with what carried them until the run pauses: a call
+// that ends every worker which takes it must not go round for ever.
 const MaxLost = 10
 
 func (s *State) retry(u unit, err *Error, now time.Time) {

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// MachineVersion is stored with every event and run. A binary replays events of its own and of every earlier version.
+// MachineVersion is stored with every event and run. A binary replays events of its own and of every earlier
+// version.
 const MachineVersion = 2
 
 // EventKind names what happened.
 type EventKind string
 
-// The kinds of journal events. AttemptStarted is written for UNSAFE attempts only, before the actor is called.
+// The kinds of journal events. AttemptStarted is written for UNSAFE attempts only, before the actor is
+// called.
 const (
 	RunStarted      EventKind = "RUN_STARTED"
 	AttemptStarted  EventKind = "ATTEMPT_STARTED"
@@ -39,15 +41,17 @@ const (
 	UsageSettled EventKind = "USAGE_SETTLED"
 )
 
-// Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of it. Replaying
-// applies the steps and evaluates nothing. Events are immutable once made; Seq is dense from 1 within a run.
+// Event is one entry of a run's journal: what happened and, in Steps, everything that was decided because of
+// it. Replaying applies the steps and evaluates nothing. Events are immutable once made; Seq is dense from 1
+// within a run.
 type Event struct {
 	Version int       `json:"v"`
 	Seq     int64     `json:"seq"`
 	Kind    EventKind `json:"kind"`
 	At      time.Time `json:"at"`
 
-	// Ref names the attempt of the ATTEMPT, TIMER and RECONCILED kinds, and the visit that waits of those that end a wait.
+	// Ref names the attempt of the ATTEMPT, TIMER and RECONCILED kinds, and the visit that waits of those
+	// that end a wait.
 	Ref
 	Attempt int `json:"attempt,omitempty"`
 
@@ -63,10 +67,11 @@ type Event struct {
 	Usage  []Usage    `json:"usage,omitempty"`  // CHILD_ENDED: the child's
 	Spent  *Spent     `json:"spent,omitempty"`  // CHILD_ENDED: what counts against budgets, where the child had one
 	Budget *Budget    `json:"budget,omitempty"` // RUN_STARTED, RUN_RESUMED, BUDGET_CHANGED: what holds from here on, where it has changed
-	// Unsettled is what is to be priced from here on. RUN_RESUMED, BUDGET_CHANGED: what was used before a first cap in money; CHILD_ENDED: what the
-	// child had not settled. What a call used says so itself.
+	// Unsettled is what is to be priced from here on. RUN_RESUMED, BUDGET_CHANGED: what was used before a
+	// first cap in money; CHILD_ENDED: what the child had not settled. What a call used says so itself.
 	Unsettled []Unsettled `json:"unsettled,omitempty"`
-	// Costs are those of the oldest of what is unsettled, in nano-USD; nil where nobody knows a price. USAGE_SETTLED
+	// Costs are those of the oldest of what is unsettled, in nano-USD; nil where nobody knows a price.
+	// USAGE_SETTLED
 	Costs    []*int64         `json:"costs,omitempty"`
 	Closed   *ClosedInterrupt `json:"closed,omitempty"`   // INTERRUPT_CLOSED: by an answer; TIMER_FIRED: a question that expired
 	Signal   string           `json:"signal,omitempty"`   // SIGNAL_RECEIVED
@@ -78,8 +83,8 @@ type Event struct {
 	Steps []Step `json:"steps,omitempty"`
 }
 
-// Ref names a visit, or one item of a mapped visit: the Visit-th time the run reached Node, and there the Item-th item, both
-// counted from 1. Item is 0 for a visit that is not mapped.
+// Ref names a visit, or one item of a mapped visit: the Visit-th time the run reached Node, and there the
+// Item-th item, both counted from 1. Item is 0 for a visit that is not mapped.
 type Ref struct {
 	Node  string `json:"node,omitempty"`
 	Visit int    `json:"visit,omitempty"`
@@ -113,8 +118,8 @@ const (
 	OpEdge Op = "EDGE"
 	// OpEnter lets a visit run on the sources in Inputs.
 	OpEnter Op = "ENTER"
-	// OpAdopt lets a visit take over what it ended in in another run, with its State updates and Select, on the sources in Inputs. It
-	// is complete with the next step about it.
+	// OpAdopt lets a visit take over what it ended in in another run, with its State updates and Select, on
+	// the sources in Inputs. It is complete with the next step about it.
 	OpAdopt Op = "ADOPT"
 	// OpSkip resolves a visit without running it; Note tells why.
 	OpSkip Op = "SKIP"
@@ -130,7 +135,8 @@ const (
 	OpRetry Op = "RETRY"
 	// OpWait keeps a visit open for what the outcome waits for, at the longest until Due unless that is zero.
 	OpWait Op = "WAIT"
-	// OpWake ends the wait of a visit, which has got what it waited for; a wait for a signal takes the oldest one kept.
+	// OpWake ends the wait of a visit, which has got what it waited for; a wait for a signal takes the oldest
+	// one kept.
 	OpWake Op = "WAKE"
 	// OpStart starts the next attempt of a visit that was put off.
 	OpStart Op = "START"
@@ -142,11 +148,13 @@ const (
 	OpLoop Op = "LOOP"
 	// OpUnlimit lets a loop that stood at its limit go on with the named visit.
 	OpUnlimit Op = "UNLIMIT"
-	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an irreducible one.
+	// OpLoopEnd ends the loop of the named head within the enclosing visit Within; Node is any node of an
+	// irreducible one.
 	OpLoopEnd Op = "LOOP_END"
 	// OpPost puts the event's message, or at the start the run's input, into the inbox of Node.
 	OpPost Op = "POST"
-	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named visit for them.
+	// OpTake drops the Expired oldest messages of Node's inbox and, if any are Taken then, opens the named
+	// visit for them.
 	OpTake Op = "TAKE"
 	// OpMoot marks the edge Node -> To as needed by nobody any more.
 	OpMoot Op = "MOOT"
@@ -156,9 +164,11 @@ const (
 	OpDrop Op = "DROP"
 	// OpExpand inserts Graph after the visit's node. The steps after it are about the grown graph.
 	OpExpand Op = "EXPAND"
-	// OpReset takes a visit that has not ended back to before it began; its attempts, waits and items are given up.
+	// OpReset takes a visit that has not ended back to before it began; its attempts, waits and items are
+	// given up.
 	OpReset Op = "RESET"
-	// OpReopen takes a visit, which may have ended, back to before it began, and its edges to before they were decided: an approval does not hold.
+	// OpReopen takes a visit, which may have ended, back to before it began, and its edges to before they
+	// were decided: an approval does not hold.
 	OpReopen Op = "REOPEN"
 	// OpRecount counts joins anew, after visits were taken back without a change of the graph.
 	OpRecount Op = "RECOUNT"
@@ -204,13 +214,14 @@ type Detail struct {
 	Generation int `json:"generation,omitempty"`
 	// Lost is how many attempts do not count against retry.max_attempts so far.
 	Lost int `json:"lost,omitempty"`
-	// From is the visit whose BACK edges opened a loop's visit, 0 when it was entered from outside; Within is the visit of the
-	// enclosing loop.
+	// From is the visit whose BACK edges opened a loop's visit, 0 when it was entered from outside; Within is
+	// the visit of the enclosing loop.
 	From   int `json:"from_visit,omitempty"`
 	Within int `json:"within,omitempty"`
 	// Select is an adopted visit's.
 	Select *Select `json:"select,omitempty"`
-	// Decision is that on an adopted visit's question of approval; Binds is what a question of approval covers.
+	// Decision is that on an adopted visit's question of approval; Binds is what a question of approval
+	// covers.
 	Decision string `json:"decision,omitempty"`
 	Binds    string `json:"binds,omitempty"`
 	// Seen are digests of the values of the state that a question of approval covers, by key; Workflows, of
@@ -226,7 +237,8 @@ type Detail struct {
 	Graph *Graph `json:"graph,omitempty"`
 }
 
-// InputRef names one input of a join: the edge by its source and kind, and the visit of the source that delivered.
+// InputRef names one input of a join: the edge by its source and kind, and the visit of the source that
+// delivered.
 type InputRef struct {
 	Node  string   `json:"node"`
 	Visit int      `json:"visit"`
@@ -260,19 +272,22 @@ const (
 	ReasonCancelRequest  = "CANCEL_REQUESTED"
 	ReasonMaxVisits      = "MAX_VISITS"
 	ReasonReconciliation = "NEEDS_RECONCILIATION"
-	// ReasonCallsLost is the reason when attempts of one visit were lost MaxLost times with what carried them.
+	// ReasonCallsLost is the reason when attempts of one visit were lost MaxLost times with what carried
+	// them.
 	ReasonCallsLost = "CALLS_LOST"
-	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun when the budget was used up.
+	// ReasonBudget is also the reason of a NOT_PERFORMED error that puts back an attempt which had not begun
+	// when the budget was used up.
 	ReasonBudget = "BUDGET_EXHAUSTED"
-	// ReasonUnsettled is the reason of a pause that ends by itself, once it is known what calls cost that count against a cap in money; and of a
-	// NOT_PERFORMED error that puts back an attempt which had not begun by then.
+	// ReasonUnsettled is the reason of a pause that ends by itself, once it is known what calls cost that
+	// count against a cap in money; and of a NOT_PERFORMED error that puts back an attempt which had not
+	// begun by then.
 	ReasonUnsettled = "BUDGET_UNSETTLED"
 	// ReasonSettled is the reason of the resumption then.
 	ReasonSettled = "BUDGET_SETTLED"
 )
 
-// RunEnd is how a run ended. Outputs holds the value of every effective sink by node id; Result is the only one's value, else
-// the list of them in declared order, else null.
+// RunEnd is how a run ended. Outputs holds the value of every effective sink by node id; Result is the only
+// one's value, else the list of them in declared order, else null.
 type RunEnd struct {
 	Status  Status                     `json:"status"`
 	Reason  string                     `json:"reason,omitempty"`
@@ -284,8 +299,8 @@ type RunEnd struct {
 	Error  *Error `json:"error,omitempty"`
 }
 
-// ValuesOf are the values with which a COMPLETE or ITEM step of this event ends its visit or item. A step without a Detail
-// leaves them out because they are the outcome's own.
+// ValuesOf are the values with which a COMPLETE or ITEM step of this event ends its visit or item. A step
+// without a Detail leaves them out because they are the outcome's own.
 func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	switch {
 	case st.Detail != nil:
@@ -296,7 +311,8 @@ func (ev *Event) ValuesOf(st *Step) []json.RawMessage {
 	return nil
 }
 
-// PutBack reports whether the event tells of an attempt that was not begun, since its run was barred by then, and that starts when it goes on.
+// PutBack reports whether the event tells of an attempt that was not begun, since its run was barred by then,
+// and that starts when it goes on.
 func (ev *Event) PutBack() bool {
 	return ev.Kind == AttemptEnded && ev.Error != nil && (ev.Error.Reason == ReasonBudget || ev.Error.Reason == ReasonUnsettled) && len(ev.Steps) == 1 && ev.Steps[0].Op == OpStart &&
 		ev.Steps[0].Detail != nil && ev.Steps[0].Node == ev.Node && ev.Steps[0].Visit == ev.Visit && ev.Steps[0].Item == ev.Item

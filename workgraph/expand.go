@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// This file lets a visit insert a sub-graph after its node. Outside of loops the grown graph is what somebody could have written by
-// hand: the node leads to the sub-graph's start nodes, and its sinks lead where the node's DATA edges led. In a loop the node keeps its
-// edges for its other visits.
+// This file lets a visit insert a sub-graph after its node. Outside of loops the grown graph is what somebody
+// could have written by hand: the node leads to the sub-graph's start nodes, and its sinks lead where the
+// node's DATA edges led. In a loop the node keeps its edges for its other visits.
 
 // growTask is a visit that waits for its expansion, which happens between the edges that are being followed.
 type growTask struct {
@@ -29,8 +29,8 @@ type growTask struct {
 // maxFaultsTold bounds the text of a refused expansion.
 const maxFaultsTold = 20
 
-// RefusedExpansion is the error of a visit whose sub-graph has these faults; only the first are told. What asks for an expansion finds the
-// codes of the faults in its message.
+// RefusedExpansion is the error of a visit whose sub-graph has these faults; only the first are told. What
+// asks for an expansion finds the codes of the faults in its message.
 func RefusedExpansion(faults []Fault) *Error {
 	more := ""
 	if n := len(faults) - maxFaultsTold; n > 0 {
@@ -65,7 +65,8 @@ func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
 	return growTask{ns: ns, sub: filled, from: s.p, grown: q}, faults
 }
 
-// grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the limits: what was decided once stays.
+// grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the
+// limits: what was decided once stays.
 func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
 	q, faults := s.p.grow(ns.n, visit, sub)
 	limit := s.p.limits.Edges
@@ -237,7 +238,8 @@ func inserted(g *Graph, node *Node, visit int, keeps bool, sub *Graph) *Graph {
 	return out
 }
 
-// resolve finds the node that an expression at the named one calls id: one of the same sub-graph, or of a graph around it.
+// resolve finds the node that an expression at the named one calls id: one of the same sub-graph, or of a
+// graph around it.
 func (p *Program) resolve(at, id string) (int32, bool) {
 	for p.origins != nil {
 		from, _, given, ok := grownID(at)
@@ -321,6 +323,6 @@ func (s *State) Program() *Program { return s.p }
 // GraphRevision counts how often the run's graph has become another one.
 func (s *State) GraphRevision() int64 { return s.revision }
 
-// UseActors sets the actors that expansions may call from now on. Restored and replayed states need it when their program was compiled
-// without actors, or when what actors there are has changed.
+// UseActors sets the actors that expansions may call from now on. Restored and replayed states need it when
+// their program was compiled without actors, or when what actors there are has changed.
 func (s *State) UseActors(actors ActorSet) { s.p = s.p.WithActors(actors) }

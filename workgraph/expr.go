@@ -16,7 +16,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// Expr is a compiled CEL expression over the variables of this package. It is immutable and safe for concurrent use.
+// Expr is a compiled CEL expression over the variables of this package. It is immutable and safe for
+// concurrent use.
 type Expr struct {
 	src string
 	prg cel.Program
@@ -34,8 +35,8 @@ type Expr struct {
 	ofResult bool
 }
 
-// CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are reported. The text is bounded such that this
-// takes a fraction of a second; the error is ErrInterrupted when ctx ends before.
+// CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are reported. The text is
+// bounded such that this takes a fraction of a second; the error is ErrInterrupted when ctx ends before.
 func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	env, err := exprEnv()
 	if err != nil {
@@ -104,9 +105,9 @@ func partOf(variable string, x ast.Expr) (key string, ok bool) {
 // errMissing marks the use of a key, an index or a variable that is not there.
 var errMissing = errors.New("missing")
 
-// Eval evaluates the expression over raw JSON variables. A variable that is not in vars counts as missing. The result is raw
-// JSON: CEL ints stay integers, doubles keep a fraction. What an evaluation may take is bounded; the error is ErrInterrupted when ctx
-// ends before it does.
+// Eval evaluates the expression over raw JSON variables. A variable that is not in vars counts as missing.
+// The result is raw JSON: CEL ints stay integers, doubles keep a fraction. What an evaluation may take is
+// bounded; the error is ErrInterrupted when ctx ends before it does.
 func (e *Expr) Eval(ctx context.Context, vars map[string]json.RawMessage) (json.RawMessage, error) {
 	return e.EvalLazy(ctx, func(name string) (json.RawMessage, bool) {
 		raw, ok := vars[name]
@@ -114,7 +115,8 @@ func (e *Expr) Eval(ctx context.Context, vars map[string]json.RawMessage) (json.
 	})
 }
 
-// EvalLazy is Eval for variables that cost something to write down: only those that the expression uses are asked for, each once.
+// EvalLazy is Eval for variables that cost something to write down: only those that the expression uses are
+// asked for, each once.
 func (e *Expr) EvalLazy(ctx context.Context, vars func(name string) (json.RawMessage, bool)) (json.RawMessage, error) {
 	v, err := e.eval(newMeter(ctx, exprCostLimit), rawVars(vars))
 	if err != nil {
@@ -123,7 +125,8 @@ func (e *Expr) EvalLazy(ctx context.Context, vars func(name string) (json.RawMes
 	return celJSON(v)
 }
 
-// Missing reports whether an evaluation failed because it used a key, an index or a variable that is not there.
+// Missing reports whether an evaluation failed because it used a key, an index or a variable that is not
+// there.
 func Missing(err error) bool { return errors.Is(err, errMissing) }
 
 // variables give an expression its values, each charged to the evaluation that asks for it.

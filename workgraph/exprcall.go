@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// planner decorates the nodes of one expression while the library plans it. It folds what is constant, within its own meter, and lets
-// no function run unless it was charged.
+// planner decorates the nodes of one expression while the library plans it. It folds what is constant, within
+// its own meter, and lets no function run unless it was charged.
 type planner struct {
 	m *meter
 	// patterns are the constant ones.
@@ -88,7 +88,8 @@ func constantText(i interpreter.InterpretableV2) (string, bool) {
 	return string(s), ok
 }
 
-// sized is a node that makes a value out of others: a list, a map, or what a macro collects. The value is measured.
+// sized is a node that makes a value out of others: a list, a map, or what a macro collects. The value is
+// measured.
 type sized struct{ interpreter.InterpretableV2 }
 
 func (s *sized) Exec(frame *interpreter.ExecutionFrame) ref.Val {

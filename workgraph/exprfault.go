@@ -155,7 +155,8 @@ func exprWords(said string) string {
 	return strings.TrimPrefix(said, "Syntax error: ")
 }
 
-// PatternFault says in words why a regular expression of RE2 cannot be used, with a caret below the place if that is known.
+// PatternFault says in words why a regular expression of RE2 cannot be used, with a caret below the place if
+// that is known.
 func PatternFault(pattern string, err error) string {
 	e, ok := errors.AsType[*syntax.Error](err)
 	if !ok {

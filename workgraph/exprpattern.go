@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// maxPattern bounds the text of a regular expression, and maxPatternSteps the instructions that it compiles to: matching takes as
-	// many steps for every character, at worst.
+	// maxPattern bounds the text of a regular expression, and maxPatternSteps the instructions that it
+	// compiles to: matching takes as many steps for every character, at worst.
 	maxPattern      = 1000
 	maxPatternSteps = 2000
-	// maxFoldedRanges bounds ranges like [α-ω] in a pattern that ignores case: each is followed character by character.
+	// maxFoldedRanges bounds ranges like [α-ω] in a pattern that ignores case: each is followed character by
+	// character.
 	maxFoldedRanges = 4
 	// What it costs to read such a range, and a class of Unicode.
 	foldedRangeCost = 10_000

@@ -253,8 +253,8 @@ func (s *State) dropVisit(ns *nodeState) {
 	s.afterVisit(ns)
 }
 
-// moot marks the open ones of the edges as needed by nobody and adds the sources that have no other use. Sources within
-// loops go on: a loop ends as a whole.
+// moot marks the open ones of the edges as needed by nobody and adds the sources that have no other use.
+// Sources within loops go on: a loop ends as a whole.
 func (s *State) moot(todo []*nodeState, edges []int32, f *frame) []*nodeState {
 	for _, e := range edges {
 		es := &f.edges[s.p.localEdge[e]]
@@ -271,7 +271,8 @@ func (s *State) moot(todo []*nodeState, edges []int32, f *frame) []*nodeState {
 	return todo
 }
 
-// openLoop opens the next frame of a loop, entered from outside when prev is nil, unless its head stands at its limit.
+// openLoop opens the next frame of a loop, entered from outside when prev is nil, unless its head stands at
+// its limit.
 func (s *State) openLoop(region int32, parent, prev *frame, v verdict) {
 	if prev == nil && parent == s.root && v == verdictRun && s.loopVoid(region) {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// This file holds the only code that changes a state because of a step. Advance calls it while it decides, Apply while it
-// replays; none of it evaluates anything or looks for consequences.
+// This file holds the only code that changes a state because of a step. Advance calls it while it decides,
+// Apply while it replays; none of it evaluates anything or looks for consequences.
 
 // newFrame opens a frame with everything in it unresolved.
 func (s *State) newFrame(region int32, serial int32, parent, prev *frame, inst *instance) *frame {
@@ -95,7 +95,8 @@ func (s *State) applyToken(region, n, e int32, src *nodeState, travel *Input) *n
 	return ns
 }
 
-// applyEdge resolves an edge and reports the frame it was delivered in, or nil when it waits for the end of a loop.
+// applyEdge resolves an edge and reports the frame it was delivered in, or nil when it waits for the end of a
+// loop.
 func (s *State) applyEdge(t *edgeTask) *frame {
 	if pe := &s.p.edges[t.e]; pe.message {
 		if t.live {
@@ -162,7 +163,8 @@ func (s *State) setEdge(f *frame, t *edgeTask) {
 	j.ran = j.ran || t.src != nil && t.src.status != VisitSkipped && t.src.status != VisitCanceled
 }
 
-// applyLoopEnd hands on what left the loop. It returns the edges that are delivered in the parent frame, in declared order.
+// applyLoopEnd hands on what left the loop. It returns the edges that are delivered in the parent frame, in
+// declared order.
 func (s *State) applyLoopEnd(region int32, inst *instance, parent *frame) []edgeTask {
 	inst.closed = true
 	parent.open--
@@ -311,7 +313,8 @@ func (s *State) applyRetry(u unit, d *Detail, err *Error) {
 	s.park(u, VisitBackoff, d.Due)
 }
 
-// applyNotPerformed goes over to the attempt that takes the place of one which was found not to have been performed.
+// applyNotPerformed goes over to the attempt that takes the place of one which was found not to have been
+// performed.
 func (t *try) applyNotPerformed() { t.no, t.lost = t.no+1, t.lost+1 }
 
 func (s *State) park(u unit, status VisitStatus, due time.Time) {
@@ -493,7 +496,8 @@ func (s *State) applyPause(reason string) {
 	}
 }
 
-// applyResume lets held starts go, once everything is settled. Loops at their limit follow by their own steps.
+// applyResume lets held starts go, once everything is settled. Loops at their limit follow by their own
+// steps.
 func (s *State) applyResume() {
 	if len(s.unsettled) > 0 {
 		s.paused, s.reason = true, ReasonUnsettled

@@ -9,8 +9,8 @@ import (
 // Stop says what a visit means for the rest of its run.
 type Stop string
 
-// Proceed (the zero value) goes on; Terminate ends the run as COMPLETED once what is in flight has ended; AbstainResult leaves
-// the visit's value out and makes its edges dead.
+// Proceed (the zero value) goes on; Terminate ends the run as COMPLETED once what is in flight has ended;
+// AbstainResult leaves the visit's value out and makes its edges dead.
 const (
 	Proceed       Stop = ""
 	Terminate     Stop = "TERMINATE"
@@ -24,8 +24,8 @@ type Outcome struct {
 	Stop   Stop              `json:"stop,omitempty"`
 	// Select narrows which out-edges may fire; nil leaves it to their conditions.
 	Select *Select `json:"select,omitempty"`
-	// Expand is inserted after the visit's node: it runs before the node's successors, on what the visit passes down, and they run on
-	// what its sinks give. Its ids become "node#visit/id".
+	// Expand is inserted after the visit's node: it runs before the node's successors, on what the visit
+	// passes down, and they run on what its sinks give. Its ids become "node#visit/id".
 	Expand *Graph `json:"expand,omitempty"`
 	Wait   *Wait  `json:"wait,omitempty"`
 	// State holds updates by key, combined by the key's reducer.
@@ -53,8 +53,8 @@ const (
 	SelectNames Others = "NAMES"
 )
 
-// Wait keeps the visit open after the attempt. Exactly one field is set. While it waits the visit holds nothing but its place in
-// the state; what it waits for comes in by a command.
+// Wait keeps the visit open after the attempt. Exactly one field is set. While it waits the visit holds
+// nothing but its place in the state; what it waits for comes in by a command.
 type Wait struct {
 	// Timer ends the visit with the outcome's values at a time.
 	Timer *Timer `json:"timer,omitempty"`
@@ -71,19 +71,23 @@ type Wait struct {
 // Children are runs that a visit spawns and waits for.
 type Children struct {
 	Runs []Child `json:"runs"`
-	// Timeout, if above 0, ends the wait: children that still go on are canceled and their slots say TIMED_OUT.
+	// Timeout, if above 0, ends the wait: children that still go on are canceled and their slots say
+	// TIMED_OUT.
 	Timeout Duration `json:"timeout,omitempty"`
-	// FailFast fails the visit with CHILD_FAILED, and cancels the others, at the first child that does not complete.
+	// FailFast fails the visit with CHILD_FAILED, and cancels the others, at the first child that does not
+	// complete.
 	FailFast bool `json:"fail_fast,omitempty"`
-	// AsResult, with exactly one run, makes that run stand for the visit: its result is the visit's value in place of the list of slots,
-	// and unless it completes, and its result comes along, the visit fails with CHILD_FAILED.
+	// AsResult, with exactly one run, makes that run stand for the visit: its result is the visit's value in
+	// place of the list of slots, and unless it completes, and its result comes along, the visit fails with
+	// CHILD_FAILED.
 	AsResult bool `json:"as_result,omitempty"`
 }
 
 // strict tells that the visit fails with the first child that does not complete.
 func (c *Children) strict() bool { return c.FailFast || c.AsResult }
 
-// fails tells that the visit fails by what became of a child. One that completed has an error if its result was left out.
+// fails tells that the visit fails by what became of a child. One that completed has an error if its result
+// was left out.
 func (c *Children) fails(sl *ChildSlot) bool {
 	return c.strict() && sl.Status != StatusCompleted || c.AsResult && sl.Error != nil
 }
@@ -97,8 +101,8 @@ type Child struct {
 	Input  Input             `json:"input,omitzero"`
 	TaskID string            `json:"task_id,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// SameDepth says that the child is a part of the work of the run that spawns it, moved to a run of its own to keep that one small:
-	// it stands no deeper, so that a bound on nesting does not count it.
+	// SameDepth says that the child is a part of the work of the run that spawns it, moved to a run of its
+	// own to keep that one small: it stands no deeper, so that a bound on nesting does not count it.
 	SameDepth bool `json:"same_depth,omitempty"`
 	// Workflow is what named the graph, and WorkflowHash its hash when the child was asked for. Who gives the
 	// outcome to the machine sets them.
@@ -106,13 +110,14 @@ type Child struct {
 	WorkflowHash string `json:"workflow_hash,omitempty"`
 	// Budget is what it may use. It gets at most what the run that spawns it has left by then.
 	Budget *Budget `json:"budget,omitempty"`
-	// TraceParent and TraceState are the W3C trace context of the call that asked for the child. The machine keeps them and does
-	// not read them.
+	// TraceParent and TraceState are the W3C trace context of the call that asked for the child. The machine
+	// keeps them and does not read them.
 	TraceParent string `json:"trace_parent,omitempty"`
 	TraceState  string `json:"trace_state,omitempty"`
 }
 
-// ChildSlot is what became of one child: Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage rolls up into the parent's.
+// ChildSlot is what became of one child: Status is COMPLETED, FAILED, CANCELED or TIMED_OUT. Usage rolls up
+// into the parent's.
 type ChildSlot struct {
 	RunID   string                     `json:"run_id"`
 	Status  Status                     `json:"status"`
@@ -136,7 +141,8 @@ type Interrupt struct {
 	Prompt json.RawMessage `json:"prompt,omitempty"`
 	// Schema is the JSON Schema of the answer; who takes the answer in checks it.
 	Schema json.RawMessage `json:"schema,omitempty"`
-	// Timeout, if above 0, closes the question: the answer then is Default, or without one the visit fails with INTERRUPT_EXPIRED.
+	// Timeout, if above 0, closes the question: the answer then is Default, or without one the visit fails
+	// with INTERRUPT_EXPIRED.
 	Timeout Duration        `json:"timeout,omitempty"`
 	Default json.RawMessage `json:"default,omitempty"`
 	// Approve makes it a question of approval of exactly this. The visit's value then is
@@ -165,7 +171,8 @@ type Timer struct {
 	After Duration  `json:"after,omitempty"`
 }
 
-// Usage is what one model call consumed. Costs are integers; CostNanoUSD is nil when the actor does not know a price.
+// Usage is what one model call consumed. Costs are integers; CostNanoUSD is nil when the actor does not know
+// a price.
 type Usage struct {
 	Provider        string `json:"provider,omitempty"`
 	Model           string `json:"model,omitempty"`
@@ -176,15 +183,16 @@ type Usage struct {
 	CostNanoUSD     *int64 `json:"cost_nano_usd,omitempty"`
 	// Call tells several calls of one attempt apart in the books.
 	Call string `json:"call,omitempty"`
-	// Unsettled is set by whoever ran the call when its price could not be asked for: under a cap in money nothing starts until Settled tells it.
+	// Unsettled is set by whoever ran the call when its price could not be asked for: under a cap in money
+	// nothing starts until Settled tells it.
 	Unsettled bool `json:"unsettled,omitempty"`
 }
 
 // ErrorType says what is known about an attempt that failed.
 type ErrorType string
 
-// Retryable and Permanent are definite failures. Unknown means that the effect may or may not have happened; NotPerformed
-// that it surely has not.
+// Retryable and Permanent are definite failures. Unknown means that the effect may or may not have happened;
+// NotPerformed that it surely has not.
 const (
 	Retryable    ErrorType = "RETRYABLE"
 	Permanent    ErrorType = "PERMANENT"
@@ -232,8 +240,8 @@ type Error struct {
 	RetryAfter Duration `json:"retry_after,omitempty"`
 	// Usage is what the failed attempt consumed all the same.
 	Usage []Usage `json:"usage,omitempty"`
-	// Lost says that what carried the call went away in the middle of it: an executor, a worker, the connection to it. Such an attempt does not
-	// count against retry.max_attempts.
+	// Lost says that what carried the call went away in the middle of it: an executor, a worker, the
+	// connection to it. Such an attempt does not count against retry.max_attempts.
 	Lost bool `json:"lost,omitempty"`
 }
 

@@ -31,7 +31,8 @@ type amendment struct {
 	changedEdge map[int32][]string
 	// resets are the visits under way that must begin again or go.
 	resets []*nodeState
-	// reopens are visits that have ended, and what waits for them, that begin again because an approval does not hold any more.
+	// reopens are visits that have ended, and what waits for them, that begin again because an approval does
+	// not hold any more.
 	reopens []*nodeState
 	// known tells the new program's edges that the old one had.
 	known []bool

@@ -6,9 +6,9 @@ import (
 	"runtime"
 )
 
-// Apply replays one journaled event; Seq must follow the last one applied. Nothing is decided: the steps in the event are
-// carried out. The effects are those of the original decision; a recovering owner ignores them in favor of Outstanding.
-// After ErrCorrupt the state must be discarded.
+// Apply replays one journaled event; Seq must follow the last one applied. Nothing is decided: the steps in
+// the event are carried out. The effects are those of the original decision; a recovering owner ignores them
+// in favor of Outstanding. After ErrCorrupt the state must be discarded.
 func (s *State) Apply(ev Event) (fx Effects, err error) {
 	if ev.Version < 1 || ev.Version > MachineVersion {
 		return Effects{}, fmt.Errorf("%w: machine version %d", ErrCorrupt, ev.Version)
@@ -34,7 +34,8 @@ func (s *State) Apply(ev Event) (fx Effects, err error) {
 	return fx, nil
 }
 
-// corrupt turns an index or nil fault, which only a journal or snapshot of another program can cause, into ErrCorrupt.
+// corrupt turns an index or nil fault, which only a journal or snapshot of another program can cause, into
+// ErrCorrupt.
 func corrupt(fault any, err error) error {
 	switch f := fault.(type) {
 	case nil:

@@ -18,20 +18,24 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Bounds of a JSON Schema, which may come from a model or a stranger: time and memory to read one grow much faster than its text.
+// Bounds of a JSON Schema, which may come from a model or a stranger: time and memory to read one grow much
+// faster than its text.
 const (
 	maxSchemaBytes = 256 << 10
 	maxSchemaDepth = 64
-	// maxSubschemas is how many objects, arrays and booleans one schema may hold: the compiler's time grows with their square.
+	// maxSubschemas is how many objects, arrays and booleans one schema may hold: the compiler's time grows
+	// with their square.
 	maxSubschemas = 5_000
-	// maxSchemaNames bounds the sum of the lengths of the paths to them: the compiler writes each path out several times.
+	// maxSchemaNames bounds the sum of the lengths of the paths to them: the compiler writes each path out
+	// several times.
 	maxSchemaNames = 2 << 20
-	// maxSchemaIDs and maxSchemaRefs bound resources, and references into parts that the compiler does not know to hold schemas, each times
-	// the number of subschemas: for each of them the compiler goes through all subschemas.
+	// maxSchemaIDs and maxSchemaRefs bound resources, and references into parts that the compiler does not
+	// know to hold schemas, each times the number of subschemas: for each of them the compiler goes through
+	// all subschemas.
 	maxSchemaIDs  = 1_000_000
 	maxSchemaRefs = 100_000
-	// maxPatternBytes is how long one pattern may be, maxPatterns what the patterns of one schema together may come to, in instructions of
-	// the matcher.
+	// maxPatternBytes is how long one pattern may be, maxPatterns what the patterns of one schema together
+	// may come to, in instructions of the matcher.
 	maxPatternBytes = 8 << 10
 	maxPatterns     = 50_000
 	// maxExponent keeps a number of few digits from becoming one of a million.
@@ -58,7 +62,8 @@ type Schema struct {
 	steps int
 }
 
-// CompileSchema makes a JSON Schema (2020-12) usable, within bounds. It reads nothing from elsewhere: a $ref to another document is an error.
+// CompileSchema makes a JSON Schema (2020-12) usable, within bounds. It reads nothing from elsewhere: a $ref
+// to another document is an error.
 func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
 	return compileSchema(ctx, raw, maxPatterns)
 }
@@ -141,7 +146,8 @@ func surveySchema(doc any) error {
 	return nil
 }
 
-// drafts finds out whether some part of the schema follows an older draft, which knows fewer keywords and names resources with id.
+// drafts finds out whether some part of the schema follows an older draft, which knows fewer keywords and
+// names resources with id.
 func (w *schemaSurvey) drafts(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -203,7 +209,8 @@ func (w *schemaSurvey) keyword(k, text string) {
 	}
 }
 
-// known reports whether the compiler finds the schema that a reference points to on its own way through the document.
+// known reports whether the compiler finds the schema that a reference points to on its own way through the
+// document.
 func (w *schemaSurvey) known(ref string) bool {
 	if ref == "#" || strings.HasPrefix(ref, "#") && !strings.HasPrefix(ref, "#/") {
 		return true
@@ -270,7 +277,8 @@ func compilePattern(text, whose string, left *int) (*schemaPattern, error) {
 	return &schemaPattern{compiled, size}, nil
 }
 
-// instructions estimates what a pattern comes to when its repetitions are written out, and stops counting at most.
+// instructions estimates what a pattern comes to when its repetitions are written out, and stops counting at
+// most.
 func instructions(re *syntax.Regexp, most int) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
@@ -285,8 +293,8 @@ func instructions(re *syntax.Regexp, most int) int {
 	return n
 }
 
-// prepare goes through everything that holding a value against the schema may reach. What the library does in more time than the value's
-// and the schema's size together is put in our hands.
+// prepare goes through everything that holding a value against the schema may reach. What the library does in
+// more time than the value's and the schema's size together is put in our hands.
 func (s *Schema) prepare(top *jsonschema.Schema) error {
 	todo := []*jsonschema.Schema{top}
 	for len(todo) > 0 {
@@ -377,8 +385,8 @@ func regexFormat(v any) error {
 	return err
 }
 
-// Check tells why a value is not what the schema asks for; nil if it is. The error is a SchemaFaults, or, when this could not be found out within
-// bounds or before ctx ended, another one.
+// Check tells why a value is not what the schema asks for; nil if it is. The error is a SchemaFaults, or,
+// when this could not be found out within bounds or before ctx ended, another one.
 func (s *Schema) Check(ctx context.Context, raw json.RawMessage) error {
 	return s.check(ctx, raw, maxSchemaSteps)
 }
@@ -418,7 +426,8 @@ type SchemaFault struct {
 	Message string
 }
 
-// SchemaFaults are the places of a value at which it is not what a schema asks for, so many of them that a reader can use.
+// SchemaFaults are the places of a value at which it is not what a schema asks for, so many of them that a
+// reader can use.
 type SchemaFaults []SchemaFault
 
 // Error lists the places in one line.

@@ -13,7 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// maxSchemaPlaces is how many places of a schema are named that are wrong, maxSchemaLeaves how many of the compiler's findings are looked at.
+// maxSchemaPlaces is how many places of a schema are named that are wrong, maxSchemaLeaves how many of the
+// compiler's findings are looked at.
 const (
 	maxSchemaPlaces = 5
 	maxSchemaLeaves = 1000
@@ -197,7 +198,8 @@ func atPlace(pointer string) string {
 	return "at " + clipText(pointer, 200) + ": "
 }
 
-// placeOfRef is where a schema refers to something, as a JSON pointer; empty if that is not found, as of one that is relative.
+// placeOfRef is where a schema refers to something, as a JSON pointer; empty if that is not found, as of one
+// that is relative.
 func placeOfRef(doc any, ref string) string {
 	return placeOf(doc, func(key string, v any) bool {
 		text, ok := v.(string)

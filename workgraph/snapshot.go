@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The saved types are the JSON form of a State. Arguments are not saved: they follow from the inputs of every visit.
+// The saved types are the JSON form of a State. Arguments are not saved: they follow from the inputs of every
+// visit.
 
 type savedState struct {
 	Version    int                        `json:"v"`
@@ -166,7 +167,8 @@ type savedItem struct {
 	Result json.RawMessage `json:"res,omitempty"`
 }
 
-// Snapshot is the state as bytes for Restore of this or a later machine version. It is a cache: losing it costs a longer replay.
+// Snapshot is the state as bytes for Restore of this or a later machine version. It is a cache: losing it
+// costs a longer replay.
 func (s *State) Snapshot() ([]byte, error) {
 	c := savedState{Version: MachineVersion, RunID: s.runID, Seq: s.seq, Status: s.status, Paused: s.paused, Reason: s.reason,
 		Drain: s.drain, Failed: s.failed, Failure: s.failure, End: s.end, Input: s.input, Context: s.context, Usage: s.usage,
@@ -322,8 +324,9 @@ func (r *restorer) visit(ref *savedRef) *nodeState {
 	return ns
 }
 
-// Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version. A run whose graph has become another one
-// brings that graph along: p then is the program that the run was begun with or any later one of it, and gives actors and limits.
+// Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version.
+// A run whose graph has become another one brings that graph along: p then is the program that the run was
+// begun with or any later one of it, and gives actors and limits.
 func Restore(p *Program, snapshot []byte) (st *State, err error) {
 	defer func() { err = corrupt(recover(), err) }()
 	var c savedState

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// State is the whole position of one run. It is not safe for concurrent use; the caller holds the run's lock. Memory grows
-// with the visits of the run, the cost of a command with the edges it touches.
+// State is the whole position of one run. It is not safe for concurrent use; the caller holds the run's lock.
+// Memory grows with the visits of the run, the cost of a command with the edges it touches.
 //
-// Two ways lead in. Advance takes a command, decides, changes the state and returns the events that record the decision: the
-// caller may advance further at once, but must make the events durable, in order, before it acts on the Effects that came with
-// them or tells any reader. If the events can never be made durable the State must be discarded and rebuilt. Apply takes an
-// event that was journaled earlier and decides nothing.
+// Two ways lead in. Advance takes a command, decides, changes the state and returns the events that record
+// the decision: the caller may advance further at once, but must make the events durable, in order, before it
+// acts on the Effects that came with them or tells any reader. If the events can never be made durable the
+// State must be discarded and rebuilt. Apply takes an event that was journaled earlier and decides nothing.
 type State struct {
 	p     *Program
 	runID string
@@ -55,7 +55,8 @@ type State struct {
 	held    []unit
 	timers  timerHeap
 	parked  int // visits and items in back-off or waiting
-	// waits are the open ones, in no order; asks are the questions among them by id, listeners those for signals by name.
+	// waits are the open ones, in no order; asks are the questions among them by id, listeners those for
+	// signals by name.
 	waits     []unit
 	asks      map[string]unit
 	listeners map[string][]listener
@@ -68,7 +69,8 @@ type State struct {
 	at      time.Time // of the newest event
 	unknown int       // visits and items in need of reconciliation
 
-	// revision counts the changes of the graph; fences are the attempts of visits whose nodes an amendment has removed.
+	// revision counts the changes of the graph; fences are the attempts of visits whose nodes an amendment
+	// has removed.
 	revision int64
 	fences   map[string]fence
 	// watched says that some question of approval covers values of the state or workflows. approved are those
@@ -95,7 +97,8 @@ type State struct {
 	// woken is the visit or item whose wait has ended last, woke its outcome.
 	woken Ref
 	woke  *Outcome
-	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over into the newest event.
+	// adopt are outcomes of another run by visit, while the run begins; adopted counts the bytes taken over
+	// into the newest event.
 	adopt   map[Ref]*Adopted
 	adopted int
 	// wantPause is the reason to pause that came up in this command.
@@ -111,7 +114,8 @@ const (
 	drainDeadline  = "DEADLINE"
 )
 
-// frame is the whole graph, or one time around one loop: the state of the nodes directly in it and of the edges it delivers.
+// frame is the whole graph, or one time around one loop: the state of the nodes directly in it and of the
+// edges it delivers.
 type frame struct {
 	region   int32
 	serial   int32 // the visit number of its nodes
@@ -124,7 +128,8 @@ type frame struct {
 	open     int32      // nodes and child loops not yet resolved
 	backSeen int32
 	backLive int32
-	// tokenEdge and tokenSrc are the one input of a visit in an irreducible loop; tokenEdge is -1 for a start node.
+	// tokenEdge and tokenSrc are the one input of a visit in an irreducible loop; tokenEdge is -1 for a start
+	// node.
 	tokenEdge int32
 	tokenSrc  *nodeState
 	// messages are what a visit of an inbox was woken by, until it is over.
@@ -178,7 +183,8 @@ type try struct {
 	pos    int32 // index in flights when in flight
 	due    time.Time
 	wait   *waitState
-	// failed is what the attempt before ended with, while there is another one to come or nobody knows what became of it.
+	// failed is what the attempt before ended with, while there is another one to come or nobody knows what
+	// became of it.
 	failed *Error
 }
 
@@ -286,8 +292,8 @@ func (s *State) Status() (Status, string) {
 	return s.status, ""
 }
 
-// Draining reports that nothing new may start: an attempt that was given out but has not begun must not begin, and is reported
-// by Ended with a NOT_PERFORMED error.
+// Draining reports that nothing new may start: an attempt that was given out but has not begun must not
+// begin, and is reported by Ended with a NOT_PERFORMED error.
 func (s *State) Draining() bool { return s.drain != "" }
 
 // InFlight counts attempts that were started and have not ended.
@@ -299,7 +305,8 @@ func (s *State) End() *RunEnd { return s.end }
 // Usage sums up what every attempt reported, by provider and model, in the order of first use.
 func (s *State) Usage() []Usage { return s.usage }
 
-// NextTimer is the earliest time at which TimerDue would do something; ok is false when nothing waits for a timer.
+// NextTimer is the earliest time at which TimerDue would do something; ok is false when nothing waits for a
+// timer.
 func (s *State) NextTimer() (at time.Time, ok bool) {
 	s.timers.prune()
 	if len(s.timers) == 0 || s.drain != "" || s.end != nil {
@@ -308,8 +315,8 @@ func (s *State) NextTimer() (at time.Time, ok bool) {
 	return s.timers[0].due, true
 }
 
-// Outstanding lists every attempt that is in flight as far as the state knows, in the order of their starts: after Recover,
-// what the new owner must start again.
+// Outstanding lists every attempt that is in flight as far as the state knows, in the order of their starts:
+// after Recover, what the new owner must start again.
 func (s *State) Outstanding() []Start {
 	fs := append([]flight(nil), s.flights...)
 	sort.Slice(fs, func(i, j int) bool { return fs[i].order < fs[j].order })
@@ -337,8 +344,8 @@ type VisitInfo struct {
 	Of int
 }
 
-// Visits calls yield for every visit that the run has reached or skipped, and for every started item, node by node in declared
-// order, until yield returns false.
+// Visits calls yield for every visit that the run has reached or skipped, and for every started item, node by
+// node in declared order, until yield returns false.
 func (s *State) Visits(yield func(VisitInfo) bool) {
 	if s.root == nil {
 		return
@@ -374,7 +381,8 @@ func (s *State) info(ns *nodeState) VisitInfo {
 		Of: s.lastAttempt(unit{ns: ns})}
 }
 
-// lastAttempt is the number of the last attempt that may be made of a unit: lost ones, and those that amendments canceled, do not count.
+// lastAttempt is the number of the last attempt that may be made of a unit: lost ones, and those that
+// amendments canceled, do not count.
 func (s *State) lastAttempt(u unit) int {
 	return s.node(u.ns).maxAttempts + int(u.ns.before) + int(u.try().lost)
 }

@@ -56,7 +56,8 @@ const (
 	MaxIDLen = 256
 )
 
-// Fault is one thing that keeps a graph from running. Code is stable; exactly the fields of the place that apply are set.
+// Fault is one thing that keeps a graph from running. Code is stable; exactly the fields of the place that
+// apply are set.
 type Fault struct {
 	Code    string `json:"code"`
 	Node    string `json:"node,omitempty"`
@@ -102,8 +103,9 @@ func (f Faults) Error() string {
 // MaxFaults is how many faults of one graph are told; one more says how many there are besides.
 const MaxFaults = 100
 
-// Validate returns the faults of g at once, at most MaxFaults: nodes and edges in declared order, then what concerns the whole. None means
-// that Compile succeeds. A nil actors skips the checks that need them. The error is that of ctx if it ended first.
+// Validate returns the faults of g at once, at most MaxFaults: nodes and edges in declared order, then what
+// concerns the whole. None means that Compile succeeds. A nil actors skips the checks that need them. The
+// error is that of ctx if it ended first.
 func Validate(ctx context.Context, g *Graph, actors ActorSet) ([]Fault, error) {
 	_, faults, err := build(&checker{ctx: ctx, actors: actors}, g)
 	return faults, err
@@ -115,7 +117,8 @@ func ValidateFor(ctx context.Context, g *Graph, actors ActorSet, in *Input) ([]F
 	return faults, err
 }
 
-// ValidatePart is Validate for a graph that is going to be inserted into another one, whose nodes it may refer to. It returns the effects of the nodes.
+// ValidatePart is Validate for a graph that is going to be inserted into another one, whose nodes it may
+// refer to. It returns the effects of the nodes.
 func ValidatePart(ctx context.Context, g *Graph, actors ActorSet) ([]Effect, []Fault, error) {
 	p, faults, err := build(&checker{ctx: ctx, actors: actors, outer: func(string) (declared, before bool) { return true, true }}, g)
 	if len(faults) > 0 || err != nil {
@@ -150,11 +153,12 @@ type checker struct {
 	uses []exprUse
 	// senders are those that inboxes name, by node.
 	senders map[int32]map[string]bool
-	// grown lets ids that expansions have made pass; outer tells which nodes there are around a graph that is going to be part of another
-	// one, and which of them come before it.
+	// grown lets ids that expansions have made pass; outer tells which nodes there are around a graph that is
+	// going to be part of another one, and which of them come before it.
 	grown bool
 	outer func(id string) (declared, before bool)
-	// argSchemas are what actors say of their arguments, needs what nodes do not give themselves. mayExpand is about the node that was looked at last.
+	// argSchemas are what actors say of their arguments, needs what nodes do not give themselves. mayExpand
+	// is about the node that was looked at last.
 	argSchemas map[string]*argSchema
 	needs      []need
 	mayExpand  bool
@@ -515,8 +519,8 @@ type exitSearch struct {
 	found map[int32]map[int32]bool
 }
 
-// unconditional reports whether head leads to to over edges and nodes without any condition. Only the loop itself is searched: what leads back to
-// the head lies in it.
+// unconditional reports whether head leads to to over edges and nodes without any condition. Only the loop
+// itself is searched: what leads back to the head lies in it.
 func (x *exitSearch) unconditional(head, to int32) bool {
 	seen, ok := x.found[head]
 	if !ok {

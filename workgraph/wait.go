@@ -425,7 +425,8 @@ func (s *State) spawns(list []Spawn, u unit) []Spawn {
 	return list
 }
 
-// applyWake ends a wait: children that go on are canceled, an open question is closed, as given up unless how says more.
+// applyWake ends a wait: children that go on are canceled, an open question is closed, as given up unless how
+// says more.
 func (s *State) applyWake(u unit, how *ClosedInterrupt) *waitState {
 	t := u.try()
 	w := t.wait

@@ -1,5 +1,5 @@
-// Package access owns what a caller may do: the scopes that API keys have, the scope that each method asks for, and who a call comes from. It
-// must not know how callers prove who they are, nor what the methods do.
+// Package access owns what a caller may do: the scopes that API keys have, the scope that each method asks
+// for, and who a call comes from. It must not know how callers prove who they are, nor what the methods do.
 package access
 
 import (
@@ -17,7 +17,8 @@ type Scope string
 
 // The scopes.
 const (
-	// Run reads everything of the namespace, and plans, starts and steers its runs, schedules, epics and tasks.
+	// Run reads everything of the namespace, and plans, starts and steers its runs, schedules, epics and
+	// tasks.
 	Run Scope = "run"
 	// Worker opens streams of work, and so gets the arguments of all calls of the actors that it serves.
 	Worker Scope = "worker"
@@ -32,13 +33,14 @@ const (
 // Scopes are those that a key may have.
 func Scopes() []Scope { return []Scope{Run, Worker, Approve, Admin} }
 
-// DefaultScopes are those of a key that names none: it may not decide what its own runs ask for, nor get what others' calls hold.
+// DefaultScopes are those of a key that names none: it may not decide what its own runs ask for, nor get what
+// others' calls hold.
 func DefaultScopes() []Scope { return []Scope{Run} }
 
 // Kinds of principals.
 const (
-	// Open is whoever is let in without a credential. It may do everything that keys may do and, with the scope Service, what services do: where nothing
-	// has a credential they cannot be told apart.
+	// Open is whoever is let in without a credential. It may do everything that keys may do and, with the
+	// scope Service, what services do: where nothing has a credential they cannot be told apart.
 	Open = "open"
 	// Key is an API key.
 	Key = "key"
@@ -81,7 +83,8 @@ func (p Principal) IsService() bool { return p.has([]Scope{Service}) }
 // ReasonScope is the reason of a call that the caller's key has no scope for.
 const ReasonScope = "SCOPE_MISSING"
 
-// Authorize refuses a call of a full method name, like /epigraph.executor.v1.ExecutorService/GetRun. Methods that are not known are for services alone.
+// Authorize refuses a call of a full method name, like /epigraph.executor.v1.ExecutorService/GetRun. Methods
+// that are not known are for services alone.
 func Authorize(p Principal, method string) error {
 	need := Needed(method)
 	if p.has(need) {
@@ -125,7 +128,8 @@ func (p Principal) Encode() string {
 	return v.Encode()
 }
 
-// Decode reads what Encode wrote. It never gives a principal of kind Internal: nobody acts on behalf of a service.
+// Decode reads what Encode wrote. It never gives a principal of kind Internal: nobody acts on behalf of a
+// service.
 func Decode(s string) (Principal, error) {
 	v, err := url.ParseQuery(s)
 	kind := v.Get("kind")

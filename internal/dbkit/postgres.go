@@ -37,8 +37,9 @@ type PostgresOptions struct {
 	LockTimeout time.Duration
 	// StatementTimeout bounds one statement; default 30s.
 	StatementTimeout time.Duration
-	// ByIndex is for statements that find what they want by an index, whatever the size of the tables. Told so, the planner does not fall
-	// for a scan of a table that is small or not analyzed yet, and then stay with it.
+	// ByIndex is for statements that find what they want by an index, whatever the size of the tables. Told
+	// so, the planner does not fall for a scan of a table that is small or not analyzed yet, and then stay
+	// with it.
 	ByIndex bool
 	// Role, if set, is assumed on every connection, so that row-level security binds a pool that
 	// logs in as the owner.

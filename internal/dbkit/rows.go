@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/page"
 )
 
-// Collect reads and closes the rows of a query whose error, if it failed, comes with them. It returns nil if there are none, and all or nothing:
-// no rows with an error.
+// Collect reads and closes the rows of a query whose error, if it failed, comes with them. It returns nil if
+// there are none, and all or nothing: no rows with an error.
 func Collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	return collect(rows, err, scan, func(T) (bool, error) { return false, nil })
 }
@@ -70,7 +70,8 @@ func read[T any](next func() bool, scan func() (T, error), add func(T) (last boo
 	return out, nil
 }
 
-// rowMemory is how often what a row holds is there at once: as it was read, and as the message that it becomes.
+// rowMemory is how often what a row holds is there at once: as it was read, and as the message that it
+// becomes.
 const rowMemory = 2
 
 // fillPage tells of each row whether the page has room for another one.

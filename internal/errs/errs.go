@@ -66,14 +66,16 @@ const MetaRetryAfter = "retry_after"
 // ReasonInternal is the reason of every error that carries none of its own.
 const ReasonInternal = "INTERNAL"
 
-// ReasonNotReady is what a replica answers that has not begun yet, or is about to end. It promises that nothing has happened, so that another replica, or the same
-// one a moment later, may be asked the same.
+// ReasonNotReady is what a replica answers that has not begun yet, or is about to end. It promises that
+// nothing has happened, so that another replica, or the same one a moment later, may be asked the same.
 const ReasonNotReady = "EXECUTOR_NOT_READY"
 
-// ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another one, or the same one when it is back, goes on with it.
+// ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another
+// one, or the same one when it is back, goes on with it.
 const ReasonStopping = "SERVER_STOPPING"
 
-// ReasonMemoryFull is what an executor answers that has no memory for one more run. As ResourceExhausted it promises that nothing has happened, so that another one may be asked.
+// ReasonMemoryFull is what an executor answers that has no memory for one more run. As ResourceExhausted it
+// promises that nothing has happened, so that another one may be asked.
 const ReasonMemoryFull = "EXECUTOR_MEMORY_FULL"
 
 // Violation is one faulty field of a request, named by its path in the request ("graph.nodes[2].id").
@@ -137,7 +139,8 @@ func (e *Error) With(err error) *Error {
 // Hint returns a copy that tells the caller what to do about it.
 func (e *Error) Hint(text string) *Error { return e.Set(MetaHint, text) }
 
-// RetryAfter returns a copy that tells the caller when the same request may be sent again, rounded up to seconds.
+// RetryAfter returns a copy that tells the caller when the same request may be sent again, rounded up to
+// seconds.
 func (e *Error) RetryAfter(pause time.Duration) *Error {
 	return e.Set(MetaRetryAfter, strconv.FormatInt(int64((pause+time.Second-1)/time.Second), 10))
 }

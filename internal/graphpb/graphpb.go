@@ -1,6 +1,7 @@
-// Package graphpb owns the translation between the wire form of a WorkGraph (epigraph.graph.v1) and the model that runs
-// (workgraph), and of graph faults into errors that name every place. Both directions lose nothing: what cannot be said on the
-// other side is a fault, never dropped. It must not know any service, nor judge whether a graph can run.
+// Package graphpb owns the translation between the wire form of a WorkGraph (epigraph.graph.v1) and the model
+// that runs (workgraph), and of graph faults into errors that name every place. Both directions lose nothing:
+// what cannot be said on the other side is a fault, never dropped. It must not know any service, nor judge
+// whether a graph can run.
 package graphpb
 
 import (
@@ -34,8 +35,8 @@ const (
 // ReasonGraphInvalid is the reason of the error that FaultError makes.
 const ReasonGraphInvalid = "GRAPH_INVALID"
 
-// ToProto writes g in wire form. The error is a workgraph.Faults that lists what the wire form has no word for; a graph that
-// passed validation has none. Raw JSON is shared with g, not copied.
+// ToProto writes g in wire form. The error is a workgraph.Faults that lists what the wire form has no word
+// for; a graph that passed validation has none. Raw JSON is shared with g, not copied.
 func ToProto(g *workgraph.Graph) (*graphv1.Graph, error) {
 	w := &writer{}
 	out := &graphv1.Graph{Name: g.Name}
@@ -62,8 +63,9 @@ func ToProto(g *workgraph.Graph) (*graphv1.Graph, error) {
 	return out, w.err()
 }
 
-// FromProto reads the wire form. The error is a workgraph.Faults with every fault of the translation; the graph is returned
-// all the same, without the faulty parts, so that validation can add its own findings. Raw JSON is shared with g, not copied.
+// FromProto reads the wire form. The error is a workgraph.Faults with every fault of the translation; the
+// graph is returned all the same, without the faulty parts, so that validation can add its own findings. Raw
+// JSON is shared with g, not copied.
 func FromProto(g *graphv1.Graph) (*workgraph.Graph, error) {
 	r := &reader{}
 	out := &workgraph.Graph{Name: g.GetName()}
@@ -184,8 +186,8 @@ func Fault(f workgraph.Fault) *graphv1.Fault {
 	return &graphv1.Fault{Code: f.Code, NodeId: f.Node, Edge: edgeName(f), Field: f.Field, Message: f.Message, Hint: f.Hint}
 }
 
-// FaultError makes the one error that names every fault: the violation's field is the place (node, edge, field), its reason
-// the code, its message the fault with its hint.
+// FaultError makes the one error that names every fault: the violation's field is the place (node, edge,
+// field), its reason the code, its message the fault with its hint.
 func FaultError(faults []workgraph.Fault) *errs.Error {
 	faults = slices.Clone(faults)
 	for i := range faults {
@@ -225,7 +227,8 @@ func Violations(faults []*graphv1.Fault) []errs.Violation {
 	return out
 }
 
-// Place names where a fault is: "graph", node "n1" as graph.nodes[n1], an edge as graph.edges[a -> b], each with the field.
+// Place names where a fault is: "graph", node "n1" as graph.nodes[n1], an edge as graph.edges[a -> b], each
+// with the field.
 func Place(f workgraph.Fault) string {
 	var b strings.Builder
 	b.WriteString("graph")

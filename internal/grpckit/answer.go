@@ -17,14 +17,16 @@ import (
 const (
 	// answerMemory is how often an answer is there until it is handed to gRPC: as a message and as its bytes.
 	answerMemory = 2
-	// pieceBytes is what an answer is cut into on its way out. Whoever takes a piece within the write timeout is still there.
+	// pieceBytes is what an answer is cut into on its way out. Whoever takes a piece within the write timeout
+	// is still there.
 	pieceBytes = 256 << 10
 	// tinyAnswer is not counted: the connection holds as much anyway.
 	tinyAnswer = inflight.Tiny
 )
 
-// outgoing is a message on its way out, for the codec. It counts in its namespace's share until gRPC has written it or given it up. gRPC holds all of it meanwhile,
-// and tells nobody of it but by giving its buffers back.
+// outgoing is a message on its way out, for the codec. It counts in its namespace's share until gRPC has
+// written it or given it up. gRPC holds all of it meanwhile, and tells nobody of it but by giving its buffers
+// back.
 type outgoing struct {
 	message proto.Message
 	held    *inflight.Answer
@@ -101,7 +103,8 @@ func (o *outgoing) end() {
 	o.writes.remove(o)
 }
 
-// writes are the messages that are on their way out on one connection. gRPC gives nothing back of a connection that ends.
+// writes are the messages that are on their way out on one connection. gRPC gives nothing back of a
+// connection that ends.
 type writes struct {
 	guest *guest
 
@@ -132,7 +135,8 @@ func (w *writes) remove(o *outgoing) {
 	delete(w.open, o)
 }
 
-// cut ends the connection: its caller does not take what it asked for, and gRPC has no other way to let go of that.
+// cut ends the connection: its caller does not take what it asked for, and gRPC has no other way to let go of
+// that.
 func (w *writes) cut() {
 	if w != nil && w.guest != nil {
 		_ = w.guest.conn.Close() // it may have gone by itself
@@ -157,7 +161,8 @@ func writesOf(ctx context.Context) *writes {
 	return w
 }
 
-// writers tells messages on their way out of the end of their connections. It stands behind strangers, which know the connections.
+// writers tells messages on their way out of the end of their connections. It stands behind strangers, which
+// know the connections.
 type writers struct{}
 
 // TagConn implements stats.Handler.

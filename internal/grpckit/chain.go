@@ -76,7 +76,8 @@ type chain struct {
 	timeout time.Duration
 	budget  *inflight.Budget
 	maxRecv int
-	// writeTimeout is for how long the caller of a connection of its own may refuse to take a piece of what it asked for.
+	// writeTimeout is for how long the caller of a connection of its own may refuse to take a piece of what
+	// it asked for.
 	writeTimeout time.Duration
 	validator    protovalidate.Validator
 	duration     metric.Float64Histogram
@@ -141,7 +142,8 @@ func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) 
 	return next(ctx)
 }
 
-// unary serves a unary method. All links run before the message is read: who calls is known before a byte of it is.
+// unary serves a unary method. All links run before the message is read: who calls is known before a byte of
+// it is.
 func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 	serve := m.Handler
 	m.Handler = func(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) {
@@ -480,7 +482,8 @@ func invalid(err error) error {
 // exempt calls need no credentials and are logged at level Debug. Watch is not one of them: it has no end.
 func exempt(method string) bool { return method == healthpb.Health_Check_FullMethodName }
 
-// polled reports whether services call a method every second, mostly for nothing: neither the log nor traces tell of that.
+// polled reports whether services call a method every second, mostly for nothing: neither the log nor traces
+// tell of that.
 func polled(method string) bool {
 	return method == "/epigraph.registry.v1.RegistryService/LeaseCancellations"
 }

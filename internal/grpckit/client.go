@@ -39,8 +39,8 @@ var ErrCallersTime = errors.New("the time that the caller gave for the call has 
 type DialOptions struct {
 	// Token is the service token or an API key.
 	Token conf.Secret
-	// OnBehalf tells the services, by the service token, that the calls are those of the principal of their context, which has its rights and no
-	// others. A call of nobody is refused.
+	// OnBehalf tells the services, by the service token, that the calls are those of the principal of their
+	// context, which has its rights and no others. A call of nobody is refused.
 	OnBehalf bool
 	// Namespace is used for calls whose context names none; empty sends none.
 	Namespace string
@@ -52,26 +52,31 @@ type DialOptions struct {
 	Lookup resolve.Lookup
 	// Buf, if set, makes the target a name in this in-memory network.
 	Buf *BufNet
-	// Meet is how long a call waits for a server to be found as long as none ever was: those of one installation start in any order. 0 means
-	// no longer than for one that is away for a moment.
+	// Meet is how long a call waits for a server to be found as long as none ever was: those of one
+	// installation start in any order. 0 means no longer than for one that is away for a moment.
 	Meet time.Duration
-	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor times as long.
+	// MaxRecvBytes is what the other side takes as one request; default 16 MiB. An answer may be answerFactor
+	// times as long.
 	MaxRecvBytes int
 }
 
-// firstPause and lastPause are the pauses before such a call is sent again, from one to the other doubled each time: together 3.2 s.
+// firstPause and lastPause are the pauses before such a call is sent again, from one to the other doubled
+// each time: together 3.2 s.
 const firstPause, lastPause = 50 * time.Millisecond, 1600 * time.Millisecond
 
 // meetPause is the longest pause before a call is sent again to a server that was never found.
 const meetPause = 200 * time.Millisecond
 
-// answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and, twice, its outputs.
+// answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and,
+// twice, its outputs.
 const answerFactor = 4
 
-// Dial returns a connection that connects when first used, to target, which is host:port or several of them separated by commas. Calls go round
-// all addresses that serve, and names are looked up every second. Calls on it carry the credential, the
-// namespace and request id of their context and the trace, and return *errs.Error values. Reads and
-// idempotent methods are sent again if the server is unavailable, others only after errs.ReasonNotReady, or if they were sent to nobody. An executor without memory for a run is left for the next one.
+// Dial returns a connection that connects when first used, to target, which is host:port or several of them
+// separated by commas. Calls go round all addresses that serve, and names are looked up every second. Calls
+// on it carry the credential, the namespace and request id of their context and the trace, and return
+// *errs.Error values. Reads and idempotent methods are sent again if the server is unavailable, others only
+// after errs.ReasonNotReady, or if they were sent to nobody. An executor without memory for a run is left for
+// the next one.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
 		o.Telemetry = obs.Noop()
@@ -174,7 +179,8 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 			return err
 		case errs.ReasonOf(err) == errs.ReasonNotReady:
 		case errs.ReasonOf(err) == reasonUnreachable && to.Addr == nil && !exempt(method):
-			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops just before the new one's address is known.
+			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops
+			// just before the new one's address is known.
 		default:
 			return err
 		}
@@ -192,7 +198,8 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 // maxFull is how many executors without room one call asks.
 const maxFull = 3
 
-// elsewhere reports whether another executor may have the room that the one at an address has not: the next call goes to the next one.
+// elsewhere reports whether another executor may have the room that the one at an address has not: the next
+// call goes to the next one.
 func elsewhere(err error, at net.Addr, full []string) bool {
 	return errs.ReasonOf(err) == errs.ReasonMemoryFull && errs.Is(err, errs.ResourceExhausted) && at != nil && len(full) < maxFull-1 && !slices.Contains(full, at.String())
 }

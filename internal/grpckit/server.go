@@ -35,14 +35,16 @@ type Options struct {
 	MaxRecvBytes int
 	// UnaryTimeout bounds unary calls; default 60s, negative means none.
 	UnaryTimeout time.Duration
-	// WriteTimeout is for how long a caller may refuse to take a piece of an answer before its connection is closed; default 60s. Services are trusted to read.
+	// WriteTimeout is for how long a caller may refuse to take a piece of an answer before its connection is
+	// closed; default 60s. Services are trusted to read.
 	WriteTimeout time.Duration
 	// MaxCalls bounds the calls of one namespace that are under way at once, streams among them, on however
 	// many connections; default 2,000. Calls that a service makes for itself are not counted.
 	MaxCalls int
 	// MaxConnectionAge makes clients reconnect now and then, for balance among replicas; 0 means never.
 	MaxConnectionAge time.Duration
-	// Budget is shared by everything in the process that decodes requests; nil means one of this server, of the default size.
+	// Budget is shared by everything in the process that decodes requests; nil means one of this server, of
+	// the default size.
 	Budget *inflight.Budget
 	// NoReflection leaves the reflection service out.
 	NoReflection bool
@@ -62,18 +64,21 @@ type Server struct {
 const DefaultMaxCalls = 2000
 
 const (
-	// streamWindow is how much of a message may come before it is asked for, and connWindow how much may be on its way on one connection.
+	// streamWindow is how much of a message may come before it is asked for, and connWindow how much may be
+	// on its way on one connection.
 	streamWindow = 64 << 10
 	connWindow   = 1 << 20
 	// maxStreams bounds the calls on one connection. A gateway has one for all namespaces, so it is no bound
 	// for any of them: see Options.MaxCalls.
 	maxStreams = 100_000
-	// maxHeaderBytes bounds the headers of a call, and connectionTimeout the time in which a connection must be made.
+	// maxHeaderBytes bounds the headers of a call, and connectionTimeout the time in which a connection must
+	// be made.
 	maxHeaderBytes    = 32 << 10
 	connectionTimeout = 10 * time.Second
 )
 
-// RegisterService registers a service whose methods all go through the chain before a message of theirs is read.
+// RegisterService registers a service whose methods all go through the chain before a message of theirs is
+// read.
 func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 	own := *d
 	own.Methods = make([]grpc.MethodDesc, len(d.Methods))
@@ -136,8 +141,9 @@ func NewServer(o Options) (*Server, error) {
 		grpc.ForceServerCodecV2(c.interned),
 		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
-		// What comes before somebody asks for it is bounded by the window of its stream, which must not grow by itself. The window of a connection holds
-		// nothing back; it is large enough for links with a long way.
+		// What comes before somebody asks for it is bounded by the window of its stream, which must not grow
+		// by itself. The window of a connection holds nothing back; it is large enough for links with a long
+		// way.
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -163,7 +169,8 @@ func NewServer(o Options) (*Server, error) {
 // Drain tells streams without end that the server is about to stop; see Draining. It is idempotent.
 func (s *Server) Drain() { s.drained.Do(func() { close(s.chain.drain) }) }
 
-// HealthDatabase is the name by which the health service is asked whether the database answers, of a server that has one.
+// HealthDatabase is the name by which the health service is asked whether the database answers, of a server
+// that has one.
 const HealthDatabase = "database"
 
 // SetDatabase sets that answer.

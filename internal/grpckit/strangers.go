@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// maxStrangers bounds the connections on which nobody has said yet who they are. With one more, the oldest is closed.
+	// maxStrangers bounds the connections on which nobody has said yet who they are. With one more, the
+	// oldest is closed.
 	maxStrangers = 512
 	// maxChecks bounds the health checks under way on one connection, since they need no credentials.
 	maxChecks = 8

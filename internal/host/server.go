@@ -42,8 +42,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		Hint("host:port, for example 127.0.0.1:8080").With(err)
 }
 
-// GRPC serves s on lis. It reports healthy while it runs, and stops gracefully: streams without end are told by
-// grpckit.Draining, calls under way get grace to end (0 means DefaultGrace), then they are cut off.
+// GRPC serves s on lis. It reports healthy while it runs, and stops gracefully: streams without end are told
+// by grpckit.Draining, calls under way get grace to end (0 means DefaultGrace), then they are cut off.
 func GRPC(s *grpckit.Server, lis net.Listener, grace time.Duration) Service {
 	if grace <= 0 {
 		grace = DefaultGrace

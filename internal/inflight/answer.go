@@ -7,7 +7,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// Answer is what one answer holds, from the first row that is read for it until it is written. It is safe for concurrent use. A nil Answer counts nothing.
+// Answer is what one answer holds, from the first row that is read for it until it is written. It is safe for
+// concurrent use. A nil Answer counts nothing.
 type Answer struct {
 	mu    sync.Mutex
 	share Share
@@ -24,8 +25,8 @@ func (a *Answer) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, answerKey{}, a)
 }
 
-// Read counts n bytes that were read, or are about to be, for the answer that ctx is for; without one it does nothing. It never waits, since its callers hold
-// connections to a database.
+// Read counts n bytes that were read, or are about to be, for the answer that ctx is for; without one it does
+// nothing. It never waits, since its callers hold connections to a database.
 func Read(ctx context.Context, n int64) error {
 	a, _ := ctx.Value(answerKey{}).(*Answer)
 	if a == nil || n <= 0 {
@@ -39,7 +40,8 @@ func Read(ctx context.Context, n int64) error {
 	return a.share.Take(a.most(a.share.held+n) - a.share.held)
 }
 
-// most is n, but no more than what one request may hold: an answer that is larger than that is given all the same, while nothing else is.
+// most is n, but no more than what one request may hold: an answer that is larger than that is given all the
+// same, while nothing else is.
 func (a *Answer) most(n int64) int64 {
 	if a.share.budget == nil {
 		return n
@@ -47,8 +49,9 @@ func (a *Answer) most(n int64) int64 {
 	return min(n, a.share.budget.Most())
 }
 
-// Hold has the answer hold n bytes at least. What is counted here is there already, so that answers wait for room for seconds only while those of the namespace that do so
-// are together a quarter of its share; with more they are refused at once.
+// Hold has the answer hold n bytes at least. What is counted here is there already, so that answers wait for
+// room for seconds only while those of the namespace that do so are together a quarter of its share; with
+// more they are refused at once.
 func (a *Answer) Hold(ctx context.Context, n int64) error {
 	if a == nil {
 		return nil
@@ -70,7 +73,8 @@ func (a *Answer) Hold(ctx context.Context, n int64) error {
 	return a.share.Wait(ctx, add)
 }
 
-// Await is Hold, but waits until there is room or ctx ends: for who makes one message after another, and none while this one waits.
+// Await is Hold, but waits until there is room or ctx ends: for who makes one message after another, and none
+// while this one waits.
 func (a *Answer) Await(ctx context.Context, n int64) error {
 	if a == nil {
 		return nil
@@ -104,7 +108,8 @@ func (a *Answer) Free() {
 	a.share.Free()
 }
 
-// Apart returns a context in which Read does nothing: for what is read and let go of before the answer is made.
+// Apart returns a context in which Read does nothing: for what is read and let go of before the answer is
+// made.
 func Apart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, answerKey{}, (*Answer)(nil))
 }

@@ -16,11 +16,12 @@ import (
 const (
 	// Tiny is what a request may hold without being counted: less than a call costs anyway.
 	Tiny = 4 << 10
-	// Small is what a request may hold and still use the last quarter of a share, so that a namespace whose large requests hold
-	// all that they may is answered all the same.
+	// Small is what a request may hold and still use the last quarter of a share, so that a namespace whose
+	// large requests hold all that they may is answered all the same.
 	Small = 64 << 10
 
-	// patience is how long a request stands in line for memory, and maxLine how many of one namespace may: they hold a connection meanwhile.
+	// patience is how long a request stands in line for memory, and maxLine how many of one namespace may:
+	// they hold a connection meanwhile.
 	patience = 5 * time.Second
 	maxLine  = 64
 
@@ -38,7 +39,8 @@ const (
 	ReasonTooLarge = "REQUEST_TOO_LARGE"
 )
 
-// DefaultTotal is the budget of this process unless its configuration says otherwise: a quarter of Go's memory limit, 512 MiB without one.
+// DefaultTotal is the budget of this process unless its configuration says otherwise: a quarter of Go's
+// memory limit, 512 MiB without one.
 func DefaultTotal() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
@@ -85,7 +87,8 @@ func (s *Share) Wait(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Queue is Wait, but only for seconds, and only while few requests of the namespace do: what large requests that come together need.
+// Queue is Wait, but only for seconds, and only while few requests of the namespace do: what large requests
+// that come together need.
 func (s *Share) Queue(ctx context.Context, n int64) error {
 	err := s.Take(n)
 	if errs.ReasonOf(err) != ReasonBusy || !s.budget.enter(s.namespace) {

@@ -1,4 +1,5 @@
-// Package turns owns how many at once of one kind of work each key may have under way. It must not know what the work is.
+// Package turns owns how many at once of one kind of work each key may have under way. It must not know what
+// the work is.
 package turns
 
 import (
@@ -6,7 +7,8 @@ import (
 	"sync"
 )
 
-// Turns are a number of turns for every key. One key's work waits behind itself alone. It is safe for concurrent use.
+// Turns are a number of turns for every key. One key's work waits behind itself alone. It is safe for
+// concurrent use.
 type Turns struct {
 	limit int
 
@@ -23,7 +25,8 @@ type places struct {
 // New returns limit turns for every key, at least one.
 func New(limit int) *Turns { return &Turns{limit: max(1, limit), byKey: map[string]*places{}} }
 
-// Enter waits for a turn of the key, at most until ctx ends; then its cause is the error. After success leave must be called, once.
+// Enter waits for a turn of the key, at most until ctx ends; then its cause is the error. After success leave
+// must be called, once.
 func (t *Turns) Enter(ctx context.Context, key string) (leave func(), err error) {
 	return t.EnterUnless(ctx, key, nil)
 }

@@ -89,7 +89,8 @@ func TestCancellations(t *testing.T) {
 			return r.GetId()
 		}
 		waits := nodes(actorNode("wait", "signal", `{"name": "go"}`))
-		// reached requires that the run ends for that reason, that the registry hears of it, and that it stops asking.
+		// reached requires that the run ends for that reason, that the registry hears of it, and that it
+		// stops asking.
 		reached := func(t *testing.T, task, run string) *executorv1.Run {
 			t.Helper()
 			got := f.wait(t, run, canceled)
@@ -166,7 +167,8 @@ func TestCancellations(t *testing.T) {
 			f.wait(t, id, executorv1.RunState_RUN_STATE_WAITING)
 		})
 		t.Run("Run/WhoseStartIsUnderWay", func(t *testing.T) {
-			// It is canceled after its task was claimed and before it is recorded; the executor looks for it before and after.
+			// It is canceled after its task was claimed and before it is recorded; the executor looks for it
+			// before and after.
 			f.books.mu.Lock()
 			f.books.onClaim = func(task, run string) {
 				if task == "tk_starting" {

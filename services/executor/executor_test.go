@@ -51,7 +51,8 @@ type books struct {
 	entries map[string]*registryv1.UsageEntry
 	booked  []*registryv1.UsageEntry
 	settled []*registryv1.SettleClaimRequest
-	// unwanted are the runs to cancel; onClaim, if not nil, is called with every claim for longer than a moment.
+	// unwanted are the runs to cancel; onClaim, if not nil, is called with every claim for longer than a
+	// moment.
 	unwanted []*registryv1.Cancellation
 	onClaim  func(task, run string)
 }

@@ -120,7 +120,8 @@ func TestValidateGraph(t *testing.T) {
 	})
 }
 
-// A graph that takes long to judge is judged within its caller's time, tells a bounded number of faults, and holds nobody up afterwards.
+// A graph that takes long to judge is judged within its caller's time, tells a bounded number of faults, and
+// holds nobody up afterwards.
 func TestValidateGraph_Attack(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)

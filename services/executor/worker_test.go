@@ -639,7 +639,8 @@ func soonAgain(n *graphv1.Node) *graphv1.Node {
 	return n
 }
 
-// A worker whose actors cannot be recorded is refused in words, and leaves nothing behind that would keep others out.
+// A worker whose actors cannot be recorded is refused in words, and leaves nothing behind that would keep
+// others out.
 func TestWorkersRefused(t *testing.T) {
 	t.Parallel()
 	r := open(t, "one", func(c *executor.Config) { c.Workers.MaxActors, c.Workers.MaxStreams = 1, 2 })

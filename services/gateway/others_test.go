@@ -12,7 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// TestUnknownFieldHidesNoFault holds that who writes a graph by hand is told of a misspelled field together with what else is wrong with the graph.
+// TestUnknownFieldHidesNoFault holds that who writes a graph by hand is told of a misspelled field together
+// with what else is wrong with the graph.
 func TestUnknownFieldHidesNoFault(t *testing.T) {
 	t.Parallel()
 	const misspelled = `{"graph": {"nodes": [{"id": "a", "actor": "lmm", "nmed": {"x": 9007199254740993}}]}}`

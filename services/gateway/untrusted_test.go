@@ -57,7 +57,8 @@ func list(element string, n int) string {
 	return "[" + strings.Repeat(element+",", max(n/(len(element)+1)-1, 0)) + element + "]"
 }
 
-// TestUntrusted attacks the gateway as callers without a key, and with one, would. It runs alone, since it measures the memory of the process.
+// TestUntrusted attacks the gateway as callers without a key, and with one, would. It runs alone, since it
+// measures the memory of the process.
 func TestUntrusted(t *testing.T) {
 	// Attacks are as large as a request may be; under the race detector they still have more elements than
 	// one may have.

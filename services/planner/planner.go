@@ -1,5 +1,5 @@
-// Package planner is the service that turns what a model wrote into a graph that can run. It is stateless: any number of replicas
-// may serve, and none knows another.
+// Package planner is the service that turns what a model wrote into a graph that can run. It is stateless:
+// any number of replicas may serve, and none knows another.
 package planner
 
 import (

@@ -52,7 +52,8 @@ func (b *logBook) lines(t *testing.T) (out []logLine) {
 	return out
 }
 
-// TestOutage takes the database away from a registry that sweeps and is called. Its log says so in a few lines.
+// TestOutage takes the database away from a registry that sweeps and is called. Its log says so in a few
+// lines.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	pg, err := pgtest.Start(t.Context(), "")

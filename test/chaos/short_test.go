@@ -16,7 +16,8 @@ const (
 	// hookKills are those between the end of a run and its telling, hookHolds those while it is told.
 	hookKills = 1
 	hookHolds = 1
-	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
+	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that
+	// nothing else runs on the machine.
 	soakTime    = time.Minute
 	soakTimeDev = 0
 	soakStrict  = false
@@ -24,5 +25,6 @@ const (
 	gap = 200 * time.Millisecond
 )
 
-// killed are the stores on which a whole server is killed. It is built with the race detector as the tests are, which SQLite bears badly.
+// killed are the stores on which a whole server is killed. It is built with the race detector as the tests
+// are, which SQLite bears badly.
 func killed() []string { return []string{"postgres"} }

@@ -33,13 +33,15 @@ import (
 // What is asked of a suite while one of its tenants does its worst.
 const (
 	soakP99 = 250 * time.Millisecond
-	// soakP99Shared is asked beside other work on the machine, where only a standstill is told from a slow machine.
+	// soakP99Shared is asked beside other work on the machine, where only a standstill is told from a slow
+	// machine.
 	soakP99Shared = 5 * time.Second
 	soakRSS       = 1 << 30
-	// soakLimit is what a process may address at all, so that an attack that succeeds ends the process and not the machine.
+	// soakLimit is what a process may address at all, so that an attack that succeeds ends the process and
+	// not the machine.
 	soakLimit = 6 << 30
-	// attackers is how many requests of the hostile tenant are under way at once, variants how many attacks are made up besides those that are
-	// written down.
+	// attackers is how many requests of the hostile tenant are under way at once, variants how many attacks
+	// are made up besides those that are written down.
 	attackers = 6
 	variants  = 100
 	// attackTime is how long an attacker waits for an answer.
@@ -72,7 +74,8 @@ type soaked struct {
 	most  atomic.Int64 // resident memory
 }
 
-// TestSoak lets one tenant attack for the whole time while another one starts small runs and waits for their ends.
+// TestSoak lets one tenant attack for the whole time while another one starts small runs and waits for their
+// ends.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a soak is long")
@@ -213,8 +216,8 @@ var reachScale = map[bool]float64{true: 1, false: 0.25}[soakStrict]
 // refusedWithKey are the answers to attacks without a key where none is needed.
 var refusedWithKey = []string{"UNSUPPORTED_MEDIA_TYPE", "COMPRESSION_NOT_SUPPORTED", "REQUEST_INVALID", "TOO_MANY_ELEMENTS"}
 
-// reach sends every attack that is written down once, alone, and holds the answer against the one that shows that it comes where it is meant to: an
-// attack that only earns a 404 tells nothing.
+// reach sends every attack that is written down once, alone, and holds the answer against the one that shows
+// that it comes where it is meant to: an attack that only earns a 404 tells nothing.
 func (s *soak) reach() {
 	s.t.Helper()
 	var faults []string

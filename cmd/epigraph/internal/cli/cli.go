@@ -1,5 +1,6 @@
-// Package cli owns the commands of the epigraph binary: what is asked for on the command line is sent to the services, and what they
-// answer is shown. It must not know how services are assembled (package stack) nor how things are drawn (package view).
+// Package cli owns the commands of the epigraph binary: what is asked for on the command line is sent to the
+// services, and what they answer is shown. It must not know how services are assembled (package stack) nor
+// how things are drawn (package view).
 package cli
 
 import (
@@ -38,10 +39,11 @@ const (
 type IO struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Interactive tells that Out is a terminal on which a picture can move, Color that Out may be painted, and ColorErr that Err
-	// may. Typed tells that In is a terminal.
+	// Interactive tells that Out is a terminal on which a picture can move, Color that Out may be painted,
+	// and ColorErr that Err may. Typed tells that In is a terminal.
 	Interactive, Color, ColorErr, Typed bool
-	// Width and WidthErr are how many columns text on Out and Err may have; 0 is no limit, for what reads it may be a program.
+	// Width and WidthErr are how many columns text on Out and Err may have; 0 is no limit, for what reads it
+	// may be a program.
 	Width, WidthErr int
 	// Size is how many columns and lines the terminal has now; it is asked only if Interactive.
 	Size func() (columns, lines int)
@@ -296,8 +298,8 @@ func helpPath(err error) string {
 // maxFaults is how many faults of one request people are shown.
 const maxFaults = 20
 
-// fail shows an error with everything that helps: the reason, every place at fault, and what to do. Messages may hold what a model
-// wrote.
+// fail shows an error with everything that helps: the reason, every place at fault, and what to do. Messages
+// may hold what a model wrote.
 func (e *env) fail(err error) int {
 	code := exitFailed
 	x, ok := errors.AsType[*errs.Error](err)

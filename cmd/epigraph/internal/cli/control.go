@@ -361,7 +361,8 @@ func moment(flag, text string) (*timestamppb.Timestamp, error) {
 	return nil, usage(errs.New(errs.InvalidArgument, "TIME_INVALID", "%s: %q is no time", flag, text).Hint("write it as 2026-01-31T09:00:00Z, as 18:00, or as a length of time such as 2h"))
 }
 
-// bulk counts first and asks, unless told otherwise, then does it. Each call tells what it matched and what became of it.
+// bulk counts first and asks, unless told otherwise, then does it. Each call tells what it matched and what
+// became of it.
 func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *services, dry bool) (int32, []*executorv1.BulkFailure, bool, func() error, error)) error {
 	s, err := e.connect()
 	if err != nil {

@@ -22,12 +22,14 @@ const (
 	maxEpicTasks = 1000
 	// tasksAtOnce is how many of these requests are under way at once.
 	tasksAtOnce = 8
-	// maxPage is how many runs one page may have, usualPage how many it has when nothing is said; both are the server's.
+	// maxPage is how many runs one page may have, usualPage how many it has when nothing is said; both are
+	// the server's.
 	maxPage, usualPage = 1000, 50
 )
 
-// runsOfEpic is one page of the runs for the tasks of an epic, newest first. The executor knows the task of a run and not its epic, so
-// that it is asked for each task. A page token is the time before which the next page begins.
+// runsOfEpic is one page of the runs for the tasks of an epic, newest first. The executor knows the task of a
+// run and not its epic, so that it is asked for each task. A page token is the time before which the next
+// page begins.
 func runsOfEpic(ctx context.Context, s *services, epic string, req *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error) {
 	if req.GetPageSize() < 0 {
 		return s.executor.ListRuns(ctx, req) // which refuses it
@@ -84,8 +86,8 @@ func tasksOfEpic(ctx context.Context, s *services, epic string) ([]*registryv1.T
 	return r.GetTasks(), err
 }
 
-// newest makes one page of the first pages of several lists, each newest first and at least as long as that page. Runs of one instant stay on one
-// page, since the next one begins before it.
+// newest makes one page of the first pages of several lists, each newest first and at least as long as that
+// page. Runs of one instant stay on one page, since the next one begins before it.
 func newest(pages []*executorv1.ListRunsResponse, size int) *executorv1.ListRunsResponse {
 	out := &executorv1.ListRunsResponse{}
 	more := false

@@ -43,7 +43,8 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 			where = " " + refText(x.GetVisit())
 		}
 		fmt.Fprintf(&b, "- %s%s: %s\n", s.Bold(kind), where, view.LocalTimes(view.OneLine(x.GetMessage(), 0)))
-		// The sentence says the beginning of an error on one line; the rest, and a picture of the place, stand below.
+		// The sentence says the beginning of an error on one line; the rest, and a picture of the place,
+		// stand below.
 		if err := x.GetError(); err != nil && !strings.Contains(x.GetMessage(), err.GetMessage()) {
 			b.WriteString("    " + s.Said(err.GetReason()+":", err.GetMessage(), "      ") + "\n")
 		}

@@ -12,7 +12,8 @@ import (
 // leastTwoColumns is how wide a terminal must be for names and what they mean beside each other.
 const leastTwoColumns = 72
 
-// helpPrinter prints help in two columns, and on a terminal that is too narrow for them what a name means below it.
+// helpPrinter prints help in two columns, and on a terminal that is too narrow for them what a name means
+// below it.
 func helpPrinter(style view.Style) kong.HelpPrinter {
 	return func(o kong.HelpOptions, ctx *kong.Context) error {
 		if style.Width <= 0 || style.Width >= leastTwoColumns {

@@ -11,7 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 )
 
-// TestNarrowHelp holds that the help of every command fits a terminal of 40 columns, and says all that the wide one does.
+// TestNarrowHelp holds that the help of every command fits a terminal of 40 columns, and says all that the
+// wide one does.
 func TestNarrowHelp(t *testing.T) {
 	t.Parallel()
 	const width = 40

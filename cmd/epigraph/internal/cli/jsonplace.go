@@ -12,15 +12,16 @@ import (
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 )
 
-// spot is a value in a JSON text: where it begins, in bytes, and what stands there if it is short. key is where its key begins, if it has one.
+// spot is a value in a JSON text: where it begins, in bytes, and what stands there if it is short. key is
+// where its key begins, if it has one.
 type spot struct {
 	offset int
 	text   string
 	key    int
 }
 
-// locate finds the place of a fault in a graph, such as graph.nodes[2].named.expr or graph.nodes[ID].when, in the text that holds the graph. Of a
-// place that is not there it finds what encloses it.
+// locate finds the place of a fault in a graph, such as graph.nodes[2].named.expr or graph.nodes[ID].when, in
+// the text that holds the graph. Of a place that is not there it finds what encloses it.
 func locate(text, field string) spot {
 	rest, ok := strings.CutPrefix(field, "graph")
 	if !ok {
@@ -100,7 +101,8 @@ func seekMember(dec *json.Decoder, raw []byte, base int, path string, here spot)
 	return s
 }
 
-// keyed is how much of a path the key takes up, or -1 if the path does not begin with it. A field may be written in either of its forms.
+// keyed is how much of a path the key takes up, or -1 if the path does not begin with it. A field may be
+// written in either of its forms.
 func keyed(path, key string) int {
 	if key != "" && strings.HasPrefix(path, key) && (len(path) == len(key) || path[len(key)] == '.' || path[len(key)] == '[') {
 		return len(key)
@@ -141,7 +143,8 @@ func seekElement(dec *json.Decoder, base int, name, rest string, here spot) spot
 	return seek(best, at, rest, rest == "")
 }
 
-// placed is the faults of a graph with their places in the text that holds it, those that stand further up first.
+// placed is the faults of a graph with their places in the text that holds it, those that stand further up
+// first.
 func placed(text string, faults []errs.Violation) []*planv1.Diagnostic {
 	var ds []*planv1.Diagnostic
 	for _, v := range faults {
@@ -165,8 +168,8 @@ func placed(text string, faults []errs.Violation) []*planv1.Diagnostic {
 	return ds
 }
 
-// within is how many bytes further an expression is at fault that stands at offset as a JSON text; 0 if the message does not say, or the text is
-// written with escapes.
+// within is how many bytes further an expression is at fault that stands at offset as a JSON text; 0 if the
+// message does not say, or the text is written with escapes.
 func within(text string, offset int, message string) int {
 	var column int
 	if _, err := fmt.Sscanf(message, "column %d:", &column); err != nil || offset >= len(text) || text[offset] != '"' {

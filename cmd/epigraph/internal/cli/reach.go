@@ -54,8 +54,8 @@ func target(flag, addr string) error {
 	return nil
 }
 
-// unreachable finds out why a gRPC server at addr cannot be talked to, and says what to do. lasting says that waiting does not help: nothing listens
-// there, or something that is no server of ours.
+// unreachable finds out why a gRPC server at addr cannot be talked to, and says what to do. lasting says that
+// waiting does not help: nothing listens there, or something that is no server of ours.
 func (c client) unreachable(ctx context.Context, addr string) (x *errs.Error, lasting bool) {
 	fault := func(format string, args ...any) *errs.Error {
 		return errs.New(errs.Unavailable, "SERVICE_UNAVAILABLE", format, args...)
@@ -156,7 +156,8 @@ const (
 	tlsServer
 )
 
-// speaks finds out what a server speaks: it is asked a thing that each kind answers in its own way, and shakes hands.
+// speaks finds out what a server speaks: it is asked a thing that each kind answers in its own way, and
+// shakes hands.
 func speaks(ctx context.Context, addr string) protocol {
 	if conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", addr); err == nil { //nolint:gosec // nothing is sent over it
 		_ = conn.Close()

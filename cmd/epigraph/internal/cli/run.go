@@ -224,7 +224,8 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 	return r.GetGraph(), nil
 }
 
-// withOthers adds to the faults for which a graph cannot be read what is wrong with the rest of it, as far as the server says it.
+// withOthers adds to the faults for which a graph cannot be read what is wrong with the rest of it, as far as
+// the server says it.
 func withOthers(ctx context.Context, s *services, text string, rest *graphv1.Graph, err error) error {
 	x, ok := errors.AsType[*errs.Error](err)
 	if !ok || rest == nil {
@@ -247,7 +248,8 @@ func withOthers(ctx context.Context, s *services, text string, rest *graphv1.Gra
 	return &all
 }
 
-// pointed shows the places at which a graph is at fault in its text, and leaves the rest of the error to be shown as usual.
+// pointed shows the places at which a graph is at fault in its text, and leaves the rest of the error to be
+// shown as usual.
 func (c *runCmd) pointed(e *env, text string, err error) error {
 	if e.json {
 		return err
@@ -265,7 +267,8 @@ func (c *runCmd) pointed(e *env, text string, err error) error {
 	return short
 }
 
-// refused shows what the planner refused with carets under the places, and leaves the rest of the error to be shown as usual.
+// refused shows what the planner refused with carets under the places, and leaves the rest of the error to be
+// shown as usual.
 func (c *runCmd) refused(e *env, text string, err error) error {
 	x, ok := errors.AsType[*errs.Error](err)
 	if !ok || x.Reason != "PLAN_INVALID" || e.json {
@@ -285,8 +288,8 @@ func (c *runCmd) refused(e *env, text string, err error) error {
 	return &short
 }
 
-// task makes a task for the run, in a new epic when a title was given. undo takes both back, for a run that was refused; a command
-// that is meant to be repeated leaves them for the next time.
+// task makes a task for the run, in a new epic when a title was given. undo takes both back, for a run that
+// was refused; a command that is meant to be repeated leaves them for the next time.
 func (c *runCmd) task(ctx context.Context, e *env, s *services, title string) (id string, undo func(context.Context), err error) {
 	undo = func(context.Context) {}
 	if c.Name == "" && c.File != "-" {

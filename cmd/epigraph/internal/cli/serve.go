@@ -41,7 +41,8 @@ func (s settings) load(cfg *stack.Config) error {
 	return err
 }
 
-// blame tells whose fault it is that a service cannot be opened: that of the command line if single settings were given there.
+// blame tells whose fault it is that a service cannot be opened: that of the command line if single settings
+// were given there.
 func (s settings) blame(err error) error {
 	if errs.ReasonOf(err) == conf.ReasonInvalid && len(s.Set) > 0 {
 		return usage(err)

@@ -30,8 +30,8 @@ type display interface {
 	end(r *executorv1.Run, booked []*registryv1.UsageEntry) error
 }
 
-// watch shows a run until it ends or stands still and returns the exit that says how. Ending e's context stops the watching, not
-// the run.
+// watch shows a run until it ends or stands still and returns the exit that says how. Ending e's context
+// stops the watching, not the run.
 func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, descendants bool) error {
 	var show display = jsonLines{e.io.Out}
 	if !e.json {
@@ -155,7 +155,8 @@ func poll(ctx context.Context, s *services, runID string, out chan<- *executorv1
 	}
 }
 
-// follow sends a run's events until it has ended. A stream that breaks is taken up again after its last event.
+// follow sends a run's events until it has ended. A stream that breaks is taken up again after its last
+// event.
 func follow(ctx context.Context, s *services, runID string, after int64, descendants bool, out chan<- *executorv1.RunEvent) error {
 	for tries := 0; ; tries++ {
 		stream, err := s.executor.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: runID, AfterSeq: after, IncludeDescendants: descendants})
@@ -248,7 +249,8 @@ func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
 	return err
 }
 
-// draw replaces the picture that is there. The last one may be taller than the terminal, since nothing is drawn over it.
+// draw replaces the picture that is there. The last one may be taller than the terminal, since nothing is
+// drawn over it.
 func (v *screen) draw(last bool) {
 	columns, lines := v.e.io.Size()
 	f := view.Frame{Width: columns - 1, Turn: v.turn, Now: time.Now()}
@@ -275,8 +277,8 @@ func (v *screen) draw(last bool) {
 	fmt.Fprint(v.e.io.Out, b.String())
 }
 
-// settled is a run that ended or stands still, once its calls are in the books, and what was booked for it. Without books it is
-// the run alone.
+// settled is a run that ended or stands still, once its calls are in the books, and what was booked for it.
+// Without books it is the run alone.
 func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1.UsageEntry, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
 	defer cancel()

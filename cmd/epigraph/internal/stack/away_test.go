@@ -21,7 +21,8 @@ type answer struct {
 	body string
 }
 
-// TestDatabaseAway starts services whose PostgreSQL server is not running yet, and later takes it from them again.
+// TestDatabaseAway starts services whose PostgreSQL server is not running yet, and later takes it from them
+// again.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t, 3*time.Minute)

@@ -42,7 +42,8 @@ type DevOptions struct {
 	HTTPAddr string
 	// GRPCAddr is where all gRPC APIs are served; empty means DefaultGRPCAddr.
 	GRPCAddr string
-	// Config is usually DevConfig with what the user set. Stores named by relative SQLite paths lie in DataDir.
+	// Config is usually DevConfig with what the user set. Stores named by relative SQLite paths lie in
+	// DataDir.
 	Config Config
 }
 
@@ -59,8 +60,8 @@ func DefaultDataDir() (string, error) {
 	return filepath.Join(home, ".local", "share", "epigraph"), nil
 }
 
-// Dev is the whole suite in one process. The services talk over in-memory connections, through the same interceptors and wire
-// format as over the network, and each reports under its own name.
+// Dev is the whole suite in one process. The services talk over in-memory connections, through the same
+// interceptors and wire format as over the network, and each reports under its own name.
 type Dev struct {
 	dataDir  string
 	httpAddr string
@@ -72,7 +73,8 @@ type Dev struct {
 	services []host.Service // in the order in which they open
 }
 
-// OpenDev opens everything: an address that is taken, a data directory in use and a store that cannot be opened are found here.
+// OpenDev opens everything: an address that is taken, a data directory in use and a store that cannot be
+// opened are found here.
 func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	cfg := o.Config
 	if o.DataDir == "" {
@@ -236,7 +238,8 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 
 func (d *Dev) add(s host.Service) { d.services = append(d.services, s) }
 
-// Run serves until ctx ends and everything has stopped in good order. Runs that are under way go on at the next start.
+// Run serves until ctx ends and everything has stopped in good order. Runs that are under way go on at the
+// next start.
 func (d *Dev) Run(ctx context.Context) error { return host.Run(ctx, d.services...) }
 
 // Ready returns when runs are taken, or when ctx ends. Call it while Run runs.
@@ -256,7 +259,8 @@ func (d *Dev) HTTPAddr() string { return d.httpAddr }
 // GRPCAddr is where the gRPC APIs are served, host:port.
 func (d *Dev) GRPCAddr() string { return d.grpcAddr }
 
-// APIKey opens the default namespace. It was made at the first start and is kept in the file api_key of the data directory.
+// APIKey opens the default namespace. It was made at the first start and is kept in the file api_key of the
+// data directory.
 func (d *Dev) APIKey() string { return d.key.Reveal() }
 
 // Ring holds the last spans of all services.

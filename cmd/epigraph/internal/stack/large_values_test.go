@@ -14,7 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// TestLargeValues sends values of 3 KB over REST in every field that may be as large, to all services, and reads them back.
+// TestLargeValues sends values of 3 KB over REST in every field that may be as large, to all services, and
+// reads them back.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	d := openDev(t, stack.DevOptions{DataDir: t.TempDir()})

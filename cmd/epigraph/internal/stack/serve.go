@@ -64,8 +64,8 @@ type Process struct {
 	pages     pages
 }
 
-// LimitMemory makes the process respect the memory limit of its container and, until ctx ends, give memory back that it needs no more. Call it once, before
-// a configuration is made.
+// LimitMemory makes the process respect the memory limit of its container and, until ctx ends, give memory
+// back that it needs no more. Call it once, before a configuration is made.
 func LimitMemory(ctx context.Context) {
 	host.LimitMemory(os.Getenv)
 	go host.GiveMemoryBack(ctx)
@@ -81,8 +81,8 @@ func Serve(ctx context.Context, service string, cfg Config) error {
 	return p.Run(ctx)
 }
 
-// Open checks the configuration of one service, takes its addresses and logs the effective configuration. The service itself
-// opens in Run, which waits for its database.
+// Open checks the configuration of one service, takes its addresses and logs the effective configuration. The
+// service itself opens in Run, which waits for its database.
 func Open(ctx context.Context, service string, cfg Config) (_ *Process, err error) {
 	if err := cfg.ValidateFor(service); err != nil {
 		return nil, err
@@ -133,7 +133,8 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 	return p, nil
 }
 
-// advertised is how others reach an address that was listened on: by the host's name if it is that of every interface.
+// advertised is how others reach an address that was listened on: by the host's name if it is that of every
+// interface.
 func advertised(addr net.Addr) string {
 	h, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -163,8 +164,9 @@ func (p *Process) AdminAddr() string {
 // Close gives back what Open took, if Run is not to be called.
 func (p *Process) Close() error { return p.abandon() }
 
-// Run serves until ctx ends. Then readiness fails, after the drain delay calls are refused and those under way may end, the
-// service hands back its work, and telemetry is flushed last. It returns nil after a clean stop, and can run once.
+// Run serves until ctx ends. Then readiness fails, after the drain delay calls are refused and those under
+// way may end, the service hands back its work, and telemetry is flushed last. It returns nil after a clean
+// stop, and can run once.
 func (p *Process) Run(ctx context.Context) error {
 	list := []host.Service{host.Flush(flushLimit, p.tel.Shutdown)}
 	if p.admin != nil {
@@ -381,8 +383,8 @@ func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, tel
 	})
 }
 
-// whenReady starts a server only when the service behind it may be called for the first time: until then connections wait in
-// line, instead of being told that the service serves and then refused.
+// whenReady starts a server only when the service behind it may be called for the first time: until then
+// connections wait in line, instead of being told that the service serves and then refused.
 func whenReady(s api, server host.Service) host.Service {
 	r, ok := s.(ready)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package view turns what the suite answers into text for people: trees, tables, diagnostics, diagrams and waterfalls. It gets
-// messages and gives text; it must not call anything.
+// Package view turns what the suite answers into text for people: trees, tables, diagnostics, diagrams and
+// waterfalls. It gets messages and gives text; it must not call anything.
 package view
 
 import (
@@ -126,9 +126,9 @@ func Word(value, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value, prefix))
 }
 
-// Table lines up rows under headings. Cells may be any text. Where the width is too small for the columns, the last one is broken between
-// words, and where even that leaves too little room for it each row is a paragraph that names what it says. Nothing is left out, since ids
-// are there to be copied.
+// Table lines up rows under headings. Cells may be any text. Where the width is too small for the columns,
+// the last one is broken between words, and where even that leaves too little room for it each row is a
+// paragraph that names what it says. Nothing is left out, since ids are there to be copied.
 func Table(s Style, headings []string, rows [][]string) string {
 	safe := make([][]string, len(rows))
 	wide := make([]int, len(headings))

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/text/width"
 )
 
-// harmless tells that a character can be shown: none that moves a terminal's cursor, colors it, breaks the line or turns the
-// direction of what follows. The joiners stay, since many scripts and all composed emoji need them.
+// harmless tells that a character can be shown: none that moves a terminal's cursor, colors it, breaks the
+// line or turns the direction of what follows. The joiners stay, since many scripts and all composed emoji
+// need them.
 func harmless(r rune) bool {
 	if r == '\u200c' || r == '\u200d' {
 		return true
@@ -17,8 +18,8 @@ func harmless(r rune) bool {
 	return !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// OneLine is text from anywhere, fit to be printed: on one line of at most most columns (0 is no limit), with single spaces, and
-// without characters that could move a terminal's cursor or hide what is there.
+// OneLine is text from anywhere, fit to be printed: on one line of at most most columns (0 is no limit), with
+// single spaces, and without characters that could move a terminal's cursor or hide what is there.
 func OneLine(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\ufffd"), func(r rune) bool { return r == ' ' || !harmless(r) }), " ")
 	if most <= 0 || Columns(text) <= most {
@@ -38,8 +39,8 @@ func atWord(text, begin string) string {
 	return begin
 }
 
-// Lines is text from anywhere, fit to be printed on lines of its own: line breaks and indentation stay, everything else is as in
-// OneLine. It has no empty lines at its ends.
+// Lines is text from anywhere, fit to be printed on lines of its own: line breaks and indentation stay,
+// everything else is as in OneLine. It has no empty lines at its ends.
 func Lines(text string) []string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\t", "    ").Replace(strings.ToValidUTF8(text, "\ufffd"))
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
@@ -54,7 +55,8 @@ func Lines(text string) []string {
 	return lines
 }
 
-// Columns is how wide a terminal shows text: East Asian wide characters take two columns, combining ones none.
+// Columns is how wide a terminal shows text: East Asian wide characters take two columns, combining ones
+// none.
 func Columns(text string) int {
 	n := 0
 	for _, r := range text {
@@ -154,8 +156,9 @@ func Plain(line string) string {
 	}
 }
 
-// Fit breaks the lines of text that are wider than the style's width. They are broken between words, and what follows is indented by two
-// columns more than the line. What stands in backquotes, and a word that is wider, stays whole, so that it can be copied.
+// Fit breaks the lines of text that are wider than the style's width. They are broken between words, and what
+// follows is indented by two columns more than the line. What stands in backquotes, and a word that is wider,
+// stays whole, so that it can be copied.
 func (s Style) Fit(text string) string {
 	if s.Width <= 0 {
 		return text
@@ -181,8 +184,8 @@ func (s Style) Paragraph(text, lead string) string {
 	return lead + strings.Join(breakLine(text, max(s.Width-len(lead), 1), ""), "\n"+lead)
 }
 
-// Prose is text of our own: paragraphs, and lines that are indented, which are commands. Those that are too wide go on behind a backslash, so
-// that they can be copied.
+// Prose is text of our own: paragraphs, and lines that are indented, which are commands. Those that are too
+// wide go on behind a backslash, so that they can be copied.
 func (s Style) Prose(text string) string {
 	var out []string
 	for _, part := range strings.Split(text, "\n\n") {
@@ -199,8 +202,8 @@ func (s Style) Prose(text string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// Command is a command of a shell as lines that begin with lead. Where it is too wide it goes on behind a backslash; it is not broken within
-// quotes.
+// Command is a command of a shell as lines that begin with lead. Where it is too wide it goes on behind a
+// backslash; it is not broken within quotes.
 func (s Style) Command(line, lead string) string {
 	if s.Width <= 0 || Columns(lead+line) <= s.Width {
 		return lead + line
@@ -251,7 +254,8 @@ func shellWordEnd(text string) int {
 	return len(text)
 }
 
-// breakLine is a line, which may have colors, as lines of at most most columns where words allow it; those after the first begin with lead.
+// breakLine is a line, which may have colors, as lines of at most most columns where words allow it; those
+// after the first begin with lead.
 func breakLine(line string, most int, lead string) []string {
 	var out []string
 	var b strings.Builder
@@ -290,14 +294,16 @@ func wordEnd(text string) int {
 	return len(text)
 }
 
-// Message is what an error says on one line, without the picture that may stand below it: a line of what is at fault, and a caret.
+// Message is what an error says on one line, without the picture that may stand below it: a line of what is
+// at fault, and a caret.
 func Message(text string) string {
 	var kept []string
 	eachLine(text, func(l string) { kept = append(kept, l) }, func(string, string) {})
 	return OneLine(strings.Join(kept, " "), 0)
 }
 
-// Said is a heading and what an error says, with the picture that may stand below it. All lines but the first begin with lead.
+// Said is a heading and what an error says, with the picture that may stand below it. All lines but the first
+// begin with lead.
 func (s Style) Said(heading, text, lead string) string {
 	most := 0
 	if s.Width > 0 {

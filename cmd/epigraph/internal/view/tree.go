@@ -11,7 +11,8 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// Tree is what a run's events say of its nodes. Events may be applied in any number of pieces; it is not safe for concurrent use.
+// Tree is what a run's events say of its nodes. Events may be applied in any number of pieces; it is not safe
+// for concurrent use.
 type Tree struct {
 	runID string
 	order []string
@@ -151,7 +152,8 @@ func (t *Tree) Apply(s Style, ev *executorv1.RunEvent) string {
 	return strings.Join(lines, "\n")
 }
 
-// change takes it into account that visits stand elsewhere. The lines about them follow with the event that moved them.
+// change takes it into account that visits stand elsewhere. The lines about them follow with the event that
+// moved them.
 func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 	for _, v := range c.GetVisits() {
 		n := t.node(v.GetVisit())
@@ -189,7 +191,8 @@ func (n *treeNode) countItem(state executorv1.VisitState, err *executorv1.RunErr
 	}
 }
 
-// apply takes a durable or ephemeral event into account. It returns a line that tells of it, and the node that the line is about, if it is one.
+// apply takes a durable or ephemeral event into account. It returns a line that tells of it, and the node
+// that the line is about, if it is one.
 func (t *Tree) apply(s Style, ev *executorv1.RunEvent) (string, *treeNode) {
 	at := ev.GetTime().AsTime()
 	switch e := ev.GetEvent().(type) {
@@ -399,7 +402,8 @@ func (t *Tree) attemptEnded(s Style, n *treeNode, at time.Time, e *executorv1.At
 	return t.line(s, n, note)
 }
 
-// itemEnded is about one item of a map. The map stays where it is until the event before says that it has ended.
+// itemEnded is about one item of a map. The map stays where it is until the event before says that it has
+// ended.
 func (t *Tree) itemEnded(s Style, n *treeNode, e *executorv1.AttemptEnded) string {
 	t.use(n, e)
 	n.countItem(e.GetState(), e.GetError())

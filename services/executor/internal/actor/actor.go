@@ -1,5 +1,5 @@
-// Package actor owns what every built-in actor has in common: how it describes itself, how its arguments are read, and the
-// registry by which nodes find it. It must not know how attempts are scheduled or journaled.
+// Package actor owns what every built-in actor has in common: how it describes itself, how its arguments are
+// read, and the registry by which nodes find it. It must not know how attempts are scheduled or journaled.
 package actor
 
 import (
@@ -35,10 +35,11 @@ type Spec struct {
 	SeesPlace bool
 	// Computes says that a call keeps a processor busy for as long as it runs.
 	Computes bool
-	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it holds meanwhile is small.
+	// Elsewhere says that the work of a call is done by others: here it only waits for them, and what it
+	// holds meanwhile is small.
 	Elsewhere bool
-	// Schema is the JSON Schema (2020-12) of the named arguments. With additionalProperties false a node may give no others of its own; those that
-	// travel to it are ignored, since results travel as arguments too.
+	// Schema is the JSON Schema (2020-12) of the named arguments. With additionalProperties false a node may
+	// give no others of its own; those that travel to it are ignored, since results travel as arguments too.
 	Schema string
 	// Examine looks at a node's own arguments beyond the schema; nil has nothing to say.
 	Examine func(context.Context, *workgraph.Node) []workgraph.Argument
@@ -120,7 +121,8 @@ func (r *Registry) Specs() []Spec {
 	return out
 }
 
-// ReasonArguments is the reason when an actor's arguments cannot be used. It is permanent and nothing was performed.
+// ReasonArguments is the reason when an actor's arguments cannot be used. It is permanent and nothing was
+// performed.
 const ReasonArguments = "ARGUMENTS_INVALID"
 
 // BadArguments says what is wrong with a call's arguments.
@@ -128,8 +130,8 @@ func BadArguments(format string, args ...any) *workgraph.Error {
 	return workgraph.Errorf(workgraph.Permanent, ReasonArguments, format, args...)
 }
 
-// Decode reads the named arguments that dst, a pointer to a struct, has fields for, each by its json tag; the rest is left alone.
-// Numbers keep all their digits where dst asks for json.Number or json.RawMessage.
+// Decode reads the named arguments that dst, a pointer to a struct, has fields for, each by its json tag; the
+// rest is left alone. Numbers keep all their digits where dst asks for json.Number or json.RawMessage.
 func Decode(named map[string]json.RawMessage, dst any) error {
 	// Only what is asked for is read: what travels along may be large.
 	asked := map[string]json.RawMessage{}
@@ -155,7 +157,8 @@ func Text(named map[string]json.RawMessage, name string) (text string, ok bool) 
 	return text, ok
 }
 
-// Duration reads the text of an argument that is a length of time; the error is of the arguments and says how to write it.
+// Duration reads the text of an argument that is a length of time; the error is of the arguments and says how
+// to write it.
 func Duration(name, s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err == nil {

@@ -18,8 +18,9 @@ type requeue[TTx any] struct {
 // GetExecutor implements riverdriver.Driver.
 func (d requeue[TTx]) GetExecutor() riverdriver.Executor { return executor{d.Driver.GetExecutor()} }
 
-// executor lets a job come again only while no equal one waits. Jobs are unique while they wait and not while they are worked: one that
-// is to come again may find that an equal one was inserted meanwhile. River's statement for a whole batch of jobs fails then, whenever it is repeated.
+// executor lets a job come again only while no equal one waits. Jobs are unique while they wait and not while
+// they are worked: one that is to come again may find that an equal one was inserted meanwhile. River's
+// statement for a whole batch of jobs fails then, whenever it is repeated.
 type executor struct {
 	riverdriver.Executor
 }

@@ -19,7 +19,8 @@ type consequence struct {
 	outbox  bool
 	mailed  []journal.Mail
 	takenUp []int64
-	// recovered says that it follows from reading the run, so that what it asks for may have been done before.
+	// recovered says that it follows from reading the run, so that what it asks for may have been done
+	// before.
 	recovered bool
 	// released says that the run is no longer this executor's once the decision is durable.
 	released bool
@@ -44,8 +45,8 @@ type ack struct {
 	after  func(error)
 }
 
-// acked is called when a write was answered, by whoever leads the writer, which all runs wait for. A run that is locked, since it evaluates expressions,
-// hears of its answers later and in order.
+// acked is called when a write was answered, by whoever leads the writer, which all runs wait for. A run that
+// is locked, since it evaluates expressions, hears of its answers later and in order.
 func (r *run) acked(a ack) {
 	r.kmu.Lock()
 	if r.acks == nil && r.mu.TryLock() {
@@ -79,7 +80,8 @@ func (r *run) catchUp() {
 	}
 }
 
-// hear takes note of the answer to a write and sets going what follows. The caller holds r.mu, which is given back.
+// hear takes note of the answer to a write and sets going what follows. The caller holds r.mu, which is given
+// back.
 func (r *run) hear(a ack) {
 	if a.after != nil {
 		defer func() { a.after(a.res.Err) }()

@@ -12,11 +12,13 @@ import (
 
 // Reasons of refused amendments.
 const (
-	// ReasonRevisionMismatch is the reason when a change was made for another graph than the run's; Meta "graph_revision" tells its own.
+	// ReasonRevisionMismatch is the reason when a change was made for another graph than the run's; Meta
+	// "graph_revision" tells its own.
 	ReasonRevisionMismatch = "GRAPH_REVISION_MISMATCH"
 	// ReasonAmendRefused is the reason when a change would touch what has happened.
 	ReasonAmendRefused = "AMEND_REFUSED"
-	// ReasonAmendUnsettled is the reason when a change is durable and its run's owner has not looked at it in time.
+	// ReasonAmendUnsettled is the reason when a change is durable and its run's owner has not looked at it in
+	// time.
 	ReasonAmendUnsettled = "AMEND_UNSETTLED"
 	// ReasonAmendEmpty is the reason of a change that changes nothing.
 	ReasonAmendEmpty = "AMEND_EMPTY"
@@ -42,7 +44,8 @@ type Amendment struct {
 	GraphRevision int64
 }
 
-// Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a workgraph.Faults.
+// Amend changes the graph of a run, once its owner agrees, and returns what changes. A faulty change is a
+// workgraph.Faults.
 func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	req.Request.Method = MethodAmend
 	if !req.DryRun {
@@ -258,7 +261,8 @@ func amendRefusal(runID string, err error) error {
 	return out
 }
 
-// repinned compiles a graph that a run may have grown, within the limits and with the actors of the namespace.
+// repinned compiles a graph that a run may have grown, within the limits and with the actors of the
+// namespace.
 func (e *Engine) repinned(ctx context.Context, namespace string, g *workgraph.Graph) (*program, error) {
 	if err := e.withinLimits(g); err != nil {
 		return nil, err

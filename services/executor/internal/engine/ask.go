@@ -38,7 +38,8 @@ func refusedMail(err error) error {
 	return err
 }
 
-// takenUp waits a moment until a piece of mail was taken up. It is durable, so that nothing is lost when that takes longer.
+// takenUp waits a moment until a piece of mail was taken up. It is durable, so that nothing is lost when that
+// takes longer.
 func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.MailKind, key string) (bool, error) {
 	until := time.Now().Add(settleTime)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
@@ -211,8 +212,8 @@ type AnswerRequest struct {
 	ApproveHash string
 }
 
-// Answer answers a question, exactly once: the same answer again changes nothing, another one is refused. An answer that does not fit
-// leaves it open.
+// Answer answers a question, exactly once: the same answer again changes nothing, another one is refused. An
+// answer that does not fit leaves it open.
 func (e *Engine) Answer(ctx context.Context, a AnswerRequest) (journal.Interrupt, error) {
 	q, err := e.journal.GetInterrupt(ctx, a.Namespace, a.InterruptID)
 	if err != nil {
@@ -315,7 +316,8 @@ type CompleteRequest struct {
 	By               string
 }
 
-// CompleteTask ends a visit's wait for work outside and returns its run's id. Saying the same again does nothing.
+// CompleteTask ends a visit's wait for work outside and returns its run's id. Saying the same again does
+// nothing.
 func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string, error) {
 	token, err := e.Tokens().Parse(req.Namespace, req.Token)
 	if err != nil {
@@ -352,7 +354,8 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 	return row.ID, err
 }
 
-// saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so any more.
+// saidOfTask reports whether the same was said of a task before. An error says that it cannot be completed so
+// any more.
 func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToken, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
 	unread, err := e.journal.UnreadMail(ctx, row.Namespace, row.ID, 1000)

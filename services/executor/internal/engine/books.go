@@ -28,13 +28,16 @@ func (r *run) count(usage []workgraph.Usage) {
 }
 
 const (
-	// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the registry may be away.
+	// bookTime bounds how long the end of a run is kept back until everything that it used is booked: the
+	// registry may be away.
 	bookTime = 2 * time.Second
-	// bookPause is the shortest pause between two looks, bookPoll the longest: the executor of another replica may deliver what is left.
+	// bookPause is the shortest pause between two looks, bookPoll the longest: the executor of another
+	// replica may deliver what is left.
 	bookPause, bookPoll = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
-// Books are the costs of a run, and how many attempts of it, and of all below it, have used something that is not booked yet.
+// Books are the costs of a run, and how many attempts of it, and of all below it, have used something that is
+// not booked yet.
 func (e *Engine) Books(ctx context.Context, namespace, runID string) (journal.Books, error) {
 	if e.claims == nil {
 		return journal.Books{}, nil
@@ -42,8 +45,8 @@ func (e *Engine) Books(ctx context.Context, namespace, runID string) (journal.Bo
 	return e.journal.Books(ctx, namespace, runID, outbox.KindUsage)
 }
 
-// awaitBooks waits until everything is booked that a run and all below it used, or for bookTime, or until the registry is known to be away. It
-// returns how many attempts are not booked then.
+// awaitBooks waits until everything is booked that a run and all below it used, or for bookTime, or until the
+// registry is known to be away. It returns how many attempts are not booked then.
 func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64, error) {
 	late := time.NewTimer(bookTime)
 	defer late.Stop()
@@ -97,7 +100,8 @@ func (r *run) entries(a *attempt, usage []workgraph.Usage, failed bool, now time
 	return out
 }
 
-// Limits of what a worker says that its calls used: those of the registry, and sums that stay far from overflowing.
+// Limits of what a worker says that its calls used: those of the registry, and sums that stay far from
+// overflowing.
 const (
 	maxProvider = 128
 	maxModel    = 256
@@ -105,7 +109,8 @@ const (
 	maxCost     = 10_000_000_000_000 // ten thousand dollars
 )
 
-// plausible is usage that the books can take. What a call claims beyond that is cut, so that its run's other entries are booked.
+// plausible is usage that the books can take. What a call claims beyond that is cut, so that its run's other
+// entries are booked.
 func plausible(usage []workgraph.Usage) []workgraph.Usage {
 	out := slices.Clone(usage)
 	for i := range out {

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// ReasonBudget is the reason of a run that is paused because its budget is used up, and of a resume that would not change that.
+	// ReasonBudget is the reason of a run that is paused because its budget is used up, and of a resume that
+	// would not change that.
 	ReasonBudget = workgraph.ReasonBudget
 	// ReasonUnsettled is the reason of a run that is paused until it is known what its calls cost.
 	ReasonUnsettled = workgraph.ReasonUnsettled
@@ -53,7 +54,8 @@ func (r *run) bar() *workgraph.Error {
 	return nil
 }
 
-// letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller holds r.mu.
+// letBegin gives an attempt out once more that was barred, if nothing stands against it any more. The caller
+// holds r.mu.
 func (r *run) letBegin(a *attempt) bool {
 	if r.gone.Load() || r.bar() != nil {
 		return false
@@ -67,8 +69,8 @@ func (r *run) letBegin(a *attempt) bool {
 	return false
 }
 
-// rebudget writes a budget that has changed into the run's row, and lets children know that they may use more: also once it is settled how much that
-// is. The caller holds r.mu.
+// rebudget writes a budget that has changed into the run's row, and lets children know that they may use
+// more: also once it is settled how much that is. The caller holds r.mu.
 func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) (err error) {
 	at, changed := -1, -1
 	for i := range evs {
@@ -109,7 +111,8 @@ func (r *run) rebudget(w *journal.Append, evs []workgraph.Event, now time.Time) 
 	return err
 }
 
-// errAllowance puts a child's start off: what its parent has left has changed since the start was put together.
+// errAllowance puts a child's start off: what its parent has left has changed since the start was put
+// together.
 var errAllowance = errs.New(errs.Unavailable, "BUDGET_CHANGED", "the parent's budget has changed meanwhile")
 
 // allowance is what a child may use that begins now, in a form that can be compared. The caller holds r.mu.

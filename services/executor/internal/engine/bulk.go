@@ -124,7 +124,8 @@ func (r *BulkRequest) empty() bool {
 		f.ScheduleID == "" && f.Reason == ""
 }
 
-// narrow leaves only those states that can be meant, and reports whether any is left. Without states all of them are.
+// narrow leaves only those states that can be meant, and reports whether any is left. Without states all of
+// them are.
 func (r *BulkRequest) narrow(can []journal.State) bool {
 	if r.empty() {
 		return true // refused in a moment
@@ -145,7 +146,8 @@ func (r *BulkRequest) narrow(can []journal.State) bool {
 	return len(both) > 0
 }
 
-// bulk does something with each run that is found. Those it is done with may no longer be found, so it goes by a cursor.
+// bulk does something with each run that is found. Those it is done with may no longer be found, so it goes
+// by a cursor.
 func (e *Engine) bulk(ctx context.Context, req BulkRequest, is func(journal.Run) bool, do func(context.Context, journal.Run, *BulkResult) error) (BulkResult, error) {
 	var out BulkResult
 	if req.empty() {

@@ -28,7 +28,8 @@ const (
 	ReasonWorkflowNotFound = "WORKFLOW_NOT_FOUND"
 	// ReasonWorkflowInvalid is the reason when what is kept under the workflow's name is no graph.
 	ReasonWorkflowInvalid = "WORKFLOW_INVALID"
-	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists everything.
+	// ReasonChildInvalid is the reason when the graph or input of a child is at fault; the message lists
+	// everything.
 	ReasonChildInvalid = "CHILD_INVALID"
 	// ReasonInterruptInvalid is the reason when a question's schema is none.
 	ReasonInterruptInvalid = "INTERRUPT_INVALID"
@@ -39,15 +40,16 @@ const InterruptPrefix = "int"
 
 // Workflows finds the graphs of workflow definitions.
 type Workflows interface {
-	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error that is not errs.Unavailable is final.
+	// Workflow is the graph of "workflow/SLUG@version" in the namespace. An error that is not
+	// errs.Unavailable is final.
 	Workflow(ctx context.Context, namespace, ref string) (*workgraph.Graph, error)
 }
 
 // refSelf names the graph of the run itself.
 const refSelf = "self"
 
-// prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since they must be in the
-// journal, references become graphs, and what cannot be had is refused. It changes out.
+// prepare makes an outcome that asks for more than its values ready for the machine: ids are given, since
+// they must be in the journal, references become graphs, and what cannot be had is refused. It changes out.
 func (t *term) prepare(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	if out.Expand != nil {
 		if err := t.prepareExpansion(ctx, a, out); err != nil {
@@ -235,8 +237,8 @@ func (t *term) spawnChildren(r *run, spawns []workgraph.Spawn, again bool) {
 	}
 }
 
-// spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned out to be impossible,
-// or is not wanted any more.
+// spawnChild starts one child, however often it is called. It goes on until the child is recorded, has turned
+// out to be impossible, or is not wanted any more.
 func (t *term) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) {
 	defer t.e.kin.recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
@@ -308,8 +310,8 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) 
 		family: family{Parent: r.id, Ref: s.Ref, Depth: r.family.below(c), approved: by, asks: r.family.asks, user: r.family.user, chat: r.family.chat,
 			thread: r.family.thread},
 		before: func() error {
-			// Under the parent's lock nothing can come between the look and the start's place in the line of writes: a cancel that is
-			// decided later is written later, and finds the child.
+			// Under the parent's lock nothing can come between the look and the start's place in the line of
+			// writes: a cancel that is decided later is written later, and finds the child.
 			if recorded, wanted := r.children[c.ID]; !wanted || recorded || r.gone.Load() {
 				return errUnwanted
 			}
@@ -371,8 +373,8 @@ func (r *run) ownGraph() *workgraph.Graph {
 	return ungrown(p.Graph())
 }
 
-// prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to them. What it says of the nodes around it is
-// checked where it is inserted.
+// prepareExpansion checks the sub-graph against the actors of the namespace, and fills in what it leaves to
+// them. What it says of the nodes around it is checked where it is inserted.
 func (t *term) prepareExpansion(ctx context.Context, a *attempt, out *workgraph.Outcome) *workgraph.Error {
 	g := out.Expand.Clone()
 	most := t.e.cfg.MaxNodes

@@ -13,8 +13,9 @@ import (
 // adoptAfter is how old a claim must be whose run was never recorded before another start may use it up.
 const adoptAfter = 2 * time.Second
 
-// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that it started. Else
-// own is the id under which the task is claimed: id, or that of a start which was cut off between its claim and its record.
+// claim reserves the task for the run. If the request turns out to be a repeated one, earlier is the run that
+// it started. Else own is the id under which the task is claimed: id, or that of a start which was cut off
+// between its claim and its record.
 func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlier, own string, err error) {
 	if e.claims == nil {
 		return "", "", errs.New(errs.FailedPrecondition, ReasonNoRegistry, "this executor has no registry, so a run cannot work on a task").
@@ -34,8 +35,8 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 		return "", "", errs.New(errs.Unavailable, ReasonRegistryUnavailable, "the task cannot be claimed, the registry does not answer").
 			Hint("try again in a moment, or start the run without task_id").With(err)
 	case errs.Is(err, errs.FailedPrecondition):
-		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its run is looked for after it was seen whether
-		// the holder's is there.
+		// Somebody has it: perhaps the first try of this request, which may be recorded at any moment. So its
+		// run is looked for after it was seen whether the holder's is there.
 		holder := e.orphan(ctx, req, err)
 		if earlier, rerr := e.Answered(ctx, req.Namespace, req.Request); rerr != nil || earlier != "" {
 			return earlier, "", rerr
@@ -49,8 +50,9 @@ func (e *Engine) claim(ctx context.Context, req StartRequest, id string) (earlie
 	return "", "", err
 }
 
-// orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor went down in
-// between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose a race without notice.
+// orphan is the run that holds the task by a claim with a lease, if that run was never recorded: its executor
+// went down in between. Whoever records it now gets it; the id can be recorded only once, so nobody can lose
+// a race without notice.
 func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) string {
 	m := errs.From(refusal).Meta
 	holder := m["run_id"]
@@ -64,7 +66,8 @@ func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) st
 	return holder
 }
 
-// unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the claim.
+// unclaim gives the task back after a start that came to nothing. If that fails too, the lease ends the
+// claim.
 func (e *Engine) unclaim(ctx context.Context, req StartRequest, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -11,9 +11,10 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// compactForm is the first byte of an event in the compact form, which leaves out what the row's columns say and names a string once. Most
-// events are in it: a node that came to its end, the beginning and the end of a run. What it has no place for is in JSON, whose first byte is
-// another. A row is read by its first byte, whenever it was written.
+// compactForm is the first byte of an event in the compact form, which leaves out what the row's columns say
+// and names a string once. Most events are in it: a node that came to its end, the beginning and the end of a
+// run. What it has no place for is in JSON, whose first byte is another. A row is read by its first byte,
+// whenever it was written.
 const compactForm = 1
 
 // The lists below are stored by index. They only ever grow at the end.
@@ -289,7 +290,8 @@ func (w *compactWriter) step(s *workgraph.Step) {
 	}
 }
 
-// compactReader takes a compact event apart. After something that does not belong there it gives zeros, and bad is set.
+// compactReader takes a compact event apart. After something that does not belong there it gives zeros, and
+// bad is set.
 type compactReader struct {
 	b     []byte
 	names []string

@@ -8,8 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// maxEvaluation is how long the expressions of one command may be evaluated. A run is locked meanwhile; what they may cost ends them long
-// before on a machine that is not overloaded.
+// maxEvaluation is how long the expressions of one command may be evaluated. A run is locked meanwhile; what
+// they may cost ends them long before on a machine that is not overloaded.
 const maxEvaluation = 10 * time.Second
 
 // evaluation is the context of the expressions of one command, for which the run is locked: see
@@ -93,8 +93,8 @@ func (r *run) begins() {
 	r.begun, r.aborted = true, false
 }
 
-// step takes r.mu to advance the machine. If that may evaluate expressions it waits for a turn first: while the run is not locked, and no longer than until
-// the run is to end. An error is that of ctx.
+// step takes r.mu to advance the machine. If that may evaluate expressions it waits for a turn first: while
+// the run is not locked, and no longer than until the run is to end. An error is that of ctx.
 func (r *run) step(ctx context.Context) (leave func(), err error) {
 	if !r.evaluates() {
 		return r.stepIn(nil), nil
@@ -159,7 +159,8 @@ func (r *run) stepToEnd() (leave func()) {
 	return r.mu.Unlock
 }
 
-// stepBefore is step for a timer, or stepToEnd once the deadline has passed, which is never if it is zero. It returns nil when the term ends first.
+// stepBefore is step for a timer, or stepToEnd once the deadline has passed, which is never if it is zero. It
+// returns nil when the term ends first.
 func (r *run) stepBefore(deadline time.Time) (leave func()) {
 	ctx, cancel := r.t.background, func() {}
 	if !deadline.IsZero() {
@@ -179,7 +180,8 @@ func (r *run) stepBefore(deadline time.Time) (leave func()) {
 	return nil
 }
 
-// noTurnError says that a run cannot be read now, since its namespace has no turn left in which its expressions could be evaluated.
+// noTurnError says that a run cannot be read now, since its namespace has no turn left in which its
+// expressions could be evaluated.
 type noTurnError struct{ namespace string }
 
 func (e *noTurnError) Error() string {

@@ -18,7 +18,8 @@ import (
 
 // Config bounds what an engine does. DefaultConfig is usable as it is.
 type Config struct {
-	// ID names this executor; a restart under the same id takes its runs back at once. Two live executors must not share one.
+	// ID names this executor; a restart under the same id takes its runs back at once. Two live executors
+	// must not share one.
 	ID string
 	// Addr is where other replicas may reach it.
 	Addr string
@@ -28,11 +29,13 @@ type Config struct {
 	Parallel int
 	// ParallelRemote is how many attempts wait for remote workers at once; they do not count for Parallel.
 	ParallelRemote int
-	// TokenKeys sign task tokens: the first those that are given out, all those that come back. Every executor of a database needs the same.
+	// TokenKeys sign task tokens: the first those that are given out, all those that come back. Every
+	// executor of a database needs the same.
 	TokenKeys [][]byte
 	// MaxPayload is the hard limit in bytes of one argument and of the values of one outcome together.
 	MaxPayload int
-	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in memory.
+	// MaxRunBytes bounds in bytes what all results of one run may hold together, since a live run is held in
+	// memory.
 	MaxRunBytes int64
 	// MaxNodes, MaxEdges and MaxGraphBytes bound one graph.
 	MaxNodes, MaxEdges, MaxGraphBytes int
@@ -40,9 +43,11 @@ type Config struct {
 	Drain time.Duration
 	// Grace is how long an actor may take to return once its context has ended; then it is given up.
 	Grace time.Duration
-	// ParkAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for anything else leaves at once.
+	// ParkAfter is how long a run must have to wait for a timer before it leaves memory; one that waits for
+	// anything else leaves at once.
 	ParkAfter time.Duration
-	// Linger is how long a run that waits for children stays in memory all the same, since they are mostly quick; 0 is not at all.
+	// Linger is how long a run that waits for children stays in memory all the same, since they are mostly
+	// quick; 0 is not at all.
 	Linger time.Duration
 	// MaxLiveBytes is about how much memory live runs may take together. What is beyond waits as rows.
 	MaxLiveBytes int64
@@ -64,7 +69,8 @@ type Config struct {
 	ScanInterval time.Duration
 	// RecoverParallel is how many runs are loaded at once.
 	RecoverParallel int
-	// IDWait is how old the last heartbeat of another executor with this id must be until its place is taken; 0 means Lease.
+	// IDWait is how old the last heartbeat of another executor with this id must be until its place is taken;
+	// 0 means Lease.
 	IDWait time.Duration
 	// MaxTakeovers is how many take-overs without progress quarantine a run.
 	MaxTakeovers int
@@ -134,8 +140,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Actors is what the engine asks about actors; every namespace has its own. An error says that it cannot be told just now whether
-// there is such an actor. Implementations are safe for concurrent use.
+// Actors is what the engine asks about actors; every namespace has its own. An error says that it cannot be
+// told just now whether there is such an actor. Implementations are safe for concurrent use.
 type Actors interface {
 	// Find returns those of the named actors that the namespace has. It is asked before a graph is accepted.
 	Find(ctx context.Context, namespace string, names []string) (map[string]ActorInfo, error)
@@ -148,7 +154,8 @@ type Actors interface {
 // ActorInfo is what the engine needs to know of an actor before it is called.
 type ActorInfo struct {
 	workgraph.ActorInfo
-	// Changes says that another namespace, or this one at another time, may know something else under the same name.
+	// Changes says that another namespace, or this one at another time, may know something else under the
+	// same name.
 	Changes bool
 }
 
@@ -190,13 +197,16 @@ type Deps struct {
 	Workflows Workflows
 	// WakeOutbox is called after something was put into the outbox; nil is fine.
 	WakeOutbox func()
-	// Delivered tells when more of the outbox is delivered next, and whether the registry is known to be away; nil knows neither.
+	// Delivered tells when more of the outbox is delivered next, and whether the registry is known to be
+	// away; nil knows neither.
 	Delivered func() (next <-chan struct{}, away bool)
-	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine uses a KeyGate.
+	// Gates are what attempts pass in this order before they take a place. Without one for keys the engine
+	// uses a KeyGate.
 	Gates []Gate
 	// Quotas bound what namespaces have open; nil means that nothing does.
 	Quotas Quotas
-	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every attempt and must not block.
+	// Remote tells actors that remote workers serve; nil means that there are none. It is asked for every
+	// attempt and must not block.
 	Remote func(namespace, actor string) bool
 	// Egress refuses webhooks of addresses that must not be reached.
 	Egress egress.Guard

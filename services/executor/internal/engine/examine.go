@@ -13,7 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// Examine returns what Start would say about the graph alone, and more. A nil input is one of which nothing is known.
+// Examine returns what Start would say about the graph alone, and more. A nil input is one of which nothing
+// is known.
 func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Graph, in *workgraph.Input) (Examination, error) {
 	p, err := e.program(ctx, namespace, g, nil, in)
 	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
@@ -29,7 +30,8 @@ func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Gra
 	return Examination{Warnings: warnings, Hash: p.hash}, nil
 }
 
-// CheckStart returns what Start would say about what is asked for, without regard to what stands against it at the moment.
+// CheckStart returns what Start would say about what is asked for, without regard to what stands against it
+// at the moment.
 func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
 	in := req.travels()
 	if _, err := e.program(ctx, req.Namespace, req.Graph, req.Known, &in); err != nil {
@@ -38,8 +40,9 @@ func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
 	return e.fits(req)
 }
 
-// program compiles within the limits, for a run with this input; a nil one is one of which nothing is known. It is the one way in which a graph
-// that a client, an agent or a schedule gives is judged: starts, children, forks, schedules and ValidateGraph all come through here.
+// program compiles within the limits, for a run with this input; a nil one is one of which nothing is known.
+// It is the one way in which a graph that a client, an agent or a schedule gives is judged: starts, children,
+// forks, schedules and ValidateGraph all come through here.
 func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, in *workgraph.Input) (*program, error) {
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
@@ -98,7 +101,8 @@ func (e *Engine) graphFits(body []byte) error {
 // maxHints is for how many unknown actors it is found out which ones may have been meant.
 const maxHints = 10
 
-// maxNearSteps bounds the comparing of names for all hints of one graph: about 50 ms. Names that are left then are not suggested.
+// maxNearSteps bounds the comparing of names for all hints of one graph: about 50 ms. Names that are left
+// then are not suggested.
 const maxNearSteps = 20_000_000
 
 // hints tells for every unknown actor which one may have been meant.

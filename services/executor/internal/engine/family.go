@@ -18,20 +18,22 @@ type family struct {
 	Ref    workgraph.Ref
 	// Depth is 0 for a top run; see below.
 	Depth int
-	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor ended with this run.
+	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor
+	// ended with this run.
 	Borrowed bool
 	// approved says of which approval in a run above it the run follows; nil of none.
 	approved *approved
 	// hooks are told what becomes of the run; children do not inherit them.
 	hooks []webhook.Hook
-	// asks are the places of those hooks of its root that are told of questions, the root's own ones included.
+	// asks are the places of those hooks of its root that are told of questions, the root's own ones
+	// included.
 	asks []int
 
 	user, chat, thread string
 }
 
-// below is the depth of a child. It counts how often work hands work on: a run that only holds a part of its parent's own work, such as a
-// late round of an agent, stands as deep as its parent.
+// below is the depth of a child. It counts how often work hands work on: a run that only holds a part of its
+// parent's own work, such as a late round of an agent, stands as deep as its parent.
 func (f *family) below(c *workgraph.Child) int {
 	if c.SameDepth {
 		return f.Depth
@@ -42,7 +44,8 @@ func (f *family) below(c *workgraph.Child) int {
 // reasonParent is why children are canceled.
 const reasonParent = "PARENT_GAVE_UP"
 
-// letters adds the mail that a decision causes for other runs: children that should end, and the parent that waits for this one.
+// letters adds the mail that a decision causes for other runs: children that should end, and the parent that
+// waits for this one.
 func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now time.Time) error {
 	for _, s := range eff.Spawns {
 		if _, known := r.children[s.Child.ID]; !known {
@@ -70,7 +73,8 @@ func (f *family) letters(r *run, w *journal.Append, eff workgraph.Effects, now t
 	return nil
 }
 
-// obituary tells the parent how the run ended. What is too large for the parent to hold is left out, and said so.
+// obituary tells the parent how the run ended. What is too large for the parent to hold is left out, and said
+// so.
 func (r *run) obituary(end *workgraph.RunEnd) *Letter {
 	slot := &workgraph.ChildSlot{RunID: r.id, Status: end.Status, Reason: end.Reason}
 	if e := runError(end); e != nil {

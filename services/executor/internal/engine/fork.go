@@ -15,7 +15,8 @@ import (
 
 // Reasons of refused forks.
 const (
-	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again; Meta "visits" names them.
+	// ReasonForkRepeatsUnsafe is the reason when UNSAFE visits that were performed would run again; Meta
+	// "visits" names them.
 	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
 	// ReasonForkChangesAdopted is the reason when nodes whose visits are taken over are other than they were.
 	ReasonForkChangesAdopted = "FORK_CHANGES_ADOPTED"
@@ -30,14 +31,16 @@ type ForkRequest struct {
 	Namespace, RunID string
 	// From is the visit from which on things run anew; nil takes over every visit that completed.
 	From *workgraph.Ref
-	// Named overlay the named arguments of From's node; Args take the place of its positional ones if ReplaceArgs is set.
+	// Named overlay the named arguments of From's node; Args take the place of its positional ones if
+	// ReplaceArgs is set.
 	Named       map[string]json.RawMessage
 	Args        []json.RawMessage
 	ReplaceArgs bool
 	// Graph is that of the new run; nil is the same.
 	Graph       *workgraph.Graph
 	AllowUnsafe bool
-	// WithoutTask makes the new run work on no task; else it works on that of the old one, and is refused if that cannot be claimed.
+	// WithoutTask makes the new run work on no task; else it works on that of the old one, and is refused if
+	// that cannot be claimed.
 	WithoutTask bool
 	BusinessKey string
 	// Budget has caps that take the place of the old run's.
@@ -56,7 +59,8 @@ type RetryRequest struct {
 	Request     journal.Request
 }
 
-// Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs anew.
+// Retry starts a new run in which what completed is taken over, and what failed and what follows from it runs
+// anew.
 func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	if req.Request.Method == "" {
 		req.Request.Method = MethodRetry
@@ -77,7 +81,8 @@ func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
 }
 
-// Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a workgraph.Faults.
+// Fork starts a new run that shares the history of an old one up to a visit. A faulty graph is a
+// workgraph.Faults.
 func (e *Engine) Fork(ctx context.Context, req ForkRequest) (string, error) {
 	req.Request.Method = MethodFork
 	if id, err := e.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
@@ -145,7 +150,8 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if req.WithoutTask {
 		start.TaskID = ""
 	}
-	// The task is claimed as for any other start. One that cannot be claimed refuses: work that is not booked on it is the caller's to ask for.
+	// The task is claimed as for any other start. One that cannot be claimed refuses: work that is not booked
+	// on it is the caller's to ask for.
 	id, _, err := e.Start(ctx, start)
 	if start.TaskID != "" && errs.Is(err, errs.FailedPrecondition) && errs.ReasonOf(err) != journal.ReasonBusinessKeyInUse {
 		return id, withoutTaskHint(err)
@@ -163,7 +169,8 @@ func withoutTaskHint(err error) error {
 	return e.Hint(hint)
 }
 
-// recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has not begun.
+// recorded is where a run stands by its journal, whatever its owner has decided since; nil of one that has
+// not begun.
 func (e *Engine) recorded(ctx context.Context, namespace, runID string) (journal.Run, *workgraph.State, error) {
 	loaded, err := e.journal.Standing(ctx, namespace, runID)
 	if err != nil {
@@ -240,7 +247,8 @@ func rewritten(g *workgraph.Graph, req ForkRequest) (*workgraph.Graph, error) {
 	return out, nil
 }
 
-// asTheyWere refuses a graph in which nodes whose visits are taken over, or what leads to them, are other than before.
+// asTheyWere refuses a graph in which nodes whose visits are taken over, or what leads to them, are other
+// than before.
 func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []workgraph.Adopted, from *workgraph.Ref) error {
 	taken := make(map[string]bool, len(adopt))
 	for i := range adopt {
@@ -290,7 +298,8 @@ func asTheyWere(ctx context.Context, before, after *workgraph.Graph, adopt []wor
 	return nil
 }
 
-// performedBelow names the UNSAFE calls that were performed in runs below this one whose visit is not taken over: it would start them anew.
+// performedBelow names the UNSAFE calls that were performed in runs below this one whose visit is not taken
+// over: it would start them anew.
 func (e *Engine) performedBelow(ctx context.Context, row journal.Run, adopt []workgraph.Adopted) ([]string, error) {
 	below, err := e.journal.Descendants(ctx, row.Namespace, row.ID)
 	if err != nil {

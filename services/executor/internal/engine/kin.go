@@ -12,24 +12,29 @@ import (
 const ReasonFamilyExceeded = "FAMILY_EXCEEDED"
 
 const (
-	// kinShare is the part of the room in a family, as its divisor, that is given out before the family is counted again, kinLeast the least
-	// that is, while there is as much: else each spawn near to the bound counts. kinFor is how long a count is good.
+	// kinShare is the part of the room in a family, as its divisor, that is given out before the family is
+	// counted again, kinLeast the least that is, while there is as much: else each spawn near to the bound
+	// counts. kinFor is how long a count is good.
 	kinShare = 16
 	kinLeast = 64
 	kinFor   = 10 * time.Second
-	// kinRest is how many times as long as a count took a family that is full by it is not counted again, kinMostRest the longest it is not.
+	// kinRest is how many times as long as a count took a family that is full by it is not counted again,
+	// kinMostRest the longest it is not.
 	kinRest     = 4
 	kinMostRest = 500 * time.Millisecond
-	// kinStart is how long a child that was asked for counts though it is not recorded: if its parent went on elsewhere nobody here hears of it.
+	// kinStart is how long a child that was asked for counts though it is not recorded: if its parent went on
+	// elsewhere nobody here hears of it.
 	kinStart = time.Minute
-	// kinTries is how often a spawn that does not fit waits for those that are just being recorded, and may count twice, kinPause for how long.
+	// kinTries is how often a spawn that does not fit waits for those that are just being recorded, and may
+	// count twice, kinPause for how long.
 	kinTries = 20
 	kinPause = 50 * time.Millisecond
 )
 
-// kin bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this executor has asked for and not recorded
-// yet. What other executors are just about to record it does not see: as much may come on top. Each family is counted by one at a time, and whoever
-// waits meanwhile uses that count. The zero value is usable, and safe for concurrent use.
+// kin bounds how many runs one root may have below it in all. It counts what is recorded, and adds what this
+// executor has asked for and not recorded yet. What other executors are just about to record it does not see:
+// as much may come on top. Each family is counted by one at a time, and whoever waits meanwhile uses that
+// count. The zero value is usable, and safe for concurrent use.
 type kin struct {
 	mu       sync.Mutex
 	families map[string]*kinship
@@ -56,7 +61,8 @@ type startingChild struct {
 	recorded bool
 }
 
-// admit reserves room for children, or reports how many runs there are when there is none. count counts the runs below the root, up to a number.
+// admit reserves room for children, or reports how many runs there are when there is none. count counts the
+// runs below the root, up to a number.
 func (k *kin) admit(ctx context.Context, root string, children []workgraph.Child, most int, count func(most int) (int, error)) (runs int, ok bool, err error) {
 	for try := 0; ; try++ {
 		k.mu.Lock()
@@ -142,8 +148,8 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 	return runs, false, 1+f.below+len(children) > most || len(f.starting) == 0, nil
 }
 
-// tells reports whether a count would tell more than the last one: it is old, or left room, or would find children that count twice until then. The caller
-// holds k.mu.
+// tells reports whether a count would tell more than the last one: it is old, or left room, or would find
+// children that count twice until then. The caller holds k.mu.
 func (f *kinship) tells(found, children, most int) bool {
 	now := time.Now()
 	if now.Sub(f.at) >= kinFor || 1+f.below+len(f.starting)+children <= most {

@@ -269,7 +269,8 @@ func TestConcurrency(t *testing.T) {
 		g.next(t)
 		small := l.start(t, chain(1, "gate"))
 		require.Empty(t, g.called)
-		// One call at a time is let go, so that who gets its place is decided by the queue and by nothing else.
+		// One call at a time is let go, so that who gets its place is decided by the queue and by nothing
+		// else.
 		turn := 0
 		for begun := false; !begun; turn++ {
 			require.Less(t, turn, 25, "the small run waits for the big one") // a few, since it need not be in the queue yet

@@ -11,7 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of its is answered and mail comes for it.
+// TestLocked holds the lock of one run, as an evaluation of its expressions does, while a write of its is
+// answered and mail comes for it.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s store) {

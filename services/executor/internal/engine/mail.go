@@ -134,8 +134,8 @@ func (t *term) deliver(ctx context.Context) {
 }
 
 // inHand are the runs whose mail is left out of a look, since it is taken up beside, or since they are being
-// read: of those in busy a cancel is read all the same, of those in ending nothing is. What is taken up beside
-// and what is read asks for another look when it is done.
+// read: of those in busy a cancel is read all the same, of those in ending nothing is. What is taken up
+// beside and what is read asks for another look when it is done.
 func (t *term) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,9 +166,9 @@ func (r *run) passesOver(under *atomic.Bool) bool {
 	return under.Load() // else it ended meanwhile, and may not have seen that
 }
 
-// takeUpBeside takes up mail on a goroutine of its own: that of a run which computes with it or is locked, and
-// large mail. Other runs do not wait for it. more tells that there is mail that was not read yet. A cancel
-// waits for nothing that the run computes.
+// takeUpBeside takes up mail on a goroutine of its own: that of a run which computes with it or is locked,
+// and large mail. Other runs do not wait for it. more tells that there is mail that was not read yet. A
+// cancel waits for nothing that the run computes.
 func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	cancel := slices.ContainsFunc(mail, isCancel)
 	under := &r.opening
@@ -275,7 +275,8 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 	return news
 }
 
-// open tells the machine what one piece of mail says. What comes too late, or to a run that it does not fit any more, is dropped.
+// open tells the machine what one piece of mail says. What comes too late, or to a run that it does not fit
+// any more, is dropped.
 func (r *run) open(m *journal.Mail, more bool) error {
 	x := extra{takenUp: m.ID, more: more}
 	now := time.Now().UTC()
@@ -396,7 +397,8 @@ func (r *run) note(x extra) error {
 	return err
 }
 
-// neverBegun ends a run that was asked to end before it began: it begins and ends in one write, and nothing is called.
+// neverBegun ends a run that was asked to end before it began: it begins and ends in one write, and nothing
+// is called.
 func (r *run) neverBegun(reason string, x extra) error {
 	now := time.Now().UTC()
 	begin, err := r.beginning(now)

@@ -18,8 +18,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// slowPost is a journal that reads the mail of an owner, and gives it out only when it is told to; by then the run itself, which waits
-// for that reading, may have taken the mail up.
+// slowPost is a journal that reads the mail of an owner, and gives it out only when it is told to; by then
+// the run itself, which waits for that reading, may have taken the mail up.
 type slowPost struct {
 	journal.Journal
 	armed, read, out, again chan struct{}

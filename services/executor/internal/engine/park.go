@@ -17,7 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// wake is what a job about a run carries: what the journal puts in, and for a timer when exactly the run wants to go on.
+// wake is what a job about a run carries: what the journal puts in, and for a timer when exactly the run
+// wants to go on.
 type wake struct {
 	journal.JobArgs
 	Due time.Time `json:"due,omitzero"`
@@ -38,8 +39,9 @@ func (r *run) job(kind journal.JobKind, due time.Time) (journal.Job, error) {
 	return job, nil
 }
 
-// giveAway makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is on its way. From here on
-// this value decides nothing more; for mail that came meanwhile the run is read anew, here if it can be. The caller holds r.mu.
+// giveAway makes w the last write of this owner: with it the run is nobody's, and for its next timer a job is
+// on its way. From here on this value decides nothing more; for mail that came meanwhile the run is read
+// anew, here if it can be. The caller holds r.mu.
 func (r *run) giveAway(w *journal.Append) {
 	w.Release, w.Claims = true, r.t.takes()
 	if at, ok := r.next(); ok {
@@ -99,8 +101,8 @@ func (t *term) told(res journal.Result, c consequence) {
 	}
 }
 
-// lingers is how long a run stays in memory that could leave it: while it waits for children a moment, since they are mostly quick.
-// The caller holds r.mu.
+// lingers is how long a run stays in memory that could leave it: while it waits for children a moment, since
+// they are mostly quick. The caller holds r.mu.
 func (r *run) lingers() time.Duration {
 	if len(r.children) > 0 {
 		return r.t.e.cfg.Linger
@@ -108,7 +110,8 @@ func (r *run) lingers() time.Duration {
 	return 0
 }
 
-// parkSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while r.mu is held.
+// parkSoon takes the run out of memory after a time to linger, unless something comes up. It is safe while
+// r.mu is held.
 func (t *term) parkSoon(r *run, d time.Duration) {
 	if d == 0 {
 		t.spawn(func() { t.park(r) })
@@ -160,8 +163,9 @@ func (r *run) position(w *journal.Append) (err error) {
 	return err
 }
 
-// Work carries out a job about a run: it claims the run and goes on with it, or holds it until its instant. An error means that the job
-// should come again, perhaps to another executor; an errs.Unavailable one says that nothing is wrong.
+// Work carries out a job about a run: it claims the run and goes on with it, or holds it until its instant.
+// An error means that the job should come again, perhaps to another executor; an errs.Unavailable one says
+// that nothing is wrong.
 func (e *Engine) Work(ctx context.Context, args []byte) error {
 	t := e.current()
 	if t == nil {
@@ -216,8 +220,8 @@ func (t *term) rouse(namespace, id string) {
 	}
 }
 
-// holdBefore is how long before its timer a run is read, so that it stands ready at the instant: several times what reading takes, since a
-// process that does much has others before it.
+// holdBefore is how long before its timer a run is read, so that it stands ready at the instant: several
+// times what reading takes, since a process that does much has others before it.
 const holdBefore = 50 * time.Millisecond
 
 // takes reports whether runs may be claimed for this term: it can read them now.
@@ -227,8 +231,8 @@ func (t *term) takes() bool {
 	return !t.closed && !t.memory.Full()
 }
 
-// alarms are the runs that this executor has claimed and not read yet, since their time is near but has not come: an id and a time each,
-// and one timer for all. It is safe for concurrent use.
+// alarms are the runs that this executor has claimed and not read yet, since their time is near but has not
+// come: an id and a time each, and one timer for all. It is safe for concurrent use.
 type alarms struct {
 	ring func(id string)
 

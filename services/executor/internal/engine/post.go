@@ -32,7 +32,8 @@ type CancelRequest struct {
 	Request  journal.Request
 }
 
-// Cancel asks for the end of a run and returns the run once the wish is durable. A run that has ended stays as it is.
+// Cancel asks for the end of a run and returns the run once the wish is durable. A run that has ended stays
+// as it is.
 func (e *Engine) Cancel(ctx context.Context, req CancelRequest) (journal.Run, error) {
 	req.Request.Method = MethodCancel
 	p, err := e.post(ctx, journal.Post{Revision: req.Revision, Request: req.Request, Reason: req.Reason,
@@ -58,8 +59,8 @@ func (e *Engine) payloadFits(field string, raw json.RawMessage) error {
 	return nil
 }
 
-// SignalWithStart gives a signal to the open run with the business key, or starts that run with the signal, whichever is possible: each in
-// one transaction. created tells that a run was started.
+// SignalWithStart gives a signal to the open run with the business key, or starts that run with the signal,
+// whichever is possible: each in one transaction. created tells that a run was started.
 func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Signal) (id string, created bool, err error) {
 	if req.BusinessKey == "" {
 		return "", false, errs.New(errs.InvalidArgument, ReasonNoBusinessKey, "the run to signal or start must have a business_key")
@@ -104,7 +105,8 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 	}
 }
 
-// keeps refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out when it takes it up.
+// keeps refuses a signal that the run would not keep, if it is in memory here. Elsewhere its owner finds out
+// when it takes it up.
 func (e *Engine) keeps(namespace, runID string, sig *Signal) error {
 	t := e.current()
 	if t == nil {
@@ -162,8 +164,8 @@ func (e *Engine) post(ctx context.Context, p journal.Post, l *Letter) (journal.P
 	return posted, err
 }
 
-// TakeUp sees to mail at once that was written here: for a run of this executor, by now or before, or one that nobody owns. Other owners are told by
-// the journal; and for a run without one a job is on its way.
+// TakeUp sees to mail at once that was written here: for a run of this executor, by now or before, or one
+// that nobody owns. Other owners are told by the journal; and for a run without one a job is on its way.
 func (e *Engine) TakeUp(p journal.Posted) {
 	t := e.current()
 	switch {
@@ -179,8 +181,8 @@ func (e *Engine) TakeUp(p journal.Posted) {
 	}
 }
 
-// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so whatever it brings about
-// comes in any case.
+// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so
+// whatever it brings about comes in any case.
 const settleTime = 2 * time.Second
 
 // watchFor waits a moment for a run to become what its mail asks for, so that who asked sees it.
@@ -202,8 +204,9 @@ func (e *Engine) watchFor(ctx context.Context, was journal.Run, is func(journal.
 	}
 }
 
-// standing is where a run stands, with its row as it was read: look gives the machine's state to f, for reading only and only while f runs.
-// A run that is not in memory here is read from the journal, wherever it is.
+// standing is where a run stands, with its row as it was read: look gives the machine's state to f, for
+// reading only and only while f runs. A run that is not in memory here is read from the journal, wherever it
+// is.
 func (e *Engine) standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
 	row, err = e.journal.Get(ctx, namespace, runID)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 // Prices knows what calls cost.
 type Prices interface {
-	// Prices is what each entry costs in nano-USD, in their order; nil where no price is known. Nothing is booked.
+	// Prices is what each entry costs in nano-USD, in their order; nil where no price is known. Nothing is
+	// booked.
 	Prices(ctx context.Context, namespace string, entries []outbox.Entry) ([]*int64, error)
 }
 
@@ -28,8 +29,8 @@ const (
 	priceTime = 2 * time.Second
 	// pricePause is how long nobody asks again after nobody answered.
 	pricePause = time.Second
-	// soonestAsk and latestAsk bound the pause between two asks for one run; in between it is half of the time that it has waited. An executor that hears
-	// from the price book again lets all of them ask at once.
+	// soonestAsk and latestAsk bound the pause between two asks for one run; in between it is half of the
+	// time that it has waited. An executor that hears from the price book again lets all of them ask at once.
 	soonestAsk = time.Second
 	latestAsk  = time.Minute
 	// maxAsked is how many calls are priced at a time.
@@ -39,8 +40,8 @@ const (
 // errPricesAway answers for a price book that has just not answered.
 var errPricesAway = errs.New(errs.Unavailable, "PRICES_AWAY", "the price book did not answer a moment ago")
 
-// fuses are those of all namespaces: one whose price book does not answer, since it calls it too often itself for instance, keeps no other from asking. It is
-// safe for concurrent use.
+// fuses are those of all namespaces: one whose price book does not answer, since it calls it too often itself
+// for instance, keeps no other from asking. It is safe for concurrent use.
 type fuses struct {
 	mu sync.Mutex
 	by map[string]*fuse
@@ -65,8 +66,8 @@ func (f *fuses) all() map[string]*fuse {
 	return maps.Clone(f.by)
 }
 
-// fuse lets nobody ask for a while what has just not answered, and then one at a time until it answers. The zero value lets everybody ask. It is safe for
-// concurrent use.
+// fuse lets nobody ask for a while what has just not answered, and then one at a time until it answers. The
+// zero value lets everybody ask. It is safe for concurrent use.
 type fuse struct {
 	mu      sync.Mutex
 	until   time.Time // zero while all is well
@@ -122,7 +123,8 @@ func (f *fuse) cameBack() bool {
 	return back
 }
 
-// watchPrices asks for prices while there is no answer, and lets the runs that wait for them know when there is one.
+// watchPrices asks for prices while there is no answer, and lets the runs that wait for them know when there
+// is one.
 func (t *term) watchPrices(ctx context.Context) {
 	if t.e.prices == nil {
 		return
@@ -218,8 +220,9 @@ func (e *Engine) ask(ctx context.Context, namespace string, entries []outbox.Ent
 	return costs, err
 }
 
-// price finds out what calls cost that count against a budget in money; usage is changed. The price book goes first; where it knows no price,
-// what the call says itself stays. What cannot be asked for is left unsettled: the run stands still until it is.
+// price finds out what calls cost that count against a budget in money; usage is changed. The price book goes
+// first; where it knows no price, what the call says itself stays. What cannot be asked for is left
+// unsettled: the run stands still until it is.
 func (t *term) price(a *attempt, usage []workgraph.Usage, at time.Time) {
 	if t.e.prices == nil || len(usage) == 0 {
 		return
@@ -256,7 +259,8 @@ func priced(runID string, u *workgraph.Usage, at time.Time, call int) outbox.Ent
 		OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens, Time: at, Tool: u.Model == ""}
 }
 
-// spentBefore is what a run has spent that gets its first cap in money, as far as the price book answers; the machine has it settled in any case.
+// spentBefore is what a run has spent that gets its first cap in money, as far as the price book answers; the
+// machine has it settled in any case.
 func (e *Engine) spentBefore(ctx context.Context, row journal.Run, prior []workgraph.Unsettled) (sum int64) {
 	entries := make([]outbox.Entry, len(prior))
 	for i := range prior {
@@ -277,7 +281,8 @@ func (e *Engine) spentBefore(ctx context.Context, row journal.Run, prior []workg
 	return sum
 }
 
-// nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller holds r.mu.
+// nextAsk is when prices are asked for that the run waits for; ok is false when it waits for none. The caller
+// holds r.mu.
 func (r *run) nextAsk() (at time.Time, ok bool) {
 	if len(r.state.Unsettled()) == 0 {
 		r.askAt = time.Time{}
@@ -289,7 +294,8 @@ func (r *run) nextAsk() (at time.Time, ok bool) {
 	return r.askAt, true
 }
 
-// asksNow reports whether somebody should ask for prices now, and makes the caller the one. The caller holds r.mu.
+// asksNow reports whether somebody should ask for prices now, and makes the caller the one. The caller holds
+// r.mu.
 func (r *run) asksNow() bool {
 	at, ok := r.nextAsk()
 	if st, _ := r.state.Status(); !ok || st != workgraph.StatusPaused || r.asking || at.After(time.Now()) {
@@ -299,7 +305,8 @@ func (r *run) asksNow() bool {
 	return true
 }
 
-// settleUsage asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a while, then in its row.
+// settleUsage asks for the prices that a run waits for. If nobody answers the run waits on: in memory for a
+// while, then in its row.
 func (t *term) settleUsage(r *run) {
 	r.lock()
 	all := r.state.Unsettled()
@@ -343,7 +350,8 @@ func (t *term) settleUsage(r *run) {
 	}
 }
 
-// askPause is how long a run that has waited for so long waits until the next ask: somewhat different for every run, so that they do not all come at once.
+// askPause is how long a run that has waited for so long waits until the next ask: somewhat different for
+// every run, so that they do not all come at once.
 func (r *run) askPause(waited time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.id))

@@ -26,7 +26,8 @@ type program struct {
 	body []byte
 }
 
-// programs remembers compiled graphs, so that many runs of one graph compile it once. It is safe for concurrent use.
+// programs remembers compiled graphs, so that many runs of one graph compile it once. It is safe for
+// concurrent use.
 type programs struct {
 	actors Actors
 	// limits bound what expansions make of the graphs.
@@ -61,8 +62,8 @@ func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
 	return &programs{actors: actors, limits: limits, most: min(most, maxKeptBytes), byKey: map[string]*list.Element{}}
 }
 
-// compile checks a graph against the actors of a namespace and makes it runnable. The error is a workgraph.Faults when the graph is
-// at fault.
+// compile checks a graph against the actors of a namespace and makes it runnable. The error is a
+// workgraph.Faults when the graph is at fault.
 func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known) (*program, error) {
 	l, unsaid := k.look(g)
 	known, err := s.known(ctx, namespace, l.actors)
@@ -95,8 +96,9 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	return p, nil
 }
 
-// Known keeps what was found out about a graph, for the next start of the same one. Its zero value knows nothing, a nil one keeps nothing. It must go with
-// no other graph, and that one must not change. It is safe for concurrent use.
+// Known keeps what was found out about a graph, for the next start of the same one. Its zero value knows
+// nothing, a nil one keeps nothing. It must go with no other graph, and that one must not change. It is safe
+// for concurrent use.
 type Known struct {
 	looks atomic.Pointer[look]
 	small atomic.Bool
@@ -118,7 +120,8 @@ func (k *Known) look(g *workgraph.Graph) (*look, error) {
 		}
 	}
 	l := &look{actors: actorsOf(g)}
-	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal bytes.
+	// Not the canonical form, which costs more: map keys are written in order, so equal graphs give equal
+	// bytes.
 	asked, err := json.Marshal(g)
 	if err != nil {
 		return l, err
@@ -187,7 +190,8 @@ func (s actorSet) fingerprint() string {
 	return "/" + hex.EncodeToString(h.Sum(nil))
 }
 
-// stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every effect.
+// stored is the program of a graph that a run is pinned to. Actors are not asked: the graph says every
+// effect.
 func (s *programs) stored(ctx context.Context, hash string, body []byte) (*program, error) {
 	key := "pinned/" + hash
 	if p := s.find(key); p != nil {

@@ -18,9 +18,11 @@ import (
 const (
 	// ReasonNotPaused is the reason when a run is in another state; Meta "state" names it.
 	ReasonNotPaused = "RUN_NOT_PAUSED"
-	// ReasonReconciliationNeeded is the reason when somebody must say first what became of calls; Meta "visits" names them.
+	// ReasonReconciliationNeeded is the reason when somebody must say first what became of calls; Meta
+	// "visits" names them.
 	ReasonReconciliationNeeded = "RECONCILIATION_NEEDED"
-	// ReasonNotInReconciliation is the reason when a visit has no call of which nobody knows what became of it.
+	// ReasonNotInReconciliation is the reason when a visit has no call of which nobody knows what became of
+	// it.
 	ReasonNotInReconciliation = "VISIT_NOT_IN_RECONCILIATION"
 	// ReasonOutcomeInvalid is the reason when what is said of a call is nothing that it could have returned.
 	ReasonOutcomeInvalid = "OUTCOME_INVALID"
@@ -38,8 +40,8 @@ type ResumeRequest struct {
 	Request journal.Request
 }
 
-// ReconcileRequest says what became of the call of a visit: exactly one of Outcome and Err is set, and Err is PERMANENT or
-// NOT_PERFORMED.
+// ReconcileRequest says what became of the call of a visit: exactly one of Outcome and Err is set, and Err is
+// PERMANENT or NOT_PERFORMED.
 type ReconcileRequest struct {
 	Namespace, RunID string
 	Ref              workgraph.Ref
@@ -50,8 +52,8 @@ type ReconcileRequest struct {
 	Request journal.Request
 }
 
-// Resume lets a paused or quarantined run go on and returns once that is durable. A run that goes on already is left alone, but for its
-// budget if the request has one.
+// Resume lets a paused or quarantined run go on and returns once that is durable. A run that goes on already
+// is left alone, but for its budget if the request has one.
 func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
 	given := !req.Budget.IsZero()
@@ -155,8 +157,8 @@ func goesOn(s journal.State) bool {
 	return s == journal.StatePending || s == journal.StateRunning || s == journal.StateWaiting
 }
 
-// Reconcile records what became of the call of a visit and returns once that is durable. The run stays paused unless it ends by
-// it. Saying again what was said last of a visit does nothing.
+// Reconcile records what became of the call of a visit and returns once that is durable. The run stays paused
+// unless it ends by it. Saying again what was said last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
 	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {

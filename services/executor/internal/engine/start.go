@@ -29,7 +29,8 @@ const IDPrefix = "run"
 
 // Reasons of refused starts.
 const (
-	// ReasonRegistryUnavailable is the reason when a task cannot be claimed because the registry does not answer.
+	// ReasonRegistryUnavailable is the reason when a task cannot be claimed because the registry does not
+	// answer.
 	ReasonRegistryUnavailable = "REGISTRY_UNAVAILABLE"
 	// ReasonNoRegistry is the reason when a task is named and no registry is configured.
 	ReasonNoRegistry = "REGISTRY_NOT_CONFIGURED"
@@ -53,13 +54,16 @@ type StartRequest struct {
 	Metadata, Attachments []byte
 	Request               journal.Request
 
-	// ID, if set, is the run's; it must be an id of a run that nobody else gives. A second start with it is ReasonRunExists.
+	// ID, if set, is the run's; it must be an id of a run that nobody else gives. A second start with it is
+	// ReasonRunExists.
 	ID string
-	// StartTime is when the run is to begin; the zero time and one that has passed mean now. Until then it is pending.
+	// StartTime is when the run is to begin; the zero time and one that has passed mean now. Until then it is
+	// pending.
 	StartTime time.Time
 	// Budget is what it may use before it is paused; nil is no limit.
 	Budget *workgraph.Budget
-	// Timeout, if above 0, is how long after its start the run is ended whatever it does; Deadline, if earlier, says when.
+	// Timeout, if above 0, is how long after its start the run is ended whatever it does; Deadline, if
+	// earlier, says when.
 	Timeout  time.Duration
 	Deadline time.Time
 	// Pending leaves the start to whoever takes the run's job, though it may begin now.
@@ -78,7 +82,8 @@ type StartRequest struct {
 	// RootID is the top of the run's family, if it has a parent.
 	RootID string
 	family family
-	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried out.
+	// lock, if not nil, is held while before, and if that finds nothing against it the start, are carried
+	// out.
 	lock   sync.Locker
 	before func() error
 	// origin is the span that recorded the run of which this is a fork; its trace is linked.
@@ -111,7 +116,8 @@ func (req *StartRequest) deadline(now time.Time) time.Time {
 // argAttachments is the named argument under which the run's documents travel to its nodes.
 const argAttachments = "attachments"
 
-// travels is the input that start nodes receive: the caller's, and the documents unless the caller gave that name a meaning.
+// travels is the input that start nodes receive: the caller's, and the documents unless the caller gave that
+// name a meaning.
 func (req *StartRequest) travels() workgraph.Input {
 	if len(req.Attachments) == 0 || req.Input.Named[argAttachments] != nil {
 		return req.Input
@@ -124,9 +130,10 @@ func (req *StartRequest) travels() workgraph.Input {
 	return in
 }
 
-// Start records a run and sets it going in the same commit. It returns the run's id once that is durable. created is false
-// when the id is that of an earlier run: the request came before, or the business key is taken and the policy returns its
-// holder. A faulty graph is a workgraph.Faults, everything else an *errs.Error.
+// Start records a run and sets it going in the same commit. It returns the run's id once that is durable.
+// created is false when the id is that of an earlier run: the request came before, or the business key is
+// taken and the policy returns its holder. A faulty graph is a workgraph.Faults, everything else an
+// *errs.Error.
 func (e *Engine) Start(ctx context.Context, req StartRequest) (id string, created bool, err error) {
 	s, err := e.StartRun(ctx, req)
 	return s.ID, s.Created, err
@@ -156,8 +163,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		req.Request.Method = MethodStart
 	}
 	in := req.travels()
-	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in vain, and takes more than the
-	// answer.
+	// What nobody can ask for again waits as a row for room. To compile a graph for which there is none is in
+	// vain, and takes more than the answer.
 	asksAgain := req.family.Parent == "" && req.ScheduleID == "" && !req.Pending && !req.StartTime.After(time.Now())
 	full := func() (Started, error) { return e.earlier(ctx, req, t.errFull(errs.ResourceExhausted)) }
 	if asksAgain && !t.memory.Room(req.Namespace, weight(len(req.Graph.Nodes))) {
@@ -212,7 +219,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 		if rerr != nil || earlier != "" {
 			return Started{ID: earlier}, rerr
 		}
-		// It was not written after all, or another request was quicker: a later try finds the one or the other.
+		// It was not written after all, or another request was quicker: a later try finds the one or the
+		// other.
 		return Started{}, errs.New(errs.Unavailable, errs.ReasonNotReady, "an earlier start with this task came to nothing").
 			Hint("try again in a moment").With(err)
 	}
@@ -237,8 +245,8 @@ func (e *Engine) begin(ctx context.Context, t *term, req StartRequest) (_ Starte
 	return out, nil
 }
 
-// earlier is the answer to a start that is refused: a request that was answered before is answered in the same way, whatever would stand
-// in its way now.
+// earlier is the answer to a start that is refused: a request that was answered before is answered in the
+// same way, whatever would stand in its way now.
 func (e *Engine) earlier(ctx context.Context, req StartRequest, refusal error) (Started, error) {
 	if !errs.Is(refusal, errs.ResourceExhausted) {
 		return Started{}, refusal
@@ -261,8 +269,8 @@ type Examination struct {
 	Hash string
 }
 
-// start records the run and waits until that is durable. What may begin now begins in memory in the same commit; what may not is left to
-// whoever takes its job.
+// start records the run and waits until that is durable. What may begin now begins in memory in the same
+// commit; what may not is left to whoever takes its job.
 func (t *term) start(ctx context.Context, id string, p *program, req StartRequest) (journal.Result, *journal.Start, error) {
 	now := dbkit.Now()
 	sc := trace.SpanContextFromContext(ctx)
@@ -359,7 +367,8 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	}
 }
 
-// awaitRecord waits until the start of a run that lives here was written or came to nothing. It reports whether that was before ctx ended.
+// awaitRecord waits until the start of a run that lives here was written or came to nothing. It reports
+// whether that was before ctx ended.
 func (t *term) awaitRecord(ctx context.Context, id string) bool {
 	r := t.get(id)
 	if r == nil {
@@ -456,7 +465,8 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		evs, eff = append(evs, more...), eff.And(fx)
 	}
 	var w journal.Append
-	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for that.
+	// A run that has nothing to do at once leaves the memory by a write of its own: a start has no place for
+	// that.
 	c, err := r.fill(&w, evs, eff, extra{more: true})
 	if err != nil {
 		return nil, err
@@ -504,7 +514,8 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 	return &row, err
 }
 
-// confirm lets the registry know, with the write that begins the run, that the run works on its task from now on.
+// confirm lets the registry know, with the write that begins the run, that the run works on its task from now
+// on.
 func (r *run) confirm(w *journal.Append, now time.Time) error {
 	if r.task == "" || r.family.Borrowed {
 		return nil

@@ -20,13 +20,16 @@ import (
 // for all this.
 
 const (
-	// suspectTurn is for how long a suspect keeps others from their turn. What takes longer goes on, and stays recorded, beside them.
+	// suspectTurn is for how long a suspect keeps others from their turn. What takes longer goes on, and
+	// stays recorded, beside them.
 	suspectTurn = 3 * time.Second
-	// markTime bounds one record. Work is done all the same when it cannot be made: then a death is nobody's fault.
+	// markTime bounds one record. Work is done all the same when it cannot be made: then a death is nobody's
+	// fault.
 	markTime = 5 * time.Second
 	// maxDoing bounds in bytes what is recorded.
 	maxDoing = 500
-	// maxExplained is how many owners are remembered that are known to have gone down by another run than those they left.
+	// maxExplained is how many owners are remembered that are known to have gone down by another run than
+	// those they left.
 	maxExplained = 100
 )
 
@@ -79,7 +82,8 @@ func (m *marks) any() bool {
 	return len(m.now) > 0
 }
 
-// mark records that r, which is a suspect, begins to do something. The returned function, which must be called once, records that it has done it.
+// mark records that r, which is a suspect, begins to do something. The returned function, which must be
+// called once, records that it has done it.
 func (t *term) mark(r *run, doing string) (done func()) {
 	doing = clean(doing, maxDoing)
 	r.marks.mu.Lock()
@@ -126,8 +130,8 @@ func (t *term) watched(ctx context.Context, a *attempt) (done func(), err error)
 	}, nil
 }
 
-// stepping records that a suspect evaluates expressions of its graph, unless something else that it does is recorded already. The caller holds
-// r.mu, so it waits for no turn.
+// stepping records that a suspect evaluates expressions of its graph, unless something else that it does is
+// recorded already. The caller holds r.mu, so it waits for no turn.
 func (r *run) stepping(cmd workgraph.Command) (done func()) {
 	if !r.suspect.Load() || !r.evaluates() || r.marks.any() {
 		return func() {}

@@ -23,8 +23,8 @@ func (elsewhere) Info() workgraph.ActorInfo {
 	return workgraph.ActorInfo{Effect: workgraph.Pure, Elsewhere: true}
 }
 
-// lives returns what begins the next life of an executor, after the one before it was cut off from the database, which is all that others see of
-// a death.
+// lives returns what begins the next life of an executor, after the one before it was cut off from the
+// database, which is all that others see of a death.
 func lives(t *testing.T, s store, a actors) (next func(id string) *live) {
 	var wire *line
 	return func(id string) *live {

@@ -458,7 +458,8 @@ func TestBudget(t *testing.T) {
 	require.NoError(t, <-watching)
 }
 
-// TestTimersOutliveLeases loses the lease again and again while timers run, in memory and parked: each fires once, and no run is blamed for it.
+// TestTimersOutliveLeases loses the lease again and again while timers run, in memory and parked: each fires
+// once, and no run is blamed for it.
 func TestTimersOutliveLeases(t *testing.T) {
 	t.Parallel()
 	const losses = 2 * journal.DefaultMaxTakeovers
@@ -495,7 +496,8 @@ func TestTimersOutliveLeases(t *testing.T) {
 	})
 }
 
-// TestMemoryWake lets more runs wake up at once than may be in memory: those for which there is no room wait for it, and all complete.
+// TestMemoryWake lets more runs wake up at once than may be in memory: those for which there is no room wait
+// for it, and all complete.
 func TestMemoryWake(t *testing.T) {
 	t.Parallel()
 	const n = 12

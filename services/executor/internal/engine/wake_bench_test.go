@@ -14,8 +14,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// BenchmarkWakeUp is the time from the commit of a signal by a process that runs nothing to the start of the node after the wait, of parked
-// runs on another replica: by way of the job alone.
+// BenchmarkWakeUp is the time from the commit of a signal by a process that runs nothing to the start of the
+// node after the wait, of parked runs on another replica: by way of the job alone.
 func BenchmarkWakeUp(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) store{"SQLite": sqliteStore, "Postgres": pgStore} {
 		b.Run(name, func(b *testing.B) {

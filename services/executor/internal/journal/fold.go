@@ -26,7 +26,8 @@ type Unit struct {
 	Snapshot    []byte
 	SnapshotSeq int64
 	Progress    bool
-	// Release ends the ownership; GraphChanges counts the times the run was pinned to another graph, Graph being the last one's body.
+	// Release ends the ownership; GraphChanges counts the times the run was pinned to another graph, Graph
+	// being the last one's body.
 	Release      bool
 	GraphHash    string
 	Graph        []byte
@@ -71,7 +72,8 @@ func (u *Unit) Pending() bool { return u.Start != nil && u.Start.Run.State == St
 // Ends reports whether the run is over with this unit.
 func (u *Unit) Ends() bool { return u.Status != nil && u.Status.State.Ended() }
 
-// TouchesRow reports whether an append changes the run's row. The others leave it alone: their place is kept by the events.
+// TouchesRow reports whether an append changes the run's row. The others leave it alone: their place is kept
+// by the events.
 func (u *Unit) TouchesRow() bool {
 	return u.Status != nil || u.Outcome != nil || u.Release || u.GraphChanges > 0 || u.Metadata != nil
 }
@@ -445,8 +447,8 @@ func Needs(units []*Unit) (requests []RequestKey, keys []Key) {
 type Resolved struct {
 	// Appends and Starts are the units to write; HoldsKey and so on are set.
 	Appends, Starts []*Unit
-	// Cancels are the runs whose end is asked for. Those that are themselves in Starts have Started set: their row is right already, and only
-	// the mail is to be written.
+	// Cancels are the runs whose end is asked for. Those that are themselves in Starts have Started set:
+	// their row is right already, and only the mail is to be written.
 	Cancels []Cancel
 	// Requests are the request ids to remember.
 	Requests []RequestRow
@@ -546,15 +548,16 @@ func RequestIDReused(id string) error {
 type Around struct {
 	// Targets are the runs that get mail, Ended those of the units that end; each once and sorted.
 	Targets, Ended []string
-	// Claims are those of the targets and of the released runs that are claimed if they are parked without an owner and have mail,
-	// each once and sorted.
+	// Claims are those of the targets and of the released runs that are claimed if they are parked without an
+	// owner and have mail, each once and sorted.
 	Claims []string
-	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have mail and no owner by then.
+	// Wakes are the jobs to be inserted for those runs among Targets and among the released ones that have
+	// mail and no owner by then.
 	Wakes []JobRow
 	// Queues are those that get a job.
 	Queues []string
-	// Locked are the runs whose rows the commit locks first, in order, so that two commits that mail each other's runs do not wait in a circle;
-	// empty when there is no mail.
+	// Locked are the runs whose rows the commit locks first, in order, so that two commits that mail each
+	// other's runs do not wait in a circle; empty when there is no mail.
 	Locked []string
 }
 

@@ -8,7 +8,8 @@ import (
 // maxStoring is how many writes store large values at once, half of them of one namespace.
 const maxStoring = 8
 
-// held is a write that waits until its large values are stored, or stands behind one of its run that does, or has mail for a run whose start does.
+// held is a write that waits until its large values are stored, or stands behind one of its run that does, or
+// has mail for a run whose start does.
 type held struct {
 	item
 	store func(context.Context) Write
@@ -18,7 +19,8 @@ type held struct {
 	behind []*held
 }
 
-// hold keeps it back if it has something to store or stands behind a write that has; it reports whether it did.
+// hold keeps it back if it has something to store or stands behind a write that has; it reports whether it
+// did.
 func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	id := it.write.RunID()
 	before, behind := w.held[id]
@@ -39,7 +41,8 @@ func (w *Writer) hold(it item, store func(context.Context) Write) bool {
 	return true
 }
 
-// addressed are the starts among what is held that a write has mail for: mail that came first would find no run, and be dropped.
+// addressed are the starts among what is held that a write has mail for: mail that came first would find no
+// run, and be dropped.
 func (w *Writer) addressed(wr Write) (starts []*held) {
 	if wr.Append == nil {
 		return nil

@@ -22,15 +22,16 @@ const (
 	MailMessage    MailKind = "MESSAGE"
 )
 
-// Mail is something from outside that a run must take into account. It is written in one transaction with what caused it and
-// removed in the transaction of the event that takes it into account.
+// Mail is something from outside that a run must take into account. It is written in one transaction with
+// what caused it and removed in the transaction of the event that takes it into account.
 type Mail struct {
 	// ID orders the mail of a run; set on reading.
 	ID               int64
 	Namespace, RunID string
 	Kind             MailKind
-	// Key tells mail of one kind to one run apart: a second piece with the same key is not written. It stays remembered as long as
-	// the piece is unread; what must not be repeated after that is refused by the machine or by Request.
+	// Key tells mail of one kind to one run apart: a second piece with the same key is not written. It stays
+	// remembered as long as the piece is unread; what must not be repeated after that is refused by the
+	// machine or by Request.
 	Key  string
 	Body []byte
 	Time time.Time
@@ -42,9 +43,11 @@ type Mail struct {
 type MailLook struct {
 	// Limit is how many pieces are listed at most.
 	Limit int
-	// Small, if not 0, is the largest body that comes along, but for a cancel's. A larger one is left out: UnreadMail has it.
+	// Small, if not 0, is the largest body that comes along, but for a cancel's. A larger one is left out:
+	// UnreadMail has it.
 	Small int
-	// Busy are runs whose mail is not listed, but for their cancels; Ending are those whose cancels are not listed either.
+	// Busy are runs whose mail is not listed, but for their cancels; Ending are those whose cancels are not
+	// listed either.
 	Busy, Ending []string
 }
 
@@ -58,19 +61,21 @@ type Post struct {
 	// Idle means that the call has nothing to ask for: no mail is written, and its request is remembered
 	// alone.
 	Idle bool
-	// Claimant, if not zero, becomes the owner of a run that is parked without one, WAITING or PAUSED, in the same transaction, instead of a wake-up
-	// job for whoever comes. One that is not registered any more does not.
+	// Claimant, if not zero, becomes the owner of a run that is parked without one, WAITING or PAUSED, in the
+	// same transaction, instead of a wake-up job for whoever comes. One that is not registered any more does
+	// not.
 	Claimant Owner
 	// Answer closes a question in the same transaction; nil leaves questions alone.
 	Answer *Answer
 	// Reason, of mail of kind CANCEL, becomes the run's CancelReason.
 	Reason string
-	// Open lists the states in which the run takes this mail; empty means every state that is not ended. Mail of kind CANCEL to
-	// a run that has ended, or whose end was asked for before, is not written and no error.
+	// Open lists the states in which the run takes this mail; empty means every state that is not ended. Mail
+	// of kind CANCEL to a run that has ended, or whose end was asked for before, is not written and no error.
 	Open []State
 }
 
-// Answer closes an open question. Closing it again in the same way changes nothing; in another way it is ReasonInterruptClosed.
+// Answer closes an open question. Closing it again in the same way changes nothing; in another way it is
+// ReasonInterruptClosed.
 type Answer struct {
 	InterruptID  string
 	Answer       []byte
@@ -90,21 +95,23 @@ type Posted struct {
 	Claimed bool
 }
 
-// MailRead is how many pieces of mail a look for an owner's reads through; if there are more, it asks run by run. Drivers only.
+// MailRead is how many pieces of mail a look for an owner's reads through; if there are more, it asks run by
+// run. Drivers only.
 const MailRead = 500
 
 // Mailbox delivers mail. Journal embeds it.
 type Mailbox interface {
-	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one transaction.
-	// ReasonRunNotFound, ReasonRunEnded, ReasonStateRefuses, ReasonEtagMismatch, ReasonRequestIDReused,
-	// ReasonInterruptNotFound, ReasonInterruptClosed.
+	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one
+	// transaction. ReasonRunNotFound, ReasonRunEnded, ReasonStateRefuses, ReasonEtagMismatch,
+	// ReasonRequestIDReused, ReasonInterruptNotFound, ReasonInterruptClosed.
 	Post(ctx context.Context, p Post) (Posted, error)
-	// PendingMail lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs that owner has: mail to others, however much
-	// there is, is not read through.
+	// PendingMail lists unread mail of owner's open runs, oldest first. What it costs is bounded by the runs
+	// that owner has: mail to others, however much there is, is not read through.
 	PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error)
 	// UnreadMail lists unread mail of one run, oldest first.
 	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
-	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever replica. It is a hint:
-	// values may be lost or come for nothing, so poll PendingMail too. The channel is closed when ctx ends.
+	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever
+	// replica. It is a hint: values may be lost or come for nothing, so poll PendingMail too. The channel is
+	// closed when ctx ends.
 	MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error)
 }

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// rowKeeper remembers what the rows of an owner's runs say, so that an append need not change a row only because a count in it has moved on: the
-// journal itself tells where a run is. Such a status is written when something else in the row changes, with the run's next append after
-// every, or by itself soon after. Safe for concurrent use, as long as no run is in two batches at once.
+// rowKeeper remembers what the rows of an owner's runs say, so that an append need not change a row only
+// because a count in it has moved on: the journal itself tells where a run is. Such a status is written when
+// something else in the row changes, with the run's next append after every, or by itself soon after. Safe
+// for concurrent use, as long as no run is in two batches at once.
 type rowKeeper struct {
 	every time.Duration
 	mu    sync.Mutex
@@ -24,7 +25,8 @@ type keptRow struct {
 	usage     Usage
 	written   time.Time
 	namespace string
-	// owed is the status that the row lacks, lastSeq where the journal ended with it; nil if the row is up to date.
+	// owed is the status that the row lacks, lastSeq where the journal ended with it; nil if the row is up to
+	// date.
 	owed    *Status
 	lastSeq int64
 	queued  bool
@@ -89,8 +91,8 @@ func (r *rowKeeper) note(asked, sent Write, res Result, now time.Time) {
 	}
 }
 
-// due returns up to limit writes for rows that have been behind for too long, leaving out runs that busy says are written to just now, and how
-// long it is until it is to be asked again, 0 if none is behind.
+// due returns up to limit writes for rows that have been behind for too long, leaving out runs that busy says
+// are written to just now, and how long it is until it is to be asked again, 0 if none is behind.
 func (r *rowKeeper) due(now time.Time, limit int, busy func(namespace, runID string) bool) (writes []Write, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,8 +21,8 @@ type Limits struct {
 // DefaultLimits are 4 MiB for one value and 32 MiB for one write.
 func DefaultLimits() Limits { return Limits{Payload: 4 << 20, Write: 32 << 20} }
 
-// Validate checks what a database could refuse and what the contract of Write asks, so that a write
-// that passes is not expected to be refused. Errors are permanent: ReasonPayloadTooLarge and ReasonWriteInvalid.
+// Validate checks what a database could refuse and what the contract of Write asks, so that a write that
+// passes is not expected to be refused. Errors are permanent: ReasonPayloadTooLarge and ReasonWriteInvalid.
 func Validate(w Write, l Limits) error {
 	c := check{limits: l}
 	switch {

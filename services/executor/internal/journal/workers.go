@@ -9,35 +9,41 @@ import (
 
 // Reasons of what workers are refused for.
 const (
-	// ReasonActorConflict is the reason when another worker that lives serves an actor under another effect; Meta "actor" names it.
+	// ReasonActorConflict is the reason when another worker that lives serves an actor under another effect;
+	// Meta "actor" names it.
 	ReasonActorConflict = "ACTOR_EFFECT_CONFLICT"
 	// ReasonTooManyActors is the reason when a namespace would have more actors than it may.
 	ReasonTooManyActors = "TOO_MANY_ACTORS"
-	// ReasonActorsTooLarge is the reason when what is recorded of a namespace's actors would take more bytes than it may.
+	// ReasonActorsTooLarge is the reason when what is recorded of a namespace's actors would take more bytes
+	// than it may.
 	ReasonActorsTooLarge = "ACTORS_TOO_LARGE"
 )
 
-// Workers tells the executors of one database which remote workers there are, and keeps the actors that they serve or once served.
-// An executor's own entries count while it lives, that is while its heartbeat is younger than the lease and its incarnation the same.
+// Workers tells the executors of one database which remote workers there are, and keeps the actors that they
+// serve or once served. An executor's own entries count while it lives, that is while its heartbeat is
+// younger than the lease and its incarnation the same.
 type Workers interface {
-	// PutActors records what a worker of the namespace serves. The newest description, version and schema win. An effect may change
-	// only when no executor but self has a worker for the actor: ReasonActorConflict. ReasonTooManyActors when the namespace
-	// would have more than limit, those not counted that nobody served for ForgetActors; ReasonActorsTooLarge when its actors would grow
-	// beyond MaxActorBytes. Nothing is written then.
+	// PutActors records what a worker of the namespace serves. The newest description, version and schema
+	// win. An effect may change only when no executor but self has a worker for the actor:
+	// ReasonActorConflict. ReasonTooManyActors when the namespace would have more than limit, those not
+	// counted that nobody served for ForgetActors; ReasonActorsTooLarge when its actors would grow beyond
+	// MaxActorBytes. Nothing is written then.
 	PutActors(ctx context.Context, self Owner, namespace string, actors []RemoteActor, lease time.Duration, limit int) error
-	// RemoteActors lists the recorded actors of the namespace with one of the names, or all when names is nil, by name. They count for the
-	// answer that they are read for.
+	// RemoteActors lists the recorded actors of the namespace with one of the names, or all when names is
+	// nil, by name. They count for the answer that they are read for.
 	RemoteActors(ctx context.Context, namespace string, names []string) ([]RemoteActor, error)
 	// ActorNames lists the names of all recorded actors of the namespace, by name.
 	ActorNames(ctx context.Context, namespace string) ([]string, error)
-	// SyncWorkers changes what the others see of self's workers, and wakes those who wait for routes that were put. ReasonFenced.
+	// SyncWorkers changes what the others see of self's workers, and wakes those who wait for routes that
+	// were put. ReasonFenced.
 	SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error
 	// Routes lists who has workers for an actor, live executors only, self included, by executor.
 	Routes(ctx context.Context, namespace, actor string, lease time.Duration) ([]WorkerRoute, error)
 	// Workers lists the workers of the namespace at live executors, by executor and id.
 	Workers(ctx context.Context, namespace string, lease time.Duration) ([]Worker, error)
-	// WorkerWakes returns a channel that gets a value after workers came to some executor. It is a hint: values may be lost or come
-	// for nothing, so look at Routes now and then. The channel is closed when ctx ends.
+	// WorkerWakes returns a channel that gets a value after workers came to some executor. It is a hint:
+	// values may be lost or come for nothing, so look at Routes now and then. The channel is closed when ctx
+	// ends.
 	WorkerWakes(ctx context.Context) (<-chan struct{}, error)
 }
 
@@ -56,8 +62,8 @@ type RemoteActor struct {
 	LastSeen time.Time
 }
 
-// MaxActorBytes bounds the names, descriptions, versions and schemas of all actors of a namespace together: whoever lists or looks up actors
-// holds them in memory.
+// MaxActorBytes bounds the names, descriptions, versions and schemas of all actors of a namespace together:
+// whoever lists or looks up actors holds them in memory.
 const MaxActorBytes = 16 << 20
 
 // Size is what the actor counts for in MaxActorBytes.
@@ -122,7 +128,8 @@ func ActorsTooLarge() error {
 		Hint("shorten the schemas, or let workers serve fewer actors; actors that no worker serves any more are forgotten after a while")
 }
 
-// ActorRoom says why a namespace that has n actors of size bytes has no room for fresh ones more and grown bytes more; nil if it has. Drivers only.
+// ActorRoom says why a namespace that has n actors of size bytes has no room for fresh ones more and grown
+// bytes more; nil if it has. Drivers only.
 func ActorRoom(n, fresh, limit int, size, grown int64) error {
 	switch {
 	case fresh > 0 && n+fresh > limit:

@@ -20,10 +20,11 @@ const (
 	ConflictCancelExisting
 )
 
-// Start records a new run, owned by the committing executor unless its state is StatePending: such a run has no owner and waits for
-// somebody to claim it.
+// Start records a new run, owned by the committing executor unless its state is StatePending: such a run has
+// no owner and waits for somebody to claim it.
 type Start struct {
-	// Run carries ID, Namespace, CreateTime, inputs and the first Status. An empty RootID means the run itself.
+	// Run carries ID, Namespace, CreateTime, inputs and the first Status. An empty RootID means the run
+	// itself.
 	Run Run
 	// Graph is the body of Run.GraphHash; it is stored once per namespace and hash.
 	Graph []byte
@@ -31,7 +32,8 @@ type Start struct {
 	Events []Event
 	// Outbox items need an event.
 	Outbox []Out
-	// Mail is for other runs, Jobs are about this run unless they name another: both are written in the same transaction.
+	// Mail is for other runs, Jobs are about this run unless they name another: both are written in the same
+	// transaction.
 	Mail []Mail
 	Jobs []Job
 	// Opened are questions that the run asks at once.
@@ -40,7 +42,8 @@ type Start struct {
 	Snapshot []byte
 	Request  Request
 	Conflict ConflictPolicy
-	// Cancel is the body of the mail by which ConflictCancelExisting asks for the end of the run that has the key.
+	// Cancel is the body of the mail by which ConflictCancelExisting asks for the end of the run that has the
+	// key.
 	Cancel []byte
 	// Blobs are what its values refer to; a Packer sets them.
 	Blobs []BlobRef
@@ -65,21 +68,25 @@ type Append struct {
 	// Leave it false for what recovery itself writes. A run whose calls are long may also be given
 	// progress by an Append without events, after it has run for a while and done no harm.
 	Progress bool
-	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or that has unread mail with the same
-	// kind and key, is dropped. An owner is woken; a run without one gets a wake-up job in the same transaction.
+	// Mail is for other runs of the same namespace. A piece for a run that has ended, or is not there, or
+	// that has unread mail with the same kind and key, is dropped. An owner is woken; a run without one gets
+	// a wake-up job in the same transaction.
 	Mail []Mail
-	// Claims lets the committing executor own the runs that Mail goes to and that are parked without an owner, WAITING or PAUSED, from the same
-	// transaction on, instead of a wake-up job for whoever comes. With Release it is also the run itself, if it is parked and mail came for it
-	// that was not taken up. Result.Claimed names them.
+	// Claims lets the committing executor own the runs that Mail goes to and that are parked without an
+	// owner, WAITING or PAUSED, from the same transaction on, instead of a wake-up job for whoever comes.
+	// With Release it is also the run itself, if it is parked and mail came for it that was not taken up.
+	// Result.Claimed names them.
 	Claims bool
 	// TakenUp are the pieces of this run's mail that this write takes into account: they are gone with it.
 	TakenUp []int64
-	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see Claims. If mail waits for a run
-	// without an owner, or comes later, a wake-up job is inserted in the transaction that sees both, so that none is lost.
+	// Release makes this the owner's last write: with it the run has no owner, or is claimed anew: see
+	// Claims. If mail waits for a run without an owner, or comes later, a wake-up job is inserted in the
+	// transaction that sees both, so that none is lost.
 	Release bool
 	// Jobs are inserted in the same transaction.
 	Jobs []Job
-	// GraphHash, if set, pins the run to another graph, whose body is Graph, and raises its graph revision by one.
+	// GraphHash, if set, pins the run to another graph, whose body is Graph, and raises its graph revision by
+	// one.
 	GraphHash string
 	Graph     []byte
 	// Metadata takes the place of the run's; nil leaves it.
@@ -110,10 +117,10 @@ type Result struct {
 	Repeated bool
 	// CancelRequestedOf is the run whose end ConflictCancelExisting asked for.
 	CancelRequestedOf string
-	// LastSeq is where the journal ends after the write, Revision the row's if the write changed the row, else 0.
-	// For a Start with Created false both are 0.
+	// LastSeq is where the journal ends after the write, Revision the row's if the write changed the row,
+	// else 0. For a Start with Created false both are 0.
 	LastSeq, Revision int64
-	// Claimed are the runs that the executor owns because of Append.Claims and is to go on with. It is a hint: one that became durable in an
-	// earlier try is not named, but its mail is among PendingMail.
+	// Claimed are the runs that the executor owns because of Append.Claims and is to go on with. It is a
+	// hint: one that became durable in an earlier try is not named, but its mail is among PendingMail.
 	Claimed []string
 }

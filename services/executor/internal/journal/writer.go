@@ -22,7 +22,8 @@ type Committer interface {
 type WriterOptions struct {
 	// Limits are checked by Submit; default DefaultLimits.
 	Limits Limits
-	// MaxRows and MaxBytes bound a batch; defaults 1,000 and 4 MiB. A larger write goes alone. While commits take long batches are smaller.
+	// MaxRows and MaxBytes bound a batch; defaults 1,000 and 4 MiB. A larger write goes alone. While commits
+	// take long batches are smaller.
 	MaxRows, MaxBytes int
 	// MaxBacklog is how many bytes may wait before new runs are refused, half of it of one namespace, or one
 	// write; default 64 MiB. Appends are always taken, since what they tell has already happened. What a
@@ -32,8 +33,8 @@ type WriterOptions struct {
 	Timeout time.Duration
 	// Drain bounds how long a stopping Writer goes on with what waits; default 10 s.
 	Drain time.Duration
-	// RowEvery is how far a run's row may lie behind its journal in what the journal tells as well: nodes and the time of the last change. Default 1 s; negative
-	// lets every append write the status that it carries.
+	// RowEvery is how far a run's row may lie behind its journal in what the journal tells as well: nodes and
+	// the time of the last change. Default 1 s; negative lets every append write the status that it carries.
 	RowEvery time.Duration
 	// Packer gives values the form in which they are kept; nil keeps them as they are.
 	Packer Packer
@@ -158,7 +159,8 @@ func (w *Writer) Submit(wr Write, done func(Result)) error {
 	return w.submit(wr, done, true)
 }
 
-// Leave is Submit for those who call Lead as soon as they can wait for a commit: until somebody leads, nothing happens.
+// Leave is Submit for those who call Lead as soon as they can wait for a commit: until somebody leads,
+// nothing happens.
 func (w *Writer) Leave(wr Write, done func(Result)) error {
 	return w.submit(wr, done, false)
 }
@@ -219,9 +221,10 @@ func (w *Writer) waits(namespace string, n int) {
 	}
 }
 
-// Lead commits what waits on the caller's goroutine, unless somebody leads already: then that one will. A lone write so
-// comes through without waking another goroutine, and another again for its answer. It is one batch at most, Run goes on with
-// what came meanwhile. answered, if not nil, is called with the number of results just before these are given.
+// Lead commits what waits on the caller's goroutine, unless somebody leads already: then that one will. A
+// lone write so comes through without waking another goroutine, and another again for its answer. It is one
+// batch at most, Run goes on with what came meanwhile. answered, if not nil, is called with the number of
+// results just before these are given.
 func (w *Writer) Lead(answered func(results int)) { w.lead(answered) }
 
 // lead is Lead; it reports whether there was a batch.
@@ -502,9 +505,11 @@ func (w *Writer) commit(hard context.Context, writes []Write) (results []Result,
 }
 
 const (
-	// longCommit is how long a commit may take before batches get smaller: who comes just after one was taken waits for two.
+	// longCommit is how long a commit may take before batches get smaller: who comes just after one was taken
+	// waits for two.
 	longCommit = 25 * time.Millisecond
-	// fewRows is how many rows a batch may have however long it takes, so that the work for each commit stays a small part.
+	// fewRows is how many rows a batch may have however long it takes, so that the work for each commit stays
+	// a small part.
 	fewRows = 32
 )
 

@@ -33,7 +33,8 @@ type Registry interface {
 type Options struct {
 	// Batch is how many items are claimed at once; default 500.
 	Batch int
-	// Hold is how long a claim hides its items from other deliverers; default ten seconds, which is also how late costs are booked that a crash cut off.
+	// Hold is how long a claim hides its items from other deliverers; default ten seconds, which is also how
+	// late costs are booked that a crash cut off.
 	Hold time.Duration
 	// Poll is the pause after which an idle deliverer looks again, without being woken; default one second.
 	Poll time.Duration
@@ -59,7 +60,8 @@ type Deliverer struct {
 	mu   sync.Mutex
 	next chan struct{} // closed by the next acknowledgement
 	away bool
-	// slow are namespaces for which the registry did not answer in time, until when no calls are made for them.
+	// slow are namespaces for which the registry did not answer in time, until when no calls are made for
+	// them.
 	slow map[string]time.Time
 }
 
@@ -92,7 +94,8 @@ func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
 	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}
 }
 
-// Acknowledged returns what is closed once more items were delivered by this deliverer, and whether the registry was away when it was last called.
+// Acknowledged returns what is closed once more items were delivered by this deliverer, and whether the
+// registry was away when it was last called.
 func (d *Deliverer) Acknowledged() (next <-chan struct{}, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,7 +158,8 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	if err != nil || len(items) == 0 {
 		return 0, err
 	}
-	// Work that outlives the hold could be done twice at the same time; the registry would bear it, but it is waste.
+	// Work that outlives the hold could be done twice at the same time; the registry would bear it, but it is
+	// waste.
 	held, cancel := context.WithTimeout(ctx, d.o.Hold-d.o.Hold/4)
 	defer cancel()
 	var (
@@ -181,8 +185,8 @@ func (d *Deliverer) Once(ctx context.Context) (int, error) {
 	return len(items), errors.Join(faults...)
 }
 
-// slowPause is how long no calls are made for a namespace for which the registry did not answer in time: whoever waits for the end of a batch waits for
-// such a call, too.
+// slowPause is how long no calls are made for a namespace for which the registry did not answer in time:
+// whoever waits for the end of a batch waits for such a call, too.
 const slowPause = 10 * time.Second
 
 // slowNow is what is known of namespaces before a batch.
@@ -253,8 +257,9 @@ func byNamespace(groups [][]journal.OutboxItem) map[string][][]journal.OutboxIte
 // outage is what was found out in one batch about who does not answer.
 type outage struct {
 	mu sync.Mutex
-	// all is set when the registry is away. late are the namespaces for which it did not answer in time, slow those that were late before this batch: they
-	// may wait behind calls of their own, which says nothing of others.
+	// all is set when the registry is away. late are the namespaces for which it did not answer in time, slow
+	// those that were late before this batch: they may wait behind calls of their own, which says nothing of
+	// others.
 	all  bool
 	late map[string]bool
 	slow map[string]time.Time
@@ -279,7 +284,8 @@ func (o *outage) hits(namespace string) bool {
 	return o.all || slow || o.late[namespace]
 }
 
-// whole reports whether the registry is away: it says so, or was late for several namespaces and answered none.
+// whole reports whether the registry is away: it says so, or was late for several namespaces and answered
+// none.
 func (o *outage) whole(groups [][]journal.OutboxItem) bool {
 	return o.all || len(o.late) > 1 && !slices.ContainsFunc(groups, func(g []journal.OutboxItem) bool { return !o.hits(g[0].Namespace) })
 }
@@ -428,7 +434,8 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		return nil, errs.New(errs.Internal, errs.ReasonInternal, "outbox item %d has the unknown kind %q", it.ID, it.Kind)
 	}
 	if err != nil && !passing(err) {
-		// The task went another way meanwhile (ended or deleted by somebody). Nothing that waits could change the answer.
+		// The task went another way meanwhile (ended or deleted by somebody). Nothing that waits could change
+		// the answer.
 		d.o.Logger.WarnContext(ctx, "registry refused for good", "err", err, "kind", it.Kind, "run_id", it.RunID)
 		err = nil
 	}
@@ -447,7 +454,8 @@ func passing(err error) bool {
 	return true
 }
 
-// begin opens the delivery's span below the stored trace, so that one trace leads from the request to the registry.
+// begin opens the delivery's span below the stored trace, so that one trace leads from the request to the
+// registry.
 func (d *Deliverer) begin(ctx context.Context, what string, t Trace, it journal.OutboxItem) (context.Context, func(error)) {
 	if t.Parent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": t.Parent, "tracestate": t.State})

@@ -1,6 +1,6 @@
-// Package outbox owns what has to leave the executor for the registry: the three kinds of items, their stored form, and the
-// deliverer that hands them over at least once, in the order of each run, for as long as it takes. It must not know how runs
-// go on, nor how the registry is reached.
+// Package outbox owns what has to leave the executor for the registry: the three kinds of items, their stored
+// form, and the deliverer that hands them over at least once, in the order of each run, for as long as it
+// takes. It must not know how runs go on, nor how the registry is reached.
 package outbox
 
 import (

@@ -1,5 +1,6 @@
-// Package rpc owns the executor's wire form: it turns requests into calls of the engine and the journal, and what they return
-// into messages. It also speaks to the registry for the engine. It must not decide anything about runs.
+// Package rpc owns the executor's wire form: it turns requests into calls of the engine and the journal, and
+// what they return into messages. It also speaks to the registry for the engine. It must not decide anything
+// about runs.
 package rpc
 
 import (
@@ -105,7 +106,8 @@ func (s *Server) enter(ctx context.Context, more int, req proto.Message, graphs 
 // computes reports whether the arguments of the actor hold expressions.
 func (s *Server) computes(name string) bool { return s.examined[name] }
 
-// standing is what it costs to look at a run as it stands, whose size the request does not tell: much enough to wait for one's turn.
+// standing is what it costs to look at a run as it stands, whose size the request does not tell: much enough
+// to wait for one's turn.
 const standing = admission.PerNamespace / 4
 
 func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunRequest) (engine.StartRequest, error) {
@@ -243,7 +245,8 @@ type known struct {
 	known   engine.Known
 }
 
-// graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph beside the faults too.
+// graph reads a graph, once for all requests that share it. Like graphpb.FromProto it returns a graph beside
+// the faults too.
 func graph(ctx context.Context, m *graphv1.Graph) (*workgraph.Graph, *engine.Known, error) {
 	shared := grpckit.SharedOf(ctx)
 	if shared == nil {

@@ -22,8 +22,9 @@ var cronFields = [...]struct {
 	{name: "day of week", names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}, last: 7},
 }
 
-// checkCron refuses what the parser would read as something that hardly anybody means: ranges that go backwards, empty items, intervals of
-// parts of seconds. It is asked of new schedules only: those that exist keep the times that they have.
+// checkCron refuses what the parser would read as something that hardly anybody means: ranges that go
+// backwards, empty items, intervals of parts of seconds. It is asked of new schedules only: those that exist
+// keep the times that they have.
 func checkCron(text string) error {
 	fields := strings.Fields(text)
 	if strings.HasPrefix(text, "@") {

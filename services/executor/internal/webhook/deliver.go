@@ -33,8 +33,8 @@ const (
 	timeout = 10 * time.Second
 	// maxAnswer is how much of an answer is read, so that its connection can be used again.
 	maxAnswer = 4 << 10
-	// Places is how many deliveries are under way here at once, maxBusy how many of them are of one namespace, so that receivers that are slow hold up
-	// their own namespace alone.
+	// Places is how many deliveries are under way here at once, maxBusy how many of them are of one
+	// namespace, so that receivers that are slow hold up their own namespace alone.
 	Places  = 64
 	maxBusy = 16
 	// minPause and maxPause bound how long a delivery is put off for which there is no place.
@@ -125,9 +125,10 @@ func New(guard egress.Guard, o Options) (*Deliverer, error) {
 // Close drops idle connections.
 func (d *Deliverer) Close() { d.transport.CloseIdleConnections() }
 
-// Enter takes a place for a delivery of a namespace, before anything is read for it: then leave must be called. Without a place leave is nil, and the
-// delivery is to come again after the pause. Those of a namespace that are put off come again at the pace at which it has places, however many they are,
-// so that they do not stand before those of others all the time.
+// Enter takes a place for a delivery of a namespace, before anything is read for it: then leave must be
+// called. Without a place leave is nil, and the delivery is to come again after the pause. Those of a
+// namespace that are put off come again at the pace at which it has places, however many they are, so that
+// they do not stand before those of others all the time.
 func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +138,8 @@ func (d *Deliverer) Enter(ctx context.Context, namespace string) (leave func(), 
 		l = &line{}
 		d.lines[namespace] = l
 	}
-	// A namespace has no more places than are left for the others then, so that some are left for whoever comes next.
+	// A namespace has no more places than are left for the others then, so that some are left for whoever
+	// comes next.
 	if l.busy >= min(maxBusy, Places-d.total) {
 		d.count(ctx, PutOff)
 		return nil, l.putOff(now)

@@ -31,7 +31,8 @@ const (
 	codeSchemaBig = "SCHEMA_TOO_LARGE"
 )
 
-// reserved are the first parts of names that actors of the suite have, now or under a server or workflow of that name.
+// reserved are the first parts of names that actors of the suite have, now or under a server or workflow of
+// that name.
 var reserved = []string{"mcp/", "a2a/", "workflow/"}
 
 // readHello checks what a worker serves and reports all faults at once.
@@ -40,13 +41,15 @@ func (s *Server) readHello(ctx context.Context, h *executorv1.WorkerHello) ([]jo
 	fault := func(i int, field, code, format string, args ...any) {
 		e = e.Violate(fmt.Sprintf("hello.actors[%d].%s", i, field), code, fmt.Sprintf(format, args...))
 	}
-	// What all executors are told of a worker is written in one statement, so one bad text would hide the workers of others.
+	// What all executors are told of a worker is written in one statement, so one bad text would hide the
+	// workers of others.
 	for _, t := range []struct{ field, text string }{{"worker_id", h.GetWorkerId()}, {"user_agent", h.GetUserAgent()}} {
 		if strings.IndexByte(t.text, 0) >= 0 {
 			e = e.Violate("hello."+t.field, codeText, "the "+t.field+" must not contain the NUL character")
 		}
 	}
-	// Schemas are compiled in the turns of the namespace: a hello may bring megabytes of them, and workers come at any time.
+	// Schemas are compiled in the turns of the namespace: a hello may bring megabytes of them, and workers
+	// come at any time.
 	bytes := 0
 	for _, a := range h.GetActors() {
 		bytes += len(a.GetArgsSchema().GetJson())

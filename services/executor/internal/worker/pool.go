@@ -11,8 +11,8 @@ import (
 // name is an actor of a namespace.
 type name struct{ namespace, actor string }
 
-// pool knows what room there is for visits, at workers that are connected here and at other executors, and who waits for some. It is
-// safe for concurrent use, never blocks, and calls nobody while it is locked.
+// pool knows what room there is for visits, at workers that are connected here and at other executors, and
+// who waits for some. It is safe for concurrent use, never blocks, and calls nobody while it is locked.
 type pool struct {
 	// look is told that somebody began to wait, so that other executors' workers are looked for.
 	look chan struct{}
@@ -39,14 +39,15 @@ type far struct {
 	owner journal.Owner
 	addr  string
 	slots int
-	// mine is how many visits this executor has or lets wait there. Their number is bounded by slots, whatever others have there: the
-	// far executor gives its own and those from elsewhere their turns.
+	// mine is how many visits this executor has or lets wait there. Their number is bounded by slots,
+	// whatever others have there: the far executor gives its own and those from elsewhere their turns.
 	mine int
 	// full is until when it need not be asked again, since it just said that there is no room.
 	full time.Time
 }
 
-// line is who waits for room for one actor: attempts of this executor, and such as other executors sent. Both get their turns.
+// line is who waits for room for one actor: attempts of this executor, and such as other executors sent. Both
+// get their turns.
 type line struct {
 	near, hops list.List // of *waiter
 	hopLast    bool
@@ -61,7 +62,8 @@ type waiter struct {
 	place *list.Element // nil once it waits no more
 }
 
-// place is room for one visit. It is given back once: by release if no visit began on it, else by the end of that visit.
+// place is room for one visit. It is given back once: by release if no visit began on it, else by the end of
+// that visit.
 type place struct {
 	pool  *pool
 	name  name
@@ -94,7 +96,8 @@ func tell(gs []granted) {
 	}
 }
 
-// enter asks for room. ready is called once with a place, before enter returns or later, unless cancel came first.
+// enter asks for room. ready is called once with a place, before enter returns or later, unless cancel came
+// first.
 func (p *pool) enter(n name, hop bool, ready func(*place)) (cancel func()) {
 	p.mu.Lock()
 	if l := p.waiting[n.namespace][n.actor]; l == nil {
@@ -190,8 +193,8 @@ func (p *pool) reserve(n name, hop bool) *place {
 	return &place{pool: p, name: n, far: best}
 }
 
-// serve gives room that came up in a namespace to those who wait, the longest first. only, if not nil, is the only session that has
-// new room. It is called with p.mu held.
+// serve gives room that came up in a namespace to those who wait, the longest first. only, if not nil, is the
+// only session that has new room. It is called with p.mu held.
 func (p *pool) serve(namespace string, only *session) (out []granted) {
 	for {
 		var first *line
@@ -390,7 +393,8 @@ func (p *pool) serving(n name) (effect string, ok bool) {
 	return "", false
 }
 
-// wanted lists, by namespace, for what actors somebody waits whom only other executors' workers can help, besides those here.
+// wanted lists, by namespace, for what actors somebody waits whom only other executors' workers can help,
+// besides those here.
 func (p *pool) wanted() map[string][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -135,7 +135,8 @@ func (s *session) say(m *executorv1.WorkResponse) {
 	}
 }
 
-// maxSaid is how many answers to what a worker says may wait for it to read them; until it has, it is not listened to.
+// maxSaid is how many answers to what a worker says may wait for it to read them; until it has, it is not
+// listened to.
 const maxSaid = 128
 
 // heardOut waits until the worker may say more.

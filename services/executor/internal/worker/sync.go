@@ -76,7 +76,8 @@ func (s *Server) routes() map[name]journal.NamedRoute {
 	return out
 }
 
-// same reports whether others would see the same of a worker. The actors of one that stays connected are the same slice.
+// same reports whether others would see the same of a worker. The actors of one that stays connected are the
+// same slice.
 func same(a, b journal.Worker) bool {
 	return len(a.Actors) == len(b.Actors) && (len(a.Actors) == 0 || &a.Actors[0] == &b.Actors[0]) && a.Slots == b.Slots && a.Busy == b.Busy && a.Draining == b.Draining && a.ConnectTime.Equal(b.ConnectTime)
 }
@@ -188,7 +189,8 @@ func (s *Server) lookFor(ctx context.Context) {
 	if err != nil {
 		s.log.WarnContext(ctx, "other executors' workers are looked for by polling", "err", err)
 	}
-	// One look of a namespace at a time, each by itself: one that waits for many actors, or for its turn to read, holds up no other.
+	// One look of a namespace at a time, each by itself: one that waits for many actors, or for its turn to
+	// read, holds up no other.
 	var look sync.WaitGroup
 	defer look.Wait()
 	looking := newLooking()
@@ -235,7 +237,8 @@ func (s *Server) lookForOne(ctx context.Context, namespace string, actors []stri
 	}
 }
 
-// looking are the namespaces for which somebody looks just now, and whether somebody else wanted to meanwhile.
+// looking are the namespaces for which somebody looks just now, and whether somebody else wanted to
+// meanwhile.
 type looking struct {
 	mu sync.Mutex
 	at map[string]bool

@@ -1,6 +1,7 @@
-// Package cells owns the way of a call to the cell that its namespace lives in: a cell is one database with the executors and the
-// registry that work on it. Each cell has connections, a bound on what is under way, and a breaker of its own, so that one that is
-// away or hangs costs the others nothing. It must not know what the calls mean, nor how placements are configured.
+// Package cells owns the way of a call to the cell that its namespace lives in: a cell is one database with
+// the executors and the registry that work on it. Each cell has connections, a bound on what is under way,
+// and a breaker of its own, so that one that is away or hangs costs the others nothing. It must not know what
+// the calls mean, nor how placements are configured.
 package cells
 
 import (
@@ -43,7 +44,8 @@ type Place struct {
 	Closed bool
 }
 
-// Placement says where namespaces live. It is asked at every call, by many at once, and must not block. Its errors go to the caller.
+// Placement says where namespaces live. It is asked at every call, by many at once, and must not block. Its
+// errors go to the caller.
 type Placement interface {
 	Place(namespace string) (Place, error)
 }
@@ -65,7 +67,8 @@ type Options struct {
 	// MaxInFlight bounds the calls under way to one service of one cell, half of them of one namespace;
 	// streams are not counted.
 	MaxInFlight int
-	// Pause is how long a service that failed Failures times in a row is left alone before one call tries it again.
+	// Pause is how long a service that failed Failures times in a row is left alone before one call tries it
+	// again.
 	Pause    time.Duration
 	Failures int
 	Meter    metric.Meter
@@ -80,8 +83,8 @@ type Router struct {
 	named     bool
 }
 
-// Single routes everything to one cell without a name. Errors of its services stay as they are, and it is tried at every call,
-// since there is no other to be kept from harm.
+// Single routes everything to one cell without a name. Errors of its services stay as they are, and it is
+// tried at every call, since there is no other to be kept from harm.
 func Single(executor, registry *grpc.ClientConn, o Options) (*Router, error) {
 	o.Failures = math.MaxInt
 	r, err := New(everywhere{}, []Cell{{Executor: executor, Registry: registry}}, o)
@@ -265,7 +268,8 @@ func (l *lane) of() string {
 	return fmt.Sprintf(" of cell %q", l.cell)
 }
 
-// admit fails at once while the service is left alone. Of those that come after that, one goes ahead and the others wait for what it finds.
+// admit fails at once while the service is left alone. Of those that come after that, one goes ahead and the
+// others wait for what it finds.
 func (l *lane) admit(now time.Time) (probe bool, err error) {
 	if l.failures.Load() < int64(l.Failures) {
 		return false, nil

@@ -1,5 +1,7 @@
-// Package grpcproxy passes gRPC calls on to the services as they are: messages stay bytes, headers, deadlines, trailers and errors go through. Messages are read one at a
-// time, within the budget of the process, and only as fast as the service takes them. It must not know what the messages say, nor who may call what.
+// Package grpcproxy passes gRPC calls on to the services as they are: messages stay bytes, headers,
+// deadlines, trailers and errors go through. Messages are read one at a time, within the budget of the
+// process, and only as fast as the service takes them. It must not know what the messages say, nor who may
+// call what.
 package grpcproxy
 
 import (
@@ -32,7 +34,8 @@ import (
 // contentType is that of gRPC over HTTP/2 with the only codec that is spoken here.
 const contentType = "application/grpc"
 
-// ReasonUnimplemented is the reason when a method is not there; gRPC has a code for that, which errors elsewhere do not tell apart.
+// ReasonUnimplemented is the reason when a method is not there; gRPC has a code for that, which errors
+// elsewhere do not tell apart.
 const ReasonUnimplemented = "RPC_UNIMPLEMENTED"
 
 const codeUnimplemented = 12
@@ -49,7 +52,8 @@ type Options struct {
 	Budget *inflight.Budget
 	// MaxBytes bounds one message on its way in.
 	MaxBytes int64
-	// MessageTimeout bounds the time in which the message of a unary call must come, Timeout that call as a whole.
+	// MessageTimeout bounds the time in which the message of a unary call must come, Timeout that call as a
+	// whole.
 	MessageTimeout, Timeout time.Duration
 	// WriteTimeout is for how long a caller may refuse to take a message.
 	WriteTimeout time.Duration
@@ -399,7 +403,8 @@ const (
 	maxMetadataBytes = 8 << 10
 )
 
-// incoming are the headers of a caller that go on. Those by which the gateway tells the services who calls, and in which trace, are its own.
+// incoming are the headers of a caller that go on. Those by which the gateway tells the services who calls,
+// and in which trace, are its own.
 func incoming(h http.Header) (metadata.MD, error) {
 	md := metadata.MD{}
 	n, size := 0, 0

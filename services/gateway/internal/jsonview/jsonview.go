@@ -79,10 +79,11 @@ type decoder struct {
 // batch is how much memory is taken at once.
 const batch = 256 << 10
 
-// Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error
-// of kind InvalidArgument. An empty body is an empty message. If nothing is wrong but fields that the message does not have, and they are few, the
-// protojson comes beside the error, with those fields, so that it can be found out what else is wrong. Before the message and its protojson grow, take is
-// asked for the memory that they will need, besides that of the body; its error ends the reading.
+// Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error of kind
+// InvalidArgument. An empty body is an empty message. If nothing is wrong but fields that the message does
+// not have, and they are few, the protojson comes beside the error, with those fields, so that it can be
+// found out what else is wrong. Before the message and its protojson grow, take is asked for the memory that
+// they will need, besides that of the body; its error ends the reading.
 func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int64) error) ([]byte, error) {
 	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}, take: take}
 	d.grown = d.need

@@ -202,16 +202,17 @@ func stopping(ctx context.Context) bool {
 	}
 }
 
-// A client that sends all before it reads must be able to come to the answer. What it still sends is thrown away: of strangers a little, of others all that a
-// body may have.
+// A client that sends all before it reads must be able to come to the answer. What it still sends is thrown
+// away: of strangers a little, of others all that a body may have.
 const (
 	strangerLinger = 500 * time.Millisecond
 	strangerBytes  = 256 << 10
 	linger         = 5 * time.Second
 )
 
-// discardBody lets an answer go out before the body has come, and returns what is to be done after it. By itself an HTTP/1 server reads what is left of a small
-// body first, for as long as that takes, and cuts off whoever sends a large one.
+// discardBody lets an answer go out before the body has come, and returns what is to be done after it. By
+// itself an HTTP/1 server reads what is left of a small body first, for as long as that takes, and cuts off
+// whoever sends a large one.
 func (s *Server) discardBody(w http.ResponseWriter, r *http.Request) (after func()) {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody || exchangeOf(r.Context()).bodyRead {
 		return func() {}

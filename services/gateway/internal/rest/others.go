@@ -15,8 +15,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
-// withOthers adds to the fields that a body has and its message does not what else is wrong with the graph in it, as far as the executor says it:
-// who writes a graph by hand is told all faults at once. The request itself is refused, so that nothing else may be asked of a service.
+// withOthers adds to the fields that a body has and its message does not what else is wrong with the graph in
+// it, as far as the executor says it: who writes a graph by hand is told all faults at once. The request
+// itself is refused, so that nothing else may be asked of a service.
 func (s *Server) withOthers(ctx context.Context, md protoreflect.MessageDescriptor, body []byte, err *errs.Error) error {
 	g := graphOf(md, body)
 	if g == nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
-// prepare checks a request against its gRPC method and turns it into what the generated handlers
-// read: a protojson body, and query parameters by their proto names. Whatever it lets through, they
-// accept; what it refuses is refused with a place, which they could not tell. What it makes is taken from share before it is made. others may add to
-// the error of a body that has unknown fields and is right besides.
+// prepare checks a request against its gRPC method and turns it into what the generated handlers read: a
+// protojson body, and query parameters by their proto names. Whatever it lets through, they accept; what it
+// refuses is refused with a place, which they could not tell. What it makes is taken from share before it is
+// made. others may add to the error of a body that has unknown fields and is right besides.
 func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share, others func(body []byte, err *errs.Error) error) (*http.Request, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
@@ -86,7 +86,8 @@ func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, sh
 	return out, nil
 }
 
-// bodyMemory is how often the bytes of a body are there at once: as they came, as protojson, in the reader of that, and as a message on its way to a service.
+// bodyMemory is how often the bytes of a body are there at once: as they came, as protojson, in the reader of
+// that, and as a message on its way to a service.
 const bodyMemory = 4
 
 // readBody reads a body of at most limit bytes. The host gives it a deadline.

@@ -1,5 +1,5 @@
-// Package rpc serves the planner's API: it translates requests for packages plan, compile and workgraph, and their findings back.
-// It keeps nothing and decides nothing about plans.
+// Package rpc serves the planner's API: it translates requests for packages plan, compile and workgraph, and
+// their findings back. It keeps nothing and decides nothing about plans.
 package rpc
 
 import (
@@ -35,7 +35,8 @@ func New(limits plan.Limits, c *admission.Control) *Server {
 	return &Server{limits: limits, admission: c}
 }
 
-// bytesPerCost is how many bytes of a text cost as much as an element of a graph: a reader goes over each many times.
+// bytesPerCost is how many bytes of a text cost as much as an element of a graph: a reader goes over each
+// many times.
 const bytesPerCost = 50
 
 // ParsePlan finds the plan in a text.
@@ -142,7 +143,8 @@ func (s *Server) parse(ctx context.Context, text, dialect string, complete bool)
 	return r, nil
 }
 
-// accept applies the offered repairs that the caller named, and refuses the name of a repair that is not on offer.
+// accept applies the offered repairs that the caller named, and refuses the name of a repair that is not on
+// offer.
 func accept(r *plan.Result, codes []string) error {
 	for _, code := range codes {
 		found := false

@@ -215,7 +215,8 @@ func (w *work) settle(ctx context.Context, mine epic.Claim, s Settlement) error 
 	}
 	was := w.task.State
 	if !ours {
-		// The task was ended or taken by somebody else, and stays as it is. What is left is how long its run took.
+		// The task was ended or taken by somebody else, and stays as it is. What is left is how long its run
+		// took.
 		if w.task.RunID != mine.RunID {
 			return nil
 		}

@@ -24,8 +24,8 @@ const entryPrefix = "us"
 // those of the executor are out of the reach of clients. Of the executor's entries the first one of a key
 // stays, whatever comes later; a client whose entry says something else than the one that has its key is
 // refused, and nothing is booked. Costs by which a sum would not fit are refused to clients; the executor's
-// calls are booked without them then, as calls without a price. A task or epic that is not there (any more) gets
-// nothing, yet the namespace does: what was spent was spent.
+// calls are booked without them then, as calls without a price. A task or epic that is not there (any more)
+// gets nothing, yet the namespace does: what was spent was spent.
 func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.Entry) (out []usage.Entry, err error) {
 	now, source, principal := dbkit.Now(), usage.Client, caller(ctx)
 	if access.Of(ctx).IsService() {

@@ -12,7 +12,8 @@ const (
 	ReasonTaskDeleted = "TASK_DELETED"
 )
 
-// Cancellation is a run that is to be canceled and has not been yet, since the work on its task is not wanted any more.
+// Cancellation is a run that is to be canceled and has not been yet, since the work on its task is not wanted
+// any more.
 type Cancellation struct {
 	Namespace, TaskID, RunID string
 	Reason                   string

@@ -1,6 +1,7 @@
-// Package agent is the actor that lets a reasoner decide, round by round, what is done next. It owns how a decision is read, what of
-// it may be carried out and what the reasoner hears of it; it must not know who reasons, nor how visits are started and journaled: the
-// loop is a graph of ordinary nodes in a run of its own.
+// Package agent is the actor that lets a reasoner decide, round by round, what is done next. It owns how a
+// decision is read, what of it may be carried out and what the reasoner hears of it; it must not know who
+// reasons, nor how visits are started and journaled: the loop is a graph of ordinary nodes in a run of its
+// own.
 package agent
 
 import (
@@ -65,8 +66,8 @@ const schema = `{
   }
 }`
 
-// Specs describes the actor and those that its loop is made of. All of them compute: an agent's schemas and what is held against them may take seconds, and
-// nothing in between waits.
+// Specs describes the actor and those that its loop is made of. All of them compute: an agent's schemas and
+// what is held against them may take seconds, and nothing in between waits.
 func Specs() []actor.Spec {
 	step := func(name, description string, f workgraph.ActorFunc) actor.Spec {
 		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: `{"type": "object"}`, Actor: f, Expands: name == actorAct,
@@ -82,7 +83,8 @@ func Specs() []actor.Spec {
 	}
 }
 
-// arguments are those that only the node itself may give: what travels may come from whoever started the run, or from a model.
+// arguments are those that only the node itself may give: what travels may come from whoever started the run,
+// or from a model.
 type arguments struct {
 	policy
 	System       string                     `json:"system"`
@@ -151,7 +153,8 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 	if goal == "" {
 		return workgraph.Outcome{}, actor.BadArguments("goal is missing: give goal, user_input or request")
 	}
-	// What is told to the reasoner travels, so that it may be told to any actor, also to one that knows none of it.
+	// What is told to the reasoner travels, so that it may be told to any actor, also to one that knows none
+	// of it.
 	told := map[string]any{
 		"request": goal, "history": []any{}, "actions": a.told(), "attachments": in.documents(c),
 		"system": a.instructions(a.System), "response_schema": a.decisionSchema(),
@@ -176,7 +179,8 @@ func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 		Runs: []workgraph.Child{{Graph: g, Input: input}}, Timeout: timeout, AsResult: true}}}, nil
 }
 
-// loop is the graph of the agent's run. A round is a visit of each node; what act inserts lies between it and observe.
+// loop is the graph of the agent's run. A round is a visit of each node; what act inserts lies between it and
+// observe.
 func (a *arguments) loop() (*workgraph.Graph, error) {
 	rules, err := encode(&a.policy)
 	if err != nil {
@@ -191,7 +195,8 @@ func (a *arguments) loop() (*workgraph.Graph, error) {
 		Name: "agent",
 		Nodes: []workgraph.Node{
 			{ID: nodeReason, Kind: workgraph.AgentKind, Actor: a.Reasoner, Named: a.ReasonerArgs, MaxVisits: a.MaxRounds},
-			// Nothing of what is told to the reasoner travels into the actions, which would take it for arguments.
+			// Nothing of what is told to the reasoner travels into the actions, which would take it for
+			// arguments.
 			{ID: nodeAct, Actor: actorAct, Named: map[string]json.RawMessage{"policy": rules}, MaxVisits: workgraph.Unlimited, PassDown: workgraph.Merge("{'args': [], 'named': {}}"),
 				OnError: workgraph.OnError{Action: workgraph.Route}},
 			{ID: nodeObserve, Kind: workgraph.SummarizerKind, Actor: actorObserve, Named: map[string]json.RawMessage{"limits": bounds}, MaxVisits: workgraph.Unlimited},

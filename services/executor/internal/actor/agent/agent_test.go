@@ -407,7 +407,8 @@ func TestArguments(t *testing.T) {
 	})
 }
 
-// Schemas and the values that are held against them take an agent's steps seconds: every one of them takes a turn of its namespace.
+// Schemas and the values that are held against them take an agent's steps seconds: every one of them takes a
+// turn of its namespace.
 func TestStepsTakeTurns(t *testing.T) {
 	t.Parallel()
 	for _, s := range agent.Specs() {

@@ -1,5 +1,5 @@
-// Package cel is the actor that evaluates one CEL expression: filters, choices and small sums between other nodes. It owns
-// nothing but that; the language and its cost limit are workgraph's.
+// Package cel is the actor that evaluates one CEL expression: filters, choices and small sums between other
+// nodes. It owns nothing but that; the language and its cost limit are workgraph's.
 package cel
 
 import (

@@ -1,5 +1,5 @@
-// Package spawn holds the actors that make more work: runs below this one, and nodes within it. They only say what is wanted; the
-// ids, the limits and the starts are the engine's.
+// Package spawn holds the actors that make more work: runs below this one, and nodes within it. They only say
+// what is wanted; the ids, the limits and the starts are the engine's.
 package spawn
 
 import (

@@ -1,5 +1,5 @@
-// Package template is the actor that fills a text: every {{ expression }} in it is CEL, so that a text from a model is bounded
-// like every other expression. It knows no loops and no files.
+// Package template is the actor that fills a text: every {{ expression }} in it is CEL, so that a text from a
+// model is bounded like every other expression. It knows no loops and no files.
 package template
 
 import (

@@ -1,5 +1,6 @@
-// Package wait holds the actors that wait for somebody: a person's answer, a signal, the end of work that goes on outside. They hold
-// nothing while they do: each only says what its visit waits for. Who brings it in, and how, is not theirs to know.
+// Package wait holds the actors that wait for somebody: a person's answer, a signal, the end of work that
+// goes on outside. They hold nothing while they do: each only says what its visit waits for. Who brings it
+// in, and how, is not theirs to know.
 package wait
 
 import (
@@ -12,7 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// maxWait bounds one wait, so that a slip of a digit does not keep a run for ever. Leaving the timeout out does, when it is meant.
+// maxWait bounds one wait, so that a slip of a digit does not keep a run for ever. Leaving the timeout out
+// does, when it is meant.
 const maxWait = 366 * 24 * time.Hour
 
 const timeoutSchema = `{"type": "string", "description": "How long to wait at most, like 72h; without it the wait has no end."}`
@@ -39,7 +41,8 @@ func Human() actor.Spec {
 	}
 }
 
-// examine says what is wrong with the texts and values of a node's own. What is left out may come with the input.
+// examine says what is wrong with the texts and values of a node's own. What is left out may come with the
+// input.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	var out []workgraph.Argument
 	if text, ok := actor.OwnText(n, "timeout"); ok {

@@ -228,7 +228,8 @@ func mailCases(t *testing.T, d Driver) {
 		require.Empty(t, w.unread(id))
 	})
 	t.Run("Append/MailsAcrossExecutorsInACircle", func(t *testing.T) {
-		// Each executor ends its runs and mails the other's in the same commits: no order of locks may make them wait for each other.
+		// Each executor ends its runs and mails the other's in the same commits: no order of locks may make
+		// them wait for each other.
 		w := open(t, d)
 		const n = 12
 		var mine [2][]string

@@ -24,7 +24,8 @@ func (s *Store) Commit(ctx context.Context, owner journal.Owner, writes []journa
 	})
 }
 
-// attempt writes the direct way what can go it, and if that turns out to be wrong everything with a look at each run.
+// attempt writes the direct way what can go it, and if that turns out to be wrong everything with a look at
+// each run.
 func (s *Store) attempt(ctx context.Context, owner journal.Owner, units []*journal.Unit, done *journal.Outcomes) error {
 	err := s.try(ctx, owner, units, done, true)
 	if c := code(err); c == fenceFailed || c == uniqueViolation {
@@ -69,7 +70,8 @@ type writing struct {
 	conn   *pgxpool.Conn
 	number uint64
 	known  map[*journal.Unit]knownRun
-	// direct lets what is known go the direct way; explicit says that a transaction was begun and the owner's row is locked.
+	// direct lets what is known go the direct way; explicit says that a transaction was begun and the owner's
+	// row is locked.
 	direct, explicit bool
 }
 
@@ -93,8 +95,8 @@ func rollback(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	return err
 }
 
-// inBatches lets fn send a transaction in batches of its own, with BEGIN in the first and COMMIT in the last: whoever waits for it waits for
-// each round trip.
+// inBatches lets fn send a transaction in batches of its own, with BEGIN in the first and COMMIT in the last:
+// whoever waits for it waits for each round trip.
 func (s *Store) inBatches(ctx context.Context, pool *pgxpool.Pool, fn func(conn *pgxpool.Conn) error) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -338,7 +340,8 @@ func (s *Store) write(ctx context.Context, w *writing, r journal.Resolved, groun
 	return lost, nil
 }
 
-// send sends a batch. What consists of one statement without a result, as most commits of a lone run do, goes the shorter way.
+// send sends a batch. What consists of one statement without a result, as most commits of a lone run do, goes
+// the shorter way.
 func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
 	if len(b.QueuedQueries) == 1 && b.QueuedQueries[0].Fn == nil {
 		q := b.QueuedQueries[0]
@@ -415,7 +418,8 @@ func queueGraphs(b *pgx.Batch, graphs map[journal.Key][]byte) {
 			bodies[i] = []byte{}
 		}
 	}
-	// That a graph is in use is said with the run that uses it, now and then: one that is being removed meanwhile is written again.
+	// That a graph is in use is said with the run that uses it, now and then: one that is being removed
+	// meanwhile is written again.
 	b.Queue(`INSERT INTO graphs (namespace, hash, body) SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[])
 		ON CONFLICT (namespace, hash) DO UPDATE SET use_time = now() WHERE graphs.use_time < now() - interval '1 hour'`, ns, hashes, bodies)
 }

@@ -32,13 +32,15 @@ func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
 	return m, err
 }
 
-// queueOwnerNotices wakes the owners of runs that got mail, but for one that knows of it: commits with notices wait for each other.
+// queueOwnerNotices wakes the owners of runs that got mail, but for one that knows of it: commits with
+// notices wait for each other.
 func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT owner_id FROM runs WHERE run_id = ANY ($1) AND owner_id <> '' AND state < 6
 		AND (owner_id <> $2 OR owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
-// Post implements journal.Mailbox. The run's row is locked before its owner is looked at, so that mail and the end of an ownership see each other.
+// Post implements journal.Mailbox. The run's row is locked before its owner is looked at, so that mail and
+// the end of an ownership see each other.
 func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted, err error) {
 	if err := journal.ValidatePost(p, journal.DefaultLimits()); err != nil {
 		return journal.Posted{}, err
@@ -84,9 +86,10 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (posted journal.Posted
 	return posted, nil
 }
 
-// found begins a transaction, remembers the request id of p, locks the run and the question that p answers, and tells how they stand; the question
-// has no id if there is none. mine says that the claimant is registered, and locks it; repeated that the request was seen before with the same body.
-// All goes in one round trip, since whoever waits for the mail waits for each.
+// found begins a transaction, remembers the request id of p, locks the run and the question that p answers,
+// and tells how they stand; the question has no id if there is none. mine says that the claimant is
+// registered, and locks it; repeated that the request was seen before with the same body. All goes in one
+// round trip, since whoever waits for the mail waits for each.
 func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Found, q journal.Interrupt, mine, repeated bool, err error) {
 	var b pgx.Batch
 	b.Queue("BEGIN")
@@ -104,7 +107,8 @@ func found(ctx context.Context, tx *pgxpool.Conn, p journal.Post) (f journal.Fou
 		})
 	}
 	b.Queue(`SELECT FROM runs r WHERE`+thisRun+` FOR NO KEY UPDATE`, p.Mail.Namespace, p.Mail.RunID)
-	// What stands in the row is read by a statement of its own: that of the lock may have begun before a take-over ended.
+	// What stands in the row is read by a statement of its own: that of the lock may have begun before a
+	// take-over ended.
 	there := true
 	b.Queue(`SELECT r.revision, r.state, r.cancel_time IS NOT NULL, r.owner_id, r.owner_incarnation,
 			EXISTS (SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation)
@@ -150,8 +154,8 @@ func sameRequest(ctx context.Context, tx *pgxpool.Conn, p journal.Post) error {
 	return nil
 }
 
-// hand writes what p says to a run whose row is locked, if it is to be written, sees to it that somebody reads it, reads the run and commits, in one
-// round trip.
+// hand writes what p says to a run whose row is locked, if it is to be written, sees to it that somebody
+// reads it, reads the run and commits, in one round trip.
 func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, write bool, posted *journal.Posted) error {
 	var b pgx.Batch
 	m := p.Mail

@@ -46,8 +46,8 @@ func (s *Store) TokenKey(ctx context.Context, fresh []byte) (key []byte, err err
 
 // Heartbeat implements journal.Members.
 func (s *Store) Heartbeat(ctx context.Context, owner journal.Owner) error {
-	// It need not reach the disk: one that a crash of the server takes back was at worst a moment younger. So a slow disk, or a commit under
-	// way, does not look like a dead executor.
+	// It need not reach the disk: one that a crash of the server takes back was at worst a moment younger. So
+	// a slow disk, or a commit under way, does not look like a dead executor.
 	tag, err := s.hot.Exec(ctx, `UPDATE executors SET heartbeat = clock_timestamp() WHERE id = $1 AND incarnation = $2
 		AND set_config('synchronous_commit', 'off', true) <> ''`, owner.ID, owner.Incarnation)
 	if err != nil {
@@ -80,7 +80,8 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if _, err := tx.Exec(ctx, `SELECT executor_fence($1, $2)`, self.ID, self.Incarnation); err != nil {
 			return err
 		}
-		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living renew theirs anyway.
+		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living
+		// renew theirs anyway.
 		if _, err := tx.Exec(ctx, `UPDATE executors SET heartbeat = clock_timestamp() WHERE id IN (
 			SELECT id FROM executors WHERE heartbeat > clock_timestamp() + $1::interval ORDER BY id FOR NO KEY UPDATE SKIP LOCKED)`, interval(o.Lease)); err != nil {
 			return err
@@ -129,7 +130,8 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 	return res, nil
 }
 
-// gone lists the owners of open runs that are registered no more. It looks once for each owner there is, however many runs they have.
+// gone lists the owners of open runs that are registered no more. It looks once for each owner there is,
+// however many runs they have.
 func gone(ctx context.Context, tx pgx.Tx) ([]journal.Owner, error) {
 	const next = `SELECT r.owner_id, r.owner_incarnation FROM runs r WHERE r.state < 6 AND r.owner_id <> '' `
 	rows, err := tx.Query(ctx, `WITH RECURSIVE o AS (
@@ -145,8 +147,8 @@ func gone(ctx context.Context, tx pgx.Tx) ([]journal.Owner, error) {
 	})
 }
 
-// lockOrphans locks up to o.Limit runs of each of these owners, and up to so many running ones that were released, and returns the oldest of them. Besides
-// it locks some of each that are suspects.
+// lockOrphans locks up to o.Limit runs of each of these owners, and up to so many running ones that were
+// released, and returns the oldest of them. Besides it locks some of each that are suspects.
 func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, o journal.TakeOverOptions) ([]string, error) {
 	var locked, suspects []string
 	for _, owner := range append(owners, journal.Owner{}) {
@@ -176,8 +178,8 @@ func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, o journ
 	return append(suspects, locked[:min(len(locked), o.Limit)]...), nil
 }
 
-// queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one was told to try has
-// brought its owner down once more.
+// queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a
+// quarantined one was told to try has brought its owner down once more.
 func (s *Store) queueParks(b *pgx.Batch, parked []journal.RunRef) {
 	var wakes []journal.JobRow
 	for _, f := range parked {

@@ -46,7 +46,8 @@ type Options struct {
 	MaxReaders int32
 	// TracerProvider gets a span per query; nil means none.
 	TracerProvider trace.TracerProvider
-	// Answered is called after each statement of the engine that the server carried out; nil means nobody wants to know.
+	// Answered is called after each statement of the engine that the server carried out; nil means nobody
+	// wants to know.
 	Answered func()
 }
 
@@ -161,7 +162,8 @@ func inRow(err error) bool {
 	return c[:2] == "22" || c[:2] == "23" || c[:2] == "54"
 }
 
-// away tells callers of the API that the database is gone for the moment, which is no fault of ours nor theirs.
+// away tells callers of the API that the database is gone for the moment, which is no fault of ours nor
+// theirs.
 func away(err error) error {
 	if dbkit.ConnectionLost(err) {
 		return errs.New(errs.Unavailable, dbkit.ReasonUnreachable, "the journal's database cannot be reached").With(err)

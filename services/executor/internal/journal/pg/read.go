@@ -71,8 +71,9 @@ func scanEvent(row pgx.CollectableRow) (journal.Event, error) {
 }
 
 const (
-	// thisRun is the run $2 of namespace $1. While tables are empty every index looks as good as any other, and one that begins with the namespace would
-	// stay the way to find a run by its id: so it is told that it is none.
+	// thisRun is the run $2 of namespace $1. While tables are empty every index looks as good as any other,
+	// and one that begins with the namespace would stay the way to find a run by its id: so it is told that
+	// it is none.
 	thisRun   = ` r.run_id = $2 AND r.namespace || '' = $1`
 	selectRun = `SELECT ` + runColumns + bigColumns + ` FROM runs r` + joins + ` WHERE` + thisRun
 	itsGraph  = ` CROSS JOIN LATERAL (SELECT g.hash, g.body FROM graphs g WHERE g.namespace = r.namespace AND g.hash = r.graph_hash OFFSET 0) g`
@@ -142,8 +143,8 @@ func (s *Store) List(ctx context.Context, namespace string, f journal.Filter, af
 	labels := slices.Sorted(maps.Keys(f.Labels))
 	labeled := keys == 0 && len(labels) > 0
 	states := f.States
-	// Without a key, runs are found in the order of time state by state. With one, its index knows the order, and whatever
-	// the planner believes about states must not lead it away from there.
+	// Without a key, runs are found in the order of time state by state. With one, its index knows the order,
+	// and whatever the planner believes about states must not lead it away from there.
 	if (keys > 0 || labeled) && len(states) > 0 {
 		conds = append(conds, "r.state + 0 = ANY ("+a.add(numbers(states))+")")
 		states = nil

@@ -97,7 +97,8 @@ const (
 	rowsOfPage, pagesOfPage = 10 * listed, 60 * listed
 )
 
-// fillMany writes runs nearly all of which have ended: every 100th waits, every 2,000th has failed; the first 30 are somebody's.
+// fillMany writes runs nearly all of which have ended: every 100th waits, every 2,000th has failed; the first
+// 30 are somebody's.
 var fillMany = []string{
 	`INSERT INTO runs (run_id, namespace, owner_id, owner_incarnation, last_seq, revision, create_time, start_time, end_time, update_time, wake_time,
 		input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, calls, takeovers, machine_version, state, nodes_total, nodes_completed,
@@ -122,8 +123,8 @@ var fillMany = []string{
 		FROM generate_series($1::int, $2::int) i`,
 }
 
-// What the API, the doctor and the upkeep ask is asked of tables that were empty when it was asked first, and costs what a page costs
-// however many rows there are, whether anybody has counted them or not.
+// What the API, the doctor and the upkeep ask is asked of tables that were empty when it was asked first, and
+// costs what a page costs however many rows there are, whether anybody has counted them or not.
 func TestReads(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -12,7 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// workerChannel is told when workers come; the payload is empty, so that many notifications of one moment become one.
+// workerChannel is told when workers come; the payload is empty, so that many notifications of one moment
+// become one.
 const workerChannel = "executor_workers"
 
 // alive limits rows r of an executor's to those that count. $1 is the lease.

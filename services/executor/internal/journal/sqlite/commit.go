@@ -24,8 +24,8 @@ const (
 	appendWhere = ` WHERE run_id = ?`
 	returning   = ` RETURNING revision`
 
-	// placeSQL finds the row of a run if it is the owner's and its journal ends where an append must find it. The row's last_seq is that
-	// of the last change of the row, so it may lie behind.
+	// placeSQL finds the row of a run if it is the owner's and its journal ends where an append must find it.
+	// The row's last_seq is that of the last change of the row, so it may lie behind.
 	placeSQL = `SELECT r.takeovers, r.root_run_id FROM runs r WHERE r.run_id = ?1 AND r.namespace = ?2 AND r.owner_id = ?3 AND r.owner_incarnation = ?4
 		AND (?5 = 0 OR EXISTS (SELECT 1 FROM events p WHERE p.run_id = ?1 AND p.seq = ?5))
 		AND NOT EXISTS (SELECT 1 FROM events p WHERE p.run_id = ?1 AND p.seq = ?5 + 1)`

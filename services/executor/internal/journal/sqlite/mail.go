@@ -164,7 +164,8 @@ func (t txn) answer(ctx context.Context, p journal.Post) (closed bool, err error
 	return true, err
 }
 
-// deliver writes one piece of mail to a run, and sees to it that somebody reads it. reason is that of a cancel.
+// deliver writes one piece of mail to a run, and sees to it that somebody reads it. reason is that of a
+// cancel.
 func (t txn) deliver(ctx context.Context, m journal.Mail, reason string) (isNew bool, err error) {
 	n, err := t.exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time))
 	if err != nil || n == 0 {

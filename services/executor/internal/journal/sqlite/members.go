@@ -78,7 +78,8 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if err := t.fence(ctx, self); err != nil {
 			return err
 		}
-		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living renew theirs anyway.
+		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living
+		// renew theirs anyway.
 		if _, err := t.exec(ctx, `UPDATE executors SET heartbeat = `+now+` WHERE heartbeat > `+now+` + ?`, o.Lease.Microseconds()); err != nil {
 			return err
 		}
@@ -162,7 +163,8 @@ func (t txn) quarantine(ctx context.Context, f *journal.RunRef, o journal.TakeOv
 	return t.jobs(ctx, o.JobsOfQuarantine(*f))
 }
 
-// gone lists the owners of open runs that are registered no more. It looks once for each owner there is, however many runs they have.
+// gone lists the owners of open runs that are registered no more. It looks once for each owner there is,
+// however many runs they have.
 func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 	const next = `SELECT r.owner_id, r.owner_incarnation FROM runs r WHERE r.state < 6 AND r.owner_id <> '' `
 	var out []journal.Owner
@@ -185,8 +187,8 @@ func (t txn) gone(ctx context.Context) ([]journal.Owner, error) {
 	}
 }
 
-// park makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one was told to try has
-// brought its owner down once more.
+// park makes runs parked whose owner is gone and that are not to go on by themselves. What a quarantined one
+// was told to try has brought its owner down once more.
 func (t txn) park(ctx context.Context, parked []journal.RunRef) error {
 	for _, f := range parked {
 		if _, err := t.exec(ctx, releaseSQL, f.RunID); err != nil {

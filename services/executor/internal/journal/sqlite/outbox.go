@@ -17,9 +17,9 @@ const (
 	// outboxTenants skips from one namespace to the next, however many items each has.
 	outboxTenants = `WITH RECURSIVE ns (n) AS (SELECT min(namespace) FROM outbox UNION ALL
 		SELECT (SELECT min(o.namespace) FROM outbox o WHERE o.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)`
-	// claimDue is the head of the claim: due are ?2 items, from each namespace in turn. Of a namespace it walks
-	// along the first items of runs, in the order in which they are due, takes each with what is due behind it
-	// in its run, and ends when it has enough.
+	// claimDue is the head of the claim: due are ?2 items, from each namespace in turn. Of a namespace it
+	// walks along the first items of runs, in the order in which they are due, takes each with what is due
+	// behind it in its run, and ends when it has enough.
 	claimDue = outboxTenants + `,
 		due AS (SELECT id FROM (
 			SELECT d.id, row_number() OVER (PARTITION BY d.namespace ORDER BY d.id) AS turn FROM ns CROSS JOIN outbox d WHERE d.id IN (

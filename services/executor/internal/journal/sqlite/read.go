@@ -136,7 +136,8 @@ func listRuns(namespace string, f journal.Filter, after page.Cursor, limit int) 
 	labels := slices.Sorted(maps.Keys(f.Labels))
 	labeled := !keyed && len(labels) > 0
 	states := f.States
-	// Without a key, runs are found in the order of time state by state. With one, its index knows the order, and states must not lead away from there.
+	// Without a key, runs are found in the order of time state by state. With one, its index knows the order,
+	// and states must not lead away from there.
 	if (keyed || labeled) && len(states) > 0 {
 		conds = append(conds, "+r.state IN ("+numbers(states)+")")
 		states = nil

@@ -58,7 +58,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	s := &Store{db: db, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
-		// A batch changes some pages per run, and must not spill in the middle of it. What it does not need is not kept: a page takes twice its size here.
+		// A batch changes some pages per run, and must not spill in the middle of it. What it does not need
+		// is not kept: a page takes twice its size here.
 		_, err = db.Write.ExecContext(ctx, `PRAGMA cache_size = -16384; PRAGMA cache_spill = off`)
 	}
 	if err == nil {

@@ -15,7 +15,8 @@ import (
 // pollWorkers is how often another process's workers are looked for.
 const pollWorkers = 500 * time.Millisecond
 
-// workersWoken is under which name waiters for workers are kept among those that wait for something; no executor is called so.
+// workersWoken is under which name waiters for workers are kept among those that wait for something; no
+// executor is called so.
 const workersWoken = "\x00workers"
 
 // alive limits rows r of an executor's to those that count. Its parameter is the lease in microseconds.
@@ -194,7 +195,8 @@ func (s *Store) Workers(ctx context.Context, namespace string, lease time.Durati
 	})
 }
 
-// WorkerWakes implements journal.Workers. Workers of this process come at once, those of another on the same file by polling.
+// WorkerWakes implements journal.Workers. Workers of this process come at once, those of another on the same
+// file by polling.
 func (s *Store) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
 	return s.wakesOf(ctx, workersWoken, pollWorkers, func() bool {
 		var n int

@@ -8,8 +8,9 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// Journal is a journal whose readers see plain bytes. It embeds only what returns no packed value. The methods that read runs, graphs and events are
-// written out, so that a new one does not compile until it unpacks what it returns.
+// Journal is a journal whose readers see plain bytes. It embeds only what returns no packed value. The
+// methods that read runs, graphs and events are written out, so that a new one does not compile until it
+// unpacks what it returns.
 type Journal struct {
 	journal.Members
 	journal.Interrupts

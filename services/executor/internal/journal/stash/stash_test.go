@@ -353,7 +353,8 @@ func TestCollectRace(t *testing.T) {
 		again := put()
 		require.NotEmpty(t, again.Start.Blobs)
 		require.Len(t, w.objects(), 1)
-		// A commit that comes when all time of grace is over and the value is gone is refused: it cannot refer to nothing.
+		// A commit that comes when all time of grace is over and the value is gone is refused: it cannot
+		// refer to nothing.
 		n, err := w.s.Collect(ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
