@@ -1,8 +1,10 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -128,20 +130,60 @@ func (b *Budget) Crowded() (names []string) {
 	return names
 }
 
+// Excess tells by how much namespaces hold more than they may: more than their half each, or, if all together
+// hold too much, that much of those which hold most.
+func (b *Budget) Excess() map[string]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var over map[string]int64
+	put := func(name string, n int64) {
+		if over == nil {
+			over = map[string]int64{}
+		}
+		over[name] += n
+	}
+	for name, s := range b.spaces {
+		if n := s.used - b.small.share; n > 0 {
+			put(name, n)
+		}
+	}
+	rest := b.small.seen - b.small.total
+	if rest <= 0 {
+		return over
+	}
+	names := slices.SortedFunc(maps.Keys(b.spaces), func(x, y string) int {
+		return cmp.Or(cmp.Compare(b.spaces[y].used, b.spaces[x].used), cmp.Compare(x, y))
+	})
+	for _, name := range names {
+		n := min(rest, b.spaces[name].used, b.small.share)
+		put(name, n)
+		if rest -= n; rest == 0 {
+			break
+		}
+	}
+	return over
+}
+
+// Half is what a namespace may hold.
+func (b *Budget) Half() int64 { return b.small.share }
+
 // Share returns the empty share of a request of a namespace.
 func (b *Budget) Share(namespace string) Share { return Share{budget: b, namespace: namespace} }
 
-// Add counts n bytes that a namespace holds already, or, if n is negative, holds no more.
-func (b *Budget) Add(namespace string, n int64) {
+// Add counts n bytes that a namespace holds already, or, if n is negative, holds no more. It reports whether
+// the namespace, or all, hold more than they may then.
+func (b *Budget) Add(namespace string, n int64) (over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.space(namespace)
 	b.count(s, n)
+	over = s.used > b.small.share || b.small.seen > b.small.total
 	b.forget(namespace, s)
 	if n < 0 {
 		b.admit()
 		b.unstick()
 	}
+	return over
 }
 
 // free gives back n bytes that a request holds; ended says that it holds nothing then.

@@ -238,3 +238,19 @@ func TestNeighbor(t *testing.T) {
 		require.Zero(t, b.Used())
 	})
 }
+
+// TestExcess tells who holds more than he may, and by how much.
+func TestExcess(t *testing.T) {
+	t.Parallel()
+	b := inflight.New(100)
+	require.False(t, b.Add("a", 40))
+	require.False(t, b.Add("b", 50))
+	require.Empty(t, b.Excess(), "both are within their halves, and all within the whole")
+	require.True(t, b.Add("a", 30))
+	require.Equal(t, map[string]int64{"a": 20}, b.Excess(), "what is beyond a half takes nothing from others")
+	require.False(t, b.Add("a", -30))
+	require.True(t, b.Add("c", 30))
+	require.Equal(t, map[string]int64{"b": 20}, b.Excess(), "who holds most is to give back")
+	require.True(t, b.Add("c", 20))
+	require.Equal(t, map[string]int64{"b": 40}, b.Excess())
+}

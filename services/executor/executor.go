@@ -362,7 +362,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		}
 	}
 	s.limitServer = rpc.NewLimitServer(limits, s.limits.Refresh)
-	s.workers.Own(s.engine.Owner)
+	s.workers.Own(s.engine.Owner, s.engine.Held)
 	s.server = rpc.NewServer(s.engine, archived{plain}, actors.specs(), s.workers.Registered, d.Registry != nil, d.Admission)
 	runs := rpc.Scheduled{Server: s.server}
 	if s.schedules, err = schedule.New(schedules, runs, cfg.MaxSchedules, s.log, d.Telemetry.MeterProvider); err != nil {

@@ -317,6 +317,12 @@ func written() []attack {
 	rest("graph/endless loop", "/v1/runs", func(n func(int) int) string {
 		return fmt.Sprintf(`{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1"}, "maxVisits": %d}], "edges": [{"from": "a", "to": "a", "kind": "EDGE_KIND_BACK", "when": "true"}]}}`, n(2_000))
 	}, "OK")
+	rest("graph/small with large results", "/v1/runs", func(n func(int) int) string {
+		expr := quote("lists.range(2500).map(x, '" + strings.Repeat("x", 200) + "')")
+		return graph(list(n(60), func(i int) string {
+			return fmt.Sprintf(`{"id": "n%d", "actor": "cel", "named": {"expr": %s}}`, i, expr)
+		}), "")
+	}, "OK")
 	rest("graph/forks of itself", "/v1/runs", func(n func(int) int) string {
 		return `{"graph": {"nodes": [{"id": "a", "actor": "spawn", "named": {"runs": [` + list(n(200), func(int) string { return `{"ref": "self"}` }) + `]}}]}}`
 	}, "OK")

@@ -218,6 +218,15 @@ func (t *term) perform(a *attempt) {
 		leave = sync.OnceFunc(leave)
 		defer leave()
 	}
+	results := t.e.results.Share(a.run.namespace)
+	defer results.Free()
+	ctx = actor.WithRoom(ctx, func(ctx context.Context, bytes int64) error {
+		err := results.Wait(ctx, min(bytes, t.e.results.Most()))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	})
 	call, give := t.bound(ctx, a)
 	defer give()
 	// An actor that ignores the end of its context is left behind, so that it cannot hold its run up.
@@ -480,7 +489,13 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	if out != nil && out.Expand != nil {
 		r.regraphed.Store(true)
 	}
+	held := int64(0) // of a result that waits for a turn
+	if out != nil {
+		held = int64(outcomeSize(*out) + waitSize(out))
+	}
+	t.memory.Add(r.namespace, held)
 	leave, err := r.step(t.calls)
+	t.memory.Add(r.namespace, -held)
 	switch {
 	case err == nil:
 	case a.unsafe():

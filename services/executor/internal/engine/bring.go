@@ -52,7 +52,7 @@ func (t *term) bringSoon(id string) {
 	mine := l == nil && t.brings(id)
 	t.mu.Unlock()
 	if mine {
-		t.spawn(func() { t.bring(id) })
+		t.spawn(func() { t.bring(id, nil) })
 	}
 }
 
@@ -72,11 +72,14 @@ func (t *term) brought(id string) {
 	delete(t.bringing, id)
 }
 
-// bring tries until the run is live, or not this term's to bring.
-func (t *term) bring(id string) {
+// bring tries until the run is live, or not this term's to bring. Of a run that is known to lack room, full
+// says how much.
+func (t *term) bring(id string, full *noRoomError) {
 	var has places
 	defer has.giveBack()
-	var full *noRoomError
+	if full != nil && t.awaitRoom(id, full) != nil {
+		return
+	}
 	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
 		err := t.bringInTurn(id, &has)
 		t.forfeit(id, full)

@@ -68,12 +68,17 @@ func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 		}
 		r.details[a.start.Ref] = d
 	}
-	d.Attempt, d.Said = a.start.Attempt, details
+	d.Attempt, d.Said, r.said = a.start.Attempt, details, true
 	if time.Since(d.written) < t.e.cfg.DetailsEvery || r.kept > maxDetailsPosition {
 		return
 	}
-	for _, other := range r.details {
-		other.written = time.Now() // one position has them all
+	t.keepSaid(r)
+}
+
+// keepSaid writes what heartbeats said last, with the run's position. The caller holds r.mu.
+func (t *term) keepSaid(r *run) {
+	for _, d := range r.details {
+		d.written = time.Now() // one position has them all
 	}
 	position, err := r.snapshot()
 	if err != nil {

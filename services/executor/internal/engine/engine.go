@@ -62,7 +62,9 @@ type Engine struct {
 	lateTurns    atomic.Int64
 	roomPatience time.Duration
 	// calling is what calls under way may hold of their arguments.
-	calling  *inflight.Budget
+	calling *inflight.Budget
+	// results is what calls that are made here may hold of what is to become their results.
+	results  *inflight.Budget
 	programs *programs
 	outcomes *workgraph.OutcomeCache
 
@@ -105,6 +107,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.programs = newPrograms(d.Actors, workgraph.Limits{Nodes: cfg.MaxNodes, Edges: cfg.MaxEdges}, cfg.MaxLiveBytes/4)
 	e.programs.evaluated = d.Evaluated
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
+	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.New(computingLimit(runtime.GOMAXPROCS(0)))
 	e.suspects, e.roomPatience = newTurn(), roomPatience
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)

@@ -52,7 +52,7 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loading[runID] = l
-	t.work.Go(func() { t.bring(runID) })
+	t.work.Go(func() { t.bring(runID, nil) })
 	for !t.bringing[runID] {
 		t.mu.Unlock()
 		runtime.Gosched()

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -39,6 +40,30 @@ func TestFairness(t *testing.T) {
 		require.Empty(t, g.called, "the rest of the places stays free for others")
 		close(g.open) // then the greedy one gets on, too
 		testkit.Eventually(t, func() bool { return g.ended.Load() == 60 }, 60*time.Second, time.Millisecond)
+	})
+	t.Run("Namespace/ThatHoldsFarTooMuchMakesOneCallAtATime", func(t *testing.T) {
+		t.Parallel()
+		const mib = 1 << 20
+		g := newGate()
+		l := run(t, sqliteStore(t), actors{"hangs": g, "ok": &recorder{}, "big": outcome(func(*workgraph.Call) workgraph.Outcome {
+			return workgraph.Outcome{Values: []json.RawMessage{big(mib)}}
+		})}, func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes, c.Parallel = 4*mib, 16 })
+		graph := chain(4, "big") // what it holds then is not evicted, as it is the only run
+		for i := range 4 {
+			last := fmt.Sprint("last", i)
+			graph.Nodes = append(graph.Nodes, workgraph.Node{ID: last, Actor: "hangs"})
+			graph.Edges = append(graph.Edges, workgraph.Edge{From: "n3", To: last})
+		}
+		id := l.start(t, graph, func(r *engine.StartRequest) { r.Namespace = "greedy" })
+		g.next(t)
+		testkit.Eventually(t, func() bool { return l.Held("greedy") != nil }, time.Minute, time.Millisecond)
+		l.wait(t, l.start(t, chain(4, "ok")), journal.StateCompleted)
+		close(g.open)
+		testkit.Eventually(t, func() bool {
+			row, err := l.j.Get(t.Context(), "greedy", id)
+			return err == nil && row.State == journal.StateCompleted
+		}, time.Minute, time.Millisecond)
+		testkit.Eventually(t, func() bool { return l.Held("greedy") == nil }, time.Minute, time.Millisecond)
 	})
 	t.Run("Namespace/AFewPlacesAreNotKeptBack", func(t *testing.T) {
 		t.Parallel()

@@ -37,8 +37,8 @@ func DefaultLive() int64 {
 }
 
 // memory is the account of what live runs take, with their graphs and with what they have waiting to be
-// written. What happens to a run that is live is always counted and never refused. It is safe for concurrent
-// use.
+// written. What happens to a run that is live is always counted and never refused: see relieve. It is safe for
+// concurrent use.
 type memory struct {
 	*inflight.Budget
 	total int64
@@ -48,10 +48,23 @@ type memory struct {
 	grants map[string]int64
 	// reading counts runs that are being read, of which it is not known yet what they take.
 	reading int
+
+	// over is told when somebody holds more than he may.
+	over chan struct{}
 }
 
 func newMemory(total int64) *memory {
-	return &memory{Budget: inflight.New(total), total: total, grants: map[string]int64{}}
+	return &memory{Budget: inflight.New(total), total: total, grants: map[string]int64{}, over: make(chan struct{}, 1)}
+}
+
+// Add counts n bytes more, or less, of what the live runs of a namespace hold.
+func (m *memory) Add(namespace string, n int64) {
+	if m.Budget.Add(namespace, n) && n > 0 {
+		select {
+		case m.over <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // wait stands in line for the room that a run needs, which is kept for it until claim.

@@ -1,9 +1,12 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +132,60 @@ func TestMemoryNeighbor(t *testing.T) {
 	for _, id := range parked {
 		ended("a", id)
 	}
+}
+
+// TestMemoryGrowing starts runs that are small when they start and large when they end, more of them than memory
+// has room for, and holds that those which have to wait for their turn anyway leave memory while others grow.
+func TestMemoryGrowing(t *testing.T) {
+	t.Parallel()
+	const mib, n, each = 1 << 20, 24, 6
+	grows := func(t *testing.T, change func(*engine.Config), acts actors, g *workgraph.Graph) {
+		var most atomic.Int64
+		var l *live
+		open := make(chan struct{})
+		acts["big"] = outcome(func(*workgraph.Call) workgraph.Outcome {
+			<-open
+			for now, was := l.LiveBytes(), most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+			}
+			return workgraph.Outcome{Values: []json.RawMessage{big(mib / 2)}}
+		})
+		l = run(t, sqliteStore(t), acts, func(c *engine.Config, _ *engine.Deps) {
+			c.MaxLiveBytes, c.Parallel = 16*mib, 2
+			change(c)
+		})
+		var all []string
+		for range n {
+			id, _, err := l.Start(t.Context(), engine.StartRequest{Namespace: ns, Graph: g})
+			require.NoError(t, err)
+			all = append(all, id)
+		}
+		close(open)
+		for _, id := range all {
+			l.wait(t, id, journal.StateCompleted)
+		}
+		require.Less(t, most.Load(), int64(32*mib), "a namespace has 8 MiB; with what its calls under way bring and what is being written it has more for a moment, but never all of the 80 MiB and more")
+		testkit.Eventually(t, func() bool { return l.LiveBytes() == 0 }, time.Minute, time.Millisecond, "all is given back")
+	}
+	t.Run("InLine", func(t *testing.T) {
+		t.Parallel()
+		grows(t, func(*engine.Config) {}, actors{}, chain(each, "big"))
+	})
+	t.Run("BetweenTries", func(t *testing.T) {
+		t.Parallel()
+		g := chain(2*each, "big")
+		var tries sync.Map
+		for i := 1; i < len(g.Nodes); i += 2 {
+			g.Nodes[i].Actor = "twice"
+			g.Nodes[i].Retry = workgraph.Retry{MaxAttempts: 2, InitialBackoff: workgraph.Duration(50 * time.Millisecond)}
+		}
+		twice := outcome(func(*workgraph.Call) workgraph.Outcome { return workgraph.Outcome{} })
+		grows(t, func(*engine.Config) {}, actors{"twice": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
+			if _, tried := tries.LoadOrStore(c.RunID+c.Node, true); !tried {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Retryable, "AGAIN", "once more")
+			}
+			return twice.Call(ctx, c)
+		})}, g)
+	})
 }
 
 // TestNoRoomGivesBack has an executor claim a run for which it has no room while another executor has.

@@ -68,7 +68,7 @@ func newMeters(m metric.Meter, e *Engine) (*meters, error) {
 	keep(e1)
 	ms.tokens, e1 = m.Int64Counter("epigraph.tokens", metric.WithDescription("Tokens used, by model and class."))
 	keep(e1)
-	ms.runs, e1 = m.Int64Counter("epigraph.runs", metric.WithDescription("Runs that started or ended, by what happened."))
+	ms.runs, e1 = m.Int64Counter("epigraph.runs", metric.WithDescription("Runs that started, ended, or left memory to wait for room, by what happened."))
 	keep(e1)
 	ms.batch, e1 = m.Int64Histogram("epigraph.journal.batch", metric.WithUnit("{row}"), metric.WithDescription("Rows of one commit."),
 		metric.WithExplicitBucketBoundaries(1, 2, 5, 10, 25, 50, 100, 250, 500, 1000))

@@ -82,6 +82,8 @@ type run struct {
 	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*detail
+	// said is set while some of it is in no position that was given to the writer.
+	said bool
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
 	refusal *refusal
 	// askAt is when prices are asked for that it waits for, the zero time at once; asking says that somebody does.
@@ -427,6 +429,7 @@ func (r *run) snapshot() ([]byte, error) {
 	for _, d := range r.details {
 		head.Details = append(head.Details, *d)
 	}
+	r.said = false
 	return encodeSnapshot(head, machine)
 }
 

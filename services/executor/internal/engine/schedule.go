@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/list"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -32,6 +33,9 @@ type scheduler struct {
 	waiting list.List // of *attempt, those at gates
 	at      []int     // how many wait at each gate
 	idle    chan struct{}
+	// held are the namespaces that start one attempt at a time; rehold is closed when they become others.
+	held   map[string]bool
+	rehold chan struct{}
 }
 
 // pool is a number of places and what stands in line for them.
@@ -42,6 +46,7 @@ type pool struct {
 	ring    list.List // of *tenant, those with something queued, the next one first
 	tenants map[string]*tenant
 	lanes   map[*run]*lane
+	held    map[string]bool // the scheduler's
 }
 
 // tenant is what one namespace has queued and running.
@@ -93,7 +98,7 @@ func newScheduler(limit, remote int, gates []Gate, perform func(*attempt)) *sche
 	p := func(limit int) pool {
 		return pool{limit: limit, tenants: map[string]*tenant{}, lanes: map[*run]*lane{}}
 	}
-	return &scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{})}
+	return &scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{}), rehold: make(chan struct{})}
 }
 
 // add queues a and starts what may start.
@@ -302,7 +307,7 @@ func (p *pool) drop(l *lane) {
 func (p *pool) next() *tenant {
 	free := p.limit - p.running
 	for e := p.ring.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*tenant); t.running == 0 || t.running < tenantShare*free {
+		if t := e.Value.(*tenant); t.running == 0 || t.running < tenantShare*free && !p.held[t.name] {
 			return t
 		}
 	}
@@ -453,6 +458,12 @@ func (s *scheduler) spareMe(more chan *attempt) bool {
 // remove takes a out of its line or from its gate. It reports false if a is running already, or was never queued.
 func (s *scheduler) remove(a *attempt) bool {
 	s.mu.Lock()
+	defer s.unlock()
+	return s.take(a)
+}
+
+// take is remove, with s.mu held.
+func (s *scheduler) take(a *attempt) bool {
 	w := a.way
 	switch {
 	case a.place != nil:
@@ -471,14 +482,51 @@ func (s *scheduler) remove(a *attempt) bool {
 	case w != nil && w.place != nil:
 		s.leave(a)
 	default:
-		s.mu.Unlock()
 		return false
 	}
 	if w != nil {
 		s.quit(w)
 	}
-	s.unlock()
 	return true
+}
+
+// withdraw takes attempts of one run out of their lines and gates. It reports false, and leaves all where they
+// are, if one of them is running, or is just about to be queued.
+func (s *scheduler) withdraw(list []*attempt) bool {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, a := range list {
+		if a.place == nil && (a.way == nil || a.way.place == nil) {
+			return false
+		}
+	}
+	for _, a := range list {
+		s.take(a)
+	}
+	return true
+}
+
+// hold lets these namespaces, and no others, start one attempt at a time only.
+func (s *scheduler) hold(names map[string]bool) {
+	s.mu.Lock()
+	defer s.unlock()
+	if maps.Equal(names, s.held) {
+		return
+	}
+	s.held, s.local.held, s.remote.held = names, names, names
+	close(s.rehold)
+	s.rehold = make(chan struct{})
+	s.dispatch()
+}
+
+// heldUntil is nil for a namespace that is not held, and otherwise closed when that may have changed.
+func (s *scheduler) heldUntil(namespace string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || !s.held[namespace] {
+		return nil
+	}
+	return s.rehold
 }
 
 // quit gives up what w has and waits for. It is called with s.mu held.

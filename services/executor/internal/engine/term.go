@@ -91,6 +91,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { t.rescueJobs(background) })
 	wg.Go(func() { t.watchPrices(background) })
 	wg.Go(func() { t.watchCancellations(background) })
+	wg.Go(t.watchMemory)
 	e.log.InfoContext(ctx, "executor owns runs", "executor", owner.ID, "incarnation", owner.Incarnation)
 	for _, g := range e.gates {
 		if g, ok := g.(TermGate); ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,6 +76,51 @@ func TestDeafWorker(t *testing.T) {
 		err := <-over
 		require.Equal(t, ReasonSilent, errs.ReasonOf(err), "%v", err)
 		sess.end()
+	})
+}
+
+// large is the stream of a worker that brings one large result after the other.
+type large struct {
+	deaf
+	most int64
+}
+
+func (l *large) RecvMsg(m any) error {
+	if l.said.Add(1) > l.most {
+		return io.EOF
+	}
+	m.(*executorv1.WorkRequest).Message = &executorv1.WorkRequest_Tokens{Tokens: &executorv1.VisitTokens{Text: strings.Repeat("x", 1<<20)}}
+	return nil
+}
+
+// While the live runs of a namespace hold too much, its workers are listened to slowly: what they bring could not be
+// put anywhere. Signs of life that stand behind it are heard in time.
+func TestHeldWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(DefaultConfig(), Deps{Builtin: noBuiltin{}})
+		var until atomic.Pointer[chan struct{}]
+		held := make(chan struct{})
+		until.Store(&held)
+		s.Own(s.owner, func(string) <-chan struct{} {
+			if c := until.Load(); c != nil {
+				return *c
+			}
+			return nil
+		})
+		sess := newSession(s.pool, 1, map[string]int{"a": 0})
+		sess.wake, sess.read, sess.visits = make(chan struct{}, 1), make(chan struct{}, 1), map[uint64]*visit{}
+		l := &large{deaf: deaf{ctx: t.Context()}, most: 10}
+		over := make(chan error, 1)
+		go func() { over <- s.listen(sess, l) }()
+		synctest.Wait()
+		require.EqualValues(t, 1, l.said.Load(), "the next one waits")
+		time.Sleep(s.cfg.HeartbeatInterval) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		require.EqualValues(t, 2, l.said.Load(), "but not for long")
+		until.Store(nil)
+		close(held)
+		require.NoError(t, <-over)
 	})
 }
 

@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/ids"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/services/executor/internal/callpb"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -130,6 +132,7 @@ type Server struct {
 	dirty   chan struct{}
 	// owner is who the executor is at the moment; set before Run.
 	owner func() journal.Owner
+	held  func(namespace string) <-chan struct{} // see Own
 
 	mu       sync.Mutex
 	sessions map[string]map[string]*session // by namespace and id
@@ -139,7 +142,8 @@ type Server struct {
 func New(cfg Config, d Deps) *Server {
 	s := &Server{cfg: cfg, journal: d.Journal, builtin: d.Builtin, reason: d.Reason, log: d.Logger, pool: newPool(),
 		reader: outcomeReader{d.Admission}, peers: newPeers(d.Dial), known: newKnown(), dirty: make(chan struct{}, 1),
-		owner: func() journal.Owner { return journal.Owner{} }, sessions: map[string]map[string]*session{}}
+		owner: func() journal.Owner { return journal.Owner{} },
+		held:  func(string) <-chan struct{} { return nil }, sessions: map[string]map[string]*session{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -152,8 +156,12 @@ func New(cfg Config, d Deps) *Server {
 // Close closes the connections to other executors.
 func (s *Server) Close() error { return s.peers.close() }
 
-// Own says how to learn who the executor is at the moment. Call it before Run and before workers come.
-func (s *Server) Own(owner func() journal.Owner) { s.owner = owner }
+// Own says how to learn who the executor is at the moment, and whether a namespace's live runs hold so much memory
+// that no more is to be taken in: held is nil if not, or closed when that may have changed. Call it before Run and
+// before workers come.
+func (s *Server) Own(owner func() journal.Owner, held func(namespace string) <-chan struct{}) {
+	s.owner, s.held = owner, held
+}
 
 func (s *Server) touch() {
 	select {
@@ -261,6 +269,30 @@ func (s *Server) listen(sess *session, stream grpc.BidiStreamingServer[executorv
 		}
 		if err := sess.receive(m, err); err != nil {
 			return err
+		}
+		if proto.Size(m) > inflight.Small {
+			s.rest(stream.Context(), sess.namespace)
+		}
+	}
+}
+
+// rest waits a while after a large message, as long as the live runs of its namespace hold much more than they may:
+// the workers could bring results faster than room for them is made. It is no longer than workers are patient, as
+// signs of life stand behind what is large.
+func (s *Server) rest(ctx context.Context, namespace string) {
+	held := s.held(namespace)
+	if held == nil {
+		return
+	}
+	patience := time.NewTimer(s.cfg.HeartbeatInterval)
+	defer patience.Stop()
+	for ; held != nil; held = s.held(namespace) {
+		select {
+		case <-held:
+		case <-patience.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

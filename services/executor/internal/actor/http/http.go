@@ -278,7 +278,7 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		return workgraph.Outcome{}, connectionError(err, wrote.Load(), c.Effect)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(a.cfg.MaxResponseBytes)+1))
+	body, err := a.read(ctx, resp)
 	if err != nil {
 		return workgraph.Outcome{}, connectionError(err, true, c.Effect)
 	}
@@ -293,6 +293,26 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 		out.Headers[strings.ToLower(k)] = strings.Join(v, ", ")
 	}
 	return actor.Value(out)
+}
+
+// smallBody is what is read of an answer whatever memory there is.
+const smallBody = 64 << 10
+
+// read is the body of an answer, or one byte more of it than it may have. A large one waits for room.
+func (a *client) read(ctx context.Context, resp *http.Response) ([]byte, error) {
+	most := int64(a.cfg.MaxResponseBytes) + 1
+	body, err := io.ReadAll(io.LimitReader(resp.Body, min(most, smallBody)))
+	if err != nil || int64(len(body)) < min(most, smallBody) {
+		return body, err
+	}
+	if n := resp.ContentLength; n >= 0 && n < most {
+		most = n
+	}
+	if err := actor.Room(ctx, most); err != nil {
+		return nil, err
+	}
+	rest, err := io.ReadAll(io.LimitReader(resp.Body, most-int64(len(body))))
+	return append(body, rest...), err
 }
 
 func (a *client) request(ctx context.Context, args *arguments, c *workgraph.Call) (*http.Request, error) {

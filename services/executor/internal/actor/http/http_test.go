@@ -1,6 +1,7 @@
 package http_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -339,6 +340,44 @@ func TestFailure(t *testing.T) {
 		cfg := loopback
 		cfg.MaxResponseBytes = 1000
 		require.Equal(t, actorhttp.ReasonResponseSize, actortest.Fails(t, spec(t, cfg), args(t, "url", url)).Reason)
+	})
+	t.Run("Size/OnlyALargeAnswerAsksForRoom", func(t *testing.T) {
+		t.Parallel()
+		url := server(t, func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("n"))
+			if r.URL.Query().Get("unknown") == "" {
+				w.Header().Set("Content-Length", strconv.Itoa(n))
+			}
+			_, _ = io.WriteString(w, strings.Repeat("x", n))
+		})
+		cfg := loopback
+		cfg.MaxResponseBytes = 1 << 20
+		a := spec(t, cfg)
+		for _, tt := range []struct {
+			name  string
+			n     int
+			query string
+			asked []int64
+			size  int
+		}{
+			{name: "Small", n: 1000, size: 1000},
+			{name: "Large", n: 200_000, asked: []int64{200_000}, size: 200_000},
+			{name: "OfUnknownLength", n: 200_000, query: "&unknown=1", asked: []int64{1<<20 + 1}, size: 200_000},
+		} {
+			var asked []int64
+			ctx := actor.WithRoom(t.Context(), func(_ context.Context, n int64) error { asked = append(asked, n); return nil })
+			var named map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal([]byte(args(t, "url", url+"?n="+strconv.Itoa(tt.n)+tt.query)), &named))
+			out, err := a.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Actor: a.Name, Own: named, Named: named, Effect: workgraph.Pure}, workgraph.CallOptions{}))
+			require.NoError(t, err, tt.name)
+			require.Equal(t, tt.asked, asked, tt.name)
+			var got struct{ Body string }
+			require.NoError(t, json.Unmarshal(out.Values[0], &got))
+			require.Len(t, got.Body, tt.size, tt.name)
+		}
+		_, err := a.Actor.Call(actor.WithRoom(t.Context(), func(context.Context, int64) error { return context.Canceled }),
+			workgraph.NewCall(workgraph.Start{Actor: a.Name, Named: map[string]json.RawMessage{"url": json.RawMessage(strconv.Quote(url + "?n=100000"))}}, workgraph.CallOptions{}))
+		require.ErrorContains(t, err, "canceled")
 	})
 	t.Run("Size/ALongRequestIsRefused", func(t *testing.T) {
 		t.Parallel()

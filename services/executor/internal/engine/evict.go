@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/inflight"
+)
+
+// What a live run is given, and what its calls result in, is never refused for want of memory, so that live runs
+// may come to hold more than they may. Then those of them are evicted that would have to wait anyway: they are rows
+// and nothing else until there is room, and stand in line for it as runs do that were never read. While that is
+// not enough, the namespace makes one call at a time.
+
+const (
+	// lookPause is the pause between two looks at what the live runs hold while they hold too much, and
+	// idlePause that after a look at all of them which found none to evict.
+	lookPause, idlePause = 20 * time.Millisecond, 500 * time.Millisecond
+	// holdBeyond is the share of what a namespace may hold beyond which it makes one call at a time.
+	holdBeyond = 4
+)
+
+// watchMemory evicts runs while live ones hold more than they may.
+func (t *term) watchMemory() {
+	for {
+		select {
+		case <-t.memory.over:
+		case <-t.background.Done():
+			return
+		}
+		var next time.Time
+		for {
+			over := t.memory.Excess()
+			t.sched.hold(t.tooMuch(over))
+			if len(over) == 0 {
+				break
+			}
+			if now := time.Now(); !now.Before(next) && !t.relieve(over) {
+				next = now.Add(idlePause)
+			}
+			if !t.rest(lookPause) {
+				return
+			}
+		}
+	}
+}
+
+// tooMuch are the namespaces that hold so much more than they may that they are to make one call at a time.
+func (t *term) tooMuch(over map[string]int64) (names map[string]bool) {
+	for ns, n := range over {
+		if n > t.memory.Half()/holdBeyond {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[ns] = true
+		}
+	}
+	return names
+}
+
+// relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first, so
+// that the others come to their end, and small ones only where that is not enough. The oldest of a namespace stays.
+// It reports whether it has evicted any.
+func (t *term) relieve(over map[string]int64) (some bool) {
+	runs := map[string][]*run{}
+	for _, r := range t.all() {
+		if over[r.namespace] > 0 {
+			runs[r.namespace] = append(runs[r.namespace], r)
+		}
+	}
+	for ns, list := range runs {
+		slices.SortFunc(list, func(x, y *run) int { return cmp.Or(y.created.Compare(x.created), cmp.Compare(y.id, x.id)) })
+		list, excess := list[:len(list)-1], over[ns]
+		evict := func(small bool) {
+			for _, r := range list {
+				if excess <= 0 || t.background.Err() != nil {
+					return
+				}
+				if (r.size.Load() <= inflight.Small) != small {
+					continue
+				}
+				if n := t.evict(r); n > 0 {
+					excess, some = excess-n, true
+				}
+			}
+		}
+		evict(false)
+		if excess > t.memory.Half()/holdBeyond {
+			evict(true)
+		}
+	}
+	return some
+}
+
+// evict takes a run out of memory of which everything is durable and nothing is under way, and has it stand in line
+// for room. It returns how many bytes that gives back, 0 if the run stays.
+func (t *term) evict(r *run) (freed int64) {
+	if !r.mu.TryLock() {
+		return 0
+	}
+	defer r.mu.Unlock()
+	if !r.rests() {
+		return 0
+	}
+	if r.said {
+		t.keepSaid(r)
+		return 0
+	}
+	list := r.inFlight()
+	if !t.sched.withdraw(list) {
+		return 0
+	}
+	r.gone.Store(true)
+	freed = r.size.Load() + attemptWeight*int64(len(list))
+	r.retire(errDropped)
+	t.remove(r)
+	t.e.meters.run("EVICTED")
+	t.mu.Lock()
+	mine := t.brings(r.id)
+	t.mu.Unlock()
+	if lacks := (&noRoomError{r.namespace, freed}); mine {
+		t.spawn(func() { t.bring(r.id, lacks) })
+	}
+	return freed
+}
+
+// rests reports whether the run is what the journal says, and would go on from there as well. The caller holds
+// r.mu.
+func (r *run) rests() bool {
+	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() {
+		return false
+	}
+	for _, recorded := range r.children {
+		if !recorded {
+			return false
+		}
+	}
+	r.amu.Lock()
+	defer r.amu.Unlock()
+	return !r.stopped && r.begun && r.concluding == 0
+}
+
+// Held is nil unless the live runs of the namespace hold so much more than they may that it makes one call at a time;
+// otherwise it is closed when that may have changed.
+func (e *Engine) Held(namespace string) <-chan struct{} {
+	t := e.current()
+	if t == nil {
+		return nil
+	}
+	return t.sched.heldUntil(namespace)
+}
