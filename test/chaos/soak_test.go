@@ -2,10 +2,8 @@ package chaos_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -55,11 +53,10 @@ const (
 
 // soak is a suite under attack: one process for each service, or all in one.
 type soak struct {
-	t     *testing.T
-	url   string
+	t *testing.T
+	client
 	conns map[string]*grpc.ClientConn // by service
 	procs []*soaked
-	web   *http.Client
 	// open tells that no key is needed.
 	open bool
 	// waiting is a run of the hostile tenant that waits for a signal that never comes.
@@ -262,8 +259,8 @@ func newSoak(t *testing.T, dev bool) *soak {
 	}
 	gateway := free()
 	addrs := map[string]string{"planner": free(), "executor": free(), "registry": free()}
-	s := &soak{t: t, open: dev, url: "http://" + gateway, conns: map[string]*grpc.ClientConn{},
-		web: &http.Client{Timeout: 70 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	s := &soak{t: t, open: dev, conns: map[string]*grpc.ClientConn{},
+		client: client{url: "http://" + gateway, web: &http.Client{Timeout: 70 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}}
 	config := filepath.Join(dir, "epigraph.yaml")
 	text := fmt.Sprintf(`
 telemetry: {log_level: error, log_format: json}
@@ -321,8 +318,8 @@ func (s *soak) launch(dir, name string, command ...string) {
 	log, err := os.Create(p.log)
 	require.NoError(s.t, err)
 	p.cmd = exec.Command("prlimit", append([]string{"--as=" + strconv.Itoa(soakLimit)}, command...)...)
-	// A container's limit of 1 GiB leaves Go so much.
-	p.cmd.Env = append(os.Environ(), "GOMEMLIMIT=700MiB", "EPIGRAPH_ADMIN_ADDR=")
+	// The limit of a container of 1 GB leaves Go so much.
+	p.cmd.Env = append(os.Environ(), "GOMEMLIMIT=762MiB", "EPIGRAPH_ADMIN_ADDR=")
 	if at := os.Getenv("SOAK_PPROF"); at != "" { // where each process serves its profiles, counted up
 		n, err := strconv.Atoi(at)
 		require.NoError(s.t, err)
@@ -408,35 +405,6 @@ func (s *soak) used() []time.Duration {
 	return out
 }
 
-// neighbor runs a run of one node after the other and says how long each took from its start to its end.
-func (s *soak) neighbor(ctx context.Context, long time.Duration) []time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
-	var out []time.Duration
-	begin, told := time.Now(), 0
-	for ctx.Err() == nil && s.alive() {
-		d, err := s.one(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			s.t.Errorf("tenant B: %v", err)
-			d = time.Minute
-		}
-		out = append(out, d)
-		if part := out[told:]; time.Since(begin) >= soakPart {
-			s.t.Logf("tenant B   %8d %8v %8v", len(part), percentile(part, 50).Round(time.Millisecond), percentile(part, 99).Round(time.Millisecond))
-			told, begin = len(out), time.Now()
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
-	return out
-}
-
-// soakPart is after how long it is told how long the runs of tenant B took: they should not take longer and
-// longer.
-const soakPart = 30 * time.Second
-
 func pause(ctx context.Context, d time.Duration) {
 	tick := time.NewTimer(d)
 	defer tick.Stop()
@@ -444,47 +412,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-tick.C:
 	}
-}
-
-// one starts a run of tenant B and waits for its end.
-func (s *soak) one(ctx context.Context) (time.Duration, error) {
-	begin := time.Now()
-	var run struct{ ID, State string }
-	if err := s.call(ctx, neighborKey, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1 + 1"}}]}}`, &run); err != nil {
-		return 0, err
-	}
-	for !strings.HasSuffix(run.State, "COMPLETED") {
-		if strings.HasSuffix(run.State, "FAILED") {
-			return 0, fmt.Errorf("run %s failed", run.ID)
-		}
-		pause(ctx, 3*time.Millisecond)
-		if err := s.call(ctx, neighborKey, "GET", "/v1/runs/"+run.ID, "", &run); err != nil {
-			return 0, err
-		}
-	}
-	return time.Since(begin), nil
-}
-
-func (s *soak) call(ctx context.Context, key, method, path, body string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.web.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: %d %.300s", method, path, resp.StatusCode, b)
-	}
-	return json.Unmarshal(b, into)
 }
 
 // attacks are those that are written down, in two sizes, and variants of them, in an order of their own.

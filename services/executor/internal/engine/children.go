@@ -150,11 +150,6 @@ func (t *term) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Chi
 		}
 		var p *program
 		err := t.steadily(ctx, func() (err error) {
-			leave, err := t.e.computing.Enter(ctx, r.namespace)
-			if err != nil {
-				return err
-			}
-			defer leave()
 			p, err = t.e.program(ctx, r.namespace, run.Graph, nil, &run.Input)
 			return err
 		})

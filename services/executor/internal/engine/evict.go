@@ -14,34 +14,35 @@ import (
 // not enough, the namespace makes one call at a time.
 
 const (
-	// lookPause is the pause between two looks at what the live runs hold while they hold too much, and
-	// idlePause that after a look at all of them which found none to evict.
-	lookPause, idlePause = 20 * time.Millisecond, 500 * time.Millisecond
+	// While live runs hold too much, lookPause is the pause after a look at what they hold, if they come to hold
+	// more, lookAgain that if they do not, and idlePause that after a look which found none to evict.
+	lookPause, lookAgain, idlePause = time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
 	// holdBeyond is the share of what a namespace may hold beyond which it makes one call at a time.
 	holdBeyond = 4
 )
 
 // watchMemory evicts runs while live ones hold more than they may.
 func (t *term) watchMemory() {
+	var again <-chan time.Time
+	var next time.Time
 	for {
 		select {
 		case <-t.memory.over:
+		case <-again:
 		case <-t.background.Done():
 			return
 		}
-		var next time.Time
-		for {
-			over := t.memory.Excess()
-			t.sched.hold(t.tooMuch(over))
-			if len(over) == 0 {
-				break
-			}
-			if now := time.Now(); !now.Before(next) && !t.relieve(over) {
-				next = now.Add(idlePause)
-			}
-			if !t.rest(lookPause) {
-				return
-			}
+		over := t.memory.Excess()
+		t.sched.hold(t.tooMuch(over))
+		if again = nil; len(over) == 0 {
+			continue
+		}
+		if now := time.Now(); !now.Before(next) && !t.relieve(over) {
+			next = now.Add(idlePause)
+		}
+		again = time.After(lookAgain)
+		if !t.rest(lookPause) {
+			return
 		}
 	}
 }

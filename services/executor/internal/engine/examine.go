@@ -23,6 +23,11 @@ func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Gra
 	if err != nil {
 		return Examination{}, err
 	}
+	leave, err := e.computing.Enter(ctx, namespace)
+	if err != nil {
+		return Examination{}, err
+	}
+	defer leave()
 	warnings, err := p.p.Warnings(ctx, in)
 	if err != nil {
 		return Examination{}, err
@@ -42,12 +47,21 @@ func (e *Engine) CheckStart(ctx context.Context, req StartRequest) error {
 
 // program compiles within the limits, for a run with this input; a nil one is one of which nothing is known.
 // It is the one way in which a graph that a client, an agent or a schedule gives is judged: starts, children,
-// forks, schedules and ValidateGraph all come through here.
+// forks, schedules and ValidateGraph all come through here. What is not remembered is compiled in a turn to
+// compute, which the caller must not have.
 func (e *Engine) program(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, in *workgraph.Input) (*program, error) {
 	if err := e.withinLimits(g); err != nil {
 		return nil, err
 	}
-	p, err := e.programs.compile(ctx, namespace, g, k)
+	leave := func() {}
+	defer func() { leave() }()
+	p, err := e.programs.compile(ctx, namespace, g, k, func() error {
+		give, err := e.computing.Enter(ctx, namespace)
+		if err == nil {
+			leave = give
+		}
+		return err
+	})
 	list, faulty := errors.AsType[workgraph.Faults](err)
 	switch {
 	case faulty && in != nil: // all faults at once, those that only this input has among them

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,20 +47,16 @@ type kinship struct {
 	// room is how many more may be given out by the last count, below what it found, at its time.
 	room, below int
 	at          time.Time
-	// starting are children that no count has found yet.
-	starting map[string]startingChild
+	// starting are children that no count has found yet, by the time at which they were asked for; recorded are
+	// those of them that the next count finds, if they are there at all.
+	starting map[string]time.Time
+	recorded []string
 	// counting is full while the family is counted, counts how many counts have begun.
 	counting chan struct{}
 	counts   int
 	expired  time.Time
 	// again is before when a family that is full is not counted again.
 	again time.Time
-}
-
-type startingChild struct {
-	asked time.Time
-	// recorded says that the next count finds it, if the child is there at all.
-	recorded bool
 }
 
 // admit reserves room for children, or reports how many runs there are when there is none. count counts the
@@ -115,12 +113,7 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 	if runs, ok, last = f.known(children, most); ok || last {
 		return runs, ok, last, nil
 	}
-	var found []string
-	for id, c := range f.starting {
-		if c.recorded {
-			found = append(found, id)
-		}
-	}
+	found := f.recorded
 	// A count that failed has told nothing: whoever waited for it counts again.
 	if (f.counts == arrived || time.Since(f.at) >= kinFor) && f.tells(len(found), len(children), most) {
 		f.counts++
@@ -136,6 +129,7 @@ func (k *kin) recount(root string, children []workgraph.Child, most, arrived int
 		for _, id := range found {
 			delete(f.starting, id)
 		}
+		f.recorded = slices.Clone(f.recorded[len(found):]) // more may have come meanwhile
 	}
 	f.expire(time.Now())
 	runs = 1 + f.below + len(f.starting)
@@ -174,7 +168,7 @@ func (k *kin) of(root string) *kinship {
 	}
 	f := k.families[root]
 	if f == nil {
-		f = &kinship{starting: map[string]startingChild{}, counting: make(chan struct{}, 1)}
+		f = &kinship{starting: map[string]time.Time{}, counting: make(chan struct{}, 1)}
 		k.families[root] = f
 	}
 	return f
@@ -187,18 +181,14 @@ func (f *kinship) expire(now time.Time) {
 		return
 	}
 	f.expired = now
-	for id, c := range f.starting {
-		if now.Sub(c.asked) > kinStart {
-			delete(f.starting, id)
-		}
-	}
+	maps.DeleteFunc(f.starting, func(_ string, asked time.Time) bool { return now.Sub(asked) > kinStart })
 }
 
 func (f *kinship) take(children []workgraph.Child) {
 	f.room -= len(children)
 	now := time.Now()
 	for i := range children {
-		f.starting[children[i].ID] = startingChild{asked: now}
+		f.starting[children[i].ID] = now
 	}
 }
 
@@ -207,9 +197,8 @@ func (k *kin) recorded(root, child string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if f := k.families[root]; f != nil {
-		if c, ok := f.starting[child]; ok {
-			c.recorded = true
-			f.starting[child] = c
+		if _, ok := f.starting[child]; ok {
+			f.recorded = append(f.recorded, child)
 		}
 	}
 }

@@ -26,14 +26,14 @@ const (
 	minLive     = 32 << 20
 )
 
-// DefaultLive is what live runs may take together unless the configuration says otherwise: three tenths of Go's memory limit, 1 GiB without one. Requests
+// DefaultLive is what live runs may take together unless the configuration says otherwise: a quarter of Go's memory limit, 1 GiB without one. Requests
 // under way have a quarter, and the rest is for what is collected, encoded and sent meanwhile.
 func DefaultLive() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
 		return defaultLive
 	}
-	return max(limit/10*3, minLive)
+	return max(limit/4, minLive)
 }
 
 // memory is the account of what live runs take, with their graphs and with what they have waiting to be

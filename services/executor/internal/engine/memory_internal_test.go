@@ -63,7 +63,7 @@ func TestProgramBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newPrograms(fixed{}, workgraph.Limits{}, 1)
 			before := heap()
-			p, err := s.compile(t.Context(), "ns", g, nil)
+			p, err := s.compile(t.Context(), "ns", g, nil, func() error { return nil })
 			require.NoError(t, err)
 			took := heap() - before
 			t.Logf("%d bytes, counted as %d", took, p.bytes())
@@ -112,7 +112,7 @@ func TestMemory(t *testing.T) {
 		for i := range 20 {
 			g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n", Actor: "a", Args: []json.RawMessage{json.RawMessage(fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", mib)))}}}}
 			var err error
-			last, err = s.compile(t.Context(), "ns", g, nil)
+			last, err = s.compile(t.Context(), "ns", g, nil, func() error { return nil })
 			require.NoError(t, err)
 			require.LessOrEqual(t, s.bytes, int64(10*mib))
 		}
@@ -175,7 +175,7 @@ func TestHasPeers(t *testing.T) {
 			j.all = []journal.Executor{{Owner: journal.Owner{ID: "other"}}}
 			all(false)
 			require.EqualValues(t, 1, j.asked.Load(), "the answer holds for a while")
-			time.Sleep(peersKnown)
+			time.Sleep(peersKnown) //nolint:forbidigo // fake time
 			all(true)
 			require.EqualValues(t, 2, j.asked.Load())
 		})

@@ -63,14 +63,18 @@ func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
 }
 
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a
-// workgraph.Faults when the graph is at fault.
-func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known) (*program, error) {
+// workgraph.Faults when the graph is at fault. It calls turn before it compiles what it does not remember, unless
+// that is light.
+func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.Graph, k *Known, turn func() error) (*program, error) {
 	l, unsaid := k.look(g)
 	known, err := s.known(ctx, namespace, l.actors)
 	if err != nil {
 		return nil, err
 	}
 	if unsaid != nil {
+		if err := turn(); err != nil {
+			return nil, err
+		}
 		if _, fault := workgraph.Compile(ctx, g, known); fault != nil {
 			return nil, fault // says where, as an infinite number has no JSON form
 		}
@@ -79,6 +83,11 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	key := l.key + known.fingerprint()
 	if p := s.find(key); p != nil {
 		return p, nil
+	}
+	if !light(g, known) {
+		if err := turn(); err != nil {
+			return nil, err
+		}
 	}
 	compiled, err := workgraph.Compile(ctx, g, known)
 	if err != nil {
@@ -94,6 +103,28 @@ func (s *programs) compile(ctx context.Context, namespace string, g *workgraph.G
 	s.keep(key, p)
 	s.keep("pinned/"+p.hash, p)
 	return p, nil
+}
+
+// A graph with at most lightSize nodes and edges, with schemas of actors of at most lightSchemas bytes and without
+// expressions, is compiled in well under a millisecond.
+const lightSize, lightSchemas = 100, 16 << 10
+
+// light reports whether a graph is compiled so fast that its start need not wait for those of its namespace which
+// are not.
+func light(g *workgraph.Graph, known actorSet) bool {
+	if len(g.Nodes)+len(g.Edges) > lightSize || len(g.State) > 0 {
+		return false
+	}
+	schemas := 0
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		info := known[n.Actor]
+		if schemas += len(info.Schema); schemas > lightSchemas || info.Computes ||
+			n.When != "" || n.Transform != "" || n.ConcurrencyKey != "" || n.PassDown.Expr != "" || n.Check != nil || n.Map != nil || n.On != nil {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(g.Edges, func(e workgraph.Edge) bool { return e.When != "" || e.PassDown.Expr != "" })
 }
 
 // Known keeps what was found out about a graph, for the next start of the same one. Its zero value knows
