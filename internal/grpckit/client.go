@@ -9,24 +9,28 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/sdk/resolve"
 )
@@ -92,7 +96,7 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := caller{token: o.Token, namespace: o.Namespace, onBehalf: o.OnBehalf && !o.Token.IsZero(), meet: o.Meet, met: &atomic.Bool{}}
+	k := caller{token: o.Token, namespace: o.Namespace, onBehalf: o.OnBehalf && !o.Token.IsZero(), meet: o.Meet, met: &atomic.Bool{}, large: &large{}}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithResolvers(resolve.Builder{Lookup: o.Lookup}),
@@ -123,7 +127,40 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 		return nil, errs.New(errs.InvalidArgument, "TARGET_INVALID", "cannot dial %q", target).
 			Hint("host:port, or several as host:port,host:port").With(err)
 	}
+	k.large.dial = func() (*grpc.ClientConn, error) { return grpc.NewClient(target, opts...) }
 	return conn, nil
+}
+
+// large is the connection for large requests. What is small would stand behind megabytes of somebody else's on the
+// same one. It is made when it is first needed, and closed with the other one.
+type large struct {
+	dial func() (*grpc.ClientConn, error)
+	once sync.Once
+	conn *grpc.ClientConn // nil if it cannot be made
+}
+
+// of is the connection on which req is to be sent.
+func (l *large) of(cc *grpc.ClientConn, req any) *grpc.ClientConn {
+	if m, ok := req.(proto.Message); !ok || proto.Size(m) <= inflight.Small {
+		return cc
+	}
+	l.once.Do(func() {
+		conn, err := l.dial()
+		if err != nil {
+			return
+		}
+		l.conn = conn
+		go func() {
+			for s := cc.GetState(); s != connectivity.Shutdown; s = cc.GetState() {
+				cc.WaitForStateChange(context.Background(), s)
+			}
+			_ = conn.Close()
+		}()
+	})
+	if l.conn == nil {
+		return cc
+	}
+	return l.conn
 }
 
 type caller struct {
@@ -132,6 +169,7 @@ type caller struct {
 	onBehalf  bool
 	meet      time.Duration
 	met       *atomic.Bool // a server took a call
+	large     *large
 }
 
 func (k caller) outgoing(ctx context.Context) context.Context {
@@ -157,7 +195,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 }
 
 func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	ctx = k.outgoing(ctx)
+	ctx, cc = k.outgoing(ctx), k.large.of(cc, req)
 	began := time.Now()
 	var full []string // addresses of executors that have no room
 	for pause := firstPause; ; pause *= 2 {
