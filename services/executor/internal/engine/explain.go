@@ -194,7 +194,13 @@ func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
 	if t == nil {
 		return nil
 	}
-	r := t.get(runID)
+	t.mu.Lock()
+	r, line := t.runs[runID], t.inLine[runID]
+	t.mu.Unlock()
+	if r == nil && line.namespace == namespace && !line.since.IsZero() {
+		return []Holdup{{Kind: HoldupExecutorFull, Since: line.since, Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
+			Hint: "more executors, or a higher executor.max_live, let more runs live at once"}}
+	}
 	if r == nil || r.namespace != namespace {
 		return nil
 	}
@@ -629,7 +635,12 @@ func (x *Explanation) Arrange(local []Holdup) {
 	for i, h := range local {
 		known[h.Ref] = i
 	}
+	full, waits := known[workgraph.Ref{}]
+	waits = waits && local[full].Kind == HoldupExecutorFull
 	all := slices.DeleteFunc(x.Holdups, func(h Holdup) bool {
+		if waits && h.Kind == HoldupRunning {
+			return true // nothing of it runs before it is in memory
+		}
 		i, ok := known[h.Ref]
 		if !ok || h.Kind != HoldupRunning {
 			return false

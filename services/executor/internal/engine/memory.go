@@ -140,6 +140,14 @@ var errGivenBack = errors.New("engine: there is no room for the run, another exe
 func (t *term) awaitRoom(id string, e *noRoomError) error {
 	ctx, cancel := context.WithCancelCause(t.background)
 	defer cancel(nil)
+	t.mu.Lock()
+	t.inLine[id] = inLine{e.namespace, time.Now()}
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.inLine, id)
+	}()
 	go func() {
 		tick := time.NewTicker(t.e.roomPatience)
 		defer tick.Stop()
@@ -161,6 +169,12 @@ func (t *term) awaitRoom(id string, e *noRoomError) error {
 		return errGivenBack
 	}
 	return err
+}
+
+// inLine is a run that waits for room.
+type inLine struct {
+	namespace string
+	since     time.Time
 }
 
 // peersKnown is for how long all runs that wait for room go by one answer to whether another executor lives.

@@ -181,3 +181,19 @@ func TestHasPeers(t *testing.T) {
 		})
 	})
 }
+
+// TestExplainLine says of a run that waits for memory that it does so, to its namespace alone.
+func TestExplainLine(t *testing.T) {
+	t.Parallel()
+	e := &Engine{ready: make(chan struct{})}
+	e.set(&term{runs: map[string]*run{}, inLine: map[string]inLine{"run_1": {"acme", time.Now()}}})
+	require.Empty(t, e.HoldupsHere("other", "run_1"))
+	require.Empty(t, e.HoldupsHere("acme", "run_2"))
+	here := e.HoldupsHere("acme", "run_1")
+	require.Len(t, here, 1)
+	require.Equal(t, HoldupExecutorFull, here[0].Kind)
+	x := Explanation{Holdups: []Holdup{{Kind: HoldupRunning, Ref: workgraph.Ref{Node: "a", Visit: 1}}}}
+	x.Arrange(here)
+	require.Equal(t, here, x.Holdups, "nothing of it runs meanwhile")
+	require.Contains(t, x.Summary, "waits for memory")
+}

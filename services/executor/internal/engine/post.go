@@ -183,7 +183,7 @@ func (e *Engine) TakeUp(p journal.Posted) {
 
 // settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so
 // whatever it brings about comes in any case.
-const settleTime = 2 * time.Second
+const settleTime = 5 * time.Second
 
 // watchFor waits a moment for a run to become what its mail asks for, so that who asked sees it.
 func (e *Engine) watchFor(ctx context.Context, was journal.Run, is func(journal.Run) bool) {

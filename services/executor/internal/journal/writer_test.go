@@ -164,10 +164,12 @@ func TestWriter(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := &scripted{}
-			slow := true
+			slow, queued := true, make(chan struct{})
 			c.answer = func(_ context.Context, call int) error {
 				if slow {
 					time.Sleep(time.Duration(len(c.batches[call-1])) * 500 * time.Microsecond) //nolint:forbidigo // fake time: inside a synctest bubble
+				} else {
+					<-queued
 				}
 				return nil
 			}
@@ -178,6 +180,9 @@ func TestWriter(t *testing.T) {
 				all.Add(4000)
 				for i := range 4000 {
 					require.NoError(t, w.Submit(appendOf("loud", fmt.Sprint(i), 1), func(journal.Result) { all.Done() }))
+				}
+				if !slow {
+					close(queued)
 				}
 				all.Wait()
 				for _, b := range c.batches[before:] {
