@@ -33,8 +33,7 @@ type scheduler struct {
 	waiting list.List // of *attempt, those at gates
 	at      []int     // how many wait at each gate
 	idle    chan struct{}
-	// held are the namespaces that start one attempt at a time; rehold is closed when they become others.
-	held   map[string]bool
+	// rehold is closed when other namespaces are held.
 	rehold chan struct{}
 }
 
@@ -46,7 +45,8 @@ type pool struct {
 	ring    list.List // of *tenant, those with something queued, the next one first
 	tenants map[string]*tenant
 	lanes   map[*run]*lane
-	held    map[string]bool // the scheduler's
+	// held are the namespaces that start one attempt at a time: see scheduler.hold.
+	held map[string]bool
 }
 
 // tenant is what one namespace has queued and running.
@@ -459,11 +459,11 @@ func (s *scheduler) spareMe(more chan *attempt) bool {
 func (s *scheduler) remove(a *attempt) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	return s.take(a)
+	return s.takeOut(a)
 }
 
-// take is remove, with s.mu held.
-func (s *scheduler) take(a *attempt) bool {
+// takeOut is remove, with s.mu held.
+func (s *scheduler) takeOut(a *attempt) bool {
 	w := a.way
 	switch {
 	case a.place != nil:
@@ -501,7 +501,7 @@ func (s *scheduler) withdraw(list []*attempt) bool {
 		}
 	}
 	for _, a := range list {
-		s.take(a)
+		s.takeOut(a)
 	}
 	return true
 }
@@ -510,10 +510,10 @@ func (s *scheduler) withdraw(list []*attempt) bool {
 func (s *scheduler) hold(names map[string]bool) {
 	s.mu.Lock()
 	defer s.unlock()
-	if maps.Equal(names, s.held) {
+	if maps.Equal(names, s.local.held) {
 		return
 	}
-	s.held, s.local.held, s.remote.held = names, names, names
+	s.local.held, s.remote.held = names, names
 	close(s.rehold)
 	s.rehold = make(chan struct{})
 	s.dispatch()
@@ -523,7 +523,7 @@ func (s *scheduler) hold(names map[string]bool) {
 func (s *scheduler) heldUntil(namespace string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || !s.held[namespace] {
+	if s.stopped || !s.local.held[namespace] {
 		return nil
 	}
 	return s.rehold
