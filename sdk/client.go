@@ -1,6 +1,7 @@
-// Package epigraph is the client of an Epigraph installation for Go programs: it reads plans, starts graphs, watches, steers and amends runs,
-// answers their questions, and keeps schedules, limits, epics, tasks and prices. It is a thin layer over the generated clients, which it lends for everything else. Workers are in sdk/worker, help
-// for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
+// Package epigraph is the client of an Epigraph installation for Go programs: it reads plans, starts graphs,
+// watches, steers and amends runs, answers their questions, and keeps schedules, limits, epics, tasks and
+// prices. It is a thin layer over the generated clients, which it lends for everything else. Workers are in
+// sdk/worker, help for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
 package epigraph
 
 import (
@@ -35,16 +36,17 @@ const (
 	headerNamespace     = "x-epigraph-namespace"
 	// attempts is how often a call that may be repeated is made before its error is told.
 	attempts = 5
-	// findTime is for how long a call that may be repeated is made again while nobody is reached, and longestPause the longest pause between two of its
-	// tries: servers that took the place of others are found within about a second.
+	// findTime is for how long a call that may be repeated is made again while nobody is reached, and
+	// longestPause the longest pause between two of its tries: servers that took the place of others are
+	// found within about a second.
 	findTime     = 3 * time.Second
 	longestPause = 500 * time.Millisecond
 )
 
 // Client talks to one installation. It is safe for concurrent use.
 type Client struct {
-	// Executor is the generated client. Requests that leave request_id empty are given one, and are repeated while the service
-	// cannot be reached.
+	// Executor is the generated client. Requests that leave request_id empty are given one, and are repeated
+	// while the service cannot be reached.
 	Executor executorv1.ExecutorServiceClient
 	// Planner and Registry are the generated clients of the other services, as Executor is.
 	Planner  plannerv1.PlannerServiceClient
@@ -69,10 +71,12 @@ type options struct {
 // WithKey shows an API key, which names the namespace too.
 func WithKey(key string) Option { return func(o *options) { o.key = key } }
 
-// WithNamespace names the namespace where no key does: in an open installation, or with the token of services.
+// WithNamespace names the namespace where no key does: in an open installation, or with the token of
+// services.
 func WithNamespace(namespace string) Option { return func(o *options) { o.namespace = namespace } }
 
-// WithTLS secures the connection; nil trusts the system's authorities. Without it the connection is plain text.
+// WithTLS secures the connection; nil trusts the system's authorities. Without it the connection is plain
+// text.
 func WithTLS(cfg *tls.Config) Option {
 	return func(o *options) {
 		if cfg == nil {
@@ -82,10 +86,12 @@ func WithTLS(cfg *tls.Config) Option {
 	}
 }
 
-// WithPlanner names the address of a planner that is served apart; without it the address of Dial serves plans, too.
+// WithPlanner names the address of a planner that is served apart; without it the address of Dial serves
+// plans, too.
 func WithPlanner(target string) Option { return func(o *options) { o.planner = target } }
 
-// WithRegistry names the address of a registry that is served apart; without it the address of Dial serves epics, usage and prices, too.
+// WithRegistry names the address of a registry that is served apart; without it the address of Dial serves
+// epics, usage and prices, too.
 func WithRegistry(target string) Option { return func(o *options) { o.registry = target } }
 
 // WithGRPC adds options of gRPC itself, such as interceptors and stats handlers.
@@ -96,7 +102,8 @@ func WithGRPC(more ...grpc.DialOption) Option {
 // WithMaxMessage bounds what is received at once; default 64 MiB.
 func WithMaxMessage(bytes int) Option { return func(o *options) { o.maxMessage = bytes } }
 
-// Dial returns a client of host:port, or dns:///host:port for several replicas. It connects when first used. Close it.
+// Dial returns a client of host:port, or dns:///host:port for several replicas. It connects when first used.
+// Close it.
 func Dial(target string, opts ...Option) (*Client, error) {
 	o := options{maxMessage: 64 << 20}
 	for _, f := range opts {

@@ -131,8 +131,8 @@ func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// large is the connection for large requests. What is small would stand behind megabytes of somebody else's on the
-// same one. It is made when it is first needed, and closed with the other one.
+// large is the connection for large requests. What is small would stand behind megabytes of somebody else's
+// on the same one. It is made when it is first needed, and closed with the other one.
 type large struct {
 	dial func() (*grpc.ClientConn, error)
 	once sync.Once

@@ -89,7 +89,8 @@ const (
 	// turn is for how long a claim keeps those behind it out, and rest for how long it lets them pass after
 	// that, before it keeps them out again: what cannot have room for hours does not hold its namespace up.
 	turn, rest = 10 * time.Second, 5 * time.Second
-	// glance is the pause between two looks at a line in which only time has passed, however many stand in it.
+	// glance is the pause between two looks at a line in which only time has passed, however many stand in
+	// it.
 	glance = time.Second
 )
 

@@ -34,7 +34,8 @@ func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Cancellation) 
 	return nil
 }
 
-// stuckPost is a journal that takes mail for one run, and for all of one namespace, until the caller gives up.
+// stuckPost is a journal that takes mail for one run, and for all of one namespace, until the caller gives
+// up.
 type stuckPost struct {
 	journal.Journal
 	run, namespace string

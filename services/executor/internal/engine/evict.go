@@ -8,14 +8,14 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
-// What a live run is given, and what its calls result in, is never refused for want of memory, so that live runs
-// may come to hold more than they may. Then those of them are evicted that would have to wait anyway: they are rows
-// and nothing else until there is room, and stand in line for it as runs do that were never read. While that is
-// not enough, the namespace makes one call at a time.
+// What a live run is given, and what its calls result in, is never refused for want of memory, so that live
+// runs may come to hold more than they may. Then those of them are evicted that would have to wait anyway:
+// they are rows and nothing else until there is room, and stand in line for it as runs do that were never
+// read. While that is not enough, the namespace makes one call at a time.
 
 const (
-	// While live runs hold too much, lookPause is the pause after a look at what they hold, if they come to hold
-	// more, lookAgain that if they do not, and idlePause that after a look which found none to evict.
+	// While live runs hold too much, lookPause is the pause after a look at what they hold, if they come to
+	// hold more, lookAgain that if they do not, and idlePause that after a look which found none to evict.
 	lookPause, lookAgain, idlePause = time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
 	// holdBeyond is the share of what a namespace may hold beyond which it makes one call at a time.
 	holdBeyond = 4
@@ -60,9 +60,9 @@ func (t *term) tooMuch(over map[string]int64) (names map[string]bool) {
 	return names
 }
 
-// relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first, so
-// that the others come to their end, and small ones only where that is not enough. The oldest of a namespace stays.
-// It reports whether it has evicted any.
+// relieve evicts runs of namespaces that hold more than they may by as much as over says: the youngest first,
+// so that the others come to their end, and small ones only where that is not enough. The oldest of a
+// namespace stays. It reports whether it has evicted any.
 func (t *term) relieve(over map[string]int64) (some bool) {
 	runs := map[string][]*run{}
 	for _, r := range t.all() {
@@ -94,8 +94,8 @@ func (t *term) relieve(over map[string]int64) (some bool) {
 	return some
 }
 
-// evict takes a run out of memory of which everything is durable and nothing is under way, and has it stand in line
-// for room. It returns how many bytes that gives back, 0 if the run stays.
+// evict takes a run out of memory of which everything is durable and nothing is under way, and has it stand
+// in line for room. It returns how many bytes that gives back, 0 if the run stays.
 func (t *term) evict(r *run) (freed int64) {
 	if !r.mu.TryLock() {
 		return 0
@@ -126,8 +126,8 @@ func (t *term) evict(r *run) (freed int64) {
 	return freed
 }
 
-// rests reports whether the run is what the journal says, and would go on from there as well. The caller holds
-// r.mu.
+// rests reports whether the run is what the journal says, and would go on from there as well. The caller
+// holds r.mu.
 func (r *run) rests() bool {
 	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() {
 		return false
@@ -142,8 +142,8 @@ func (r *run) rests() bool {
 	return !r.stopped && r.begun && r.concluding == 0
 }
 
-// Held is nil unless the live runs of the namespace hold so much more than they may that it makes one call at a time;
-// otherwise it is closed when that may have changed.
+// Held is nil unless the live runs of the namespace hold so much more than they may that it makes one call at
+// a time; otherwise it is closed when that may have changed.
 func (e *Engine) Held(namespace string) <-chan struct{} {
 	t := e.current()
 	if t == nil {

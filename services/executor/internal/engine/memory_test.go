@@ -134,8 +134,9 @@ func TestMemoryNeighbor(t *testing.T) {
 	}
 }
 
-// TestMemoryGrowing starts runs that are small when they start and large when they end, more of them than memory
-// has room for, and holds that those which have to wait for their turn anyway leave memory while others grow.
+// TestMemoryGrowing starts runs that are small when they start and large when they end, more of them than
+// memory has room for, and holds that those which have to wait for their turn anyway leave memory while
+// others grow.
 func TestMemoryGrowing(t *testing.T) {
 	t.Parallel()
 	const mib, n, each = 1 << 20, 24, 6

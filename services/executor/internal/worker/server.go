@@ -1,6 +1,7 @@
-// Package worker owns remote workers: the streams of those that are connected here, the room that they have, the visits that are with
-// them, and the way to the workers of other executors. It speaks their wire form, and tells the engine which actors a namespace has. It
-// must not know how attempts are scheduled or journaled.
+// Package worker owns remote workers: the streams of those that are connected here, the room that they have,
+// the visits that are with them, and the way to the workers of other executors. It speaks their wire form,
+// and tells the engine which actors a namespace has. It must not know how attempts are scheduled or
+// journaled.
 package worker
 
 import (
@@ -49,16 +50,18 @@ var (
 	errStopping   = errs.New(errs.Unavailable, errs.ReasonStopping, "this replica is stopping").Hint("connect again")
 )
 
-// maxServed bounds the actors of a namespace's workers at one executor, each counted for every worker that serves it: all are looked through, under
-// the one lock of the pool, whenever a worker comes or goes.
+// maxServed bounds the actors of a namespace's workers at one executor, each counted for every worker that
+// serves it: all are looked through, under the one lock of the pool, whenever a worker comes or goes.
 const maxServed = 20_000
 
 // Config bounds what workers may do. DefaultConfig fits most installations.
 type Config struct {
-	// HeartbeatInterval is how often a worker must be heard of at least, HeartbeatTimeout after how much silence it counts as gone.
+	// HeartbeatInterval is how often a worker must be heard of at least, HeartbeatTimeout after how much
+	// silence it counts as gone.
 	HeartbeatInterval time.Duration `help:"how often a worker must be heard of at least"`
 	HeartbeatTimeout  time.Duration `help:"silence after which a worker's visits are given back"`
-	// MaxStreams bounds the workers of one namespace at one executor, MaxActors the actors that all of them ever served.
+	// MaxStreams bounds the workers of one namespace at one executor, MaxActors the actors that all of them
+	// ever served.
 	MaxStreams int `help:"workers of one namespace at one executor at most"`
 	MaxActors  int `help:"actors of workers of one namespace at most"`
 	// MaxSlots bounds the visits that one worker takes at once, whatever it offers.
@@ -68,7 +71,8 @@ type Config struct {
 	MaxPayload int `conf:"-"`
 	// Lease is how old another executor's heartbeat may be for its workers to count.
 	Lease time.Duration `conf:"-"`
-	// MaxAge makes workers connect anew now and then, so that their connections may be given up; 0 means never.
+	// MaxAge makes workers connect anew now and then, so that their connections may be given up; 0 means
+	// never.
 	MaxAge time.Duration `conf:"-"`
 }
 
@@ -108,7 +112,8 @@ type Builtin interface {
 type Deps struct {
 	Journal journal.Workers
 	Builtin Builtin
-	// Dial connects to another executor; nil means that there are no others. The connection is closed by the Server.
+	// Dial connects to another executor; nil means that there are no others. The connection is closed by the
+	// Server.
 	Dial func(addr string) (*grpc.ClientConn, error)
 	// Admission lets in outcomes that are costly to read.
 	Admission *admission.Control
@@ -156,9 +161,9 @@ func New(cfg Config, d Deps) *Server {
 // Close closes the connections to other executors.
 func (s *Server) Close() error { return s.peers.close() }
 
-// Own says how to learn who the executor is at the moment, and whether a namespace's live runs hold so much memory
-// that no more is to be taken in: held is nil if not, or closed when that may have changed. Call it before Run and
-// before workers come.
+// Own says how to learn who the executor is at the moment, and whether a namespace's live runs hold so much
+// memory that no more is to be taken in: held is nil if not, or closed when that may have changed. Call it
+// before Run and before workers come.
 func (s *Server) Own(owner func() journal.Owner, held func(namespace string) <-chan struct{}) {
 	s.owner, s.held = owner, held
 }
@@ -276,9 +281,9 @@ func (s *Server) listen(sess *session, stream grpc.BidiStreamingServer[executorv
 	}
 }
 
-// rest waits a while after a large message, as long as the live runs of its namespace hold much more than they may:
-// the workers could bring results faster than room for them is made. It is no longer than workers are patient, as
-// signs of life stand behind what is large.
+// rest waits a while after a large message, as long as the live runs of its namespace hold much more than
+// they may: the workers could bring results faster than room for them is made. It is no longer than workers
+// are patient, as signs of life stand behind what is large.
 func (s *Server) rest(ctx context.Context, namespace string) {
 	held := s.held(namespace)
 	if held == nil {
