@@ -1,12 +1,7 @@
 package executor_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,56 +14,13 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// logBook keeps log lines.
-type logBook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-type logLine struct {
-	Level, Msg string
-	Left       int `json:"lines_left_out"`
-}
-
-// lines are those of these levels.
-func (b *logBook) lines(t *testing.T, levels ...string) (out []logLine) {
-	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
-		var l logLine
-		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
-		if slices.Contains(levels, l.Level) {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// end is the line about the end of an outage.
-func (b *logBook) end(t *testing.T) (logLine, bool) {
-	t.Helper()
-	lines := b.lines(t, "INFO")
-	i := slices.IndexFunc(lines, func(l logLine) bool { return l.Msg == "the executor's database answers again" })
-	if i < 0 {
-		return logLine{}, false
-	}
-	return lines[i], true
-}
-
 // TestOutage takes the database away from a running executor. All its loops notice, and its log says so in a few lines.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Start(t.Context(), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
-	log := &logBook{}
+	log := &testkit.LogBook{}
 	o := obs.DefaultConfig()
 	o.ServiceName, o.LogWriter = "executor", log
 	tel, err := obs.Setup(t.Context(), o)
@@ -89,16 +41,16 @@ func TestOutage(t *testing.T) {
 	testkit.Eventually(t, func() bool { return !ready() }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, server.Restart(t.Context()))
 	testkit.Eventually(t, ready, time.Minute, 10*time.Millisecond)
-	testkit.Eventually(t, func() bool { _, ok := log.end(t); return ok }, time.Minute, 10*time.Millisecond)
+	testkit.Eventually(t, func() bool { _, ok := log.Line(t, "the executor's database answers again"); return ok }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, svc.Close())
 
-	end, _ := log.end(t)
-	bad := log.lines(t, "WARN", "ERROR")
+	end, _ := log.Line(t, "the executor's database answers again")
+	bad := log.Lines(t, "WARN", "ERROR")
 	t.Logf("%d lines left out; told were %+v", end.Left, bad)
 	require.Positive(t, end.Left, "the loops go on")
-	require.Equal(t, logLine{Level: "ERROR", Msg: "the executor's database does not answer"}, bad[0])
-	require.Len(t, log.lines(t, "ERROR"), 1)
+	require.Equal(t, testkit.LogLine{Level: "ERROR", Msg: "the executor's database does not answer"}, bad[0])
+	require.Len(t, log.Lines(t, "ERROR"), 1)
 	require.LessOrEqual(t, len(bad), 4)
 }

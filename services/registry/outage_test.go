@@ -1,11 +1,7 @@
 package registry_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,35 +19,6 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry"
 )
 
-// logBook keeps log lines.
-type logBook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBook) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-type logLine struct {
-	Level, Msg string
-	Left       int `json:"lines_left_out"`
-}
-
-func (b *logBook) lines(t *testing.T) (out []logLine) {
-	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
-		var l logLine
-		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
-		out = append(out, l)
-	}
-	return out
-}
-
 // TestOutage takes the database away from a registry that sweeps and is called. Its log says so in a few
 // lines.
 func TestOutage(t *testing.T) {
@@ -59,7 +26,7 @@ func TestOutage(t *testing.T) {
 	pg, err := pgtest.Start(t.Context(), "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = pg.Stop() })
-	log := &logBook{}
+	log := &testkit.LogBook{}
 	o := obs.DefaultConfig()
 	o.ServiceName, o.LogWriter = "registry", log
 	tel, err := obs.Setup(t.Context(), o)
@@ -99,22 +66,16 @@ func TestOutage(t *testing.T) {
 	before := refused.Load()
 	testkit.Eventually(t, func() bool { return refused.Load() >= before+20 }, time.Minute, time.Millisecond)
 	require.NoError(t, pg.Restart(t.Context()))
-	var end logLine
-	testkit.Eventually(t, func() bool {
-		lines := log.lines(t)
-		i := slices.IndexFunc(lines, func(l logLine) bool { return l.Msg == "the registry's database answers again" })
-		if i >= 0 {
-			end = lines[i]
-		}
-		return i >= 0
-	}, time.Minute, 10*time.Millisecond)
+	const again = "the registry's database answers again"
+	testkit.Eventually(t, func() bool { _, ok := log.Line(t, again); return ok }, time.Minute, 10*time.Millisecond)
+	end, _ := log.Line(t, again)
 	cancel()
 	require.NoError(t, <-done)
 	callers.Wait()
 
 	require.Positive(t, end.Left, "the sweeps go on")
-	var grave, bad []logLine
-	for _, l := range log.lines(t) {
+	var grave, bad []testkit.LogLine
+	for _, l := range log.Lines(t) {
 		switch {
 		case l.Level == "ERROR":
 			grave = append(grave, l)
@@ -122,6 +83,6 @@ func TestOutage(t *testing.T) {
 			bad = append(bad, l)
 		}
 	}
-	require.Equal(t, []logLine{{Level: "ERROR", Msg: "the registry's database does not answer"}}, grave)
+	require.Equal(t, []testkit.LogLine{{Level: "ERROR", Msg: "the registry's database does not answer"}}, grave)
 	require.LessOrEqual(t, len(bad), 4, "%+v", bad)
 }
