@@ -34,9 +34,10 @@ type Store interface {
 	// Sweep marks claims whose lease has ended as lost and forgets requests remembered before the
 	// given time. It returns how many of each there were.
 	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
-	// LeaseCancellations returns at most limit runs of a database that are to be canceled, those that wait
-	// longest for a look first, and hides them from further calls for as long as hold. What is not
-	// acknowledged comes again after that. Runs of which no database is known come to everybody.
+	// LeaseCancellations returns at most limit runs of a database that are to be canceled, from each
+	// namespace in turn, of each those that wait longest for a look, and hides them from further calls for as
+	// long as hold. What is not acknowledged comes again after that. Runs of which no database is known come
+	// to everybody. Calls at the same time may get fewer than there are.
 	LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error)
 	// AcknowledgeCancellations forgets cancellations, by namespace, task and run. Those that are not there
 	// are no error.

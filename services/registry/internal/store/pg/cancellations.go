@@ -35,12 +35,30 @@ func (t tx) ForgetCancellation(ctx context.Context, namespace, taskID, runID str
 	return err
 }
 
+// leaseDue skips from one namespace of a database to the next, however many cancellations each has. $1 of
+// those that are due it takes from each in turn: of a namespace it reads the $1 oldest at most. The rows are
+// locked only once they are chosen, and checked again: another lease may have chosen the same ones. The
+// planner takes an array for short, and so never reads the whole table to find the rows of keys.
+const leaseDue = `WITH RECURSIVE dbs (d) AS (SELECT ''::text COLLATE "C" UNION SELECT $3::text COLLATE "C"),
+	ns (d, n) AS (
+		SELECT dbs.d, (SELECT min(c.namespace) FROM cancellations c WHERE c.database_id = dbs.d) FROM dbs UNION ALL
+		SELECT ns.d, (SELECT min(c.namespace) FROM cancellations c WHERE c.database_id = ns.d AND c.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL),
+	turns AS (
+		SELECT o.*, row_number() OVER (PARTITION BY o.namespace ORDER BY o.lease_until) AS turn FROM ns CROSS JOIN LATERAL (
+			SELECT namespace, run_id, task_id, lease_until FROM cancellations
+			WHERE database_id = ns.d AND namespace = ns.n AND lease_until <= now() ORDER BY lease_until LIMIT $1) o),
+	chosen AS (SELECT namespace, run_id, task_id FROM turns ORDER BY turn, lease_until LIMIT $1),
+	due AS (
+		SELECT l.* FROM chosen CROSS JOIN LATERAL (SELECT namespace, run_id, task_id FROM cancellations c
+			WHERE c.namespace = chosen.namespace AND c.run_id = chosen.run_id AND c.task_id = chosen.task_id AND c.lease_until <= now()
+			FOR UPDATE SKIP LOCKED) l),
+	keys AS (SELECT array_agg(namespace) AS namespaces, array_agg(run_id) AS runs, array_agg(task_id) AS tasks FROM due) `
+
 // LeaseCancellations implements store.Store.
 func (s *Store) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) ([]epic.Cancellation, error) {
-	rows, err := s.pool.Query(ctx, `UPDATE cancellations c SET lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
-		FROM (SELECT namespace, run_id, task_id FROM cancellations WHERE database_id IN ('', $3) AND lease_until <= clock_timestamp()
-			ORDER BY lease_until LIMIT $1 FOR UPDATE SKIP LOCKED) due
-		WHERE c.namespace = due.namespace AND c.run_id = due.run_id AND c.task_id = due.task_id
+	rows, err := s.pool.Query(ctx, leaseDue+`UPDATE cancellations c SET lease_until = clock_timestamp() + $2::bigint * interval '1 microsecond'
+		FROM keys CROSS JOIN unnest(keys.namespaces, keys.runs, keys.tasks) AS d (namespace, run_id, task_id)
+		WHERE c.namespace = d.namespace AND c.run_id = d.run_id AND c.task_id = d.task_id
 		RETURNING c.namespace, c.task_id, c.run_id, c.reason, c.create_time, c.confirmed`, limit, hold.Microseconds(), database)
 	if err != nil {
 		return nil, passing(err)

@@ -67,3 +67,5 @@ func TestBusyIsUnavailable(t *testing.T) {
 }
 
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
+
+func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }

@@ -46,6 +46,18 @@ func scanCancellation(row scanner) (c epic.Cancellation, err error) {
 	return c, err
 }
 
+const (
+	// tenants skips from one namespace of database ?1 to the next, however many cancellations each has.
+	tenants = `WITH RECURSIVE ns (d, n) AS (
+		SELECT dbs.d, (SELECT min(c.namespace) FROM cancellations c WHERE c.database_id = dbs.d) FROM (SELECT '' AS d UNION SELECT ?1) dbs UNION ALL
+		SELECT ns.d, (SELECT min(c.namespace) FROM cancellations c WHERE c.database_id = ns.d AND c.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL) `
+	// leaseDue takes ?3 of those that are due at ?2 from each namespace in turn: of a namespace it reads the
+	// ?3 oldest at most.
+	leaseDue = tenants + `, turns AS (
+		SELECT c.rowid AS id, c.lease_until, row_number() OVER (PARTITION BY c.namespace ORDER BY c.lease_until, c.rowid) AS turn FROM ns CROSS JOIN cancellations c
+		WHERE c.rowid IN (SELECT rowid FROM cancellations WHERE database_id = ns.d AND namespace = ns.n AND lease_until <= ?2 ORDER BY lease_until, rowid LIMIT ?3)) `
+)
+
 // LeaseCancellations implements store.Store.
 func (s *Store) LeaseCancellations(ctx context.Context, database string, limit int, hold time.Duration) (out []epic.Cancellation, err error) {
 	// Nearly always there is nothing, and then nobody who writes is kept waiting.
@@ -55,7 +67,8 @@ func (s *Store) LeaseCancellations(ctx context.Context, database string, limit i
 		if err != nil {
 			return err
 		}
-		return t.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM cancellations WHERE database_id IN ('', ?) AND lease_until <= ?)`, database, now.UnixMicro()).Scan(&due)
+		return t.QueryRowContext(ctx, tenants+`SELECT EXISTS (SELECT 1 FROM ns WHERE EXISTS (
+			SELECT 1 FROM cancellations c WHERE c.database_id = ns.d AND c.namespace = ns.n AND c.lease_until <= ?2))`, database, now.UnixMicro()).Scan(&due)
 	})
 	if err != nil || !due {
 		return nil, err
@@ -65,9 +78,9 @@ func (s *Store) LeaseCancellations(ctx context.Context, database string, limit i
 		if err != nil {
 			return err
 		}
-		out, err = collect(ctx, tx{t}, scanCancellation, `UPDATE cancellations SET lease_until = ?1 WHERE rowid IN
-			(SELECT rowid FROM cancellations WHERE database_id IN ('', ?4) AND lease_until <= ?2 ORDER BY lease_until LIMIT ?3)
-			RETURNING namespace, task_id, run_id, reason, create_time, confirmed`, now.Add(hold).UnixMicro(), now.UnixMicro(), limit, database)
+		out, err = collect(ctx, tx{t}, scanCancellation, leaseDue+`UPDATE cancellations SET lease_until = ?4
+			WHERE rowid IN (SELECT id FROM turns ORDER BY turn, lease_until, id LIMIT ?3)
+			RETURNING namespace, task_id, run_id, reason, create_time, confirmed`, database, now.UnixMicro(), limit, now.Add(hold).UnixMicro())
 		return err
 	})
 	return out, err

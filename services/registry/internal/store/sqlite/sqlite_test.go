@@ -34,3 +34,5 @@ func open(t testing.TB) store.Store {
 func TestConformance(t *testing.T) { storetest.Run(t, open) }
 
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
+
+func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }

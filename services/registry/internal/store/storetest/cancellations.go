@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/registry/internal/books"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
+	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 )
 
 // take leases all cancellations that are due and returns their runs with the reasons, in order.
@@ -35,6 +37,16 @@ func (f *fixture) begun(t testing.TB, id, run string) {
 	require.NoError(t, err)
 	_, err = f.ConfirmClaim(f.ctx, ns, id, run, time.Time{})
 	require.NoError(t, err)
+}
+
+// unwanted records runs of a database that are to be canceled, one after the other.
+func (f *fixture) unwanted(t testing.TB, namespace, database string, runs ...string) {
+	t.Helper()
+	for _, run := range runs {
+		require.NoError(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+			return tx.CancelRun(ctx, namespace, "task", run, database, "TASK_CANCELLED")
+		}))
+	}
 }
 
 func cancellationCases() map[string]func(*testing.T, *fixture) {
@@ -171,6 +183,27 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 				require.Equal(t, want, runs)
 			}
 		},
+		"Cancellation/NamespacesTakeTurns": func(t *testing.T, f *fixture) {
+			f.unwanted(t, "full", database, "f1", "f2", "f3", "f4", "f5")
+			f.unwanted(t, "full", "", "f6") // it has no turn of its own for being another database's
+			f.unwanted(t, "late", database, "l1", "l2")
+			f.unwanted(t, "later", database, "m1")
+			f.unwanted(t, "another", "elsewhere", "x1")
+			lease := func(limit int) (runs []string) {
+				list, err := f.LeaseCancellations(f.ctx, limit, time.Hour)
+				require.NoError(t, err)
+				for _, c := range list {
+					runs = append(runs, c.RunID)
+				}
+				slices.Sort(runs)
+				return runs
+			}
+			require.Equal(t, []string{"f1", "f2", "l1", "m1"}, lease(4))
+			require.Equal(t, []string{"f3"}, lease(1))
+			require.Equal(t, []string{"f4", "l2"}, lease(2))
+			require.Equal(t, []string{"f5", "f6"}, lease(9), "whatever is due when there is room for all")
+			require.Empty(t, lease(9))
+		},
 		"Cancellation/EachIsHandedToOne": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			for i := range 20 {
@@ -241,5 +274,38 @@ func cancellationCases() map[string]func(*testing.T, *fixture) {
 			require.Empty(t, none)
 			f.recount(t, ns, e.ID)
 		},
+	}
+}
+
+// BenchLease leases runs to cancel of a database: nothing is due of a namespace that has thousands, and one
+// run of each of the others.
+func BenchLease(b *testing.B, open Open) {
+	const others = 20
+	for _, size := range []int{100, 20_000} {
+		b.Run(fmt.Sprintf("held=%d", size), func(b *testing.B) {
+			f := newFixture(b, open)
+			require.NoError(b, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+				for i := range size {
+					if err := tx.CancelRun(ctx, "full", "task", fmt.Sprint("run", i), database, "TASK_CANCELLED"); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			for {
+				list, err := f.LeaseCancellations(f.ctx, 1000, 24*time.Hour)
+				require.NoError(b, err)
+				if len(list) == 0 {
+					break
+				}
+			}
+			for i := range others {
+				f.unwanted(b, fmt.Sprint("other", i), database, "run")
+			}
+			for b.Loop() {
+				_, err := f.LeaseCancellations(f.ctx, 200, time.Millisecond)
+				require.NoError(b, err)
+			}
+		})
 	}
 }

@@ -1402,7 +1402,7 @@ func (x *LeaseCancellationsRequest) GetDatabase() string {
 // LeaseCancellationsResponse carries runs to cancel.
 type LeaseCancellationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs; those that wait longest come first.
+	// The runs, from each namespace in turn, of each those that wait longest; in no order.
 	Cancellations []*Cancellation `protobuf:"bytes,1,rep,name=cancellations,proto3" json:"cancellations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
