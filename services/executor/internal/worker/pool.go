@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"container/heap"
 	"container/list"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ type pool struct {
 	served map[name]*served
 	// waiting holds the lines that are not empty, by namespace and actor.
 	waiting map[string]map[string]*line
+	// entered counts those who began to wait.
+	entered uint64
 	// reserved are the places of attempts that have passed the gate and not called yet.
 	reserved map[attempt]*place
 }
@@ -49,17 +52,19 @@ type far struct {
 // line is who waits for room for one actor: attempts of this executor, and such as other executors sent. Both
 // get their turns.
 type line struct {
+	actor      string
 	near, hops list.List // of *waiter
 	hopLast    bool
 }
 
 // waiter waits for room.
 type waiter struct {
-	name  name
-	hop   bool
-	since time.Time
-	ready func(*place)
-	place *list.Element // nil once it waits no more
+	name name
+	hop  bool
+	// number says who came first: the lower one.
+	number uint64
+	ready  func(*place)
+	place  *list.Element // nil once it waits no more
 }
 
 // place is room for one visit. It is given back once: by release if no visit began on it, else by the end of
@@ -107,7 +112,8 @@ func (p *pool) enter(n name, hop bool, ready func(*place)) (cancel func()) {
 			return func() {}
 		}
 	}
-	w := &waiter{name: n, hop: hop, since: time.Now(), ready: ready}
+	p.entered++
+	w := &waiter{name: n, hop: hop, number: p.entered, ready: ready}
 	lines := p.waiting[n.namespace]
 	if lines == nil {
 		lines = map[string]*line{}
@@ -115,7 +121,7 @@ func (p *pool) enter(n name, hop bool, ready func(*place)) (cancel func()) {
 	}
 	l := lines[n.actor]
 	if l == nil {
-		l = &line{}
+		l = &line{actor: n.actor}
 		lines[n.actor] = l
 	}
 	if hop {
@@ -153,7 +159,7 @@ func (p *pool) leave(w *waiter) {
 		l.near.Remove(w.place)
 	}
 	w.place = nil
-	if l.near.Len()+l.hops.Len() > 0 {
+	if !l.empty() {
 		return
 	}
 	delete(p.waiting[w.name.namespace], w.name.actor)
@@ -193,70 +199,66 @@ func (p *pool) reserve(n name, hop bool) *place {
 	return &place{pool: p, name: n, far: best}
 }
 
-// serve gives room that came up in a namespace to those who wait, the longest first. only, if not nil, is the
-// only session that has new room. It is called with p.mu held.
-func (p *pool) serve(namespace string, only *session) (out []granted) {
-	for {
-		var first *line
-		var at name
-		var since time.Time
-		for actor, l := range p.waiting[namespace] {
-			if only != nil && !only.hasRoom(actor) {
-				continue
-			}
-			w := l.first()
-			if first != nil && !w.since.Before(since) {
-				continue
-			}
-			n := name{namespace, actor}
-			if only == nil && !p.roomFor(n, l) {
-				continue
-			}
-			first, at, since = l, n, w.since
+// serve gives the room of a session to those who wait for its actors, the longest first. It looks at the
+// session's actors or at those that are waited for, whichever are fewer. It is called with p.mu held.
+func (p *pool) serve(s *session) (out []granted) {
+	lines := p.linesFor(s)
+	heap.Init(&lines)
+	for len(lines) > 0 && s.used < s.slots {
+		l := lines[0]
+		w := l.next()
+		s.take(l.actor)
+		p.leave(w)
+		out = append(out, granted{w, &place{pool: p, name: w.name, s: s}})
+		if l.empty() || !s.hasRoom(l.actor) {
+			heap.Pop(&lines)
+		} else {
+			heap.Fix(&lines, 0)
 		}
-		if first == nil {
-			return out
+	}
+	return out
+}
+
+// linesFor are the lines for whose actors a session has room, in no order.
+func (p *pool) linesFor(s *session) (out lines) {
+	waiting := p.waiting[s.namespace]
+	if s.closed || s.used >= s.slots || len(waiting) == 0 {
+		return nil
+	}
+	take := func(l *line) {
+		if l != nil && s.hasRoom(l.actor) {
+			out = append(out, l)
 		}
-		w := first.next()
-		var pl *place
-		if only != nil {
-			only.take(at.actor)
-			pl = &place{pool: p, name: at, s: only}
-		} else if pl = p.reserve(at, w.hop); pl == nil {
-			// What is far away is not for those who came from there.
-			if w = front(&first.near); w != nil {
-				pl = p.reserve(at, false)
-			}
-			if pl == nil {
-				return out
-			}
+	}
+	if len(s.actors) < len(waiting) {
+		for actor := range s.actors {
+			take(waiting[actor])
+		}
+	} else {
+		for _, l := range waiting {
+			take(l)
+		}
+	}
+	return out
+}
+
+// serveFar gives room for an actor at other executors to those who wait for that actor, the longest first. No
+// session here has room while somebody waits, and what came from elsewhere is not sent on. It is called with
+// p.mu held.
+func (p *pool) serveFar(n name) (out []granted) {
+	l := p.waiting[n.namespace][n.actor]
+	if l == nil {
+		return nil
+	}
+	for w := front(&l.near); w != nil; w = front(&l.near) {
+		pl := p.reserve(n, false)
+		if pl == nil {
+			break
 		}
 		p.leave(w)
 		out = append(out, granted{w, pl})
 	}
-}
-
-// roomFor reports whether reserve would find something for somebody in the line.
-func (p *pool) roomFor(n name, l *line) bool {
-	sv := p.served[n]
-	if sv == nil {
-		return false
-	}
-	for _, s := range sv.sessions {
-		if s.hasRoom(n.actor) {
-			return true
-		}
-	}
-	if l.near.Len() == 0 {
-		return false
-	}
-	now := time.Now()
-	for _, f := range sv.far {
-		if f.mine < f.slots && now.After(f.full) {
-			return true
-		}
-	}
-	return false
+	return out
 }
 
 func front(l *list.List) *waiter {
@@ -266,16 +268,32 @@ func front(l *list.List) *waiter {
 	return nil
 }
 
-// first is who has waited longest.
-func (l *line) first() *waiter {
+func (l *line) empty() bool { return l.near.Len()+l.hops.Len() == 0 }
+
+// first is the number of who has waited longest.
+func (l *line) first() uint64 {
 	a, b := front(&l.near), front(&l.hops)
 	switch {
 	case a == nil:
-		return b
-	case b == nil || a.since.Before(b.since):
-		return a
+		return b.number
+	case b == nil:
+		return a.number
 	}
-	return b
+	return min(a.number, b.number)
+}
+
+// lines is a heap of lines that are not empty, the one in which somebody has waited longest first.
+type lines []*line
+
+func (h lines) Len() int           { return len(h) }
+func (h lines) Less(i, j int) bool { return h[i].first() < h[j].first() }
+func (h lines) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *lines) Push(x any)        { *h = append(*h, x.(*line)) }
+func (h *lines) Pop() any {
+	last := len(*h) - 1
+	l := (*h)[last]
+	*h = (*h)[:last]
+	return l
 }
 
 // next is whose turn it is.
@@ -311,10 +329,10 @@ func (pl *place) give(from placeState) {
 	var out []granted
 	if pl.s != nil {
 		pl.s.giveBack(pl.name.actor)
-		out = p.serve(pl.name.namespace, pl.s)
+		out = p.serve(pl.s)
 	} else {
 		pl.far.mine--
-		out = p.serve(pl.name.namespace, nil)
+		out = p.serveFar(pl.name)
 	}
 	p.mu.Unlock()
 	tell(out)
@@ -351,7 +369,7 @@ func (p *pool) add(s *session) {
 		}
 		sv.sessions = append(sv.sessions, s)
 	}
-	out := p.serve(s.namespace, s)
+	out := p.serve(s)
 	p.mu.Unlock()
 	tell(out)
 }
@@ -433,7 +451,7 @@ func (p *pool) found(n name, routes []journal.WorkerRoute) {
 	if len(sv.sessions) == 0 && len(sv.far) == 0 {
 		delete(p.served, n)
 	}
-	out := p.serve(n.namespace, nil)
+	out := p.serveFar(n)
 	p.mu.Unlock()
 	tell(out)
 }
