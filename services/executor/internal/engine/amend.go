@@ -181,7 +181,7 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 	if row.State == journal.StatePending {
 		return nil, nil, errs.New(errs.FailedPrecondition, ReasonNotStarted, "run %q waits for its start", row.ID).Hint("cancel it and start another one")
 	}
-	if err := approvedElsewhere(row); err != nil {
+	if err := approvedElsewhere(row, ReasonAmendRefused); err != nil {
 		return nil, nil, err
 	}
 	var now *workgraph.Program

@@ -266,6 +266,77 @@ func TestApprovalBindsChildren(t *testing.T) {
 	})
 }
 
+func TestApprovalBindsForksOfChildren(t *testing.T) {
+	t.Parallel()
+	hear := &workgraph.Ref{Node: "hear", Visit: 1}
+	// asked is a run of which a child below an approval waits at "hear" before it pays by a workflow.
+	asked := func(t *testing.T, rec *recorder, w *shelf) (l *live, parent, child string) {
+		l = run(t, sqliteStore(t), payments(rec), func(_ *engine.Config, d *engine.Deps) { d.Workflows = w })
+		w.put("workflow/y@1", flow(does("pay", "does", "amount", "7")))
+		parent = l.start(t, flow(does("ask", "asks"), does("spawn", "spawns", "graph", inline(t, flow(does("hear", "hears"), does("deep", "spawns", "ref", `"workflow/y@1"`), does("end", "does"))))))
+		l.approve(t, l.question(t, parent))
+		return l, parent, l.waitingChild(t, parent)
+	}
+	refused := func(t *testing.T, err error, asker string) {
+		t.Helper()
+		require.Equal(t, workgraph.CodeApproved, errs.From(err).Violations[0].Reason, "%v", err)
+		require.Contains(t, errs.From(err).HintText(), "fork run "+asker+" from ask")
+	}
+	// forked is an unchanged fork of the child that waits at "hear", too.
+	forked := func(t *testing.T, l *live, child string) string {
+		id, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: hear})
+		require.NoError(t, err)
+		testkit.Eventually(t, func() bool { return l.row(t, id).State == journal.StateWaiting }, time.Minute, 2*time.Millisecond)
+		return id
+	}
+	t.Run("AnotherGraphIsRefused", func(t *testing.T) {
+		t.Parallel()
+		l, parent, child := asked(t, &recorder{}, &shelf{})
+		_, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: hear, Graph: flow(does("hear", "hears"), does("end", "does"))})
+		require.Equal(t, "FORK_CHANGES_APPROVED", errs.ReasonOf(err), "%v", err)
+		refused(t, err, parent)
+	})
+	t.Run("OtherArgumentsAreRefused", func(t *testing.T) {
+		t.Parallel()
+		l, parent, child := asked(t, &recorder{}, &shelf{})
+		l.signal(t, child)
+		l.wait(t, child, journal.StateCompleted)
+		_, err := l.Fork(t.Context(), engine.ForkRequest{Namespace: ns, RunID: child, From: &workgraph.Ref{Node: "end", Visit: 1}, Named: map[string]json.RawMessage{"amount": json.RawMessage("7000")}})
+		refused(t, err, parent)
+	})
+	t.Run("TheForkIsNotAmended", func(t *testing.T) {
+		t.Parallel()
+		l, parent, child := asked(t, &recorder{}, &shelf{})
+		id := forked(t, l, forked(t, l, child))
+		_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("end", "does", "amount", "7000")}}})
+		require.Equal(t, engine.ReasonAmendRefused, errs.ReasonOf(err), "%v", err)
+		refused(t, err, parent)
+	})
+	t.Run("WorkflowsBelowTheForkAreThoseApproved", func(t *testing.T) {
+		t.Parallel()
+		w, rec := &shelf{}, &recorder{}
+		l, _, child := asked(t, rec, w)
+		id := forked(t, l, child)
+		w.put("workflow/y@1", flow(does("pay", "does", "amount", "7000")))
+		l.signal(t, id)
+		require.Equal(t, workgraph.ReasonApprovalVoid, reasonOf(t, l.wait(t, id, journal.StateFailed)))
+		require.Zero(t, rec.of("pay"))
+		again, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
+		require.NoError(t, err)
+		require.Equal(t, workgraph.ReasonApprovalVoid, reasonOf(t, l.wait(t, again, journal.StateFailed)), "a retry is bound, too")
+		require.Zero(t, rec.of("pay"))
+	})
+	t.Run("WhatWasApprovedRuns", func(t *testing.T) {
+		t.Parallel()
+		rec := &recorder{}
+		l, _, child := asked(t, rec, &shelf{})
+		id := forked(t, l, child)
+		l.signal(t, id)
+		l.wait(t, id, journal.StateCompleted)
+		require.Equal(t, 1, rec.of("pay"))
+	})
+}
+
 func reasonOf(t *testing.T, row journal.Run) string {
 	t.Helper()
 	var e engine.RunError

@@ -21,7 +21,8 @@ type family struct {
 	// Borrowed says that the task is an ancestor's: costs are booked on it, but it is neither claimed nor
 	// ended with this run.
 	Borrowed bool
-	// approved says of which approval in a run above it the run follows; nil of none.
+	// approved says of which approval in a run above it the run follows, or the run of which it is a fork; nil
+	// of none.
 	approved *approved
 	// hooks are told what becomes of the run; children do not inherit them.
 	hooks []webhook.Hook

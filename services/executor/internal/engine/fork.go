@@ -20,6 +20,8 @@ const (
 	ReasonForkRepeatsUnsafe = "FORK_REPEATS_UNSAFE"
 	// ReasonForkChangesAdopted is the reason when nodes whose visits are taken over are other than they were.
 	ReasonForkChangesAdopted = "FORK_CHANGES_ADOPTED"
+	// ReasonForkChangesApproved is the reason when the graph would be other than was approved in a run above.
+	ReasonForkChangesApproved = "FORK_CHANGES_APPROVED"
 	// ReasonVisitNotFound is the reason when a run has not reached a visit.
 	ReasonVisitNotFound = "VISIT_NOT_FOUND"
 	// ReasonNothingToRetry is the reason when nothing of a run has failed.
@@ -109,6 +111,9 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 		g = req.Graph
 	}
 	if g, err = rewritten(g, req); err != nil {
+		return "", err
+	}
+	if err := asApproved(row, before, g); err != nil {
 		return "", err
 	}
 	p, err := e.program(ctx, req.Namespace, g, nil, nil)
@@ -376,7 +381,7 @@ func startOf(row journal.Run) (StartRequest, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Metadata, out.Budget, out.Webhooks = m.User, m.Budget, m.Webhooks
+	out.Metadata, out.Budget, out.Webhooks, out.family.approved = m.User, m.Budget, m.Webhooks, m.Approved
 	if len(row.Args) > 0 {
 		if err := json.Unmarshal(row.Args, &out.Input.Args); err != nil {
 			return out, fmt.Errorf("decode args of run %s: %w", row.ID, err)

@@ -279,7 +279,7 @@ func (t *term) start(ctx context.Context, id string, p *program, req StartReques
 	r.schedule = req.ScheduleID
 	r.created, r.trace = now, sc
 	if r.family.Parent == "" {
-		r.family = family{user: req.UserID, chat: req.ChatID, thread: req.ThreadID, hooks: req.Webhooks,
+		r.family = family{approved: req.family.approved, user: req.UserID, chat: req.ChatID, thread: req.ThreadID, hooks: req.Webhooks,
 			asks: webhook.Wanting(req.Webhooks, webhook.InterruptOpened)}
 	} else {
 		r.root = req.RootID
@@ -552,12 +552,12 @@ func (r *run) row(req StartRequest, now time.Time) (journal.Run, error) {
 	if len(req.Input.Named) > 0 {
 		row.Named = encode(req.Input.Named)
 	}
-	m := meta{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks}
+	m := meta{User: req.Metadata, Principal: req.Principal, RequestID: req.Request.ID, BodyHash: req.Request.BodyHash, Depth: r.family.Depth, Borrowed: r.family.Borrowed, Webhooks: r.family.hooks, Approved: r.family.approved}
 	if !req.Budget.IsZero() {
 		m.Budget = req.Budget
 	}
 	if r.family.Parent != "" {
-		m.Ref, m.Asks, m.Approved = &r.family.Ref, r.family.asks, r.family.approved
+		m.Ref, m.Asks = &r.family.Ref, r.family.asks
 	}
 	if !m.empty() {
 		row.Metadata = encode(m)
