@@ -34,7 +34,40 @@ func (s *State) ending() *RunEnd {
 		end.Message = "nothing is in flight, and these nodes still wait: " + s.waiting()
 	}
 	end.Outputs, end.Result = s.outputs()
+	if s.drain != "" {
+		end.Unknown = s.Unknown()
+	}
 	return end
+}
+
+// Unknown are the UNSAFE calls, by visit or item, of which nobody knows whether they were performed: those
+// that wait for reconciliation, and of a run that has ended or ends those for which nobody has said it.
+func (s *State) Unknown() []Ref {
+	if s.root == nil {
+		return nil
+	}
+	var out []Ref
+	look := func(ns *nodeState, item int32) {
+		t := unit{ns: ns, item: item}.try()
+		if t.failed != nil && t.failed.Type == Unknown && (t.status == VisitReconciliation || t.status == VisitCanceled) {
+			out = append(out, s.ref(ns, item))
+		}
+	}
+	for i := range s.p.nodes {
+		if s.p.nodes[i].Effect != Unsafe {
+			continue
+		}
+		for _, ns := range s.visitsOf(int32(i)) {
+			if ns.m == nil {
+				look(ns, 0)
+				continue
+			}
+			for k := range ns.m.items {
+				look(ns, int32(k+1))
+			}
+		}
+	}
+	return out
 }
 
 // waiting names up to ten nodes that were never resolved.

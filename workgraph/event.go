@@ -297,6 +297,8 @@ type RunEnd struct {
 	// Failed is the visit whose failure ended the run.
 	Failed *Ref   `json:"failed,omitempty"`
 	Error  *Error `json:"error,omitempty"`
+	// Unknown are the UNSAFE calls of which nobody knew, when the run ended, whether they were performed.
+	Unknown []Ref `json:"unknown,omitempty"`
 }
 
 // ValuesOf are the values with which a COMPLETE or ITEM step of this event ends its visit or item. A step

@@ -319,6 +319,49 @@ func TestUnsafe(t *testing.T) {
 		m.do(Resume{Now: m.now})
 		require.Equal(t, []string{`"it happened"`}, m.args("next"))
 	})
+	t.Run("Unknown/IsToldByTheEndOfARunThatEndsFirst", func(t *testing.T) {
+		told := []Ref{{Node: "U", Visit: 1}}
+		ended := func(t *testing.T, m *machine, st Status) {
+			t.Helper()
+			require.Equal(t, st, m.s.End().Status)
+			require.Equal(t, told, m.s.End().Unknown)
+			require.Equal(t, told, m.s.Unknown())
+		}
+		t.Run("CanceledWhileItWaitsForReconciliation", func(t *testing.T) {
+			m := unsafe(t, 1)
+			m.fail("U", Errorf(Unknown, ReasonTimeout, ""))
+			require.Equal(t, told, m.s.Unknown())
+			m.do(Cancel{Now: m.now})
+			ended(t, m, StatusCanceled)
+		})
+		t.Run("CanceledWhileItIsUnderWay", func(t *testing.T) {
+			m := unsafe(t, 1)
+			m.do(Cancel{Now: m.now})
+			m.fail("U", Errorf(Unknown, ReasonCanceled, ""))
+			ended(t, m, StatusCanceled)
+		})
+		t.Run("ItemOfAMap", func(t *testing.T) {
+			g := nodesOf("x", nodes(FirstArg(), "U").Graph())
+			g.Nodes[0].Effect, g.Nodes[0].Map = Unsafe, &Map{Over: "[1, 2]"}
+			m := newMachine(t, compile(t, g))
+			m.begin()
+			at := Ref{Node: "U", Visit: 1, Item: 2}
+			for item := 1; item <= 2; item++ {
+				m.do(Attempt{Ref: Ref{Node: "U", Visit: 1, Item: item}, Attempt: 1, Now: m.now})
+			}
+			m.do(Ended{Ref: Ref{Node: "U", Visit: 1, Item: 1}, Attempt: 1, Outcome: &Outcome{}, Now: m.now})
+			m.do(Ended{Ref: at, Attempt: 1, Err: Errorf(Unknown, ReasonTimeout, ""), Now: m.now})
+			told = []Ref{at}
+			m.do(Cancel{Now: m.now})
+			ended(t, m, StatusCanceled)
+		})
+		t.Run("NotWhatIsKnown", func(t *testing.T) {
+			m := unsafe(t, 1)
+			m.do(Cancel{Now: m.now})
+			m.fail("U", Errorf(NotPerformed, ReasonCanceled, ""))
+			require.Empty(t, m.s.End().Unknown)
+		})
+	})
 	t.Run("LostOwner/NeedsReconciliation", func(t *testing.T) {
 		m := unsafe(t, 1)
 		m.do(Recover{Now: m.now})

@@ -72,6 +72,19 @@ func TestExplainFailures(t *testing.T) {
 				Message: "nobody knows what became of the UNSAFE call of n, attempt 1 of 1, which ended with TIMEOUT: no answer",
 			}, b)
 		})
+		t.Run("EndedFirst/SaysOfWhichCallsNobodyKnows", func(t *testing.T) {
+			id := begin(t, &graphv1.Node{Id: "n", Actor: "pays", Effect: graphv1.Effect_EFFECT_UNSAFE})
+			explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION)
+			_, err := f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: id})
+			require.NoError(t, err)
+			_, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_ENDED)
+			require.Len(t, x.GetBlockers(), 2)
+			same(t, &executorv1.Blocker{Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n,
+				Message: "the run ended before anybody knew whether 1 UNSAFE call had been performed: n"}, x.GetBlockers()[1])
+			events := f.watch(t, &executorv1.WatchRunRequest{RunId: id})
+			end := events[len(events)-1].GetRunEnded()
+			require.Empty(t, cmp.Diff([]*executorv1.VisitRef{n}, end.GetUnknownCalls(), protocmp.Transform()))
+		})
 		t.Run("Child/SaysWhichOneAndWithWhat", func(t *testing.T) {
 			child := `{"graph": {"nodes": [{"id": "n", "actor": "busy", "retry": {"max_attempts": 1}}]}}`
 			id := begin(t, &graphv1.Node{Id: "parent", Actor: "spawn", Named: map[string]*graphv1.Payload{

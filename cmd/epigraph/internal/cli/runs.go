@@ -248,6 +248,8 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 			state += " (adopted)"
 		case x.GetCached():
 			state += " (cached)"
+		case x.GetState() == executorv1.VisitState_VISIT_STATE_CANCELLED && x.GetEffect() == graphv1.Effect_EFFECT_UNSAFE && x.GetError().GetType() == executorv1.ErrorType_ERROR_TYPE_UNKNOWN:
+			state += " (maybe performed)"
 		}
 		most := 60
 		if x.GetWait() != nil {

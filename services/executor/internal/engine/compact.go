@@ -204,7 +204,7 @@ func (w *compactWriter) outcome(o *workgraph.Outcome) {
 }
 
 func (w *compactWriter) end(e *workgraph.RunEnd) {
-	if e.Message != "" || e.Failed != nil || e.Error != nil {
+	if e.Message != "" || e.Failed != nil || e.Error != nil || e.Unknown != nil {
 		w.fits = false
 		return
 	}

@@ -129,18 +129,7 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 	}
 	x := &Explanation{Row: row}
 	if row.State.Ended() {
-		var visit workgraph.VisitInfo
-		h := ended(row)
-		if h.Error != nil && h.Error.Node != "" {
-			look(func(s *workgraph.State) { visit = visitOf(s, h.Error.Node, h.Error.Visit) })
-		}
-		h.failed(visit)
-		x.Holdups = []Holdup{h}
-		if err := e.failedChildren(ctx, x); err != nil {
-			return nil, err
-		}
-		x.Arrange(nil)
-		return x, nil
+		return x, e.explainEnded(ctx, x, look)
 	}
 	if err := e.ownership(ctx, x); err != nil {
 		return nil, err
@@ -245,51 +234,6 @@ func heldBack(h Held) Holdup {
 	if b.Message != "" {
 		out.Message += ": " + b.Message
 	}
-	return out
-}
-
-func ended(row journal.Run) Holdup {
-	out := Holdup{Kind: HoldupEnded, Since: row.EndTime, Message: "the run has ended: " + row.State.String()}
-	if row.Reason != "" {
-		out.Message += ", " + row.Reason
-	}
-	if len(row.Error) > 0 {
-		var e RunError
-		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
-			out.Error = &e
-		}
-	}
-	if row.State == journal.StateFailed {
-		out.Hint = command("runs retry "+row.ID) + " runs again what failed, in a new run"
-	}
-	return out
-}
-
-// failed says what the run ended with, and at which attempt of which visit.
-func (h *Holdup) failed(v workgraph.VisitInfo) {
-	if h.Error == nil {
-		return
-	}
-	if v.Node == "" {
-		h.Message += ": " + h.Error.said()
-		return
-	}
-	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
-	at := ""
-	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected { // no other attempt follows a rejection, however many there may be
-		at = " at " + h.attempt()
-	}
-	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, h.Error.said())
-}
-
-// visitOf is where a visit stands.
-func visitOf(s *workgraph.State, node string, visit int) (out workgraph.VisitInfo) {
-	s.Visits(func(v workgraph.VisitInfo) bool {
-		if v.Node == node && v.Visit == visit && v.Item == 0 {
-			out = v
-		}
-		return out.Node == ""
-	})
 	return out
 }
 

@@ -294,6 +294,14 @@ func refMessage(r workgraph.Ref) *executorv1.VisitRef {
 	return &executorv1.VisitRef{NodeId: r.Node, Visit: callpb.Count(r.Visit), Item: callpb.Count(r.Item)}
 }
 
+func refMessages(refs []workgraph.Ref) []*executorv1.VisitRef {
+	out := make([]*executorv1.VisitRef, len(refs))
+	for i, r := range refs {
+		out[i] = refMessage(r)
+	}
+	return out
+}
+
 // adopted are the visits that an event takes over.
 func adopted(d *engine.Durable) []*executorv1.VisitRef {
 	var out []*executorv1.VisitRef
@@ -403,7 +411,7 @@ func decided(m *executorv1.AttemptEnded, d *engine.Durable, s *workgraph.Step) {
 
 func runEnded(end *workgraph.RunEnd, unbooked int64) *executorv1.RunEnded {
 	m := &executorv1.RunEnded{State: executorv1.RunState_RUN_STATE_FAILED, Reason: end.Reason, Result: graphpb.Payload(end.Result), Outputs: graphpb.PayloadMap(end.Outputs),
-		UnbookedAttempts: unbooked}
+		UnbookedAttempts: unbooked, UnknownCalls: refMessages(end.Unknown)}
 	switch end.Status {
 	case workgraph.StatusCompleted:
 		m.State = executorv1.RunState_RUN_STATE_COMPLETED

@@ -1454,8 +1454,11 @@ type RunEnded struct {
 	// How many attempts, in the runs below too, used something that is not booked yet. The end of a run that used something is told after that is
 	// booked, but for at most two seconds: it is above 0 only while the registry is away.
 	UnbookedAttempts int64 `protobuf:"varint,6,opt,name=unbooked_attempts,json=unbookedAttempts,proto3" json:"unbooked_attempts,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The UNSAFE calls of which nobody knew, when the run ended, whether they were performed: it failed elsewhere, was cancelled or reached its
+	// deadline first. They are never made again unless allow_unsafe says so.
+	UnknownCalls  []*VisitRef `protobuf:"bytes,7,rep,name=unknown_calls,json=unknownCalls,proto3" json:"unknown_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunEnded) Reset() {
@@ -1528,6 +1531,13 @@ func (x *RunEnded) GetUnbookedAttempts() int64 {
 		return x.UnbookedAttempts
 	}
 	return 0
+}
+
+func (x *RunEnded) GetUnknownCalls() []*VisitRef {
+	if x != nil {
+		return x.UnknownCalls
+	}
+	return nil
 }
 
 // VisitChange is where a visit stands now.
@@ -2696,14 +2706,15 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\bnano_usd\x18\x02 \x01(\x03R\ananoUsd\x12%\n" +
 	"\x0eunpriced_calls\x18\x03 \x01(\x05R\runpricedCalls\")\n" +
 	"\x0fCancelRequested\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x8e\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd3\x03\n" +
 	"\bRunEnded\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x122\n" +
 	"\x06result\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x06result\x12E\n" +
 	"\aoutputs\x18\x04 \x03(\v2+.epigraph.executor.v1.RunEnded.OutputsEntryR\aoutputs\x124\n" +
 	"\x05error\x18\x05 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12+\n" +
-	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x1aV\n" +
+	"\x11unbooked_attempts\x18\x06 \x01(\x03R\x10unbookedAttempts\x12C\n" +
+	"\runknown_calls\x18\a \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\funknownCalls\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xc9\x01\n" +
@@ -2890,36 +2901,37 @@ var file_epigraph_executor_v1_event_proto_depIdxs = []int32{
 	34, // 45: epigraph.executor.v1.RunEnded.result:type_name -> epigraph.graph.v1.Payload
 	30, // 46: epigraph.executor.v1.RunEnded.outputs:type_name -> epigraph.executor.v1.RunEnded.OutputsEntry
 	35, // 47: epigraph.executor.v1.RunEnded.error:type_name -> epigraph.executor.v1.RunError
-	1,  // 48: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 49: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
-	35, // 50: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
-	15, // 51: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
-	1,  // 52: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
-	33, // 53: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
-	1,  // 54: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 55: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
-	38, // 56: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
-	1,  // 57: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 58: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
-	34, // 59: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
-	31, // 60: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
-	34, // 61: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
-	34, // 62: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
-	1,  // 63: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 64: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
-	1,  // 65: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 66: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
-	1,  // 67: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 68: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
-	1,  // 69: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 70: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
-	1,  // 71: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
-	34, // 72: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	1,  // 48: epigraph.executor.v1.RunEnded.unknown_calls:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 49: epigraph.executor.v1.VisitChange.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 50: epigraph.executor.v1.VisitChange.state:type_name -> epigraph.executor.v1.VisitState
+	35, // 51: epigraph.executor.v1.VisitChange.error:type_name -> epigraph.executor.v1.RunError
+	15, // 52: epigraph.executor.v1.VisitsChanged.visits:type_name -> epigraph.executor.v1.VisitChange
+	1,  // 53: epigraph.executor.v1.Reconciled.visit:type_name -> epigraph.executor.v1.VisitRef
+	33, // 54: epigraph.executor.v1.Reconciled.state:type_name -> epigraph.executor.v1.VisitState
+	1,  // 55: epigraph.executor.v1.ChildrenSpawned.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 56: epigraph.executor.v1.ChildEnded.visit:type_name -> epigraph.executor.v1.VisitRef
+	38, // 57: epigraph.executor.v1.ChildEnded.state:type_name -> epigraph.executor.v1.RunState
+	1,  // 58: epigraph.executor.v1.InterruptOpened.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 59: epigraph.executor.v1.InterruptOpened.prompt:type_name -> epigraph.graph.v1.Payload
+	34, // 60: epigraph.executor.v1.InterruptOpened.schema:type_name -> epigraph.graph.v1.Payload
+	31, // 61: epigraph.executor.v1.InterruptOpened.expire_time:type_name -> google.protobuf.Timestamp
+	34, // 62: epigraph.executor.v1.InterruptOpened.approve:type_name -> epigraph.graph.v1.Payload
+	34, // 63: epigraph.executor.v1.InterruptClosed.answer:type_name -> epigraph.graph.v1.Payload
+	1,  // 64: epigraph.executor.v1.InterruptClosed.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 65: epigraph.executor.v1.SignalReceived.payload:type_name -> epigraph.graph.v1.Payload
+	1,  // 66: epigraph.executor.v1.SignalReceived.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 67: epigraph.executor.v1.MessageDelivered.message:type_name -> epigraph.graph.v1.Payload
+	1,  // 68: epigraph.executor.v1.GraphExpanded.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 69: epigraph.executor.v1.AttemptStarted.visit:type_name -> epigraph.executor.v1.VisitRef
+	1,  // 70: epigraph.executor.v1.AttemptProgress.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 71: epigraph.executor.v1.AttemptProgress.progress:type_name -> epigraph.graph.v1.Payload
+	1,  // 72: epigraph.executor.v1.TokenDelta.visit:type_name -> epigraph.executor.v1.VisitRef
+	34, // 73: epigraph.executor.v1.RunEnded.OutputsEntry.value:type_name -> epigraph.graph.v1.Payload
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_epigraph_executor_v1_event_proto_init() }

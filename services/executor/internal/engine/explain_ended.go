@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// This file explains runs that have ended.
+
+// explainEnded says what the run ended with, and what of it nobody knows.
+func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(func(*workgraph.State))) error {
+	row := x.Row
+	h := ended(row)
+	var visit workgraph.VisitInfo
+	var unknown []workgraph.Ref
+	if h.Error != nil && h.Error.Node != "" || row.State != journal.StateCompleted || row.Reason != "" {
+		look(func(s *workgraph.State) {
+			if h.Error != nil {
+				visit = visitOf(s, h.Error.Node, h.Error.Visit)
+			}
+			unknown = s.Unknown()
+		})
+	}
+	h.failed(visit)
+	x.Holdups = []Holdup{h}
+	if len(unknown) > 0 {
+		x.Holdups = append(x.Holdups, unknownAtEnd(row, unknown))
+	}
+	if err := e.failedChildren(ctx, x); err != nil {
+		return err
+	}
+	x.Arrange(nil)
+	return nil
+}
+
+func ended(row journal.Run) Holdup {
+	out := Holdup{Kind: HoldupEnded, Since: row.EndTime, Message: "the run has ended: " + row.State.String()}
+	if row.Reason != "" {
+		out.Message += ", " + row.Reason
+	}
+	if len(row.Error) > 0 {
+		var e RunError
+		if json.Unmarshal(row.Error, &e) == nil { // else the API says so when the run itself is asked for
+			out.Error = &e
+		}
+	}
+	if row.State == journal.StateFailed {
+		out.Hint = command("runs retry "+row.ID) + " runs again what failed, in a new run"
+	}
+	return out
+}
+
+// failed says what the run ended with, and at which attempt of which visit.
+func (h *Holdup) failed(v workgraph.VisitInfo) {
+	if h.Error == nil {
+		return
+	}
+	if v.Node == "" {
+		h.Message += ": " + h.Error.said()
+		return
+	}
+	h.Ref, h.Attempt, h.Of = v.Ref, v.Attempt, v.Of
+	at := ""
+	if h.Attempt > 0 && h.Error.Reason != workgraph.ReasonRejected { // no other attempt follows a rejection, however many there may be
+		at = " at " + h.attempt()
+	}
+	h.Message += fmt.Sprintf(": %s failed%s with %s", h.Ref, at, h.Error.said())
+}
+
+// unknownAtEnd tells of the UNSAFE calls of a run that ended before anybody said whether they were performed.
+func unknownAtEnd(row journal.Run, calls []workgraph.Ref) Holdup {
+	names := make([]string, 0, shownUnknown+1)
+	for _, c := range calls[:min(len(calls), shownUnknown)] {
+		names = append(names, c.String())
+	}
+	if more := len(calls) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return Holdup{Kind: HoldupReconciliation, Ref: calls[0], Since: row.EndTime,
+		Message: "the run ended before anybody knew whether " + counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
+		Hint:    "find out what became of it; " + command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
+}
+
+// shownUnknown is how many calls of unknown outcome are named.
+const shownUnknown = 5
+
+// visitOf is where a visit stands.
+func visitOf(s *workgraph.State, node string, visit int) (out workgraph.VisitInfo) {
+	s.Visits(func(v workgraph.VisitInfo) bool {
+		if v.Node == node && v.Visit == visit && v.Item == 0 {
+			out = v
+		}
+		return out.Node == ""
+	})
+	return out
+}
+
