@@ -221,7 +221,7 @@ func TestEvents(t *testing.T) {
 		t.Parallel()
 		r := start(t, options{})
 		r.executor.watch = func(_ *watchRequest, s watchStream) error {
-			return send(s, ended(1, "1"), ended(2, "[9007199254740993]"), ended(3, "3"))
+			return send(s, ended(1, "1"), ended(2, "{"), ended(3, "3"))
 		}
 		got := newReader(r.events(t, "/v1/runs/run_1/events").Body).all()
 		require.Len(t, got, 4)
@@ -229,8 +229,7 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, "error", got[1].event)
 		var e apiError
 		require.NoError(t, json.Unmarshal([]byte(got[1].data), &e))
-		require.Equal(t, "INTEGER_TOO_LARGE_FOR_JSON", e.Reason)
-		require.Equal(t, "attemptEnded.values[0][0]", e.Violations[0].Field)
+		require.Equal(t, "PAYLOAD_INVALID", e.Reason)
 		require.Equal(t, "false", e.Metadata["fatal"])
 		require.Equal(t, "3", got[2].id)
 	})

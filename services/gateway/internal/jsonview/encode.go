@@ -130,8 +130,9 @@ func (e *encoder) payload() (absent bool, err error) {
 	if len(raw) == 0 {
 		return true, nil
 	}
-	// A payload is a document of its own, at the place where it stands in the message.
-	p := scanner{in: raw, maxDepth: maxDepthOut, path: e.path, checkIntegers: true}
+	// A payload is a document of its own, at the place where it stands in the message. Its numbers go out as they were accepted, however long
+	// they are: an answer that was refused for one of them would take with it all that stands beside it.
+	p := scanner{in: raw, maxDepth: maxDepthOut, path: e.path}
 	if at := invalidUTF8(raw); at >= 0 {
 		p.pos = at
 		err = p.fail("the text is not valid UTF-8")
@@ -143,12 +144,6 @@ func (e *encoder) payload() (absent bool, err error) {
 		return false, errs.New(errs.Internal, ReasonPayloadInvalid, "%s",
 			fmt.Sprintf("the payload at %s is not JSON: line %d, column %d: %s", e.where(), line, column, se.text))
 	}
-	e.faults = append(e.faults, p.faults...)
-	if over := len(e.faults) - maxFaults; over > 0 {
-		e.faults = e.faults[:maxFaults]
-		e.more += over
-	}
-	e.more += p.more
 	e.out = compact(e.out, raw)
 	return false, nil
 }

@@ -43,7 +43,7 @@ const (
 	ReasonDuplicateKey = "DUPLICATE_KEY"
 	// ReasonOneofConflict is a second field of a group of which only one may be given.
 	ReasonOneofConflict = "ONEOF_CONFLICT"
-	// ReasonIntegerTooLarge is an integer in a payload that JSON readers with doubles would change.
+	// ReasonIntegerTooLarge is an integer in a payload of a body that JSON readers with doubles would change.
 	ReasonIntegerTooLarge = "INTEGER_TOO_LARGE_FOR_JSON"
 	// ReasonPayloadInvalid is a stored payload that is not JSON.
 	ReasonPayloadInvalid = "PAYLOAD_INVALID"
@@ -426,7 +426,7 @@ func located(body []byte, se *syntaxError) *errs.Error {
 
 // Encode renders a message as compact REST JSON, the same bytes for the same message. Fields without
 // presence are always there, so that clients see empty lists and zeroes; messages and optional fields
-// only when set. A payload with an integer that JSON cannot carry, or that is not JSON, is an
+// only when set. Numbers keep all the digits that their author wrote. A payload that is not JSON is an
 // *errs.Error that names the place.
 func Encode(m proto.Message) ([]byte, error) {
 	raw, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
@@ -439,11 +439,6 @@ func Encode(m proto.Message) ([]byte, error) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("render %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
-	}
-	if len(e.faults) > 0 {
-		r := e.rejected("the answer holds a value that JSON cannot carry")
-		r.Kind = errs.FailedPrecondition
-		return nil, r.Hint("read it through the gRPC API, which keeps all digits; have its author write the integer as a string")
 	}
 	return e.out, nil
 }
