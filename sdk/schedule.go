@@ -138,8 +138,8 @@ func (s *Schedule) Trigger(ctx context.Context) (*executorv1.ScheduleStart, erro
 	return m.GetStart(), err
 }
 
-// Backfill makes up for the times of the past from begin on and before end, each at most once, and at most 1,000 in one call. Runs may overlap unless the
-// policy says otherwise.
+// Backfill makes up for the times of the past from begin on and before end, each at most once. More than 1,000 times in one call are refused. Runs may
+// overlap unless the policy says otherwise.
 func (s *Schedule) Backfill(ctx context.Context, begin, end time.Time, policy executorv1.OverlapPolicy) ([]*executorv1.ScheduleStart, error) {
 	m, err := s.c.schedules().BackfillSchedule(ctx, &executorv1.BackfillScheduleRequest{
 		ScheduleId: s.ID, BeginTime: timestamppb.New(begin), EndTime: timestamppb.New(end), Overlap: policy})

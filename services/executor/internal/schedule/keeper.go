@@ -384,7 +384,7 @@ func (k *Keeper) Trigger(ctx context.Context, key Key, request string) (Start, e
 	return st, nil
 }
 
-// Backfill starts the runs of the times from begin on and before end, at most MaxBackfill of them. Times that were started before, by the
+// Backfill starts the runs of the times from begin on and before end; ReasonSpanTooLong if they are more than MaxBackfill. Times that were started before, by the
 // clock or by a backfill, are not started again; what became of them is among the answers, which are in order of time. If ctx ends before all are
 // started, those that are left wait for the schedule's job. ReasonBusy while as many starts wait as may.
 func (k *Keeper) Backfill(ctx context.Context, key Key, begin, end time.Time, o Overlap) ([]Start, error) {
@@ -411,7 +411,10 @@ func (k *Keeper) Backfill(ctx context.Context, key Key, begin, end time.Time, o 
 		if len(p.queue) >= MaxQueue {
 			return Change{}, Busy(key.ID)
 		}
-		for t := p.line.Next(begin.Add(-time.Microsecond)); !t.IsZero() && t.Before(end) && len(times) < MaxBackfill; t = p.line.Next(t) {
+		for t := p.line.Next(begin.Add(-time.Microsecond)); !t.IsZero() && t.Before(end); t = p.line.Next(t) {
+			if len(times) == MaxBackfill {
+				return Change{}, tooLong(t)
+			}
 			times = append(times, t)
 		}
 		if len(times) == 0 {

@@ -27,6 +27,8 @@ const (
 	ReasonBusy = "SCHEDULE_BUSY"
 	// ReasonSpanInvalid is the reason of a backfill over no span of the past.
 	ReasonSpanInvalid = "BACKFILL_SPAN_INVALID"
+	// ReasonSpanTooLong is the reason of a backfill of more times than one takes.
+	ReasonSpanTooLong = "BACKFILL_SPAN_TOO_LONG"
 )
 
 const (
@@ -268,3 +270,12 @@ func EtagMismatch(id string) error {
 
 // Size implements page.Row.
 func (s Schedule) Size() int { return 512 + len(s.Start) + 128*len(s.Recent) }
+
+// tooLong is the error of a backfill that would have to be cut before a time. It starts nothing: who is given a part of what was asked for takes it
+// for the whole.
+func tooLong(next time.Time) *errs.Error {
+	at := next.UTC().Format(time.RFC3339)
+	return errs.New(errs.InvalidArgument, ReasonSpanTooLong, "the span holds more than %d times", MaxBackfill).
+		Violate("end_time", ReasonSpanTooLong, "lies after "+at).Set("end_time", at).
+		Hint("nothing was started: end this backfill at "+at+", and begin the next one there")
+}

@@ -350,6 +350,22 @@ func Run(t *testing.T, d Driver) {
 		require.Len(t, starts, times)
 		complete(t, s, l, times)
 	})
+	t.Run("Keepers/ABackfillIsWholeOrRefused", func(t *testing.T) {
+		t.Parallel()
+		s := d.open(t, d.Fresh(t))
+		x := behind(0, schedule.Allow)
+		x.Begin = x.Done.Add(-time.Hour)
+		require.NoError(t, s.Create(t.Context(), x, schedule.DefaultMax))
+		l := &ledger{path: filepath.Join(t.TempDir(), "log")}
+		begin := x.Done.Add(-(schedule.MaxBackfill + 1) * time.Second)
+		_, err := keeper(s, l).Backfill(t.Context(), key, begin, x.Done, schedule.Allow)
+		require.Equal(t, schedule.ReasonSpanTooLong, errs.ReasonOf(err))
+		require.Contains(t, errs.From(err).HintText(), x.Done.Add(-time.Second).UTC().Format(time.RFC3339))
+		require.NoFileExists(t, l.path, "nothing was started")
+		starts, err := keeper(s, l).Backfill(t.Context(), key, begin, x.Done.Add(-time.Second), schedule.Allow)
+		require.NoError(t, err)
+		require.Len(t, starts, schedule.MaxBackfill)
+	})
 	t.Run("Keepers/AQueueIsBounded", func(t *testing.T) {
 		t.Parallel()
 		s := d.open(t, d.Fresh(t))
