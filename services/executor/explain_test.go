@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,7 @@ func TestExplain(t *testing.T) {
 			"spends": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
 				return workgraph.Outcome{Usage: []workgraph.Usage{{Provider: "p", Model: "m", InputTokens: 1200, OutputTokens: 800}}}, nil
 			}),
+			"odd":     model("unknown", false),
 			"listens": asks(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
 		}, store)
 		limits := executorv1.NewLimitServiceClient(f.conn)
@@ -70,6 +72,24 @@ func TestExplain(t *testing.T) {
 			return r.GetId()
 		}
 
+		t.Run("Budget/SaysWhatHasNoPriceInEveryState", func(t *testing.T) {
+			limit := int64(45_000)
+			graph := &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "a", Actor: "odd"}, {Id: "b", Actor: "listens"}}, Edges: []*graphv1.Edge{{From: "a", To: "b"}}}
+			r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Graph: graph, Budget: &executorv1.RunBudget{NanoUsd: &limit}})
+			require.NoError(t, err)
+			_, x := explained(t, f, r.GetId(), executorv1.BlockerKind_BLOCKER_KIND_SIGNAL)
+			require.Contains(t, x.GetSummary(), "1 call without a known price not counted", "while it waits")
+			_, err = f.PauseRun(t.Context(), &executorv1.PauseRunRequest{RunId: r.GetId()})
+			require.NoError(t, err)
+			_, x = explained(t, f, r.GetId(), executorv1.BlockerKind_BLOCKER_KIND_PAUSED)
+			require.Contains(t, x.GetSummary(), "1 call without a known price not counted", "while it is paused")
+			_, err = f.CancelRun(t.Context(), &executorv1.CancelRunRequest{RunId: r.GetId()})
+			require.NoError(t, err)
+			testkit.Eventually(t, func() bool { // the books tell of it a moment after the end
+				_, x = explained(t, f, r.GetId(), executorv1.BlockerKind_BLOCKER_KIND_ENDED)
+				return strings.Contains(x.GetSummary(), "1 call without a known price not counted")
+			}, 60*time.Second, 10*time.Millisecond, "%v", x)
+		})
 		t.Run("Budget/SaysHowMuchWasUsedAndWhatHelps", func(t *testing.T) {
 			caps := func(n int64) *executorv1.RunBudget { return &executorv1.RunBudget{Tokens: &n} }
 			two := &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "a", Actor: "spends"}, {Id: "b", Actor: "listens"}}, Edges: []*graphv1.Edge{{From: "a", To: "b"}}}

@@ -152,7 +152,7 @@ func spent(b *workgraph.Budget, used workgraph.Spent) string {
 	}
 	text := strings.Join(parts, ", ")
 	if b.NanoUSD != nil && used.Unpriced > 0 {
-		text += fmt.Sprintf("; %s without a known price not counted", counted(int(used.Unpriced), "call"))
+		text += "; " + noPrice(used.Unpriced)
 	}
 	return text
 }
@@ -168,3 +168,9 @@ func raiseHint(runID string, b *workgraph.Budget, used workgraph.Spent) string {
 	}
 	return command(hint) + " lets it go on, with more than it has used"
 }
+
+// withoutPrice is what is said of calls whose money counts nowhere.
+const withoutPrice = " without a known price not counted"
+
+// noPrice says how many calls have no known price.
+func noPrice(calls int64) string { return counted(int(calls), "call") + withoutPrice }

@@ -106,6 +106,8 @@ type Explanation struct {
 	// Holdups has the most useful first; More is how many were left out.
 	Holdups []Holdup
 	More    int
+	// Unpriced is how many calls nobody knows the price of, so that their money counts nowhere.
+	Unpriced int64
 	// Owner is who owns the run; Addr is where another executor that owns it is asked for what it alone knows.
 	Owner, Addr string
 }
@@ -127,7 +129,7 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	x := &Explanation{Row: row}
+	x := &Explanation{Row: row, Unpriced: row.UnpricedCalls}
 	if row.State.Ended() {
 		return x, e.explainEnded(ctx, x, look)
 	}
@@ -157,7 +159,10 @@ func (e *Engine) Explain(ctx context.Context, namespace, runID string) (*Explana
 		if graph, err = e.graphOf(ctx, row); err != nil {
 			return nil, err
 		}
-		look(func(s *workgraph.State) { x.position(row, s, graph, e.Tokens()) })
+		look(func(s *workgraph.State) {
+			x.position(row, s, graph, e.Tokens())
+			x.Unpriced = max(x.Unpriced, s.Spent().Unpriced)
+		})
 		if err := e.children(ctx, x); err != nil {
 			return nil, err
 		}
@@ -608,15 +613,21 @@ func (x *Explanation) Arrange(local []Holdup) {
 	if n := len(all) - maxHoldups; n > 0 {
 		x.Holdups, x.More = all[:maxHoldups], x.More+n
 	}
+	x.Summary = x.summary()
+	if x.Unpriced > 0 && !strings.Contains(x.Summary, withoutPrice) {
+		x.Summary += "; " + noPrice(x.Unpriced)
+	}
+}
+
+// summary says the most useful in one sentence.
+func (x *Explanation) summary() string {
+	all := x.Holdups
 	if len(all) == 0 {
-		x.Summary = "nothing holds it up: it moves, or has just stopped to"
-		return
+		return "nothing holds it up: it moves, or has just stopped to"
 	}
 	if all[0].Kind == HoldupAmendRefused {
-		x.Summary = "nothing holds it up: it moves, or has just stopped to; " + all[0].Message
-		return
+		return "nothing holds it up: it moves, or has just stopped to; " + all[0].Message
 	}
-	x.Summary = all[0].Message
 	others := 0
 	for _, h := range all[1:] {
 		if h.Kind != HoldupDependency && h.Kind != HoldupInbox && h.Kind != HoldupAmendRefused {
@@ -624,6 +635,7 @@ func (x *Explanation) Arrange(local []Holdup) {
 		}
 	}
 	if others += x.More; others > 0 {
-		x.Summary += fmt.Sprintf(" (and %d more)", others)
+		return all[0].Message + fmt.Sprintf(" (and %d more)", others)
 	}
+	return all[0].Message
 }
