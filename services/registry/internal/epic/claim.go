@@ -73,7 +73,7 @@ func Claimable(e Epic, t Task, others *Claim, now time.Time) error {
 		Set("state", t.State.String()).Set("task_id", t.ID)
 	switch {
 	case t.State == TaskBlocked:
-		return refuse.Hint("wait until what it depends on is completed, or change depends_on")
+		return refuse.Hint("wait until what it depends on is completed; a task that failed or was cancelled is not: change depends_on then")
 	case t.State == TaskFailed:
 		return refuse.Hint("move it to PENDING to try it again")
 	case t.State == TaskRunning:

@@ -1202,7 +1202,7 @@ type NodeCounts struct {
 	Completed int32 `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"`
 	// Nodes whose last visit failed.
 	Failed int32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Nodes that will not run.
+	// Nodes that will not run any more: those that never ran, and those whose last visit was cancelled, which may have made a call before.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Nodes with a visit under way.
 	Running       int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`

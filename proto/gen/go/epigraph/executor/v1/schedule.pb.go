@@ -918,7 +918,7 @@ func (x *BackfillScheduleRequest) GetOverlap() OverlapPolicy {
 // BackfillScheduleResponse tells what was started.
 type BackfillScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runs, in the order of their times; at most 1000 times are taken in one call.
+	// The runs, in the order of their times. A span that holds more than 1000 times is refused as a whole, with BACKFILL_SPAN_TOO_LONG.
 	Starts        []*ScheduleStart `protobuf:"bytes,1,rep,name=starts,proto3" json:"starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -324,7 +324,7 @@ type Losers int32
 const (
 	// FINISH.
 	Losers_LOSERS_UNSPECIFIED Losers = 0
-	// They are cancelled.
+	// They are cancelled. An UNSAFE call that is under way is not: it runs to its end, which the end of the run waits for.
 	Losers_LOSERS_CANCEL Losers = 1
 	// They run to their end; their results are recorded and not used.
 	Losers_LOSERS_FINISH Losers = 2
@@ -646,7 +646,8 @@ type Node struct {
 	Retry *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
 	// What its output must satisfy.
 	Check *Check `protobuf:"bytes,13,opt,name=check,proto3" json:"check,omitempty"`
-	// Time that one attempt may take.
+	// Time that one attempt may take. It ends when the actor begins to wait (`sleep`, `human`, `signal`, `spawn`, `agent`), which has a time of its
+	// own: their argument `timeout`.
 	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Time that one attempt may go without a sign of progress.
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`

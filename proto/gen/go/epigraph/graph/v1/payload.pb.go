@@ -24,7 +24,7 @@ const (
 )
 
 // Payload is one JSON value, kept as the bytes that its author wrote: no number is ever turned into a float.
-// REST shows it as the plain JSON value, and refuses by name an integer beyond ±(2^53-1).
+// REST shows it as the plain JSON value with all digits of its numbers, and refuses by name a request with an integer beyond ±(2^53-1).
 type Payload struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// UTF-8 JSON text. Empty means that there is no value.

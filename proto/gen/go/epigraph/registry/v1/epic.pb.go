@@ -167,7 +167,7 @@ const (
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
 	// Can be worked on.
 	TaskState_TASK_STATE_PENDING TaskState = 1
-	// Waits for other tasks.
+	// Waits until every task that it depends on is COMPLETED. One that is FAILED or CANCELLED keeps it waiting: change `depends_on`, or cancel it.
 	TaskState_TASK_STATE_BLOCKED TaskState = 2
 	// A run works on it.
 	TaskState_TASK_STATE_RUNNING TaskState = 3

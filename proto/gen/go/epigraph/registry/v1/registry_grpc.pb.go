@@ -66,7 +66,7 @@ type RegistryServiceClient interface {
 	TransitionEpic(ctx context.Context, in *TransitionEpicRequest, opts ...grpc.CallOption) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
 	DeleteEpic(ctx context.Context, in *DeleteEpicRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateTask adds a task to an epic: BLOCKED while it depends on unfinished tasks, else PENDING.
+	// CreateTask adds a task to an epic: BLOCKED while it depends on tasks that are not COMPLETED, else PENDING.
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*Task, error)
 	// GetTask shows a task with its costs.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*Task, error)
@@ -369,7 +369,7 @@ type RegistryServiceServer interface {
 	TransitionEpic(context.Context, *TransitionEpicRequest) (*Epic, error)
 	// DeleteEpic removes an epic and its tasks; its usage entries stay. Refused while a task is running.
 	DeleteEpic(context.Context, *DeleteEpicRequest) (*emptypb.Empty, error)
-	// CreateTask adds a task to an epic: BLOCKED while it depends on unfinished tasks, else PENDING.
+	// CreateTask adds a task to an epic: BLOCKED while it depends on tasks that are not COMPLETED, else PENDING.
 	CreateTask(context.Context, *CreateTaskRequest) (*Task, error)
 	// GetTask shows a task with its costs.
 	GetTask(context.Context, *GetTaskRequest) (*Task, error)
