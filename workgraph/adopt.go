@@ -205,6 +205,9 @@ func (ns *nodeState) performed() bool {
 }
 
 func (t *try) done(err *Error) bool {
+	if t.found {
+		return true
+	}
 	switch t.status {
 	case VisitCompleted, VisitAbstained, VisitReconciliation, VisitWaiting:
 		return t.no > 0

@@ -177,6 +177,42 @@ func TestAdopt(t *testing.T) {
 		_, unsafe, _ = AdoptFrom(t.Context(), f.s, &Ref{Node: "A", Visit: 1}, nil, nil)
 		require.Contains(t, unsafe, Ref{Node: "B", Visit: 1}, "also when it was performed in the run before")
 	})
+	reconciled := func(t *testing.T, mapped bool) *machine {
+		g := nodes(FirstArg(), "A", "B").Edge("A", "B").Graph()
+		g.Nodes[1].Effect = Unsafe
+		if mapped {
+			g.Nodes[1].Map = &Map{Over: "args[0]"}
+		}
+		m := newMachine(t, compile(t, g))
+		m.begin()
+		m.end("A", Outcome{Values: one("[1]")})
+		ref := m.ref("B")
+		if mapped {
+			ref.Item = 1
+		}
+		m.do(Attempt{Ref: ref, Attempt: 1, Now: m.now})
+		m.do(Ended{Ref: ref, Attempt: 1, Err: Errorf(Unknown, "WHO_KNOWS", ""), Now: m.now})
+		m.do(Reconcile{Ref: ref, Err: Errorf(Permanent, "DECLINED", ""), Now: m.now})
+		require.Equal(t, StatusFailed, m.s.End().Status)
+		return m
+	}
+	for name, mapped := range map[string]bool{"Visit": false, "Item": true} {
+		t.Run("Unsafe/FoundToHaveBeenPerformedAndFailedIsNamed/"+name, func(t *testing.T) {
+			m := reconciled(t, mapped)
+			_, unsafe, _ := AdoptFrom(t.Context(), m.s, nil, nil, nil)
+			require.Equal(t, []Ref{{Node: "B", Visit: 1}}, unsafe)
+			require.Equal(t, unsafe, PerformedUnsafe(m.s))
+		})
+		t.Run("Unsafe/FoundToHaveBeenPerformedIsKeptBySnapshots/"+name, func(t *testing.T) {
+			m := reconciled(t, mapped)
+			snap, err := m.s.Snapshot()
+			require.NoError(t, err)
+			again, err := Restore(m.p, snap)
+			require.NoError(t, err)
+			require.Equal(t, []Ref{{Node: "B", Visit: 1}}, PerformedUnsafe(again))
+			m.replays()
+		})
+	}
 	t.Run("Terminated/RunsAgain", func(t *testing.T) {
 		m := newMachine(t, compile(t, nodes(FirstArg(), "A", "B").Graph()))
 		m.begin()

@@ -459,6 +459,7 @@ func (s *State) applyEnded(u unit, out *Outcome, err *Error) {
 	} else {
 		s.unknown-- // it was in need of reconciliation
 		t.status = VisitRunning
+		t.found = err == nil || err.Type != NotPerformed
 	}
 	if out != nil {
 		s.use(out.Usage)

@@ -125,6 +125,7 @@ type savedTry struct {
 	Lost   int32       `json:"lost,omitempty"`
 	Failed *Error      `json:"failed,omitempty"`
 	Intent bool        `json:"in,omitempty"`
+	Found  bool        `json:"found,omitempty"`
 	Due    time.Time   `json:"due,omitzero"`
 	Wait   *Outcome    `json:"wait,omitempty"`
 	// Order and Slots are those of the wait.
@@ -237,7 +238,7 @@ func saveRef(ns *nodeState) *savedRef {
 }
 
 func saveTry(t *try) savedTry {
-	c := savedTry{Status: t.status, No: t.no, Gen: t.gen, Lost: t.lost, Failed: t.failed, Intent: t.intent, Due: t.due}
+	c := savedTry{Status: t.status, No: t.no, Gen: t.gen, Lost: t.lost, Failed: t.failed, Intent: t.intent, Found: t.found, Due: t.due}
 	if w := t.wait; w != nil {
 		c.Wait, c.Order = w.out, w.order
 		for _, sl := range w.slots {
@@ -504,7 +505,7 @@ func (r *restorer) fillNode(ns *nodeState, sn *savedNode) {
 }
 
 func (r *restorer) fillTry(u unit, t *try, st *savedTry) {
-	t.status, t.no, t.gen, t.lost, t.intent, t.failed = st.Status, st.No, st.Gen, st.Lost, st.Intent, st.Failed
+	t.status, t.no, t.gen, t.lost, t.intent, t.found, t.failed = st.Status, st.No, st.Gen, st.Lost, st.Intent, st.Found, st.Failed
 	switch t.status {
 	case VisitBackoff, VisitWaiting:
 		t.due = st.Due

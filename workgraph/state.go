@@ -180,9 +180,11 @@ type try struct {
 	gen    int32
 	lost   int32 // attempts that do not count against retry.max_attempts
 	intent bool
-	pos    int32 // index in flights when in flight
-	due    time.Time
-	wait   *waitState
+	// found: somebody found out that the attempt, of which nobody knew it, was performed.
+	found bool
+	pos   int32 // index in flights when in flight
+	due   time.Time
+	wait  *waitState
 	// failed is what the attempt before ended with, while there is another one to come or nobody knows what
 	// became of it.
 	failed *Error
