@@ -420,7 +420,8 @@ func afterEffect(t workgraph.ErrorType, e workgraph.Effect) workgraph.ErrorType 
 	return t
 }
 
-// statusError types an answer that is no success. A 4xx says that the request was not carried out; after a 5xx nobody knows.
+// statusError types an answer that is no success. A 4xx says that the request was not carried out; after a 5xx
+// nobody knows. One below 400 that the node did not expect says that something was done, but not what.
 func statusError(resp *http.Response, body []byte, effect workgraph.Effect) error {
 	t := workgraph.Permanent
 	switch code := resp.StatusCode; {
@@ -433,6 +434,8 @@ func statusError(resp *http.Response, body []byte, effect workgraph.Effect) erro
 		}
 	case code == http.StatusRequestTimeout || code >= 500:
 		t = afterEffect(workgraph.Retryable, effect)
+	case code < 400:
+		t = afterEffect(workgraph.Permanent, effect)
 	}
 	e := workgraph.Errorf(t, ReasonStatus, "%s %s answered %s: %s", resp.Request.Method, resp.Request.URL.Redacted(), resp.Status, excerpt(body))
 	e.RetryAfter = workgraph.Duration(egress.RetryAfter(resp.Header.Get("Retry-After")))

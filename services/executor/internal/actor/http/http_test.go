@@ -290,6 +290,15 @@ func TestFailure(t *testing.T) {
 			require.Equal(t, tt.unsafe, actortest.Fails(t, spec(t, loopback), args(t, "url", url, "method", "POST")).Type)
 		})
 	}
+	for _, code := range []int{200, 204, 304, 307} {
+		t.Run("Status/UnexpectedSuccessIsUnknown/"+strconv.Itoa(code), func(t *testing.T) {
+			t.Parallel()
+			a := args(t, "url", server(t, status(code)), "expect_status", []int{201})
+			require.Equal(t, workgraph.Permanent, actortest.Fails(t, spec(t, loopback), a).Type)
+			a = args(t, "url", server(t, status(code)), "method", "POST", "expect_status", []int{201})
+			require.Equal(t, workgraph.Unknown, actortest.Fails(t, spec(t, loopback), a).Type)
+		})
+	}
 	t.Run("Status/MayBeExpected", func(t *testing.T) {
 		t.Parallel()
 		url := server(t, status(404))
