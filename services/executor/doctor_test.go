@@ -26,7 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// lived lets an executor run on the store that cfg names and leaves one run that has ended and one that waits for an answer.
+// lived lets an executor run on the store that cfg names and leaves one run that has grown and ended and one that waits for an answer.
 func lived(ctx context.Context, cfg executor.Config) (err error) {
 	cfg.ID, cfg.ScanInterval = "lived", 50*time.Millisecond
 	svc, err := executor.Open(ctx, cfg, executor.Deps{})
@@ -78,7 +78,8 @@ func lived(ctx context.Context, cfg executor.Config) (err error) {
 	node := func(id, actor, name, value string) *graphv1.Node {
 		return &graphv1.Node{Id: id, Actor: actor, Named: map[string]*graphv1.Payload{name: {Json: []byte(value)}}}
 	}
-	if err := start(executorv1.RunState_RUN_STATE_COMPLETED, node("a", "template", "text", `"x"`), node("b", "template", "text", `"y"`)); err != nil {
+	const grows = `{"nodes": [{"id": "x", "actor": "template", "named": {"text": "x"}}]}`
+	if err := start(executorv1.RunState_RUN_STATE_COMPLETED, node("a", "expand", "graph", grows), node("b", "template", "text", `"y"`)); err != nil {
 		return err
 	}
 	return start(executorv1.RunState_RUN_STATE_WAITING, node("q", "human", "prompt", `"go on?"`))

@@ -148,6 +148,8 @@ func TestAgent(t *testing.T) {
 			require.Contains(t, string(child.Result), `"all"`)
 			require.EqualValues(t, 300, row.Usage.InputTokens, "what the reasoner used is booked once")
 			l.events(t, child.ID)
+			l.sound(t, id)
+			l.sound(t, child.ID)
 		})
 		r := &reasoner{}
 		work := &recorder{}

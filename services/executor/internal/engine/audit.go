@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -20,14 +21,24 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 	if err != nil {
 		return nil, err
 	}
-	_, body, err := j.Graph(ctx, namespace, runID)
-	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
-		return nil, nil // the missing graph is a finding of its own
+	hash, err := firstGraph(ctx, j, row)
+	if errors.Is(err, workgraph.ErrCorrupt) {
+		return gone(ctx, j, row, err.Error())
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, row.GraphHash, body)
+	body, err := j.GraphBody(ctx, namespace, hash)
+	if errs.ReasonOf(err) == journal.ReasonGraphNotFound {
+		if hash == row.GraphHash {
+			return nil, nil // a finding of its own
+		}
+		return gone(ctx, j, row, fmt.Sprintf("the graph %s with which it began is not there", hash))
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, hash, body)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: its graph cannot be used: %v", runID, err)}, nil
 	}
@@ -52,6 +63,45 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 		a.fault("the row says %s, its journal ends in state %s", row.State, st)
 	}
 	return a.faults, nil
+}
+
+// gone is a fault of a run of which something is missing, unless the run itself was deleted meanwhile.
+func gone(ctx context.Context, j journal.Reader, row journal.Run, what string) ([]string, error) {
+	_, err := j.Get(ctx, row.Namespace, row.ID)
+	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []string{row.ID + ": " + what}, nil
+}
+
+// firstGraph is the content hash of the graph that a run began with, as its journal tells: a replay from the
+// beginning makes it grow and amends it. The error is workgraph.ErrCorrupt if the journal does not tell.
+func firstGraph(ctx context.Context, j journal.Reader, row journal.Run) (string, error) {
+	if row.GraphRevision == 0 {
+		return row.GraphHash, nil
+	}
+	for after := int64(0); ; {
+		events, err := j.Events(ctx, row.Namespace, row.ID, after, 1000)
+		if err != nil {
+			return "", err
+		}
+		for _, ev := range events {
+			d, err := decodeEvent(ev)
+			if err != nil {
+				return "", fmt.Errorf("%w: event %d cannot be read: %w", workgraph.ErrCorrupt, ev.Seq, err)
+			}
+			if d.Regraph != nil {
+				return d.Regraph.Was, nil
+			}
+		}
+		if len(events) < 1000 {
+			return "", fmt.Errorf("%w: the journal does not say with which graph the run began", workgraph.ErrCorrupt)
+		}
+		after = events[len(events)-1].Seq
+	}
 }
 
 type ending struct {

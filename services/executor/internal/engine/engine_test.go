@@ -234,6 +234,14 @@ func (l *live) row(t testing.TB, id string) journal.Run {
 	return r
 }
 
+// sound checks that the journal of a run holds together.
+func (l *live) sound(t testing.TB, id string) {
+	t.Helper()
+	faults, err := engine.Audit(t.Context(), l.j, ns, id)
+	require.NoError(t, err)
+	require.Empty(t, faults)
+}
+
 func (l *live) wait(t testing.TB, id string, want ...journal.State) journal.Run {
 	t.Helper()
 	var row journal.Run

@@ -150,6 +150,8 @@ func TestGrown(t *testing.T) {
 			require.NoError(t, err)
 			again.wait(t, fork, journal.StateCompleted)
 			require.Equal(t, []int{1, 2, 1}, []int{c.of("g#1/x"), c.of("b"), c.of("c")})
+			again.sound(t, id)
+			again.sound(t, fork)
 		})
 	})
 }
