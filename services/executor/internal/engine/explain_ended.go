@@ -99,4 +99,3 @@ func visitOf(s *workgraph.State, node string, visit int) (out workgraph.VisitInf
 	})
 	return out
 }
-

@@ -277,5 +277,5 @@ func tooLong(next time.Time) *errs.Error {
 	at := next.UTC().Format(time.RFC3339)
 	return errs.New(errs.InvalidArgument, ReasonSpanTooLong, "the span holds more than %d times", MaxBackfill).
 		Violate("end_time", ReasonSpanTooLong, "lies after "+at).Set("end_time", at).
-		Hint("nothing was started: end this backfill at "+at+", and begin the next one there")
+		Hint("nothing was started: end this backfill at " + at + ", and begin the next one there")
 }
