@@ -91,3 +91,20 @@ func (e *Engine) GiveBackAfter(d time.Duration) { e.roomPatience = d }
 
 // Hasten lets runs ask for prices, as when the price book answers again.
 func (e *Engine) Hasten(ctx context.Context) { e.current().hasten(ctx) }
+
+// StateVisits are the visits of a run as the machine has them, without the items of maps.
+func (e *Engine) StateVisits(ctx context.Context, namespace, runID string) (visits []workgraph.VisitInfo, err error) {
+	look, _, err := e.standing(ctx, namespace, runID)
+	if err != nil {
+		return nil, err
+	}
+	look(func(s *workgraph.State) {
+		s.Visits(func(v workgraph.VisitInfo) bool {
+			if v.Item == 0 {
+				visits = append(visits, v)
+			}
+			return true
+		})
+	})
+	return visits, nil
+}

@@ -232,6 +232,10 @@ func (t *tally) set(node string, s nodeState) {
 	if p := t.slot(t.Last[node]); p != nil {
 		*p--
 	}
+	if s == 0 { // it has not been reached
+		delete(t.Last, node)
+		return
+	}
 	t.Last[node] = s
 	*t.slot(s)++
 }
@@ -242,6 +246,9 @@ func (t *tally) apply(ev *workgraph.Event) {
 		switch s.Op {
 		case workgraph.OpEnter, workgraph.OpAdopt:
 			t.set(s.Node, nodeRunning)
+		case workgraph.OpReset, workgraph.OpReopen:
+			// A later visit of a loop, which has visits before it, begins again in the same event.
+			t.set(s.Node, 0)
 		case workgraph.OpComplete:
 			t.set(s.Node, nodeCompleted)
 		case workgraph.OpFail:

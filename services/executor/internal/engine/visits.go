@@ -124,7 +124,8 @@ type VisitsRequest struct {
 }
 
 // Visits lists visits by the event that ended them, those under way last in the order of their beginning. A page is read from where
-// the oldest visit began that was under way at the end of the page before, so that its cost does not grow with the history.
+// the oldest visit began that was under way at the end of the page before, so that its cost does not grow with the history unless
+// visits may have been taken back after they had ended.
 func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {
@@ -142,7 +143,11 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	if err != nil {
 		return nil, "", err
 	}
-	f := &folder{nodes: nodes, only: req.Node, open: map[workgraph.Ref]*Visit{}}
+	f := newFolder(nodes, req.Node)
+	void, err := e.takenBack(ctx, row, req.Node)
+	if err != nil {
+		return nil, "", err
+	}
 	var gauge page.Gauge
 	add := func(v *Visit) {
 		visits = append(visits, *v)
@@ -159,7 +164,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		}
 		for _, ev := range evs {
 			for _, v := range f.apply(ev.Durable) {
-				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 {
+				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 && !void[v.end] {
 					v.base = f.oldest(v)
 					add(v)
 				}
@@ -195,6 +200,49 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	}
 	visits, next = page.Cut(pg, visits, func(v Visit) page.Cursor { return page.Cursor{ID: formatCursor(v)} })
 	return visits, next, nil
+}
+
+// takenBack finds the visits that had ended and were taken back since, by where they ended: the list has each visit once, as the run
+// has it now. Only what follows from an approval is taken back after its end, so that nothing is read for a run that has asked nothing
+// and adopted nothing.
+func (e *Engine) takenBack(ctx context.Context, row journal.Run, only string) (map[place]bool, error) {
+	if row.ForkedFrom == "" {
+		asked, err := e.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
+		if err != nil || len(asked) == 0 {
+			return nil, err
+		}
+	}
+	f := newFolder(nil, only)
+	ended, void := map[workgraph.Ref]place{}, map[place]bool{}
+	const chunk = 500
+	for after := int64(0); ; {
+		evs, err := e.Events(ctx, row, after, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for _, ev := range evs {
+			d := ev.Durable
+			done := f.apply(d)
+			for i := range d.Steps {
+				s := &d.Steps[i]
+				if s.Op != workgraph.OpReset && s.Op != workgraph.OpReopen {
+					continue
+				}
+				ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
+				if end, is := ended[ref]; is {
+					void[end] = true
+					delete(ended, ref)
+				}
+			}
+			for _, v := range done {
+				ended[workgraph.Ref{Node: v.Node, Visit: v.Visit}] = v.end
+			}
+		}
+		if len(evs) < chunk {
+			return void, nil
+		}
+		after = evs[len(evs)-1].Durable.Seq
+	}
 }
 
 // heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and only the machine whether it began.
@@ -308,6 +356,10 @@ type folder struct {
 	done  []*Visit
 }
 
+func newFolder(nodes map[string]workgraph.Node, only string) *folder {
+	return &folder{nodes: nodes, only: only, open: map[workgraph.Ref]*Visit{}}
+}
+
 // oldest is the sequence at which the oldest visit began that is open after v, which has just ended; those that ended by the same
 // event may stand on the next page.
 func (f *folder) oldest(v *Visit) int64 {
@@ -405,6 +457,8 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 		return
 	}
 	switch s.Op {
+	case workgraph.OpReset, workgraph.OpReopen: // it has not begun; should it begin again, it does so with nothing of before
+		delete(f.open, ref)
 	case workgraph.OpComplete:
 		v.Values, v.Error = d.ValuesOf(s), det.Error
 		status := workgraph.VisitCompleted
