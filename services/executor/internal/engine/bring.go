@@ -72,18 +72,15 @@ func (t *term) brought(id string) {
 	delete(t.bringing, id)
 }
 
-// bring tries until the run is live, or not this term's to bring. Of a run that is known to lack room, full
-// says how much.
-func (t *term) bring(id string, full *noRoomError) {
+// bring tries until the run is live, stands in line for room, or is not this term's to bring. Of a run for
+// which there is room now, granted says how much was kept for it.
+func (t *term) bring(id string, granted *noRoomError) {
 	var has places
 	defer has.giveBack()
-	if full != nil && t.awaitRoom(id, full) != nil {
-		return
-	}
 	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
 		err := t.bringInTurn(id, &has)
-		t.forfeit(id, full)
-		full = nil
+		t.forfeit(id, granted)
+		granted = nil
 		if err == nil {
 			return
 		}
@@ -106,7 +103,8 @@ func (t *term) bring(id string, full *noRoomError) {
 			has.suspect, err = t.e.suspects.take(t.background)
 		case tooLarge:
 			has.giveBack()
-			full, err = lacks, t.awaitRoom(id, lacks)
+			t.standInLine(id, lacks)
+			return
 		default:
 			has.giveBack()
 			if !t.rest(wait) {

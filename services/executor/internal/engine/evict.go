@@ -120,8 +120,8 @@ func (t *term) evict(r *run) (freed int64) {
 	t.mu.Lock()
 	mine := t.brings(r.id)
 	t.mu.Unlock()
-	if lacks := (&noRoomError{r.namespace, freed}); mine {
-		t.spawn(func() { t.bring(r.id, lacks) })
+	if mine {
+		t.standInLine(r.id, &noRoomError{r.namespace, freed})
 	}
 	return freed
 }

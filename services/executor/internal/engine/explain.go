@@ -189,9 +189,9 @@ func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
 		return nil
 	}
 	t.mu.Lock()
-	r, line := t.runs[runID], t.inLine[runID]
+	r, line := t.runs[runID], t.lines.by[runID]
 	t.mu.Unlock()
-	if r == nil && line.namespace == namespace && !line.since.IsZero() {
+	if r == nil && line != nil && line.lacks.namespace == namespace {
 		return []Holdup{{Kind: HoldupExecutorFull, Since: line.since, Message: "the run waits for memory: the live runs of its executor, or those of its namespace, hold what they may",
 			Hint: "more executors, or a higher executor.max_live, let more runs live at once"}}
 	}

@@ -126,7 +126,9 @@ func (t *term) deliver(ctx context.Context) {
 			continue
 		}
 		// Reading the run takes its mail up.
-		t.bringSoon(id)
+		if !t.mailed(id) {
+			t.bringSoon(id)
+		}
 	}
 	if more && news {
 		t.pokeMail()
@@ -140,7 +142,9 @@ func (t *term) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range t.bringing {
-		ending = append(ending, id)
+		if x := t.lines.by[id]; x == nil || x.mailed { // there may be many in line, few of which have mail
+			ending = append(ending, id)
+		}
 	}
 	for id, l := range t.loading {
 		l.again = true
@@ -155,6 +159,17 @@ func (t *term) inHand() (busy, ending []string) {
 		}
 	}
 	return busy, ending
+}
+
+// mailed reports whether the run stands in line for room, and has its mail left out of looks from now on.
+func (t *term) mailed(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.lines.by[id]
+	if x != nil {
+		x.mailed = true
+	}
+	return x != nil
 }
 
 // passesOver reports whether mail is being taken up, and makes whoever does so look again.

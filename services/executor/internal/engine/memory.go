@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
@@ -126,55 +125,6 @@ type noRoomError struct {
 
 func (e *noRoomError) Error() string {
 	return fmt.Sprintf("there is no room for a run of %d bytes", e.size)
-}
-
-// roomPatience is for how long a run stands in line for room before it is given back, if there is another
-// executor that may have room: long enough for its turn in line to have come.
-const roomPatience = 20 * time.Second
-
-// errGivenBack says that the run is not this executor's any more.
-var errGivenBack = errors.New("engine: there is no room for the run, another executor may have it")
-
-// awaitRoom waits until there is room for a run, which is kept for it. A run that would wait for long is
-// given back while other executors live.
-func (t *term) awaitRoom(id string, e *noRoomError) error {
-	ctx, cancel := context.WithCancelCause(t.background)
-	defer cancel(nil)
-	t.mu.Lock()
-	t.inLine[id] = inLine{e.namespace, time.Now()}
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.inLine, id)
-	}()
-	go func() {
-		tick := time.NewTicker(t.e.roomPatience)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if t.hasPeers() {
-					cancel(errGivenBack)
-				}
-			}
-		}
-	}()
-	err := t.memory.wait(ctx, id, e.namespace, e.size)
-	if err != nil && errors.Is(context.Cause(ctx), errGivenBack) {
-		t.brought(id)
-		t.handBack(t.background, id)
-		return errGivenBack
-	}
-	return err
-}
-
-// inLine is a run that waits for room.
-type inLine struct {
-	namespace string
-	since     time.Time
 }
 
 // peersKnown is for how long all runs that wait for room go by one answer to whether another executor lives.

@@ -186,7 +186,7 @@ func TestHasPeers(t *testing.T) {
 func TestExplainLine(t *testing.T) {
 	t.Parallel()
 	e := &Engine{ready: make(chan struct{})}
-	e.set(&term{runs: map[string]*run{}, inLine: map[string]inLine{"run_1": {"acme", time.Now()}}})
+	e.set(&term{runs: map[string]*run{}, lines: roomLines{by: map[string]*inLine{"run_1": {lacks: &noRoomError{namespace: "acme"}, since: time.Now()}}}})
 	require.Empty(t, e.HoldupsHere("other", "run_1"))
 	require.Empty(t, e.HoldupsHere("acme", "run_2"))
 	here := e.HoldupsHere("acme", "run_1")

@@ -386,9 +386,9 @@ func (r *run) leaving(ctx context.Context) bool {
 }
 
 // handBack lets others have a run for which there is no room here.
-func (t *term) handBack(ctx context.Context, id string) {
-	if err := t.e.journal.Release(ctx, t.owner, []string{id}); err != nil && ctx.Err() == nil && !journal.IsFenced(err) {
-		t.e.log.WarnContext(ctx, "run not handed back", "err", err, "run_id", id)
+func (t *term) handBack(ctx context.Context, ids ...string) {
+	if err := t.e.journal.Release(ctx, t.owner, ids); err != nil && ctx.Err() == nil && !journal.IsFenced(err) {
+		t.e.log.WarnContext(ctx, "runs not handed back", "err", err, "count", len(ids), "first", ids[0])
 	}
 }
 

@@ -39,7 +39,7 @@ type term struct {
 	runs     map[string]*run
 	loading  map[string]*loading
 	bringing map[string]bool // runs that wait for their turn to be read
-	inLine   map[string]inLine
+	lines    roomLines
 	losses   map[string]loss
 
 	settled settled
@@ -70,7 +70,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endWriting()
 	defer endBeating()
 	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
-		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, inLine: map[string]inLine{}, losses: map[string]loss{}}
+		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]loss{}}
 	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
 	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
 	t.alarms = newAlarms(t.bringSoon)

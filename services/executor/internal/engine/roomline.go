@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A run that finds no room stands in line for it. However many runs do, each is no more than an entry here: of
+// a namespace a few at a time wait with the budget of memory, and those behind them for these.
+//
+//	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
+//	                        |                            |
+//	                        +--- giveBackOld, if another executor lives
+
+const (
+	// roomWaiters is how many runs of a namespace wait with the budget: more than one, since one that needs much
+	// does not keep out those behind it for long.
+	roomWaiters = 16
+	// roomPatience is for how long a run stands in line before it is given back, if there is another executor
+	// that may have room: long enough for its turn to have come.
+	roomPatience = 20 * time.Second
+	// handedBack is how many runs are given back at once.
+	handedBack = 500
+)
+
+// errGivenBack says that the run is not this executor's any more.
+var errGivenBack = errors.New("engine: there is no room for the run, another executor may have it")
+
+// roomLines are the runs that stand in line. The term's mu guards them.
+type roomLines struct {
+	by     map[string]*inLine
+	spaces map[string]*spaceLine
+	// watched says that giveBackOld is at work.
+	watched bool
+}
+
+// inLine is a run that stands in line.
+type inLine struct {
+	id    string
+	lacks *noRoomError
+	since time.Time
+	// stop ends its wait with the budget; nil before that.
+	stop context.CancelCauseFunc
+	// left says that it stands there no more.
+	left bool
+	// mailed says that there is mail for it, which it takes up when it is read.
+	mailed bool
+}
+
+// spaceLine is the line of a namespace.
+type spaceLine struct {
+	waiting int
+	queue   []*inLine
+}
+
+// standInLine has a run stand in line, which the caller is the one to bring. It is brought when there is room,
+// which is kept for it by then. One that would wait for long is given back while other executors live.
+func (t *term) standInLine(id string, lacks *noRoomError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	if t.lines.by == nil {
+		t.lines.by, t.lines.spaces = map[string]*inLine{}, map[string]*spaceLine{}
+	}
+	x := &inLine{id: id, lacks: lacks, since: time.Now()}
+	t.lines.by[id] = x
+	line := t.lines.spaces[lacks.namespace]
+	if line == nil {
+		line = &spaceLine{}
+		t.lines.spaces[lacks.namespace] = line
+	}
+	if line.waiting < roomWaiters {
+		line.waiting++
+		t.work.Go(func() { t.waitInTurn(x, line) })
+	} else {
+		line.queue = append(line.queue, x)
+	}
+	if !t.lines.watched {
+		t.lines.watched = true
+		t.work.Go(t.giveBackOld)
+	}
+}
+
+// waitInTurn waits for room for one run after the other, as long as there are any in the namespace.
+func (t *term) waitInTurn(x *inLine, line *spaceLine) {
+	for ; x != nil; x = t.nextInLine(x.lacks.namespace, line) {
+		t.waitForRoom(x)
+	}
+}
+
+func (t *term) nextInLine(namespace string, line *spaceLine) *inLine {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(line.queue) > 0 && t.background.Err() == nil {
+		x := line.queue[0]
+		line.queue[0] = nil
+		line.queue = line.queue[1:]
+		if !x.left {
+			return x
+		}
+	}
+	if line.waiting--; line.waiting == 0 {
+		delete(t.lines.spaces, namespace)
+	}
+	return nil
+}
+
+// waitForRoom waits for room for a run and has it brought.
+func (t *term) waitForRoom(x *inLine) {
+	ctx, cancel := context.WithCancelCause(t.background)
+	defer cancel(nil)
+	t.mu.Lock()
+	if x.left {
+		t.mu.Unlock()
+		return
+	}
+	x.stop = cancel
+	t.mu.Unlock()
+	err := t.memory.wait(ctx, x.id, x.lacks.namespace, x.lacks.size)
+	t.mu.Lock()
+	t.leaveLine(x)
+	t.mu.Unlock()
+	switch {
+	case err == nil:
+		if !t.spawn(func() { t.bring(x.id, x.lacks) }) {
+			t.forfeit(x.id, x.lacks)
+		}
+	case errors.Is(context.Cause(ctx), errGivenBack):
+		t.brought(x.id)
+		t.handBack(t.background, x.id)
+	}
+}
+
+// leaveLine takes a run out of its line. The caller holds t.mu.
+func (t *term) leaveLine(x *inLine) {
+	x.left = true
+	if t.lines.by[x.id] == x {
+		delete(t.lines.by, x.id)
+	}
+}
+
+// giveBackOld gives runs back that have stood in line for long while other executors live, until no run
+// stands in line.
+func (t *term) giveBackOld() {
+	for t.rest(t.e.roomPatience / 4) {
+		peers := t.hasPeers()
+		var old []string
+		t.mu.Lock()
+		if len(t.lines.by) == 0 {
+			t.lines.watched = false
+			t.mu.Unlock()
+			return
+		}
+		for id, x := range t.lines.by {
+			switch {
+			case !peers || time.Since(x.since) < t.e.roomPatience:
+			case x.stop != nil:
+				x.stop(errGivenBack)
+			default:
+				t.leaveLine(x)
+				delete(t.bringing, id)
+				old = append(old, id)
+			}
+		}
+		t.mu.Unlock()
+		for len(old) > 0 {
+			n := min(len(old), handedBack)
+			t.handBack(t.background, old[:n]...)
+			old = old[n:]
+		}
+	}
+}

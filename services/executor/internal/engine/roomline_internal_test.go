@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// keeper is a journal of which runs are handed back while another executor lives.
+type keeper struct {
+	journal.Journal
+	released chan []string
+}
+
+func (k keeper) Executors(context.Context) ([]journal.Executor, error) {
+	return []journal.Executor{{Owner: journal.Owner{ID: "other"}}}, nil
+}
+
+func (k keeper) Release(_ context.Context, _ journal.Owner, ids []string) error {
+	k.released <- ids
+	return nil
+}
+
+func TestRoomLine(t *testing.T) {
+	t.Parallel()
+	const runs = 1000
+	line := func(t *testing.T, patience time.Duration) (*term, keeper, context.CancelFunc) {
+		ctx, end := context.WithCancel(t.Context())
+		j := keeper{released: make(chan []string, runs)}
+		e := &Engine{log: slog.New(slog.DiscardHandler), journal: j, roomPatience: patience}
+		e.cfg.Lease = time.Minute
+		x := &term{e: e, background: ctx, memory: newMemory(1 << 20), runs: map[string]*run{}, bringing: map[string]bool{}}
+		x.memory.Add("acme", 1<<20)
+		for i := range runs {
+			id := fmt.Sprint("run_", i)
+			x.mu.Lock()
+			require.True(t, x.brings(id))
+			x.mu.Unlock()
+			x.standInLine(id, &noRoomError{"acme", 10 << 10})
+		}
+		return x, j, end
+	}
+	t.Run("AFewWaitWithTheBudget", func(t *testing.T) {
+		t.Parallel()
+		x, _, end := line(t, time.Hour)
+		x.mu.Lock()
+		require.Equal(t, roomWaiters, x.lines.spaces["acme"].waiting)
+		require.Len(t, x.lines.spaces["acme"].queue, runs-roomWaiters)
+		require.Len(t, x.lines.by, runs)
+		x.mu.Unlock()
+		end()
+		x.work.Wait()
+	})
+	t.Run("MailIsAskedForOncePerRun", func(t *testing.T) {
+		t.Parallel()
+		x, _, end := line(t, time.Hour)
+		_, ending := x.inHand()
+		require.Empty(t, ending, "of most of them there is no mail")
+		require.True(t, x.mailed("run_7"))
+		require.False(t, x.mailed("elsewhere"))
+		_, ending = x.inHand()
+		require.Equal(t, []string{"run_7"}, ending)
+		end()
+		x.work.Wait()
+	})
+	t.Run("WhoWaitedLongIsGivenBack", func(t *testing.T) {
+		t.Parallel()
+		x, j, end := line(t, time.Millisecond)
+		got := map[string]bool{}
+		for len(got) < runs {
+			for _, id := range <-j.released {
+				require.False(t, got[id], id)
+				got[id] = true
+			}
+		}
+		end()
+		x.work.Wait()
+		require.Empty(t, x.lines.by)
+		require.Empty(t, x.lines.spaces)
+		require.Empty(t, x.bringing)
+	})
+}
