@@ -166,7 +166,7 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 		n.state, n.err, n.wait, n.mark, n.ended = v.GetState(), v.GetError(), "", "", time.Time{}
 		switch n.state {
 		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
-			n.started = time.Time{} // taken back to before it began
+			n.started, n.items, n.failed, n.itemErr, n.children = time.Time{}, 0, 0, nil, 0 // taken back to before it began
 		case executorv1.VisitState_VISIT_STATE_SKIPPED:
 			n.mark = skipText(v.GetReason())
 		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_FAILED, executorv1.VisitState_VISIT_STATE_ABSTAINED,

@@ -484,6 +484,19 @@ func TestTree(t *testing.T) {
 		golden(t, "states.txt", b.String()+"-- the log --\n"+strings.Join(s.log, "\n")+"\n")
 	})
 
+	t.Run("Tree/MapTakenBack", func(t *testing.T) {
+		s := tell(graph("m"))
+		item := func(state executorv1.VisitState) *executorv1.RunEvent {
+			return changed(&executorv1.VisitChange{Visit: ref("m", 1, 1), State: state})
+		}
+		s.after(0, started("m", 1, 1))
+		s.after(0, item(executorv1.VisitState_VISIT_STATE_COMPLETED))
+		s.after(0, changed(&executorv1.VisitChange{Visit: ref("m", 1, 0)}))
+		s.after(0, started("m", 1, 1))
+		s.after(0, item(executorv1.VisitState_VISIT_STATE_COMPLETED))
+		require.Contains(t, s.tree.Render(Style{}, Frame{Now: s.now, Turn: -1, Width: 80}), "1 item ", "what was taken back does not count")
+	})
+
 	t.Run("Tree/PausedAndResumed", func(t *testing.T) {
 		s := tell(graph("a"))
 		s.after(0, &executorv1.RunEvent{Event: &executorv1.RunEvent_RunPaused{RunPaused: &executorv1.RunPaused{Reason: "MAX_VISITS", Message: "kept"}}})

@@ -116,7 +116,7 @@ func (r *run) follow(res journal.Result, c consequence, released chan struct{}) 
 	}
 	if r.gone.Load() {
 		if res.Err == nil {
-			r.t.told(res, c) // it happened, even if nothing follows from it here
+			r.t.told(r, res, c) // it happened, even if nothing follows from it here
 		}
 		return
 	}

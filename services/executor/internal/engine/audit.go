@@ -145,8 +145,12 @@ func (a *auditor) take(row journal.Event) bool {
 		clear(a.ended)
 	}
 	for i := range d.Steps {
-		if s := &d.Steps[i]; s.Op == workgraph.OpComplete && s.Item == 0 {
-			ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
+		s := &d.Steps[i]
+		ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
+		switch {
+		case s.Op == workgraph.OpReopen, s.Op == workgraph.OpReset: // what was taken back may be done again
+			delete(a.done, ref)
+		case s.Op == workgraph.OpComplete && s.Item == 0:
 			if at := a.done[ref]; at > 0 {
 				a.fault("visit %d of %q is completed at %d and again at %d", s.Visit, s.Node, at, row.Seq)
 			}

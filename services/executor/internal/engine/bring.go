@@ -41,9 +41,68 @@ const (
 	latestTry  = time.Minute
 )
 
-// bringSoon makes a run live beside everything else; as many at once as RecoverParallel says. One that cannot
-// be read takes a place only while it is tried again.
-func (t *term) bringSoon(id string) {
+// bringing is a run that is to be brought. However many there are, each waits as an entry in a line, and
+// RecoverParallel are read at once: those for which room is kept or a turn is held first, then of one
+// namespace after the other.
+type bringing struct {
+	namespace, id string
+	has           places
+	// granted, if not nil, says how much room is kept for it until it is tried.
+	granted *noRoomError
+	// wait is the pause after the next try that fails.
+	wait time.Duration
+}
+
+// bringLine are the runs that wait to be read. The term's mu guards it.
+type bringLine struct {
+	reading int
+	first   []*bringing
+	spaces  map[string][]*bringing
+	// order are the namespaces in spaces, the one whose turn it is first.
+	order []string
+}
+
+func (l *bringLine) push(b *bringing, first bool) {
+	switch {
+	case first:
+		l.first = append(l.first, b)
+	case len(l.spaces[b.namespace]) == 0:
+		if l.spaces == nil {
+			l.spaces = map[string][]*bringing{}
+		}
+		l.order = append(l.order, b.namespace)
+		fallthrough
+	default:
+		l.spaces[b.namespace] = append(l.spaces[b.namespace], b)
+	}
+}
+
+// pop is the run whose turn it is; nil if there is none.
+func (l *bringLine) pop() (b *bringing) {
+	if len(l.first) > 0 {
+		b, l.first[0] = l.first[0], nil
+		l.first = l.first[1:]
+		return b
+	}
+	if len(l.order) == 0 {
+		return nil
+	}
+	ns := l.order[0]
+	l.order = l.order[1:]
+	line := l.spaces[ns]
+	b, line[0] = line[0], nil
+	if line = line[1:]; len(line) > 0 {
+		l.spaces[ns] = line
+		l.order = append(l.order, ns)
+	} else {
+		delete(l.spaces, ns)
+	}
+	return b
+}
+
+// bringSoon makes a run of a namespace live beside everything else. One that cannot be read takes a place
+// only while it is tried again.
+func (t *term) bringSoon(namespace, id string) {
 	t.mu.Lock()
 	l := t.loading[id]
 	if l != nil {
@@ -52,8 +111,86 @@ func (t *term) bringSoon(id string) {
 	mine := l == nil && t.brings(id)
 	t.mu.Unlock()
 	if mine {
-		t.spawn(func() { t.bring(id, nil) })
+		t.bring(&bringing{namespace: namespace, id: id, wait: soonestTry}, false)
 	}
+}
+
+// bring has a run read in its turn, or before all others. The caller is the one to bring it.
+func (t *term) bring(b *bringing, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		b.has.giveBack()
+	case t.reads.reading < t.e.cfg.RecoverParallel:
+		t.reads.reading++
+		t.work.Go(func() { t.bringInTurn(b) })
+	default:
+		t.reads.push(b, first)
+	}
+}
+
+// bringInTurn brings one run after the other, as long as there are any.
+func (t *term) bringInTurn(b *bringing) {
+	for b != nil {
+		t.brought(b.id)
+		err := t.tryBring(b.namespace, b.id, &b.has)
+		t.forfeit(b.id, b.granted)
+		b.granted = nil
+		if err == nil || !t.bringAgain(b, err) {
+			b.has.giveBack()
+		}
+		t.mu.Lock()
+		if b = t.reads.pop(); b == nil {
+			t.reads.reading--
+		}
+		t.mu.Unlock()
+	}
+}
+
+// bringAgain sees that a run which could not be brought is tried again when what was missing is there. It
+// reports whether it is, with the turns that are held for it.
+func (t *term) bringAgain(b *bringing, err error) bool {
+	t.mu.Lock()
+	mine := t.brings(b.id)
+	t.mu.Unlock()
+	if !mine {
+		return false
+	}
+	busy, computes := errors.AsType[*noTurnError](err)
+	lacks, full := errors.AsType[*noRoomError](err)
+	if computes {
+		if b.has.compute != nil {
+			b.has.compute() // who read the run meanwhile had none
+			b.has.compute = nil
+		}
+	} else {
+		b.has.giveBack() // the turn of suspects comes first, here as everywhere
+	}
+	if full {
+		t.standInLine(b.id, lacks)
+		return true
+	}
+	return t.spawn(func() {
+		switch {
+		case computes:
+			b.has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
+		case errors.Is(err, errSuspectAtWork):
+			b.has.suspect, err = t.e.suspects.take(t.background)
+		case t.rest(b.wait):
+			b.wait = min(2*b.wait, latestTry)
+			t.bring(b, false)
+			return
+		default:
+			return
+		}
+		if err != nil {
+			b.has.giveBack()
+			return
+		}
+		b.wait = soonestTry
+		t.bring(b, true)
+	})
 }
 
 // brings makes the caller the one that brings a run, unless somebody does. The caller holds t.mu.
@@ -72,69 +209,11 @@ func (t *term) brought(id string) {
 	delete(t.bringing, id)
 }
 
-// bring tries until the run is live, stands in line for room, or is not this term's to bring. Of a run for
-// which there is room now, granted says how much was kept for it.
-func (t *term) bring(id string, granted *noRoomError) {
-	var has places
-	defer has.giveBack()
-	for wait := soonestTry; ; wait = min(2*wait, latestTry) {
-		err := t.bringInTurn(id, &has)
-		t.forfeit(id, granted)
-		granted = nil
-		if err == nil {
-			return
-		}
-		t.mu.Lock()
-		mine := t.brings(id)
-		t.mu.Unlock()
-		if !mine {
-			return
-		}
-		busy, computes := errors.AsType[*noTurnError](err)
-		lacks, tooLarge := errors.AsType[*noRoomError](err)
-		switch {
-		case computes:
-			if has.compute != nil {
-				has.compute() // who read the run meanwhile had none
-			}
-			has.compute, err = t.e.computing.Enter(t.background, busy.namespace)
-		case errors.Is(err, errSuspectAtWork):
-			has.giveBack() // the turn of suspects comes first, here as everywhere
-			has.suspect, err = t.e.suspects.take(t.background)
-		case tooLarge:
-			has.giveBack()
-			t.standInLine(id, lacks)
-			return
-		default:
-			has.giveBack()
-			if !t.rest(wait) {
-				return
-			}
-			continue
-		}
-		if err != nil {
-			return
-		}
-		wait = soonestTry
-	}
-}
-
-// bringInTurn tries once to bring a run when there is a place. It returns nil if nothing is left to do.
-func (t *term) bringInTurn(id string, has *places) error {
-	select {
-	case t.loads <- struct{}{}:
-		defer func() { <-t.loads }()
-	case <-t.background.Done():
-	}
-	t.brought(id)
-	return t.tryBring(id, has)
-}
-
 // tryBring tries once to make a run live that this term owns. There is no error if it is live, or not this
 // term's to bring. A noRoomError, a noTurnError or errSuspectAtWork says what is missing; turns that are free
 // are taken and left in has.
-func (t *term) tryBring(id string, has *places) error {
-	err := t.load(t.background, id, has)
+func (t *term) tryBring(namespace, id string, has *places) error {
+	err := t.load(t.background, namespace, id, has)
 	if err == nil || t.background.Err() != nil || journal.IsFenced(err) {
 		return nil
 	}
@@ -146,7 +225,7 @@ func (t *term) tryBring(id string, has *places) error {
 }
 
 // load reads a run and sets it going, unless it has ended or is somebody else's.
-func (t *term) load(ctx context.Context, id string, has *places) error {
+func (t *term) load(ctx context.Context, namespace, id string, has *places) error {
 	t.mu.Lock()
 	for r := t.runs[id]; r != nil || t.closed; r = t.runs[id] {
 		t.mu.Unlock()
@@ -179,7 +258,7 @@ func (t *term) load(ctx context.Context, id string, has *places) error {
 		t.pokeMail()
 	}
 	if claimed {
-		t.bringSoon(id)
+		t.bringSoon(namespace, id)
 	}
 	return l.err
 }

@@ -85,6 +85,8 @@ func TestCompactEvents(t *testing.T) {
 				Outputs: map[string]json.RawMessage{"a": value, "b": json.RawMessage("1")}, Result: json.RawMessage(`[{"text":"a result"},1]`)}}}},
 		{name: "EndInFailure", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
 			End: &workgraph.RunEnd{Status: workgraph.StatusFailed, Error: workgraph.Errorf(workgraph.Permanent, "X", "y")}}}},
+		{name: "EndOfUnknownCalls", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 9, Kind: workgraph.RunEnded, At: at,
+			End: &workgraph.RunEnd{Status: workgraph.StatusCanceled, Reason: workgraph.ReasonCancelRequest, Unknown: []workgraph.Ref{{Node: "pay", Visit: 1}}}}}},
 		{name: "StartWithBudget", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunStarted, At: at,
 			Budget: &workgraph.Budget{Tokens: new(int64)}}}},
 		{name: "Spent", inJSON: true, d: &Durable{Event: workgraph.Event{Version: 2, Seq: 1, Kind: workgraph.RunResumed, At: at, Spent: &workgraph.Spent{Tokens: 1}}}},
@@ -141,7 +143,7 @@ func TestCompactEvents(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
 			reflect.TypeFor[workgraph.Event](): 26, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 24,
-			reflect.TypeFor[workgraph.Outcome](): 7, reflect.TypeFor[workgraph.RunEnd](): 7, reflect.TypeFor[workgraph.InputRef](): 3,
+			reflect.TypeFor[workgraph.Outcome](): 7, reflect.TypeFor[workgraph.RunEnd](): 8, reflect.TypeFor[workgraph.InputRef](): 3,
 			reflect.TypeFor[workgraph.Input](): 2, reflect.TypeFor[workgraph.Ref](): 3, reflect.TypeFor[Durable](): 7,
 		} {
 			require.Equal(t, fields, typ.NumField(), typ.Name())

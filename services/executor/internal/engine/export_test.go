@@ -49,10 +49,13 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 	t := e.current()
 	l := &loading{done: make(chan struct{}), err: &noTurnError{namespace}}
 	close(l.done)
+	b := &bringing{namespace: namespace, id: runID, wait: soonestTry}
+	t.mu.Lock()
+	t.loading[runID] = l
+	t.mu.Unlock()
+	t.bring(b, false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.loading[runID] = l
-	t.work.Go(func() { t.bring(runID, nil) })
 	for !t.bringing[runID] {
 		t.mu.Unlock()
 		runtime.Gosched()
@@ -66,7 +69,7 @@ func (e *Engine) BringBeside(namespace, runID string) (end func()) {
 }
 
 // Bring makes a run live that may be this executor's.
-func (e *Engine) Bring(runID string) { e.current().bringSoon(runID) }
+func (e *Engine) Bring(namespace, runID string) { e.current().bringSoon(namespace, runID) }
 
 // Turns are those of this executor.
 func (e *Engine) Turns() *turns.Turns { return e.computing }

@@ -127,7 +127,7 @@ func (t *term) deliver(ctx context.Context) {
 		}
 		// Reading the run takes its mail up.
 		if !t.mailed(id) {
-			t.bringSoon(id)
+			t.bringSoon(byRun[id][0].Namespace, id)
 		}
 	}
 	if more && news {

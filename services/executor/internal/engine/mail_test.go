@@ -191,7 +191,7 @@ func TestMail(t *testing.T) {
 			row := l.parked(t, id, journal.StateWaiting)
 			testkit.Eventually(t, func() bool { return time.Now().After(row.WakeTime) }, time.Minute, time.Millisecond)
 			stale.armed.Store(true)
-			l.Bring(id) // it is nobody's when this is read
+			l.Bring(ns, id) // it is nobody's when this is read
 			<-stale.read
 			args, err := json.Marshal(journal.JobArgs{Namespace: ns, RunID: id})
 			require.NoError(t, err)

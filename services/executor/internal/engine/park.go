@@ -73,13 +73,13 @@ func (t *term) given(r *run, released chan struct{}, res journal.Result, c conse
 		t.lose(r, res.Err)
 		return
 	}
-	t.told(res, c)
+	t.told(r, res, c)
 	r.retire(errDropped)
 	t.remove(r)
 }
 
-// told lets everybody know of what has become durable.
-func (t *term) told(res journal.Result, c consequence) {
+// told lets everybody know of what has become durable of a run.
+func (t *term) told(r *run, res journal.Result, c consequence) {
 	for i := range c.events {
 		if d := c.events[i].Durable; d.Kind == workgraph.RunPaused {
 			if d.Reason == ReasonBudget || d.Reason == ReasonUnsettled {
@@ -97,7 +97,7 @@ func (t *term) told(res journal.Result, c consequence) {
 	}
 	for _, id := range res.Claimed {
 		failpoint.Hit(failpoint.ClaimAfter)
-		t.bringSoon(id)
+		t.bringSoon(r.namespace, id) // only its family is told by a run
 	}
 }
 
@@ -205,10 +205,10 @@ func (t *term) take(ctx context.Context, w wake) error {
 	}
 	failpoint.Hit(failpoint.ClaimAfter)
 	if at := w.Due.Add(-holdBefore); time.Now().Before(at) {
-		t.alarms.set(w.RunID, at)
+		t.alarms.set(w.Namespace, w.RunID, at)
 		return nil
 	}
-	t.bringSoon(w.RunID)
+	t.bringSoon(w.Namespace, w.RunID)
 	return nil
 }
 
@@ -234,7 +234,7 @@ func (t *term) takes() bool {
 // alarms are the runs that this executor has claimed and not read yet, since their time is near but has not
 // come: an id and a time each, and one timer for all. It is safe for concurrent use.
 type alarms struct {
-	ring func(id string)
+	ring func(namespace, id string)
 
 	mu    sync.Mutex
 	heap  alarmHeap
@@ -243,8 +243,8 @@ type alarms struct {
 }
 
 type alarm struct {
-	at time.Time
-	id string
+	at            time.Time
+	namespace, id string
 }
 
 type alarmHeap []alarm
@@ -261,15 +261,15 @@ func (h *alarmHeap) Pop() any {
 	return last
 }
 
-func newAlarms(ring func(id string)) *alarms { return &alarms{ring: ring} }
+func newAlarms(ring func(namespace, id string)) *alarms { return &alarms{ring: ring} }
 
-func (a *alarms) set(id string, at time.Time) {
+func (a *alarms) set(namespace, id string, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return
 	}
-	heap.Push(&a.heap, alarm{at, id})
+	heap.Push(&a.heap, alarm{at, namespace, id})
 	a.arm()
 }
 
@@ -286,14 +286,14 @@ func (a *alarms) arm() {
 
 func (a *alarms) due() {
 	a.mu.Lock()
-	var ids []string
+	var due []alarm
 	for now := time.Now(); len(a.heap) > 0 && !a.heap[0].at.After(now); {
-		ids = append(ids, heap.Pop(&a.heap).(alarm).id)
+		due = append(due, heap.Pop(&a.heap).(alarm))
 	}
 	a.arm()
 	a.mu.Unlock()
-	for _, id := range ids {
-		a.ring(id)
+	for _, x := range due {
+		a.ring(x.namespace, x.id)
 	}
 }
 

@@ -172,7 +172,7 @@ func (e *Engine) TakeUp(p journal.Posted) {
 	case t == nil:
 	case p.Claimed && p.Owner == t.owner:
 		failpoint.Hit(failpoint.ClaimAfter)
-		t.bringSoon(p.Run.ID)
+		t.bringSoon(p.Run.Namespace, p.Run.ID)
 	case !p.New:
 	case p.Owner == t.owner:
 		t.pokeMail()

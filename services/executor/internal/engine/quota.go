@@ -51,7 +51,7 @@ func (t *term) noRoom(ctx context.Context, row journal.Run) error {
 		return err
 	}
 	if len(mail) > 0 {
-		t.alarms.set(row.ID, time.Now().Add(noRoomPause))
+		t.alarms.set(row.Namespace, row.ID, time.Now().Add(noRoomPause))
 		return nil
 	}
 	s := row.Status

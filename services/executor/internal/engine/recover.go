@@ -106,8 +106,8 @@ func (t *term) takeOver(ctx context.Context, limit int, except []string) (more b
 				has.suspect = leave
 			}
 			defer has.giveBack()
-			if err := t.tryBring(ref.RunID, &has); err != nil {
-				t.bringSoon(ref.RunID) // others do not wait for one that cannot be read
+			if err := t.tryBring(ref.Namespace, ref.RunID, &has); err != nil {
+				t.bringSoon(ref.Namespace, ref.RunID) // others do not wait for one that cannot be read
 			}
 			return nil
 		})
@@ -396,7 +396,7 @@ func (t *term) handBack(ctx context.Context, ids ...string) {
 // alarm is set.
 func (t *term) readPending(ctx context.Context, r *run, row journal.Run, kept []byte) (ready bool, err error) {
 	if row.WakeTime.After(time.Now()) && row.CancelTime.IsZero() {
-		t.alarms.set(r.id, row.WakeTime)
+		t.alarms.set(row.Namespace, r.id, row.WakeTime)
 		return false, nil
 	}
 	b := &workgraph.Begin{Context: row.Context}

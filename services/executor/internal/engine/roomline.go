@@ -125,9 +125,7 @@ func (t *term) waitForRoom(x *inLine) {
 	t.mu.Unlock()
 	switch {
 	case err == nil:
-		if !t.spawn(func() { t.bring(x.id, x.lacks) }) {
-			t.forfeit(x.id, x.lacks)
-		}
+		t.bring(&bringing{namespace: x.lacks.namespace, id: x.id, granted: x.lacks, wait: soonestTry}, true)
 	case errors.Is(context.Cause(ctx), errGivenBack):
 		t.brought(x.id)
 		t.handBack(t.background, x.id)

@@ -86,3 +86,24 @@ func TestRoomLine(t *testing.T) {
 		require.Empty(t, x.bringing)
 	})
 }
+
+func TestBringLine(t *testing.T) {
+	t.Parallel()
+	var l bringLine
+	for i := range 3 {
+		l.push(&bringing{namespace: "a", id: fmt.Sprint("a", i)}, false)
+	}
+	l.push(&bringing{namespace: "b", id: "b0"}, false)
+	l.push(&bringing{namespace: "c", id: "granted"}, true)
+	order := func() (ids []string) {
+		for b := l.pop(); b != nil; b = l.pop() {
+			ids = append(ids, b.id)
+		}
+		return ids
+	}
+	require.Equal(t, []string{"granted", "a0", "b0", "a1", "a2"}, order(), "what holds something first, then namespaces in turn")
+	l.push(&bringing{namespace: "a", id: "a3"}, false)
+	require.Equal(t, []string{"a3"}, order(), "it may fill again")
+	require.Empty(t, l.spaces)
+	require.Empty(t, l.order)
+}

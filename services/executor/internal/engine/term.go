@@ -26,7 +26,6 @@ type term struct {
 	calls      context.Context //nolint:containedctx // a term is a scope of its own: everything it starts ends with it
 	background context.Context //nolint:containedctx // as above
 	mail       chan struct{}
-	loads      chan struct{} // a place for every run that is being read
 	alarms     *alarms
 	memory     *memory
 	held       holdings
@@ -39,6 +38,7 @@ type term struct {
 	runs     map[string]*run
 	loading  map[string]*loading
 	bringing map[string]bool // runs that wait for their turn to be read
+	reads    bringLine
 	lines    roomLines
 	losses   map[string]loss
 
@@ -70,7 +70,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	defer endWriting()
 	defer endBeating()
 	t := &term{e: e, owner: owner, calls: calls, background: background, mail: make(chan struct{}, 1),
-		loads: make(chan struct{}, e.cfg.RecoverParallel), runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]loss{}}
+		runs: map[string]*run{}, loading: map[string]*loading{}, bringing: map[string]bool{}, losses: map[string]loss{}}
 	t.memory, t.held.by = newMemory(e.cfg.MaxLiveBytes), map[*program]*holding{}
 	t.asking = obs.NewOutage(e.log, "what attempts ask", func(error) bool { return true })
 	t.alarms = newAlarms(t.bringSoon)
@@ -280,7 +280,7 @@ func (t *term) release(r *run, res journal.Result, c consequence) {
 		t.spawn(func() { t.park(r) })
 		return
 	}
-	t.told(res, c)
+	t.told(r, res, c)
 	t.stopAttempts(r, c.effects.Cancels)
 	for i := range c.effects.Starts {
 		t.launch(r, &c.effects.Starts[i])
@@ -438,7 +438,7 @@ func (t *term) lose(r *run, cause error) {
 	t.losses[r.id] = l
 	t.mu.Unlock()
 	t.e.log.ErrorContext(t.calls, "decision cannot be written; the run is read again", "err", cause, "run_id", r.id, "times", l.times)
-	t.bringSoon(r.id)
+	t.bringSoon(r.namespace, r.id)
 }
 
 // loss is how often decisions of a run could not be written, and why the last one could not.
