@@ -12,7 +12,7 @@ const (
 	eventsSchema = "epigraph.executor.v1.RunEvent"
 	eventsHead   = `# Events of a run
 
-What ` + "`GET /v1/runs/{id}/events`" + `, WatchRun and ListEvents tell, by kind. This page is generated from the protos: ` + "`make gen`" + `.
+What ` + "`GET /v1/runs/{id}/events`" + ` and WatchRun tell, by kind. This page is generated from the protos: ` + "`make gen`" + `.
 
 Over server-sent events the name of the event is its kind as below in snake case (` + "`event: attempt_ended`" + `), and ` + "`data`" + ` is the whole RunEvent:
 
@@ -53,7 +53,21 @@ func events(document []byte) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no schema %s", eventsSchema)
 	}
-	for _, class := range []string{"Durable", "Companion", "Ephemeral"} {
+	classes := []string{"Durable", "Companion", "Ephemeral"}
+	common := map[string]schema{}
+	for name, f := range event.Properties {
+		class, _, _ := strings.Cut(f.Description, ": ")
+		switch {
+		case slices.Contains(classes, class):
+		case f.Ref != "":
+			return nil, fmt.Errorf("the comment of %s in %s begins with none of %s", name, eventsSchema, strings.Join(classes, ", "))
+		default:
+			common[name] = f
+		}
+	}
+	b.WriteString("\n## Every event\n\nBesides what its kind tells, each carries:\n")
+	table(common)
+	for _, class := range classes {
 		fmt.Fprintf(&b, "\n## %s\n", class)
 		for _, kind := range slices.Sorted(maps.Keys(event.Properties)) {
 			what, ours := strings.CutPrefix(event.Properties[kind].Description, class+": ")

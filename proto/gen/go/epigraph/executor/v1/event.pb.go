@@ -31,7 +31,7 @@ const (
 // when a stream that broke is resumed before it, and are never lost. Who resumes after a sequence has seen its companions.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sequence in the run, from 1; 0 when the event is ephemeral. It is the id of server-sent events.
+	// Sequence in the run, from 1; 0 when the event is not durable. It is the id of server-sent events.
 	Seq int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
