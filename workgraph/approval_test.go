@@ -66,6 +66,18 @@ func TestRejection(t *testing.T) {
 		require.Equal(t, VisitSkipped, m.status("pay"))
 		require.Equal(t, StatusCompleted, m.s.End().Status)
 	})
+	t.Run("OnError/FallbackDoesNotLetOthersRun", func(t *testing.T) {
+		g := nodes(FirstArg(), "ask", "pay", "refund").Edge("ask", "pay").Edge("ask", "refund", When("visit == 1")).Graph()
+		g.Nodes[0].OnError = OnError{Action: Fallback, Value: js("no")}
+		m, _ := asked(t, g)
+		m.decide("q1", Rejected)
+		require.Equal(t, VisitCompleted, m.status("ask"))
+		require.Equal(t, `"no"`, m.value("ask"))
+		require.Equal(t, VisitSkipped, m.status("pay"))
+		require.Equal(t, VisitSkipped, m.status("refund"))
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+		m.replays()
+	})
 	t.Run("ErrorEdge/HandlesIt", func(t *testing.T) {
 		g := nodes(FirstArg(), "ask", "pay", "sorry").Edge("ask", "pay").Graph()
 		g.Edges = append(g.Edges, Edge{From: "ask", To: "sorry", Kind: ErrorEdge})
@@ -92,6 +104,13 @@ func TestRejection(t *testing.T) {
 		m, _ := asked(t, nodes(FirstArg(), "ask", "pay").Edge("ask", "pay", When("visit == 1")).Graph())
 		m.decide("q1", Rejected)
 		require.Equal(t, StatusFailed, m.s.End().Status)
+	})
+	t.Run("NodeCondition/DoesNotHandleIt", func(t *testing.T) {
+		m, _ := asked(t, pays(func(g *Graph) { g.Nodes[1].When = `nodes.ask.result.decision == "REJECTED"` }))
+		m.decide("q1", Rejected)
+		require.Equal(t, ReasonRejected, m.failure("ask"))
+		require.Equal(t, StatusFailed, m.s.End().Status)
+		m.replays()
 	})
 	t.Run("Expiry/RejectsByDefault", func(t *testing.T) {
 		m := newMachine(t, compile(t, pays(nil)))
