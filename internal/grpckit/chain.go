@@ -145,7 +145,7 @@ func (k *chain) run(ctx context.Context, c *call, handler func(context.Context) 
 // unary serves a unary method. All links run before the message is read: who calls is known before a byte of
 // it is.
 func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
-	serve := m.Handler
+	serve, deletes := m.Handler, deletionOf(method)
 	m.Handler = func(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) {
 		goroutine.Reserve()
 		c := &call{method: method}
@@ -166,7 +166,7 @@ func (k *chain) unary(method string, m grpc.MethodDesc) grpc.MethodDesc {
 					if err != nil {
 						return nil, err
 					}
-					return handler(ctx, req)
+					return k.handle(ctx, c, deletes, req, handler)
 				})
 			in.end() // the answer must not wait for its own request
 			if err == nil {

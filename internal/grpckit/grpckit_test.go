@@ -30,6 +30,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -39,6 +40,9 @@ type executor struct {
 	get    func(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error)
 	cancel func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error)
 	watch  func(*executorv1.WatchRunRequest, grpc.ServerStreamingServer[executorv1.RunEvent]) error
+	remove func(context.Context, *executorv1.DeleteRunRequest) error
+	// bulk removes runs, and names them.
+	bulk func(context.Context) error
 }
 
 func (e *executor) GetRun(ctx context.Context, r *executorv1.GetRunRequest) (*executorv1.Run, error) {
@@ -191,6 +195,18 @@ func TestErrors(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Recv()
 		require.Equal(t, "REQUEST_INVALID", errs.ReasonOf(err))
+	})
+	t.Run("Validation/EndsAtTheFirstFault", func(t *testing.T) {
+		t.Parallel()
+		r := start(t, grpckit.Options{})
+		g := &graphv1.Graph{}
+		for range 1000 {
+			g.Nodes = append(g.Nodes, &graphv1.Node{Id: strings.Repeat("x", 257)})
+		}
+		_, err := r.client(t, grpckit.DialOptions{}).StartRun(t.Context(), &executorv1.StartRunRequest{Graph: g})
+		e := errs.From(err)
+		require.Equal(t, "REQUEST_INVALID", e.Reason)
+		require.Len(t, e.Violations, 1, "the others cost a caller nothing and us a lot")
 	})
 	t.Run("Unreachable/IsUnavailableWithoutAddresses", func(t *testing.T) {
 		t.Parallel()

@@ -55,3 +55,26 @@ func (b *LogBook) Line(t *testing.T, msg string) (LogLine, bool) {
 	}
 	return lines[i], true
 }
+
+// Deletion is a line that tells who removed what.
+type Deletion struct {
+	Level, Msg, Kind, ID, Namespace, Principal string
+}
+
+// Deletions are the lines with this message.
+func (b *LogBook) Deletions(t *testing.T, msg string) (out []Deletion) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		var l LogLine
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		if l.Msg != msg {
+			continue
+		}
+		var d Deletion
+		require.NoError(t, json.Unmarshal([]byte(line), &d), line)
+		out = append(out, d)
+	}
+	return out
+}

@@ -83,14 +83,54 @@ func principals(t *testing.T, r *replica) {
 		require.NoError(t, err)
 		return run.GetPrincipal()
 	}
+	// deleted is who removed a resource. Only the log, from level WARN on, tells that.
+	deleted := func(t *testing.T, kind, id string) string {
+		t.Helper()
+		var by []string
+		for _, d := range r.log.Deletions(t, "deleted") {
+			if d.Kind == kind && d.ID == id {
+				require.Equal(t, "acme", d.Namespace)
+				by = append(by, d.Principal)
+			}
+		}
+		require.Len(t, by, 1)
+		return by[0]
+	}
 	const executors, scheduling, limiting = "epigraph.executor.v1.ExecutorService/", "epigraph.executor.v1.ScheduleService/", "epigraph.executor.v1.LimitService/"
-	// What is nil reads, or leaves nothing that could be read.
+	// What is nil reads.
 	table := map[string]func(t *testing.T) string{
 		executors + "ValidateGraph": nil, executors + "GetRun": nil, executors + "GetRunGraph": nil, executors + "ListRuns": nil, executors + "ListVisits": nil,
 		executors + "WatchRun": nil, executors + "ExplainRun": nil, executors + "ListInterrupts": nil, executors + "GetInterrupt": nil, executors + "ListActors": nil,
-		executors + "DeleteRun": nil, executors + "BulkDeleteRuns": nil,
-		scheduling + "GetSchedule": nil, scheduling + "ListSchedules": nil, scheduling + "DeleteSchedule": nil,
-		limiting + "ListLimits": nil, limiting + "DeleteLimit": nil,
+		scheduling + "GetSchedule": nil, scheduling + "ListSchedules": nil,
+		limiting + "ListLimits": nil,
+
+		executors + "DeleteRun": func(t *testing.T) string {
+			id := failed(t, nil)
+			_, err := runs.DeleteRun(ctx, &executorv1.DeleteRunRequest{RunId: id})
+			require.NoError(t, err)
+			return deleted(t, "run", id)
+		},
+		executors + "BulkDeleteRuns": func(t *testing.T) string {
+			labels := map[string]string{"bulk": "delete"}
+			one, other := failed(t, labels), failed(t, labels)
+			_, err := runs.BulkDeleteRuns(ctx, &executorv1.BulkDeleteRunsRequest{Filter: &executorv1.RunFilter{Labels: labels}})
+			require.NoError(t, err)
+			require.Equal(t, me, deleted(t, "run", one))
+			return deleted(t, "run", other)
+		},
+		scheduling + "DeleteSchedule": func(t *testing.T) string {
+			daily(t, "removed")
+			_, err := schedules.DeleteSchedule(ctx, &executorv1.DeleteScheduleRequest{ScheduleId: "removed"})
+			require.NoError(t, err)
+			return deleted(t, "schedule", "removed")
+		},
+		limiting + "DeleteLimit": func(t *testing.T) string {
+			_, err := limits.PutLimit(ctx, &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: "actor/sleep", MaxRate: 100, RateInterval: durationpb.New(time.Second)}})
+			require.NoError(t, err)
+			_, err = limits.DeleteLimit(ctx, &executorv1.DeleteLimitRequest{Name: "actor/sleep"})
+			require.NoError(t, err)
+			return deleted(t, "limit", "actor/sleep")
+		},
 
 		executors + "StartRun": func(t *testing.T) string { return readRun(t, asking(t).GetId()) },
 		executors + "SignalWithStart": func(t *testing.T) string {

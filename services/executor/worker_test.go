@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"path/filepath"
@@ -42,6 +43,7 @@ const (
 
 // replica is an executor behind TLS on a real port.
 type replica struct {
+	log    testkit.LogBook // from level WARN on
 	t      *testing.T
 	id     string
 	addr   string
@@ -81,7 +83,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	require.NoError(t, err)
 	r := &replica{t: t, id: id, addr: lis.Addr().String(), tls: clientTLS, done: make(chan struct{})}
 	tel := obs.Noop()
-	tel.Logger = testkit.Logger(t)
+	tel.Logger = slog.New(slog.NewMultiHandler(testkit.Logger(t).Handler(), slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	cfg := executor.DefaultConfig()
 	cfg.ID, cfg.Addr, cfg.SQLitePath = id, r.addr, filepath.Join(t.TempDir(), "executor.db")
 	cfg.ScanInterval, cfg.Drain, cfg.KeepAlive = 50*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
+	"github.com/epigraph-run/epigraph/internal/obs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/registry"
@@ -31,7 +34,22 @@ func TestPrincipal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			as := serveKeys(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{key("ada"), key("ben")}})
+			var log testkit.LogBook
+			tel := obs.Noop()
+			tel.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			as, _ := serveAs(t, config(t), grpckit.AuthConfig{ServiceToken: conf.NewSecret("of-services"), Keys: []grpckit.APIKey{key("ada"), key("ben")}}, tel)
+			// deleted is who removed a resource. Only the log tells that.
+			deleted := func(t *testing.T, kind, id string) string {
+				var by []string
+				for _, d := range log.Deletions(t, "deleted") {
+					if d.Kind == kind && d.ID == id {
+						require.Equal(t, "acme", d.Namespace)
+						by = append(by, d.Principal)
+					}
+				}
+				require.Len(t, by, 1)
+				return by[0]
+			}
 			ada, ben, ctx := as("secret-of-ada"), as("secret-of-ben"), t.Context()
 			const me, forged = "key:ben", "key:root"
 			epic := func(t *testing.T) *registryv1.Epic {
@@ -61,10 +79,9 @@ func TestPrincipal(t *testing.T) {
 			}
 			notes := []*registryv1.Note{{Author: "root", Text: "hm", Principal: forged}}
 			const service = "epigraph.registry.v1.RegistryService/"
-			// What is nil reads, leaves nothing that could be read, or is for services alone.
+			// What is nil reads, or is for services alone.
 			table := map[string]func(t *testing.T) string{
 				"GetEpic": nil, "ListEpics": nil, "GetTask": nil, "ListTasks": nil, "ListUsage": nil, "PriceUsage": nil, "GetNamespaceUsage": nil, "ListPrices": nil,
-				"DeleteEpic": nil, "DeleteTask": nil,
 				"ClaimTask": nil, "ConfirmClaim": nil, "SettleClaim": nil, "LeaseCancellations": nil, "AcknowledgeCancellations": nil,
 
 				"CreateEpic": func(t *testing.T) string {
@@ -102,6 +119,18 @@ func TestPrincipal(t *testing.T) {
 					require.NoError(t, err)
 					require.Len(t, v.GetNotes(), 1)
 					return readTask(t, v.GetId())
+				},
+				"DeleteEpic": func(t *testing.T) string {
+					id := epic(t).GetId()
+					_, err := ben.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: id})
+					require.NoError(t, err)
+					return deleted(t, "epic", id)
+				},
+				"DeleteTask": func(t *testing.T) string {
+					id := task(t).GetId()
+					_, err := ben.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: id})
+					require.NoError(t, err)
+					return deleted(t, "task", id)
 				},
 				"CreatePrice": func(t *testing.T) string {
 					_, err := ben.CreatePrice(ctx, &registryv1.CreatePriceRequest{Price: &registryv1.Price{Provider: "p", Model: "m", ValidFrom: timestamppb.Now(), Principal: forged}})

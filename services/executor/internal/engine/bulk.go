@@ -45,7 +45,8 @@ type BulkFailure struct {
 type BulkResult struct {
 	// Matched is how many runs were found, up to the limit, Done with how many it worked.
 	Matched, Done int
-	// RunIDs are new runs.
+	// RunIDs are the new runs of retries, and of deletions those that were found and removed, without the runs
+	// below them; they are told even if the request fails later on.
 	RunIDs   []string
 	Failures []BulkFailure
 	// More says that there may be more.
@@ -102,6 +103,9 @@ func (e *Engine) BulkDelete(ctx context.Context, req BulkRequest) (BulkResult, e
 		out.Done += n
 		if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 			return nil // it went with the run above it
+		}
+		if err == nil {
+			out.RunIDs = append(out.RunIDs, r.ID)
 		}
 		return err
 	})

@@ -228,6 +228,7 @@ func (s *Server) BulkDeleteRuns(ctx context.Context, req *executorv1.BulkDeleteR
 		return nil, err
 	}
 	r, err := s.engine.BulkDelete(ctx, b)
+	grpckit.Deleted(ctx, r.RunIDs...)
 	if err != nil {
 		return nil, err
 	}
