@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/url"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/resolver"
@@ -51,4 +53,24 @@ func TestNamesAreLookedUpAtTheSameTime(t *testing.T) {
 		got = append(got, a.Addr)
 	}
 	require.Equal(t, []string{"10.0.0.1:7400", "10.0.0.2:7400"}, got)
+}
+
+func TestNamesAreLookedUpEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := make(chan time.Time, 10)
+		b := resolve.Builder{Lookup: func(context.Context, string) ([]string, error) {
+			looks <- time.Now()
+			return []string{"10.0.0.1"}, nil
+		}}
+		cc := told{states: make(chan resolver.State, 1)}
+		r, err := b.Build(resolver.Target{URL: url.URL{Scheme: "dns", Path: "/one:7400"}}, cc, resolver.BuildOptions{})
+		require.NoError(t, err)
+		defer r.Close()
+		before := <-looks
+		for range 3 {
+			next := <-looks
+			require.Equal(t, time.Second, next.Sub(before))
+			before = next
+		}
+	})
 }

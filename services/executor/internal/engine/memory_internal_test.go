@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,4 +198,16 @@ func TestExplainLine(t *testing.T) {
 	x.Arrange(here)
 	require.Equal(t, here, x.Holdups, "nothing of it runs meanwhile")
 	require.Contains(t, x.Summary, "waits for memory")
+}
+
+// TestDefaultLive sets the memory limit of the process, so that nothing may run beside it.
+func TestDefaultLive(t *testing.T) {
+	before := debug.SetMemoryLimit(math.MaxInt64)
+	defer debug.SetMemoryLimit(before)
+	require.EqualValues(t, 1<<30, DefaultLive(), "without a limit")
+	for limit, want := range map[int64]int64{1 << 30: 256 << 20, 64 << 20: 32 << 20, 64 << 30: 16 << 30} {
+		debug.SetMemoryLimit(limit)
+		require.Equal(t, want, DefaultLive(), "with a limit of %d", limit)
+		require.Equal(t, want, DefaultConfig().MaxLiveBytes, "with a limit of %d", limit)
+	}
 }
