@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
+	"path/filepath"
 )
 
 // warnExposed logs which files with secrets or data can be read by others than who runs this process. Files that are not there hold nothing.
@@ -37,5 +39,20 @@ func (c Config) secretFiles(service string) []string {
 	case service == Registry && c.Registry.Store == "sqlite":
 		files = append(files, c.Registry.SQLitePath)
 	}
+	if service == Executor {
+		files = append(files, folder(c.Executor.Blobs), folder(c.Executor.Archive))
+		if c.Executor.Blobs == "" && c.Executor.Store == "sqlite" {
+			files = append(files, c.Executor.SQLitePath+".blobs")
+		}
+	}
 	return files
+}
+
+// folder is that of a store of values named by a file URL; empty of any other.
+func folder(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "file" {
+		return ""
+	}
+	return filepath.FromSlash(u.Path)
 }
