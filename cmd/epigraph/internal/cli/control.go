@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,11 @@ import (
 // stands is the line that tells where a run stands now.
 func stands(r *executorv1.Run) string {
 	return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+}
+
+// unapplied reports whether a command is recorded that the executor that owns the run has not applied yet.
+func unapplied(r *executorv1.Run, command string) bool {
+	return slices.Contains(r.GetPendingCommands(), command)
 }
 
 // help prints what may be typed next; not to programs.
@@ -78,6 +84,10 @@ func (c *runsPauseCmd) Run(e *env) error {
 			return err
 		}
 		if err := e.print(r, func() string {
+			if unapplied(r, "PAUSE") {
+				return fmt.Sprintf("pause recorded; the executor that owns %s has not applied it yet, so it is %s still\n", r.GetId(),
+					view.Word(r.GetState().String(), "RUN_STATE_"))
+			}
 			if r.GetState() != executorv1.RunState_RUN_STATE_PAUSED && !over(r) {
 				return fmt.Sprintf("%s will pause; it is %s still\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 			}

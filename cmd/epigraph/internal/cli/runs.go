@@ -356,6 +356,10 @@ func (c *runsResumeCmd) Run(e *env) error {
 			return err
 		}
 		return e.print(r, func() string {
+			if unapplied(r, "RESUME") {
+				return fmt.Sprintf("resume recorded; the executor that owns %s has not applied it yet, so it is %s still\n", r.GetId(),
+					view.Word(r.GetState().String(), "RUN_STATE_"))
+			}
 			if standsStill(r) {
 				return stands(r)
 			}
@@ -403,7 +407,10 @@ func (c *runsReconcileCmd) Run(e *env) error {
 			return err
 		}
 		if err := e.print(r, func() string {
-			return fmt.Sprintf("%s is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+			if unapplied(r, "RECONCILE") {
+				return fmt.Sprintf("recorded; the executor that owns %s has not applied it yet\n", r.GetId())
+			}
+			return stands(r)
 		}); err != nil {
 			return err
 		}

@@ -38,6 +38,10 @@ func refusedMail(err error) error {
 	return err
 }
 
+// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so
+// whatever it brings about comes in any case.
+const settleTime = 5 * time.Second
+
 // takenUp waits a moment until a piece of mail was taken up. It is durable, so that nothing is lost when that
 // takes longer.
 func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.MailKind, key string) (bool, error) {

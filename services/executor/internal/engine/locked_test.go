@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -32,8 +33,15 @@ func TestLocked(t *testing.T) {
 		}
 		l.wait(t, canceled, journal.StateCanceled)
 		require.Equal(t, journal.StateRunning, l.row(t, locked).State)
+		unapplied := func() []string {
+			commands, err := l.Unapplied(t.Context(), ns, locked)
+			require.NoError(t, err)
+			return commands
+		}
+		require.Equal(t, []string{"CANCEL"}, unapplied())
 		unlock()
 		l.wait(t, locked, journal.StateCanceled)
+		testkit.Eventually(t, func() bool { return len(unapplied()) == 0 }, time.Minute, time.Millisecond)
 	})
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
@@ -181,27 +180,17 @@ func (e *Engine) TakeUp(p journal.Posted) {
 	}
 }
 
-// settleTime bounds how long a call waits to see what its mail brings about. The mail is durable by then, so
-// whatever it brings about comes in any case.
-const settleTime = 5 * time.Second
-
-// watchFor waits a moment for a run to become what its mail asks for, so that who asked sees it.
-func (e *Engine) watchFor(ctx context.Context, was journal.Run, is func(journal.Run) bool) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		row, err := e.journal.Get(ctx, was.Namespace, was.ID)
-		if err != nil || is(row) {
-			return
-		}
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return
+// Unapplied lists the commands that are recorded for a run and that its owner has not taken up yet, each kind
+// once, the oldest first.
+func (e *Engine) Unapplied(ctx context.Context, namespace, runID string) ([]string, error) {
+	kinds, err := e.journal.UnreadKinds(ctx, namespace, runID)
+	var out []string
+	for _, k := range kinds {
+		if k != journal.MailChildEnded { // nobody asked for that
+			out = append(out, string(k))
 		}
 	}
+	return out, err
 }
 
 // standing is where a run stands, with its row as it was read: look gives the machine's state to f, for

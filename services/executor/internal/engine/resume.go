@@ -52,8 +52,8 @@ type ReconcileRequest struct {
 	Request journal.Request
 }
 
-// Resume lets a paused or quarantined run go on and returns once that is durable. A run that goes on already
-// is left alone, but for its budget if the request has one.
+// Resume lets a paused or quarantined run go on. It returns once the owner has done so, or after settleTime:
+// Unapplied tells which. A run that goes on already is left alone, but for its budget if the request has one.
 func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	req.Request.Method = MethodResume
 	given := !req.Budget.IsZero()
@@ -112,8 +112,8 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	default:
 		return err
 	}
-	e.watchFor(ctx, row, func(now journal.Run) bool { return now.LastSeq > row.LastSeq })
-	return nil
+	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
+	return err
 }
 
 // mayResume says what stands against a run that is paused going on with a budget.
@@ -157,11 +157,15 @@ func goesOn(s journal.State) bool {
 	return s == journal.StatePending || s == journal.StateRunning || s == journal.StateWaiting
 }
 
-// Reconcile records what became of the call of a visit and returns once that is durable. The run stays paused
-// unless it ends by it. Saying again what was said last of a visit does nothing.
+// Reconcile records what became of the call of a visit. It returns once the owner has taken it into account, or
+// after settleTime: Unapplied tells which. The run stays paused unless it ends by it. Saying again what was said
+// last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
 	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		if done {
+			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailReconcile, once(req.Request))
+		}
 		return err
 	}
 	if req.Outcome != nil && e.oversize(req.Outcome.Values, nil) > 0 {
@@ -216,8 +220,9 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 			}
 		}
 	}
+	key := once(req.Request)
 	_, err = e.post(ctx, journal.Post{Request: req.Request, Open: []journal.State{journal.StatePaused, journal.StateQuarantined},
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailReconcile}},
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailReconcile, Key: key}},
 		&Letter{RequestID: req.Request.ID, By: req.By, Ref: req.Ref, Outcome: req.Outcome, Err: req.Err})
 	switch errs.ReasonOf(err) {
 	case "":
@@ -229,8 +234,8 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	default:
 		return err
 	}
-	e.watchFor(ctx, row, func(now journal.Run) bool { return now.LastSeq > row.LastSeq })
-	return nil
+	_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailReconcile, key)
+	return err
 }
 
 // unknownVisits names the visits that need reconciliation, the first twenty.

@@ -201,6 +201,10 @@ func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Ma
 	return f.j.PendingMail(ctx, owner, look)
 }
 
+func (f fair) UnreadKinds(ctx context.Context, namespace, runID string) ([]MailKind, error) {
+	return take(ctx, f, namespace, func() ([]MailKind, error) { return f.j.UnreadKinds(ctx, namespace, runID) })
+}
+
 func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {
 	return take(ctx, f, namespace, func() ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
 }

@@ -110,6 +110,8 @@ type Mailbox interface {
 	PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error)
 	// UnreadMail lists unread mail of one run, oldest first.
 	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
+	// UnreadKinds lists the kinds of a run's unread mail, each once, that of the oldest piece first.
+	UnreadKinds(ctx context.Context, namespace, runID string) ([]MailKind, error)
 	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever
 	// replica. It is a hint: values may be lost or come for nothing, so poll PendingMail too. The channel is
 	// closed when ctx ends.

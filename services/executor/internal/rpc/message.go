@@ -68,6 +68,9 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 		}
 	}
 	m, err := s.rowMessage(r, open, whole)
+	if err == nil && whole && !r.State.Ended() {
+		m.PendingCommands, err = s.engine.Unapplied(ctx, r.Namespace, r.ID)
+	}
 	if err != nil || !whole || !s.priced || r.Usage.Calls == 0 {
 		return m, err
 	}

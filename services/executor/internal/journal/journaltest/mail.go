@@ -63,6 +63,24 @@ func mailCases(t *testing.T, d Driver) {
 		require.NoError(t, again(journal.MailSignal, "more"))
 		require.NoError(t, again(journal.MailSignal, "more"), "it is repeated, so there need be no room")
 	})
+	t.Run("UnreadKinds/EachOnceOldestFirst", func(t *testing.T) {
+		w := open(t, d)
+		id, other := w.started(1), w.started(1)
+		kinds := func(namespace, id string) []journal.MailKind {
+			ks, err := w.j.UnreadKinds(t.Context(), namespace, id)
+			require.NoError(t, err)
+			return ks
+		}
+		for _, p := range []journal.Post{post(id, journal.MailSignal, "1"), post(id, journal.MailResume, "r"), post(id, journal.MailSignal, "2"), post(other, journal.MailPause, "p")} {
+			_, err := w.j.Post(t.Context(), p)
+			require.NoError(t, err)
+		}
+		require.Equal(t, []journal.MailKind{journal.MailSignal, journal.MailResume}, kinds(ns, id))
+		require.Empty(t, kinds("elsewhere", id), "a namespace sees its own runs only")
+		first := w.unread(id)[0].ID
+		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.TakenUp = []int64{first} }))[0].Err)
+		require.Equal(t, []journal.MailKind{journal.MailResume, journal.MailSignal}, kinds(ns, id))
+	})
 	t.Run("Post/ReachesTheOwner", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)

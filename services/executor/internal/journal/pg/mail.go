@@ -221,6 +221,12 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return collect(rows, err, scanMail)
 }
 
+// UnreadKinds implements journal.Mailbox.
+func (s *Store) UnreadKinds(ctx context.Context, namespace, runID string) ([]journal.MailKind, error) {
+	rows, err := s.hot.Query(ctx, `SELECT m.kind FROM mail m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind ORDER BY min(m.id)`, namespace, runID)
+	return collect(rows, err, pgx.RowTo[journal.MailKind])
+}
+
 // MailWakes implements journal.Mailbox.
 func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return dbkit.Listen(ctx, s.hot, mailChannel, 1, struct{}{}, func(payload string) (struct{}, bool) { return struct{}{}, payload == owner.ID })

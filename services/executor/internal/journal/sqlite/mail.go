@@ -201,6 +201,15 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return dbkit.Collect(rows, err, scanMail)
 }
 
+// UnreadKinds implements journal.Mailbox.
+func (s *Store) UnreadKinds(ctx context.Context, namespace, runID string) ([]journal.MailKind, error) {
+	rows, err := s.db.Read.QueryContext(ctx, `SELECT m.kind FROM mail m WHERE m.run_id = ? AND m.namespace = ? GROUP BY m.kind ORDER BY min(m.id)`, runID, namespace)
+	return dbkit.Collect(rows, err, func(rows *sql.Rows) (k journal.MailKind, err error) {
+		err = rows.Scan(&k)
+		return k, err
+	})
+}
+
 // MailWakes implements journal.Mailbox. Mail from this process comes at once, that of another on
 // the same file by polling.
 func (s *Store) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {

@@ -169,6 +169,11 @@ func (j Journal) PendingMail(ctx context.Context, owner journal.Owner, look jour
 	return j.rows.PendingMail(ctx, owner, look)
 }
 
+// UnreadKinds implements journal.Mailbox.
+func (j Journal) UnreadKinds(ctx context.Context, namespace, runID string) ([]journal.MailKind, error) {
+	return j.rows.UnreadKinds(ctx, namespace, runID)
+}
+
 // UnreadMail implements journal.Mailbox.
 func (j Journal) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
 	return j.rows.UnreadMail(ctx, namespace, runID, limit)

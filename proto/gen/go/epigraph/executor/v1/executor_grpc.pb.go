@@ -73,21 +73,25 @@ type ExecutorServiceClient interface {
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never repeated;
 	// a stream that breaks is resumed by the last sequence seen. REST: GET /v1/runs/{run_id}/events as server-sent events.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
-	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is.
+	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is. The answer
+	// comes as soon as that is recorded: it may show the run as it was, with CANCEL in pending_commands.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
-	// after that is recorded, from whatever executor is asked. A run that is not paused because it goes on (RUNNING, WAITING,
+	// once the owner of the run has applied it, from whatever executor is asked; if that takes longer than five seconds it shows the
+	// run as it is, with RESUME in pending_commands. A run that is not paused because it goes on (RUNNING, WAITING,
 	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
 	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit. While its budget is used up, the one of the request
 	// taken into account, it refuses with BUDGET_EXHAUSTED and tells how much was used. A run that goes on takes the request's budget all
 	// the same. One that is paused with BUDGET_UNSETTLED goes on by itself: without a budget the call refuses with that reason.
 	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
-	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What
-	// follows from it waits for ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
+	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes once the owner of the run
+	// has applied it; if that takes longer than five seconds it has RECONCILE in pending_commands. What follows from it waits for
+	// ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
 	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the run.
 	ReconcileVisit(ctx context.Context, in *ReconcileVisitRequest, opts ...grpc.CallOption) (*Run, error)
-	// PauseRun holds back new starts; calls in flight go on. A run that is paused already is returned as it is.
+	// PauseRun holds back new starts; calls in flight go on. A run that is paused already is returned as it is. The answer comes once the
+	// owner of the run has applied it; if that takes longer than five seconds it has PAUSE in pending_commands.
 	PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name are taken in order.
 	SignalRun(ctx context.Context, in *SignalRunRequest, opts ...grpc.CallOption) (*Run, error)
@@ -441,21 +445,25 @@ type ExecutorServiceServer interface {
 	// WatchRun streams a run's events from a cursor to its end. Durable events are never left out and never repeated;
 	// a stream that breaks is resumed by the last sequence seen. REST: GET /v1/runs/{run_id}/events as server-sent events.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[RunEvent]) error
-	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is.
+	// CancelRun asks a run to stop. Calls in flight are cancelled; the run ends CANCELLED. A run that has ended stays as it is. The answer
+	// comes as soon as that is recorded: it may show the run as it was, with CANCEL in pending_commands.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)
 	// ResumeRun lets a PAUSED or QUARANTINED run go on; a loop that stood at its max_visits gets as many visits again. The answer comes
-	// after that is recorded, from whatever executor is asked. A run that is not paused because it goes on (RUNNING, WAITING,
+	// once the owner of the run has applied it, from whatever executor is asked; if that takes longer than five seconds it shows the
+	// run as it is, with RESUME in pending_commands. A run that is not paused because it goes on (RUNNING, WAITING,
 	// PENDING) is returned as it is; any other refuses with RUN_NOT_PAUSED. While somebody must still say what became of a call, it
 	// refuses with RECONCILIATION_NEEDED and names the visits: see ReconcileVisit. While its budget is used up, the one of the request
 	// taken into account, it refuses with BUDGET_EXHAUSTED and tells how much was used. A run that goes on takes the request's budget all
 	// the same. One that is paused with BUDGET_UNSETTLED goes on by itself: without a budget the call refuses with that reason.
 	ResumeRun(context.Context, *ResumeRunRequest) (*Run, error)
 	// ReconcileVisit says what became of an UNSAFE call of which nobody knows it: the visit is NEEDS_RECONCILIATION, and its run
-	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes after that is recorded. What
-	// follows from it waits for ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
+	// PAUSED, or it refuses with VISIT_NOT_IN_RECONCILIATION or RUN_NOT_PAUSED. The answer comes once the owner of the run
+	// has applied it; if that takes longer than five seconds it has RECONCILE in pending_commands. What follows from it waits for
+	// ResumeRun, which is possible once no visit of the run needs reconciliation any more; a run that
 	// ends by it, because a failure ends it or nothing is left to do, ends at once. Saying the same of a visit again returns the run.
 	ReconcileVisit(context.Context, *ReconcileVisitRequest) (*Run, error)
-	// PauseRun holds back new starts; calls in flight go on. A run that is paused already is returned as it is.
+	// PauseRun holds back new starts; calls in flight go on. A run that is paused already is returned as it is. The answer comes once the
+	// owner of the run has applied it; if that takes longer than five seconds it has PAUSE in pending_commands.
 	PauseRun(context.Context, *PauseRunRequest) (*Run, error)
 	// SignalRun gives a run a signal. The first wait for its name takes it, now or later; signals of one name are taken in order.
 	SignalRun(context.Context, *SignalRunRequest) (*Run, error)

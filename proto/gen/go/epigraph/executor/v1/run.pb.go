@@ -461,9 +461,13 @@ type Run struct {
 	Webhooks []*Webhook `protobuf:"bytes,40,rep,name=webhooks,proto3" json:"webhooks,omitempty"`
 	// Who started or forked it, from the API key that was shown, such as "key:ci", or "open" where nobody needs one; of a start of a schedule who
 	// triggered it or asked for the backfill. Empty for runs that the clock or another run started.
-	Principal     string `protobuf:"bytes,41,opt,name=principal,proto3" json:"principal,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Principal string `protobuf:"bytes,41,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Commands that are recorded and not applied yet, oldest first and each kind once: CANCEL, PAUSE, RESUME, RECONCILE, AMEND,
+	// ANSWER, TASK_ENDED, SIGNAL, MESSAGE. What else the run shows does not take them into account. The executor that owns the run
+	// applies them; if it is away, the one that takes the run over. Not shown in lists.
+	PendingCommands []string `protobuf:"bytes,42,rep,name=pending_commands,json=pendingCommands,proto3" json:"pending_commands,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -781,6 +785,13 @@ func (x *Run) GetPrincipal() string {
 		return x.Principal
 	}
 	return ""
+}
+
+func (x *Run) GetPendingCommands() []string {
+	if x != nil {
+		return x.PendingCommands
+	}
+	return nil
 }
 
 // Webhook is an address to which what happens in a run is posted as JSON, at least once, with the headers of Standard Webhooks:
@@ -1587,7 +1598,7 @@ var File_epigraph_executor_v1_run_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x10\n" +
+	"\x1eepigraph/executor/v1/run.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1depigraph/graph/v1/graph.proto\x1a\x1fepigraph/graph/v1/payload.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x10\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x124\n" +
@@ -1636,7 +1647,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\x0fopen_interrupts\x18& \x01(\x05R\x0eopenInterrupts\x127\n" +
 	"\x06budget\x18' \x01(\v2\x1f.epigraph.executor.v1.RunBudgetR\x06budget\x129\n" +
 	"\bwebhooks\x18( \x03(\v2\x1d.epigraph.executor.v1.WebhookR\bwebhooks\x12\x1c\n" +
-	"\tprincipal\x18) \x01(\tR\tprincipal\x1aT\n" +
+	"\tprincipal\x18) \x01(\tR\tprincipal\x12)\n" +
+	"\x10pending_commands\x18* \x03(\tR\x0fpendingCommands\x1aT\n" +
 	"\n" +
 	"NamedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
