@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
 // A run that finds no room stands in line for it. However many runs do, each is no more than an entry here: of
@@ -125,7 +127,14 @@ func (t *term) waitForRoom(x *inLine) {
 	t.mu.Unlock()
 	switch {
 	case err == nil:
-		t.bring(&bringing{namespace: x.lacks.namespace, id: x.id, granted: x.lacks, wait: soonestTry}, true)
+		b := &bringing{namespace: x.lacks.namespace, id: x.id, granted: x.lacks, wait: soonestTry}
+		if x.lacks.size > inflight.Small {
+			// To read much is to compute: a namespace whose large runs come and go does so in its turn.
+			if b.has.compute, err = t.e.computing.Enter(t.background, b.namespace); err != nil {
+				b.has.compute = nil
+			}
+		}
+		t.bring(b, true)
 	case errors.Is(context.Cause(ctx), errGivenBack):
 		t.brought(x.id)
 		t.handBack(t.background, x.id)
