@@ -66,7 +66,7 @@ type Config struct {
 	// Addr is where other replicas reach this one.
 	Addr string `help:"address for other replicas"`
 	// Lease is how old a heartbeat may get before other executors take over; 0 means what fits the store.
-	Lease time.Duration `help:"age of a heartbeat at which others take over; 0 means 3s, and on SQLite, where nobody else can, 15s"`
+	Lease time.Duration `help:"age of a heartbeat at which others take over; 0 means 3s, and on SQLite 15s; there an executor whose process has ended is not waited for"`
 	// Parallel is how many actors are called at once.
 	Parallel int `help:"attempts that run at once"`
 	// MaxPayload bounds one value.
@@ -181,7 +181,8 @@ func (c Config) Validate() error {
 	return errors.Join(append(faults, e.Validate())...)
 }
 
-// sqliteLease is the lease on SQLite when none is set: nobody else can take over there, and a restart under the same name waits for nothing.
+// sqliteLease is the lease on SQLite when none is set: writers may hold each other up for long there, and a process
+// that has ended is not waited for.
 const sqliteLease = 15 * time.Second
 
 // lease is the one that holds, for whoever judges by the age of a heartbeat.

@@ -43,7 +43,8 @@ type Members interface {
 	Heartbeat(ctx context.Context, owner Owner) error
 	// Executors lists the registered executors by id, so that a replica can find a run's owner.
 	Executors(ctx context.Context) ([]Executor, error)
-	// TakeOver fences every other executor whose heartbeat is older than o.Lease, claims for self up to
+	// TakeOver fences every other executor whose heartbeat is older than o.Lease, or whose process is known to have
+	// ended if the store can know that, claims for self up to
 	// o.Limit open runs of executors that are gone, and running ones that were released, oldest first, and
 	// returns them. A released run counts no take-over. A run that would be taken over for the
 	// o.MaxTakeovers-th time since it last made progress, and by what was recorded with Mark was at work when its owner went down, is

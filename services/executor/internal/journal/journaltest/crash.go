@@ -118,6 +118,31 @@ func crashCase(t *testing.T, d Driver) {
 	}
 }
 
+// killedCase takes over the runs of a process that was killed, under another name and long before its lease has
+// ended.
+func killedCase(t *testing.T, d Driver) {
+	place := d.Fresh(t)
+	acked := map[string]int64{}
+	killCommitting(t, place, 50, acked)
+	w := &world{t: t, d: d, place: place}
+	w.j = w.another()
+	w.me = w.register("another-name")
+	res := w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10_000})
+	if !d.SeesEnds {
+		require.Empty(t, res.Claimed, "its lease lasts")
+		return
+	}
+	require.NotEmpty(t, res.Claimed)
+	for _, c := range res.Claimed {
+		require.Equal(t, childID, c.From.ID)
+		require.Equal(t, 1, c.Takeovers)
+		delete(acked, c.RunID)
+	}
+	for id := range acked {
+		require.True(t, w.get(id).Owner.IsZero(), "only what is parked was left")
+	}
+}
+
 func killCommitting(t *testing.T, place string, after int, acked map[string]int64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")

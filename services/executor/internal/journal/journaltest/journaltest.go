@@ -30,6 +30,8 @@ type Driver struct {
 	AgeGraphs func(t testing.TB, place string)
 	// TakeJobs makes all waiting jobs look as if somebody had begun to work them a minute ago.
 	TakeJobs func(t testing.TB, place, worker string)
+	// SeesEnds says that the store knows when the process of an owner has ended, and does not wait for its lease.
+	SeesEnds bool
 }
 
 // Run is the suite.
@@ -46,6 +48,7 @@ func Run(t *testing.T, d Driver) {
 	}
 	t.Run("Model/RandomBatches", func(t *testing.T) { modelCase(t, d) })
 	t.Run("Crash/KilledWhileCommitting", func(t *testing.T) { crashCase(t, d) })
+	t.Run("Crash/KilledOwnerIsNotTakenForAlive", func(t *testing.T) { killedCase(t, d) })
 }
 
 const ns = "acme"

@@ -216,6 +216,29 @@ func takeOverCases(t *testing.T, d Driver) {
 			}
 		}
 	})
+	t.Run("EndIsSeenOnlyOfWhoIsGone", func(t *testing.T) {
+		w := open(t, d)
+		other, err := d.Open(t.Context(), w.place)
+		require.NoError(t, err)
+		them, err := other.Register(t.Context(), "exec-b", "")
+		require.NoError(t, err)
+		res, err := other.Commit(t.Context(), them, []journal.Write{{Start: start(1)}})
+		require.NoError(t, err)
+		id := res[0].RunID
+		mine := w.started(1)
+		require.Empty(t, w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed, "it lives")
+		require.NoError(t, other.Heartbeat(t.Context(), them))
+		require.NoError(t, other.Close())
+		claimed := w.takeOver(w.me, journal.TakeOverOptions{Lease: time.Hour}).Claimed
+		if !d.SeesEnds {
+			require.Empty(t, claimed, "its lease lasts")
+			return
+		}
+		require.Len(t, claimed, 1)
+		require.Equal(t, id, claimed[0].RunID)
+		require.Equal(t, w.me, w.get(mine).Owner)
+		require.NoError(t, w.j.Heartbeat(t.Context(), w.me))
+	})
 	t.Run("ReleasedRunsAreFree", func(t *testing.T) {
 		w := open(t, d)
 		a, b := w.started(1), w.started(1)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -22,16 +23,30 @@ const claimSQL = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, takeovers
 // Register implements journal.Members.
 func (s *Store) Register(ctx context.Context, id, addr string) (journal.Owner, error) {
 	o := journal.Owner{ID: id}
+	var file *os.File
+	before := journal.Owner{ID: id}
 	err := s.update(ctx, func(ctx context.Context, t txn) error {
+		dropOwner(file)
+		file = nil
 		if err := t.row(ctx, `UPDATE incarnations SET last = last + 1 RETURNING last`).Scan(&o.Incarnation); err != nil {
 			return err
 		}
-		_, err := t.exec(ctx, `INSERT INTO executors (id, incarnation, heartbeat, addr) VALUES (?, ?, `+now+`, ?)
+		err := t.row(ctx, `SELECT incarnation FROM executors WHERE id = ?`, id).Scan(&before.Incarnation)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		file = s.holdOwner(o) // before others can see the owner
+		_, err = t.exec(ctx, `INSERT INTO executors (id, incarnation, heartbeat, addr) VALUES (?, ?, `+now+`, ?)
 			ON CONFLICT (id) DO UPDATE SET incarnation = excluded.incarnation, heartbeat = excluded.heartbeat, addr = excluded.addr`, id, o.Incarnation, addr)
 		return err
 	})
 	if err != nil {
+		dropOwner(file)
 		return journal.Owner{}, fmt.Errorf("register executor: %w", err)
+	}
+	s.keepOwner(o, file)
+	if f, ended := s.hasEnded(before); ended {
+		dropOwner(f)
 	}
 	return o, nil
 }
@@ -74,8 +89,13 @@ func (s *Store) Executors(ctx context.Context) ([]journal.Executor, error) {
 
 // TakeOver implements journal.Members.
 func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (res journal.TakeOverResult, err error) {
+	var ended []*os.File
 	err = s.update(ctx, func(ctx context.Context, t txn) error {
-		if err := t.fence(ctx, self); err != nil {
+		if err := errors.Join(t.fence(ctx, self), closeAll(ended)); err != nil {
+			return err
+		}
+		var err error
+		if ended, err = t.removeEnded(ctx, s, self); err != nil {
 			return err
 		}
 		// A clock that was set back would keep the dead alive for as long: their time begins anew. The living
@@ -132,7 +152,10 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		return nil
 	})
 	if err != nil {
-		return journal.TakeOverResult{}, err
+		return journal.TakeOverResult{}, errors.Join(err, closeAll(ended))
+	}
+	for _, f := range ended {
+		dropOwner(f)
 	}
 	return res, nil
 }
@@ -288,11 +311,16 @@ func (t txn) release(ctx context.Context, owner journal.Owner, runID string) err
 
 // Deregister implements journal.Members.
 func (s *Store) Deregister(ctx context.Context, owner journal.Owner) error {
-	return s.update(ctx, func(ctx context.Context, t txn) error {
+	gone := false
+	err := s.update(ctx, func(ctx context.Context, t txn) error {
 		n, err := t.exec(ctx, `DELETE FROM executors WHERE id = ? AND incarnation = ?`, owner.ID, owner.Incarnation)
-		if err != nil || n == 0 {
+		if gone = n > 0; err != nil || !gone {
 			return err
 		}
 		return t.release(ctx, owner, "")
 	})
+	if err == nil && gone {
+		s.keepOwner(owner, nil)
+	}
+	return err
 }

@@ -10,6 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,11 +45,15 @@ type Options struct {
 type Store struct {
 	db *dbkit.SQLite
 	m  *dbkit.Migrations
+	// path is that of the file, without symbolic links.
+	path string
 
-	mu    sync.Mutex
-	stmts map[string]*sql.Stmt
-	wakes map[chan struct{}]string
-	feeds map[chan string]bool
+	mu sync.Mutex
+	// owners are the locked files of the owners that were registered here, by id.
+	owners map[string]*os.File
+	stmts  map[string]*sql.Stmt
+	wakes  map[chan struct{}]string
+	feeds  map[chan string]bool
 }
 
 // Open opens or creates the file. It neither migrates nor checks the schema: see Migrations.
@@ -55,7 +62,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
+	s := &Store{db: db, path: resolved(path), owners: map[string]*os.File{}, wakes: map[chan struct{}]string{}, feeds: map[chan string]bool{}}
 	files, err := fs.Sub(migrations, "migrations")
 	if err == nil {
 		// A batch changes some pages per run, and must not spill in the middle of it. What it does not need
@@ -85,8 +92,10 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	stmts := s.stmts
 	s.stmts = nil
+	// The files stay: others find them free, and so that their owners are gone.
+	errs := []error{closeAll(slices.Collect(maps.Values(s.owners)))}
+	clear(s.owners)
 	s.mu.Unlock()
-	errs := make([]error, 0, len(stmts)+1)
 	for _, st := range stmts {
 		errs = append(errs, st.Close())
 	}

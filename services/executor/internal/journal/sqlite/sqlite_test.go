@@ -14,6 +14,7 @@ import (
 
 func driver() journaltest.Driver {
 	return journaltest.Driver{
+		SeesEnds: true,
 		Fresh: func(t testing.TB) string {
 			path := filepath.Join(t.TempDir(), "journal.db")
 			s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
