@@ -177,7 +177,7 @@ func TestMissingArguments(t *testing.T) {
 		"BehindAnInbox": {&Graph{Nodes: []Node{{ID: "i", Actor: "any", On: &Trigger{Inbox: &Inbox{}}}, {ID: "m", Actor: "mail", Named: named("to")}}, Edges: []Edge{{From: "i", To: "m"}}},
 			[]string{"text"}, []string{"MISSING_ARGUMENT m named.text"}, []string{"MISSING_ARGUMENT m named.text"}, ""},
 		"Loop": {&Graph{Nodes: []Node{{ID: "m", Actor: "mail", Named: named("to")}, {ID: "b", Actor: "any"}},
-			Edges: []Edge{{From: "m", To: "b"}, {From: "b", To: "m", Kind: BackEdge, When: "true", PassDown: Key("text")}}}, nil, nil, nil, ""},
+			Edges: []Edge{{From: "m", To: "b"}, {From: "b", To: "m", Kind: BackEdge, When: "visit < 3", PassDown: Key("text")}}}, nil, nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := &Input{Named: named(c.input...)}
@@ -247,14 +247,31 @@ func TestEndlessCycles(t *testing.T) {
 		return &Graph{Nodes: []Node{{ID: "a", Actor: "any", OnError: OnError{Action: Route}}, {ID: "b", Actor: "any"}},
 			Edges: []Edge{{From: "a", To: "b", Kind: ErrorEdge}, {From: "b", To: "a", Kind: BackEdge, When: when}}}
 	}
+	loop := func(back, forward, node string) *Graph {
+		return &Graph{Nodes: []Node{{ID: "a", Actor: "any"}, {ID: "b", Actor: "any", When: node}},
+			Edges: []Edge{{From: "a", To: "b", When: forward}, {From: "b", To: "a", Kind: BackEdge, When: back}}}
+	}
+	self := func(when string) *Graph {
+		return &Graph{Nodes: []Node{{ID: "a", Actor: "any"}}, Edges: []Edge{{From: "a", To: "a", Kind: BackEdge, When: when}}}
+	}
 	for name, c := range map[string]struct {
 		g    *Graph
 		want []string
 	}{
-		"Inboxes":            {ring(""), []string{"CYCLE_WITHOUT_END i on.inbox"}},
-		"Inboxes/Condition":  {ring("visit < 3"), nil},
-		"WhileFailing":       {failing(""), []string{"CYCLE_WITHOUT_END b->a when"}},
-		"WhileFailing/Bound": {failing("visit < 3"), nil},
+		"Inboxes":               {ring(""), []string{"CYCLE_WITHOUT_END i on.inbox"}},
+		"Inboxes/Constant":      {ring("true"), []string{"CYCLE_WITHOUT_END i on.inbox"}},
+		"Inboxes/Condition":     {ring("visit < 3"), nil},
+		"WhileFailing":          {failing(""), []string{"CYCLE_WITHOUT_END b->a when"}},
+		"WhileFailing/Constant": {failing("1 == 1"), []string{"CYCLE_WITHOUT_END b->a when"}},
+		"WhileFailing/Bound":    {failing("visit < 3"), nil},
+		"Loop/Constant":         {loop("1 == 1", "", ""), []string{"CYCLE_WITHOUT_END b->a when"}},
+		"Loop/ConstantWay":      {loop("", "true", ""), []string{"CYCLE_WITHOUT_END b->a when"}},
+		"Loop/ConstantNode":     {loop("", "", "2 > 1"), []string{"CYCLE_WITHOUT_END b->a when"}},
+		"Loop/ConstantFalse":    {loop("false", "", ""), nil},
+		"Loop/ConditionOnWay":   {loop("true", "visit < 3", ""), nil},
+		"Self/Constant":         {self("true"), []string{"CYCLE_WITHOUT_END a->a when"}},
+		"Self/Selects":          {self(""), nil},
+		"Self/Condition":        {self("visit < 3"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := Compile(t.Context(), c.g, calc)

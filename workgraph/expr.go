@@ -33,6 +33,8 @@ type Expr struct {
 	wholeState bool
 	// ofResult tells that it uses what its node gives.
 	ofResult bool
+	// constant tells that it names nothing, so that it always gives the same.
+	constant bool
 }
 
 // CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are reported. The text is
@@ -52,7 +54,7 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	}
 	p := &planner{m: newMeter(ctx, compileCostLimit), patterns: map[string]*pattern{}}
 	p.m.blame = fmt.Sprintf("the patterns and other constants of the expression are beyond the cost limit of %d units", compileCostLimit)
-	e := &Expr{src: src, patterns: p.patterns}
+	e := &Expr{src: src, patterns: p.patterns, constant: true}
 	if stopped := p.m.protect(func() { e.prg, err = env.Program(checked, cel.CustomDecoratorV2(p.decorate)) }); stopped != nil {
 		return nil, stopped
 	}
@@ -64,6 +66,9 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	}
 	whole, parts := 0, 0
 	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		if x.Kind() == ast.IdentKind {
+			e.constant = false
+		}
 		if x.Kind() == ast.IdentKind && (x.AsIdent() == "result" || x.AsIdent() == "values") {
 			e.ofResult = true
 		}

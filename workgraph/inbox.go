@@ -1,11 +1,9 @@
 package workgraph
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -354,46 +352,6 @@ func (c *checker) accepts(n *pnode, v int32, from string) bool {
 		return n.accepts(from)
 	}
 	return c.takesFrom(v, n.inbox, from)
-}
-
-// endlessCycles warns of cycles that nothing in the graph ends but max_visits, which pauses the run: inboxes that write to each other
-// unconditionally, and loops that go on for as long as a node fails.
-func (p *Program) endlessCycles(ctx context.Context, list *faultList) {
-	n := len(p.nodes)
-	arcs := make([]arc, 0, len(p.edges))
-	out := make([][]int32, n)
-	for i := range p.edges {
-		e := &p.edges[i]
-		if e.message && e.when == nil && p.nodes[e.from].inbox != nil && p.nodes[e.from].when == nil && p.nodes[e.to].when == nil {
-			out[e.from] = append(out[e.from], int32(len(arcs)))
-			arcs = append(arcs, arc{from: e.from, to: e.to})
-		}
-	}
-	if len(arcs) > 0 {
-		scc := components(n, arcs, out)
-		members := map[int32][]string{}
-		for _, v := range p.inboxes {
-			members[scc[v]] = append(members[scc[v]], p.nodes[v].ID)
-		}
-		for _, v := range p.inboxes {
-			if ids := members[scc[v]]; len(ids) > 1 && ids[0] == p.nodes[v].ID {
-				shown := ids[:min(len(ids), 10)]
-				list.add(Fault{Code: CodeEndless, Node: ids[0], Field: "on.inbox", Message: "these nodes write to each other, and no condition ends it: " + strings.Join(shown, ", "),
-					Hint: "put a condition on one of the edges; else only max_visits pauses the run, unless an actor chooses where its messages go"})
-			}
-		}
-	}
-	ways := exitSearch{p: p, failing: true, left: maxLoopWork}
-	for i := range p.edges {
-		e := &p.edges[i]
-		if ctx.Err() != nil || ways.left < 0 {
-			return
-		}
-		if e.kind == BackEdge && e.when == nil && e.from != e.to && ways.unconditional(e.to, e.from) {
-			list.add(Fault{Code: CodeEndless, From: p.nodes[e.from].ID, To: p.nodes[e.to].ID, Field: "when",
-				Message: "the loop goes on for as long as a node on its way fails", Hint: "give the BACK edge a condition; else only max_visits pauses the run"})
-		}
-	}
 }
 
 // takesFrom reports whether the inbox of a node names the sender.

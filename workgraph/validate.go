@@ -513,6 +513,8 @@ type exitSearch struct {
 	p *Program
 	// failing says that ERROR edges count as ways.
 	failing bool
+	// always says which conditions count as none; nil when all count.
+	always *constants
 	// left is how many more nodes and edges may be gone over; below zero nothing is found any more.
 	left int
 	// found is what is reached from which head.
@@ -535,7 +537,7 @@ func (x *exitSearch) unconditional(head, to int32) bool {
 
 func (x *exitSearch) search(head int32) map[int32]bool {
 	p := x.p
-	if p.nodes[head].when != nil {
+	if !x.always.holds(p.nodes[head].when) {
 		return nil
 	}
 	loop := p.nodes[head].region
@@ -547,7 +549,8 @@ func (x *exitSearch) search(head int32) map[int32]bool {
 		x.left -= 1 + len(p.nodes[v].out)
 		for _, ei := range p.nodes[v].out {
 			e := &p.edges[ei]
-			if (e.kind == DataEdge || x.failing && e.kind == ErrorEdge) && !e.message && e.when == nil && !seen[e.to] && p.nodes[e.to].when == nil && p.inLoop(e.to, loop) {
+			if (e.kind == DataEdge || x.failing && e.kind == ErrorEdge) && !e.message && !seen[e.to] && p.inLoop(e.to, loop) &&
+				x.always.holds(e.when) && x.always.holds(p.nodes[e.to].when) {
 				seen[e.to] = true
 				todo = append(todo, e.to)
 			}
