@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if url := os.Getenv(envNeighbor); url != "" {
-		if err := beNeighbor(url); err != nil {
+		if err := beNeighbor(url, os.Getenv(envNeighborTime)); err != nil {
 			fmt.Fprintln(os.Stderr, "tenant B failed:", err)
 			os.Exit(1)
 		}

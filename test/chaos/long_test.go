@@ -15,7 +15,7 @@ const (
 	zombies          = 5
 	restarts         = 6
 	hookKills        = 10
-	hookHolds        = 1
+	hookHolds        = 5
 	// soakTime is how long one tenant attacks another, soakTimeDev the same on SQLite; soakStrict tells that nothing else runs on the machine.
 	soakTime    = 10 * time.Minute
 	soakTimeDev = 2 * time.Minute

@@ -4,13 +4,15 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,60 +25,154 @@ type client struct {
 	web *http.Client
 }
 
-// envNeighbor is the address at which a child process is tenant B.
-const envNeighbor = "EPIGRAPH_CHAOS_NEIGHBOR"
+// The environment of a child process that is tenant B: the address of the suite, and how long it goes on.
+const (
+	envNeighbor     = "EPIGRAPH_CHAOS_NEIGHBOR"
+	envNeighborTime = "EPIGRAPH_CHAOS_NEIGHBOR_TIME"
+)
 
-// neighborError is what a child process says of a run that failed, before why.
-const neighborError = "error "
+const (
+	// neighborGap is the time between two runs of tenant B, neighborAtOnce how many of them it starts before one
+	// of them has ended: few, since it is the other tenant that attacks.
+	neighborGap    = 100 * time.Millisecond
+	neighborAtOnce = 8
+	// runTime is how long a run of tenant B may take.
+	runTime = 30 * time.Second
+)
 
-// beNeighbor runs a run of one node after the other and writes how many nanoseconds each took from its start to its
-// end, until nobody reads that.
-func beNeighbor(url string) error {
-	c := client{url: url, web: &http.Client{}}
-	for {
-		d, err := c.one(context.Background())
-		line := strconv.FormatInt(int64(d), 10)
-		if err != nil {
-			line = neighborError + strings.ReplaceAll(err.Error(), "\n", " ")
-		}
-		if _, err := fmt.Println(line); err != nil {
-			return err
-		}
-		pause(context.Background(), 20*time.Millisecond)
-	}
+// sample is a run of tenant B.
+type sample struct {
+	// Took is the time from when the run was due to its end, or to the end of the measurement. It counts from
+	// when the run was due, not from when it began, so that a standstill counts for each run that it delayed.
+	Took time.Duration
+	// Ended tells that the run completed. If not, Fault says why; without a fault it was still under way, or had
+	// not begun, when the measurement ended.
+	Ended bool
+	Fault string
 }
 
-// neighbor says how long the runs of tenant B took. Tenant B is a process of its own: it has nothing to do with what
-// the attackers' client does.
-func (s *soak) neighbor(ctx context.Context, long time.Duration) []time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, long)
+// paced has run called on a clock for that long and tells of each call that became due.
+func paced(long time.Duration, run func(context.Context) error, tell func(sample)) {
+	begin := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), begin.Add(long))
+	defer cancel()
+	var begun atomic.Int64
+	var wg sync.WaitGroup
+	for range neighborAtOnce {
+		wg.Go(func() {
+			for {
+				after := time.Duration(begun.Add(1)-1) * neighborGap
+				if after >= long {
+					return
+				}
+				due := begin.Add(after)
+				pause(ctx, time.Until(due))
+				err := run(ctx)
+				s := sample{Took: time.Since(due), Ended: err == nil}
+				if err != nil && ctx.Err() == nil {
+					s.Fault = err.Error()
+				}
+				tell(s)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// beNeighbor runs runs of one node and writes a sample of each, one a line.
+func beNeighbor(url, long string) error {
+	d, err := time.ParseDuration(long)
+	if err != nil {
+		return err
+	}
+	c := client{url: url, web: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: neighborAtOnce}}}
+	var mu sync.Mutex
+	var faults []error
+	out := json.NewEncoder(os.Stdout)
+	paced(d, c.one, func(s sample) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := out.Encode(s); err != nil {
+			faults = append(faults, err)
+		}
+	})
+	return errors.Join(faults...)
+}
+
+// neighborGrace is how long after its time tenant B may take to end.
+const neighborGrace = 10 * time.Second
+
+// neighbor is what tenant B, in that time, told of its runs. It is a process of its own: it has nothing to do with
+// what the attackers' client does.
+func (s *soak) neighbor(long time.Duration) []sample {
+	ctx, cancel := context.WithTimeout(s.t.Context(), long+neighborGrace)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env, cmd.Stderr = append(os.Environ(), envNeighbor+"="+s.url), os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), envNeighbor+"="+s.url, envNeighborTime+"="+long.String()), os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	words, err := cmd.StdoutPipe()
 	require.NoError(s.t, err)
 	require.NoError(s.t, cmd.Start())
 	defer func() {
 		cancel()
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // one that was killed told too little, which is found out by the verdict
 	}()
-	var out []time.Duration
+	var out []sample
 	begin, told := time.Now(), 0
 	for lines := bufio.NewScanner(words); s.alive() && lines.Scan(); {
-		line := lines.Text()
-		n, err := strconv.ParseInt(line, 10, 64)
-		if err != nil {
-			s.t.Errorf("tenant B: %s", strings.TrimPrefix(line, neighborError))
-			n = int64(time.Minute)
-		}
-		out = append(out, time.Duration(n))
-		if part := out[told:]; time.Since(begin) >= soakPart {
-			s.t.Logf("tenant B   %8d %8v %8v", len(part), percentile(part, 50).Round(time.Millisecond), percentile(part, 99).Round(time.Millisecond))
+		var one sample
+		require.NoError(s.t, json.Unmarshal(lines.Bytes(), &one), "tenant B: %s", lines.Text())
+		out = append(out, one)
+		if time.Since(begin) >= soakPart {
+			s.t.Log(summary("tenant B", out[told:]))
 			told, begin = len(out), time.Now()
 		}
 	}
 	return out
+}
+
+// summary is a line of a table: how many runs there were, and what they took.
+func summary(name string, runs []sample) string {
+	p := func(n int) time.Duration { return percentile(times(runs), n).Round(time.Millisecond) }
+	return fmt.Sprintf("%-10s %8d %8v %8v %8v", name, len(runs), p(50), p(99), p(100))
+}
+
+func times(runs []sample) []time.Duration {
+	out := make([]time.Duration, len(runs))
+	for i, r := range runs {
+		out[i] = r.Took
+	}
+	return out
+}
+
+// bounds are asked of the runs of tenant B.
+type bounds struct{ p99, most time.Duration }
+
+// judge says what is wrong with the runs of tenant B in that time.
+func (b bounds) judge(runs []sample, long time.Duration) error {
+	due, ended := int((long+neighborGap-1)/neighborGap), 0
+	var faults []string
+	for _, r := range runs {
+		if r.Ended {
+			ended++
+		}
+		if r.Fault != "" {
+			faults = append(faults, r.Fault)
+		}
+	}
+	var wrong []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf("tenant B: "+format, args...))
+		}
+	}
+	check(len(faults) == 0, "%d runs failed: %.1000q", len(faults), faults[:min(len(faults), 5)])
+	check(len(runs) >= due, "told of %d runs of %d that were due", len(runs), due)
+	check(ended >= due*9/10, "%d runs of %d that were due have ended", ended, due)
+	p99, most := percentile(times(runs), 99), percentile(times(runs), 100)
+	check(p99 < b.p99, "p99 is %v, must be below %v", p99, b.p99)
+	check(most < b.most, "the longest took %v, must be below %v", most, b.most)
+	return errors.Join(wrong...)
 }
 
 // soakPart is after how long it is told how long the runs of tenant B took: they should not take longer and
@@ -84,22 +180,25 @@ func (s *soak) neighbor(ctx context.Context, long time.Duration) []time.Duration
 const soakPart = 30 * time.Second
 
 // one starts a run of tenant B and waits for its end.
-func (c *client) one(ctx context.Context) (time.Duration, error) {
+func (c *client) one(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, runTime)
+	defer cancel()
 	begin := time.Now()
 	var run struct{ ID, State string }
 	if err := c.call(ctx, neighborKey, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1 + 1"}}]}}`, &run); err != nil {
-		return 0, err
+		return err
 	}
 	for !strings.HasSuffix(run.State, "COMPLETED") {
 		if strings.HasSuffix(run.State, "FAILED") {
-			return 0, fmt.Errorf("run %s failed", run.ID)
+			return fmt.Errorf("run %s failed", run.ID)
 		}
-		pause(ctx, 3*time.Millisecond)
+		// Runs that take long are asked for less often, so that those that wait are no attack.
+		pause(ctx, min(max(3*time.Millisecond, time.Since(begin)/10), 50*time.Millisecond))
 		if err := c.call(ctx, neighborKey, "GET", "/v1/runs/"+run.ID, "", &run); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return time.Since(begin), nil
+	return nil
 }
 
 func (c *client) call(ctx context.Context, key, method, path, body string, into any) error {

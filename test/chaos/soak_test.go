@@ -31,9 +31,11 @@ import (
 // What is asked of a suite while one of its tenants does its worst.
 const (
 	soakP99 = 250 * time.Millisecond
-	// soakP99Shared is asked beside other work on the machine, where only a standstill is told from a slow
-	// machine.
-	soakP99Shared = 5 * time.Second
+	soakMax = 5 * time.Second
+	// soakP99Shared is asked beside other work on the machine. Where tenant B is slow before anybody attacks,
+	// soakSlower times the p99 that it has then is allowed, up to soakMax.
+	soakP99Shared = time.Second
+	soakSlower    = 10
 	soakRSS       = 1 << 30
 	// soakLimit is what a process may address at all, so that an attack that succeeds ends the process and
 	// not the machine.
@@ -98,15 +100,20 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// soakAlone is how long tenant B is measured before the attack.
+const soakAlone = 5 * time.Second
+
 func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
-	alone := s.neighbor(t.Context(), 3*time.Second)
+	alone := s.neighbor(soakAlone)
+	require.True(t, s.alive(), "a service died before the attack")
+	require.NoError(t, bounds{p99: runTime, most: runTime}.judge(alone, soakAlone), "before the attack")
 	before := map[string]int64{}
 	for _, p := range s.procs {
 		before[p.name] = p.sample()
 	}
 	s.reach()
 	list := attacks(seed)
-	ctx, cancel := context.WithTimeout(t.Context(), long)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	var book answers
@@ -129,27 +136,26 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 			pause(ctx, 50*time.Millisecond)
 		}
 	})
-	took := s.neighbor(ctx, long)
+	took := s.neighbor(long)
 	cancel()
 	wg.Wait()
 
 	book.log(t)
 	t.Logf("%-10s %8s %8s %8s %8s", "tenant B", "runs", "p50", "p99", "max")
-	for name, d := range map[string][]time.Duration{"alone": alone, "attacked": took} {
-		t.Logf("%-10s %8d %8v %8v %8v", name, len(d), percentile(d, 50).Round(time.Millisecond), percentile(d, 99).Round(time.Millisecond), percentile(d, 100).Round(time.Millisecond))
-	}
+	t.Log(summary("alone", alone))
+	t.Log(summary("attacked", took))
 	for _, p := range s.procs {
 		t.Logf("%-10s RSS MiB: before %4d, most %4d", p.name, before[p.name]>>20, p.most.Load()>>20)
 	}
-	bound := soakP99
+	asked := bounds{p99: soakP99, most: soakMax}
 	if !soakStrict {
-		bound = soakP99Shared
+		asked = bounds{p99: min(max(soakP99Shared, soakSlower*percentile(times(alone), 99)), soakMax), most: runTime}
 	}
 	for _, p := range s.procs {
 		require.True(t, p.alive(), "%s died:\n%s", p.name, p.words())
 		require.Less(t, p.most.Load(), int64(soakRSS), "%s", p.name)
 	}
-	require.Less(t, percentile(took, 99), bound, "p99 of tenant B")
+	require.NoError(t, asked.judge(took, long))
 	require.Empty(t, book.wrong, "faults of ours")
 	// The hostile tenant goes, and what it left behind ends.
 	began := time.Now()
@@ -164,11 +170,10 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	t.Logf("its runs ended after %v", time.Since(began).Round(time.Second))
 	for _, p := range s.procs {
 		most := max(2*before[p.name], before[p.name]+256<<20)
-		testkit.Eventually(t, func() bool { _, err := s.one(t.Context()); return err == nil && p.sample() < most }, patience, 100*time.Millisecond, "%s does not give its memory back", p.name)
+		testkit.Eventually(t, func() bool { return s.one(t.Context()) == nil && p.sample() < most }, patience, 100*time.Millisecond, "%s does not give its memory back", p.name)
 		t.Logf("%-10s RSS MiB: %4d after %v", p.name, p.sample()>>20, time.Since(began).Round(time.Second))
 	}
-	_, err := s.one(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, s.one(t.Context()))
 }
 
 // answers counts those to the attacks of each kind.
@@ -302,7 +307,7 @@ executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain
 	testkit.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, refused = s.one(ctx)
+		refused = s.one(ctx)
 		return refused == nil || !s.alive() || t.Context().Err() != nil
 	}, time.Minute, 50*time.Millisecond, "the suite does not serve")
 	require.NoError(t, refused, "the suite does not serve")

@@ -1,0 +1,84 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestVerdict holds what is asked of tenant B against runs whose time is known: a suite that stands still must not
+// pass.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	const long = 10 * time.Minute
+	strict := bounds{p99: soakP99, most: soakMax}
+	quick := 20 * time.Millisecond
+	// stands stands still between two times.
+	stands := func(from, to time.Duration) func(context.Context) error {
+		begin := time.Now()
+		return func(ctx context.Context) error {
+			now := time.Since(begin)
+			if now >= from && now < to {
+				pause(ctx, to-now)
+			}
+			pause(ctx, quick)
+			return ctx.Err()
+		}
+	}
+	for name, c := range map[string]struct {
+		run  func() func(context.Context) error
+		want string // empty if all is well
+	}{
+		"Quick":                  {func() func(context.Context) error { return stands(0, 0) }, ""},
+		"ShortStandstill":        {func() func(context.Context) error { return stands(time.Minute, time.Minute+time.Second) }, ""},
+		"LongStandstill":         {func() func(context.Context) error { return stands(2*time.Minute, 2*time.Minute+6*time.Second) }, "the longest took"},
+		"StandstillToTheEnd":     {func() func(context.Context) error { return stands(2*time.Minute, time.Hour) }, "1200 runs of 6000 that were due have ended"},
+		"StandstillBeforeTheEnd": {func() func(context.Context) error { return stands(long-10*time.Second, time.Hour) }, "the longest took 10s"},
+		"ManyStandstills": {func() func(context.Context) error {
+			begin := time.Now()
+			return func(ctx context.Context) error { // two seconds of each minute
+				if now := time.Since(begin) % time.Minute; now < 2*time.Second {
+					pause(ctx, 2*time.Second-now)
+				}
+				pause(ctx, quick)
+				return ctx.Err()
+			}
+		}, "p99 is"},
+		"Slow": {func() func(context.Context) error {
+			return func(ctx context.Context) error { pause(ctx, 300*time.Millisecond); return ctx.Err() }
+		}, "p99 is 300ms"},
+		"Faults": {func() func(context.Context) error {
+			return func(context.Context) error { return errors.New("refused") }
+		}, `6000 runs failed: ["refused"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var runs []sample
+				told := make(chan sample)
+				go func() {
+					paced(long, c.run(), func(s sample) { told <- s })
+					close(told)
+				}()
+				for s := range told {
+					runs = append(runs, s)
+				}
+				err := strict.judge(runs, long)
+				if c.want == "" {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorContains(t, err, c.want)
+			})
+		})
+	}
+	t.Run("Silent", func(t *testing.T) { // tenant B itself was killed
+		t.Parallel()
+		require.ErrorContains(t, strict.judge([]sample{{Took: quick, Ended: true}}, long), "told of 1 runs of 6000")
+		require.Error(t, strict.judge(nil, long))
+	})
+}
