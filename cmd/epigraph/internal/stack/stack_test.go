@@ -220,6 +220,10 @@ service token. The whole table is in ` + "`internal/access/table.go`" + `. Where
 of who wrote it last, in a start of a schedule that was triggered or backfilled, beside the text ` + "`by`" + `, which a client may write as it likes, and in the
 log line of every call. The gateway passes it on to the services under the service token, so that it needs one.
 
+**Who deleted something** is in the log, since nothing else is left to record it: one line of level ` + "`warn`" + ` for each run, schedule, limit, epic or task,
+` + "`deleted`" + ` with its ` + "`kind`" + `, ` + "`id`" + `, ` + "`namespace`" + `, ` + "`principal`" + ` and ` + "`request_id`" + `. A bulk deletion logs a line for each run that it found. What goes with a resource, as the runs below
+a run and the tasks of an epic, has no line of its own. ` + "`may have been deleted`" + ` says that the call failed in a way that leaves it open. Keep logs from level ` + "`warn`" + ` on, and ship them if you need them for an audit.
+
 **To replace a key**, add a second one of the same name with another secret, give that out, then remove the first. **To replace the service token**: list the
 new one in ` + "`auth.old_service_tokens`" + ` of every process, then make it the ` + "`auth.service_token`" + ` and list the earlier one there, and remove that when no visit waits any more for a
 task token that was given out under it: task tokens are signed with a key made from the service token. [Step by step](operations.md#replace-keys).

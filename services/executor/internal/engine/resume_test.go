@@ -154,6 +154,29 @@ func TestResume(t *testing.T) {
 			l.wait(t, id, journal.StateCompleted)
 			other.stop()
 		})
+		t.Run("OwnerIsSlow/ResumeIsToldAsUnapplied", func(t *testing.T) {
+			t.Parallel()
+			slow := &heldMail{read: make(chan struct{}), goOn: make(chan struct{}), held: make(chan struct{})}
+			close(slow.goOn)
+			l := run(t, s, a, func(c *engine.Config, d *engine.Deps) { c.ID, slow.Journal, d.Journal = "slow", d.Journal, slow })
+			goOn := sync.OnceFunc(func() { close(slow.held) })
+			defer goOn()
+			id := l.start(t, loop("5", "3"))
+			l.wait(t, id, journal.StatePaused)
+			unapplied := func() []string {
+				commands, err := l.Unapplied(t.Context(), ns, id)
+				require.NoError(t, err)
+				return commands
+			}
+			require.Empty(t, unapplied())
+			slow.holds.Store(true)
+			require.NoError(t, l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}))
+			require.Equal(t, journal.StatePaused, l.row(t, id).State)
+			require.Equal(t, []string{"RESUME"}, unapplied())
+			goOn()
+			l.wait(t, id, journal.StateCompleted)
+			require.Empty(t, unapplied())
+		})
 		t.Run("Concurrent/ResumesOnce", func(t *testing.T) {
 			id := l.start(t, loop("7", "3"))
 			l.wait(t, id, journal.StatePaused)
