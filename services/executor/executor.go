@@ -336,7 +336,9 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	deps := engine.Deps{Journal: plain, Packer: stash, Actors: s.workers, Evaluated: set.Evaluated, Gates: s.limits.Around(s.workers), Quotas: s.quotas, Remote: s.workers.Remote, Workflows: flows.known(), Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}
 	if d.Registry != nil {
 		reg := rpc.NewRegistry(d.Registry, databaseName(kept))
-		s.outbox = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider})
+		if s.outbox, err = outbox.New(j, reg, outbox.Options{Logger: s.log, TracerProvider: d.Telemetry.TracerProvider, MeterProvider: d.Telemetry.MeterProvider}); err != nil {
+			return nil, err
+		}
 		deps.Claims, deps.Prices, deps.Cancellations, deps.WakeOutbox, deps.Delivered = reg, reg, reg, s.outbox.Wake, s.outbox.Acknowledged
 	}
 	if deps.Egress, err = egress.NewGuard(cfg.Actors.HTTP.AllowPrivate); err != nil {

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	noopmetric "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -47,15 +50,17 @@ type Options struct {
 
 	Logger         *slog.Logger
 	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
 }
 
 // Deliverer hands items over. Several may work on one outbox.
 type Deliverer struct {
-	box    journal.Outbox
-	reg    Registry
-	o      Options
-	tracer trace.Tracer
-	wake   chan struct{}
+	box     journal.Outbox
+	reg     Registry
+	o       Options
+	tracer  trace.Tracer
+	refused metric.Int64Counter
+	wake    chan struct{}
 
 	mu   sync.Mutex
 	next chan struct{} // closed by the next acknowledgement
@@ -68,7 +73,7 @@ type Deliverer struct {
 const scope = "github.com/epigraph-run/epigraph/services/executor/internal/outbox"
 
 // New returns a deliverer that does nothing until Run runs.
-func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
+func New(box journal.Outbox, reg Registry, o Options) (*Deliverer, error) {
 	def := func(p *int, v int) {
 		if *p <= 0 {
 			*p = v
@@ -91,7 +96,16 @@ func New(box journal.Outbox, reg Registry, o Options) *Deliverer {
 	if o.TracerProvider == nil {
 		o.TracerProvider = noop.NewTracerProvider()
 	}
-	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), wake: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}
+	if o.MeterProvider == nil {
+		o.MeterProvider = noopmetric.NewMeterProvider()
+	}
+	refused, err := o.MeterProvider.Meter(scope).Int64Counter("epigraph.outbox.refused",
+		metric.WithDescription("What the registry refused for good, by kind: items of the outbox, and of USAGE the calls that are not booked."))
+	if err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	return &Deliverer{box: box, reg: reg, o: o, tracer: o.TracerProvider.Tracer(scope), refused: refused,
+		wake: make(chan struct{}, 1), next: make(chan struct{}), slow: map[string]time.Time{}}, nil
 }
 
 // Acknowledged returns what is closed once more items were delivered by this deliverer, and whether the
@@ -305,9 +319,6 @@ func byRun(items []journal.OutboxItem) [][]journal.OutboxItem {
 	return groups
 }
 
-// maxEntries is what one call of the registry takes.
-const maxEntries = 1000
-
 // group delivers the items of one run in order and stops at the first that fails.
 func (d *Deliverer) group(ctx context.Context, items []journal.OutboxItem, down *outage) (acks []journal.OutboxAck, retries []journal.OutboxRetry) {
 	for i := 0; i < len(items); {
@@ -357,61 +368,6 @@ func (d *Deliverer) backoff(attempts int) time.Duration {
 	return wait
 }
 
-// usage delivers as many leading usage items of a run as fit one call.
-func (d *Deliverer) usage(ctx context.Context, items []journal.OutboxItem) (n int, acks []journal.OutboxAck, err error) {
-	var (
-		entries []Entry
-		ends    []int
-		first   Trace
-	)
-	for _, it := range items {
-		if it.Kind != KindUsage {
-			break
-		}
-		u, err := decode[Usage](it)
-		if err != nil {
-			return 0, nil, err
-		}
-		if len(entries) > 0 && len(entries)+len(u.Entries) > maxEntries {
-			break
-		}
-		if len(ends) == 0 {
-			first = u.Trace
-		}
-		entries = append(entries, u.Entries...)
-		ends = append(ends, len(entries))
-	}
-	ctx, end := d.begin(ctx, "usage", first, items[0])
-	defer func() { end(err) }()
-	costs := make([]*int64, 0, len(entries))
-	for rest := entries; len(rest) > 0; {
-		part := rest[:min(len(rest), maxEntries)]
-		rest = rest[len(part):]
-		got, err := d.reg.RecordUsage(ctx, items[0].Namespace, part)
-		if err != nil {
-			return 0, nil, err
-		}
-		if len(got) != len(part) {
-			return 0, nil, errs.New(errs.Internal, errs.ReasonInternal, "the registry priced %d of %d entries", len(got), len(part))
-		}
-		costs = append(costs, got...)
-	}
-	from := 0
-	for i, to := range ends {
-		ack := journal.OutboxAck{ID: items[i].ID}
-		for _, c := range costs[from:to] {
-			if c == nil {
-				ack.UnpricedCalls++
-			} else {
-				ack.CostNanoUSD += *c
-			}
-		}
-		acks = append(acks, ack)
-		from = to
-	}
-	return len(ends), acks, nil
-}
-
 func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []journal.OutboxAck, err error) {
 	switch it.Kind {
 	case KindConfirm:
@@ -437,6 +393,7 @@ func (d *Deliverer) single(ctx context.Context, it journal.OutboxItem) (acks []j
 		// The task went another way meanwhile (ended or deleted by somebody). Nothing that waits could change
 		// the answer.
 		d.o.Logger.WarnContext(ctx, "registry refused for good", "err", err, "kind", it.Kind, "run_id", it.RunID)
+		d.refuse(ctx, it.Kind, 1)
 		err = nil
 	}
 	if err != nil {
@@ -452,6 +409,11 @@ func passing(err error) bool {
 		return false
 	}
 	return true
+}
+
+// refuse counts what the registry refused for good.
+func (d *Deliverer) refuse(ctx context.Context, kind string, n int) {
+	d.refused.Add(ctx, int64(n), metric.WithAttributes(attribute.String("kind", kind)))
 }
 
 // begin opens the delivery's span below the stored trace, so that one trace leads from the request to the

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -29,6 +31,8 @@ type books struct {
 	fail    error
 	failOf  map[string]error // by namespace
 	failed  atomic.Int64     // calls for one of those
+	never   map[string]error // by node: why its entries are refused, and every call that has one of them
+	calls   int              // for usage
 	log     []string
 	entries map[string]int
 }
@@ -68,6 +72,15 @@ func (b *books) Settle(_ context.Context, ns string, s outbox.Settle) error {
 }
 
 func (b *books) RecordUsage(_ context.Context, ns string, es []outbox.Entry) ([]*int64, error) {
+	b.mu.Lock()
+	b.calls++
+	for _, e := range es {
+		if err := b.never[e.Node]; err != nil {
+			b.mu.Unlock()
+			return nil, err
+		}
+	}
+	b.mu.Unlock()
 	if err := b.do(ns, fmt.Sprintf("usage %s %s %d", ns, es[0].RunID, len(es))); err != nil {
 		return nil, err
 	}
@@ -92,6 +105,26 @@ type world struct {
 	me    journal.Owner
 	books *books
 	d     *outbox.Deliverer
+
+	reader *sdkmetric.ManualReader
+}
+
+// refused is what the registry refused for good, by kind.
+func (w *world) refused(t *testing.T) map[string]int64 {
+	t.Helper()
+	var got metricdata.ResourceMetrics
+	require.NoError(t, w.reader.Collect(t.Context(), &got))
+	out := map[string]int64{}
+	for _, scope := range got.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			require.Equal(t, "epigraph.outbox.refused", m.Name)
+			for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+				kind, _ := p.Attributes.Value("kind")
+				out[kind.AsString()] = p.Value
+			}
+		}
+	}
+	return out
 }
 
 func open(t *testing.T) *world {
@@ -104,33 +137,57 @@ func open(t *testing.T) *world {
 	w := &world{j: s, books: &books{}}
 	w.me, err = s.Register(t.Context(), "me", "")
 	require.NoError(t, err)
-	w.d = outbox.New(s, w.books, outbox.Options{Logger: testkit.Logger(t)})
+	w.reader = sdkmetric.NewManualReader()
+	w.d, err = outbox.New(s, w.books, outbox.Options{Logger: testkit.Logger(t), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(w.reader))})
+	require.NoError(t, err)
 	return w
 }
 
-// run records a run with a confirm, two usage items and a settle.
-func (w *world) run(t *testing.T, id string) {
+// run records a run with a confirm, a usage item of two calls for each node ("a" and "b" if none is named),
+// and a settle.
+func (w *world) run(t *testing.T, id string, nodes ...string) {
 	t.Helper()
-	w.runOf(t, "acme", id)
+	w.runOf(t, "acme", id, nodes...)
 }
 
-func (w *world) runOf(t *testing.T, namespace, id string) {
+func (w *world) runOf(t *testing.T, namespace, id string, nodes ...string) {
 	t.Helper()
 	now := dbkit.Now()
-	out := func(o journal.Out, err error) journal.Out {
-		require.NoError(t, err)
-		return o
+	if nodes == nil {
+		nodes = []string{"a", "b"}
 	}
-	usage := func(node string) journal.Out {
-		return out(outbox.Usage{Entries: []outbox.Entry{
+	items := []journal.Out{item(t, outbox.Confirm{TaskID: "tk", RunID: id, Start: now})}
+	for _, node := range nodes {
+		items = append(items, item(t, outbox.Usage{Entries: []outbox.Entry{
 			{RunID: id, Node: node, Visit: 1, Attempt: 1, Model: "m", InputTokens: 3, Time: now},
-			{RunID: id, Node: node, Visit: 1, Attempt: 1, Call: 1, Tool: true, Time: now}}}.Out())
+			{RunID: id, Node: node, Visit: 1, Attempt: 1, Call: 1, Tool: true, Time: now}}}))
 	}
+	w.start(t, namespace, id, append(items, item(t, outbox.Settle{TaskID: "tk", RunID: id, Outcome: outbox.Completed, End: now}))...)
+}
+
+// attempt records a run with one usage item, of one call of each node.
+func (w *world) attempt(t *testing.T, id string, nodes ...string) {
+	t.Helper()
+	var u outbox.Usage
+	for i, node := range nodes {
+		u.Entries = append(u.Entries, outbox.Entry{RunID: id, Node: node, Visit: 1, Attempt: 1, Call: i, Model: "m", InputTokens: 3, Time: dbkit.Now()})
+	}
+	w.start(t, "acme", id, item(t, u))
+}
+
+func item(t *testing.T, v interface{ Out() (journal.Out, error) }) journal.Out {
+	t.Helper()
+	o, err := v.Out()
+	require.NoError(t, err)
+	return o
+}
+
+func (w *world) start(t *testing.T, namespace, id string, items ...journal.Out) {
+	t.Helper()
+	now := dbkit.Now()
 	res, err := w.j.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{
-		Graph: []byte("{}"), Events: []journal.Event{{Time: now, Kind: 10, Data: []byte("{}")}},
+		Graph: []byte("{}"), Events: []journal.Event{{Time: now, Kind: 10, Data: []byte("{}")}}, Outbox: items,
 		Run: journal.Run{ID: id, Namespace: namespace, GraphHash: "h", CreateTime: now, Status: journal.Status{State: journal.StateRunning, UpdateTime: now}},
-		Outbox: []journal.Out{out(outbox.Confirm{TaskID: "tk", RunID: id, Start: now}.Out()), usage("a"), usage("b"),
-			out(outbox.Settle{TaskID: "tk", RunID: id, Outcome: outbox.Completed, End: now}.Out())},
 	}}})
 	require.NoError(t, err)
 	require.NoError(t, res[0].Err)
@@ -164,6 +221,79 @@ func TestDeliver(t *testing.T) {
 		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(3), w.backlog(t), "only the confirm may be dropped, money is kept")
+		require.Equal(t, map[string]int64{outbox.KindConfirm: 1}, w.refused(t))
+	})
+	t.Run("Refused/UsageIsLeftOutAndTheRestGoesOn", func(t *testing.T) {
+		for _, kind := range []errs.Kind{errs.InvalidArgument, errs.NotFound, errs.AlreadyExists} {
+			t.Run(kind.String(), func(t *testing.T) {
+				w := open(t)
+				w.run(t, "run_1", "a", "bad", "b")
+				w.books.never = map[string]error{"bad": errs.New(kind, "NEVER", "no such call can be booked")}
+				_, err := w.d.Once(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, []string{"confirm acme run_1", "usage acme run_1 2", "usage acme run_1 2", "settle acme run_1 COMPLETED"}, w.books.said())
+				require.Zero(t, w.backlog(t), "nothing is tried for ever")
+				row, err := w.j.Get(t.Context(), "acme", "run_1")
+				require.NoError(t, err)
+				require.Equal(t, int64(30), row.CostNanoUSD)
+				require.Equal(t, int64(4), row.UnpricedCalls, "two tools, and two calls that are not booked")
+				require.Equal(t, map[string]int64{outbox.KindUsage: 2}, w.refused(t))
+			})
+		}
+	})
+	t.Run("Refused/OneCallOfAnAttemptIsLeftOutAlone", func(t *testing.T) {
+		w := open(t)
+		nodes := make([]string, 2500)
+		for i := range nodes {
+			nodes[i] = "good"
+		}
+		nodes[1234] = "bad"
+		w.books.never = map[string]error{"bad": errs.New(errs.InvalidArgument, "NEVER", "no such call can be booked")}
+		w.attempt(t, "run_1", nodes...)
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, w.backlog(t))
+		row, err := w.j.Get(t.Context(), "acme", "run_1")
+		require.NoError(t, err)
+		require.Equal(t, int64(2499*15), row.CostNanoUSD)
+		require.Equal(t, int64(1), row.UnpricedCalls)
+		require.Equal(t, map[string]int64{outbox.KindUsage: 1}, w.refused(t))
+	})
+	t.Run("Refused/AllOfALargeAttemptTakesFewCalls", func(t *testing.T) {
+		w := open(t)
+		nodes := make([]string, 1000)
+		for i := range nodes {
+			nodes[i] = "bad"
+		}
+		w.books.never = map[string]error{"bad": errs.New(errs.InvalidArgument, "NEVER", "no such call can be booked")}
+		w.attempt(t, "run_1", nodes...)
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, w.backlog(t))
+		require.Less(t, w.books.calls, 100)
+		require.Equal(t, map[string]int64{outbox.KindUsage: 1000}, w.refused(t))
+	})
+	t.Run("Nothing/IsDelivered", func(t *testing.T) {
+		w := open(t)
+		w.attempt(t, "run_1")
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, w.backlog(t))
+		require.Zero(t, w.books.calls, "no call asks to book nothing")
+	})
+	t.Run("Refused/UsageIsKeptWhileTheStateMayChange", func(t *testing.T) {
+		for _, kind := range []errs.Kind{errs.Internal, errs.Unavailable, errs.ResourceExhausted, errs.FailedPrecondition, errs.PermissionDenied, errs.Unauthenticated, errs.Conflict} {
+			t.Run(kind.String(), func(t *testing.T) {
+				w := open(t)
+				w.run(t, "run_1")
+				w.books.never = map[string]error{"b": errs.New(kind, "LATER", "not now")}
+				_, err := w.d.Once(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, []string{"confirm acme run_1"}, w.books.said())
+				require.Equal(t, int64(3), w.backlog(t))
+				require.Empty(t, w.refused(t))
+			})
+		}
 	})
 	t.Run("Down/KeepsEverythingAndTheOthersWait", func(t *testing.T) {
 		w := open(t)
@@ -177,12 +307,14 @@ func TestDeliver(t *testing.T) {
 	})
 	t.Run("Slow/NamespaceDoesNotHoldUpOthers", func(t *testing.T) {
 		w := open(t)
-		w.d = outbox.New(w.j, w.books, outbox.Options{Logger: testkit.Logger(t), Parallel: 1})
+		var err error
+		w.d, err = outbox.New(w.j, w.books, outbox.Options{Logger: testkit.Logger(t), Parallel: 1})
+		require.NoError(t, err)
 		w.books.failOf = map[string]error{"slow": errs.New(errs.DeadlineExceeded, "DEADLINE_EXCEEDED", "it waits behind calls of its own")}
 		w.runOf(t, "slow", "run_1")
 		w.runOf(t, "slow", "run_2")
 		w.runOf(t, "acme", "run_3")
-		_, err := w.d.Once(t.Context())
+		_, err = w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []string{"confirm acme run_3", "usage acme run_3 4", "settle acme run_3 COMPLETED"}, w.books.said())
 		require.EqualValues(t, 8, w.backlog(t))
@@ -197,16 +329,21 @@ func TestDeliver(t *testing.T) {
 	})
 	t.Run("Broken/ItemDoesNotStopOtherRuns", func(t *testing.T) {
 		w := open(t)
-		now := dbkit.Now()
-		_, err := w.j.Commit(t.Context(), w.me, []journal.Write{{Start: &journal.Start{Graph: []byte("{}"), Events: []journal.Event{{Time: now, Kind: 10, Data: []byte("{}")}},
-			Run:    journal.Run{ID: "run_0", Namespace: "acme", GraphHash: "h", CreateTime: now, Status: journal.Status{State: journal.StateRunning, UpdateTime: now}},
-			Outbox: []journal.Out{{Kind: "NONSENSE", Body: []byte("x")}, {Kind: outbox.KindUsage, Body: []byte("x")}}}}})
-		require.NoError(t, err)
+		w.start(t, "acme", "run_0", journal.Out{Kind: "NONSENSE", Body: []byte("x")}, journal.Out{Kind: outbox.KindUsage, Body: []byte("x")})
 		w.run(t, "run_1")
-		_, err = w.d.Once(t.Context())
+		_, err := w.d.Once(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, int64(2), w.backlog(t))
 		require.Len(t, w.books.said(), 3)
+	})
+	t.Run("Broken/ItemDoesNotStopThoseBeforeIt", func(t *testing.T) {
+		w := open(t)
+		w.start(t, "acme", "run_0", item(t, outbox.Usage{Entries: []outbox.Entry{{RunID: "run_0", Node: "a", Model: "m", InputTokens: 3}}}),
+			journal.Out{Kind: outbox.KindUsage, Body: []byte("x")})
+		_, err := w.d.Once(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []string{"usage acme run_0 1"}, w.books.said())
+		require.Equal(t, int64(1), w.backlog(t))
 	})
 }
 
@@ -238,7 +375,8 @@ func TestRun(t *testing.T) {
 		})
 	})
 	t.Run("Stop/WhileTheStoreIsBroken", func(t *testing.T) {
-		d := outbox.New(broken{}, &books{}, outbox.Options{})
+		d, err := outbox.New(broken{}, &books{}, outbox.Options{})
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		require.NoError(t, d.Run(ctx))
