@@ -41,8 +41,8 @@ func (s *Server) readHello(ctx context.Context, h *executorv1.WorkerHello) ([]jo
 	fault := func(i int, field, code, format string, args ...any) {
 		e = e.Violate(fmt.Sprintf("hello.actors[%d].%s", i, field), code, fmt.Sprintf(format, args...))
 	}
-	// What all executors are told of a worker is written in one statement, so one bad text would hide the
-	// workers of others.
+	// What other executors are told of a worker is written together with others of its namespace, so one bad
+	// text would hide those.
 	for _, t := range []struct{ field, text string }{{"worker_id", h.GetWorkerId()}, {"user_agent", h.GetUserAgent()}} {
 		if strings.IndexByte(t.text, 0) >= 0 {
 			e = e.Violate("hello."+t.field, codeText, "the "+t.field+" must not contain the NUL character")

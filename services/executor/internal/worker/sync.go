@@ -84,12 +84,8 @@ func same(a, b journal.Worker) bool {
 
 // tellOthers keeps the journal's picture of the workers here up to date.
 func (s *Server) tellOthers(ctx context.Context) {
-	var (
-		told    journal.Owner
-		workers = map[journal.WorkerID]journal.Worker{}
-		routes  = map[name]journal.NamedRoute{}
-		seen    = time.Now()
-	)
+	t := teller{journal: s.journal, log: s.log}
+	seen := time.Now()
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
@@ -109,53 +105,16 @@ func (s *Server) tellOthers(ctx context.Context) {
 		if owner.IsZero() {
 			continue
 		}
-		now, nowRoutes := map[journal.WorkerID]journal.Worker{}, s.routes()
-		change := journal.WorkerSync{All: owner != told}
-		for _, w := range s.here() {
-			id := journal.WorkerID{Namespace: w.Namespace, ID: w.ID}
-			now[id] = w
-			if old, ok := workers[id]; change.All || !ok || !same(old, w) {
-				change.Put = append(change.Put, w)
-			}
-		}
-		if !change.All {
-			for id := range workers {
-				if _, ok := now[id]; !ok {
-					change.Drop = append(change.Drop, id)
-				}
-			}
-			for n := range routes {
-				if _, ok := nowRoutes[n]; !ok {
-					change.Routes = append(change.Routes, journal.NamedRoute{Namespace: n.namespace, Actor: n.actor})
-				}
-			}
-		}
-		for n, r := range nowRoutes {
-			if old, ok := routes[n]; change.All || !ok || old != r {
-				change.Routes = append(change.Routes, r)
-			}
-		}
-		if !change.All && len(change.Put)+len(change.Drop)+len(change.Routes) == 0 {
-			continue
-		}
-		if change.All && len(now) == 0 && told.IsZero() && len(nowRoutes) == 0 {
-			told = owner
-			continue // nothing to tell, and nothing of an earlier life counts
-		}
-		// One order for all, so that executors do not wait for each other's rows crosswise.
-		slices.SortFunc(change.Routes, func(a, b journal.NamedRoute) int {
-			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Actor, b.Actor))
-		})
-		if err := s.journal.SyncWorkers(ctx, owner, change); err != nil {
+		more, err := t.tell(ctx, owner, time.Now(), s.here(), s.routes())
+		if err != nil {
 			if ctx.Err() == nil {
 				s.log.WarnContext(ctx, "others not told of the workers here", "err", err)
 			}
-			told = journal.Owner{}
 			pause(ctx, time.Second)
-			s.touch()
-			continue
 		}
-		told, workers, routes = owner, now, nowRoutes
+		if more || err != nil {
+			s.touch()
+		}
 	}
 }
 

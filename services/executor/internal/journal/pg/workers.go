@@ -144,7 +144,7 @@ func (s *Store) SyncWorkers(ctx context.Context, self journal.Owner, w journal.W
 		}
 		return tx.SendBatch(ctx, &b).Close()
 	})
-	return fenced(err, self)
+	return away(fenced(err, self))
 }
 
 // Routes implements journal.Workers.

@@ -1,0 +1,227 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+const (
+	// syncBytes is about how much is told in one transaction, and of one namespace in one round.
+	syncBytes = 256 << 10
+	// rowBytes is what a row takes besides its texts.
+	rowBytes = 128
+	// syncRest is for how long a namespace is left alone whose rows were not taken.
+	syncRest = time.Second
+)
+
+// teller keeps the journal's picture of the workers here up to date. In a round each namespace tells a bounded
+// share of what is new, so that none waits until another has told thousands of workers; a namespace whose rows
+// are not taken keeps back no other.
+type teller struct {
+	journal journal.Workers
+	log     *slog.Logger
+	// owner is who told.
+	owner journal.Owner
+	told  map[string]*picture // by namespace
+}
+
+// picture is what there is of one namespace: its workers by id, and its routes by actor. A zero value says that
+// it is not known what the journal has, if anything.
+type picture struct {
+	workers map[string]journal.Worker
+	routes  map[string]journal.NamedRoute
+	// rest is until when nothing is told.
+	rest time.Time
+}
+
+func newPicture() *picture {
+	return &picture{workers: map[string]journal.Worker{}, routes: map[string]journal.NamedRoute{}}
+}
+
+// share is what is told of one namespace at once.
+type share struct {
+	namespace string
+	change    journal.WorkerSync
+	size      int
+}
+
+// tell carries one round out. more says that a namespace has more to tell. An error is one of the journal as a
+// whole.
+func (t *teller) tell(ctx context.Context, owner journal.Owner, now time.Time, workers []journal.Worker, routes map[name]journal.NamedRoute) (more bool, err error) {
+	if owner != t.owner {
+		// Nothing of an earlier life counts. Who tells for the first time, and has nothing to tell, has no rows.
+		if !t.owner.IsZero() || len(workers)+len(routes) > 0 {
+			if err := t.journal.SyncWorkers(ctx, owner, journal.WorkerSync{All: true}); err != nil {
+				return false, err
+			}
+		}
+		t.owner, t.told = owner, map[string]*picture{}
+	}
+	here := arrange(workers, routes)
+	for namespace := range t.told {
+		if here[namespace] == nil {
+			here[namespace] = newPicture()
+		}
+	}
+	var batch []share
+	size := 0
+	for _, namespace := range slices.Sorted(maps.Keys(here)) {
+		told := t.told[namespace]
+		if told == nil {
+			told = newPicture()
+			t.told[namespace] = told
+		}
+		if told.rest.After(now) {
+			continue
+		}
+		s, left := news(namespace, told, here[namespace])
+		more = more || left
+		if s.size == 0 {
+			if len(told.workers)+len(told.routes) == 0 {
+				delete(t.told, namespace)
+			}
+			continue
+		}
+		if len(batch) > 0 && size+s.size > syncBytes {
+			if err := t.send(ctx, now, batch); err != nil {
+				return false, err
+			}
+			batch, size = nil, 0
+		}
+		batch, size = append(batch, s), size+s.size
+	}
+	return more, t.send(ctx, now, batch)
+}
+
+func arrange(workers []journal.Worker, routes map[name]journal.NamedRoute) map[string]*picture {
+	out := map[string]*picture{}
+	of := func(namespace string) *picture {
+		if out[namespace] == nil {
+			out[namespace] = newPicture()
+		}
+		return out[namespace]
+	}
+	for _, w := range workers {
+		of(w.Namespace).workers[w.ID] = w
+	}
+	for n, r := range routes {
+		of(n.namespace).routes[n.actor] = r
+	}
+	return out
+}
+
+// news is the next share of what others do not know of a namespace, routes first: calls wait for them. left says
+// that there is more.
+func news(namespace string, told, here *picture) (s share, left bool) {
+	s.namespace = namespace
+	fits := func(bytes int) bool {
+		if s.size > 0 && s.size+rowBytes+bytes > syncBytes {
+			left = true
+			return false
+		}
+		s.size += rowBytes + bytes
+		return true
+	}
+	actors := slices.AppendSeq(slices.Collect(maps.Keys(told.routes)), maps.Keys(here.routes))
+	slices.Sort(actors)
+	for _, actor := range slices.Compact(actors) {
+		r, ok := here.routes[actor]
+		if !ok {
+			r = journal.NamedRoute{Namespace: namespace, Actor: actor}
+		}
+		if old, known := told.routes[actor]; known && ok && old == r {
+			continue
+		}
+		if !fits(len(actor)) {
+			return s, left
+		}
+		s.change.Routes = append(s.change.Routes, r)
+	}
+	for _, id := range slices.Sorted(maps.Keys(told.workers)) {
+		if _, ok := here.workers[id]; !ok {
+			if !fits(len(id)) {
+				return s, left
+			}
+			s.change.Drop = append(s.change.Drop, journal.WorkerID{Namespace: namespace, ID: id})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(here.workers)) {
+		w := here.workers[id]
+		if old, ok := told.workers[id]; ok && same(old, w) {
+			continue
+		}
+		bytes := len(id) + len(w.UserAgent)
+		for _, a := range w.Actors {
+			bytes += len(a)
+		}
+		if !fits(bytes) {
+			return s, left
+		}
+		s.change.Put = append(s.change.Put, w)
+	}
+	return s, left
+}
+
+// send tells shares in one transaction. If that is not taken, each is told alone.
+func (t *teller) send(ctx context.Context, now time.Time, batch []share) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	var all journal.WorkerSync
+	for _, s := range batch {
+		all.Routes, all.Drop, all.Put = append(all.Routes, s.change.Routes...), append(all.Drop, s.change.Drop...), append(all.Put, s.change.Put...)
+	}
+	err := t.journal.SyncWorkers(ctx, t.owner, all)
+	for _, s := range batch {
+		t.told[s.namespace].note(s.change, err == nil)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || errs.ReasonOf(err) == journal.ReasonFenced || errs.Is(err, errs.Unavailable):
+		return err
+	case len(batch) == 1:
+		t.log.WarnContext(ctx, "others not told of the workers here", "err", err, "namespace", batch[0].namespace)
+		t.told[batch[0].namespace].rest = now.Add(syncRest)
+		return nil
+	}
+	for _, s := range batch {
+		if err := t.send(ctx, now, []share{s}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note takes in what was told. What was not taken may be there all the same.
+func (p *picture) note(c journal.WorkerSync, taken bool) {
+	for _, r := range c.Routes {
+		switch {
+		case !taken:
+			p.routes[r.Actor] = journal.NamedRoute{}
+		case r.Slots == 0:
+			delete(p.routes, r.Actor)
+		default:
+			p.routes[r.Actor] = r
+		}
+	}
+	for _, d := range c.Drop {
+		if taken {
+			delete(p.workers, d.ID)
+		} else {
+			p.workers[d.ID] = journal.Worker{}
+		}
+	}
+	for _, w := range c.Put {
+		if !taken {
+			w = journal.Worker{ID: w.ID}
+		}
+		p.workers[w.ID] = w
+	}
+}
