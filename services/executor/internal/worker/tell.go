@@ -20,9 +20,9 @@ const (
 	syncRest = time.Second
 )
 
-// teller keeps the journal's picture of the workers here up to date. In a round each namespace tells a bounded
-// share of what is new, so that none waits until another has told thousands of workers; a namespace whose rows
-// are not taken keeps back no other.
+// teller keeps the journal's picture of the workers here up to date. In a round each namespace tells a
+// bounded share of what is new, so that none waits until another has told thousands of workers; a namespace
+// whose rows are not taken keeps back no other.
 type teller struct {
 	journal journal.Workers
 	log     *slog.Logger
@@ -31,8 +31,8 @@ type teller struct {
 	told  map[string]*picture // by namespace
 }
 
-// picture is what there is of one namespace: its workers by id, and its routes by actor. A zero value says that
-// it is not known what the journal has, if anything.
+// picture is what there is of one namespace: its workers by id, and its routes by actor. A zero value says
+// that it is not known what the journal has, if anything.
 type picture struct {
 	workers map[string]journal.Worker
 	routes  map[string]journal.NamedRoute
@@ -51,11 +51,12 @@ type share struct {
 	size      int
 }
 
-// tell carries one round out. more says that a namespace has more to tell. An error is one of the journal as a
-// whole.
+// tell carries one round out. more says that a namespace has more to tell. An error is one of the journal as
+// a whole.
 func (t *teller) tell(ctx context.Context, owner journal.Owner, now time.Time, workers []journal.Worker, routes map[name]journal.NamedRoute) (more bool, err error) {
 	if owner != t.owner {
-		// Nothing of an earlier life counts. Who tells for the first time, and has nothing to tell, has no rows.
+		// Nothing of an earlier life counts. Who tells for the first time, and has nothing to tell, has no
+		// rows.
 		if !t.owner.IsZero() || len(workers)+len(routes) > 0 {
 			if err := t.journal.SyncWorkers(ctx, owner, journal.WorkerSync{All: true}); err != nil {
 				return false, err
@@ -116,8 +117,8 @@ func arrange(workers []journal.Worker, routes map[name]journal.NamedRoute) map[s
 	return out
 }
 
-// news is the next share of what others do not know of a namespace, routes first: calls wait for them. left says
-// that there is more.
+// news is the next share of what others do not know of a namespace, routes first: calls wait for them. left
+// says that there is more.
 func news(namespace string, told, here *picture) (s share, left bool) {
 	s.namespace = namespace
 	fits := func(bytes int) bool {
