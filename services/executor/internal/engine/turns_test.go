@@ -215,7 +215,9 @@ func TestTurns(t *testing.T) {
 		_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: l.start(t, chain(1, "gate"))})
 		require.NoError(t, err)
 		leave(gone)
-		require.ErrorIs(t, <-done, gone)
+		if err := <-done; !errors.Is(err, context.Canceled) { // it may have read the run still
+			require.ErrorIs(t, err, gone)
+		}
 		free()
 		a, err := l.Amend(t.Context(), req)
 		require.NoError(t, err)
