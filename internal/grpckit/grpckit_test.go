@@ -1,13 +1,11 @@
 package grpckit_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,34 +55,16 @@ func (e *executor) WatchRun(r *executorv1.WatchRunRequest, s grpc.ServerStreamin
 	return e.watch(r, s)
 }
 
-// logs is a buffer that servers and tests share.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 type rig struct {
 	net    *grpckit.BufNet
 	svc    *executor
 	server *grpckit.Server
-	log    *logs
+	log    *testkit.LogBook
 }
 
 func start(t *testing.T, o grpckit.Options) *rig {
 	t.Helper()
-	r := &rig{net: &grpckit.BufNet{}, log: &logs{}, svc: &executor{
+	r := &rig{net: &grpckit.BufNet{}, log: &testkit.LogBook{}, svc: &executor{
 		get: func(_ context.Context, req *executorv1.GetRunRequest) (*executorv1.Run, error) {
 			return &executorv1.Run{Id: req.GetRunId()}, nil
 		},

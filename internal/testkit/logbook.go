@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LogBook keeps what is logged as JSON. It is an io.Writer, and safe for concurrent use.
+// LogBook keeps what is logged. It is an io.Writer, and safe for concurrent use.
 type LogBook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -24,36 +24,34 @@ func (b *LogBook) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// LogLine is what a line says of itself; Left counts the lines that were left out before the end of an outage.
+// String is all that was logged.
+func (b *LogBook) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// LogLine is what a line says of itself; Left counts the lines that were left out before the end of an
+// outage.
 type LogLine struct {
 	Level, Msg string
 	Left       int `json:"lines_left_out"`
 }
 
-// Lines are those of some levels, of all if none is named.
-func (b *LogBook) Lines(t *testing.T, levels ...string) (out []LogLine) {
+// Lines are those of some levels, of all if none is named. All must be JSON.
+func (b *LogBook) Lines(t *testing.T, levels ...string) []LogLine {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
-		var l LogLine
-		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
-		if len(levels) == 0 || slices.Contains(levels, l.Level) {
-			out = append(out, l)
-		}
-	}
-	return out
+	return linesOf(t, b, func(l LogLine) bool { return len(levels) == 0 || slices.Contains(levels, l.Level) })
 }
 
 // Line is the first line with this message.
 func (b *LogBook) Line(t *testing.T, msg string) (LogLine, bool) {
 	t.Helper()
-	lines := b.Lines(t)
-	i := slices.IndexFunc(lines, func(l LogLine) bool { return l.Msg == msg })
-	if i < 0 {
+	lines := linesOf(t, b, func(l LogLine) bool { return l.Msg == msg })
+	if len(lines) == 0 {
 		return LogLine{}, false
 	}
-	return lines[i], true
+	return lines[0], true
 }
 
 // Deletion is a line that tells who removed what.
@@ -62,19 +60,19 @@ type Deletion struct {
 }
 
 // Deletions are the lines with this message.
-func (b *LogBook) Deletions(t *testing.T, msg string) (out []Deletion) {
+func (b *LogBook) Deletions(t *testing.T, msg string) []Deletion {
 	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
-		var l LogLine
+	return linesOf(t, b, func(d Deletion) bool { return d.Msg == msg })
+}
+
+func linesOf[T any](t *testing.T, b *LogBook, wanted func(T) bool) (out []T) {
+	t.Helper()
+	for line := range strings.Lines(b.String()) {
+		var l T
 		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
-		if l.Msg != msg {
-			continue
+		if wanted(l) {
+			out = append(out, l)
 		}
-		var d Deletion
-		require.NoError(t, json.Unmarshal([]byte(line), &d), line)
-		out = append(out, d)
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -103,24 +102,6 @@ func (s *registry) DeleteEpic(ctx context.Context, r *registryv1.DeleteEpicReque
 	return s.deleteEpic(ctx, r)
 }
 
-// logs is a buffer that servers and tests share.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // rig is a gateway on a real port before three services in memory.
 type rig struct {
 	t        *testing.T
@@ -131,7 +112,7 @@ type rig struct {
 	servers  map[string]*grpckit.Server
 	url      string
 	client   *http.Client
-	logs     *logs
+	logs     *testkit.LogBook
 	stop     func()
 }
 
@@ -146,7 +127,7 @@ func start(t *testing.T, o options) *rig {
 	t.Helper()
 	r := &rig{
 		t: t, net: &grpckit.BufNet{}, planner: &planner{}, executor: &executor{}, registry: &registry{},
-		servers: map[string]*grpckit.Server{}, logs: &logs{},
+		servers: map[string]*grpckit.Server{}, logs: &testkit.LogBook{},
 	}
 	for _, name := range []string{"planner", "executor", "registry"} {
 		s, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{ServiceToken: conf.NewSecret(serviceToken)}, Telemetry: o.service})

@@ -1,11 +1,9 @@
 package stack_test
 
 import (
-	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,31 +14,13 @@ import (
 	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
-// lockedBuffer is a log that services write to while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // TestFiles looks at the files that processes make and read: they hold keys, arguments and results.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	t.Run("Dev/AllItMakesIsTheOwnersAlone", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "data")
-		var log lockedBuffer
+		var log testkit.LogBook
 		c := quiet()
 		c.Telemetry.LogWriter = &log
 		d := openDev(t, stack.DevOptions{DataDir: dir, Config: c})
@@ -69,7 +49,7 @@ func TestFiles(t *testing.T) {
 			return path
 		}
 		start := func(file string) string {
-			var log lockedBuffer
+			var log testkit.LogBook
 			c := quiet()
 			require.NoError(t, stack.Load(&c, conf.Sources{File: file, Env: []string{}}))
 			c.Telemetry.LogWriter, c.GRPC.PlannerAddr = &log, "127.0.0.1:0"

@@ -341,7 +341,7 @@ func TestDev(t *testing.T) {
 	})
 	t.Run("Stop/IsSilentBesideWatchers", func(t *testing.T) {
 		t.Parallel()
-		var log lockedBuffer
+		var log testkit.LogBook
 		cfg := stack.DevConfig()
 		cfg.Telemetry.LogWriter = &log
 		d := openDev(t, stack.DevOptions{DataDir: t.TempDir(), Config: cfg})
