@@ -27,6 +27,11 @@ func unapplied(r *executorv1.Run, command string) bool {
 	return slices.Contains(r.GetPendingCommands(), command)
 }
 
+// recorded says of a command that it is not applied yet.
+func recorded(r *executorv1.Run, command string) string {
+	return fmt.Sprintf("%s recorded; the executor that owns %s has not applied it yet, so it is %s still\n", command, r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
+}
+
 // help prints what may be typed next; not to programs.
 func (e *env) help(format string, args ...any) {
 	if !e.json {
@@ -85,8 +90,7 @@ func (c *runsPauseCmd) Run(e *env) error {
 		}
 		if err := e.print(r, func() string {
 			if unapplied(r, "PAUSE") {
-				return fmt.Sprintf("pause recorded; the executor that owns %s has not applied it yet, so it is %s still\n", r.GetId(),
-					view.Word(r.GetState().String(), "RUN_STATE_"))
+				return recorded(r, "pause")
 			}
 			if r.GetState() != executorv1.RunState_RUN_STATE_PAUSED && !over(r) {
 				return fmt.Sprintf("%s will pause; it is %s still\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))

@@ -357,8 +357,7 @@ func (c *runsResumeCmd) Run(e *env) error {
 		}
 		return e.print(r, func() string {
 			if unapplied(r, "RESUME") {
-				return fmt.Sprintf("resume recorded; the executor that owns %s has not applied it yet, so it is %s still\n", r.GetId(),
-					view.Word(r.GetState().String(), "RUN_STATE_"))
+				return recorded(r, "resume")
 			}
 			if standsStill(r) {
 				return stands(r)
