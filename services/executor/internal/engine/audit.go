@@ -88,14 +88,11 @@ func firstGraph(ctx context.Context, j journal.Reader, row journal.Run) (string,
 		if err != nil {
 			return "", err
 		}
-		for _, ev := range events {
-			d, err := decodeEvent(ev)
-			if err != nil {
-				return "", fmt.Errorf("%w: event %d cannot be read: %w", workgraph.ErrCorrupt, ev.Seq, err)
-			}
-			if d.Regraph != nil {
-				return d.Regraph.Was, nil
-			}
+		switch hash, err := graphBefore(events); {
+		case err != nil:
+			return "", fmt.Errorf("%w: %w", workgraph.ErrCorrupt, err)
+		case hash != "":
+			return hash, nil
 		}
 		if len(events) < 1000 {
 			return "", fmt.Errorf("%w: the journal does not say with which graph the run began", workgraph.ErrCorrupt)

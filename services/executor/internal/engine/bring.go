@@ -47,8 +47,6 @@ const (
 type bringing struct {
 	namespace, id string
 	has           places
-	// granted, if not nil, says how much room is kept for it until it is tried.
-	granted *noRoomError
 	// wait is the pause after the next try that fails.
 	wait time.Duration
 }
@@ -135,8 +133,7 @@ func (t *term) bringInTurn(b *bringing) {
 	for b != nil {
 		t.brought(b.id)
 		err := t.tryBring(b.namespace, b.id, &b.has)
-		t.forfeit(b.id, b.granted)
-		b.granted = nil
+		t.forfeit(b.namespace, b.id)
 		if err == nil || !t.bringAgain(b, err) {
 			b.has.giveBack()
 		}

@@ -152,10 +152,10 @@ func (t *term) hasPeers() bool {
 	return p.live
 }
 
-// forfeit gives back what was kept for a run that was not read.
-func (t *term) forfeit(id string, e *noRoomError) {
-	if e != nil {
-		t.memory.Add(e.namespace, -t.memory.claim(id))
+// forfeit gives back what is kept for a run that was not read, if anything is.
+func (t *term) forfeit(namespace, id string) {
+	if n := t.memory.claim(id); n > 0 {
+		t.memory.Add(namespace, -n)
 	}
 }
 

@@ -69,20 +69,32 @@ func (r *run) fromFirst(ctx context.Context, row journal.Run, events []journal.E
 	if row.GraphRevision == 0 {
 		return nil
 	}
+	hash, err := graphBefore(events)
+	if err != nil {
+		return err
+	}
+	if hash == "" {
+		return fmt.Errorf("the journal does not say with which graph run %s began: %w", r.id, workgraph.ErrCorrupt)
+	}
+	body, err := r.t.e.journal.GraphBody(ctx, r.namespace, hash)
+	if err != nil {
+		return fmt.Errorf("graph of the beginning: %w", err)
+	}
+	r.program, err = r.t.e.programs.stored(ctx, hash, body)
+	return err
+}
+
+// graphBefore is the content hash of the graph before the first of these events that changes it; empty if none
+// does.
+func graphBefore(events []journal.Event) (string, error) {
 	for _, ev := range events {
 		d, err := decodeEvent(ev)
 		if err != nil {
-			return err
+			return "", fmt.Errorf("event %d cannot be read: %w", ev.Seq, err)
 		}
-		if d.Regraph == nil {
-			continue
+		if d.Regraph != nil {
+			return d.Regraph.Was, nil
 		}
-		body, err := r.t.e.journal.GraphBody(ctx, r.namespace, d.Regraph.Was)
-		if err != nil {
-			return fmt.Errorf("graph of the beginning: %w", err)
-		}
-		r.program, err = r.t.e.programs.stored(ctx, d.Regraph.Was, body)
-		return err
 	}
-	return fmt.Errorf("the journal does not say with which graph run %s began: %w", r.id, workgraph.ErrCorrupt)
+	return "", nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
-// A run that finds no room stands in line for it. However many runs do, each is no more than an entry here: of
-// a namespace a few at a time wait with the budget of memory, and those behind them for these.
+// A run that finds no room stands in line for it. However many runs do, each is no more than an entry here:
+// of a namespace a few at a time wait with the budget of memory, and those behind them for these.
 //
 //	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
 //	                        |                            |
@@ -56,8 +56,8 @@ type spaceLine struct {
 	queue   []*inLine
 }
 
-// standInLine has a run stand in line, which the caller is the one to bring. It is brought when there is room,
-// which is kept for it by then. One that would wait for long is given back while other executors live.
+// standInLine has a run stand in line, which the caller is the one to bring. It is brought when there is
+// room, which is kept for it by then. One that would wait for long is given back while other executors live.
 func (t *term) standInLine(id string, lacks *noRoomError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *term) waitForRoom(x *inLine) {
 	t.mu.Unlock()
 	switch {
 	case err == nil:
-		b := &bringing{namespace: x.lacks.namespace, id: x.id, granted: x.lacks, wait: soonestTry}
+		b := &bringing{namespace: x.lacks.namespace, id: x.id, wait: soonestTry}
 		if x.lacks.size > inflight.Small {
 			// To read much is to compute: a namespace whose large runs come and go does so in its turn.
 			if b.has.compute, err = t.e.computing.Enter(t.background, b.namespace); err != nil {
