@@ -36,8 +36,8 @@ func deletionOf(method string) deletion {
 
 type deletedKey struct{}
 
-// Deleted names resources that a call removed, for the log. Only the handler of a bulk method needs it: of others
-// the request names the resource. It may be called although the call fails in the end.
+// Deleted names resources that a call removed, for the log. Only the handler of a bulk method needs it: of
+// others the request names the resource. It may be called although the call fails in the end.
 func Deleted(ctx context.Context, ids ...string) {
 	if list, ok := ctx.Value(deletedKey{}).(*[]string); ok {
 		*list = append(*list, ids...)

@@ -26,7 +26,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
-// lived lets an executor run on the store that cfg names and leaves one run that has grown and ended and one that waits for an answer.
+// lived lets an executor run on the store that cfg names and leaves one run that has grown and ended and one
+// that waits for an answer.
 func lived(ctx context.Context, cfg executor.Config) (err error) {
 	cfg.ID, cfg.ScanInterval = "lived", 50*time.Millisecond
 	svc, err := executor.Open(ctx, cfg, executor.Deps{})

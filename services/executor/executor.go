@@ -181,8 +181,8 @@ func (c Config) Validate() error {
 	return errors.Join(append(faults, e.Validate())...)
 }
 
-// sqliteLease is the lease on SQLite when none is set: writers may hold each other up for long there, and a process
-// that has ended is not waited for.
+// sqliteLease is the lease on SQLite when none is set: writers may hold each other up for long there, and a
+// process that has ended is not waited for.
 const sqliteLease = 15 * time.Second
 
 // lease is the one that holds, for whoever judges by the age of a heartbeat.

@@ -123,9 +123,9 @@ type VisitsRequest struct {
 	Token                  string
 }
 
-// Visits lists visits by the event that ended them, those under way last in the order of their beginning. A page is read from where
-// the oldest visit began that was under way at the end of the page before, so that its cost does not grow with the history unless
-// visits may have been taken back after they had ended.
+// Visits lists visits by the event that ended them, those under way last in the order of their beginning. A
+// page is read from where the oldest visit began that was under way at the end of the page before, so that its
+// cost does not grow with the history unless visits may have been taken back after they had ended.
 func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {
@@ -202,9 +202,9 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	return visits, next, nil
 }
 
-// takenBack finds the visits that had ended and were taken back since, by where they ended: the list has each visit once, as the run
-// has it now. Only what follows from an approval is taken back after its end, so that nothing is read for a run that has asked nothing
-// and adopted nothing.
+// takenBack finds the visits that had ended and were taken back since, by where they ended: the list has each
+// visit once, as the run has it now. Only what follows from an approval is taken back after its end, so that
+// nothing is read for a run that has asked nothing and adopted nothing.
 func (e *Engine) takenBack(ctx context.Context, row journal.Run, only string) (map[place]bool, error) {
 	if row.ForkedFrom == "" {
 		asked, err := e.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)

@@ -420,8 +420,8 @@ func afterEffect(t workgraph.ErrorType, e workgraph.Effect) workgraph.ErrorType 
 	return t
 }
 
-// statusError types an answer that is no success. A 4xx says that the request was not carried out; after a 5xx
-// nobody knows. One below 400 that the node did not expect says that something was done, but not what.
+// statusError types an answer that is no success. A 4xx says that the request was not carried out; after a
+// 5xx nobody knows. One below 400 that the node did not expect says that something was done, but not what.
 func statusError(resp *http.Response, body []byte, effect workgraph.Effect) error {
 	t := workgraph.Permanent
 	switch code := resp.StatusCode; {
