@@ -356,12 +356,19 @@ func (c *checker) compileSchema(raw json.RawMessage) (*Schema, error) {
 	if c.schemaBytes += len(raw); c.schemaBytes > maxGraphSchemaBytes {
 		return nil, fmt.Errorf("the different schemas of the graph have more than %d bytes together", maxGraphSchemaBytes)
 	}
-	s, err := compileSchema(c.ctx, raw, min(maxPatterns, c.patternsLeft()))
+	tooMany := func() error {
+		return fmt.Errorf("the schemas of the graph hold more than %d others together", maxGraphSubschemas)
+	}
+	if c.subschemas > maxGraphSubschemas { // nothing is compiled to be refused
+		return nil, tooMany()
+	}
+	s, cost, err := compileSchema(c.ctx, raw, min(maxPatterns, c.patternsLeft()))
 	if err != nil {
+		c.subschemas += cost
 		return nil, err
 	}
 	if c.subschemas += len(s.lists); c.subschemas > maxGraphSubschemas {
-		return nil, fmt.Errorf("the schemas of the graph hold more than %d others together", maxGraphSubschemas)
+		return nil, tooMany()
 	}
 	c.patternSteps += s.steps
 	return s, nil

@@ -65,25 +65,28 @@ type Schema struct {
 // CompileSchema makes a JSON Schema (2020-12) usable, within bounds. It reads nothing from elsewhere: a $ref
 // to another document is an error.
 func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
-	return compileSchema(ctx, raw, maxPatterns)
+	s, _, err := compileSchema(ctx, raw, maxPatterns)
+	return s, err
 }
 
-// compileSchema is CompileSchema with what its patterns may come to.
-func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (*Schema, error) {
+// compileSchema is CompileSchema with what its patterns may come to. A schema that is refused may have cost as
+// much as one that holds so many others.
+func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (_ *Schema, cost int, err error) {
 	switch {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return nil, 0, context.Cause(ctx)
 	case len(raw) > maxSchemaBytes:
-		return nil, fmt.Errorf("the schema has %d bytes, the limit is %d", len(raw), maxSchemaBytes)
+		return nil, 0, fmt.Errorf("the schema has %d bytes, the limit is %d", len(raw), maxSchemaBytes)
 	case deeper(raw, maxSchemaDepth):
-		return nil, fmt.Errorf("the schema is nested more than %d deep", maxSchemaDepth)
+		return nil, 0, fmt.Errorf("the schema is nested more than %d deep", maxSchemaDepth)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return nil, errors.New("the schema is not JSON")
+		return nil, 0, errors.New("the schema is not JSON")
 	}
-	if err := surveySchema(doc); err != nil {
-		return nil, err
+	cost, err = surveySchema(doc)
+	if err != nil {
+		return nil, cost, err
 	}
 	c, left := jsonschema.NewCompiler(), patterns
 	whose := "schema"
@@ -100,20 +103,20 @@ func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (*Sch
 		return p, err
 	})
 	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, errors.New(schemaFault(doc, err))
+		return nil, cost, errors.New(schemaFault(doc, err))
 	}
 	s, err := c.Compile(schemaURL)
 	if unread != nil {
-		return nil, unread
+		return nil, cost, unread
 	}
 	if err != nil {
-		return nil, errors.New(schemaFault(doc, err))
+		return nil, cost, errors.New(schemaFault(doc, err))
 	}
 	out := &Schema{s: s, probe: &jsonschema.Schema{Not: s}, lists: map[*jsonschema.Schema]int{}, steps: patterns - left}
 	if err := out.prepare(s); err != nil {
-		return nil, err
+		return nil, cost, err
 	}
-	return out, nil
+	return out, cost, nil
 }
 
 // schemaSurvey is what the text of a schema holds, as far as the compiler's time and memory depend on it.
@@ -125,25 +128,25 @@ type schemaSurvey struct {
 	told             map[string]bool
 }
 
-// surveySchema refuses a schema that would take the compiler long.
-func surveySchema(doc any) error {
+// surveySchema refuses a schema that would take the compiler long. It returns how many objects, arrays and booleans it has seen.
+func surveySchema(doc any) (int, error) {
 	if n := wildNumber(doc); n != "" {
-		return fmt.Errorf("the number %.40s in the schema is out of range", n)
+		return 0, fmt.Errorf("the number %.40s in the schema is out of range", n)
 	}
 	w := &schemaSurvey{doc: doc, told: map[string]bool{}}
 	w.drafts(doc)
 	w.walk(doc, 0)
 	switch {
 	case w.subschemas > maxSubschemas:
-		return fmt.Errorf("the schema holds more than %d objects, arrays and booleans", maxSubschemas)
+		return w.subschemas, fmt.Errorf("the schema holds more than %d objects, arrays and booleans", maxSubschemas)
 	case w.names > maxSchemaNames:
-		return errors.New("the names in the schema are too long together")
+		return w.subschemas, errors.New("the names in the schema are too long together")
 	case w.ids*w.subschemas > maxSchemaIDs:
-		return fmt.Errorf("the schema has %d $id and $dynamicAnchor, which are too many for its size", w.ids)
+		return w.subschemas, fmt.Errorf("the schema has %d $id and $dynamicAnchor, which are too many for its size", w.ids)
 	case w.refs*w.subschemas > maxSchemaRefs:
-		return fmt.Errorf("the schema has %d $ref into parts that hold no schemas, which are too many for its size: put them below $defs", w.refs)
+		return w.subschemas, fmt.Errorf("the schema has %d $ref into parts that hold no schemas, which are too many for its size: put them below $defs", w.refs)
 	}
-	return nil
+	return w.subschemas, nil
 }
 
 // drafts finds out whether some part of the schema follows an older draft, which knows fewer keywords and

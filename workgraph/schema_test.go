@@ -3,6 +3,7 @@ package workgraph
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -67,6 +68,37 @@ func TestSchemaBounds(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// TestSchemasBeyondTheBoundOfAGraph holds that what is refused with the whole graph is not compiled before.
+func TestSchemasBeyondTheBoundOfAGraph(t *testing.T) {
+	const fit = maxGraphSubschemas / 2_400
+	// allocates is what it takes to find out that a graph holds so many schemas of 2,400 others.
+	allocates := func(t *testing.T, n int, broken string) uint64 {
+		g := &Graph{}
+		for i := range n {
+			all := make([]string, 2_400)
+			for k := range all {
+				all[k] = fmt.Sprintf(`{"minLength": %d}`, k)
+			}
+			g.Nodes = append(g.Nodes, Node{ID: fmt.Sprintf("n%d", i), Actor: "a", Check: &Check{
+				Schema: json.RawMessage(fmt.Sprintf(`{"$id": "s%d", %s "allOf": [%s]}`, i, broken, strings.Join(all, ", "))),
+			}})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		faults, err := Validate(t.Context(), g, nil)
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err)
+		require.NotEmpty(t, faults)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for name, broken := range map[string]string{"Compiled": "", "Broken": `"type": "strnig",`} {
+		t.Run(name, func(t *testing.T) {
+			within, beyond := allocates(t, fit+2, broken), allocates(t, 5*fit, broken)
+			require.Less(t, float64(beyond), 2*float64(within))
 		})
 	}
 }
