@@ -3,8 +3,10 @@ package turns_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,5 +92,87 @@ func TestTurns(t *testing.T) {
 		require.Nil(t, none)
 		leave()
 		require.Zero(t, all.Keys())
+	})
+}
+
+func TestResting(t *testing.T) {
+	t.Parallel()
+	// uses takes a turn of a key for that long.
+	uses := func(t *testing.T, all *turns.Turns, key string, long time.Duration) {
+		t.Helper()
+		leave, err := all.Enter(t.Context(), key)
+		require.NoError(t, err)
+		time.Sleep(long) //nolint:forbidigo // the clock of the bubble
+		leave()
+	}
+	// waits is how long a key waits for a turn.
+	waits := func(t *testing.T, all *turns.Turns, key string) time.Duration {
+		t.Helper()
+		begin := time.Now()
+		uses(t, all, key, 0)
+		return time.Since(begin)
+	}
+	for name, c := range map[string]struct {
+		do   func(t *testing.T, all *turns.Turns)
+		want time.Duration // that key a waits
+	}{
+		"Alone":                {func(t *testing.T, all *turns.Turns) { uses(t, all, "a", time.Second) }, 0},
+		"AsLongAsItComputed":   {func(t *testing.T, all *turns.Turns) { uses(t, all, "b", 0); uses(t, all, "a", 30*time.Millisecond) }, 30 * time.Millisecond},
+		"AfterAShortTurn":      {func(t *testing.T, all *turns.Turns) { uses(t, all, "b", 0); uses(t, all, "a", time.Millisecond) }, 0},
+		"OthersWereLongBefore": {func(t *testing.T, all *turns.Turns) { uses(t, all, "b", 0); uses(t, all, "a", 2*time.Second) }, 0},
+		"AfterManyShortTurns": {func(t *testing.T, all *turns.Turns) {
+			uses(t, all, "b", 0)
+			for range 5 {
+				uses(t, all, "a", time.Millisecond)
+			}
+		}, 5 * time.Millisecond},
+		"NoLongerThanASecond": {func(t *testing.T, all *turns.Turns) {
+			leave, err := all.Enter(t.Context(), "a")
+			require.NoError(t, err)
+			time.Sleep(time.Minute) //nolint:forbidigo // see above
+			uses(t, all, "b", 0)
+			leave()
+		}, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				all := turns.NewResting(1)
+				c.do(t, all)
+				require.Equal(t, c.want, waits(t, all, "a"))
+			})
+		})
+	}
+	t.Run("AnotherKeyDoesNotWait", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.NewResting(1)
+			uses(t, all, "b", 0)
+			uses(t, all, "a", 100*time.Millisecond)
+			require.Zero(t, waits(t, all, "b"))
+		})
+	})
+	t.Run("KeysThatOweNothingAreForgotten", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.NewResting(1)
+			for i := range 10_000 {
+				uses(t, all, fmt.Sprint(i), time.Millisecond)
+			}
+			require.Zero(t, all.Keys())
+			require.Less(t, all.Known(), 300)
+		})
+	})
+	t.Run("TimeBetweenTurnsIsRest", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.NewResting(1)
+			for range 100 {
+				uses(t, all, "a", time.Millisecond)
+				time.Sleep(time.Millisecond) //nolint:forbidigo // see above
+				uses(t, all, "b", 0)
+			}
+			require.Zero(t, waits(t, all, "a"))
+		})
 	})
 }

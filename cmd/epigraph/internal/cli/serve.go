@@ -67,7 +67,7 @@ func (devCmd) Help() string {
 
 // Run serves until it is told to stop.
 func (c *devCmd) Run(e *env) error {
-	stack.LimitMemory(e.ctx)
+	stack.FitMachine(e.ctx)
 	cfg := stack.DevConfig()
 	if err := c.load(&cfg); err != nil {
 		return err
@@ -119,7 +119,7 @@ type serveCmd struct {
 
 // Run serves until it is told to stop.
 func (c *serveCmd) Run(e *env) error {
-	stack.LimitMemory(e.ctx)
+	stack.FitMachine(e.ctx)
 	cfg := stack.DefaultConfig()
 	if err := c.load(&cfg); err != nil {
 		return err

@@ -64,10 +64,12 @@ type Process struct {
 	pages     pages
 }
 
-// LimitMemory makes the process respect the memory limit of its container and, until ctx ends, give memory
-// back that it needs no more. Call it once, before a configuration is made.
-func LimitMemory(ctx context.Context) {
+// FitMachine makes the process respect the memory limit of its container, leave threads to those who mostly
+// wait and, until ctx ends, give memory back that it needs no more. Call it once, before a configuration is
+// made.
+func FitMachine(ctx context.Context) {
 	host.LimitMemory(os.Getenv)
+	host.SpareThreads(os.Getenv)
 	go host.GiveMemoryBack(ctx)
 }
 

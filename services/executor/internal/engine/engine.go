@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/turns"
 	"github.com/epigraph-run/epigraph/services/executor/internal/egress"
@@ -108,7 +108,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.programs.evaluated = d.Evaluated
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
-	e.computing = turns.New(computingLimit(runtime.GOMAXPROCS(0)))
+	e.computing = turns.NewResting(computingLimit(host.Processors()))
 	e.suspects, e.roomPatience = newTurn(), roomPatience
 	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
 	var err error
