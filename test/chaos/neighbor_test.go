@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,6 +47,8 @@ type sample struct {
 	// Took is the time from when the run was due to its end, or to the end of the measurement. It counts from
 	// when the run was due, not from when it began, so that a standstill counts for each run that it delayed.
 	Took time.Duration
+	// Of that it was Late until it began, then Start until its start was answered; the rest is until it was seen to have ended.
+	Late, Start time.Duration
 	// Ended tells that the run completed. If not, Fault says why; without a fault it was still under way, or had
 	// not begun, when the measurement ended.
 	Ended bool
@@ -52,7 +56,7 @@ type sample struct {
 }
 
 // paced has run called on a clock for that long and tells of each call that became due.
-func paced(long time.Duration, run func(context.Context) error, tell func(sample)) {
+func paced(long time.Duration, run func(context.Context) (start time.Duration, err error), tell func(sample)) {
 	begin := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), begin.Add(long))
 	defer cancel()
@@ -67,8 +71,9 @@ func paced(long time.Duration, run func(context.Context) error, tell func(sample
 				}
 				due := begin.Add(after)
 				pause(ctx, time.Until(due))
-				err := run(ctx)
-				s := sample{Took: time.Since(due), Ended: err == nil}
+				late := time.Since(due)
+				start, err := run(ctx)
+				s := sample{Took: time.Since(due), Late: late, Start: start, Ended: err == nil}
 				if err != nil && ctx.Err() == nil {
 					s.Fault = err.Error()
 				}
@@ -134,7 +139,19 @@ func (s *soak) neighbor(long time.Duration) []sample {
 // summary is a line of a table: how many runs there were, and what they took.
 func summary(name string, runs []sample) string {
 	p := func(n int) time.Duration { return percentile(times(runs), n).Round(time.Millisecond) }
-	return fmt.Sprintf("%-10s %8d %8v %8v %8v", name, len(runs), p(50), p(99), p(100))
+	late, start, end := parts(runs)
+	return fmt.Sprintf("%-10s %8d %8v %8v %8v   slowest: %v late, %v to start, %v to end", name, len(runs), p(50), p(99), p(100), late, start, end)
+}
+
+// parts are, on average, those of the slowest fiftieth of the runs.
+func parts(runs []sample) (late, start, end time.Duration) {
+	slow := slices.SortedFunc(slices.Values(runs), func(a, b sample) int { return cmp.Compare(b.Took, a.Took) })
+	slow = slow[:(len(slow)+49)/50]
+	for _, r := range slow {
+		late, start, end = late+r.Late, start+r.Start, end+r.Took-r.Late-r.Start
+	}
+	mean := func(d time.Duration) time.Duration { return (d / time.Duration(max(1, len(slow)))).Round(time.Millisecond) }
+	return mean(late), mean(start), mean(end)
 }
 
 func times(runs []sample) []time.Duration {
@@ -179,26 +196,33 @@ func (b bounds) judge(runs []sample, long time.Duration) error {
 // longer.
 const soakPart = 30 * time.Second
 
-// one starts a run of tenant B and waits for its end.
-func (c *client) one(ctx context.Context) error {
+// one starts a run of tenant B and waits for its end. It returns after what time the start was answered.
+func (c *client) one(ctx context.Context) (start time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
 	begin := time.Now()
 	var run struct{ ID, State string }
 	if err := c.call(ctx, neighborKey, "POST", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1 + 1"}}]}}`, &run); err != nil {
-		return err
+		return 0, err
 	}
+	start = time.Since(begin)
 	for !strings.HasSuffix(run.State, "COMPLETED") {
 		if strings.HasSuffix(run.State, "FAILED") {
-			return fmt.Errorf("run %s failed", run.ID)
+			return start, fmt.Errorf("run %s failed", run.ID)
 		}
 		// Runs that take long are asked for less often, so that those that wait are no attack.
 		pause(ctx, min(max(3*time.Millisecond, time.Since(begin)/10), 50*time.Millisecond))
 		if err := c.call(ctx, neighborKey, "GET", "/v1/runs/"+run.ID, "", &run); err != nil {
-			return err
+			return start, err
 		}
 	}
-	return nil
+	return start, nil
+}
+
+// serves reports why such a run comes to nothing.
+func (c *client) serves(ctx context.Context) error {
+	_, err := c.one(ctx)
+	return err
 }
 
 func (c *client) call(ctx context.Context, key, method, path, body string, into any) error {

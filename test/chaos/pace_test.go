@@ -60,8 +60,9 @@ func TestVerdict(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var runs []sample
 				told := make(chan sample)
+				run := c.run()
 				go func() {
-					paced(long, c.run(), func(s sample) { told <- s })
+					paced(long, func(ctx context.Context) (time.Duration, error) { return 0, run(ctx) }, func(s sample) { told <- s })
 					close(told)
 				}()
 				for s := range told {

@@ -170,10 +170,10 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	t.Logf("its runs ended after %v", time.Since(began).Round(time.Second))
 	for _, p := range s.procs {
 		most := max(2*before[p.name], before[p.name]+256<<20)
-		testkit.Eventually(t, func() bool { return s.one(t.Context()) == nil && p.sample() < most }, patience, 100*time.Millisecond, "%s does not give its memory back", p.name)
+		testkit.Eventually(t, func() bool { return s.serves(t.Context()) == nil && p.sample() < most }, patience, 100*time.Millisecond, "%s does not give its memory back", p.name)
 		t.Logf("%-10s RSS MiB: %4d after %v", p.name, p.sample()>>20, time.Since(began).Round(time.Second))
 	}
-	require.NoError(t, s.one(t.Context()))
+	require.NoError(t, s.serves(t.Context()))
 }
 
 // answers counts those to the attacks of each kind.
@@ -307,7 +307,7 @@ executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain
 	testkit.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		refused = s.one(ctx)
+		refused = s.serves(ctx)
 		return refused == nil || !s.alive() || t.Context().Err() != nil
 	}, time.Minute, 50*time.Millisecond, "the suite does not serve")
 	require.NoError(t, refused, "the suite does not serve")
