@@ -207,21 +207,21 @@ func (o *options) unary(ctx context.Context, method string, req, reply any, cc *
 		case codes.ResourceExhausted:
 			asked := retryAfter(err)
 			if asked <= 0 || asked > maxRetryAfter {
-				return fromStatus(err)
+				return fromStatus(err, cc.Target())
 			}
 			wait += asked
 		default:
-			return fromStatus(err)
+			return fromStatus(err, cc.Target())
 		}
 		if end, ok := ctx.Deadline(); tries == 0 || ok && time.Until(end) < wait {
-			return fromStatus(err)
+			return fromStatus(err, cc.Target())
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fromStatus(err)
+			return fromStatus(err, cc.Target())
 		}
 		pause = min(2*pause, 2*time.Second)
 	}
@@ -230,15 +230,18 @@ func (o *options) unary(ctx context.Context, method string, req, reply any, cc *
 func (o *options) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := open(o.outgoing(ctx), desc, cc, method, opts...)
 	if err != nil {
-		return nil, fromStatus(err)
+		return nil, fromStatus(err, cc.Target())
 	}
-	return clientStream{s}, nil
+	return clientStream{s, cc.Target()}, nil
 }
 
-type clientStream struct{ grpc.ClientStream }
+type clientStream struct {
+	grpc.ClientStream
+	target string
+}
 
-func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m)) }
-func (s clientStream) SendMsg(m any) error { return fromStatus(s.ClientStream.SendMsg(m)) }
+func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m), s.target) }
+func (s clientStream) SendMsg(m any) error { return fromStatus(s.ClientStream.SendMsg(m), s.target) }
 
 // maxRetryAfter is the longest pause that is waited for when a service is full and says when to try again.
 const maxRetryAfter = 10 * time.Second
@@ -290,31 +293,42 @@ type Error struct {
 // Violation is one faulty field of a request.
 type Violation struct{ Field, Reason, Message string }
 
-// Error tells everything in one line.
+// Error tells everything in one line, and nothing twice: the message may repeat the only fault, the fault the
+// hint.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Reason + ": " + e.Message)
+	parts := []string{e.Message}
+	if len(e.Violations) == 1 {
+		said, _, _ := strings.Cut(e.Violations[0].Message, "\n")
+		if said = strings.TrimSuffix(said, "; "+e.Hint); said != "" && strings.HasSuffix(e.Message, said) {
+			parts = nil
+		}
+	}
 	for _, v := range e.Violations {
-		b.WriteString("; " + v.Field + ": " + v.Message)
+		parts = append(parts, v.Field+": "+v.Message)
 	}
-	if e.Hint != "" {
-		b.WriteString(" (" + e.Hint + ")")
+	text := e.Reason + ": " + strings.Join(parts, "; ")
+	if e.Hint != "" && !strings.Contains(text, e.Hint) {
+		text += " (" + e.Hint + ")"
 	}
-	return b.String()
+	return text
 }
 
 // Unwrap is the status as gRPC gave it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// ReasonOf is the reason of an *Error in err's tree, or empty.
+// ReasonOf is the reason of an *Error or a *RunError in err's tree, or empty.
 func ReasonOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	if e, ok := errors.AsType[*RunError](err); ok {
 		return e.Reason
 	}
 	return ""
 }
 
-func fromStatus(err error) error {
+// fromStatus is an error of a call to target in the words of this package.
+func fromStatus(err error, target string) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -322,5 +336,5 @@ func fromStatus(err error) error {
 	if !ok {
 		return err
 	}
-	return errorOf(st, err)
+	return errorOf(st, target, err)
 }

@@ -41,6 +41,10 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() { _ = w.Run(ctx) }()
+	if err := w.Ready(ctx); err != nil { // before that no server knows the actor
+		fmt.Println(err)
+		return
+	}
 
 	run, err := client.StartRun(ctx, workgraph.NewBuilder("greet").Node("shout", "shout").Graph(), epigraph.Named("greeting", "hello"))
 	if err != nil {

@@ -268,11 +268,20 @@ type RunError struct {
 
 // Error tells run, reason and node.
 func (e *RunError) Error() string {
-	at := ""
-	if e.NodeID != "" {
-		at = " at " + e.NodeID
+	did := "failed"
+	if e.State == executorv1.RunState_RUN_STATE_CANCELLED {
+		did = "was cancelled"
 	}
-	return fmt.Sprintf("run %s %s%s: %s: %s", e.RunID, e.State, at, e.Reason, e.Message)
+	text := "run " + e.RunID + " " + did
+	if e.NodeID != "" {
+		text += " at " + e.NodeID
+	}
+	for _, part := range []string{e.Reason, e.Message} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	return text
 }
 
 // Result waits for the end of a run and reads its result. A run that did not complete is a *RunError.
@@ -290,9 +299,11 @@ func Result[T any](ctx context.Context, r *Run) (T, error) {
 		return out, e
 	}
 	if raw := m.GetResult().GetJson(); len(raw) > 0 {
-		err = json.Unmarshal(raw, &out)
+		if err := json.Unmarshal(raw, &out); err != nil {
+			return out, fmt.Errorf("read the result of run %s: %w", r.ID, err)
+		}
 	}
-	return out, err
+	return out, nil
 }
 
 // Cancel asks for the end of the run.

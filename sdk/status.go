@@ -2,6 +2,7 @@ package epigraph
 
 import (
 	"crypto/rand"
+	"regexp"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -15,8 +16,26 @@ const domain = "epigraph.run"
 // randomID is an id that nobody else has.
 func randomID() string { return strings.ToLower(rand.Text()) }
 
-func errorOf(st *status.Status, cause error) *Error {
+// noConnection is what gRPC says when it reaches nobody.
+var noConnection = regexp.MustCompile(`connection error: desc = "(?:transport: )?(Error while dialing: )?(.*)"$`)
+
+// unreached says at which address nobody was reached, and why, where gRPC itself says only why.
+func unreached(target, message string) string {
+	m := noConnection.FindStringSubmatch(message)
+	switch {
+	case m == nil:
+		return message
+	case m[1] != "":
+		return "nothing answers at " + target + ": " + m[2]
+	}
+	return "no connection to " + target + ": " + m[2]
+}
+
+func errorOf(st *status.Status, target string, cause error) *Error {
 	e := &Error{Reason: reasonOf(st.Code()), Message: st.Message(), cause: cause}
+	if st.Code() == codes.Unavailable {
+		e.Message = unreached(target, e.Message)
+	}
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.ErrorInfo:

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -228,11 +227,7 @@ func TestAgentWithWorker(t *testing.T) {
 	}()
 	g := workgraph.NewBuilder("g").Node("agent", "agent", workgraph.Named("goal", json.RawMessage(`"42"`)), workgraph.Named("reasoner", json.RawMessage(`"strategist"`)),
 		workgraph.Named("actions", json.RawMessage(`{"double": {}}`))).Graph()
-	testkit.Eventually(t, func() bool {
-		list, err := c.Executor.ListActors(t.Context(), &executorv1.ListActorsRequest{})
-		require.NoError(t, err)
-		return slices.ContainsFunc(list.GetActors(), func(a *executorv1.ActorInfo) bool { return a.GetName() == "strategist" })
-	}, time.Minute, 10*time.Millisecond)
+	require.NoError(t, w.Ready(testkit.Context(t, time.Minute)))
 	run, err := c.StartRun(t.Context(), g)
 	require.NoError(t, err)
 	got, err := epigraph.Result[int](t.Context(), run)

@@ -39,8 +39,15 @@ const (
 
 // Run serves until ctx ends, connecting again whenever the connection is lost. Then no new visits are taken, those under way may end
 // within the drain time, and Run returns nil. It returns an error only when connecting again cannot help: a faulty registration, a key
-// that is not known.
+// that is not known. It may be called again once it has returned.
 func (w *Worker) Run(ctx context.Context) error {
+	w.begins()
+	err := w.run(ctx)
+	w.ends(err)
+	return err
+}
+
+func (w *Worker) run(ctx context.Context) error {
 	hello, err := w.hello()
 	if err != nil {
 		return err
@@ -50,6 +57,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	pause := minPause
 	for ctx.Err() == nil {
 		s, err := w.connect(ctx, hello)
+		w.answered(err)
 		if err == nil {
 			pause = minPause
 			open.Go(func() { s.serve(ctx) })

@@ -39,7 +39,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Worker serves actors. Register them, then Run it. It is safe for concurrent use.
+// Worker serves actors. Register them, Run it, and wait until it is Ready before runs name its actors for the
+// first time. It is safe for concurrent use.
 type Worker struct {
 	conn Connection
 	opts Options
@@ -49,6 +50,10 @@ type Worker struct {
 	actors map[string]*served
 	order  []string
 	fault  error
+	// accepted is closed when an executor has recorded the actors, ended when Run has ended before that; failed
+	// says why it did, or why nobody has accepted the worker so far.
+	accepted, ended chan struct{}
+	failed          error
 }
 
 type served struct {
@@ -68,7 +73,7 @@ func New(conn Connection, opts Options) *Worker {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{conn: conn, opts: opts, log: log, actors: map[string]*served{}}
+	return &Worker{conn: conn, opts: opts, log: log, actors: map[string]*served{}, accepted: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // ActorOption says more about an actor.

@@ -30,12 +30,14 @@ func (r *replica) sdk() *epigraph.Client {
 	return c
 }
 
-// runs runs a worker until the returned function is called, which waits for its end.
+// runs runs a worker, whose actors are known from then on, until the returned function is called, which waits
+// for its end.
 func runs(t testing.TB, w *worker.Worker) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
+	require.NoError(t, w.Ready(testkit.Context(t, time.Minute)))
 	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -67,12 +69,8 @@ func TestSDK(t *testing.T) {
 		worker.Register(w, "panics", func(context.Context, any) (any, error) { panic("no") }, worker.Effect(worker.Pure))
 		runs(t, w)
 		g := workgraph.NewBuilder("order").Node("p", "price", workgraph.Named("item", json.RawMessage(`"tea"`)), workgraph.Named("count", json.RawMessage(`2`))).Graph()
-		var run *epigraph.Run
-		testkit.Eventually(t, func() bool {
-			var err error
-			run, err = c.StartRun(t.Context(), g)
-			return err == nil
-		}, 60*time.Second, 10*time.Millisecond)
+		run, err := c.StartRun(t.Context(), g)
+		require.NoError(t, err)
 		got, err := epigraph.Result[struct {
 			Total int
 			Key   string
@@ -113,12 +111,8 @@ func TestSDK(t *testing.T) {
 			return "done", nil
 		})
 		stop := runs(t, w)
-		var run *epigraph.Run
-		testkit.Eventually(t, func() bool {
-			var err error
-			run, err = c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "slow").Graph())
-			return err == nil
-		}, 60*time.Second, 10*time.Millisecond)
+		run, err := c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "slow").Graph())
+		require.NoError(t, err)
 		<-began
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
@@ -152,12 +146,8 @@ func TestSDK(t *testing.T) {
 		stop := life()
 		g := workgraph.NewBuilder("s").Node("s", "stops").Graph()
 		g.Nodes[0].Retry = workgraph.Retry{InitialBackoff: workgraph.Duration(time.Millisecond), MaxBackoff: workgraph.Duration(time.Millisecond)}
-		var run *epigraph.Run
-		testkit.Eventually(t, func() bool {
-			var err error
-			run, err = c.StartRun(t.Context(), g)
-			return err == nil
-		}, 60*time.Second, 10*time.Millisecond)
+		run, err := c.StartRun(t.Context(), g)
+		require.NoError(t, err)
 		for range 4 {
 			<-began
 			stop()
@@ -173,7 +163,45 @@ func TestSDK(t *testing.T) {
 		worker.Register(w, "cel", func(context.Context, any) (any, error) { return nil, nil })
 		err := w.Run(t.Context())
 		require.Equal(t, "HELLO_INVALID", epigraph.ReasonOf(err), "got %v", err)
+		require.Equal(t, err, w.Ready(t.Context()), "who waits for the worker hears of it")
 		require.Error(t, worker.New(c, worker.Options{}).Run(t.Context()), "nothing is served")
+	})
+
+	t.Run("Ready/StartedRightAfterItARunFindsTheActor", func(t *testing.T) {
+		for i := range 20 {
+			actor := fmt.Sprint("fresh/", i)
+			w := worker.New(c, worker.Options{Logger: log})
+			worker.Register(w, actor, func(context.Context, any) (string, error) { return actor, nil }, worker.Effect(worker.Pure))
+			stop := runs(t, w)
+			run, err := c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", actor).Graph())
+			require.NoError(t, err)
+			got, err := epigraph.Result[string](t.Context(), run)
+			require.NoError(t, err)
+			require.Equal(t, actor, got)
+			stop()
+			require.NoError(t, w.Ready(t.Context()), "what was accepted stays known")
+		}
+	})
+
+	t.Run("Ready/SaysWhyNobodyAcceptsTheWorker", func(t *testing.T) {
+		nobody, err := epigraph.Dial("127.0.0.1:1")
+		require.NoError(t, err)
+		defer nobody.Close()
+		w := worker.New(nobody, worker.Options{Logger: log})
+		worker.Register(w, "lonely", func(context.Context, any) (any, error) { return nil, nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		over, giveUp := context.WithCancel(t.Context())
+		giveUp()
+		testkit.Eventually(t, func() bool {
+			err = w.Ready(over)
+			require.ErrorIs(t, err, context.Canceled)
+			return epigraph.ReasonOf(err) == "SERVICE_UNAVAILABLE"
+		}, time.Minute, 10*time.Millisecond)
+		cancel()
+		require.NoError(t, <-ended)
+		require.Error(t, w.Ready(t.Context()), "it has ended without ever having been accepted")
 	})
 
 	t.Run("Worker/CancelEndsTheContext", func(t *testing.T) {
@@ -187,12 +215,8 @@ func TestSDK(t *testing.T) {
 			return nil, ctx.Err()
 		}, worker.Effect(worker.Pure))
 		runs(t, w)
-		var run *epigraph.Run
-		testkit.Eventually(t, func() bool {
-			var err error
-			run, err = c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "waits").Graph())
-			return err == nil
-		}, 60*time.Second, 10*time.Millisecond)
+		run, err := c.StartRun(t.Context(), workgraph.NewBuilder("s").Node("s", "waits").Graph())
+		require.NoError(t, err)
 		<-began
 		require.NoError(t, run.Cancel(t.Context(), "enough"))
 		require.Equal(t, worker.Canceled{Reason: "CANCELED"}, <-cause)
@@ -247,10 +271,8 @@ func pace(t *testing.T, r *replica, total int) {
 		}
 		return b.Chain(ids...).Graph()
 	}
-	testkit.Eventually(t, func() bool {
-		_, err := c.StartRun(t.Context(), chain(1))
-		return err == nil
-	}, 60*time.Second, 10*time.Millisecond)
+	_, err := c.StartRun(t.Context(), chain(1))
+	require.NoError(t, err)
 	best := time.Hour
 	for range 5 {
 		began := time.Now()

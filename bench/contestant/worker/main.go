@@ -17,7 +17,6 @@ import (
 	"github.com/epigraph-run/epigraph/bench/drive"
 	"github.com/epigraph-run/epigraph/bench/load"
 	"github.com/epigraph-run/epigraph/internal/host"
-	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 	"github.com/epigraph-run/epigraph/sdk/worker"
 )
@@ -60,32 +59,13 @@ func run(addr string, slots int) (err error) {
 	}, worker.Effect(worker.Idempotent))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	if err := served(ctx, client); err != nil {
+	patience, giveUp := context.WithTimeout(ctx, time.Minute)
+	defer giveUp()
+	if err := w.Ready(patience); err != nil {
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(drive.Answer{Ready: true, Addr: addr}); err != nil {
 		return err
 	}
 	return <-ended
-}
-
-// served returns when the executor knows the actor.
-func served(ctx context.Context, client *epigraph.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		list, err := client.Executor.ListActors(ctx, &executorv1.ListActorsRequest{})
-		for _, a := range list.GetActors() {
-			if a.GetName() == "bench" {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.Join(errors.New("the executor does not know the worker's actor"), ctx.Err(), err)
-		}
-	}
 }

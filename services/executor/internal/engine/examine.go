@@ -143,7 +143,7 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 		if near := nearest(asked[faults[i].Node], names, &steps); len(near) > 0 {
 			faults[i].Hint = "did you mean " + strings.Join(near, " or ") + "?"
 		} else if len(names) > 0 {
-			faults[i].Hint = "actors here: " + strings.Join(names[:min(len(names), 20)], ", ")
+			faults[i].Hint = "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
 		}
 	}
 	return faults
