@@ -25,7 +25,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	epigraph "github.com/epigraph-run/epigraph/sdk"
 	"github.com/epigraph-run/epigraph/sdk/worker"
 	"github.com/epigraph-run/epigraph/workgraph"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +39,7 @@ type runCmd struct {
 	Attachments []string          `help:"Document for the run, read as text." name:"attach" placeholder:"FILE" type:"existingfile"`
 
 	Task        string            `help:"Task that the run works on." placeholder:"ID" xor:"task"`
-	Epic        string            `help:"Epic in which a task is made for the run: an id, or the title of a new epic." placeholder:"ID|TITLE" xor:"task"`
+	Epic        string            `help:"Epic in which a task is made for the run: an id, or the title of an open epic; one is made if none has that title." placeholder:"ID|TITLE" xor:"task"`
 	User        string            `help:"User for whom it runs." placeholder:"ID"`
 	Chat        string            `help:"Conversation from which it is started." placeholder:"ID"`
 	Labels      map[string]string `help:"Fact to filter by." name:"label" placeholder:"NAME=VALUE"`
@@ -55,6 +54,9 @@ type runCmd struct {
 	runWebhooks
 	Signal string `help:"Signal for the open run with the business key, which is started first if there is none." placeholder:"NAME[=VALUE]"`
 	Detach bool   `help:"Start the run and do not watch it." short:"d"`
+
+	made    *registryv1.Task // the task that was made for the run, if one was
+	newEpic bool             // whether its epic was made with it
 }
 
 // Help says what the exit code means.
@@ -92,11 +94,14 @@ func (c *runCmd) Run(e *env) error {
 		return err
 	}
 	if c.Detach {
+		if c.made != nil && !e.json { // the output is the run alone, for scripts
+			e.note("%s", c.paysFrom(r))
+		}
 		return e.print(r, func() string { return r.GetId() + "\n" })
 	}
 	if !e.json {
 		if r.GetTaskId() != "" {
-			fmt.Fprintf(e.io.Out, "task %s\n", r.GetTaskId())
+			_ = e.say(c.paysFrom(r) + "\n")
 		}
 		_ = e.say(fmt.Sprintf("%s  %s  %s\n", e.io.style().Bold(r.GetId()), view.OneLine(r.GetGraphName(), 60), view.Plural(len(g.GetNodes()), "node")))
 	}
@@ -147,9 +152,10 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 	}
 	undo := func(context.Context) {}
 	if c.Epic != "" {
-		if req.TaskId, undo, err = c.task(ctx, e, s, g.GetName()); err != nil {
+		if c.made, undo, err = c.task(ctx, s, g.GetName()); err != nil {
 			return nil, nil, err
 		}
+		req.TaskId = c.made.GetId()
 	}
 	r, err := c.begin(ctx, s, req)
 	if err != nil {
@@ -286,37 +292,6 @@ func (c *runCmd) refused(e *env, text string, err error) error {
 	short := *x
 	short.Violations = nil
 	return &short
-}
-
-// task makes a task for the run, in a new epic when a title was given. undo takes both back, for a run that
-// was refused; a command that is meant to be repeated leaves them for the next time.
-func (c *runCmd) task(ctx context.Context, e *env, s *services, title string) (id string, undo func(context.Context), err error) {
-	undo = func(context.Context) {}
-	if c.Name == "" && c.File != "-" {
-		base := filepath.Base(c.File)
-		title = strings.ToValidUTF8(strings.TrimSuffix(base, filepath.Ext(base)), "\ufffd")
-	}
-	epic, isNew := c.Epic, !strings.HasPrefix(c.Epic, "ep_")
-	if isNew {
-		made, err := s.registry.CreateEpic(ctx, &registryv1.CreateEpicRequest{Epic: &registryv1.Epic{Title: epic}, RequestId: suffixed(c.RequestID, "-epic")})
-		if err != nil {
-			return "", undo, err
-		}
-		epic = made.GetId()
-	}
-	made, err := s.registry.CreateTask(ctx, &registryv1.CreateTaskRequest{Task: &registryv1.Task{EpicId: epic, Title: title}, RequestId: suffixed(c.RequestID, "-task")})
-	if err != nil {
-		return "", undo, err
-	}
-	if c.RequestID == "" {
-		undo = func(ctx context.Context) { // what cannot be taken back is only an empty task
-			_, _ = s.registry.DeleteTask(ctx, &registryv1.DeleteTaskRequest{TaskId: made.GetId()})
-			if isNew {
-				_, _ = s.registry.DeleteEpic(ctx, &registryv1.DeleteEpicRequest{EpicId: epic})
-			}
-		}
-	}
-	return made.GetId(), undo, nil
 }
 
 func suffixed(id, suffix string) string {
