@@ -46,7 +46,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: build
 build: ## Build the command into ./bin
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph
+	@echo "building bin/epigraph $(VERSION); the first time that loads and compiles some 900 packages, which takes minutes"
+	@CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/epigraph ./cmd/epigraph 2>&1 | scripts/counted
 
 # What the binary may weigh, in bytes; docs/development/tools.md says what it is made of.
 MAX_BINARY ?= 80000000

@@ -2,6 +2,8 @@
 // watches, steers and amends runs, answers their questions, and keeps schedules, limits, epics, tasks and
 // prices. It is a thin layer over the generated clients, which it lends for everything else. Workers are in
 // sdk/worker, help for tests of graphs in sdk/epigraphtest. It must not know how the services work inside.
+//
+// A program that is built against a clone replaces two modules, this one and proto: README.md says how.
 package epigraph
 
 import (

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // page is a file of the documentation.
@@ -79,7 +80,7 @@ func shellEnv(t *testing.T, bin string) []string {
 // server refuses. What has not begun to serve is asked again.
 func script(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
-	c := exec.CommandContext(within(t), "bash", "-c", `set -eo pipefail; set -m
+	c := exec.CommandContext(testkit.Context(t, 4*patience), "bash", "-c", `set -eo pipefail; set -m
 trap 'for job in $(jobs -p); do kill -KILL -- -$job; done; wait' EXIT
 curl() { command curl --fail-with-body --retry 20 --retry-delay 1 --retry-all-errors "$@"; }
 `+commands)
@@ -144,6 +145,20 @@ func TestPages(t *testing.T) {
 			taken++
 		}
 		require.GreaterOrEqual(t, taken, 7)
+	})
+
+	t.Run("SDK", func(t *testing.T) {
+		text := page(t, "sdk/README.md")
+		dir, err := filepath.Abs("../..")
+		require.NoError(t, err)
+		hello := t.TempDir()
+		program := strings.ReplaceAll(blocks(text, "go")[0], "127.0.0.1:7400", d.grpc)
+		require.NoError(t, os.WriteFile(filepath.Join(hello, "main.go"), []byte(program), 0o600))
+		env := append(os.Environ(), "EPIGRAPH="+dir, "GOWORK=", "GOFLAGS=")
+		if len(buildFlags) > 0 {
+			env = append(env, "GOFLAGS=-race") // what has been built for the tests need not be built again
+		}
+		require.Contains(t, script(t, hello, env, blocks(text, "sh")[0]), "hello!\n")
 	})
 
 	t.Run("Limits", func(t *testing.T) {
