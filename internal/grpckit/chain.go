@@ -26,6 +26,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 	"github.com/epigraph-run/epigraph/internal/ids"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
@@ -94,6 +95,8 @@ type chain struct {
 	late *errs.Error
 	// measured are the labels of calls that came before, by method and code.
 	measured sync.Map
+	// away bounds the lines about calls for which something is away.
+	away obs.Seldom
 }
 
 func newChain(o Options, auth *Authenticator) (*chain, error) {
@@ -374,12 +377,13 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 	switch st.Code() {
 	case codes.Internal:
 		k.log.LogAttrs(ctx, slog.LevelError, "internal error", attrs...)
-	case codes.Unavailable:
-		level := slog.LevelWarn
-		if errs.ReasonOf(err) == errs.ReasonStopping {
-			level = slog.LevelDebug // nothing is down: this server was told to stop
+	case codes.Unavailable: // every call has its line of the access log besides
+		reason := errs.ReasonOf(err)
+		level, left := slog.LevelDebug, 0 // nothing is down: this server was told to stop
+		if reason != errs.ReasonStopping {
+			level, left = k.away.Level(reason, slog.LevelWarn)
 		}
-		k.log.LogAttrs(ctx, level, "unavailable", attrs...)
+		k.log.LogAttrs(ctx, level, "unavailable", append(attrs, slog.Int("lines_left_out", left))...)
 	}
 	return st.Err()
 }

@@ -33,6 +33,8 @@ func TestDatabaseAway(t *testing.T) {
 
 	const wait = 30 * time.Second // it takes a second or two
 	c := base(t)
+	log := &testkit.LogBook{}
+	c.Telemetry.LogWriter, c.Telemetry.LogLevel, c.Telemetry.LogFormat = log, "info", "json"
 	c.StartTimeout = 0
 	c.Registry.Store, c.Registry.PostgresURL = "postgres", conf.NewSecret(db.URL(""))
 	c.Executor.Store, c.Executor.PostgresURL = "postgres", conf.NewSecret(db.URL(""))
@@ -101,6 +103,8 @@ func TestDatabaseAway(t *testing.T) {
 		}
 		front(t, "READY", "")
 	})
+	// What is logged from here on is of the outage.
+	before := len(log.Lines(t))
 	t.Run("Crash/IsToldApartFromAServiceThatIsAway", func(t *testing.T) {
 		require.NoError(t, db.Crash())
 		front(t, "DEGRADED", "DATABASE_AWAY", "executor", "registry")
@@ -110,11 +114,38 @@ func TestDatabaseAway(t *testing.T) {
 		}
 		comes(t, planner, http.StatusOK, "ok")
 	})
+	t.Run("Crash/CallsAreRefusedAndTried", func(t *testing.T) {
+		for range 20 {
+			for _, path := range []string{"/v1/runs", "/v1/epics", "/v1/usage", "/v1/schedules", "/v1/limits"} {
+				code, body := get(t, "http://"+gateway.Addr()+path)
+				require.Equal(t, http.StatusServiceUnavailable, code, body)
+			}
+		}
+	})
 	t.Run("Restart/ReadyAgain", func(t *testing.T) {
 		require.NoError(t, db.Restart(ctx))
 		for _, p := range stored {
 			comes(t, p, http.StatusOK, "ok")
 		}
 		front(t, "READY", "")
+	})
+	t.Run("Log/OfAllServicesHasAFewLinesOfTheOutage", func(t *testing.T) {
+		testkit.Eventually(t, func() bool {
+			_, registry := log.Line(t, "the registry's database answers again")
+			_, executor := log.Line(t, "the executor's database answers again")
+			return registry && executor
+		}, wait, 20*time.Millisecond)
+		var grave, bad []testkit.LogLine
+		for _, l := range log.Lines(t)[before:] {
+			switch l.Level {
+			case "ERROR":
+				grave = append(grave, l)
+			case "WARN":
+				bad = append(bad, l)
+			}
+		}
+		require.ElementsMatch(t, []testkit.LogLine{{Level: "ERROR", Msg: "the executor's database does not answer"},
+			{Level: "ERROR", Msg: "the registry's database does not answer"}}, grave)
+		require.LessOrEqual(t, len(bad), 15, "%+v", bad)
 	})
 }

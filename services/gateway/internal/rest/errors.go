@@ -147,15 +147,21 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	a := answerOf(e)
 	if a.status >= http.StatusInternalServerError {
-		level := slog.LevelWarn
+		level, left := slog.LevelWarn, 0
 		switch {
 		case e.Kind == errs.Internal:
 			level = slog.LevelError
 		case e.Kind == errs.Unavailable && stopping(ctx):
 			level = slog.LevelDebug // nothing is down: this server was told to stop
+		case e.Kind == errs.Unavailable: // every request has its line of the access log besides
+			kind := e.Reason
+			if x.route != nil {
+				kind += " of the " + x.route.service()
+			}
+			level, left = s.away.Level(kind, level)
 		}
-		s.log.LogAttrs(ctx, level, "request failed", slog.String("request_id", x.id),
-			slog.String("route", r.Pattern), slog.String("reason", e.Reason), slog.Any("err", err))
+		s.log.LogAttrs(ctx, level, "request failed", slog.String("request_id", x.id), slog.String("route", r.Pattern),
+			slog.String("reason", e.Reason), slog.Any("err", err), slog.Int("lines_left_out", left))
 	}
 	x.reason = e.Reason
 	if x.grpc {

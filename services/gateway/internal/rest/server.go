@@ -71,6 +71,7 @@ type Options struct {
 type Server struct {
 	Options
 	log      *slog.Logger
+	away     obs.Seldom // bounds the lines about requests for which something is away
 	routes   routes
 	calls    map[string]*route // of gRPC, by path
 	underWay *turns.Turns      // requests, by namespace
