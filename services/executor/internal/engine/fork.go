@@ -161,6 +161,9 @@ func (e *Engine) fork(ctx context.Context, req ForkRequest) (string, error) {
 	if start.TaskID != "" && errs.Is(err, errs.FailedPrecondition) && errs.ReasonOf(err) != journal.ReasonBusinessKeyInUse {
 		return id, withoutTaskHint(err)
 	}
+	if err == nil {
+		linkRequest(ctx, row)
+	}
 	return id, err
 }
 

@@ -1,0 +1,132 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// TestTraceOfCommands sends a run whatever it can be told. The request and the run lead to each other.
+func TestTraceOfCommands(t *testing.T) {
+	t.Parallel()
+	node := func(actor string) *workgraph.Graph {
+		return &workgraph.Graph{Nodes: []workgraph.Node{{ID: "n0", Actor: actor}}}
+	}
+	inbox := node("signal")
+	inbox.Nodes = append(inbox.Nodes, workgraph.Node{ID: "box", Actor: "ok", On: &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"user"}}}})
+	goesOn := chain(2, "ok")
+	goesOn.Nodes[0].Actor = "unsafe"
+	for kind, c := range map[journal.MailKind]struct {
+		graph *workgraph.Graph
+		in    journal.State // in which the run is told
+		do    func(ctx context.Context, l *live, id string) error
+	}{
+		journal.MailSignal: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			_, err := l.Signal(ctx, engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+			return err
+		}},
+		journal.MailMessage: {inbox, journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			_, err := l.Send(ctx, engine.MessageRequest{Namespace: ns, RunID: id, From: "user", Message: json.RawMessage(`"hey"`)})
+			return err
+		}},
+		journal.MailTaskEnded: {node("task"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			token := l.Tokens().Sign(engine.TaskToken{Namespace: ns, RunID: id, Node: "n0", Visit: 1, Attempt: 1})
+			_, err := l.CompleteTask(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{}})
+			return err
+		}},
+		journal.MailPause: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			return l.Pause(ctx, engine.PauseRequest{Namespace: ns, RunID: id})
+		}},
+		journal.MailResume: {goesOn, journal.StatePaused, func(ctx context.Context, l *live, id string) error {
+			ref := workgraph.Ref{Node: "n0", Visit: 1}
+			if err := l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: ref, Outcome: &workgraph.Outcome{}}); err != nil {
+				return err
+			}
+			return l.Resume(ctx, engine.ResumeRequest{Namespace: ns, RunID: id})
+		}},
+		journal.MailReconcile: {node("unsafe"), journal.StatePaused, func(ctx context.Context, l *live, id string) error {
+			return l.Reconcile(ctx, engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "n0", Visit: 1}, Outcome: &workgraph.Outcome{}})
+		}},
+		journal.MailAmend: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			_, err := l.Amend(ctx, engine.AmendRequest{Namespace: ns, RunID: id, Patch: workgraph.Patch{PutNodes: []workgraph.Node{{ID: "n1", Actor: "ok"}}}})
+			return err
+		}},
+		journal.MailCancel: {node("signal"), journal.StateWaiting, func(ctx context.Context, l *live, id string) error {
+			_, err := l.Cancel(ctx, engine.CancelRequest{Namespace: ns, RunID: id})
+			return err
+		}},
+	} {
+		for where, parkAfter := range map[string]time.Duration{"": time.Minute, "AfterParking": time.Millisecond} {
+			t.Run(string(kind)+"/IsLinkedWithWhoSendsIt"+where, func(t *testing.T) {
+				t.Parallel()
+				tr := newTracer()
+				l := run(t, sqliteStore(t), actors{"ok": &recorder{}, "unsafe": &unclear{}, "task": waits(workgraph.Wait{Task: &workgraph.TaskWait{}}),
+					"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}, tr.option,
+					func(cfg *engine.Config, _ *engine.Deps) { cfg.ParkAfter = parkAfter })
+				l.jobs(t)
+				id := l.start(t, c.graph)
+				if where == "" {
+					l.wait(t, id, c.in)
+				} else {
+					l.parked(t, id, c.in)
+				}
+				ctx, span := tr.request(t)
+				require.NoError(t, c.do(ctx, l, id))
+				span.End()
+				told := func() (found tracetest.SpanStubs) {
+					for _, s := range tr.of(id, "run.command") {
+						if slices.Contains(s.Attributes, attribute.String("epigraph.command", string(kind))) {
+							found = append(found, s)
+						}
+					}
+					return found
+				}
+				testkit.Eventually(t, func() bool { return len(told()) > 0 }, time.Minute, time.Millisecond)
+				request := tr.one(t, id, "request")
+				requireLink(t, told()[0], request)
+				requireLink(t, request, tr.one(t, id, "run.start"))
+			})
+		}
+	}
+
+	// What makes another run is a start: it hangs below its request, and leads to the run that it is made of.
+	for name, do := range map[string]func(ctx context.Context, l *live, id string) (string, error){
+		"FORK": func(ctx context.Context, l *live, id string) (string, error) {
+			return l.Fork(ctx, engine.ForkRequest{Namespace: ns, RunID: id, From: &workgraph.Ref{Node: "n0", Visit: 1}})
+		},
+		"RETRY": func(ctx context.Context, l *live, id string) (string, error) {
+			return l.Retry(ctx, engine.RetryRequest{Namespace: ns, RunID: id})
+		},
+	} {
+		t.Run(name+"/HangsBelowItsRequestAndIsLinkedWithTheOldRun", func(t *testing.T) {
+			t.Parallel()
+			tr := newTracer()
+			fails := workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) {
+				return workgraph.Outcome{}, workgraph.Errorf(workgraph.Permanent, "DISK_FULL", "no space left")
+			})
+			l := run(t, sqliteStore(t), actors{"fails": fails}, tr.option)
+			id := l.start(t, node("fails"))
+			l.wait(t, id, journal.StateFailed)
+			ctx, span := tr.request(t)
+			other, err := do(ctx, l, id)
+			require.NoError(t, err)
+			span.End()
+			start, old := tr.one(t, other, "run.start"), tr.one(t, id, "run.start")
+			require.Equal(t, span.SpanContext().TraceID(), start.SpanContext.TraceID())
+			require.Equal(t, span.SpanContext().SpanID(), start.Parent.SpanID())
+			requireLink(t, start, old)
+			requireLink(t, tr.one(t, id, "request"), old)
+		})
+	}
+}
