@@ -27,13 +27,13 @@ func TestSeldom(t *testing.T) {
 			level(t, &s, "AWAY", slog.LevelWarn, 0)
 			level(t, &s, "AWAY", slog.LevelDebug, 0)
 			level(t, &s, "FULL", slog.LevelWarn, 0)
-			time.Sleep(29 * time.Second)
+			time.Sleep(29 * time.Second) //nolint:forbidigo // fake time
 			level(t, &s, "AWAY", slog.LevelDebug, 0)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
 			level(t, &s, "AWAY", slog.LevelWarn, 2)
 			level(t, &s, "AWAY", slog.LevelDebug, 0)
 			level(t, &s, "FULL", slog.LevelWarn, 0)
-			time.Sleep(30 * time.Second)
+			time.Sleep(30 * time.Second) //nolint:forbidigo // fake time
 			level(t, &s, "AWAY", slog.LevelWarn, 1)
 		})
 	})
