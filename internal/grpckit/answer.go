@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
@@ -106,7 +107,7 @@ func (o *outgoing) end() {
 // writes are the messages that are on their way out on one connection. gRPC gives nothing back of a
 // connection that ends.
 type writes struct {
-	guest *guest
+	conn *conns.Conn
 
 	mu    sync.Mutex
 	open  map[*outgoing]struct{}
@@ -138,8 +139,8 @@ func (w *writes) remove(o *outgoing) {
 // cut ends the connection: its caller does not take what it asked for, and gRPC has no other way to let go of
 // that.
 func (w *writes) cut() {
-	if w != nil && w.guest != nil {
-		_ = w.guest.conn.Close() // it may have gone by itself
+	if w != nil && w.conn != nil {
+		_ = w.conn.Close() // it may have gone by itself
 	}
 }
 
@@ -161,13 +162,13 @@ func writesOf(ctx context.Context) *writes {
 	return w
 }
 
-// writers tells messages on their way out of the end of their connections. It stands behind strangers, which
-// know the connections.
+// writers tells messages on their way out of the end of their connections. It stands behind tagger, which
+// knows the connections.
 type writers struct{}
 
 // TagConn implements stats.Handler.
 func (writers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	return context.WithValue(ctx, writesKey{}, &writes{guest: guestOf(ctx), open: map[*outgoing]struct{}{}})
+	return context.WithValue(ctx, writesKey{}, &writes{conn: conns.Of(ctx), open: map[*outgoing]struct{}{}})
 }
 
 // HandleConn implements stats.Handler.

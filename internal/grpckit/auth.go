@@ -15,6 +15,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
@@ -200,6 +201,11 @@ func (a *Authenticator) incoming(ctx context.Context, method string) (context.Co
 	}
 	who, name, err := a.Authenticate(strings.Join(auth, ""), strings.Join(ns, ""))
 	if err != nil {
+		return ctx, err
+	}
+	if who.Kind == access.Internal {
+		conns.Trust(ctx)
+	} else if err := conns.Know(ctx, name); err != nil {
 		return ctx, err
 	}
 	if len(behalf) > 0 {

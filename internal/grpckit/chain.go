@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/goroutine"
 	"github.com/epigraph-run/epigraph/internal/ids"
@@ -86,11 +87,11 @@ type chain struct {
 	// drain is closed when the server begins to stop.
 	drain chan struct{}
 	// calls are those under way, by namespace.
-	calls     *turns.Turns
-	maxCalls  int
-	interned  *interned
-	strangers *Strangers
-	links     []link
+	calls    *turns.Turns
+	maxCalls int
+	interned *interned
+	conns    *conns.List
+	links    []link
 	// late is what a call gets that took longer than timeout.
 	late *errs.Error
 	// measured are the labels of calls that came before, by method and code.
@@ -117,7 +118,7 @@ func newChain(o Options, auth *Authenticator) (*chain, error) {
 		return nil, err
 	}
 	k := &chain{log: o.Logger, auth: auth, timeout: timeout, budget: o.Budget, maxRecv: o.MaxRecvBytes, writeTimeout: o.WriteTimeout, validator: v, duration: duration, panics: panics,
-		drain: make(chan struct{}), calls: turns.New(o.MaxCalls), maxCalls: o.MaxCalls, interned: newInterned(), strangers: NewStrangers()}
+		drain: make(chan struct{}), calls: turns.New(o.MaxCalls), maxCalls: o.MaxCalls, interned: newInterned(), conns: o.Connections.List()}
 	k.links = k.order()
 	k.late = errs.New(errs.DeadlineExceeded, "SERVER_TIMEOUT", "the call took longer than the server allows (%s)", timeout)
 	return k, nil
@@ -406,8 +407,9 @@ func (k *chain) recovery(ctx context.Context, c *call, next func(context.Context
 }
 
 func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Context) error) error {
+	defer conns.Begin(ctx)()
 	if exempt(c.method) {
-		done, err := k.strangers.check(ctx)
+		done, err := check(ctx)
 		if err != nil {
 			return err
 		}
@@ -419,7 +421,6 @@ func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Con
 		return err
 	}
 	c.principal = PrincipalOf(ctx).String()
-	Know(ctx)
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("epigraph.namespace", Namespace(ctx)))
 	if PrincipalOf(ctx).IsService() {
 		return next(ctx)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/stats"
 
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/internal/obs"
 )
@@ -46,6 +47,11 @@ type Options struct {
 	// Budget is shared by everything in the process that decodes requests; nil means one of this server, of
 	// the default size.
 	Budget *inflight.Budget
+	// Connections is shared by the servers of the process and bounds their connections; nil means one of this
+	// server, with the default bounds.
+	Connections *conns.Pool
+	// MaxConnectionIdle is how long a connection without a call under way stays open; default 5 minutes.
+	MaxConnectionIdle time.Duration
 	// NoReflection leaves the reflection service out.
 	NoReflection bool
 }
@@ -90,8 +96,11 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, impl any) {
 
 // Serve accepts connections on lis, which it closes, until the server stops.
 func (s *Server) Serve(lis net.Listener) error {
-	return s.Server.Serve(s.chain.strangers.Listen(lis))
+	return s.Server.Serve(s.chain.conns.Listen(lis))
 }
+
+// Strangers is how many connections there are on which no call has shown valid credentials.
+func (s *Server) Strangers() int { return s.chain.conns.Strangers() }
 
 // unchained refuses calls of methods that were registered past RegisterService.
 func unchained(_ context.Context, _ any, i *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
@@ -121,6 +130,12 @@ func NewServer(o Options) (*Server, error) {
 	if o.Budget == nil {
 		o.Budget = inflight.New(0)
 	}
+	if o.Connections == nil {
+		o.Connections = conns.New(conns.DefaultBounds())
+	}
+	if o.MaxConnectionIdle <= 0 {
+		o.MaxConnectionIdle = 5 * time.Minute
+	}
 	auth, err := NewAuthenticator(o.Auth)
 	if err != nil {
 		return nil, err
@@ -133,7 +148,7 @@ func NewServer(o Options) (*Server, error) {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(o.Telemetry.TracerProvider),
 			otelgrpc.WithMeterProvider(o.Telemetry.MeterProvider), otelgrpc.WithPropagators(o.Telemetry.Propagator),
 			otelgrpc.WithFilter(func(i *stats.RPCTagInfo) bool { return !exempt(i.FullMethodName) && !polled(i.FullMethodName) }))),
-		grpc.StatsHandler(c.strangers),
+		grpc.StatsHandler(tagger{c.conns}),
 		grpc.StatsHandler(writers{}),
 		grpc.UnaryInterceptor(unchained),
 		grpc.StreamInterceptor(c.stream),
@@ -150,7 +165,7 @@ func NewServer(o Options) (*Server, error) {
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: 30 * time.Second, Timeout: 10 * time.Second,
+			Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: o.MaxConnectionIdle,
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.MaxConnectionAge,
 		}),
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 )
@@ -82,6 +83,9 @@ type HTTPOptions struct {
 	Grace time.Duration
 	// TLS, if not nil, secures the connections; then no plain text is spoken.
 	TLS *tls.Config
+	// Connections is shared by the servers of the process and bounds their connections; nil means one of this
+	// server, with the default bounds.
+	Connections *conns.Pool
 }
 
 type drainKey struct{}
@@ -94,8 +98,8 @@ func Draining(ctx context.Context) <-chan struct{} {
 }
 
 // HTTP serves h on lis, HTTP/1.1 and HTTP/2, unencrypted unless there is a TLS configuration, with limits
-// against slow and oversized requests, and stops gracefully. Connections are bounded on which no request has
-// shown who sends it: h tells by grpckit.Know which have.
+// against slow and oversized requests, and stops gracefully. Connections are bounded: h tells by conns.Know and
+// conns.Trust which of them have shown whose they are.
 func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 16 << 20
@@ -110,8 +114,11 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	draining := make(chan struct{})
-	strangers := grpckit.NewStrangers()
-	lis = strangers.Listen(lis)
+	if o.Connections == nil {
+		o.Connections = conns.New(conns.DefaultBounds())
+	}
+	open := o.Connections.List()
+	lis = open.Listen(lis)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(o.TLS == nil)
@@ -127,12 +134,7 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), drainKey{}, draining)
 		},
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return strangers.Tag(ctx, c.RemoteAddr()) },
-		ConnState: func(c net.Conn, state http.ConnState) {
-			if state == http.StateClosed {
-				strangers.Gone(c.RemoteAddr())
-			}
-		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return open.Tag(ctx, c.RemoteAddr()) },
 	}
 	run := func(ctx context.Context) error {
 		served := make(chan error, 1)
@@ -160,10 +162,11 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	return Func(run, func() error { return errors.Join(s.Close(), closeListener(lis)) })
 }
 
-// limit bounds size and time of request bodies. Server.ReadTimeout would do the second too, but it
+// limit bounds size and time of request bodies, and tells of requests under way. Server.ReadTimeout would do the second too, but it
 // also ends long responses.
 func limit(h http.Handler, o HTTPOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer conns.Begin(r.Context())()
 		if r.Body != nil && r.Body != http.NoBody {
 			if o.MaxBodyBytes > 0 {
 				r.Body = http.MaxBytesReader(w, r.Body, o.MaxBodyBytes)

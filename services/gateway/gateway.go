@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
@@ -134,6 +135,9 @@ type Deps struct {
 	Ready *host.Readiness
 	// Budget is shared by everything in the process that decodes requests; nil means one of the gateway's own.
 	Budget *inflight.Budget
+	// Connections is shared by the servers of the process and bounds their connections; nil means one of the
+	// gateway's own, with the default bounds.
+	Connections *conns.Pool
 	// TLS is what Config.TLS comes to; nil serves plain text.
 	TLS *tls.Config
 	// Listener is used in place of listening on Config.Addr. The service closes it.
@@ -216,6 +220,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	}
 	s.server = host.HTTP(handler, s.listener, host.HTTPOptions{
 		Logger: d.Telemetry.Logger, MaxBodyBytes: -1, BodyTimeout: cfg.BodyTimeout, Grace: cfg.Grace, TLS: d.TLS,
+		Connections: d.Connections,
 	})
 	return s, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
@@ -144,6 +145,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 
 // assemble opens the services in order, each behind a server of its own that only this process reaches.
 func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) error {
+	pool := conns.New(conns.DefaultBounds())
 	readiness, budget, admitted := &host.Readiness{}, inflight.New(int64(cfg.MaxInFlightBytes)), &admission.Control{}
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
@@ -174,7 +176,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		if err != nil {
 			return err
 		}
-		d.add(admin(cfg, lis, readiness, jobs, all...))
+		d.add(admin(cfg, lis, readiness, jobs, pool, all...))
 	}
 	for _, name := range []string{Registry, Executor, Planner} {
 		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted}
@@ -189,7 +191,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		if r, ok := s.(ready); ok {
 			readiness.Add(name, r.Ready)
 		}
-		server, err := newServer(plain, internal, budget, tels[name])
+		server, err := newServer(plain, internal, budget, pool, tels[name])
 		if err != nil {
 			return err
 		}
@@ -204,7 +206,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 
 	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token, onBehalf: true}
 	d.add(host.Func(nil, func() error { conns.close(); return nil }))
-	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: budget, Listener: web}
+	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: budget, Connections: pool, Listener: web}
 	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {
 		var err error
 		if *conn, err = conns.dial(name); err != nil {
@@ -223,7 +225,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 
 	auth := cfg.Auth
 	auth.Anonymous = loopback(rpc.Addr().String()) // whoever is on this machine may call without a key
-	public, err := newServer(cfg, auth, budget, d.tel)
+	public, err := newServer(cfg, auth, budget, pool, d.tel)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/services/executor"
 )
 
@@ -69,6 +70,8 @@ func (a Admin) protect(h http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", `Basic realm="epigraph operators"`)
 			http.Error(w, "the password is that of admin.password, as basic authentication or bearer token", http.StatusUnauthorized)
 			return
+		default:
+			conns.Trust(r.Context())
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -59,6 +60,7 @@ type Process struct {
 	tel       *obs.Telemetry
 	readiness *host.Readiness
 	budget    *inflight.Budget
+	conns     *conns.Pool
 	opened    atomic.Bool
 	waits     atomic.Pointer[error] // why the service is not open yet
 	pages     pages
@@ -99,7 +101,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 			return nil, err
 		}
 	}
-	p := &Process{name: service, cfg: cfg, budget: inflight.New(int64(cfg.MaxInFlightBytes)), readiness: &host.Readiness{}}
+	p := &Process{name: service, cfg: cfg, budget: inflight.New(int64(cfg.MaxInFlightBytes)), conns: conns.New(conns.DefaultBounds()), readiness: &host.Readiness{}}
 	if p.tel, err = telemetry(ctx, cfg, service, nil); err != nil {
 		return nil, err
 	}
@@ -172,7 +174,7 @@ func (p *Process) Close() error { return p.abandon() }
 func (p *Process) Run(ctx context.Context) error {
 	list := []host.Service{host.Flush(flushLimit, p.tel.Shutdown)}
 	if p.admin != nil {
-		list = append(list, admin(p.cfg, p.admin, p.readiness, &p.pages, p.tel))
+		list = append(list, admin(p.cfg, p.admin, p.readiness, &p.pages, p.conns, p.tel))
 	}
 	list = append(list, host.Func(p.serve, func() error { return closeQuietly(p.listener) }), host.Drainer(p.readiness, p.cfg.DrainDelay))
 	return host.Run(ctx, list...)
@@ -206,7 +208,7 @@ func (p *Process) serve(ctx context.Context) error {
 	if err != nil || s == nil {
 		return err
 	}
-	server, err := newServer(p.cfg, p.cfg.Auth, p.budget, p.tel)
+	server, err := newServer(p.cfg, p.cfg.Auth, p.budget, p.conns, p.tel)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -248,7 +250,7 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 }
 
 func (p *Process) openGateway(ctx context.Context, conns *connections) (host.Service, error) {
-	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Budget: p.budget, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
+	d := gateway.Deps{Telemetry: p.tel, Ready: p.readiness, Budget: p.budget, Connections: p.conns, Listener: p.listener, Cells: map[string]gateway.CellConns{}}
 	dial := func(target string, conn **grpc.ClientConn) (err error) {
 		*conn, err = conns.dial(target)
 		return err
@@ -374,14 +376,14 @@ func (c *connections) close() {
 	c.open = nil
 }
 
-func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, tel *obs.Telemetry) (*grpckit.Server, error) {
+func newServer(cfg Config, auth grpckit.AuthConfig, budget *inflight.Budget, pool *conns.Pool, tel *obs.Telemetry) (*grpckit.Server, error) {
 	secure, err := cfg.GRPC.TLS.server()
 	if err != nil {
 		return nil, err
 	}
 	return grpckit.NewServer(grpckit.Options{
 		Auth: auth, Telemetry: tel, TLS: secure, MaxRecvBytes: int(cfg.GRPC.MaxRecvBytes), UnaryTimeout: cfg.GRPC.UnaryTimeout,
-		Budget: budget, MaxConnectionAge: cfg.GRPC.MaxConnectionAge, NoReflection: !cfg.GRPC.Reflection,
+		Budget: budget, Connections: pool, MaxConnectionAge: cfg.GRPC.MaxConnectionAge, NoReflection: !cfg.GRPC.Reflection,
 	})
 }
 
@@ -442,10 +444,10 @@ func watchHealth(server *grpckit.Server, r *host.Readiness) host.Service {
 	}, nil)
 }
 
-func admin(cfg Config, lis net.Listener, r *host.Readiness, p *pages, tels ...*obs.Telemetry) host.Service {
+func admin(cfg Config, lis net.Listener, r *host.Readiness, p *pages, pool *conns.Pool, tels ...*obs.Telemetry) host.Service {
 	h := host.Admin(host.AdminOptions{Ready: r, Metrics: obs.MetricsHandler(tels...), Pprof: cfg.Admin.Pprof,
 		Pages: map[string]http.Handler{executor.JobPagesPath: p}})
-	return host.HTTP(cfg.Admin.protect(h), lis, host.HTTPOptions{Logger: tels[0].Logger, Grace: time.Second})
+	return host.HTTP(cfg.Admin.protect(h), lis, host.HTTPOptions{Logger: tels[0].Logger, Grace: time.Second, Connections: pool})
 }
 
 func telemetry(ctx context.Context, cfg Config, service string, ring *obs.Ring) (*obs.Telemetry, error) {

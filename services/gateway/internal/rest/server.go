@@ -29,6 +29,7 @@ import (
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 
 	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/conns"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
@@ -302,7 +303,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		x.known = true
-		grpckit.Know(ctx)
+		if err := conns.Know(ctx, who.Namespace); err != nil {
+			s.writeError(rec, r, err)
+			return
+		}
 		if err := access.Authorize(who.Principal, x.route.procedure()); err != nil {
 			s.writeError(rec, r, err)
 			return

@@ -1,0 +1,42 @@
+package conns
+
+import (
+	"math"
+	"runtime/debug"
+	"syscall"
+)
+
+const (
+	// maxStrangers is enough for all that come in the time in which one says who it is.
+	maxStrangers = 512
+	// maxOfNamespace is as many connections as a namespace may have calls under way.
+	maxOfNamespace = 2000
+	// connBytes is what an idle connection takes in memory, with the goroutines and buffers that wait for it.
+	connBytes = 48 << 10
+	// defaultBytes is what connections may take where there is no memory limit.
+	defaultBytes = 512 << 20
+	// minTotal lets a few in, however little memory there is.
+	minTotal = 256
+)
+
+// DefaultBounds are those for the files that this process may open and for its memory limit.
+func DefaultBounds() Bounds {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		files.Cur = 1024
+	}
+	return Fit(files.Cur, debug.SetMemoryLimit(-1))
+}
+
+// Fit returns bounds for a number of open files and a limit of memory in bytes; math.MaxInt64 is none.
+// Strangers of one server may take a sixteenth of the files and those who are known a half: with three servers
+// in a process five sixteenths are left for databases, files and outgoing connections. Those who are known
+// may take a quarter of the memory.
+func Fit(files uint64, memory int64) Bounds {
+	room := int64(defaultBytes)
+	if memory != math.MaxInt64 {
+		room = memory / 4
+	}
+	total := int(min(uint64(max(room/connBytes, minTotal)), files/2))
+	return Bounds{Strangers: int(min(maxStrangers, files/16)), Namespace: min(maxOfNamespace, total/2), Total: total}
+}

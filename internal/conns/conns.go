@@ -1,0 +1,314 @@
+// Package conns owns which connections to a process stay open. Connections on which nobody has said who they
+// are, those of each namespace and all of them together are bounded; where there is no room, the one that is
+// idle longest is closed. It must not know what is spoken on a connection, nor how a caller is known.
+package conns
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
+
+// ReasonTooMany is the reason when a namespace has as many connections as it may, each with a call under way.
+const ReasonTooMany = "TOO_MANY_CONNECTIONS"
+
+// Bounds are how many connections there may be.
+type Bounds struct {
+	// Strangers bounds the connections to one server on which nobody has shown valid credentials.
+	Strangers int
+	// Namespace bounds those of one namespace, and Total those of all namespaces, to all servers of the process.
+	Namespace, Total int
+}
+
+// Pool is what the servers of a process share. It is safe for concurrent use.
+type Pool struct {
+	bounds Bounds
+
+	mu         sync.Mutex
+	namespaces map[string]*group
+	total      int
+}
+
+// New returns an empty pool.
+func New(b Bounds) *Pool { return &Pool{bounds: b, namespaces: map[string]*group{}} }
+
+// List returns the list of one server's connections.
+func (p *Pool) List() *List { return &List{pool: p, byAddr: map[string]*Conn{}} }
+
+// Known is how many connections of a namespace there are.
+func (p *Pool) Known(namespace string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g := p.namespaces[namespace]; g != nil {
+		return g.len()
+	}
+	return 0
+}
+
+// group are the connections that are bounded together: the strangers of a server, or those of a namespace.
+type group struct {
+	namespace  string
+	idle, busy list.List // of *Conn, that which is so longest first
+}
+
+func (g *group) len() int { return g.idle.Len() + g.busy.Len() }
+
+// List are the connections to one server. It is safe for concurrent use.
+type List struct {
+	pool *Pool
+	// The pool's lock guards these.
+	strangers group
+	byAddr    map[string]*Conn
+}
+
+// Strangers is how many connections there are on which nobody has shown valid credentials.
+func (l *List) Strangers() int {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	return l.strangers.len()
+}
+
+// Listen returns lis such that the list hears of its connections.
+func (l *List) Listen(lis net.Listener) net.Listener { return &listener{lis, l} }
+
+// listener tells of the connections that it accepts.
+type listener struct {
+	net.Listener
+	list *List
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.RemoteAddr().(*net.TCPAddr); ok { // others have no address of their own, and do not leave the machine
+		return l.list.admit(c), nil
+	}
+	return c, nil
+}
+
+// Conn is one connection.
+type Conn struct {
+	net.Conn
+	list *List
+	addr string
+	// The pool's lock guards these.
+	in      *group // nil when it is not counted: it is closed, or a service's
+	place   *list.Element
+	calls   int
+	trusted bool
+}
+
+// Close closes the connection, which is counted no more.
+func (c *Conn) Close() error {
+	c.list.pool.mu.Lock()
+	c.list.forget(c)
+	c.list.pool.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (l *List) admit(n net.Conn) *Conn {
+	c := &Conn{Conn: n, list: l, addr: n.RemoteAddr().String()}
+	l.pool.mu.Lock()
+	if before := l.byAddr[c.addr]; before != nil {
+		l.forget(before)
+	}
+	l.byAddr[c.addr] = c
+	l.pool.put(c, &l.strangers)
+	var oldest *Conn
+	if l.strangers.len() > l.pool.bounds.Strangers {
+		// Those of whom nothing has come yet go before probes that are being answered, which must not have the
+		// list to themselves either.
+		from := &l.strangers.idle
+		if l.strangers.busy.Len() > l.pool.bounds.Strangers/2 {
+			from = &l.strangers.busy
+		}
+		oldest = from.Front().Value.(*Conn)
+		l.forget(oldest)
+	}
+	l.pool.mu.Unlock()
+	closeAll(oldest)
+	return c
+}
+
+// put counts a connection in a group. The lock is held.
+func (p *Pool) put(c *Conn, g *group) {
+	p.take(c)
+	c.in = g
+	c.place = c.queue().PushBack(c)
+	if g != &c.list.strangers {
+		p.total++
+		p.namespaces[g.namespace] = g
+	}
+}
+
+// take counts a connection out of its group. The lock is held.
+func (p *Pool) take(c *Conn) {
+	g := c.in
+	if g == nil {
+		return
+	}
+	c.queue().Remove(c.place)
+	c.in, c.place = nil, nil
+	if g == &c.list.strangers {
+		return
+	}
+	p.total--
+	if g.len() == 0 {
+		delete(p.namespaces, g.namespace)
+	}
+}
+
+func (c *Conn) queue() *list.List {
+	if c.calls > 0 {
+		return &c.in.busy
+	}
+	return &c.in.idle
+}
+
+// forget takes a connection that ends out of everything. The lock is held.
+func (l *List) forget(c *Conn) {
+	l.pool.take(c)
+	if l.byAddr[c.addr] == c {
+		delete(l.byAddr, c.addr)
+	}
+}
+
+func closeAll(cs ...*Conn) {
+	for _, c := range cs {
+		if c != nil {
+			_ = c.Conn.Close() // it may have gone by itself
+		}
+	}
+}
+
+type connKey struct{}
+
+// Of is the connection of a call, or nil.
+func Of(ctx context.Context) *Conn {
+	c, _ := ctx.Value(connKey{}).(*Conn)
+	return c
+}
+
+// Tag ties a context to the connection from an address.
+func (l *List) Tag(ctx context.Context, from net.Addr) context.Context {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	c := l.byAddr[from.String()]
+	if c == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Begin is told of a call, by its context: its connection is not idle until end is called.
+func Begin(ctx context.Context) (end func()) {
+	c := Of(ctx)
+	if c == nil {
+		return func() {}
+	}
+	c.count(1)
+	return func() { c.count(-1) }
+}
+
+// count counts calls under way.
+func (c *Conn) count(n int) {
+	p := c.list.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, before := c.in, c.calls
+	if g == nil || (before > 0) == (before+n > 0) {
+		c.calls += n
+		return
+	}
+	c.queue().Remove(c.place)
+	c.calls += n
+	c.place = c.queue().PushBack(c)
+}
+
+// Trust is told of a call by a service of the installation or an operator: its connection is bounded no more.
+func Trust(ctx context.Context) {
+	c := Of(ctx)
+	if c == nil {
+		return
+	}
+	p := c.list.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.trusted = true
+	p.take(c)
+}
+
+// Know is told of a call with valid credentials: its connection is one of the namespace's. Is there no room,
+// the connection that is idle longest is closed: that of the namespace where it has as many as it may, that of
+// the namespace with the most where all together do. ResourceExhausted is the error where none is idle; then
+// the connection stays what it was.
+func Know(ctx context.Context, namespace string) error {
+	c := Of(ctx)
+	if c == nil {
+		return nil
+	}
+	p := c.list.pool
+	p.mu.Lock()
+	if c.trusted || c.in == nil || c.in != &c.list.strangers && c.in.namespace == namespace {
+		p.mu.Unlock()
+		return nil
+	}
+	g := p.namespaces[namespace]
+	if g == nil {
+		g = &group{namespace: namespace}
+	}
+	gone, ok := p.room(g, c.in != &c.list.strangers)
+	if ok {
+		p.put(c, g)
+	}
+	p.mu.Unlock()
+	closeAll(gone)
+	if !ok {
+		return errs.New(errs.ResourceExhausted, ReasonTooMany, "this namespace has as many connections as it may, and calls are under way on all of them").
+			Hint("make calls over connections that are there, or try again in a moment").RetryAfter(time.Second)
+	}
+	return nil
+}
+
+// room makes room for one more connection in a group, and says which one is to be closed for it, if any.
+// counted says that the connection counts in the total already. The lock is held.
+func (p *Pool) room(g *group, counted bool) (gone *Conn, ok bool) {
+	from := g
+	switch {
+	case g.len() >= p.bounds.Namespace:
+	case !counted && p.total >= p.bounds.Total:
+		from = p.largest(g)
+	default:
+		return nil, true
+	}
+	place := from.idle.Front()
+	if place == nil && from != g {
+		place = from.busy.Back()
+	}
+	if place == nil {
+		return nil, false
+	}
+	gone = place.Value.(*Conn)
+	gone.list.forget(gone)
+	return gone, true
+}
+
+// largest is the namespace with the most connections and more than g, one that has idle ones if there is any;
+// else it is g. The lock is held.
+func (p *Pool) largest(g *group) *group {
+	found := g
+	for _, o := range p.namespaces {
+		idle, better := o.idle.Len() > 0, found != g && found.idle.Len() > 0
+		if o.len() > g.len() && (found == g || idle && !better || idle == better && o.len() > found.len()) {
+			found = o
+		}
+	}
+	return found
+}
