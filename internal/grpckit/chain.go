@@ -409,6 +409,7 @@ func (k *chain) recovery(ctx context.Context, c *call, next func(context.Context
 func (k *chain) authenticate(ctx context.Context, c *call, next func(context.Context) error) error {
 	defer conns.Begin(ctx)()
 	if exempt(c.method) {
+		k.auth.greet(ctx)
 		done, err := check(ctx)
 		if err != nil {
 			return err

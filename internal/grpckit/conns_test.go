@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -36,6 +36,35 @@ func (nothing) WatchRun(_ *executorv1.WatchRunRequest, s grpc.ServerStreamingSer
 	return nil
 }
 
+// bearer shows a key with every call, if there is one.
+type bearer string
+
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	if b == "" {
+		return nil, nil
+	}
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+func (bearer) RequireTransportSecurity() bool { return false }
+
+// client hears of the ends of its connections.
+type client struct {
+	*grpc.ClientConn
+	ended chan struct{}
+}
+
+type watched struct {
+	net.Conn
+	ended chan<- struct{}
+}
+
+// Close is called by gRPC when the server has closed the connection, or told it to go.
+func (w *watched) Close() error {
+	w.ended <- struct{}{}
+	return w.Conn.Close()
+}
+
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	service, a, b := conf.NewSecret("svc"), conf.NewSecret("key-a"), conf.NewSecret("key-b")
@@ -57,19 +86,25 @@ func TestConnections(t *testing.T) {
 		t.Cleanup(func() { s.Stop(); <-done })
 		return pool, s, lis.Addr().String()
 	}
-	dial := func(t *testing.T, addr string, token conf.Secret) *grpc.ClientConn {
+	dial := func(t *testing.T, addr string, token conf.Secret) *client {
 		t.Helper()
-		c, err := grpckit.Dial(addr, grpckit.DialOptions{Token: token})
+		c := &client{ended: make(chan struct{}, 100)}
+		var err error
+		c.ClientConn, err = grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(bearer(token.Reveal())),
+			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+				n, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+				return &watched{Conn: n, ended: c.ended}, err
+			}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return c
 	}
-	get := func(t *testing.T, c *grpc.ClientConn) error {
+	get := func(t *testing.T, c *client) error {
 		t.Helper()
 		_, err := executorv1.NewExecutorServiceClient(c).GetRun(t.Context(), &executorv1.GetRunRequest{RunId: "run_1"})
-		return err
+		return grpckit.FromStatus(err)
 	}
-	watch := func(t *testing.T, c *grpc.ClientConn) grpc.ServerStreamingClient[executorv1.RunEvent] {
+	watch := func(t *testing.T, c *client) grpc.ServerStreamingClient[executorv1.RunEvent] {
 		t.Helper()
 		s, err := executorv1.NewExecutorServiceClient(c).WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: "run_1"})
 		require.NoError(t, err)
@@ -77,14 +112,10 @@ func TestConnections(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
-	closed := func(t *testing.T, c *grpc.ClientConn) {
+	stays := func(t *testing.T, c *client) {
 		t.Helper()
-		require.True(t, c.WaitForStateChange(t.Context(), connectivity.Ready))
-	}
-	stays := func(t *testing.T, c *grpc.ClientConn) {
-		t.Helper()
-		require.Equal(t, connectivity.Ready, c.GetState())
 		require.NoError(t, get(t, c))
+		require.Empty(t, c.ended)
 	}
 	wide := conns.Bounds{Strangers: 512, Namespace: 512, Total: 512}
 	t.Run("Strangers/TheOldestIsClosedAndWhoIsKnownStays", func(t *testing.T) {
@@ -130,7 +161,7 @@ func TestConnections(t *testing.T) {
 		watch(t, streaming)
 		require.NoError(t, get(t, first))
 		require.NoError(t, get(t, second))
-		closed(t, first)
+		<-first.ended
 		require.Equal(t, 2, pool.Known("a"))
 		stays(t, second)
 		stays(t, streaming)
@@ -154,7 +185,7 @@ func TestConnections(t *testing.T) {
 		watch(t, first)
 		require.NoError(t, get(t, second))
 		require.NoError(t, get(t, dial(t, addr, b)))
-		closed(t, second)
+		<-second.ended
 		require.Equal(t, 1, pool.Known("a"))
 		require.Equal(t, 2, pool.Known("b"))
 		stays(t, third)
@@ -166,12 +197,12 @@ func TestConnections(t *testing.T) {
 		last := watch(t, dial(t, addr, a))
 		require.NoError(t, get(t, dial(t, addr, b)))
 		_, err := last.Recv()
-		require.True(t, errs.Is(err, errs.Unavailable), "got %v", err)
+		require.True(t, errs.Is(grpckit.FromStatus(err), errs.Unavailable), "got %v", err)
 	})
 	t.Run("Services/AreNotCounted", func(t *testing.T) {
 		t.Parallel()
-		pool, _, addr := start(t, conns.Bounds{Strangers: 512, Namespace: 1, Total: 1}, 0)
-		var services []*grpc.ClientConn
+		pool, s, addr := start(t, conns.Bounds{Strangers: 512, Namespace: 1, Total: 1}, 0)
+		var services []*client
 		for range 3 {
 			c := dial(t, addr, service)
 			require.NoError(t, get(t, c))
@@ -184,6 +215,9 @@ func TestConnections(t *testing.T) {
 		for _, c := range services {
 			stays(t, c)
 		}
+		_, err := healthpb.NewHealthClient(dial(t, addr, service)).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+		require.Zero(t, s.Strangers(), "a service that asks for health is none")
 	})
 	t.Run("Idle/IsToldToGoAndAStreamIsNotIdle", func(t *testing.T) {
 		t.Parallel()
@@ -192,7 +226,7 @@ func TestConnections(t *testing.T) {
 		stream := watch(t, streaming)
 		for range 3 {
 			require.NoError(t, get(t, idle))
-			closed(t, idle)
+			<-idle.ended
 		}
 		stays(t, streaming)
 		require.NoError(t, stream.Context().Err())
@@ -206,7 +240,7 @@ func TestConnections(t *testing.T) {
 			s, err := c.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, healthpb.Health_Check_FullMethodName)
 			require.NoError(t, err)
 			go func() {
-				if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); errs.ReasonOf(err) == "TOO_MANY_HEALTH_CHECKS" {
+				if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); errs.ReasonOf(grpckit.FromStatus(err)) == "TOO_MANY_HEALTH_CHECKS" {
 					refused <- err
 				}
 			}()
