@@ -139,6 +139,10 @@ func Dial(target string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
+// idleTimeout is how long a connection without calls is kept at least, and twice that at most. A gateway
+// closes it after two minutes, and the balancer would then connect again although nobody calls.
+const idleTimeout = 45 * time.Second
+
 // dial opens a connection that connects when it is first used.
 func (o *options) dial(target string) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
@@ -152,6 +156,7 @@ func (o *options) dial(target string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(creds),
 		grpc.WithResolvers(resolve.Builder{Lookup: o.lookup}),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
+		grpc.WithIdleTimeout(idleTimeout),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}),

@@ -6,10 +6,12 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -230,6 +232,29 @@ func TestConnections(t *testing.T) {
 		}
 		stays(t, streaming)
 		require.NoError(t, stream.Context().Err())
+	})
+	t.Run("Idle/AClientGoesByItselfAndDoesNotComeBackForNothing", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var net grpckit.BufNet
+			s, err := grpckit.NewServer(grpckit.Options{})
+			require.NoError(t, err)
+			executorv1.RegisterExecutorServiceServer(s, nothing{})
+			lis, err := net.Listen("executor")
+			require.NoError(t, err)
+			done := make(chan error, 1)
+			go func() { done <- s.Serve(lis) }()
+			c, err := grpckit.Dial("executor", grpckit.DialOptions{Buf: &net})
+			require.NoError(t, err)
+			for range 2 {
+				require.NoError(t, get(t, &client{ClientConn: c}))
+				time.Sleep(6 * time.Minute) //nolint:forbidigo // the time of the bubble
+				require.Equal(t, connectivity.Idle, c.GetState())
+			}
+			require.NoError(t, c.Close())
+			s.Stop()
+			require.NoError(t, <-done)
+		})
 	})
 	t.Run("Health/SoManyAtOnceOnOneConnection", func(t *testing.T) {
 		t.Parallel()

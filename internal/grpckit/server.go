@@ -50,7 +50,8 @@ type Options struct {
 	// Connections is shared by the servers of the process and bounds their connections; nil means one of this
 	// server, with the default bounds.
 	Connections *conns.Pool
-	// MaxConnectionIdle is how long a connection without a call under way stays open; default 5 minutes.
+	// MaxConnectionIdle is how long a connection without a call under way stays open; default 5 minutes. A
+	// client should go by itself before that.
 	MaxConnectionIdle time.Duration
 	// NoReflection leaves the reflection service out.
 	NoReflection bool
@@ -64,6 +65,9 @@ type Server struct {
 	health  *health.Server
 	drained sync.Once
 }
+
+// maxConnectionIdle is how long a connection stays open on which there is no call.
+const maxConnectionIdle = 5 * time.Minute
 
 // DefaultMaxCalls is how many calls of one namespace a server has under way at once: a thousand workers, and
 // as many again.
@@ -134,7 +138,7 @@ func NewServer(o Options) (*Server, error) {
 		o.Connections = conns.New(conns.DefaultBounds())
 	}
 	if o.MaxConnectionIdle <= 0 {
-		o.MaxConnectionIdle = 5 * time.Minute
+		o.MaxConnectionIdle = maxConnectionIdle
 	}
 	auth, err := NewAuthenticator(o.Auth)
 	if err != nil {

@@ -101,6 +101,19 @@ func TestGRPC(t *testing.T) {
 		require.Equal(t, "2", e.Meta[errs.MetaRetryAfter])
 		require.Len(t, e.Violations, 1)
 	})
+	t.Run("Error/AMethodThatIsNotThereIsUnimplemented", func(t *testing.T) {
+		t.Parallel()
+		r := start(t, options{config: keyed})
+		_, addr, _ := strings.Cut(r.url, "://")
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		defer conn.Close()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+keyOfA)
+		for _, method := range []string{"/epigraph.executor.v1.PeerService/ExplainLocal", executorv1.ExecutorService_ValidateGraph_FullMethodName} {
+			err := conn.Invoke(ctx, method, &executorv1.ValidateGraphRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "n", Actor: "a"}}}}, &executorv1.ValidateGraphResponse{})
+			require.Equal(t, codes.Unimplemented, status.Code(err), "got %v", err)
+		}
+	})
 	t.Run("Stream/EventsComeAsTheyAreMadeAndCancelReachesTheService", func(t *testing.T) {
 		t.Parallel()
 		r := start(t, options{config: keyed})
