@@ -18,7 +18,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -109,8 +112,8 @@ func TestGRPC(t *testing.T) {
 		require.NoError(t, err)
 		defer conn.Close()
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+keyOfA)
-		for _, method := range []string{"/epigraph.executor.v1.PeerService/ExplainLocal", executorv1.ExecutorService_ValidateGraph_FullMethodName} {
-			err := conn.Invoke(ctx, method, &executorv1.ValidateGraphRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "n", Actor: "a"}}}}, &executorv1.ValidateGraphResponse{})
+		for _, method := range []string{"/epigraph.executor.v1.PeerService/ExplainLocal", executorv1.ScheduleService_ListSchedules_FullMethodName} {
+			err := conn.Invoke(ctx, method, &executorv1.ListSchedulesRequest{}, &executorv1.ListSchedulesResponse{})
 			require.Equal(t, codes.Unimplemented, status.Code(err), "got %v", err)
 		}
 	})

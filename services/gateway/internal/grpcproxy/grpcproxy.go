@@ -364,14 +364,13 @@ func conclude(w http.ResponseWriter, r *http.Request, prefix string, err error) 
 		h.Set(prefix+"Grpc-Status", "0")
 		return
 	}
-	st := grpckit.ToStatus(r.Context(), err)
-	code := int(st.Code())
+	st := grpckit.ToStatus(r.Context(), err).Proto() // a copy
 	if errs.ReasonOf(err) == ReasonUnimplemented {
-		code = codeUnimplemented
+		st.Code = codeUnimplemented // clients hold the details against the header
 	}
-	h.Set(prefix+"Grpc-Status", strconv.Itoa(code))
-	h.Set(prefix+"Grpc-Message", percent(st.Message()))
-	if b, err := proto.Marshal(st.Proto()); err == nil && len(st.Proto().GetDetails()) > 0 {
+	h.Set(prefix+"Grpc-Status", strconv.Itoa(int(st.GetCode())))
+	h.Set(prefix+"Grpc-Message", percent(st.GetMessage()))
+	if b, err := proto.Marshal(st); err == nil && len(st.GetDetails()) > 0 {
 		h.Set(prefix+"Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(b))
 	}
 	if prefix == "" {
