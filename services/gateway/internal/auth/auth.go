@@ -50,6 +50,12 @@ func New(keys []grpckit.APIKey, anonymous bool, trusted ...string) (*Keyring, er
 // Authenticate reads Authorization: Bearer or X-Api-Key. A wrong key is refused even where none is
 // needed. X-Epigraph-Namespace may repeat a key's namespace, or choose one where no key is needed.
 func (k *Keyring) Authenticate(r *http.Request) (Identity, error) {
+	for _, name := range []string{"Authorization", "X-Api-Key", grpckit.HeaderNamespace} {
+		if len(r.Header.Values(name)) > 1 {
+			// A proxy that looks at another one than we do would let somebody else's in.
+			return Identity{}, errs.New(errs.InvalidArgument, "HEADER_REPEATED", "the header %s may be given once", name)
+		}
+	}
 	given, err := credential(r)
 	if err != nil {
 		return Identity{}, err

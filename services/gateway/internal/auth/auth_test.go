@@ -69,4 +69,17 @@ func TestAuthenticate(t *testing.T) {
 			require.Equal(t, tc.namespace, id.Namespace)
 		})
 	}
+	for _, name := range []string{"Authorization", "X-Api-Key", "X-Epigraph-Namespace"} {
+		t.Run("Repeated/"+name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequest("GET", "/v1/runs", nil)
+			r.Header.Set("X-Api-Key", "key-of-team-a-000")
+			r.Header.Set(name, map[string]string{"Authorization": "Bearer key-of-team-a-000", "X-Api-Key": "key-of-team-a-000", "X-Epigraph-Namespace": "team-a"}[name])
+			_, err := closed.Authenticate(r)
+			require.NoError(t, err)
+			r.Header.Add(name, "Bearer key-of-team-b-000")
+			_, err = closed.Authenticate(r)
+			require.Equal(t, "HEADER_REPEATED", errs.ReasonOf(err))
+		})
+	}
 }
