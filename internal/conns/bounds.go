@@ -3,7 +3,6 @@ package conns
 import (
 	"math"
 	"runtime/debug"
-	"syscall"
 )
 
 const (
@@ -15,17 +14,15 @@ const (
 	connBytes = 48 << 10
 	// defaultBytes is what connections may take where there is no memory limit.
 	defaultBytes = 512 << 20
+	// fewFiles is what a process may open where nothing tells.
+	fewFiles = 1024
 	// minTotal lets a few in, however little memory there is.
 	minTotal = 256
 )
 
 // DefaultBounds are those for the files that this process may open and for its memory limit.
 func DefaultBounds() Bounds {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		files.Cur = 1024
-	}
-	return Fit(files.Cur, debug.SetMemoryLimit(-1))
+	return Fit(openFiles(), debug.SetMemoryLimit(-1))
 }
 
 // Fit returns bounds for a number of open files and a limit of memory in bytes; math.MaxInt64 is none.

@@ -16,6 +16,9 @@ import (
 // ReasonTooMany is the reason when a namespace has as many connections as it may, each with a call under way.
 const ReasonTooMany = "TOO_MANY_CONNECTIONS"
 
+// unsentBytes is how much of an answer the kernel may hold that it could not send yet.
+const unsentBytes = 128 << 10
+
 // Bounds are how many connections there may be.
 type Bounds struct {
 	// Strangers bounds the connections to one server on which nobody has shown valid credentials.
@@ -88,6 +91,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if _, ok := c.RemoteAddr().(*net.TCPAddr); ok { // others have no address of their own, and do not leave the machine
+		boundUnsent(c)
 		return l.list.admit(c), nil
 	}
 	return c, nil
