@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -34,9 +35,9 @@ func TestLocked(t *testing.T) {
 		l.wait(t, canceled, journal.StateCanceled)
 		require.Equal(t, journal.StateRunning, l.row(t, locked).State)
 		unapplied := func() []string {
-			commands, err := l.Unapplied(t.Context(), ns, locked)
+			before, err := l.j.Outstanding(t.Context(), ns, locked)
 			require.NoError(t, err)
-			return commands
+			return engine.Unapplied(before.Unread)
 		}
 		require.Equal(t, []string{"CANCEL"}, unapplied())
 		unlock()

@@ -180,17 +180,15 @@ func (e *Engine) TakeUp(p journal.Posted) {
 	}
 }
 
-// Unapplied lists the commands that are recorded for a run and that its owner has not taken up yet, each kind
-// once, the oldest first.
-func (e *Engine) Unapplied(ctx context.Context, namespace, runID string) ([]string, error) {
-	kinds, err := e.journal.UnreadKinds(ctx, namespace, runID)
+// Unapplied lists the commands among mail that the owner of a run has not taken up yet.
+func Unapplied(unread []journal.MailKind) []string {
 	var out []string
-	for _, k := range kinds {
+	for _, k := range unread {
 		if k != journal.MailChildEnded { // nobody asked for that
 			out = append(out, string(k))
 		}
 	}
-	return out, err
+	return out
 }
 
 // standing is where a run stands, with its row as it was read: look gives the machine's state to f, for

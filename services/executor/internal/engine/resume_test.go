@@ -164,9 +164,9 @@ func TestResume(t *testing.T) {
 			id := l.start(t, loop("5", "3"))
 			l.wait(t, id, journal.StatePaused)
 			unapplied := func() []string {
-				commands, err := l.Unapplied(t.Context(), ns, id)
+				before, err := l.j.Outstanding(t.Context(), ns, id)
 				require.NoError(t, err)
-				return commands
+				return engine.Unapplied(before.Unread)
 			}
 			require.Empty(t, unapplied())
 			slow.holds.Store(true)

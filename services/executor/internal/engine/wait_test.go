@@ -141,9 +141,9 @@ func TestWaits(t *testing.T) {
 		t.Run("Interrupt/IsARowAndAnsweredOnce", func(t *testing.T) {
 			id := l.start(t, then("ask"))
 			l.parked(t, id, journal.StateWaiting)
-			open, err := l.j.CountOpenInterrupts(t.Context(), ns, id)
+			open, err := l.j.Outstanding(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, 1, open)
+			require.Equal(t, 1, open.Interrupts)
 			q := kinds(l.events(t, id), workgraph.AttemptEnded)[0].Outcome.Wait.Interrupt
 			_, ok := ids.Time(engine.InterruptPrefix, q.ID)
 			require.True(t, ok, q.ID)
@@ -154,9 +154,9 @@ func TestWaits(t *testing.T) {
 			closed := kinds(l.events(t, id), workgraph.InterruptClosed)
 			require.Len(t, closed, 1)
 			require.Equal(t, "ada", closed[0].By)
-			open, err = l.j.CountOpenInterrupts(t.Context(), ns, id)
+			open, err = l.j.Outstanding(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Zero(t, open)
+			require.Zero(t, open.Interrupts)
 		})
 		t.Run("Interrupt/ExpiresThoughNobodyHoldsIt", func(t *testing.T) {
 			id := l.start(t, chain(1, "expire"))
@@ -198,9 +198,9 @@ func TestWaits(t *testing.T) {
 			_, err := other.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
 			require.NoError(t, err)
 			require.Equal(t, "enough", l.wait(t, id, journal.StateCanceled).CancelReason)
-			open, err := l.j.CountOpenInterrupts(t.Context(), ns, id)
+			open, err := l.j.Outstanding(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Zero(t, open)
+			require.Zero(t, open.Interrupts)
 		})
 	})
 }

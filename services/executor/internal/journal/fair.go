@@ -201,8 +201,8 @@ func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Ma
 	return f.j.PendingMail(ctx, owner, look)
 }
 
-func (f fair) UnreadKinds(ctx context.Context, namespace, runID string) ([]MailKind, error) {
-	return take(ctx, f, namespace, func() ([]MailKind, error) { return f.j.UnreadKinds(ctx, namespace, runID) })
+func (f fair) Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error) {
+	return take(ctx, f, namespace, func() (Outstanding, error) { return f.j.Outstanding(ctx, namespace, runID) })
 }
 
 func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {
@@ -221,10 +221,6 @@ func (f fair) GetInterrupt(ctx context.Context, namespace, id string) (Interrupt
 
 func (f fair) ListInterrupts(ctx context.Context, namespace string, filter InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error) {
 	return take(ctx, f, namespace, func() ([]Interrupt, error) { return f.j.ListInterrupts(ctx, namespace, filter, after, limit) })
-}
-
-func (f fair) CountOpenInterrupts(ctx context.Context, namespace, runID string) (int, error) {
-	return take(ctx, f, namespace, func() (int, error) { return f.j.CountOpenInterrupts(ctx, namespace, runID) })
 }
 
 // What Jobs says.

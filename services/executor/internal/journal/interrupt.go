@@ -58,8 +58,6 @@ type Interrupts interface {
 	GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error)
 	// ListInterrupts returns up to limit questions after a cursor, newest first by (CreateTime, ID).
 	ListInterrupts(ctx context.Context, namespace string, f InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error)
-	// CountOpenInterrupts counts the open questions of a run and its descendants.
-	CountOpenInterrupts(ctx context.Context, namespace, runID string) (int, error)
 }
 
 // Closes reports whether closing i by a changes nothing more: it was answered so before. An error says that it was closed in another way.

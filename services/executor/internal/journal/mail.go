@@ -99,6 +99,14 @@ type Posted struct {
 // run. Drivers only.
 const MailRead = 500
 
+// Outstanding is what an open run has before it.
+type Outstanding struct {
+	// Interrupts is how many questions of the run and its descendants are open.
+	Interrupts int
+	// Unread are the kinds of the run's unread mail, each once, that of the oldest piece first.
+	Unread []MailKind
+}
+
 // Mailbox delivers mail. Journal embeds it.
 type Mailbox interface {
 	// Post writes mail to a run, and wakes its owner, or inserts a wake-up job when it has none, in one
@@ -110,8 +118,8 @@ type Mailbox interface {
 	PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error)
 	// UnreadMail lists unread mail of one run, oldest first.
 	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
-	// UnreadKinds lists the kinds of a run's unread mail, each once, that of the oldest piece first.
-	UnreadKinds(ctx context.Context, namespace, runID string) ([]MailKind, error)
+	// Outstanding tells what an open run has before it.
+	Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error)
 	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever
 	// replica. It is a hint: values may be lost or come for nothing, so poll PendingMail too. The channel is
 	// closed when ctx ends.

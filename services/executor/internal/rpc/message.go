@@ -60,18 +60,19 @@ func decode(what string, b []byte, dst any) error {
 
 // runMessage is the wire form of a row. Lists leave the large fields out, and what must be counted.
 func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*executorv1.Run, error) {
-	open := 0
+	var before journal.Outstanding
 	if whole && !r.State.Ended() {
 		var err error
-		if open, err = s.reader.CountOpenInterrupts(ctx, r.Namespace, r.ID); err != nil {
+		if before, err = s.reader.Outstanding(ctx, r.Namespace, r.ID); err != nil {
 			return nil, err
 		}
 	}
-	m, err := s.rowMessage(r, open, whole)
-	if err == nil && whole && !r.State.Ended() {
-		m.PendingCommands, err = s.engine.Unapplied(ctx, r.Namespace, r.ID)
+	m, err := s.rowMessage(r, before.Interrupts, whole)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || !whole || !s.priced || r.Usage.Calls == 0 {
+	m.PendingCommands = engine.Unapplied(before.Unread)
+	if !whole || !s.priced || r.Usage.Calls == 0 {
 		return m, err
 	}
 	// The row is older: what was booked since would be missing, and nothing said to be.

@@ -78,9 +78,9 @@ func interruptCases(t *testing.T, d Driver) {
 		require.Equal(t, []string{q2.ID}, list(w, journal.InterruptFilter{RunID: grandchild}))
 		require.Empty(t, list(w, journal.InterruptFilter{RunID: "run_none"}))
 		for id, n := range map[string]int{root: 3, child: 2, grandchild: 1, stranger: 1} {
-			got, err := w.j.CountOpenInterrupts(t.Context(), ns, id)
+			got, err := w.j.Outstanding(t.Context(), ns, id)
 			require.NoError(t, err)
-			require.Equal(t, n, got)
+			require.Equal(t, n, got.Interrupts)
 		}
 		_, err := w.j.GetInterrupt(t.Context(), "other", q1.ID)
 		reason(t, err, journal.ReasonInterruptNotFound)

@@ -63,13 +63,13 @@ func mailCases(t *testing.T, d Driver) {
 		require.NoError(t, again(journal.MailSignal, "more"))
 		require.NoError(t, again(journal.MailSignal, "more"), "it is repeated, so there need be no room")
 	})
-	t.Run("UnreadKinds/EachOnceOldestFirst", func(t *testing.T) {
+	t.Run("Outstanding/UnreadKindsOnceOldestFirst", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
 		kinds := func(namespace, id string) []journal.MailKind {
-			ks, err := w.j.UnreadKinds(t.Context(), namespace, id)
+			out, err := w.j.Outstanding(t.Context(), namespace, id)
 			require.NoError(t, err)
-			return ks
+			return out.Unread
 		}
 		for _, p := range []journal.Post{post(id, journal.MailSignal, "1"), post(id, journal.MailResume, "r"), post(id, journal.MailSignal, "2"), post(other, journal.MailPause, "p")} {
 			_, err := w.j.Post(t.Context(), p)

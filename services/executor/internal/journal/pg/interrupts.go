@@ -68,8 +68,5 @@ func (s *Store) ListInterrupts(ctx context.Context, namespace string, f journal.
 	return list, away(err)
 }
 
-// CountOpenInterrupts implements journal.Interrupts.
-func (s *Store) CountOpenInterrupts(ctx context.Context, namespace, runID string) (n int, err error) {
-	err = s.read.QueryRow(ctx, `SELECT count(*) FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND`+ofFamily, namespace, runID).Scan(&n)
-	return n, away(err)
-}
+// openInterrupts counts open questions of the run $2 and of all below it.
+const openInterrupts = `SELECT count(*) FROM interrupts i WHERE i.namespace || '' = $1 AND i.state + 0 = 1 AND` + ofFamily

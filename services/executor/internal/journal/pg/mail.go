@@ -221,10 +221,14 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return collect(rows, err, scanMail)
 }
 
-// UnreadKinds implements journal.Mailbox.
-func (s *Store) UnreadKinds(ctx context.Context, namespace, runID string) ([]journal.MailKind, error) {
-	rows, err := s.hot.Query(ctx, `SELECT m.kind FROM mail m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind ORDER BY min(m.id)`, namespace, runID)
-	return collect(rows, err, pgx.RowTo[journal.MailKind])
+// unreadKinds are those of the run's mail.
+const unreadKinds = `SELECT array_agg(k.kind ORDER BY k.first) FROM
+	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind) k`
+
+// Outstanding implements journal.Mailbox.
+func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
+	err = s.read.QueryRow(ctx, `SELECT (`+openInterrupts+`), (`+unreadKinds+`)`, namespace, runID).Scan(&out.Interrupts, &out.Unread)
+	return out, away(err)
 }
 
 // MailWakes implements journal.Mailbox.

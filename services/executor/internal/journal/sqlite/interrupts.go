@@ -85,8 +85,5 @@ func listInterrupts(namespace string, f journal.InterruptFilter, after page.Curs
 	return "SELECT " + interruptColumns + " FROM (" + found + ") p CROSS JOIN interrupts i ON i.id = p.id ORDER BY p.create_time DESC, p.id DESC", a
 }
 
-// CountOpenInterrupts implements journal.Interrupts.
-func (s *Store) CountOpenInterrupts(ctx context.Context, namespace, runID string) (n int, err error) {
-	err = s.db.Read.QueryRowContext(ctx, `SELECT count(*) FROM interrupts i WHERE +i.namespace = ?1 AND +i.state = 1 AND`+ofFamily, namespace, runID).Scan(&n)
-	return n, err
-}
+// openInterrupts counts open questions of the run ?2 in namespace ?1 and of all below it.
+const openInterrupts = `SELECT count(*) FROM interrupts i WHERE +i.namespace = ?1 AND +i.state = 1 AND` + ofFamily

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -201,13 +202,18 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return dbkit.Collect(rows, err, scanMail)
 }
 
-// UnreadKinds implements journal.Mailbox.
-func (s *Store) UnreadKinds(ctx context.Context, namespace, runID string) ([]journal.MailKind, error) {
-	rows, err := s.db.Read.QueryContext(ctx, `SELECT m.kind FROM mail m WHERE m.run_id = ? AND m.namespace = ? GROUP BY m.kind ORDER BY min(m.id)`, runID, namespace)
-	return dbkit.Collect(rows, err, func(rows *sql.Rows) (k journal.MailKind, err error) {
-		err = rows.Scan(&k)
-		return k, err
-	})
+// unreadKinds are those of the run's mail, as a JSON list.
+const unreadKinds = `SELECT json_group_array(k.kind ORDER BY k.first) FROM
+	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = ?2 AND m.namespace = ?1 GROUP BY m.kind) k`
+
+// Outstanding implements journal.Mailbox.
+func (s *Store) Outstanding(ctx context.Context, namespace, runID string) (out journal.Outstanding, err error) {
+	var unread []byte
+	err = s.db.Read.QueryRowContext(ctx, `SELECT (`+openInterrupts+`), (`+unreadKinds+`)`, namespace, runID).Scan(&out.Interrupts, &unread)
+	if err == nil {
+		err = json.Unmarshal(unread, &out.Unread)
+	}
+	return out, err
 }
 
 // MailWakes implements journal.Mailbox. Mail from this process comes at once, that of another on

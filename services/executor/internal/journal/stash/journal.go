@@ -169,9 +169,9 @@ func (j Journal) PendingMail(ctx context.Context, owner journal.Owner, look jour
 	return j.rows.PendingMail(ctx, owner, look)
 }
 
-// UnreadKinds implements journal.Mailbox.
-func (j Journal) UnreadKinds(ctx context.Context, namespace, runID string) ([]journal.MailKind, error) {
-	return j.rows.UnreadKinds(ctx, namespace, runID)
+// Outstanding implements journal.Mailbox.
+func (j Journal) Outstanding(ctx context.Context, namespace, runID string) (journal.Outstanding, error) {
+	return j.rows.Outstanding(ctx, namespace, runID)
 }
 
 // UnreadMail implements journal.Mailbox.
