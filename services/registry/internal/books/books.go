@@ -5,7 +5,6 @@ package books
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/access"
@@ -75,19 +74,6 @@ func caller(ctx context.Context) string {
 	return who.String()
 }
 
-// lockEpic locks an epic, which guards its tasks too.
-func lockEpic(ctx context.Context, tx store.Tx, namespace, id string) (epic.Epic, error) {
-	found, err := tx.LockEpics(ctx, namespace, []string{id})
-	if err != nil {
-		return epic.Epic{}, err
-	}
-	e, ok := found[id]
-	if !ok {
-		return epic.Epic{}, store.EpicNotFound(id)
-	}
-	return e, nil
-}
-
 // CreateEpic records a fresh epic.
 func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epic.Epic) (out epic.Epic, err error) {
 	now := dbkit.Now()
@@ -140,7 +126,7 @@ func (b *Books) changeEpic(ctx context.Context, namespace, method, id string, c 
 			out, err = tx.Epic(ctx, namespace, earlier)
 			return err
 		}
-		e, err := lockEpic(ctx, tx, namespace, id)
+		e, err := tx.LockEpic(ctx, namespace, id)
 		if err != nil {
 			return err
 		}
@@ -196,7 +182,7 @@ func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to
 // entries stay.
 func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
 	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
-		e, err := lockEpic(ctx, tx, namespace, id)
+		e, err := tx.LockEpic(ctx, namespace, id)
 		if err != nil {
 			return err
 		}
@@ -268,8 +254,4 @@ func view[T any](ctx context.Context, b *Books, fn func(context.Context, store.R
 		return err
 	})
 	return out, err
-}
-
-func without(ids []string, id string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(s string) bool { return s == id })
 }

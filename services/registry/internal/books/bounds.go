@@ -4,9 +4,10 @@ import "github.com/epigraph-run/epigraph/internal/errs"
 
 // Reasons of things that are refused since a namespace has as many as it may.
 const (
-	ReasonTooManyEpics  = "TOO_MANY_EPICS"
-	ReasonTooManyTasks  = "TOO_MANY_TASKS"
-	ReasonTooManyPrices = "TOO_MANY_PRICES"
+	ReasonTooManyEpics        = "TOO_MANY_EPICS"
+	ReasonTooManyTasks        = "TOO_MANY_TASKS"
+	ReasonTooManyPrices       = "TOO_MANY_PRICES"
+	ReasonTooManyDependencies = "TOO_MANY_DEPENDENCIES"
 )
 
 // Bounds are how many of everything there may be. Of several that come at the same time a few more may get
@@ -14,12 +15,14 @@ const (
 type Bounds struct {
 	// Epics and Prices are those of a namespace.
 	Epics, Prices int
-	// Tasks are those of an epic.
-	Tasks int
+	// Tasks are those of an epic, Dependencies those of all of its tasks together.
+	Tasks, Dependencies int
 }
 
 // DefaultBounds are those of a registry.
-func DefaultBounds() Bounds { return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000} }
+func DefaultBounds() Bounds {
+	return Bounds{Epics: 100_000, Prices: 10_000, Tasks: 10_000, Dependencies: 100_000}
+}
 
 // Within returns books over the same store that keep to these bounds.
 func (b *Books) Within(bounds Bounds) *Books { return &Books{store: b.store, bounds: bounds} }

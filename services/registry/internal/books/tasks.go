@@ -22,15 +22,21 @@ type work struct {
 	over int64
 	// epicOver is the revision of the epic that was read.
 	epicOver int64
+	// recounted says that the dependencies of the epic are not as many as were read.
+	recounted bool
 }
 
 // open locks the epic of a task and reads both.
 func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.Time) (*work, error) {
-	t, err := tx.Task(ctx, namespace, taskID)
+	found, err := tx.TaskTotals(ctx, namespace, []string{taskID})
 	if err != nil {
 		return nil, err
 	}
-	e, err := lockEpic(ctx, tx, namespace, t.EpicID)
+	of, ok := found[taskID]
+	if !ok {
+		return nil, store.TaskNotFound(taskID)
+	}
+	e, err := tx.LockEpic(ctx, namespace, of.EpicID)
 	if errs.Is(err, errs.NotFound) {
 		return nil, store.TaskNotFound(taskID)
 	}
@@ -38,7 +44,8 @@ func open(ctx context.Context, tx store.Tx, namespace, taskID string, now time.T
 		return nil, err
 	}
 	// Only what is read under the lock holds; the epic of a task never changes.
-	if t, err = tx.Task(ctx, namespace, taskID); err != nil {
+	t, err := tx.Task(ctx, namespace, taskID)
+	if err != nil {
 		return nil, err
 	}
 	return &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: t, over: t.Revision}, nil
@@ -51,21 +58,17 @@ func (w *work) save(ctx context.Context, was epic.TaskState) error {
 		return err
 	}
 	w.over = w.task.Revision
-	if was == w.task.State {
+	if was == w.task.State && !w.recounted {
 		return nil
 	}
 	w.epic.Count(was, w.task.State)
 	if err := w.saveEpic(ctx); err != nil {
 		return err
 	}
-	if w.task.State != epic.TaskCompleted {
+	if was == w.task.State || w.task.State != epic.TaskCompleted {
 		return nil
 	}
-	waiting, err := w.tx.Dependents(ctx, w.task.Namespace, w.task.ID)
-	if err != nil {
-		return err
-	}
-	return w.reevaluate(ctx, waiting)
+	return w.unblock(ctx)
 }
 
 func (w *work) saveEpic(ctx context.Context) error {
@@ -73,40 +76,6 @@ func (w *work) saveEpic(ctx context.Context) error {
 	err := w.tx.PutEpic(ctx, w.epic, w.epicOver)
 	w.epicOver = w.epic.Revision
 	return err
-}
-
-// reevaluate blocks or unblocks tasks of the epic that have not begun, and saves those that change.
-func (w *work) reevaluate(ctx context.Context, tasks []epic.Task) error {
-	var ids []string
-	for _, t := range tasks {
-		ids = append(ids, t.DependsOn...)
-	}
-	slices.Sort(ids)
-	states, err := w.tx.TaskStates(ctx, w.epic.Namespace, w.epic.ID, slices.Compact(ids))
-	if err != nil {
-		return err
-	}
-	for _, t := range tasks {
-		over := t.Revision
-		if !t.Reevaluate(states) {
-			continue
-		}
-		t.Touch(w.now, "")
-		if err := w.tx.PutTask(ctx, t, over); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// block reevaluates the task at hand without saving it.
-func (w *work) block(ctx context.Context) (map[string]epic.TaskState, error) {
-	states, err := w.tx.TaskStates(ctx, w.epic.Namespace, w.epic.ID, w.task.DependsOn)
-	if err != nil {
-		return nil, err
-	}
-	w.task.Reevaluate(states)
-	return states, nil
 }
 
 // holder returns the claim that keeps others away from the task, or nil. A lease that is over is
@@ -146,7 +115,7 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 			out, err = tx.Task(ctx, namespace, earlier)
 			return err
 		}
-		e, err := lockEpic(ctx, tx, namespace, in.EpicID)
+		e, err := tx.LockEpic(ctx, namespace, in.EpicID)
 		if err != nil {
 			return err
 		}
@@ -157,6 +126,9 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 			return err
 		}
 		w := &work{tx: tx, now: now, epic: e, epicOver: e.Revision, task: in}
+		if err := w.count(len(in.DependsOn), b.bounds.Dependencies); err != nil {
+			return err
+		}
 		states, err := w.block(ctx)
 		if err != nil {
 			return err
@@ -235,7 +207,7 @@ func (b *Books) UpdateTask(ctx context.Context, namespace, id string, c Change, 
 		if slices.Equal(before, w.task.DependsOn) {
 			return nil
 		}
-		return w.depend(ctx)
+		return w.depend(ctx, before, b.bounds.Dependencies)
 	})
 }
 
@@ -246,30 +218,6 @@ func signed(ctx context.Context, notes []epic.Note) []epic.Note {
 		notes[i].Principal = caller(ctx)
 	}
 	return notes
-}
-
-// depend checks what the task has come to depend on, and blocks or unblocks it.
-func (w *work) depend(ctx context.Context) error {
-	switch w.task.State {
-	case epic.TaskRunning, epic.TaskCompleted, epic.TaskCanceled:
-		return errs.New(errs.FailedPrecondition, epic.ReasonDependenciesFixed, "task %s is %s; what it depends on cannot change any more",
-			w.task.ID, w.task.State).Set("state", w.task.State.String())
-	}
-	if err := w.unclaimed(ctx); err != nil {
-		return err
-	}
-	states, err := w.block(ctx)
-	if err != nil {
-		return err
-	}
-	if err := epic.CheckDependencies(w.epic.ID, w.task.DependsOn, states); err != nil {
-		return err
-	}
-	edges, err := w.tx.Edges(ctx, w.epic.Namespace, w.epic.ID)
-	if err != nil {
-		return err
-	}
-	return epic.CheckCycle(w.task.ID, w.task.DependsOn, edges)
 }
 
 // unclaimed refuses while a run has claimed the task.
@@ -379,18 +327,12 @@ func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) erro
 			return errs.New(errs.FailedPrecondition, "TASK_RUNNING", "task %s is running", id).
 				Set("run_id", w.task.RunID).Hint("cancel it first")
 		}
-		dependents, err := tx.Dependents(ctx, namespace, id)
-		if err != nil {
+		if err := w.unblock(ctx); err != nil {
 			return err
 		}
-		for i := range dependents {
-			d := &dependents[i]
-			over := d.Revision
-			d.DependsOn = without(d.DependsOn, id)
-			d.Touch(now, caller(ctx))
-			if err := tx.PutTask(ctx, *d, over); err != nil {
-				return err
-			}
+		dependents, err := tx.ForgetDependency(ctx, namespace, id, now, caller(ctx))
+		if err != nil {
+			return err
 		}
 		if err := tx.CancelRuns(ctx, namespace, w.epic.ID, id, epic.ReasonTaskDeleted); err != nil {
 			return err
@@ -398,9 +340,7 @@ func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) erro
 		if err := tx.DeleteTask(ctx, namespace, id, w.over); err != nil {
 			return err
 		}
-		if err := w.reevaluate(ctx, dependents); err != nil {
-			return err
-		}
+		w.epic.Dependencies = max(0, w.epic.Dependencies-int32(dependents+len(w.task.DependsOn)))
 		w.epic.Count(w.task.State, 0)
 		return w.saveEpic(ctx)
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/ids"
-	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
@@ -161,7 +160,7 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 			return nil, err
 		}
 		if v, ok := epics[e.EpicID]; ok {
-			if err := add(epicSums, e.EpicID, v.Spent, one, most); err != nil {
+			if err := add(epicSums, e.EpicID, v, one, most); err != nil {
 				return nil, err
 			}
 		}
@@ -192,7 +191,7 @@ func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.En
 }
 
 // payers locks the epics that pay, sets the epic of each entry that names a task, and returns both.
-func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry) (map[string]epic.Epic, map[string]store.TaskTotals, error) {
+func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry) (map[string]usage.Totals, map[string]store.TaskTotals, error) {
 	var taskIDs, epicIDs []string
 	for _, e := range entries {
 		if e.TaskID != "" {
@@ -222,7 +221,7 @@ func payers(ctx context.Context, tx store.Tx, namespace string, entries []usage.
 	if epicIDs = slices.Compact(epicIDs); len(epicIDs) == 0 {
 		return nil, tasks, nil
 	}
-	epics, err := tx.LockEpics(ctx, namespace, epicIDs)
+	epics, err := tx.LockSpent(ctx, namespace, epicIDs)
 	if err != nil {
 		return nil, nil, err
 	}

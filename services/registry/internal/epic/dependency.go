@@ -47,51 +47,89 @@ func CheckDependencies(epicID string, dependsOn []string, states map[string]Task
 		Hint("depend on tasks of the same epic only, and create them first")
 }
 
-// CheckCycle returns FailedPrecondition with the whole cycle if task, once it depends on these ids,
-// would wait for itself. edges tells what every other task of the epic depends on.
-func CheckCycle(task string, dependsOn []string, edges map[string][]string) error {
+// Edges returns what tasks depend on; those that depend on nothing may be left out.
+type Edges func(ids []string) (map[string][]string, error)
+
+// walkBatch is how many tasks are asked for at once on the way along their dependencies: of 1,000
+// dependencies each, they fill some megabytes.
+const walkBatch = 100
+
+// CheckCycle returns FailedPrecondition with the whole cycle if task, once it depends on these ids as
+// well, would wait for itself. It asks for the edges of each task that is reached, once.
+func CheckCycle(task string, added []string, edges Edges) error {
 	// came is also the set of what has been seen; a path is read back along it.
 	came := map[string]string{}
 	var queue []string
-	for _, d := range dependsOn {
-		if _, ok := came[d]; !ok {
-			came[d] = task
+	reach := func(from string, to []string) (found bool) {
+		for _, d := range to {
+			if _, ok := came[d]; ok {
+				continue
+			}
+			came[d] = from
+			if d == task {
+				return true
+			}
 			queue = append(queue, d)
 		}
+		return false
+	}
+	if reach(task, added) {
+		return cycle(task, came)
 	}
 	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		if at == task {
-			path := []string{task}
-			for n := came[task]; n != task; n = came[n] {
-				path = append(path, n)
-			}
-			path = append(path, task)
-			text := strings.Join(path, " <- ")
-			return errs.New(errs.FailedPrecondition, ReasonDependencyCycle, "tasks would wait for each other: %s", text).
-				Set("cycle", text).Violate("task.depends_on", ReasonDependencyCycle, text).Hint("leave one of these out of depends_on")
+		batch := queue[:min(walkBatch, len(queue))]
+		queue = queue[len(batch):]
+		next, err := edges(batch)
+		if err != nil {
+			return err
 		}
-		for _, d := range edges[at] {
-			if _, ok := came[d]; !ok {
-				came[d] = at
-				queue = append(queue, d)
+		for _, at := range batch {
+			if reach(at, next[at]) {
+				return cycle(task, came)
 			}
 		}
 	}
 	return nil
 }
 
+// cycle is the error for a way from a task back to itself, read along what came from where.
+func cycle(task string, came map[string]string) error {
+	path := []string{task}
+	for n := came[task]; n != task; n = came[n] {
+		path = append(path, n)
+	}
+	path = append(path, task)
+	text := strings.Join(path, " <- ")
+	return errs.New(errs.FailedPrecondition, ReasonDependencyCycle, "tasks would wait for each other: %s", text).
+		Set("cycle", text).Violate("task.depends_on", ReasonDependencyCycle, text).Hint("leave one of these out of depends_on")
+}
+
+// Dependent is what decides whether a task that has not begun still waits, and nothing of its body.
+type Dependent struct {
+	ID        string
+	State     TaskState
+	DependsOn []string
+	Revision  int64
+}
+
 // Reevaluate blocks or unblocks a task that has not begun, by the states of what it depends on, and
 // reports whether that changed it.
-func (t *Task) Reevaluate(states map[string]TaskState) bool {
-	was := t.State
-	waits := len(Unmet(t.DependsOn, states)) > 0
+func (d *Dependent) Reevaluate(states map[string]TaskState) bool {
+	was := d.State
+	waits := len(Unmet(d.DependsOn, states)) > 0
 	switch {
 	case was == TaskPending && waits:
-		t.State = TaskBlocked
+		d.State = TaskBlocked
 	case was == TaskBlocked && !waits:
-		t.State = TaskPending
+		d.State = TaskPending
 	}
-	return t.State != was
+	return d.State != was
+}
+
+// Reevaluate blocks or unblocks the task as it does a Dependent.
+func (t *Task) Reevaluate(states map[string]TaskState) bool {
+	d := Dependent{State: t.State, DependsOn: t.DependsOn}
+	changed := d.Reevaluate(states)
+	t.State = d.State
+	return changed
 }

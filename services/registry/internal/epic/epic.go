@@ -54,8 +54,10 @@ type Epic struct {
 	// BudgetNanoUSD is a cap: nil is none, 0 allows nothing.
 	BudgetNanoUSD *int64
 	// Spent is the sum of all entries booked on the epic, also of tasks that were deleted since.
-	Spent                                              usage.Totals
-	TotalTasks, CompletedTasks, FailedTasks            int32
+	Spent                                   usage.Totals
+	TotalTasks, CompletedTasks, FailedTasks int32
+	// Dependencies is how many its tasks have together.
+	Dependencies                                       int32
 	ResultSummary, WorkflowSlug, UserID, CreatedByNode string
 	Labels                                             map[string]string
 	CreateTime, UpdateTime                             time.Time

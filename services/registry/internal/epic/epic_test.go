@@ -184,9 +184,19 @@ func TestCycle(t *testing.T) {
 		}
 		task := strconv.Itoa(rapid.IntRange(0, n-1).Draw(rt, "task"))
 		deps := rapid.SliceOfDistinct(rapid.Map(rapid.IntRange(0, n-1), strconv.Itoa), rapid.ID[string]).Draw(rt, "deps")
+		asked := map[string]bool{}
 		var back func(at string) bool
 		back = func(at string) bool { return at == task || slices.ContainsFunc(edges[at], back) }
-		err := epic.CheckCycle(task, deps, edges)
+		err := epic.CheckCycle(task, deps, func(ids []string) (map[string][]string, error) {
+			require.NotEmpty(rt, ids)
+			out := map[string][]string{}
+			for _, id := range ids {
+				out[id] = edges[id]
+				require.False(rt, asked[id], "each task is asked for once")
+				asked[id] = true
+			}
+			return out, nil
+		})
 		require.Equal(rt, slices.ContainsFunc(deps, back), err != nil, "%v", err)
 	})
 }

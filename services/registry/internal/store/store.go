@@ -80,8 +80,10 @@ type Tx interface {
 	// and id. Of two at the same time one waits until the other has committed or rolled back.
 	Remember(ctx context.Context, r Request) (earlier Request, seen bool, err error)
 
-	// LockEpics locks those of the epics that exist, in order of their ids, and returns them by id.
-	LockEpics(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error)
+	// LockEpic locks an epic and reads it.
+	LockEpic(ctx context.Context, namespace, id string) (epic.Epic, error)
+	// LockSpent locks those of the epics that exist, in order of their ids, and returns what is spent on each.
+	LockSpent(ctx context.Context, namespace string, ids []string) (map[string]usage.Totals, error)
 	// CountEpics counts the epics of a namespace, up to most.
 	CountEpics(ctx context.Context, namespace string, most int) (int, error)
 	InsertEpic(ctx context.Context, e epic.Epic) error
@@ -94,7 +96,8 @@ type Tx interface {
 	InsertTask(ctx context.Context, t epic.Task) error
 	// PutTask writes all but Actual, and only over this revision; otherwise it is a Conflict.
 	PutTask(ctx context.Context, t epic.Task, over int64) error
-	// DeleteTask removes a task of this revision and its claims, but not its id from other tasks.
+	// DeleteTask removes a task of this revision and its claims, but not its id from other tasks, which
+	// ForgetDependency does.
 	DeleteTask(ctx context.Context, namespace, id string, revision int64) error
 	// EndTasks moves all tasks of an epic that are in one of these states to another, as of now. A principal
 	// that is not empty did that.
@@ -103,10 +106,17 @@ type Tx interface {
 	TaskStates(ctx context.Context, namespace, epicID string, ids []string) (map[string]epic.TaskState, error)
 	// CountTasks counts the tasks of an epic in this state.
 	CountTasks(ctx context.Context, namespace, epicID string, state epic.TaskState) (int, error)
-	// Dependents returns the tasks that name this one in what they depend on, by id.
-	Dependents(ctx context.Context, namespace, taskID string) ([]epic.Task, error)
-	// Edges returns what each task of an epic depends on; tasks that depend on nothing are left out.
-	Edges(ctx context.Context, namespace, epicID string) (map[string][]string, error)
+	// Blocked returns at most limit of the blocked tasks that name this one in what they depend on, those
+	// whose ids come after another, by id.
+	Blocked(ctx context.Context, namespace, taskID, after string, limit int) ([]epic.Dependent, error)
+	// PutStates writes nothing of tasks but their states, each only over the revision that was read, which it
+	// counts up; if one has changed it is a Conflict.
+	PutStates(ctx context.Context, namespace string, tasks []epic.Dependent, now time.Time) error
+	// ForgetDependency takes a task out of what all others depend on, as of now, and returns how many they
+	// are. A principal that is not empty did that.
+	ForgetDependency(ctx context.Context, namespace, taskID string, now time.Time, principal string) (int, error)
+	// Edges returns what each of these tasks depends on; tasks that depend on nothing are left out.
+	Edges(ctx context.Context, namespace string, ids []string) (map[string][]string, error)
 
 	// Claim returns what a run has to do with a task, or nil.
 	Claim(ctx context.Context, namespace, taskID, runID string) (*epic.Claim, error)

@@ -18,7 +18,7 @@ const (
 	totalColumns = `tokens, nano_usd, unpriced_calls, overhead_tokens, overhead_nano_usd, model_calls, tool_calls`
 	epicColumns  = `namespace, id, title, description, tags, state, priority, budget_tokens, budget_nano_usd, ` + totalColumns + `,
 		total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id, labels,
-		create_time, update_time, end_time, revision, principal`
+		create_time, update_time, end_time, revision, principal, dependencies`
 )
 
 // where gathers conditions and their arguments. Each condition has one %d for the number of its argument.
@@ -58,7 +58,7 @@ func scanEpic(row pgx.CollectableRow) (epic.Epic, error) {
 		&e.Namespace, &e.ID, &e.Title, &e.Description, &e.Tags, &e.State, &e.Priority, &e.BudgetTokens, &e.BudgetNanoUSD,
 	}, totalsInto(&e.Spent)...)
 	err := row.Scan(append(into, &e.TotalTasks, &e.CompletedTasks, &e.FailedTasks, &e.ResultSummary, &e.WorkflowSlug, &e.UserID,
-		&e.CreatedByNode, &e.Labels, &e.CreateTime, &e.UpdateTime, &end, &e.Revision, &e.Principal)...)
+		&e.CreatedByNode, &e.Labels, &e.CreateTime, &e.UpdateTime, &end, &e.Revision, &e.Principal, &e.Dependencies)...)
 	e.Tags = trim(e.Tags)
 	if len(e.Labels) == 0 {
 		e.Labels = nil
@@ -94,25 +94,33 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
 	return collectPage(ctx, t, scanEpic, sql, w.args...)
 }
 
-// LockEpics implements store.Tx.
-func (t tx) LockEpics(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error) {
-	rows, err := collect(ctx, t, scanEpic,
-		`SELECT `+epicColumns+` FROM epics WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, namespace, list(ids))
+// LockEpic implements store.Tx.
+func (t tx) LockEpic(ctx context.Context, namespace, id string) (epic.Epic, error) {
+	return one(ctx, t, store.EpicNotFound(id), scanEpic,
+		`SELECT `+epicColumns+` FROM epics WHERE namespace = $1 AND id = $2 FOR UPDATE`, namespace, id)
+}
+
+// LockSpent implements store.Tx.
+func (t tx) LockSpent(ctx context.Context, namespace string, ids []string) (map[string]usage.Totals, error) {
+	rows, err := t.Query(ctx, `SELECT id, `+totalColumns+` FROM epics WHERE namespace = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, namespace, list(ids))
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]epic.Epic, len(rows))
-	for _, e := range rows {
-		out[e.ID] = e
-	}
-	return out, nil
+	out := make(map[string]usage.Totals, len(ids))
+	var id string
+	var v usage.Totals
+	_, err = pgx.ForEachRow(rows, append([]any{&id}, totalsInto(&v)...), func() error {
+		out[id] = v
+		return nil
+	})
+	return out, err
 }
 
 func epicArgs(e epic.Epic) []any {
 	return []any{
 		e.Namespace, e.ID, e.Title, e.Description, e.SearchText(), list(e.Tags), e.State, e.Priority, e.BudgetTokens, e.BudgetNanoUSD,
 		e.TotalTasks, e.CompletedTasks, e.FailedTasks, e.ResultSummary, e.WorkflowSlug, e.UserID, e.CreatedByNode, labels(e.Labels),
-		e.CreateTime, e.UpdateTime, null(e.EndTime), e.Revision, e.Principal,
+		e.CreateTime, e.UpdateTime, null(e.EndTime), e.Revision, e.Principal, e.Dependencies,
 	}
 }
 
@@ -126,8 +134,8 @@ func (t tx) CountEpics(ctx context.Context, namespace string, most int) (n int, 
 func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	_, err := t.Exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
 			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
-			labels, create_time, update_time, end_time, revision, principal)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`, epicArgs(e)...)
+			labels, create_time, update_time, end_time, revision, principal, dependencies)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`, epicArgs(e)...)
 	return err
 }
 
@@ -136,8 +144,8 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 	return t.change(ctx, store.Changed("epic", e.ID), `UPDATE epics SET title = $3, description = $4, search = $5, tags = $6, state = $7,
 			priority = $8, budget_tokens = $9, budget_nano_usd = $10, total_tasks = $11, completed_tasks = $12, failed_tasks = $13,
 			result_summary = $14, workflow_slug = $15, user_id = $16, created_by_node_id = $17, labels = $18, create_time = $19,
-			update_time = $20, end_time = $21, revision = $22, principal = $23
-		WHERE namespace = $1 AND id = $2 AND revision = $24`, append(epicArgs(e), over)...)
+			update_time = $20, end_time = $21, revision = $22, principal = $23, dependencies = $24
+		WHERE namespace = $1 AND id = $2 AND revision = $25`, append(epicArgs(e), over)...)
 }
 
 // DeleteEpic implements store.Tx.

@@ -45,6 +45,9 @@ func open(t testing.TB) store.Store {
 
 func TestConformance(t *testing.T) { storetest.Run(t, open) }
 
+//nolint:paralleltest // it measures what the process allocates
+func TestMemory(t *testing.T) { storetest.RunMemory(t, open) }
+
 func TestBusyIsUnavailable(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -53,7 +56,7 @@ func TestBusyIsUnavailable(t *testing.T) {
 	e := epic.New("n", epic.Epic{}, dbkit.Now())
 	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error { return tx.InsertEpic(ctx, e) }))
 	lock := func(ctx context.Context, tx store.Tx) error {
-		_, err := tx.LockEpics(ctx, "n", []string{e.ID})
+		_, err := tx.LockEpic(ctx, "n", e.ID)
 		return err
 	}
 	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error {
@@ -69,3 +72,7 @@ func TestBusyIsUnavailable(t *testing.T) {
 func BenchmarkRecordUsage(b *testing.B) { storetest.Bench(b, open) }
 
 func BenchmarkLeaseCancellations(b *testing.B) { storetest.BenchLease(b, open) }
+
+func BenchmarkCompleteTask(b *testing.B) { storetest.BenchComplete(b, open) }
+
+func BenchmarkChangeDependencies(b *testing.B) { storetest.BenchDepend(b, open) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -165,19 +166,47 @@ func (t tx) CountTasks(ctx context.Context, namespace, epicID string, state epic
 	return n, err
 }
 
-// Dependents implements store.Tx.
-func (t tx) Dependents(ctx context.Context, namespace, taskID string) ([]epic.Task, error) {
-	return collect(ctx, t, scanTask, `SELECT `+taskColumns+` FROM tasks WHERE namespace = $1 AND id IN
-		(SELECT task_id FROM dependencies WHERE namespace = $1 AND depends_on = $2) ORDER BY id`, namespace, taskID)
+// Blocked implements store.Tx.
+func (t tx) Blocked(ctx context.Context, namespace, taskID, after string, limit int) ([]epic.Dependent, error) {
+	return collect(ctx, t, func(row pgx.CollectableRow) (d epic.Dependent, err error) {
+		err = row.Scan(&d.ID, &d.State, &d.DependsOn, &d.Revision)
+		return d, err
+	}, `SELECT t.id, t.state, t.depends_on, t.revision FROM dependencies d JOIN tasks t ON t.namespace = d.namespace AND t.id = d.task_id
+		WHERE d.namespace = $1 AND d.depends_on = $2 AND d.task_id > $3 AND t.state = $4 ORDER BY d.task_id LIMIT $5`,
+		namespace, taskID, after, epic.TaskBlocked, limit)
+}
+
+// PutStates implements store.Tx.
+func (t tx) PutStates(ctx context.Context, namespace string, tasks []epic.Dependent, now time.Time) error {
+	ids, states, over := make([]string, len(tasks)), make([]epic.TaskState, len(tasks)), make([]int64, len(tasks))
+	for i, d := range tasks {
+		ids[i], states[i], over[i] = d.ID, d.State, d.Revision
+	}
+	tag, err := t.Exec(ctx, `UPDATE tasks SET state = n.state, update_time = $2, revision = tasks.revision + 1
+		FROM unnest($3::text[], $4::smallint[], $5::bigint[]) AS n (id, state, revision)
+		WHERE tasks.namespace = $1 AND tasks.id = n.id AND tasks.revision = n.revision`, namespace, now, ids, bigints(states), over)
+	if err == nil && tag.RowsAffected() != int64(len(tasks)) {
+		return store.Changed("one of the tasks", strings.Join(ids, ", "))
+	}
+	return err
+}
+
+// ForgetDependency implements store.Tx.
+func (t tx) ForgetDependency(ctx context.Context, namespace, taskID string, now time.Time, principal string) (int, error) {
+	tag, err := t.Exec(ctx, `WITH gone AS (DELETE FROM dependencies WHERE namespace = $1 AND depends_on = $2 RETURNING task_id)
+		UPDATE tasks SET depends_on = array_remove(depends_on, $2), update_time = $3, revision = revision + 1,
+			principal = coalesce(nullif($4, ''), principal)
+		FROM gone WHERE tasks.namespace = $1 AND tasks.id = gone.task_id`, namespace, taskID, now, principal)
+	return int(tag.RowsAffected()), err
 }
 
 // Edges implements store.Tx.
-func (t tx) Edges(ctx context.Context, namespace, epicID string) (map[string][]string, error) {
-	rows, err := t.Query(ctx, `SELECT id, depends_on FROM tasks WHERE namespace = $1 AND epic_id = $2 AND depends_on <> '{}'`, namespace, epicID)
+func (t tx) Edges(ctx context.Context, namespace string, ids []string) (map[string][]string, error) {
+	rows, err := t.Query(ctx, `SELECT id, depends_on FROM tasks WHERE namespace = $1 AND id = ANY($2) AND depends_on <> '{}'`, namespace, ids)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]string{}
+	out := make(map[string][]string, len(ids))
 	var id string
 	var deps []string
 	_, err = pgx.ForEachRow(rows, []any{&id, &deps}, func() error {

@@ -5,16 +5,16 @@ import (
 	"errors"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
-	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/registry/internal/epic"
 	"github.com/epigraph-run/epigraph/services/registry/internal/store"
+	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
 const (
 	totalColumns = `tokens, nano_usd, unpriced_calls, overhead_tokens, overhead_nano_usd, model_calls, tool_calls`
 	epicColumns  = `namespace, id, title, description, tags, state, priority, budget_tokens, budget_nano_usd, ` + totalColumns + `,
 		total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id, labels,
-		create_time, update_time, end_time, revision, principal`
+		create_time, update_time, end_time, revision, principal, dependencies`
 )
 
 func scanEpic(row scanner) (epic.Epic, error) {
@@ -26,7 +26,7 @@ func scanEpic(row scanner) (epic.Epic, error) {
 		&e.Namespace, &e.ID, &e.Title, &e.Description, &tags, &e.State, &e.Priority, &e.BudgetTokens, &e.BudgetNanoUSD,
 	}, totalsInto(&e.Spent)...)
 	if err := row.Scan(append(into, &e.TotalTasks, &e.CompletedTasks, &e.FailedTasks, &e.ResultSummary, &e.WorkflowSlug, &e.UserID,
-		&e.CreatedByNode, &labels, &created, &updated, &end, &e.Revision, &e.Principal)...); err != nil {
+		&e.CreatedByNode, &labels, &created, &updated, &end, &e.Revision, &e.Principal, &e.Dependencies)...); err != nil {
 		return epic.Epic{}, err
 	}
 	if err := decode(&tags, &e.Tags, &labels, &e.Labels); err != nil {
@@ -63,20 +63,26 @@ func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
 	return collectPage(ctx, t, scanEpic, query, w.args...)
 }
 
-// LockEpics implements store.Tx.
-func (t tx) LockEpics(ctx context.Context, namespace string, ids []string) (map[string]epic.Epic, error) {
-	out := make(map[string]epic.Epic, len(ids))
-	for _, id := range ids {
-		e, err := t.Epic(ctx, namespace, id)
-		if errs.Is(err, errs.NotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out[id] = e
+// LockEpic implements store.Tx.
+func (t tx) LockEpic(ctx context.Context, namespace, id string) (epic.Epic, error) {
+	return t.Epic(ctx, namespace, id)
+}
+
+// LockSpent implements store.Tx.
+func (t tx) LockSpent(ctx context.Context, namespace string, ids []string) (map[string]usage.Totals, error) {
+	set, err := text(list(ids))
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	out := make(map[string]usage.Totals, len(ids))
+	_, err = collect(ctx, t, func(row scanner) (struct{}, error) {
+		var id string
+		var v usage.Totals
+		err := row.Scan(append([]any{&id}, totalsInto(&v)...)...)
+		out[id] = v
+		return struct{}{}, err
+	}, `SELECT id, `+totalColumns+` FROM epics WHERE namespace = ? AND id IN (SELECT value FROM json_each(?))`, namespace, set)
+	return out, err
 }
 
 func epicArgs(e epic.Epic) ([]any, error) {
@@ -87,7 +93,7 @@ func epicArgs(e epic.Epic) ([]any, error) {
 	return []any{
 		e.Namespace, e.ID, e.Title, e.Description, e.SearchText(), j[0], e.State, e.Priority, e.BudgetTokens, e.BudgetNanoUSD,
 		e.TotalTasks, e.CompletedTasks, e.FailedTasks, e.ResultSummary, e.WorkflowSlug, e.UserID, e.CreatedByNode, j[1],
-		e.CreateTime.UnixMicro(), e.UpdateTime.UnixMicro(), null(e.EndTime), e.Revision, e.Principal,
+		e.CreateTime.UnixMicro(), e.UpdateTime.UnixMicro(), null(e.EndTime), e.Revision, e.Principal, e.Dependencies,
 	}, nil
 }
 
@@ -105,7 +111,7 @@ func (t tx) InsertEpic(ctx context.Context, e epic.Epic) error {
 	}
 	return t.exec(ctx, `INSERT INTO epics (namespace, id, title, description, search, tags, state, priority, budget_tokens,
 			budget_nano_usd, total_tasks, completed_tasks, failed_tasks, result_summary, workflow_slug, user_id, created_by_node_id,
-			labels, create_time, update_time, end_time, revision, principal)
+			labels, create_time, update_time, end_time, revision, principal, dependencies)
 		VALUES (`+marks(len(args))+`)`, args...)
 }
 
@@ -118,8 +124,8 @@ func (t tx) PutEpic(ctx context.Context, e epic.Epic, over int64) error {
 	return t.change(ctx, store.Changed("epic", e.ID), `UPDATE epics SET title = ?3, description = ?4, search = ?5, tags = ?6, state = ?7,
 			priority = ?8, budget_tokens = ?9, budget_nano_usd = ?10, total_tasks = ?11, completed_tasks = ?12, failed_tasks = ?13,
 			result_summary = ?14, workflow_slug = ?15, user_id = ?16, created_by_node_id = ?17, labels = ?18, create_time = ?19,
-			update_time = ?20, end_time = ?21, revision = ?22, principal = ?23
-		WHERE namespace = ?1 AND id = ?2 AND revision = ?24`, append(args, over)...)
+			update_time = ?20, end_time = ?21, revision = ?22, principal = ?23, dependencies = ?24
+		WHERE namespace = ?1 AND id = ?2 AND revision = ?25`, append(args, over)...)
 }
 
 // DeleteEpic implements store.Tx.

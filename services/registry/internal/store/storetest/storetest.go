@@ -30,7 +30,7 @@ type Open func(testing.TB) store.Store
 // Run runs every case against stores of one driver.
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		epicCases(), taskCases(), claimCases(), cancellationCases(), usageCases(), randomCases(),
+		epicCases(), taskCases(), dependencyCases(), claimCases(), cancellationCases(), usageCases(), randomCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
@@ -116,8 +116,9 @@ func (f *fixture) recount(t require.TestingT, namespace, epicID string) {
 	require.NoError(t, err)
 	tasks, err := f.Tasks(f.ctx, store.TaskQuery{Namespace: namespace, EpicID: epicID, Limit: 1000})
 	require.NoError(t, err)
-	var completed, failed int32
+	var completed, failed, dependencies int32
 	for _, v := range tasks {
+		dependencies += int32(len(v.DependsOn))
 		switch v.State {
 		case epic.TaskCompleted:
 			completed++
@@ -126,7 +127,8 @@ func (f *fixture) recount(t require.TestingT, namespace, epicID string) {
 		}
 		require.Equal(t, f.sum(t, store.EntryQuery{Namespace: namespace, TaskID: v.ID}), v.Actual, "task %s", v.ID)
 	}
-	require.Equal(t, []int32{int32(len(tasks)), completed, failed}, []int32{e.TotalTasks, e.CompletedTasks, e.FailedTasks}, "counters")
+	require.Equal(t, []int32{int32(len(tasks)), completed, failed, dependencies},
+		[]int32{e.TotalTasks, e.CompletedTasks, e.FailedTasks, e.Dependencies}, "counters")
 	require.Equal(t, f.sum(t, store.EntryQuery{Namespace: namespace, EpicID: epicID}), e.Spent)
 }
 
