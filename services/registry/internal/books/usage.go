@@ -35,6 +35,10 @@ func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.En
 		in[i].Source, in[i].Principal, in[i].Time = source, principal, dbkit.Micros(in[i].Time)
 	}
 	unique, at := distinct(in, now)
+	// Prices never change, so they are looked up before others have to wait.
+	if err := b.store.View(ctx, func(ctx context.Context, r store.Reader) error { return price(ctx, r, namespace, unique) }); err != nil {
+		return nil, err
+	}
 	record := func(unpriced bool) error {
 		return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
 			booked, err := book(ctx, tx, namespace, slices.Clone(unique), unpriced, now)
@@ -128,9 +132,6 @@ func distinct(in []usage.Entry, now time.Time) (unique []usage.Entry, at []int) 
 func book(ctx context.Context, tx store.Tx, namespace string, entries []usage.Entry, unpriced bool, now time.Time) ([]usage.Entry, error) {
 	epics, tasks, err := payers(ctx, tx, namespace, entries)
 	if err != nil {
-		return nil, err
-	}
-	if err := price(ctx, tx, namespace, entries); err != nil {
 		return nil, err
 	}
 	if unpriced {

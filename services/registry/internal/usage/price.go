@@ -3,6 +3,7 @@ package usage
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,6 +96,20 @@ func (b Book) Find(provider, model string, at time.Time) (Price, bool) {
 		}
 	}
 	return best, found
+}
+
+// Covering returns the models with those of the patterns, which end in "*", that cover one of them.
+func Covering(patterns, models []string) []string {
+	sorted := slices.Sorted(slices.Values(models))
+	out := slices.Clone(models)
+	for _, p := range patterns {
+		prefix := strings.TrimSuffix(p, "*")
+		// Models that begin so stand together, and the first of them is the first that is not less.
+		if i, _ := slices.BinarySearch(sorted, prefix); i < len(sorted) && strings.HasPrefix(sorted[i], prefix) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (p Price) beats(o Price) bool {

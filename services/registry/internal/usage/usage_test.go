@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"math/big"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,5 +196,22 @@ func TestTotals(t *testing.T) {
 		sum, err := usage.Totals{NanoUSD: math.MaxInt64 - 1}.Plus(usage.Totals{NanoUSD: 1})
 		require.NoError(t, err)
 		require.EqualValues(t, math.MaxInt64, sum.NanoUSD)
+	})
+}
+
+// Each pattern against each model is the reference.
+func TestCovering(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		word := rapid.StringMatching(`[ab*]{0,3}`)
+		models := rapid.SliceOf(word).Draw(rt, "models")
+		patterns := rapid.SliceOf(rapid.Map(word, func(s string) string { return s + "*" })).Draw(rt, "patterns")
+		want := slices.Clone(models)
+		for _, p := range patterns {
+			if slices.ContainsFunc(models, func(m string) bool { return strings.HasPrefix(m, strings.TrimSuffix(p, "*")) }) {
+				want = append(want, p)
+			}
+		}
+		require.Equal(rt, want, usage.Covering(patterns, models))
 	})
 }

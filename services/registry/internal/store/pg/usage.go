@@ -244,9 +244,13 @@ func (t tx) Price(ctx context.Context, namespace, id string) (usage.Price, error
 
 // PriceBook implements store.Reader.
 func (t tx) PriceBook(ctx context.Context, namespace string, models []string) (usage.Book, error) {
-	// right() and left() of a negative count work on whole characters, as the pattern does.
-	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+` WHERE model = ANY($2)
-		OR right(model, 1) = '*' AND EXISTS (SELECT FROM unnest($2::text[]) AS m WHERE starts_with(m, left(model, -1)))`, namespace, list(models))
+	// Each pattern against each model, as SQL would compare them, is ten million times in the worst case.
+	patterns, err := collect(ctx, t, pgx.RowTo[string], `SELECT DISTINCT model FROM prices WHERE namespace IN ('', $1) AND right(model, 1) = '*'`, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+` WHERE model = ANY($2)`,
+		namespace, list(usage.Covering(patterns, models)))
 }
 
 // CountPrices implements store.Tx.

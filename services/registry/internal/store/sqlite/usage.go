@@ -178,13 +178,19 @@ func (t tx) Price(ctx context.Context, namespace, id string) (usage.Price, error
 
 // PriceBook implements store.Reader.
 func (t tx) PriceBook(ctx context.Context, namespace string, models []string) (usage.Book, error) {
-	set, err := text(list(models))
+	// Each pattern against each model, as SQL would compare them, is ten million times in the worst case.
+	patterns, err := collect(ctx, t, func(row scanner) (p string, err error) {
+		err = row.Scan(&p)
+		return p, err
+	}, `SELECT DISTINCT model FROM prices WHERE namespace IN ('', ?) AND substr(model, -1) = '*'`, namespace)
 	if err != nil {
 		return nil, err
 	}
-	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+` WHERE EXISTS (SELECT 1 FROM json_each(?) AS m
-		WHERE m.value = model OR substr(model, -1) = '*' AND substr(m.value, 1, length(model) - 1) = substr(model, 1, length(model) - 1))`,
-		namespace, set)
+	set, err := text(list(usage.Covering(patterns, models)))
+	if err != nil {
+		return nil, err
+	}
+	return collect(ctx, t, scanPrice, `SELECT `+priceColumns+` FROM `+datedPrices+` WHERE model IN (SELECT value FROM json_each(?))`, namespace, set)
 }
 
 // CountPrices implements store.Tx.

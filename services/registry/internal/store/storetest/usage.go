@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -406,5 +407,33 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 				require.Len(t, rows, tc.want, name)
 			}
 		},
+	}
+}
+
+// BenchPrices books a thousand calls of as many models with as many prices in the book as there may be.
+func BenchPrices(b *testing.B, open Open) {
+	f := newFixture(b, open)
+	require.NoError(b, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+		for i := range books.DefaultBounds().Prices {
+			p, err := usage.NewPrice(ns, usage.Price{Model: fmt.Sprintf("price-%d*", i), Input: 1})
+			if err != nil {
+				return err
+			}
+			if err := tx.InsertPrice(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	n := 0
+	for b.Loop() {
+		batch := make([]usage.Entry, 1000)
+		for i := range batch {
+			batch[i] = entry("run", n, "", 1, 1)
+			batch[i].Model = fmt.Sprintf("model-%d", i)
+			n++
+		}
+		_, err := f.RecordUsage(f.ctx, ns, batch)
+		require.NoError(b, err)
 	}
 }
