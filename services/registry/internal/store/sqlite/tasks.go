@@ -203,8 +203,12 @@ func (t tx) PutStates(ctx context.Context, namespace string, tasks []epic.Depend
 		if err != nil {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, store.Changed("task", d.ID))
+		n, err := res.RowsAffected()
+		if err != nil {
+			return err
+		}
+		if n != 1 {
+			return store.Changed("task", d.ID)
 		}
 	}
 	return nil
