@@ -1,23 +1,44 @@
-// Package turns owns how many at once of one kind of work each key may have under way. It must not know what
-// the work is.
+// Package turns owns how many at once of one kind of work each key may have under way, and how many all keys
+// may have together. It must not know what the work is.
 package turns
 
 import (
+	"container/list"
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
 )
 
-// Turns are a number of turns for every key. One key's work waits behind itself alone. It is safe for
-// concurrent use.
+// ErrFull is the error of who comes while as many of the key wait for a turn as may.
+var ErrFull = errors.New("too many wait for a turn already")
+
+// Bounds say how many turns there are.
+type Bounds struct {
+	// Key is how many turns one key has at once; less than one is one.
+	Key int
+	// All is how many turns all keys have together; 0 does not bound.
+	All int
+	// Waiting is how many of one key may wait for a turn; 0 does not bound.
+	Waiting int
+}
+
+// Turns are a number of turns for every key. One key's work waits behind itself, in the order of its coming.
+// Where all keys together have as many turns as there are, each that waits gets one in turn, however many of
+// it wait. Turns are safe for concurrent use.
 type Turns struct {
-	limit int
+	bounds Bounds
 	// rests says that keys stand back: see NewResting.
 	rests bool
 
 	mu    sync.Mutex
-	byKey map[string]*places
+	byKey map[string]*line
+	// used are the turns of all keys.
+	used int
+	// next holds the lines of keys that could have a turn if there was one, in the order in which they get it.
+	// So it is empty unless all turns are used.
+	next list.List // of *line
 	// sweepAt is of how many keys something is known when those that owe nothing any more are forgotten.
 	sweepAt int
 	// last are the two keys that took turns last.
@@ -30,10 +51,13 @@ type use struct {
 	at  time.Time
 }
 
-// places are those of one key, for as long as it uses any.
-type places struct {
-	taken chan struct{}
-	users int
+// line is what one key uses, waits for and owes, as long as there is anything.
+type line struct {
+	key     string
+	used    int
+	waiting list.List // of chan struct{}, closed when the turn comes
+	// queued says that the line stands in next.
+	queued bool
 	// owed is how long the key is to stand back, as of the time.
 	owed time.Duration
 	asOf time.Time
@@ -50,7 +74,7 @@ const (
 )
 
 // New returns limit turns for every key, at least one.
-func New(limit int) *Turns { return &Turns{limit: max(1, limit), byKey: map[string]*places{}} }
+func New(limit int) *Turns { return Within(Bounds{Key: limit}) }
 
 // NewResting is New for work that takes processors: a key that uses a turn for long, or turns one after the
 // other, leaves it unused for as long again, as long as others take turns too. So they find a processor, and
@@ -61,42 +85,66 @@ func NewResting(limit int) *Turns {
 	return t
 }
 
-// Enter waits for a turn of the key, at most until ctx ends; then its cause is the error. After success leave
-// must be called, once.
+// Within returns turns that keep to these bounds.
+func Within(b Bounds) *Turns {
+	b.Key = max(1, b.Key)
+	return &Turns{bounds: b, byKey: map[string]*line{}}
+}
+
+// Enter waits for a turn of the key, at most until ctx ends; then its cause is the error. It is ErrFull where
+// too many wait already. After success leave must be called, once.
 func (t *Turns) Enter(ctx context.Context, key string) (leave func(), err error) {
 	return t.EnterUnless(ctx, key, nil)
 }
 
 // Try takes a turn if one is free.
 func (t *Turns) Try(key string) (leave func(), ok bool) {
-	p := t.use(key)
-	select {
-	case p.taken <- struct{}{}:
-		return t.leaving(key, p), true
-	default:
-		t.forget(key, p)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.line(key)
+	if !t.free(l) {
+		t.forget(l)
 		return nil, false
 	}
+	t.take(l)
+	return t.leaving(l), true
 }
 
 // EnterUnless is Enter that also ends when unless is closed: then there is no error and no turn, and leave is
 // nil. A turn that is free is taken whatever has ended.
 func (t *Turns) EnterUnless(ctx context.Context, key string, unless <-chan struct{}) (leave func(), err error) {
-	p := t.use(key)
-	select {
-	case p.taken <- struct{}{}:
-		return t.leaving(key, p), nil
-	default:
+	t.mu.Lock()
+	l := t.line(key)
+	if t.free(l) {
+		t.take(l)
+		leave = t.leaving(l)
+		t.mu.Unlock()
+		return leave, nil
 	}
+	if t.bounds.Waiting > 0 && l.waiting.Len() >= t.bounds.Waiting {
+		t.mu.Unlock()
+		return nil, ErrFull
+	}
+	in := make(chan struct{})
+	place := l.waiting.PushBack(in)
+	t.queue(l)
+	t.mu.Unlock()
 	select {
-	case p.taken <- struct{}{}:
-		return t.leaving(key, p), nil
+	case <-in:
 	case <-unless:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	t.forget(key, p)
-	return nil, err
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-in: // perhaps at the same moment as the end
+		return t.leaving(l), nil
+	default:
+		l.waiting.Remove(place) // admit skips a line in which nobody waits any more
+		t.forget(l)
+		return nil, err
+	}
 }
 
 // Keys is of how many keys turns are used or waited for.
@@ -104,83 +152,118 @@ func (t *Turns) Keys() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for _, p := range t.byKey {
-		if p.users > 0 {
+	for _, l := range t.byKey {
+		if !l.idle() {
 			n++
 		}
 	}
 	return n
 }
 
-func (t *Turns) use(key string) *places {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.byKey[key]
-	if p == nil {
+// What follows is called with t.mu held, but for leave and rest.
+
+func (t *Turns) line(key string) *line {
+	l := t.byKey[key]
+	if l == nil {
 		if t.rests && len(t.byKey) >= t.sweepAt {
 			t.sweep()
 		}
-		p = &places{taken: make(chan struct{}, t.limit)}
-		t.byKey[key] = p
+		l = &line{key: key}
+		t.byKey[key] = l
 	}
-	p.users++
-	return p
+	return l
 }
 
-// sweep forgets keys that use no turns and owe nothing. The caller holds t.mu.
-func (t *Turns) sweep() {
-	now := time.Now()
-	maps.DeleteFunc(t.byKey, func(_ string, p *places) bool { return p.users == 0 && p.owed <= now.Sub(p.asOf) })
-	t.sweepAt = max(minSweep, 2*len(t.byKey))
+// free reports whether the line may have one more turn now. Then nobody waits who could have it instead.
+func (t *Turns) free(l *line) bool {
+	return l.used < t.bounds.Key && (t.bounds.All <= 0 || t.used < t.bounds.All)
 }
 
-func (t *Turns) leaving(key string, p *places) (leave func()) {
-	give := func() {
-		<-p.taken
-		t.forget(key, p)
-	}
+func (t *Turns) take(l *line) {
+	l.used++
+	t.used++
+}
+
+// leaving returns what ends a turn that begins now.
+func (t *Turns) leaving(l *line) (leave func()) {
 	if !t.rests {
-		return give
+		return func() { t.leave(l) }
 	}
 	begun := time.Now()
-	t.mu.Lock()
-	if t.last[0].key != key {
+	if t.last[0].key != l.key {
 		t.last[1] = t.last[0]
 	}
-	t.last[0] = use{key, begun}
-	t.mu.Unlock()
+	t.last[0] = use{l.key, begun}
 	return func() {
-		if rest := t.rest(key, p, begun); rest > 0 {
-			time.AfterFunc(rest, give)
+		if rest := t.rest(l, begun); rest > 0 {
+			time.AfterFunc(rest, func() { t.leave(l) })
 			return
 		}
-		give()
+		t.leave(l)
 	}
 }
 
 // rest is how long a turn that ends now is to stay unused. What a key owes, the time passes that it used none.
-func (t *Turns) rest(key string, p *places, begun time.Time) time.Duration {
+func (t *Turns) rest(l *line, begun time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	p.owed = max(0, p.owed-max(0, begun.Sub(p.asOf))) + now.Sub(begun)
-	p.asOf = now
+	l.owed = max(0, l.owed-max(0, begun.Sub(l.asOf))) + now.Sub(begun)
+	l.asOf = now
 	other := t.last[0]
-	if other.key == key {
+	if other.key == l.key {
 		other = t.last[1]
 	}
-	if p.owed < restFrom || other.key == key || other.at.IsZero() || now.Sub(other.at) > restBeside {
+	if l.owed < restFrom || other.key == l.key || other.at.IsZero() || now.Sub(other.at) > restBeside {
 		return 0
 	}
-	rest := min(p.owed, restMost)
-	p.owed, p.asOf = 0, now.Add(rest)
+	rest := min(l.owed, restMost)
+	l.owed, l.asOf = 0, now.Add(rest)
 	return rest
 }
 
-func (t *Turns) forget(key string, p *places) {
+// leave gives a turn back.
+func (t *Turns) leave(l *line) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p.users--; p.users == 0 && p.owed == 0 {
-		delete(t.byKey, key)
+	l.used--
+	t.used--
+	t.queue(l)
+	for e := t.next.Front(); e != nil && t.free(e.Value.(*line)); e = t.next.Front() {
+		first := t.next.Remove(e).(*line)
+		first.queued = false
+		if first.waiting.Len() > 0 {
+			t.take(first)
+			close(first.waiting.Remove(first.waiting.Front()).(chan struct{}))
+		}
+		t.queue(first)
+		t.forget(first)
 	}
+	t.forget(l)
+}
+
+// queue has the line wait for its turn among the others, if somebody waits in it whom its own bound lets
+// through.
+func (t *Turns) queue(l *line) {
+	if !l.queued && l.waiting.Len() > 0 && l.used < t.bounds.Key {
+		l.queued = true
+		t.next.PushBack(l)
+	}
+}
+
+// idle reports whether nothing is in the line.
+func (l *line) idle() bool { return l.used == 0 && l.waiting.Len() == 0 && !l.queued }
+
+// forget drops a line that nothing is in, unless its key owes something.
+func (t *Turns) forget(l *line) {
+	if l.idle() && l.owed == 0 {
+		delete(t.byKey, l.key)
+	}
+}
+
+// sweep forgets keys that use no turns and owe nothing.
+func (t *Turns) sweep() {
+	now := time.Now()
+	maps.DeleteFunc(t.byKey, func(_ string, l *line) bool { return l.idle() && l.owed <= now.Sub(l.asOf) })
+	t.sweepAt = max(minSweep, 2*len(t.byKey))
 }

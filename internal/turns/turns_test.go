@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,6 +93,155 @@ func TestTurns(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, none)
 		leave()
+		require.Zero(t, all.Keys())
+	})
+	t.Run("All/ThoseThatWaitGetOneOfEachKeyInTurn", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.Within(turns.Bounds{Key: 2, All: 2})
+			first, err := all.Enter(t.Context(), "a")
+			require.NoError(t, err)
+			second, err := all.Enter(t.Context(), "z")
+			require.NoError(t, err)
+			got := make(chan string, 10)
+			goOn := make(chan struct{})
+			wait := func(key string) {
+				go func() {
+					leave, err := all.Enter(t.Context(), key)
+					if err != nil {
+						return
+					}
+					got <- key
+					<-goOn
+					leave()
+				}()
+				synctest.Wait()
+			}
+			for _, key := range []string{"a", "a", "a", "b", "c"} {
+				wait(key)
+			}
+			_, ok := all.Try("d")
+			require.False(t, ok)
+			require.Empty(t, got)
+			first()
+			synctest.Wait()
+			var order []string
+			for len(order) < 5 {
+				order = append(order, <-got)
+				goOn <- struct{}{}
+				synctest.Wait()
+			}
+			require.Equal(t, []string{"a", "b", "c", "a", "a"}, order)
+			second()
+			require.Zero(t, all.Keys())
+		})
+	})
+	t.Run("All/WhoHasItsOwnBoundIsPassedBy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.Within(turns.Bounds{Key: 1, All: 2})
+			a, err := all.Enter(t.Context(), "a")
+			require.NoError(t, err)
+			in := make(chan func(), 1)
+			go func() {
+				l, err := all.Enter(t.Context(), "a")
+				if err == nil {
+					in <- l
+				}
+			}()
+			synctest.Wait()
+			b, err := all.Enter(t.Context(), "b")
+			require.NoError(t, err)
+			b()
+			require.Empty(t, in)
+			a()
+			(<-in)()
+			require.Zero(t, all.Keys())
+		})
+	})
+	t.Run("All/WhoGivesUpLeavesTheTurnToTheNext", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.Within(turns.Bounds{Key: 1, All: 1})
+			a, err := all.Enter(t.Context(), "a")
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan error, 1)
+			go func() {
+				_, err := all.Enter(ctx, "b")
+				gone <- err
+			}()
+			synctest.Wait()
+			in := make(chan func(), 1)
+			go func() {
+				l, err := all.Enter(t.Context(), "c")
+				if err == nil {
+					in <- l
+				}
+			}()
+			synctest.Wait()
+			cancel()
+			require.ErrorIs(t, <-gone, context.Canceled)
+			a()
+			(<-in)()
+			require.Zero(t, all.Keys())
+		})
+	})
+	t.Run("Waiting/NoMoreOfAKey", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.Within(turns.Bounds{Key: 1, Waiting: 1})
+			leave, err := all.Enter(t.Context(), "a")
+			require.NoError(t, err)
+			in := make(chan func(), 1)
+			go func() {
+				l, err := all.Enter(t.Context(), "a")
+				if err == nil {
+					in <- l
+				}
+			}()
+			synctest.Wait()
+			_, err = all.Enter(t.Context(), "a")
+			require.ErrorIs(t, err, turns.ErrFull)
+			other, err := all.Enter(t.Context(), "b")
+			require.NoError(t, err)
+			other()
+			leave()
+			(<-in)()
+			require.Zero(t, all.Keys())
+		})
+	})
+	t.Run("Bounds/HoldWhoeverGivesUp", func(t *testing.T) {
+		bounds := turns.Bounds{Key: 2, All: 3, Waiting: 4}
+		all := turns.Within(bounds)
+		var mu sync.Mutex
+		total, by := 0, map[string]int{}
+		change := func(key string, d int) (ok bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			total, by[key] = total+d, by[key]+d
+			return total <= bounds.All && by[key] <= bounds.Key
+		}
+		var crowd sync.WaitGroup
+		broken := make(chan string, 1000)
+		for i := range 40 {
+			key := string(rune('a' + i%4))
+			crowd.Go(func() {
+				for n := range 50 {
+					ctx, cancel := context.WithCancel(t.Context())
+					if n%3 == 0 {
+						cancel()
+					}
+					if leave, err := all.Enter(ctx, key); err == nil {
+						if !change(key, 1) {
+							broken <- key
+						}
+						runtime.Gosched()
+						change(key, -1)
+						leave()
+					}
+					cancel()
+				}
+			})
+		}
+		crowd.Wait()
+		require.Empty(t, broken)
 		require.Zero(t, all.Keys())
 	})
 }
