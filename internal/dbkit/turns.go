@@ -1,0 +1,82 @@
+package dbkit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/turns"
+)
+
+const (
+	// MaxWaiting is how many calls of one namespace may wait for a connection.
+	MaxWaiting = 256
+	// MaxRead is how long the clients of a namespace may read in one turn.
+	MaxRead = 10 * time.Second
+
+	// ReasonBusy is the reason of a ResourceExhausted error when too many calls of the namespace wait for the database.
+	ReasonBusy = "NAMESPACE_BUSY"
+	// ReasonReadTooLong is the reason of a ResourceExhausted error when a read took longer than MaxRead.
+	ReasonReadTooLong = "READ_TOO_LONG"
+)
+
+// Turns share a pool of connections among namespaces. One namespace has at most half of the connections, all
+// together have all but one, and where these are in use each namespace that waits gets one in turn. What
+// services ask for a namespace has turns of its own, so that it does not wait for what the namespace's clients
+// ask. What a service does for all namespaces, or for itself, needs no turn: there is always a connection that
+// no client has. Turns are safe for concurrent use.
+type Turns struct{ clients, services *turns.Turns }
+
+// NewTurns returns turns for a pool of so many connections. Of a pool of one, clients have that one at most
+// one at a time.
+func NewTurns(conns int) *Turns {
+	b := turns.Bounds{Key: conns / 2, All: max(1, conns-1)}
+	services := turns.Within(b) // how many of them wait is bounded where they begin
+	b.Waiting = MaxWaiting
+	return &Turns{clients: turns.Within(b), services: services}
+}
+
+// Do runs fn in a turn of the namespace, for which it waits until ctx ends. Where too many calls of the
+// namespace wait already it is refused with ReasonBusy. fn must not ask for another turn.
+func (t *Turns) Do(ctx context.Context, namespace string, fn func(context.Context) error) error {
+	leave, err := t.of(ctx).Enter(ctx, namespace)
+	if errors.Is(err, turns.ErrFull) {
+		return errs.New(errs.ResourceExhausted, ReasonBusy, "%d calls of the namespace wait for the database already", MaxWaiting).
+			Hint("try again in a moment, and send fewer calls at once").RetryAfter(time.Second).With(err)
+	}
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return fn(ctx)
+}
+
+// Read is Do for what only reads. The context of fn ends after MaxRead if a client asks, and then the error
+// has ReasonReadTooLong.
+func (t *Turns) Read(ctx context.Context, namespace string, fn func(context.Context) error) error {
+	if t.of(ctx) == t.services {
+		return t.Do(ctx, namespace, fn)
+	}
+	return t.Do(ctx, namespace, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, MaxRead, errReadTooLong)
+		defer cancel()
+		err := fn(ctx)
+		if err != nil && errors.Is(context.Cause(ctx), errReadTooLong) {
+			return errs.New(errs.ResourceExhausted, ReasonReadTooLong, "the database read for more than %s", MaxRead).
+				Hint("ask for less: fewer rows a page, or a filter that fewer rows have to be looked at for").With(err)
+		}
+		return err
+	})
+}
+
+var errReadTooLong = errors.New("the read took too long")
+
+// of returns the turns for whoever made the call; outside of one it is the service itself.
+func (t *Turns) of(ctx context.Context) *turns.Turns {
+	if kind := access.Of(ctx).Kind; kind != "" && kind != access.Internal {
+		return t.clients
+	}
+	return t.services
+}
