@@ -4,16 +4,17 @@ import (
 	"context"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
-// fair is a journal of which each namespace asks only so much at once, so that one which asks a lot leaves
-// connections to the others. What the engine itself asks, for all namespaces, has no turn. It embeds nothing:
-// a new method is decided on here.
+// fair is a journal that namespaces ask in turns, so that those which ask a lot leave connections to the
+// others, and one to the engine. What the engine itself asks, for all namespaces, has no turn. It embeds
+// nothing: a new method is decided on here.
 type fair struct {
 	j     Journal
-	turns *turns.Turns
+	turns *dbkit.Turns
 	// puts are those of registrations of workers, one of a namespace at a time: on PostgreSQL the others
 	// would wait for each other with a connection each, on SQLite before everybody's writes.
 	puts *turns.Turns
@@ -21,27 +22,26 @@ type fair struct {
 
 var _ Journal = fair{}
 
-// Fair returns j such that one namespace's reads, posts and deletions are half of those that are carried out
-// at once; others wait for these, as long as their context allows.
-func Fair(j Journal) Journal { return fair{j, turns.New(j.Readers() / 2), turns.New(1)} }
+// Fair returns j such that reads, posts and deletions of namespaces have the turns of the connections that
+// answer the API.
+func Fair(j Journal) Journal { return fair{j, dbkit.NewTurns(j.Readers()), turns.New(1)} }
 
-// take asks in a turn of the namespace.
-func take[T any](ctx context.Context, f fair, namespace string, ask func() (T, error)) (got T, err error) {
-	err = do(ctx, f.turns, namespace, func() (err error) {
-		got, err = ask()
+// read asks in a turn of the namespace, within the time that a read may take.
+func read[T any](ctx context.Context, f fair, namespace string, ask func(context.Context) (T, error)) (got T, err error) {
+	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
+		got, err = ask(ctx)
 		return err
 	})
 	return got, err
 }
 
-// do asks in a turn of the namespace for what gives nothing but an error.
-func do(ctx context.Context, on *turns.Turns, namespace string, ask func() error) error {
-	leave, err := on.Enter(ctx, namespace)
-	if err != nil {
+// write asks in a turn of the namespace for a change.
+func write[T any](ctx context.Context, f fair, namespace string, ask func(context.Context) (T, error)) (got T, err error) {
+	err = f.turns.Do(ctx, namespace, func(ctx context.Context) (err error) {
+		got, err = ask(ctx)
 		return err
-	}
-	defer leave()
-	return ask()
+	})
+	return got, err
 }
 
 // Close implements Journal.
@@ -122,11 +122,11 @@ func (f fair) SweepRequestIDs(ctx context.Context, before time.Time) (int, error
 // What Reader says.
 
 func (f fair) Get(ctx context.Context, namespace, runID string) (Run, error) {
-	return take(ctx, f, namespace, func() (Run, error) { return f.j.Get(ctx, namespace, runID) })
+	return read(ctx, f, namespace, func(ctx context.Context) (Run, error) { return f.j.Get(ctx, namespace, runID) })
 }
 
 func (f fair) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
-	err = do(ctx, f.turns, namespace, func() (err error) {
+	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
 		hash, body, err = f.j.Graph(ctx, namespace, runID)
 		return err
 	})
@@ -134,11 +134,11 @@ func (f fair) Graph(ctx context.Context, namespace, runID string) (hash string, 
 }
 
 func (f fair) GraphBody(ctx context.Context, namespace, hash string) ([]byte, error) {
-	return take(ctx, f, namespace, func() ([]byte, error) { return f.j.GraphBody(ctx, namespace, hash) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]byte, error) { return f.j.GraphBody(ctx, namespace, hash) })
 }
 
 func (f fair) Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error) {
-	err = do(ctx, f.turns, namespace, func() (err error) {
+	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
 		runID, bodyHash, err = f.j.Requested(ctx, namespace, method, requestID)
 		return err
 	})
@@ -146,19 +146,19 @@ func (f fair) Requested(ctx context.Context, namespace, method, requestID string
 }
 
 func (f fair) List(ctx context.Context, namespace string, filter Filter, after page.Cursor, limit int) ([]Run, error) {
-	return take(ctx, f, namespace, func() ([]Run, error) { return f.j.List(ctx, namespace, filter, after, limit) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]Run, error) { return f.j.List(ctx, namespace, filter, after, limit) })
 }
 
 func (f fair) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error) {
-	return take(ctx, f, namespace, func() ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
 }
 
 func (f fair) Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error) {
-	return take(ctx, f, namespace, func() ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
 }
 
 func (f fair) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
-	return take(ctx, f, namespace, func() (int, error) { return f.j.CountBelow(ctx, namespace, runID, most) })
+	return read(ctx, f, namespace, func(ctx context.Context) (int, error) { return f.j.CountBelow(ctx, namespace, runID, most) })
 }
 
 func (f fair) Readers() int {
@@ -166,7 +166,7 @@ func (f fair) Readers() int {
 }
 
 func (f fair) Standing(ctx context.Context, namespace, runID string) (Loaded, error) {
-	return take(ctx, f, namespace, func() (Loaded, error) { return f.j.Standing(ctx, namespace, runID) })
+	return read(ctx, f, namespace, func(ctx context.Context) (Loaded, error) { return f.j.Standing(ctx, namespace, runID) })
 }
 
 // What Outbox says.
@@ -184,7 +184,7 @@ func (f fair) RetryOutbox(ctx context.Context, retries []OutboxRetry) error {
 }
 
 func (f fair) Books(ctx context.Context, namespace, runID, kind string) (Books, error) {
-	return take(ctx, f, namespace, func() (Books, error) { return f.j.Books(ctx, namespace, runID, kind) })
+	return read(ctx, f, namespace, func(ctx context.Context) (Books, error) { return f.j.Books(ctx, namespace, runID, kind) })
 }
 
 func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
@@ -194,7 +194,7 @@ func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
 // What Mailbox says.
 
 func (f fair) Post(ctx context.Context, p Post) (Posted, error) {
-	return take(ctx, f, p.Mail.Namespace, func() (Posted, error) { return f.j.Post(ctx, p) })
+	return write(ctx, f, p.Mail.Namespace, func(ctx context.Context) (Posted, error) { return f.j.Post(ctx, p) })
 }
 
 func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error) {
@@ -202,11 +202,11 @@ func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Ma
 }
 
 func (f fair) Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error) {
-	return take(ctx, f, namespace, func() (Outstanding, error) { return f.j.Outstanding(ctx, namespace, runID) })
+	return read(ctx, f, namespace, func(ctx context.Context) (Outstanding, error) { return f.j.Outstanding(ctx, namespace, runID) })
 }
 
 func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {
-	return take(ctx, f, namespace, func() ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
 }
 
 func (f fair) MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error) {
@@ -216,31 +216,38 @@ func (f fair) MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, erro
 // What Interrupts says.
 
 func (f fair) GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error) {
-	return take(ctx, f, namespace, func() (Interrupt, error) { return f.j.GetInterrupt(ctx, namespace, id) })
+	return read(ctx, f, namespace, func(ctx context.Context) (Interrupt, error) { return f.j.GetInterrupt(ctx, namespace, id) })
 }
 
 func (f fair) ListInterrupts(ctx context.Context, namespace string, filter InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error) {
-	return take(ctx, f, namespace, func() ([]Interrupt, error) { return f.j.ListInterrupts(ctx, namespace, filter, after, limit) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]Interrupt, error) {
+		return f.j.ListInterrupts(ctx, namespace, filter, after, limit)
+	})
 }
 
 // What Jobs says.
 
 func (f fair) InsertJobs(ctx context.Context, namespace string, jobs []Job) error {
-	return do(ctx, f.turns, namespace, func() error { return f.j.InsertJobs(ctx, namespace, jobs) })
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.InsertJobs(ctx, namespace, jobs) })
 }
 
 // What Workers says.
 
 func (f fair) PutActors(ctx context.Context, self Owner, namespace string, actors []RemoteActor, lease time.Duration, limit int) error {
-	return do(ctx, f.puts, namespace, func() error { return f.j.PutActors(ctx, self, namespace, actors, lease, limit) })
+	leave, err := f.puts.Enter(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return f.j.PutActors(ctx, self, namespace, actors, lease, limit)
 }
 
 func (f fair) RemoteActors(ctx context.Context, namespace string, names []string) ([]RemoteActor, error) {
-	return take(ctx, f, namespace, func() ([]RemoteActor, error) { return f.j.RemoteActors(ctx, namespace, names) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]RemoteActor, error) { return f.j.RemoteActors(ctx, namespace, names) })
 }
 
 func (f fair) ActorNames(ctx context.Context, namespace string) ([]string, error) {
-	return take(ctx, f, namespace, func() ([]string, error) { return f.j.ActorNames(ctx, namespace) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]string, error) { return f.j.ActorNames(ctx, namespace) })
 }
 
 func (f fair) SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error {
@@ -248,11 +255,11 @@ func (f fair) SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error {
 }
 
 func (f fair) Routes(ctx context.Context, namespace, actor string, lease time.Duration) ([]WorkerRoute, error) {
-	return take(ctx, f, namespace, func() ([]WorkerRoute, error) { return f.j.Routes(ctx, namespace, actor, lease) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]WorkerRoute, error) { return f.j.Routes(ctx, namespace, actor, lease) })
 }
 
 func (f fair) Workers(ctx context.Context, namespace string, lease time.Duration) ([]Worker, error) {
-	return take(ctx, f, namespace, func() ([]Worker, error) { return f.j.Workers(ctx, namespace, lease) })
+	return read(ctx, f, namespace, func(ctx context.Context) ([]Worker, error) { return f.j.Workers(ctx, namespace, lease) })
 }
 
 func (f fair) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
@@ -262,7 +269,7 @@ func (f fair) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
 // What Deletion says.
 
 func (f fair) DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error) {
-	return take(ctx, f, namespace, func() (int, error) { return f.j.DeleteRun(ctx, namespace, runID, revision) })
+	return write(ctx, f, namespace, func(ctx context.Context) (int, error) { return f.j.DeleteRun(ctx, namespace, runID, revision) })
 }
 
 func (f fair) PurgeRuns(ctx context.Context, limit int) (more bool, err error) {
@@ -294,7 +301,7 @@ func (f fair) NoteArchive(ctx context.Context, namespace, runID, place string) e
 }
 
 func (f fair) ArchiveOf(ctx context.Context, namespace, runID string) (string, error) {
-	return take(ctx, f, namespace, func() (string, error) { return f.j.ArchiveOf(ctx, namespace, runID) })
+	return read(ctx, f, namespace, func(ctx context.Context) (string, error) { return f.j.ArchiveOf(ctx, namespace, runID) })
 }
 
 func (f fair) Extend(ctx context.Context, width, ahead time.Duration) (Parts, error) {
@@ -312,7 +319,7 @@ func (f fair) SweepGraphs(ctx context.Context, before time.Time, after Key, limi
 // What OutcomeCache says.
 
 func (f fair) KeptOutcome(ctx context.Context, namespace string, key []byte, now time.Time) (outcome []byte, until time.Time, err error) {
-	err = do(ctx, f.turns, namespace, func() (err error) {
+	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
 		outcome, until, err = f.j.KeptOutcome(ctx, namespace, key, now)
 		return err
 	})
@@ -320,7 +327,7 @@ func (f fair) KeptOutcome(ctx context.Context, namespace string, key []byte, now
 }
 
 func (f fair) KeepOutcome(ctx context.Context, namespace string, key, outcome []byte, until time.Time) error {
-	return do(ctx, f.turns, namespace, func() error { return f.j.KeepOutcome(ctx, namespace, key, outcome, until) })
+	return f.turns.Do(ctx, namespace, func(ctx context.Context) error { return f.j.KeepOutcome(ctx, namespace, key, outcome, until) })
 }
 
 func (f fair) SweepOutcomes(ctx context.Context, now time.Time, most int) (int, error) {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/access"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -58,6 +61,41 @@ func TestFair(t *testing.T) {
 		})
 	})
 	t.Run("Reads/HalfAreForOneNamespace", testFairReads)
+	t.Run("Reads/ClientsOfManyLeaveOneToTheEngine", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := busy{counts: make(chan string, 1000), goOn: make(chan struct{})}
+			f := journal.Fair(b)
+			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
+			for _, ns := range []string{"a", "b", "c"} {
+				for range 50 {
+					go func() { _, _ = f.CountBelow(client, ns, "run_1", 10) }()
+				}
+			}
+			synctest.Wait()
+			require.Len(t, b.counts, 3, "of four readers")
+			_, err := f.Get(t.Context(), "a", "run_1")
+			require.NoError(t, err, "what the engine asks for a namespace does not wait for its clients")
+			close(b.goOn)
+			synctest.Wait()
+			require.Len(t, b.counts, 150)
+		})
+	})
+	t.Run("Reads/TooManyThatWaitAreRefused", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := busy{counts: make(chan string, 1000), goOn: make(chan struct{})}
+			f := journal.Fair(b)
+			defer close(b.goOn)
+			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
+			for range 2 + dbkit.MaxWaiting {
+				go func() { _, _ = f.CountBelow(client, "a", "run_1", 10) }()
+			}
+			synctest.Wait()
+			_, err := f.Get(client, "a", "run_1")
+			require.Equal(t, dbkit.ReasonBusy, errs.ReasonOf(err), "got %v", err)
+			_, err = f.Get(client, "b", "run_1")
+			require.NoError(t, err)
+		})
+	})
 	t.Run("Methods/EachIsDecidedOn", testFairMethods)
 }
 
