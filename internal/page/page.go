@@ -146,6 +146,16 @@ func Cut[T Row](p Page, rows []T, cursor func(T) Cursor) (items []T, nextToken s
 	return rows[:n], p.Token(cursor(rows[n-1]))
 }
 
+// CutAt is Cut for rows that were looked for only up to a place, the zero Cursor if to the end. A page that
+// holds all of the rows, which may be none, goes on from there.
+func CutAt[T Row](p Page, rows []T, stopped Cursor, cursor func(T) Cursor) (items []T, nextToken string) {
+	items, nextToken = Cut(p, rows, cursor)
+	if nextToken == "" && !stopped.IsZero() {
+		nextToken = p.Token(stopped)
+	}
+	return items, nextToken
+}
+
 func decode(token string, q Query) (Cursor, error) {
 	invalid := errs.New(errs.InvalidArgument, ReasonInvalid, "page_token is not valid").
 		Hint("pass next_page_token of the previous response unchanged, or leave it out to start again").

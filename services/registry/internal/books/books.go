@@ -79,7 +79,7 @@ func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epi
 	now := dbkit.Now()
 	in = epic.New(namespace, in, now)
 	in.Principal = caller(ctx)
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, "CreateEpic", in.ID, o, now)
 		if err != nil {
 			return err
@@ -103,13 +103,15 @@ func (b *Books) CreateEpic(ctx context.Context, namespace string, o Once, in epi
 
 // Epic reads one.
 func (b *Books) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
-	return view(ctx, b, func(ctx context.Context, r store.Reader) (epic.Epic, error) { return r.Epic(ctx, namespace, id) })
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Epic, error) { return r.Epic(ctx, namespace, id) })
 }
 
 // Epics lists.
-func (b *Books) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
+func (b *Books) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic], error) {
 	q.Text = epic.Fold(q.Text)
-	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]epic.Epic, error) { return r.Epics(ctx, q) })
+	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) (store.Found[epic.Epic], error) {
+		return r.Epics(ctx, q)
+	})
 }
 
 // changeEpic runs one change of an epic, with request id and etag.
@@ -117,7 +119,7 @@ func (b *Books) changeEpic(ctx context.Context, namespace, method, id string, c 
 	fn func(ctx context.Context, tx store.Tx, e *epic.Epic, now time.Time) error,
 ) (out epic.Epic, err error) {
 	now := dbkit.Now()
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
 		if err != nil {
 			return err
@@ -181,7 +183,7 @@ func (b *Books) MoveEpic(ctx context.Context, namespace, id string, c Change, to
 // DeleteEpic removes an epic and its tasks, and cancels runs that are still at work on one of them. Usage
 // entries stay.
 func (b *Books) DeleteEpic(ctx context.Context, namespace, id, etag string) error {
-	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		e, err := tx.LockEpic(ctx, namespace, id)
 		if err != nil {
 			return err
@@ -212,7 +214,7 @@ func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in us
 		return usage.Price{}, err
 	}
 	in.Principal = caller(ctx)
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, "CreatePrice", in.ID, o, now)
 		if err != nil {
 			return err
@@ -240,7 +242,7 @@ func (b *Books) CreatePrice(ctx context.Context, namespace string, o Once, in us
 
 // Prices lists the prices that hold for a namespace, the ones that come with the registry included.
 func (b *Books) Prices(ctx context.Context, q store.PriceQuery) ([]usage.Price, error) {
-	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]usage.Price, error) { return r.Prices(ctx, q) })
+	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) ([]usage.Price, error) { return r.Prices(ctx, q) })
 }
 
 // Sweep frees claims that were never confirmed and forgets old request ids.
@@ -248,8 +250,8 @@ func (b *Books) Sweep(ctx context.Context) (claims, requests int64, err error) {
 	return b.store.Sweep(ctx, dbkit.Now().Add(-RequestLife))
 }
 
-func view[T any](ctx context.Context, b *Books, fn func(context.Context, store.Reader) (T, error)) (out T, err error) {
-	err = b.store.View(ctx, func(ctx context.Context, r store.Reader) error {
+func view[T any](ctx context.Context, b *Books, namespace string, fn func(context.Context, store.Reader) (T, error)) (out T, err error) {
+	err = b.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error {
 		out, err = fn(ctx, r)
 		return err
 	})

@@ -21,7 +21,7 @@ func (b *Books) ClaimTask(ctx context.Context, namespace, taskID, runID, databas
 	if lease, err = epic.CheckLease(lease); err != nil {
 		return epic.Task{}, time.Time{}, err
 	}
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		w, err := open(ctx, tx, namespace, taskID, dbkit.Now())
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func (b *Books) ConfirmClaim(ctx context.Context, namespace, taskID, runID, data
 		start = now
 	}
 	var lost error
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		lost = nil
 		w, mine, err := openClaim(ctx, tx, namespace, taskID, runID, now)
 		if errs.ReasonOf(err) == store.ReasonTaskNotFound {
@@ -182,7 +182,7 @@ func (b *Books) SettleClaim(ctx context.Context, namespace, taskID, runID string
 	if s.End = dbkit.Micros(s.End); s.End.IsZero() {
 		s.End = now
 	}
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		w, mine, err := openClaim(ctx, tx, namespace, taskID, runID, now)
 		if err != nil {
 			return err

@@ -106,7 +106,7 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 		return epic.Task{}, err
 	}
 	in.Principal = caller(ctx)
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, "CreateTask", in.ID, o, now)
 		if err != nil {
 			return err
@@ -154,18 +154,20 @@ func (b *Books) CreateTask(ctx context.Context, namespace string, o Once, in epi
 
 // Task reads one.
 func (b *Books) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
-	return view(ctx, b, func(ctx context.Context, r store.Reader) (epic.Task, error) { return r.Task(ctx, namespace, id) })
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (epic.Task, error) { return r.Task(ctx, namespace, id) })
 }
 
 // Tasks lists.
-func (b *Books) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
-	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]epic.Task, error) { return r.Tasks(ctx, q) })
+func (b *Books) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
+	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) (store.Found[epic.Task], error) {
+		return r.Tasks(ctx, q)
+	})
 }
 
 // changeTask runs one change of a task, with request id and etag.
 func (b *Books) changeTask(ctx context.Context, namespace, method, id string, c Change, fn func(context.Context, *work) error) (out epic.Task, err error) {
 	now := dbkit.Now()
-	err = b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	err = b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		earlier, err := first(ctx, tx, namespace, method, id, c.Once, now)
 		if err != nil {
 			return err
@@ -315,7 +317,7 @@ func (w *work) release(ctx context.Context, was epic.TaskState) error {
 // canceled.
 func (b *Books) DeleteTask(ctx context.Context, namespace, id, etag string) error {
 	now := dbkit.Now()
-	return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 		w, err := open(ctx, tx, namespace, id, now)
 		if err != nil {
 			return err

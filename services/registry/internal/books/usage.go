@@ -36,11 +36,11 @@ func (b *Books) RecordUsage(ctx context.Context, namespace string, in []usage.En
 	}
 	unique, at := distinct(in, now)
 	// Prices never change, so they are looked up before others have to wait.
-	if err := b.store.View(ctx, func(ctx context.Context, r store.Reader) error { return price(ctx, r, namespace, unique) }); err != nil {
+	if err := b.store.View(ctx, namespace, func(ctx context.Context, r store.Reader) error { return price(ctx, r, namespace, unique) }); err != nil {
 		return nil, err
 	}
 	record := func(unpriced bool) error {
-		return b.store.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+		return b.store.Update(ctx, namespace, func(ctx context.Context, tx store.Tx) error {
 			booked, err := book(ctx, tx, namespace, slices.Clone(unique), unpriced, now)
 			if err != nil {
 				return err
@@ -78,7 +78,7 @@ func (b *Books) PriceUsage(ctx context.Context, namespace string, in []usage.Ent
 			out[i].Time = now
 		}
 	}
-	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) {
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) {
 		return out, price(ctx, r, namespace, out)
 	})
 }
@@ -249,12 +249,12 @@ func add(sums map[string]usage.Totals, id string, base, one usage.Totals, most i
 
 // Entries lists usage entries.
 func (b *Books) Entries(ctx context.Context, q store.EntryQuery) ([]usage.Entry, error) {
-	return view(ctx, b, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) { return r.Entries(ctx, q) })
+	return view(ctx, b, q.Namespace, func(ctx context.Context, r store.Reader) ([]usage.Entry, error) { return r.Entries(ctx, q) })
 }
 
 // NamespaceTotals is what a namespace has used in all.
 func (b *Books) NamespaceTotals(ctx context.Context, namespace string) (usage.Totals, error) {
-	return view(ctx, b, func(ctx context.Context, r store.Reader) (usage.Totals, error) {
+	return view(ctx, b, namespace, func(ctx context.Context, r store.Reader) (usage.Totals, error) {
 		return r.NamespaceTotals(ctx, namespace)
 	})
 }

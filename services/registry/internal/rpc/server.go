@@ -59,11 +59,11 @@ func (s *Server) ListEpics(ctx context.Context, req *registryv1.ListEpicsRequest
 	if q.States, err = enums[epic.State]("states", req.GetStates(), epic.Canceled); err != nil {
 		return nil, err
 	}
-	rows, err := s.books.Epics(ctx, q)
+	found, err := s.books.Epics(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	rows, next := page.Cut(p, rows, func(e epic.Epic) page.Cursor { return page.Cursor{CreateTime: e.CreateTime, ID: e.ID} })
+	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(e epic.Epic) page.Cursor { return page.Cursor{CreateTime: e.CreateTime, ID: e.ID} })
 	return &registryv1.ListEpicsResponse{Epics: each(rows, epicTo), NextPageToken: next}, nil
 }
 
@@ -126,11 +126,11 @@ func (s *Server) ListTasks(ctx context.Context, req *registryv1.ListTasksRequest
 	if q.States, err = enums[epic.TaskState]("states", req.GetStates(), epic.TaskCanceled); err != nil {
 		return nil, err
 	}
-	rows, err := s.books.Tasks(ctx, q)
+	found, err := s.books.Tasks(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	rows, next := page.Cut(p, rows, func(t epic.Task) page.Cursor { return page.Cursor{CreateTime: t.CreateTime, ID: t.ID} })
+	rows, next := page.CutAt(p, found.Rows, found.Stopped, func(t epic.Task) page.Cursor { return page.Cursor{CreateTime: t.CreateTime, ID: t.ID} })
 	return &registryv1.ListTasksResponse{Tasks: each(rows, taskTo), NextPageToken: next}, nil
 }
 

@@ -27,10 +27,11 @@ const (
 // another returns, times in whole microseconds and UTC included.
 type Store interface {
 	// Update runs fn in one transaction: commit if fn returns nil, else roll back. fn may run again
-	// after a lost race, so it must have no effect besides the transaction.
-	Update(ctx context.Context, fn func(context.Context, Tx) error) error
-	// View runs fn for reading only.
-	View(ctx context.Context, fn func(context.Context, Reader) error) error
+	// after a lost race, so it must have no effect besides the transaction. It has a turn of the namespace,
+	// as dbkit.Turns says.
+	Update(ctx context.Context, namespace string, fn func(context.Context, Tx) error) error
+	// View runs fn for reading only, in a turn of the namespace.
+	View(ctx context.Context, namespace string, fn func(context.Context, Reader) error) error
 	// Sweep marks claims whose lease has ended as lost and forgets requests remembered before the
 	// given time. It returns how many of each there were.
 	Sweep(ctx context.Context, requestsBefore time.Time) (claims, requests int64, err error)
@@ -55,9 +56,9 @@ type Reader interface {
 	Epic(ctx context.Context, namespace, id string) (epic.Epic, error)
 	Task(ctx context.Context, namespace, id string) (epic.Task, error)
 	// Epics lists the newest first.
-	Epics(ctx context.Context, q EpicQuery) ([]epic.Epic, error)
+	Epics(ctx context.Context, q EpicQuery) (Found[epic.Epic], error)
 	// Tasks lists the oldest first.
-	Tasks(ctx context.Context, q TaskQuery) ([]epic.Task, error)
+	Tasks(ctx context.Context, q TaskQuery) (Found[epic.Task], error)
 	// Entries lists the newest first.
 	Entries(ctx context.Context, q EntryQuery) ([]usage.Entry, error)
 	// NamespaceTotals is zero for a namespace that has used nothing.
@@ -177,6 +178,8 @@ type EpicQuery struct {
 	Labels map[string]string
 	After  page.Cursor
 	Limit  int
+	// Look is how many epics are looked at; 0 is MaxLook.
+	Look int
 }
 
 // TaskQuery filters tasks; all filters that are set must hold.
@@ -188,6 +191,8 @@ type TaskQuery struct {
 	Labels map[string]string
 	After  page.Cursor
 	Limit  int
+	// Look is how many tasks are looked at; 0 is MaxLook.
+	Look int
 }
 
 // EntryQuery filters usage entries; all filters that are set must hold. The cursor is time and ID.

@@ -74,24 +74,25 @@ func (t tx) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
 }
 
 // Epics implements store.Reader.
-func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
-	var w where
-	w.add("namespace = $%d", q.Namespace)
+func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic], error) {
+	l := listing[epic.Epic]{
+		table: "epics", columns: epicColumns, scan: scanEpic, newest: true,
+		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
+	}
+	l.add("namespace = $%d", q.Namespace)
 	if len(q.States) > 0 {
-		w.add("state = ANY($%d)", bigints(q.States))
+		l.fit("state = ANY($%d)", bigints(q.States))
 	}
 	if len(q.AnyTag) > 0 {
-		w.add("tags && $%d::text[]", q.AnyTag)
+		l.fit("tags && $%d::text[]", q.AnyTag)
 	}
 	if q.Text != "" {
-		w.add("strpos(search, $%d) > 0", q.Text)
+		l.fit("strpos(search, $%d) > 0", q.Text)
 	}
 	if len(q.Labels) > 0 {
-		w.add("labels @> $%d", q.Labels)
+		l.fit("labels @> $%d", q.Labels)
 	}
-	w.after("create_time", "<", q.After)
-	sql := `SELECT ` + epicColumns + ` FROM epics` + w.end("create_time DESC, id DESC", q.Limit)
-	return collectPage(ctx, t, scanEpic, sql, w.args...)
+	return l.rows(ctx, t)
 }
 
 // LockEpic implements store.Tx.

@@ -32,7 +32,9 @@ var files embed.FS
 
 // Store is a pool of connections to one database. It is safe for concurrent use.
 type Store struct {
-	pool       *pgxpool.Pool
+	pool *pgxpool.Pool
+	// turns are those of all connections: reads and changes have the same.
+	turns      *dbkit.Turns
 	migrations *dbkit.Migrations
 }
 
@@ -56,7 +58,7 @@ func Open(ctx context.Context, url string, o dbkit.PostgresOptions) (*Store, err
 		pool.Close()
 		return nil, err
 	}
-	return &Store{pool: pool, migrations: m}, nil
+	return &Store{pool: pool, turns: dbkit.NewTurns(int(pool.Config().MaxConns)), migrations: m}, nil
 }
 
 // Migrate brings the schema up to date and returns how many migrations it applied.
@@ -72,14 +74,18 @@ func (s *Store) Close() error {
 }
 
 // Update implements store.Store.
-func (s *Store) Update(ctx context.Context, fn func(context.Context, store.Tx) error) error {
-	return passing(dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) }))
+func (s *Store) Update(ctx context.Context, namespace string, fn func(context.Context, store.Tx) error) error {
+	return passing(s.turns.Do(ctx, namespace, func(ctx context.Context) error {
+		return dbkit.PostgresTx(ctx, s.pool, func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) })
+	}))
 }
 
 // View implements store.Store.
-func (s *Store) View(ctx context.Context, fn func(context.Context, store.Reader) error) error {
-	return passing(dbkit.PostgresTxOptions(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly},
-		func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) }))
+func (s *Store) View(ctx context.Context, namespace string, fn func(context.Context, store.Reader) error) error {
+	return passing(s.turns.Read(ctx, namespace, func(ctx context.Context) error {
+		return dbkit.PostgresTxOptions(ctx, s.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly},
+			func(ctx context.Context, t pgx.Tx) error { return fn(ctx, tx{t}) })
+	}))
 }
 
 // passing tells faults of the server that go by themselves, or of its load, from faults of ours.

@@ -57,14 +57,14 @@ func TestBusyIsUnavailable(t *testing.T) {
 	s, err := pg.Open(ctx, template.New(t), dbkit.PostgresOptions{MaxConns: 4, LockTimeout: 20 * time.Millisecond})
 	require.NoError(t, err)
 	e := epic.New("n", epic.Epic{}, dbkit.Now())
-	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error { return tx.InsertEpic(ctx, e) }))
+	require.NoError(t, s.Update(ctx, "n", func(ctx context.Context, tx store.Tx) error { return tx.InsertEpic(ctx, e) }))
 	lock := func(ctx context.Context, tx store.Tx) error {
 		_, err := tx.LockEpic(ctx, "n", e.ID)
 		return err
 	}
-	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	require.NoError(t, s.Update(ctx, "n", func(ctx context.Context, tx store.Tx) error {
 		require.NoError(t, lock(ctx, tx))
-		err := s.Update(ctx, lock)
+		err := s.Update(ctx, "n", lock)
 		require.True(t, errs.Is(err, errs.Unavailable), "got %v", err)
 		return nil
 	}))
@@ -107,7 +107,7 @@ func TestMigrationCountsDependencies(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	_, err = s.Migrate(ctx)
 	require.NoError(t, err)
-	require.NoError(t, s.View(ctx, func(ctx context.Context, r store.Reader) error {
+	require.NoError(t, s.View(ctx, "n", func(ctx context.Context, r store.Reader) error {
 		for id, want := range map[string]int32{"ep_1": 3, "ep_2": 0} {
 			e, err := r.Epic(ctx, "n", id)
 			require.NoError(t, err)

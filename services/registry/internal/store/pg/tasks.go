@@ -49,23 +49,25 @@ func (t tx) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
 }
 
 // Tasks implements store.Reader.
-func (t tx) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
-	var w where
-	w.add("namespace = $%d", q.Namespace)
+func (t tx) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
+	l := listing[epic.Task]{
+		table: "tasks", columns: taskColumns, scan: scanTask,
+		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
+	}
+	l.add("namespace = $%d", q.Namespace)
 	if q.EpicID != "" {
-		w.add("epic_id = $%d", q.EpicID)
+		l.add("epic_id = $%d", q.EpicID)
 	}
 	if len(q.States) > 0 {
-		w.add("state = ANY($%d)", bigints(q.States))
+		l.fit("state = ANY($%d)", bigints(q.States))
 	}
 	if len(q.AnyTag) > 0 {
-		w.add("tags && $%d::text[]", q.AnyTag)
+		l.fit("tags && $%d::text[]", q.AnyTag)
 	}
 	if len(q.Labels) > 0 {
-		w.add("labels @> $%d", q.Labels)
+		l.fit("labels @> $%d", q.Labels)
 	}
-	w.after("create_time", ">", q.After)
-	return collectPage(ctx, t, scanTask, `SELECT `+taskColumns+` FROM tasks`+w.end("create_time, id", q.Limit), w.args...)
+	return l.rows(ctx, t)
 }
 
 func taskArgs(v epic.Task) ([]any, error) {

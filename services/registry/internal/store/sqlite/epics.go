@@ -47,20 +47,19 @@ func (t tx) Epic(ctx context.Context, namespace, id string) (epic.Epic, error) {
 }
 
 // Epics implements store.Reader.
-func (t tx) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
-	var w where
-	w.add("namespace = ?", q.Namespace)
-	w.in("state", anys(q.States))
-	w.tagged(q.AnyTag)
+func (t tx) Epics(ctx context.Context, q store.EpicQuery) (store.Found[epic.Epic], error) {
+	l := listing[epic.Epic]{
+		table: "epics", whole: "epics", columns: epicColumns, scan: scanEpic, newest: true,
+		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
+	}
+	l.scope.add("namespace = ?", q.Namespace)
+	l.fits.in("state", anys(q.States))
+	l.fits.tagged(q.AnyTag)
 	if q.Text != "" {
-		w.add("instr(search, ?) > 0", q.Text)
+		l.fits.add("instr(search, ?) > 0", q.Text)
 	}
-	w.labeled(q.Labels)
-	if !q.After.IsZero() {
-		w.add("(create_time, id) < (?, ?)", q.After.CreateTime.UnixMicro(), q.After.ID)
-	}
-	query := `SELECT ` + epicColumns + ` FROM epics` + w.end("create_time DESC, id DESC", q.Limit)
-	return collectPage(ctx, t, scanEpic, query, w.args...)
+	l.fits.labeled(q.Labels)
+	return l.rows(ctx, t)
 }
 
 // LockEpic implements store.Tx.

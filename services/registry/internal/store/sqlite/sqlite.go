@@ -25,8 +25,10 @@ var files embed.FS
 
 // Store is one file with one writer. It is safe for concurrent use.
 type Store struct {
-	db         *dbkit.SQLite
-	migrations *dbkit.Migrations
+	db *dbkit.SQLite
+	// reads are the turns of readers, writes those of the one writer.
+	reads, writes *dbkit.Turns
+	migrations    *dbkit.Migrations
 }
 
 var (
@@ -48,7 +50,7 @@ func Open(ctx context.Context, path string, o dbkit.SQLiteOptions) (*Store, erro
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db, migrations: m}, nil
+	return &Store{db: db, reads: dbkit.NewTurns(db.Read.Stats().MaxOpenConnections), writes: dbkit.NewTurns(1), migrations: m}, nil
 }
 
 // Migrate brings the schema up to date and returns how many migrations it applied.
@@ -61,13 +63,17 @@ func (s *Store) Ready(ctx context.Context) error { return s.migrations.Check(ctx
 func (s *Store) Close() error { return s.db.Close() }
 
 // Update implements store.Store.
-func (s *Store) Update(ctx context.Context, fn func(context.Context, store.Tx) error) error {
-	return s.db.Update(ctx, func(ctx context.Context, t *sql.Tx) error { return fn(ctx, tx{t}) })
+func (s *Store) Update(ctx context.Context, namespace string, fn func(context.Context, store.Tx) error) error {
+	return s.writes.Do(ctx, namespace, func(ctx context.Context) error {
+		return s.db.Update(ctx, func(ctx context.Context, t *sql.Tx) error { return fn(ctx, tx{t}) })
+	})
 }
 
 // View implements store.Store.
-func (s *Store) View(ctx context.Context, fn func(context.Context, store.Reader) error) error {
-	return s.db.View(ctx, func(ctx context.Context, t *sql.Tx) error { return fn(ctx, tx{t}) })
+func (s *Store) View(ctx context.Context, namespace string, fn func(context.Context, store.Reader) error) error {
+	return s.reads.Read(ctx, namespace, func(ctx context.Context) error {
+		return s.db.View(ctx, func(ctx context.Context, t *sql.Tx) error { return fn(ctx, tx{t}) })
+	})
 }
 
 // Sweep implements store.Store.
@@ -276,6 +282,13 @@ func (w *where) tagged(tags []string) {
 func (w *where) labeled(labels map[string]string) {
 	for k, v := range labels {
 		w.add("EXISTS (SELECT 1 FROM json_each(labels) WHERE key = ? AND value = ?)", k, v)
+	}
+}
+
+// after adds the condition that a row of a list comes behind the cursor; cmp is "<" or ">".
+func (w *where) after(cmp string, c page.Cursor) {
+	if !c.IsZero() {
+		w.add("(create_time, id) "+cmp+" (?, ?)", c.CreateTime.UnixMicro(), c.ID)
 	}
 }
 

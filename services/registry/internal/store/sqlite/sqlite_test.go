@@ -80,7 +80,7 @@ func TestMigrationPartsBodiesFromTasks(t *testing.T) {
 	_, err = s.Migrate(ctx)
 	require.NoError(t, err)
 	at := func(us int64) time.Time { return time.UnixMicro(us).UTC() }
-	require.NoError(t, s.Update(ctx, func(ctx context.Context, tx store.Tx) error {
+	require.NoError(t, s.Update(ctx, "n", func(ctx context.Context, tx store.Tx) error {
 		v, err := tx.Task(ctx, "n", "tk_2")
 		require.NoError(t, err)
 		require.Equal(t, epic.Task{

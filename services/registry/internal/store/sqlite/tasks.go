@@ -50,19 +50,19 @@ func (t tx) Task(ctx context.Context, namespace, id string) (epic.Task, error) {
 }
 
 // Tasks implements store.Reader.
-func (t tx) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
-	var w where
-	w.add("namespace = ?", q.Namespace)
+func (t tx) Tasks(ctx context.Context, q store.TaskQuery) (store.Found[epic.Task], error) {
+	l := listing[epic.Task]{
+		table: "tasks", whole: wholeTasks, columns: taskColumns, scan: scanTask,
+		namespace: q.Namespace, after: q.After, limit: q.Limit, look: q.Look,
+	}
+	l.scope.add("namespace = ?", q.Namespace)
 	if q.EpicID != "" {
-		w.add("epic_id = ?", q.EpicID)
+		l.scope.add("epic_id = ?", q.EpicID)
 	}
-	w.in("state", anys(q.States))
-	w.tagged(q.AnyTag)
-	w.labeled(q.Labels)
-	if !q.After.IsZero() {
-		w.add("(create_time, id) > (?, ?)", q.After.CreateTime.UnixMicro(), q.After.ID)
-	}
-	return collectPage(ctx, t, scanTask, `SELECT `+taskColumns+` FROM `+wholeTasks+w.end("create_time, id", q.Limit), w.args...)
+	l.fits.in("state", anys(q.States))
+	l.fits.tagged(q.AnyTag)
+	l.fits.labeled(q.Labels)
+	return l.rows(ctx, t)
 }
 
 func taskArgs(v epic.Task) ([]any, error) {

@@ -43,7 +43,7 @@ func (f *fixture) begun(t testing.TB, id, run string) {
 func (f *fixture) unwanted(t testing.TB, namespace, database string, runs ...string) {
 	t.Helper()
 	for _, run := range runs {
-		require.NoError(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+		require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 			return tx.CancelRun(ctx, namespace, "task", run, database, "TASK_CANCELLED")
 		}))
 	}
@@ -284,7 +284,7 @@ func BenchLease(b *testing.B, open Open) {
 	for _, size := range []int{100, 20_000} {
 		b.Run(fmt.Sprintf("held=%d", size), func(b *testing.B) {
 			f := newFixture(b, open)
-			require.NoError(b, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+			require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				for i := range size {
 					if err := tx.CancelRun(ctx, "full", "task", fmt.Sprint("run", i), database, "TASK_CANCELLED"); err != nil {
 						return err

@@ -61,7 +61,7 @@ func dependencyCases() map[string]func(*testing.T, *fixture) {
 			first := f.task(t, e.ID)
 			ids := f.blocked(t, 2, e.ID, first.ID)
 			put := func(revisions ...int64) error {
-				return f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+				return f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 					var tasks []epic.Dependent
 					for i, r := range revisions {
 						tasks = append(tasks, epic.Dependent{ID: ids[i], State: epic.TaskPending, Revision: r})
@@ -78,7 +78,7 @@ func dependencyCases() map[string]func(*testing.T, *fixture) {
 			e := f.epic(t, epic.Epic{})
 			first := f.task(t, e.ID)
 			ids := f.blocked(t, 5, e.ID, first.ID)
-			require.NoError(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+			require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				got, err := tx.Blocked(ctx, ns, first.ID, ids[1], 2)
 				require.Equal(t, []epic.Dependent{
 					{ID: ids[2], State: epic.TaskBlocked, DependsOn: []string{first.ID}, Revision: 1},

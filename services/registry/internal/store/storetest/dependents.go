@@ -41,7 +41,7 @@ func (f *fixture) fan(t testing.TB, dependents, size, others int) epic.Task {
 // insert adds tasks, blocked if they depend on others, without counting them.
 func (f *fixture) insert(t testing.TB, tasks ...epic.Task) (ids []string) {
 	t.Helper()
-	require.NoError(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+	require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 		ids = nil
 		for _, v := range tasks {
 			v, err := epic.NewTask(ns, v, cmp.Or(v.CreateTime, dbkit.Now()))
@@ -64,7 +64,7 @@ func (f *fixture) insert(t testing.TB, tasks ...epic.Task) (ids []string) {
 // layers adds tasks to an epic of which each depends on as many of those before it.
 func (f *fixture) layers(t testing.TB, epicID string, tasks, each int) (ids []string) {
 	t.Helper()
-	require.NoError(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+	require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 		ids = nil
 		for i := range tasks {
 			v, err := epic.NewTask(ns, epic.Task{EpicID: epicID, DependsOn: ids[max(0, i-each):]}, dbkit.Now())

@@ -122,7 +122,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		"Store/PutOverAnotherRevisionIsAConflict": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{})
 			v := f.task(t, e.ID)
-			update := func(fn func(context.Context, store.Tx) error) error { return f.store.Update(f.ctx, fn) }
+			update := func(fn func(context.Context, store.Tx) error) error { return f.store.Update(f.ctx, ns, fn) }
 			for name, fn := range map[string]func(context.Context, store.Tx) error{
 				"put epic":    func(ctx context.Context, tx store.Tx) error { return tx.PutEpic(ctx, e, 99) },
 				"put task":    func(ctx context.Context, tx store.Tx) error { return tx.PutTask(ctx, v, 99) },
@@ -135,7 +135,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		"Store/AFailedUpdateLeavesNothing": func(t *testing.T, f *fixture) {
 			e := f.epic(t, epic.Epic{Title: "before"})
 			boom := errors.New("boom")
-			require.ErrorIs(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+			require.ErrorIs(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				e.Title = "after"
 				require.NoError(t, tx.PutEpic(ctx, e, e.Revision))
 				return boom
@@ -146,7 +146,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 		},
 		"Store/ClockAndReadiness": func(t *testing.T, f *fixture) {
 			require.NoError(t, f.store.Ready(f.ctx))
-			require.NoError(t, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+			require.NoError(t, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 				now, err := tx.Clock(ctx)
 				require.NoError(t, err)
 				require.WithinDuration(t, time.Now(), now, time.Minute)
@@ -405,7 +405,7 @@ func epicCases() map[string]func(*testing.T, *fixture) {
 				_, err := f.CreatePrice(f.ctx, ns, books.Once{}, usage.Price{Model: m, ValidFrom: time.Unix(int64(i+1), 0).UTC()})
 				require.NoError(t, err)
 			}
-			require.NoError(t, f.store.View(f.ctx, func(ctx context.Context, r store.Reader) error {
+			require.NoError(t, f.store.View(f.ctx, ns, func(ctx context.Context, r store.Reader) error {
 				book, err := r.PriceBook(ctx, ns, []string{"mö", "xyz"})
 				require.NoError(t, err)
 				var got []string

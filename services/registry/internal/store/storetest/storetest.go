@@ -30,7 +30,7 @@ type Open func(testing.TB) store.Store
 // Run runs every case against stores of one driver.
 func Run(t *testing.T, open Open) {
 	for _, group := range []map[string]func(*testing.T, *fixture){
-		epicCases(), taskCases(), dependencyCases(), claimCases(), cancellationCases(), usageCases(), randomCases(),
+		epicCases(), taskCases(), dependencyCases(), claimCases(), cancellationCases(), usageCases(), randomCases(), turnCases(), lookCases(),
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
@@ -68,6 +68,18 @@ func (f *fixture) ClaimTask(ctx context.Context, namespace, taskID, runID string
 // ConfirmClaim confirms for a run of the one database.
 func (f *fixture) ConfirmClaim(ctx context.Context, namespace, taskID, runID string, start time.Time) (epic.Task, error) {
 	return f.Books.ConfirmClaim(ctx, namespace, taskID, runID, database, start)
+}
+
+// Epics lists epics, of which there are fewer than are looked at for a page.
+func (f *fixture) Epics(ctx context.Context, q store.EpicQuery) ([]epic.Epic, error) {
+	found, err := f.Books.Epics(ctx, q)
+	return found.Rows, err
+}
+
+// Tasks lists tasks, of which there are fewer than are looked at for a page.
+func (f *fixture) Tasks(ctx context.Context, q store.TaskQuery) ([]epic.Task, error) {
+	found, err := f.Books.Tasks(ctx, q)
+	return found.Rows, err
 }
 
 // LeaseCancellations leases those of the one database.

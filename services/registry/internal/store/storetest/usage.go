@@ -413,7 +413,7 @@ func usageCases() map[string]func(*testing.T, *fixture) {
 // BenchPrices books a thousand calls of as many models with as many prices in the book as there may be.
 func BenchPrices(b *testing.B, open Open) {
 	f := newFixture(b, open)
-	require.NoError(b, f.store.Update(f.ctx, func(ctx context.Context, tx store.Tx) error {
+	require.NoError(b, f.store.Update(f.ctx, ns, func(ctx context.Context, tx store.Tx) error {
 		for i := range books.DefaultBounds().Prices {
 			p, err := usage.NewPrice(ns, usage.Price{Model: fmt.Sprintf("price-%d*", i), Input: 1})
 			if err != nil {

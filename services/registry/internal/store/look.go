@@ -1,0 +1,61 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/epigraph-run/epigraph/internal/page"
+)
+
+const (
+	// MaxLook is how many rows are looked at for one page of a list whose filters no index serves, and
+	// MaxLookTime after how long nothing more is, beyond the first lookStep rows.
+	MaxLook     = 10_000
+	MaxLookTime = 250 * time.Millisecond
+	// lookStep is how many rows one statement looks at.
+	lookStep = 64
+)
+
+// Found are the rows of a page.
+type Found[T any] struct {
+	Rows []T
+	// Stopped is the last row that was looked at if there may be more behind it; zero if there are none, and
+	// where every row is looked for by an index.
+	Stopped page.Cursor
+}
+
+// LookStep is where one statement begins to look, and at how many rows it looks.
+type LookStep struct {
+	After page.Cursor
+	Rows  int
+}
+
+// Look goes over rows in the order of a list until it has found as many as are wanted, has looked at most of
+// them, or has looked for long enough. It returns the ids of those that fit, and where it stopped, as Found
+// does. step carries out one statement and tells see of each row; once that returns false, it need not go on.
+func Look(ctx context.Context, after page.Cursor, wanted, most int,
+	step func(ctx context.Context, s LookStep, see func(at page.Cursor, fits bool) (more bool)) error,
+) (ids []string, stopped page.Cursor, err error) {
+	if most <= 0 {
+		most = MaxLook
+	}
+	begin, looked := time.Now(), 0
+	for len(ids) < wanted && looked < most && (looked == 0 || time.Since(begin) < MaxLookTime) {
+		s, seen := LookStep{After: after, Rows: min(lookStep, most-looked)}, 0
+		if err := step(ctx, s, func(at page.Cursor, fits bool) bool {
+			seen++
+			after = at
+			if fits {
+				ids = append(ids, at.ID)
+			}
+			return len(ids) < wanted
+		}); err != nil {
+			return nil, page.Cursor{}, err
+		}
+		if seen < s.Rows && len(ids) < wanted {
+			return ids, page.Cursor{}, nil
+		}
+		looked += seen
+	}
+	return ids, after, nil
+}
