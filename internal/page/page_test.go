@@ -109,6 +109,31 @@ func TestCut(t *testing.T) {
 	}
 }
 
+func TestCutAt(t *testing.T) {
+	t.Parallel()
+	p, err := page.Parse(2, "", query)
+	require.NoError(t, err)
+	at := func(r row) page.Cursor { return page.Cursor{CreateTime: time.UnixMicro(5).UTC(), ID: r.id} }
+	stopped := page.Cursor{CreateTime: time.UnixMicro(9).UTC(), ID: "z"}
+	for name, c := range map[string]struct {
+		rows    []row
+		stopped page.Cursor
+		items   int
+		next    string
+	}{
+		"LookedToTheEnd":        {[]row{{"a", 1}}, page.Cursor{}, 1, ""},
+		"StoppedWithoutARow":    {nil, stopped, 0, "z"},
+		"StoppedBehindItsRows":  {[]row{{"a", 1}, {"b", 1}}, stopped, 2, "z"},
+		"CutBeforeWhereStopped": {[]row{{"a", 1}, {"b", 1}, {"c", 1}}, stopped, 2, "b"},
+	} {
+		items, token := page.CutAt(p, c.rows, c.stopped, at)
+		require.Len(t, items, c.items, name)
+		next, err := page.Parse(2, token, query)
+		require.NoError(t, err, name)
+		require.Equal(t, c.next, next.After.ID, name)
+	}
+}
+
 func TestTokenProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -45,7 +45,13 @@ func (c *epicsLsCmd) Run(e *env) error {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.registry.ListEpics(ctx, &registryv1.ListEpicsRequest{PageSize: c.Limit, PageToken: c.Token, States: states, Tags: c.Tags, Query: c.Query, Labels: c.Labels})
+		req := &registryv1.ListEpicsRequest{PageSize: c.Limit, PageToken: c.Token, States: states, Tags: c.Tags, Query: c.Query, Labels: c.Labels}
+		r, err := s.registry.ListEpics(ctx, req)
+		// What is looked at for one page is bounded: one without an epic need not be the last.
+		for err == nil && len(r.GetEpics()) == 0 && r.GetNextPageToken() != "" {
+			req.PageToken = r.GetNextPageToken()
+			r, err = s.registry.ListEpics(ctx, req)
+		}
 		if err != nil {
 			return err
 		}
@@ -306,7 +312,12 @@ func (c *tasksLsCmd) Run(e *env) error {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.registry.ListTasks(ctx, &registryv1.ListTasksRequest{PageSize: c.Limit, PageToken: c.Token, EpicId: c.Epic, States: states, Tags: c.Tags})
+		req := &registryv1.ListTasksRequest{PageSize: c.Limit, PageToken: c.Token, EpicId: c.Epic, States: states, Tags: c.Tags}
+		r, err := s.registry.ListTasks(ctx, req)
+		for err == nil && len(r.GetTasks()) == 0 && r.GetNextPageToken() != "" {
+			req.PageToken = r.GetNextPageToken()
+			r, err = s.registry.ListTasks(ctx, req)
+		}
 		if err != nil {
 			return err
 		}

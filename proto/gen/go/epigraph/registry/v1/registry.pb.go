@@ -224,7 +224,8 @@ func (x *ListEpicsRequest) GetLabels() map[string]string {
 // ListEpicsResponse is one page of epics.
 type ListEpicsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The epics.
+	// The epics. With a filter they may be fewer than asked for, or none, on other pages than the last, too: what
+	// is looked at for one page is bounded.
 	Epics []*Epic `protobuf:"bytes,1,rep,name=epics,proto3" json:"epics,omitempty"`
 	// The token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -672,7 +673,8 @@ func (x *ListTasksRequest) GetLabels() map[string]string {
 // ListTasksResponse is one page of tasks.
 type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tasks.
+	// The tasks. With a filter they may be fewer than asked for, or none, on other pages than the last, too: what
+	// is looked at for one page is bounded.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// The token of the next page; empty on the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
