@@ -287,11 +287,12 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open journal of executor: %w", err), set.Close())
 	}
-	limits, err := openLimits(ctx, cfg, j, d.Telemetry)
+	turns := dbkit.NewTurns(j.Readers())
+	limits, err := openLimits(ctx, cfg, j, turns, d.Telemetry)
 	if err != nil {
 		return nil, errors.Join(err, j.Close(), set.Close())
 	}
-	schedules, err := openSchedules(ctx, cfg, j, d.Telemetry)
+	schedules, err := openSchedules(ctx, cfg, j, turns, d.Telemetry)
 	if err != nil {
 		return nil, errors.Join(err, limits.Close(), j.Close(), set.Close())
 	}
@@ -300,7 +301,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (_ *Service, err error) {
 		return nil, errors.Join(err, schedules.Close(), limits.Close(), j.Close(), set.Close())
 	}
 	// No namespace asks by all connections, and what is read is plain, whatever form it is kept in.
-	shared := journal.Fair(j)
+	shared := journal.Fair(j, turns)
 	plain := stash.Around(shared)
 	upkeep, err := openUpkeep(ctx, cfg, j, plain, d.Telemetry)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal/sqlite"
@@ -12,14 +13,14 @@ import (
 	limitsqlite "github.com/epigraph-run/epigraph/services/executor/internal/limit/sqlite"
 )
 
-// openLimits opens the limits that are kept beside j.
-func openLimits(ctx context.Context, cfg Config, j journal.Journal, tel *obs.Telemetry) (limit.Store, error) {
+// openLimits opens the limits that are kept beside j. Where they share its connections they have its turns.
+func openLimits(ctx context.Context, cfg Config, j journal.Journal, turns *dbkit.Turns, tel *obs.Telemetry) (limit.Store, error) {
 	if s, ok := j.(*sqlite.Store); ok {
-		return limitsqlite.New(s.DB()), nil
+		return limit.Fair(limitsqlite.New(s.DB()), turns), nil
 	}
 	s, err := limitpg.Open(ctx, cfg.PostgresURL.Reveal(), tel.TracerProvider)
 	if err != nil {
 		return nil, fmt.Errorf("open limits of executor: %w", err)
 	}
-	return s, nil
+	return limit.Fair(s, dbkit.NewTurns(limitpg.Conns)), nil
 }

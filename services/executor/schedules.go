@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/dispatch"
@@ -19,16 +20,17 @@ import (
 // firingTimeout bounds the work of one job about a schedule: a backfill that was cut off has many runs to start.
 const firingTimeout = 2 * time.Minute
 
-// openSchedules opens the schedules that are kept beside j.
-func openSchedules(ctx context.Context, cfg Config, j journal.Journal, tel *obs.Telemetry) (schedule.Store, error) {
+// openSchedules opens the schedules that are kept beside j. Where they share its connections they have its
+// turns.
+func openSchedules(ctx context.Context, cfg Config, j journal.Journal, turns *dbkit.Turns, tel *obs.Telemetry) (schedule.Store, error) {
 	if s, ok := j.(*sqlite.Store); ok {
-		return schedulesqlite.New(s), nil
+		return schedule.Fair(schedulesqlite.New(s), turns), nil
 	}
 	s, err := schedulepg.Open(ctx, cfg.PostgresURL.Reveal(), tel.TracerProvider)
 	if err != nil {
 		return nil, fmt.Errorf("open schedules of executor: %w", err)
 	}
-	return s, nil
+	return schedule.Fair(s, dbkit.NewTurns(schedulepg.Conns)), nil
 }
 
 // lookAfter works a job about a schedule.

@@ -138,7 +138,7 @@ func TestUpkeep(t *testing.T) {
 
 	t.Run("Namespace/KeepsItsRunsByItsOwnWord", func(t *testing.T) {
 		defer func() { u.retention, u.limits = time.Hour, nil }()
-		store, err := openLimits(ctx, cfg, j, obs.Noop())
+		store, err := openLimits(ctx, cfg, j, dbkit.NewTurns(j.Readers()), obs.Noop())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, store.Close()) }()
 		u.limits = limit.New(store, obs.Noop().Logger)

@@ -22,9 +22,9 @@ type fair struct {
 
 var _ Journal = fair{}
 
-// Fair returns j such that reads, posts and deletions of namespaces have the turns of the connections that
-// answer the API.
-func Fair(j Journal) Journal { return fair{j, dbkit.NewTurns(j.Readers()), turns.New(1)} }
+// Fair returns j such that reads, posts and deletions of namespaces have these turns, which are those of the
+// connections that answer the API.
+func Fair(j Journal, t *dbkit.Turns) Journal { return fair{j, t, turns.New(1)} }
 
 // read asks in a turn of the namespace, within the time that a read may take.
 func read[T any](ctx context.Context, f fair, namespace string, ask func(context.Context) (T, error)) (got T, err error) {

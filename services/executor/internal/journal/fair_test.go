@@ -44,7 +44,7 @@ func TestFair(t *testing.T) {
 	t.Run("Workers/RegisterOneAtATime", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
-			f := journal.Fair(b)
+			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			for range 20 {
 				for _, ns := range []string{"a", "b"} {
 					go func() { _ = f.PutActors(t.Context(), journal.Owner{}, ns, nil, time.Second, 1) }()
@@ -64,7 +64,7 @@ func TestFair(t *testing.T) {
 	t.Run("Reads/ClientsOfManyLeaveOneToTheEngine", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := busy{counts: make(chan string, 1000), goOn: make(chan struct{})}
-			f := journal.Fair(b)
+			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
 			for _, ns := range []string{"a", "b", "c"} {
 				for range 50 {
@@ -83,7 +83,7 @@ func TestFair(t *testing.T) {
 	t.Run("Reads/TooManyThatWaitAreRefused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := busy{counts: make(chan string, 1000), goOn: make(chan struct{})}
-			f := journal.Fair(b)
+			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			defer close(b.goOn)
 			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
 			for range 2 + dbkit.MaxWaiting {
@@ -102,7 +102,7 @@ func TestFair(t *testing.T) {
 func testFairReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
-		f := journal.Fair(b)
+		f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 		for range 50 {
 			go func() { _, _ = f.CountBelow(t.Context(), "a", "run_1", 10) }()
 		}
@@ -141,7 +141,7 @@ func testFairMethods(t *testing.T) {
 	for i := range all.NumMethod() {
 		synctest.Test(t, func(t *testing.T) {
 			b := busy{counts: make(chan string, 100), goOn: make(chan struct{})}
-			f := journal.Fair(b)
+			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			// The turns of the namespace without a name are taken, whichever kind a method needs.
 			for range 2 {
 				go func() { _, _ = f.CountBelow(t.Context(), "", "run_1", 1) }()

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// MaxLook is how many rows are looked at for one page of a list whose filters no index serves, and
-	// MaxLookTime after how long nothing more is, beyond the first lookStep rows.
-	MaxLook     = 10_000
-	MaxLookTime = 250 * time.Millisecond
+	// MaxLook is how many rows are looked at for one page of a list whose filters no index serves.
+	MaxLook = 10_000
+	// maxLookTime is after how long no more are looked at for it, beyond the first lookStep.
+	maxLookTime = 250 * time.Millisecond
 	// lookStep is how many rows one statement looks at.
 	lookStep = 64
 )
@@ -40,7 +40,7 @@ func Look(ctx context.Context, after page.Cursor, wanted, most int,
 		most = MaxLook
 	}
 	begin, looked := time.Now(), 0
-	for len(ids) < wanted && looked < most && (looked == 0 || time.Since(begin) < MaxLookTime) {
+	for len(ids) < wanted && looked < most && (looked == 0 || time.Since(begin) < maxLookTime) {
 		s, seen := LookStep{After: after, Rows: min(lookStep, most-looked)}, 0
 		if err := step(ctx, s, func(at page.Cursor, fits bool) bool {
 			seen++

@@ -29,8 +29,8 @@ const (
 	between = "\x1f"
 	// fencedCode is the SQLSTATE that executor_fence raises.
 	fencedCode = "EG001"
-	// conns are for exchanges and for the API.
-	conns = 4
+	// Conns are how many connections the pool has: for exchanges and for the API.
+	Conns = 4
 )
 
 var _ limit.Store = (*Store)(nil)
@@ -41,7 +41,7 @@ type Store struct{ pool *pgxpool.Pool }
 // Open connects. The journal's migrations make the tables.
 func Open(ctx context.Context, url string, tracer trace.TracerProvider) (*Store, error) {
 	pool, err := dbkit.OpenPostgres(ctx, url, journalpg.Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor-limits", TracerProvider: tracer, MaxConns: conns, IdleInTransactionTimeout: 2 * time.Second, ByIndex: true,
+		ApplicationName: "epigraph-executor-limits", TracerProvider: tracer, MaxConns: Conns, IdleInTransactionTimeout: 2 * time.Second, ByIndex: true,
 	})
 	if err != nil {
 		return nil, err

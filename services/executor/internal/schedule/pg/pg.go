@@ -17,8 +17,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/schedule"
 )
 
-// conns are for firing and for the API.
-const conns = 4
+// Conns are how many connections the pool has: for firing and for the API.
+const Conns = 4
 
 var _ schedule.Store = (*Store)(nil)
 
@@ -28,7 +28,7 @@ type Store struct{ pool *pgxpool.Pool }
 // Open connects. The journal's migrations make the tables.
 func Open(ctx context.Context, url string, tracer trace.TracerProvider) (*Store, error) {
 	pool, err := dbkit.OpenPostgres(ctx, url, journalpg.Schema, dbkit.PostgresOptions{
-		ApplicationName: "epigraph-executor-schedules", TracerProvider: tracer, MaxConns: conns, ByIndex: true,
+		ApplicationName: "epigraph-executor-schedules", TracerProvider: tracer, MaxConns: Conns, ByIndex: true,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,49 @@
+package schedule
+
+import (
+	"context"
+
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+)
+
+// fair is a store that namespaces ask in turns. What the keeper asks for all of them has none.
+type fair struct {
+	Store
+	turns *dbkit.Turns
+}
+
+// Fair returns s such that what is asked for one namespace has the turns of its connections.
+func Fair(s Store, t *dbkit.Turns) Store { return fair{s, t} }
+
+// Create implements Store.
+func (f fair) Create(ctx context.Context, s Schedule, most int) error {
+	return f.turns.Do(ctx, s.Namespace, func(ctx context.Context) error { return f.Store.Create(ctx, s, most) })
+}
+
+// Get implements Store.
+func (f fair) Get(ctx context.Context, k Key) (s Schedule, err error) {
+	err = f.turns.Read(ctx, k.Namespace, func(ctx context.Context) (err error) {
+		s, err = f.Store.Get(ctx, k)
+		return err
+	})
+	return s, err
+}
+
+// List implements Store.
+func (f fair) List(ctx context.Context, namespace, after string, limit int) (list []Schedule, err error) {
+	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
+		list, err = f.Store.List(ctx, namespace, after, limit)
+		return err
+	})
+	return list, err
+}
+
+// Change implements Store.
+func (f fair) Change(ctx context.Context, k Key, change func(context.Context, Tx, *Schedule) (Change, error)) error {
+	return f.turns.Do(ctx, k.Namespace, func(ctx context.Context) error { return f.Store.Change(ctx, k, change) })
+}
+
+// Delete implements Store.
+func (f fair) Delete(ctx context.Context, k Key, revision int64) error {
+	return f.turns.Do(ctx, k.Namespace, func(ctx context.Context) error { return f.Store.Delete(ctx, k, revision) })
+}
