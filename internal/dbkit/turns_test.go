@@ -144,28 +144,35 @@ func TestSQLiteInterrupt(t *testing.T) {
 	}))
 }
 
-// BenchmarkRead is a read of one row, by itself and in a turn that is free.
+// BenchmarkRead is a read of one row, by itself and in a turn that is free, and such a turn without a read.
 func BenchmarkRead(b *testing.B) {
 	db, err := dbkit.OpenSQLite(b.Context(), filepath.Join(b.TempDir(), "x.db"))
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, db.Close()) })
-	ctx, cancel := context.WithCancel(b.Context())
+	service, cancel := context.WithCancel(b.Context())
 	defer cancel()
+	client := asClient(service)
 	read := func(ctx context.Context) error {
 		return db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			return tx.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(new(int))
 		})
 	}
+	nothing := func(context.Context) error { return nil }
 	all := dbkit.NewTurns(4)
-	for name, run := range map[string]func() error{
-		"plain":   func() error { return read(ctx) },
-		"service": func() error { return all.Read(ctx, "a", read) },
-		"client":  func() error { return all.Read(asClient(ctx), "a", read) },
+	for _, c := range []struct {
+		name string
+		run  func() error
+	}{
+		{"row", func() error { return read(client) }},
+		{"row/service", func() error { return all.Read(service, "a", read) }},
+		{"row/client", func() error { return all.Read(client, "a", read) }},
+		{"none/service", func() error { return all.Read(service, "a", nothing) }},
+		{"none/client", func() error { return all.Read(client, "a", nothing) }},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				require.NoError(b, run())
+				require.NoError(b, c.run())
 			}
 		})
 	}
