@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// MaxWaiting is how many calls of one namespace may wait for a connection.
-	MaxWaiting = 256
+	// MaxWaiting is how many calls of one namespace may wait for a connection: half of those that may be under
+	// way, so that a burst of starts waits rather than comes again.
+	MaxWaiting = 1000
 	// MaxRead is how long the clients of a namespace may read in one turn.
 	MaxRead = 10 * time.Second
 

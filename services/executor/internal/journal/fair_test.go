@@ -63,7 +63,7 @@ func TestFair(t *testing.T) {
 	t.Run("Reads/HalfAreForOneNamespace", testFairReads)
 	t.Run("Reads/ClientsOfManyLeaveOneToTheEngine", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := busy{counts: make(chan string, 1000), goOn: make(chan struct{})}
+			b := busy{counts: make(chan string, 2*dbkit.MaxWaiting), goOn: make(chan struct{})}
 			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
 			for _, ns := range []string{"a", "b", "c"} {
@@ -82,7 +82,7 @@ func TestFair(t *testing.T) {
 	})
 	t.Run("Reads/TooManyThatWaitAreRefused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := busy{counts: make(chan string, 1000), goOn: make(chan struct{})}
+			b := busy{counts: make(chan string, 2*dbkit.MaxWaiting), goOn: make(chan struct{})}
 			f := journal.Fair(b, dbkit.NewTurns(b.Readers()))
 			defer close(b.goOn)
 			client := access.With(t.Context(), access.Principal{Kind: access.Key, Name: "k"})
