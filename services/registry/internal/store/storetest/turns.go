@@ -33,11 +33,12 @@ func attack(t *testing.T, c call, namespaces ...string) {
 	const crowd = dbkit.MaxWaiting + 200
 	var all sync.WaitGroup
 	goOn := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(asClient(t.Context())))
 	t.Cleanup(func() {
+		cancel()
 		close(goOn)
 		all.Wait()
 	})
-	ctx := context.WithoutCancel(asClient(t.Context()))
 	for _, namespace := range namespaces {
 		refused := make(chan error, crowd)
 		for range crowd {
