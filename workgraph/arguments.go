@@ -122,7 +122,8 @@ func given(names []string, n *Node) bool {
 // maxLikeNames is how many names are held against one that may be misspelled.
 const maxLikeNames = 200
 
-// nearName is the one of the names that a person or a model may have meant, or nothing. Of very many only the first are looked at.
+// nearName is the one of the names that a person or a model may have meant, or nothing: one of about the same letters, else one that begins with
+// the other. Of very many only the first are looked at.
 func nearName(name string, names []string) string {
 	best, most := "", max(1, len(name)/3)
 	for _, n := range names[:min(len(names), maxLikeNames)] {
@@ -133,8 +134,19 @@ func nearName(name string, names []string) string {
 			break
 		}
 	}
-	return best
+	if best != "" || len(name) < minCommon {
+		return best
+	}
+	for _, n := range names[:min(len(names), maxLikeNames)] {
+		if len(n) >= minCommon && (strings.HasPrefix(n, name) || strings.HasPrefix(name, n)) {
+			return n
+		}
+	}
+	return ""
 }
+
+// minCommon is how many letters a name has of which a longer one is taken for a variant.
+const minCommon = 3
 
 // editDistance counts the letters to add, drop, change or swap with their neighbor, as far as most; beyond that it says more than most.
 func editDistance(a, b string, most int) int {
@@ -172,7 +184,7 @@ type need struct {
 // from the input, nor passed down by a node before it. A nil input may hold everything. The error is that of ctx if it ended first.
 func (p *Program) Missing(ctx context.Context, in *Input) ([]Fault, error) {
 	var l faultList
-	p.missing(ctx, in, &l)
+	p.missing(ctx, in, nil, &l)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -182,8 +194,8 @@ func (p *Program) Missing(ctx context.Context, in *Input) ([]Fault, error) {
 // maxNameWords bounds what travelingNames keeps, in words of 64 names of one node. The names beyond are left to the actors.
 const maxNameWords = 2 << 20
 
-// missing is Missing, as far as ctx lasts.
-func (p *Program) missing(ctx context.Context, in *Input, l *faultList) {
+// missing is Missing, as far as ctx lasts. Anything may reach the nodes that are unsure.
+func (p *Program) missing(ctx context.Context, in *Input, unsure map[int32]bool, l *faultList) {
 	if len(p.needs) == 0 {
 		return
 	}
@@ -207,7 +219,7 @@ func (p *Program) missing(ctx context.Context, in *Input, l *faultList) {
 			needs = append(needs, &p.needs[i])
 		}
 	}
-	may := p.travelingNames(ctx, in, names)
+	may := p.travelingNames(ctx, in, unsure, names)
 	for _, d := range needs {
 		if ctx.Err() != nil {
 			return
@@ -227,7 +239,7 @@ func (p *Program) missing(ctx context.Context, in *Input, l *faultList) {
 func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
 	var l faultList
 	if in == nil {
-		p.missing(ctx, &Input{}, &l)
+		p.missing(ctx, &Input{}, nil, &l)
 		for i := range l.faults {
 			l.faults[i].Hint += "; with an input that has it nothing is wrong"
 		}
@@ -285,8 +297,41 @@ func (s nameSet) join(o nameSet) bool {
 	return changed
 }
 
+// ordered is what there is of an order of the nodes in a graph whose edges are at fault: without those that are on an undeclared cycle or after
+// one.
+func (p *Program) ordered() []int32 {
+	left := make([]int32, len(p.nodes))
+	order := make([]int32, 0, len(p.nodes))
+	for i := range p.nodes {
+		if left[i] = int32(len(p.nodes[i].in)); left[i] == 0 {
+			order = append(order, int32(i))
+		}
+	}
+	for k := 0; k < len(order); k++ {
+		for _, e := range p.nodes[order[k]].out {
+			if pe := &p.edges[e]; pe.kind != BackEdge && !pe.message {
+				if left[pe.to]--; left[pe.to] == 0 {
+					order = append(order, pe.to)
+				}
+			}
+		}
+	}
+	return order
+}
+
+// carriesAnything tells that any argument may come by the edge, as far as the edge itself says.
+func (e *pedge) carriesAnything() bool {
+	switch e.mode {
+	case "", NoPassDown, ResultAsFirstArg, ResultAsLeadingArgs:
+		return false
+	case KeyPassDown:
+		return e.key == "" // a fault of its own
+	}
+	return true
+}
+
 // travelingNames says for every node which of the named arguments may travel to it.
-func (p *Program) travelingNames(ctx context.Context, in *Input, names map[string]int) []nameSet {
+func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []nameSet {
 	words := (len(names) + 63) / 64
 	all := make(nameSet, words)
 	for i := range all {
@@ -313,6 +358,20 @@ func (p *Program) travelingNames(ctx context.Context, in *Input, names map[strin
 			sets[i].join(input)
 		}
 	}
+	for i := range unsure {
+		sets[i].join(all)
+	}
+	if len(p.topo) < len(p.nodes) {
+		sorted := make([]bool, len(p.nodes))
+		for _, v := range p.topo {
+			sorted[v] = true
+		}
+		for i := range sets {
+			if !sorted[i] {
+				sets[i].join(all)
+			}
+		}
+	}
 	out := make(nameSet, words)
 	for changed := true; changed; { // once, and once more for each loop around a loop
 		changed = false
@@ -328,7 +387,7 @@ func (p *Program) travelingNames(ctx context.Context, in *Input, names map[strin
 				}
 				clear(out)
 				switch {
-				case pe.mode == MergePassDown || n.mayExpand:
+				case pe.carriesAnything() || n.mayExpand:
 					out.join(all)
 				case n.inbox == nil: // messages do not travel
 					out.join(sets[v])

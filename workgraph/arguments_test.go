@@ -212,6 +212,50 @@ func TestMissingArguments(t *testing.T) {
 	})
 }
 
+// TestMissingArguments_BesideOtherFaults holds that a graph is told what is missing together with what else is wrong with it, and that nothing is
+// called missing that a mended graph may bring.
+func TestMissingArguments_BesideOtherFaults(t *testing.T) {
+	t.Parallel()
+	needy := Node{ID: "m", Actor: "mail", Named: map[string]json.RawMessage{"to": js("1")}}
+	start := Node{ID: "a", Actor: "any"}
+	const missing = "MISSING_ARGUMENT m named.text"
+	for name, c := range map[string]struct {
+		g    *Graph
+		want []string
+	}{
+		"UnknownActor":  {&Graph{Nodes: []Node{{ID: "a", Actor: "nobody"}, needy}}, []string{"UNKNOWN_ACTOR a actor", missing}},
+		"BadExpression": {&Graph{Nodes: []Node{{ID: "a", Actor: "any", When: "1 +"}, needy}}, []string{"BAD_EXPRESSION a when", missing}},
+		"BadReference":  {&Graph{Nodes: []Node{{ID: "a", Actor: "any", When: "nodes.zz.result"}, needy}}, []string{"UNKNOWN_NODE_REFERENCE a when", missing}},
+		"EdgeToNobody":  {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "m", To: "q"}}}, []string{"UNKNOWN_NODE m->q to", missing}},
+		"EdgeBefore":    {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "a", To: "m"}, {From: "a", To: "q"}}}, []string{"UNKNOWN_NODE a->q to", missing}},
+		"SelfLoop":      {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "a", To: "a"}}}, []string{"SELF_LOOP a->a kind", missing}},
+		"CycleElsewhere": {&Graph{Nodes: []Node{start, {ID: "b", Actor: "any"}, needy}, Edges: []Edge{{From: "a", To: "b"}, {From: "b", To: "a"}}},
+			[]string{"CYCLE a", missing}},
+		"TwoEntriesToALoop": {&Graph{Nodes: []Node{needy, start, {ID: "b", Actor: "any"}}, Edges: []Edge{{From: "m", To: "a"}, {From: "m", To: "b"},
+			{From: "a", To: "b"}, {From: "b", To: "a", Kind: BackEdge, When: "visit < 3"}}}, []string{"IRREDUCIBLE_LOOP b->a kind", missing}},
+		"EdgeFromNobody":   {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "q", To: "m"}}}, []string{"UNKNOWN_NODE q->m from"}},
+		"UnknownActorGoes": {&Graph{Nodes: []Node{{ID: "a", Actor: "nobody"}, needy}, Edges: []Edge{{From: "a", To: "m"}}}, []string{"UNKNOWN_ACTOR a actor"}},
+		"WithinACycle":     {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "a", To: "m"}, {From: "m", To: "a"}}}, []string{"CYCLE a"}},
+		"UnknownMode": {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "a", To: "m", PassDown: PassDown{Mode: "KEYY", Key: "text"}}}},
+			[]string{"BAD_VALUE a->m result_pass_down_mode.mode"}},
+		"KeyWithoutName": {&Graph{Nodes: []Node{start, needy}, Edges: []Edge{{From: "a", To: "m", PassDown: PassDown{Mode: KeyPassDown}}}},
+			[]string{"BAD_VALUE a->m result_pass_down_mode.key"}},
+		"TwiceTheId": {&Graph{Nodes: []Node{start, {ID: "m", Actor: "any"}, needy}, Edges: []Edge{{From: "a", To: "m", PassDown: Key("text")}}}, []string{"DUPLICATE_NODE m id"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := ValidateFor(t.Context(), c.g, calc, &Input{})
+			require.NoError(t, err)
+			require.Equal(t, c.want, places(got), "%v", got)
+		})
+	}
+	t.Run("LongerName/IsProposed", func(t *testing.T) {
+		t.Parallel()
+		got := found(ValidateFor(t.Context(), &Graph{Nodes: []Node{{ID: "c", Actor: "calc", Named: map[string]json.RawMessage{"expression": js("1")}}}}, calc, &Input{}))
+		require.Equal(t, `did you mean "expr" by named.expression?`, got[0].Hint)
+	})
+}
+
 func TestUnreachableInboxes(t *testing.T) {
 	box := func(id string, from ...string) Node {
 		return Node{ID: id, Actor: "any", On: &Trigger{Inbox: &Inbox{From: from}}}

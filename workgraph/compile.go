@@ -192,8 +192,12 @@ func build(c *checker, g *Graph) (*Program, []Fault, error) {
 		p.findLoops(c, arcs)
 	}
 	c.checkNodeRefs(p, whole)
-	if p.needs = c.needs; whole && p.topo != nil && p.origins == nil {
-		p.missing(c.ctx, c.input, &c.faultList)
+	p.needs = c.needs
+	if p.topo == nil {
+		p.topo = p.ordered()
+	}
+	if p.origins == nil && (len(c.faults) == 0 || !c.grown) {
+		p.missing(c.ctx, c.input, c.unsure, &c.faultList)
 	}
 	if c.ctx.Err() != nil {
 		return nil, nil, context.Cause(c.ctx)
@@ -391,6 +395,9 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		pe.when = c.edgeExpr(e, "when", e.When)
 		if !ok {
 			whole = false
+			if to, declared := c.index[e.To]; declared && e.From != e.To {
+				c.doubt(to)
+			}
 			continue
 		}
 		pe.from, pe.to = from, to

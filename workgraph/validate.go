@@ -162,6 +162,16 @@ type checker struct {
 	argSchemas map[string]*argSchema
 	needs      []need
 	mayExpand  bool
+	// unsure are the nodes of which it is not known what reaches them, since an edge or an id is at fault.
+	unsure map[int32]bool
+}
+
+// doubt makes a node unsure.
+func (c *checker) doubt(i int32) {
+	if c.unsure == nil {
+		c.unsure = map[int32]bool{}
+	}
+	c.unsure[i] = true
 }
 
 // faultList is what is told of one graph: the first faults, and how many there are besides.
@@ -252,6 +262,7 @@ func (c *checker) checkNode(i int32) {
 		c.node(code, n.ID, "id", "use letters, digits, _ and -", "%s (node number %d)", msg, i+1)
 	}
 	if j, dup := c.index[n.ID]; dup {
+		c.doubt(i)
 		c.node(CodeDuplicateNode, n.ID, "id", "give each node an id of its own", "nodes number %d and %d share the id", j+1, i+1)
 	} else {
 		c.index[n.ID] = i
