@@ -240,15 +240,30 @@ func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
 	var l faultList
 	if in == nil {
 		p.missing(ctx, &Input{}, nil, &l)
-		for i := range l.faults {
-			l.faults[i].Hint += "; with an input that has it nothing is wrong"
-		}
+		l.faults = OnlyWithoutInput(l.faults, nil)
 	}
 	p.endlessCycles(ctx, &l)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return l.all(), nil
+}
+
+// OnlyWithoutInput are the warnings about a graph for which no input is known: those of the faults for an empty input that are not told anyway.
+func OnlyWithoutInput(empty, told []Fault) []Fault {
+	type place struct{ node, field string }
+	known := map[place]bool{}
+	for _, f := range told {
+		known[place{f.Node, f.Field}] = true
+	}
+	var out []Fault
+	for _, f := range empty {
+		if f.Code == CodeMissingArg && !known[place{f.Node, f.Field}] {
+			f.Hint += "; with an input that has it nothing is wrong"
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // maxLikeDemands is for how many names that are missing it is found out whether another one was meant.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/near"
@@ -63,6 +64,9 @@ func ReadMessage(place string, raw json.RawMessage, m proto.Message) (faults []e
 	r := graphReader{}
 	protoJSON := r.message(place, raw, m.ProtoReflect().Descriptor())
 	err = protojson.Unmarshal(protoJSON, m)
+	if r.more > 0 {
+		r.faults = append(r.faults, errs.Violation{Field: place, Reason: workgraph.CodeMoreFaults, Message: fmt.Sprintf("and %d more faults", r.more)})
+	}
 	if len(r.faults) > 0 {
 		if err != nil {
 			proto.Reset(m)
@@ -79,9 +83,16 @@ func ReadMessage(place string, raw json.RawMessage, m proto.Message) (faults []e
 var protoPlace = regexp.MustCompile(`^proto:[\s\x{a0}]*(\(line \d+:\d+\):[\s\x{a0}]*)?`)
 
 // graphReader rewrites REST JSON, in which a payload is the value that it holds, as protobuf JSON.
-type graphReader struct{ faults []errs.Violation }
+type graphReader struct {
+	faults []errs.Violation
+	more   int // faults beyond workgraph.MaxFaults
+}
 
 func (r *graphReader) fault(place, reason, format string, args ...any) json.RawMessage {
+	if len(r.faults) == workgraph.MaxFaults {
+		r.more++
+		return json.RawMessage("null")
+	}
 	r.faults = append(r.faults, errs.Violation{Field: place, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	return json.RawMessage("null")
 }
@@ -96,6 +107,7 @@ func (r *graphReader) message(place string, raw json.RawMessage, md protoreflect
 		}
 		return raw
 	}
+	seen, oneofs := map[string]bool{}, map[protoreflect.Name]string{}
 	return r.object(place, raw, "an object", func(key string, value json.RawMessage) (string, json.RawMessage) {
 		fd := md.Fields().ByJSONName(key)
 		if fd == nil {
@@ -113,6 +125,18 @@ func (r *graphReader) message(place string, raw json.RawMessage, md protoreflect
 			r.fault(place+"."+key, "UNKNOWN_FIELD", "%s", said)
 			return "", nil
 		}
+		if seen[fd.JSONName()] {
+			r.fault(place+"."+key, "DUPLICATE_KEY", "the field %q is given twice", key)
+			return "", nil
+		}
+		seen[fd.JSONName()] = true
+		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() && string(value) != "null" {
+			if other, given := oneofs[of.Name()]; given {
+				r.fault(place+"."+key, "ONEOF_CONFLICT", "only one of %q and %q may be given", other, key)
+				return "", nil
+			}
+			oneofs[of.Name()] = key
+		}
 		return fd.JSONName(), r.field(place+"."+key, value, fd)
 	})
 }
@@ -124,7 +148,13 @@ func (r *graphReader) field(place string, raw json.RawMessage, fd protoreflect.F
 	case string(raw) == "null" && (fd.IsMap() || fd.IsList()):
 		return raw
 	case fd.IsMap():
+		seen := map[string]bool{}
 		return r.object(place, raw, "an object, whose keys are free", func(key string, value json.RawMessage) (string, json.RawMessage) {
+			if seen[key] {
+				r.fault(place+"."+key, "DUPLICATE_KEY", "the key %q is given twice", key)
+				return "", nil
+			}
+			seen[key] = true
 			return key, r.value(place+"."+key, value, fd.MapValue())
 		})
 	case fd.IsList():
@@ -195,6 +225,14 @@ func scalarFault(raw json.RawMessage, fd protoreflect.FieldDescriptor) string {
 			return "a word in double quotes"
 		}
 	case protoreflect.BytesKind:
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		if !reads(raw, &wrapperspb.DoubleValue{}) {
+			return "a number"
+		}
+	case protoreflect.Int32Kind:
+		if !reads(raw, &wrapperspb.Int32Value{}) {
+			return "a whole number of 32 bits"
+		}
 	default:
 		if !text && !number {
 			return "a number"
@@ -203,7 +241,10 @@ func scalarFault(raw json.RawMessage, fd protoreflect.FieldDescriptor) string {
 	return ""
 }
 
-// object rewrites the members of an object in their order, without those for which member gives nil; one that stands there twice is left for protojson to refuse.
+// reads tells whether protojson takes a value for that of a wrapper; nothing else can say it exactly.
+func reads(raw json.RawMessage, into proto.Message) bool { return protojson.Unmarshal(raw, into) == nil }
+
+// object rewrites the members of an object in their order, without those for which member gives nil.
 func (r *graphReader) object(place string, raw json.RawMessage, wanted string, member func(string, json.RawMessage) (string, json.RawMessage)) json.RawMessage {
 	if string(raw) == "null" {
 		return raw

@@ -2,6 +2,7 @@ package graphpb_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -79,7 +80,7 @@ func TestRead(t *testing.T) {
 			"graph.nodes[0].actor":             "this must be a text in double quotes, not 5",
 			"graph.nodes[0].maxVisit":          `Node has no field "maxVisit"; did you mean "maxVisits"?`,
 			"graph.nodes[0].when":              "this must be a text in double quotes, not true",
-			"graph.nodes[0].retry.maxAttempts": "this must be a number, not true",
+			"graph.nodes[0].retry.maxAttempts": "this must be a whole number of 32 bits, not true",
 			"graph.egdes":                      `Graph has no field "egdes"; did you mean "edges"?`,
 		}, got)
 		require.Equal(t, "a", g.GetNodes()[0].GetId())
@@ -87,15 +88,38 @@ func TestRead(t *testing.T) {
 	})
 
 	t.Run("Faults/OfTheProtobuf", func(t *testing.T) {
-		for _, raw := range []string{
-			`{"nodes": [{"id": "a", "actor": "x", "maxVisits": "many"}]}`,
-			`{"nodes": [{"id": "a", "id": "b", "actor": "x", "maxVisits": 0.5}]}`,
-			`{"nodes": [{"id": "a", "actor": "x", "resultPassDownMode": {"key": "a", "merge": "b"}}]}`,
+		for _, c := range []struct {
+			raw  string
+			want map[string]string
+		}{
+			{`{"nodes": [{"id": "a", "retry": {"maxAttempts": "x"}, "timeout": "10"}]}`, map[string]string{
+				"graph.nodes[0].retry.maxAttempts": `this must be a whole number of 32 bits, not "x"`, "graph.nodes[0].timeout": `"10" is no duration; write it as "1.5s"`}},
+			{`{"nodes": [{"id": "a", "id": "b", "actor": "x", "maxVisits": 0.5}]}`, map[string]string{
+				"graph.nodes[0].id": `the field "id" is given twice`, "graph.nodes[0].maxVisits": "this must be a whole number of 32 bits, not 0.5"}},
+			{`{"nodes": [{"id": "a", "actor": "x", "resultPassDownMode": {"key": "a", "merge": "b"}}]}`, map[string]string{
+				"graph.nodes[0].resultPassDownMode.merge": `only one of "key" and "merge" may be given`}},
+			{`{"nodes": [{"id": "a", "named": {"k": 1, "k": 2}, "retry": {"backoffFactor": "much"}}]}`, map[string]string{
+				"graph.nodes[0].named.k": `the key "k" is given twice`, "graph.nodes[0].retry.backoffFactor": `this must be a number, not "much"`}},
 		} {
-			_, err := graphpb.Read([]byte(raw))
-			require.ErrorContains(t, err, "the graph cannot be read: ")
-			require.NotContains(t, err.Error(), "line")
+			g, err := graphpb.Read([]byte(c.raw))
+			got := map[string]string{}
+			for _, v := range errs.From(err).Violations {
+				got[v.Field] = v.Message
+			}
+			require.Equal(t, c.want, got, c.raw)
+			require.Equal(t, "a", g.GetNodes()[0].GetId(), "the rest can be looked at")
 		}
+	})
+	t.Run("Faults/AreBounded", func(t *testing.T) {
+		_, err := graphpb.Read([]byte(`{"nodes": [{"id": "a"}` + strings.Repeat(`, 7`, 1000) + `]}`))
+		faults := errs.From(err).Violations
+		require.Len(t, faults, workgraph.MaxFaults+1)
+		require.Equal(t, "and 900 more faults", faults[workgraph.MaxFaults].Message)
+	})
+	t.Run("Numbers/AsTexts", func(t *testing.T) {
+		g, err := graphpb.Read([]byte(`{"nodes": [{"id": "a", "actor": "x", "maxVisits": "3", "retry": {"backoffFactor": "1.5", "maxAttempts": 2.0}}]}`))
+		require.NoError(t, err)
+		require.EqualValues(t, 3, g.GetNodes()[0].GetMaxVisits())
 	})
 }
 

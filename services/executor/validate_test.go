@@ -70,7 +70,11 @@ func TestValidateGraph(t *testing.T) {
 		"Expand/Cycle":      {g(node("a", "expand", "graph", `{"nodes": [{"id": "x", "actor": "cel"}, {"id": "y", "actor": "cel"}], "edges": [{"from": "x", "to": "y"}, {"from": "y", "to": "x"}]}`)), []string{"BAD_ARGUMENT a named.graph"}},
 		"Thread":            {g(&graphv1.Node{Id: "a", Actor: "cel", Named: named("expr", `"1"`), Thread: "t"}), []string{"FIELD_NOT_USED a thread"}},
 		"All": {&graphv1.Graph{Nodes: []*graphv1.Node{node("a", "nobody"), node("b", "cel"), node("c", "template", "text", `"{{ 1 + }}"`)}, Edges: []*graphv1.Edge{edge("b", "nowhere")}},
-			[]string{"UNKNOWN_ACTOR a actor", "BAD_EXPRESSION c named.text", "UNKNOWN_NODE  to"}},
+			[]string{"UNKNOWN_ACTOR a actor", "BAD_EXPRESSION c named.text", "UNKNOWN_NODE  to", "MISSING_ARGUMENT b named.expr"}},
+		"All/WithWhatIsMissing": {&graphv1.Graph{Nodes: []*graphv1.Node{node("a", "nobody"), node("b", "cel"), node("c", "template", "txt", `"x"`)}, Edges: []*graphv1.Edge{edge("c", "nowhere")}},
+			[]string{"UNKNOWN_ACTOR a actor", "UNKNOWN_NODE  to", "MISSING_ARGUMENT b named.expr", "MISSING_ARGUMENT c named.text"}},
+		"All/WithWhatCannotBeRead": {g(node("a", "cel", "expr", `1 2`), node("b", "sleep"), node("c", "cel", "expr", `"1 +"`)),
+			[]string{"PAYLOAD_INVALID a named.expr", "BAD_EXPRESSION c named.expr", "MISSING_ARGUMENT b named.duration"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,6 +113,16 @@ func TestValidateGraph(t *testing.T) {
 		v, err = f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g(node("a", "cel")), Input: &executorv1.RunInput{Named: named("expr", `"1"`)}})
 		require.NoError(t, err)
 		require.Empty(t, append(v.GetFaults(), v.GetWarnings()...))
+	})
+	t.Run("Input/WhatOnlyItCanBringIsAWarningBesideFaults", func(t *testing.T) {
+		t.Parallel()
+		v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: g(node("a", "nobody"), node("b", "cel"))})
+		require.NoError(t, err)
+		require.Len(t, v.GetFaults(), 1)
+		require.Equal(t, "UNKNOWN_ACTOR", v.GetFaults()[0].GetCode())
+		require.Len(t, v.GetWarnings(), 1)
+		require.Equal(t, "MISSING_ARGUMENT b", v.GetWarnings()[0].GetCode()+" "+v.GetWarnings()[0].GetNodeId())
+		require.Contains(t, v.GetWarnings()[0].GetHint(), "with an input that has it nothing is wrong")
 	})
 	t.Run("Thread/IsRefusedByName", func(t *testing.T) {
 		t.Parallel()

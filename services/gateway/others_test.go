@@ -12,9 +12,9 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// TestUnknownFieldHidesNoFault holds that who writes a graph by hand is told of a misspelled field together
-// with what else is wrong with the graph.
-func TestUnknownFieldHidesNoFault(t *testing.T) {
+// TestMisfitHidesNoFault holds that who writes a graph by hand is told of what cannot be read together with what else is wrong with the
+// graph.
+func TestMisfitHidesNoFault(t *testing.T) {
 	t.Parallel()
 	const misspelled = `{"graph": {"nodes": [{"id": "a", "actor": "lmm", "nmed": {"x": 9007199254740993}}]}}`
 	for _, c := range []struct {
@@ -40,6 +40,18 @@ func TestUnknownFieldHidesNoFault(t *testing.T) {
 		}, "UNKNOWN_FIELD", []string{"graph.nodes[0].nmed"}},
 		{"Start/ExecutorCannotSay", "/v1/runs", misspelled, nil, "UNKNOWN_FIELD", []string{"graph.nodes[0].nmed"}},
 		{"Start/NoGraph", "/v1/runs", `{"grph": {}}`, nil, "UNKNOWN_FIELD", []string{"grph"}},
+		{"Start/WrongNumber", "/v1/runs", `{"graph": {"nodes": [{"id": "a", "actor": 5, "retry": {"maxAttempts": "x"}, "timeout": "10"}]}, "named": {"k": 1}}`,
+			func(_ context.Context, r *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error) {
+				if r.GetInput().GetNamed()["k"] == nil || r.GetGraph().GetNodes()[0].GetTimeout() != nil {
+					return nil, errs.New(errs.Internal, "", "not what is left of the body")
+				}
+				return &executorv1.ValidateGraphResponse{Faults: []*graphv1.Fault{{NodeId: "a", Field: "actor", Code: "NO_ACTOR", Message: "no actor"},
+					{NodeId: "a", Field: "when", Code: "BAD_EXPRESSION", Message: "no expression"}}}, nil
+			}, "INVALID_BODY", []string{"graph.nodes[0].actor", "graph.nodes[0].retry.maxAttempts", "graph.nodes[0].timeout", "graph.nodes[a].when"}},
+		{"Schedule/WithTheFaultsOfTheGraph", "/v1/schedules", `{"schedule": {"id": "s", "start": ` + misspelled + `}}`,
+			func(_ context.Context, r *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error) {
+				return &executorv1.ValidateGraphResponse{Faults: []*graphv1.Fault{{NodeId: r.GetGraph().GetNodes()[0].GetId(), Field: "actor", Code: "UNKNOWN_ACTOR", Message: "none"}}}, nil
+			}, "INVALID_BODY", []string{"schedule.start.graph.nodes[0].nmed", "schedule.start.graph.nodes[a].actor"}},
 		{"Start/WrongTypeToo", "/v1/runs", `{"grph": {}, "taskId": 7}`, nil, "INVALID_BODY", []string{"grph", "taskId"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -317,6 +317,9 @@ func (e *env) fail(err error) int {
 		code = exitNoServer
 		x = e.unreachable()
 	}
+	if x.Reason == "NO_PLAN" {
+		code = exitNoPlan
+	}
 	if x.Reason == "CREDENTIALS_MISSING" {
 		x = x.Hint("give the key with --api-key or EPIGRAPH_API_KEY")
 	}

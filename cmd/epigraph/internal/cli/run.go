@@ -87,10 +87,6 @@ func (c *runCmd) Run(e *env) error {
 	defer s.close()
 	r, g, err := c.start(e, s, text, req)
 	if err != nil {
-		if errs.ReasonOf(err) == "NO_PLAN" && e.ctx.Err() == nil {
-			e.fail(err)
-			return exit(exitNoPlan)
-		}
 		return err
 	}
 	if c.Detach {
@@ -210,7 +206,7 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 		}
 		g, err := graphpb.Read(raw)
 		if err != nil {
-			return nil, c.pointed(e, text, withOthers(ctx, s, text, g, err))
+			return nil, c.pointed(e, text, c.withOthers(ctx, s, text, g, err))
 		}
 		if c.Name != "" {
 			g.Name = c.Name
@@ -232,12 +228,13 @@ func (c *runCmd) graph(ctx context.Context, e *env, s *services, text string) (*
 
 // withOthers adds to the faults for which a graph cannot be read what is wrong with the rest of it, as far as
 // the server says it.
-func withOthers(ctx context.Context, s *services, text string, rest *graphv1.Graph, err error) error {
+func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest *graphv1.Graph, err error) error {
 	x, ok := errors.AsType[*errs.Error](err)
 	if !ok || rest == nil {
 		return err
 	}
-	r, asked := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: rest})
+	req, _ := c.request() // that it is right has been seen
+	r, asked := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: rest, Input: &executorv1.RunInput{Args: req.GetArgs(), Named: req.GetNamed()}})
 	if asked != nil {
 		return err // what is wrong with the text is worth telling without a server
 	}

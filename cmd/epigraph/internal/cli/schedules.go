@@ -119,7 +119,7 @@ func (c *scheduleSpec) graph(ctx context.Context, e *env, s *services, file stri
 	if err != nil {
 		return nil, err
 	}
-	return (&runCmd{File: file, Actor: c.Actor, Common: c.Common}).graph(ctx, e, s, text)
+	return (&runCmd{File: file, Actor: c.Actor, Common: c.Common, Args: c.Args, Named: c.Named}).graph(ctx, e, s, text)
 }
 
 type schedulesCreateCmd struct {

@@ -14,11 +14,21 @@ import (
 )
 
 // Examine returns what Start would say about the graph alone, and more. A nil input is one of which nothing
-// is known.
+// is known: what a start without input is told besides is a warning then.
 func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Graph, in *workgraph.Input) (Examination, error) {
 	p, err := e.program(ctx, namespace, g, nil, in)
 	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
-		return Examination{Faults: faults}, nil
+		out := Examination{Faults: faults}
+		if in != nil || len(faults) > workgraph.MaxFaults {
+			return out, nil
+		}
+		_, err = e.program(ctx, namespace, g, nil, &workgraph.Input{})
+		all, ok := errors.AsType[workgraph.Faults](err)
+		if !ok {
+			return out, err
+		}
+		out.Warnings = workgraph.OnlyWithoutInput(all, faults)
+		return out, nil
 	}
 	if err != nil {
 		return Examination{}, err

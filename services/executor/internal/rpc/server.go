@@ -135,19 +135,16 @@ func (s *Server) startRequest(ctx context.Context, req *executorv1.StartRunReque
 		faults = append(faults, more...)
 		return nil
 	}
-	var err error
-	if out.Graph, out.Known, err = graph(ctx, req.GetGraph()); err != nil {
-		// All faults at once: what the translation found, and what validation says about the rest.
-		if err := errors.Join(collect(err), collect(s.check(ctx, out.Namespace, out.Graph))); err != nil {
-			return out, err
-		}
-		return out, graphpb.FaultError(faults)
-	}
+	var err, misread error
+	out.Graph, out.Known, misread = graph(ctx, req.GetGraph())
 	if out.Input.Args, err = graphpb.RawList("args", req.GetArgs()); collect(err) != nil {
 		return out, err
 	}
 	if out.Input.Named, err = graphpb.RawMap("named", req.GetNamed()); collect(err) != nil {
 		return out, err
+	}
+	if misread != nil {
+		return out, s.misread(ctx, out, misread)
 	}
 	if out.Context, err = graphpb.Raw("context", req.GetContext()); collect(err) != nil {
 		return out, err
@@ -211,7 +208,7 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 		return nil, err
 	}
 	out := &executorv1.ValidateGraphResponse{}
-	for _, f := range append(faults, found.Faults...) {
+	for _, f := range besides(faults, found.Faults) {
 		out.Faults = append(out.Faults, graphpb.Fault(f))
 	}
 	for _, f := range found.Warnings {
@@ -223,13 +220,39 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 	return out, nil
 }
 
-// check returns the faults of a graph.
-func (s *Server) check(ctx context.Context, namespace string, g *workgraph.Graph) error {
-	found, err := s.engine.Examine(ctx, namespace, g, nil)
-	if err == nil && len(found.Faults) > 0 {
-		return found.Faults
+// misread is the error of a graph of which a part cannot be read: it names what is wrong with the rest as well.
+func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error) error {
+	faults, ok := errors.AsType[workgraph.Faults](err)
+	if !ok {
+		return err
 	}
-	return err
+	found, err := s.engine.Examine(ctx, req.Namespace, req.Graph, &req.Input)
+	if err != nil {
+		return err
+	}
+	return graphpb.FaultError(besides(faults, found.Faults))
+}
+
+// besides adds to what cannot be read of a graph what is wrong with the rest, without what is at the same places: there the rest lacks only what
+// could not be read.
+func besides(misread, rest workgraph.Faults) workgraph.Faults {
+	if len(misread) == 0 {
+		return rest
+	}
+	place := func(f workgraph.Fault) workgraph.Fault {
+		return workgraph.Fault{Node: f.Node, From: f.From, To: f.To, Field: f.Field}
+	}
+	told := map[workgraph.Fault]bool{}
+	out := slices.Clone(misread)
+	for _, f := range misread {
+		told[place(f)] = true
+	}
+	for _, f := range rest {
+		if !told[place(f)] {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // unused refuses a field that would do nothing.

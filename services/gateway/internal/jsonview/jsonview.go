@@ -74,15 +74,17 @@ type decoder struct {
 	made  extent.Extent
 	taken int64
 	take  func(int64) error
+	// lost tells that the message cannot be made without what is at fault.
+	lost bool
 }
 
 // batch is how much memory is taken at once.
 const batch = 256 << 10
 
 // Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error of kind
-// InvalidArgument. An empty body is an empty message. If nothing is wrong but fields that the message does
-// not have, and they are few, the protojson comes beside the error, with those fields, so that it can be
-// found out what else is wrong. Before the message and its protojson grow, take is asked for the memory that
+// InvalidArgument. An empty body is an empty message. If the faults are few and the message has a meaning
+// without them, its protojson comes beside the error, with the fields that the message does not have, so that
+// it can be found out what else is wrong. Before the message and its protojson grow, take is asked for the memory that
 // they will need, besides that of the body; its error ends the reading.
 func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int64) error) ([]byte, error) {
 	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}, take: take}
@@ -108,7 +110,7 @@ func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int6
 	}
 	if len(d.faults) > 0 {
 		rejected := d.rejected(misfit + string(md.Name()))
-		if d.more > 0 || rejected.Reason != ReasonUnknownField {
+		if d.more > 0 || d.lost {
 			return nil, rejected
 		}
 		err = rejected
@@ -122,7 +124,7 @@ func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int6
 // misfit begins what is said of a body that is JSON and does not fit its message.
 const misfit = "the body does not fit "
 
-// Join adds further faults to what Decode said of a body with unknown fields.
+// Join adds further faults to what Decode said of a body.
 func Join(err *errs.Error, md protoreflect.MessageDescriptor, more []errs.Violation) *errs.Error {
 	s := scanner{faults: append(slices.Clone(err.Violations), more...)}
 	if len(s.faults) == len(err.Violations) {
@@ -245,11 +247,14 @@ func (d *decoder) message(md protoreflect.MessageDescriptor) error {
 		}
 		if !seen.add(fd.Index()) {
 			d.fault(at, ReasonDuplicateKey, "the field "+quote(key)+" is given twice")
+			d.edit(at, d.pos, nobody)
 			return d.skipUnknown()
 		}
 		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() && d.peek() != 'n' {
 			if other, ok := oneofs[string(of.Name())]; ok {
 				d.fault(at, ReasonOneofConflict, "only one of "+quote(other)+" and "+quote(key)+" may be given")
+				d.edit(at, d.pos, nobody)
+				return d.skipUnknown()
 			}
 			if oneofs == nil {
 				oneofs = map[string]string{}
@@ -258,6 +263,16 @@ func (d *decoder) message(md protoreflect.MessageDescriptor) error {
 		}
 		return d.field(fd)
 	})
+}
+
+// nobody is a key that no message has, with its colon: what stands there is not read.
+const nobody = `"-":`
+
+// edit replaces what stands at a fault.
+func (d *decoder) edit(from, to int, text string) {
+	if d.more == 0 {
+		d.edits = append(d.edits, edit{from, to, text})
+	}
 }
 
 // fieldSet is a set of fields of one message, by their index.
@@ -292,11 +307,28 @@ func (d *decoder) skipUnknown() error {
 	return err
 }
 
-func (d *decoder) field(fd protoreflect.FieldDescriptor) error {
+// inside reports whether the faults of a field's value are within it, not about it as a whole.
+func (d *decoder) inside(start int, fd protoreflect.FieldDescriptor) bool {
+	switch {
+	case fd.IsList():
+		return d.in[start] == '['
+	case fd.IsMap(), fd.Message() != nil:
+		return d.in[start] == '{'
+	}
+	return false
+}
+
+func (d *decoder) field(fd protoreflect.FieldDescriptor) (err error) {
 	isPayload := fd.Message() != nil && !fd.IsMap() && fd.Message().FullName() == payloadName
 	if d.peek() == 'n' && (!isPayload || fd.IsList()) {
 		return d.literal("null") // protojson: as if absent
 	}
+	start, known := d.pos, len(d.faults)+d.more
+	defer func() {
+		if err == nil && (!isPayload || fd.IsList()) && len(d.faults)+d.more > known && !d.inside(start, fd) {
+			d.edit(start, d.pos, "null") // as if absent
+		}
+	}()
 	switch {
 	case fd.IsMap():
 		if d.peek() != '{' {
@@ -310,12 +342,13 @@ func (d *decoder) field(fd protoreflect.FieldDescriptor) error {
 				return err
 			case !first:
 				d.fault(at, ReasonDuplicateKey, "the key "+quote(key)+" is given twice")
+				d.lost = true
 				return d.skipUnknown()
 			}
 			if err := d.count(fd, seen.n); err != nil {
 				return err
 			}
-			return d.value(fd.MapValue())
+			return d.element(fd.MapValue())
 		})
 	case fd.IsList():
 		if d.peek() != '[' {
@@ -325,7 +358,7 @@ func (d *decoder) field(fd protoreflect.FieldDescriptor) error {
 			if err := d.count(fd, i+1); err != nil {
 				return err
 			}
-			return d.value(fd)
+			return d.element(fd)
 		})
 	default:
 		if err := d.count(fd, 1); err != nil {
@@ -333,6 +366,18 @@ func (d *decoder) field(fd protoreflect.FieldDescriptor) error {
 		}
 		return d.value(fd)
 	}
+}
+
+// element reads one value of a list or map. Without one that is at fault as a whole there is no message.
+func (d *decoder) element(fd protoreflect.FieldDescriptor) error {
+	d.space()
+	start, known := d.pos, len(d.faults)+d.more
+	isMessage := fd.Message() != nil
+	err := d.value(fd)
+	if err == nil && len(d.faults)+d.more > known && !(isMessage && (d.in[start] == '{' || fd.Message().FullName() == payloadName)) {
+		d.lost = true
+	}
+	return err
 }
 
 // value reads one value of a field, list or map.

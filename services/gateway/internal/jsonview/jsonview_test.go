@@ -37,8 +37,8 @@ func decode(t testing.TB, body string, into proto.Message) error {
 	return nil
 }
 
-// TestDecodeUnknown holds that a body with unknown fields alone can be read on without them.
-func TestDecodeUnknown(t *testing.T) {
+// TestDecodeRest holds that a body with faults can be read on without what is at fault, where that leaves something.
+func TestDecodeRest(t *testing.T) {
 	t.Parallel()
 	many := "{"
 	for i := range 60 {
@@ -49,8 +49,17 @@ func TestDecodeUnknown(t *testing.T) {
 		more bool
 	}{
 		"Unknown":      {`{"grph": {"a": [1]}, "taskId": "tk_1"}`, true},
-		"WrongTypeToo": {`{"grph": {}, "taskId": 7}`, false},
-		"WrongType":    {`{"taskId": 7}`, false},
+		"WrongTypeToo": {`{"grph": {}, "taskId": "tk_1", "userId": 7}`, true},
+		"WrongType":    {`{"userId": {"a": 1}, "taskId": "tk_1"}`, true},
+		"WrongNumber":  {`{"priority": "x", "taskId": "tk_1", "timeout": "10", "startTime": 5}`, true},
+		"WrongEnum":    {`{"conflictPolicy": "no", "taskId": "tk_1"}`, true},
+		"NoList":       {`{"args": {"a": 1}, "labels": [], "taskId": "tk_1", "graph": 5}`, true},
+		"HalfAText":    {`{"userId": "\ud800", "taskId": "tk_1"}`, true},
+		"Twice":        {`{"taskId": "tk_1", "task_id" : "tk_2", "labels": {}}`, true},
+		"OneOfTwo":     {`{"graph": {"nodes": [{"resultPassDownMode": {"key": "a", "merge": "b"}}]}, "taskId": "tk_1"}`, true},
+		"TwiceInAMap":  {`{"labels": {"a": "1", "a": "2"}, "taskId": "tk_1"}`, false},
+		"WithinAList":  {`{"graph": {"nodes": [7]}, "taskId": "tk_1"}`, false},
+		"WithinAMap":   {`{"labels": {"a": 7}, "taskId": "tk_1"}`, false},
 		"TooMany":      {many + `"taskId": "tk_1"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,11 @@ package rest
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -15,34 +18,85 @@ import (
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
 
-// withOthers adds to the fields that a body has and its message does not what else is wrong with the graph in
-// it, as far as the executor says it: who writes a graph by hand is told all faults at once. The request
-// itself is refused, so that nothing else may be asked of a service.
+// withOthers adds to what does not fit in a body what else is wrong with the graph in it, as far as the
+// executor says it: who writes a graph by hand is told all faults at once. body is what is left without the
+// faults. The request itself is refused, so that nothing else may be asked of a service.
 func (s *Server) withOthers(ctx context.Context, md protoreflect.MessageDescriptor, body []byte, err *errs.Error) error {
-	g := graphOf(md, body)
-	if g == nil {
+	place, ask := question(md, body)
+	if len(ask.GetGraph().GetNodes()) == 0 {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.RequestTimeout, errRequestTimeout)
 	defer cancel()
-	r, asked := executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)).ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: g})
+	r, asked := executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)).ValidateGraph(ctx, ask)
+	more := graphpb.Violations(r.GetFaults())
 	if asked != nil {
-		return jsonview.Join(err, md, errs.From(fromCall(asked)).Violations)
+		more = errs.From(fromCall(asked)).Violations
 	}
-	return jsonview.Join(err, md, graphpb.Violations(r.GetFaults()))
+	told := map[string]bool{}
+	for _, v := range err.Violations {
+		told[v.Field] = true
+	}
+	byNumber := numbered(ask.GetGraph())
+	var others []errs.Violation
+	for _, v := range more {
+		if v.Field = place + v.Field; !told[v.Field] && !told[byNumber(v.Field)] {
+			others = append(others, v)
+		}
+	}
+	return jsonview.Join(err, md, others)
 }
 
-// graphOf is the graph of a body, without the fields that are not known; nil if it has none.
-func graphOf(md protoreflect.MessageDescriptor, body []byte) *graphv1.Graph {
-	fd := md.Fields().ByName("graph")
+// numbered gives a function that turns the place of a node by its id, as the executor names it, into that by its number, as the reader of bodies
+// does.
+func numbered(g *graphv1.Graph) func(field string) string {
+	number := make(map[string]int, len(g.GetNodes()))
+	for i, n := range g.GetNodes() {
+		number[n.GetId()] = i
+	}
+	const nodes = "graph.nodes["
+	return func(field string) string {
+		before, rest, ok := strings.Cut(field, nodes)
+		id, rest, _ := strings.Cut(rest, "]")
+		i, known := number[id]
+		if !ok || !known {
+			return field
+		}
+		return before + nodes + strconv.Itoa(i) + "]" + rest
+	}
+}
+
+// question asks what is wrong with the graph of a body, for the input beside it if the body starts a run. place is where the graph's message
+// stands in the body.
+func question(md protoreflect.MessageDescriptor, body []byte) (place string, ask *executorv1.ValidateGraphRequest) {
 	mt, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
-	if fd == nil || fd.Message() == nil || fd.IsList() || fd.IsMap() || err != nil {
-		return nil
+	if err != nil {
+		return "", nil
 	}
-	m := mt.New()
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, m.Interface()); err != nil || !m.Has(fd) {
-		return nil
+	m := mt.New().Interface()
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, m); err != nil {
+		return "", nil
 	}
-	g, _ := m.Get(fd).Message().Interface().(*graphv1.Graph)
-	return g
+	return asked(m)
+}
+
+func asked(m proto.Message) (place string, ask *executorv1.ValidateGraphRequest) {
+	start := func(place string, r *executorv1.StartRunRequest) (string, *executorv1.ValidateGraphRequest) {
+		return place, &executorv1.ValidateGraphRequest{Graph: r.GetGraph(), Input: &executorv1.RunInput{Args: r.GetArgs(), Named: r.GetNamed()}}
+	}
+	switch m := m.(type) {
+	case *executorv1.ValidateGraphRequest:
+		return "", m
+	case *executorv1.StartRunRequest:
+		return start("", m)
+	case *executorv1.SignalWithStartRequest:
+		return start("start.", m.GetStart())
+	case *executorv1.Schedule:
+		return start("start.", m.GetStart())
+	case *executorv1.CreateScheduleRequest:
+		return start("schedule.start.", m.GetSchedule().GetStart())
+	case *executorv1.ForkRunRequest:
+		return "", &executorv1.ValidateGraphRequest{Graph: m.GetGraph()}
+	}
+	return "", nil
 }

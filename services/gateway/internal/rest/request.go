@@ -24,7 +24,7 @@ import (
 // prepare checks a request against its gRPC method and turns it into what the generated handlers read: a
 // protojson body, and query parameters by their proto names. Whatever it lets through, they accept; what it
 // refuses is refused with a place, which they could not tell. What it makes is taken from share before it is
-// made. others may add to the error of a body that has unknown fields and is right besides.
+// made. others may add to the error of a body that has a meaning without what is at fault in it.
 func (rt *route) prepare(w http.ResponseWriter, r *http.Request, limit int64, share *inflight.Share, others func(body []byte, err *errs.Error) error) (*http.Request, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, errs.New(errs.InvalidArgument, reasonMediaType, "a body in Content-Encoding %.40q is not read here", enc).
