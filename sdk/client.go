@@ -339,6 +339,12 @@ func fromStatus(err error, target string) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok { // without what gRPC wrapped it in, such as how often it tried
+		return errorOf(s.GRPCStatus(), err)
+	}
 	st, ok := status.FromError(err)
 	if !ok {
 		return err

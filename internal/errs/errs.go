@@ -63,12 +63,23 @@ const MetaHint = "hint"
 // MetaRetryAfter is the Meta key under which RetryAfter keeps its pause, in whole seconds.
 const MetaRetryAfter = "retry_after"
 
+// MetaNothingDone is the Meta key of an Unavailable error that promises that nothing has happened, so that the same may be asked again.
+const MetaNothingDone = "nothing_done"
+
 // ReasonInternal is the reason of every error that carries none of its own.
 const ReasonInternal = "INTERNAL"
 
 // ReasonNotReady is what a replica answers that has not begun yet, or is about to end. It promises that
 // nothing has happened, so that another replica, or the same one a moment later, may be asked the same.
 const ReasonNotReady = "EXECUTOR_NOT_READY"
+
+// ReasonDatabaseAway is what a service answers whose database does not.
+const ReasonDatabaseAway = "DATABASE_UNREACHABLE"
+
+// DatabaseAway is what callers are told while the database of a service is away. What became of a change is for who knows the call to say.
+func DatabaseAway(service string) *Error {
+	return New(Unavailable, ReasonDatabaseAway, "the database of the %s does not answer", service)
+}
 
 // ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another
 // one, or the same one when it is back, goes on with it.

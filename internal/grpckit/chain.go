@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -370,7 +371,7 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 	if err == nil {
 		return nil
 	}
-	st := ToStatus(ctx, err)
+	st := ToStatus(ctx, withFate(c.method, err))
 	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", RequestID(ctx)), slog.Any("err", err)}
 	if p, ok := errors.AsType[*panicError](err); ok {
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
@@ -387,6 +388,20 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 		k.log.LogAttrs(ctx, level, "unavailable", append(attrs, slog.Int("lines_left_out", left))...)
 	}
 	return st.Err()
+}
+
+// withFate adds to a database that is away what became of the call, which the method tells.
+func withFate(method string, err error) error {
+	e, ok := errors.AsType[*errs.Error](err)
+	if !ok || e.Reason != errs.ReasonDatabaseAway || e.HintText() != "" {
+		return err
+	}
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	reads := slices.ContainsFunc([]string{"Get", "List", "Watch", "Explain", "Validate"}, func(verb string) bool { return strings.HasPrefix(name, verb) })
+	if reads || e.Meta[errs.MetaNothingDone] != "" {
+		return e.Hint("nothing was changed; try again when the database is back")
+	}
+	return e.Hint("the change may have been made: look when the database is back, or repeat the call with the same request_id")
 }
 
 type panicError struct {

@@ -83,7 +83,7 @@ const answerFactor = 4
 // separated by commas. Calls go round all addresses that serve, and names are looked up every second. Calls
 // on it carry the credential, the namespace and request id of their context and the trace, and return
 // *errs.Error values. Reads and idempotent methods are sent again if the server is unavailable, others only
-// after errs.ReasonNotReady, or if they were sent to nobody. An executor without memory for a run is left for
+// after errs.ReasonNotReady or errs.MetaNothingDone, or if they were sent to nobody. An executor without memory for a run is left for
 // the next one.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
@@ -220,7 +220,7 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 			continue
 		case late:
 			return err
-		case errs.ReasonOf(err) == errs.ReasonNotReady:
+		case errs.ReasonOf(err) == errs.ReasonNotReady, nothingDone(err):
 		case errs.ReasonOf(err) == reasonUnreachable && to.Addr == nil && !exempt(method):
 			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops
 			// just before the new one's address is known.
@@ -236,6 +236,12 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 			cc.ResetConnectBackoff() // the pauses between its own tries grow longer than a call may wait
 		}
 	}
+}
+
+// nothingDone reports whether the server promises that it did nothing.
+func nothingDone(err error) bool {
+	e, ok := errors.AsType[*errs.Error](err)
+	return ok && e.Kind == errs.Unavailable && e.Meta[errs.MetaNothingDone] != ""
 }
 
 // maxFull is how many executors without room one call asks.

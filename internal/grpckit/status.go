@@ -108,7 +108,7 @@ func FromStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	st, ok := status.FromError(err)
+	st, ok := original(err)
 	if !ok {
 		return err
 	}
@@ -147,6 +147,17 @@ func FromStatus(err error) error {
 		e.Reason = "RPC_" + reasonText(st.Code().String())
 	}
 	return e
+}
+
+// original is the status in an error without what gRPC wrapped it in, such as how often it tried.
+func original(err error) (*status.Status, bool) {
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return s.GRPCStatus(), true
+	}
+	return status.FromError(err)
 }
 
 func kindOf(c codes.Code) errs.Kind {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/inflight"
@@ -70,6 +71,7 @@ type Engine struct {
 
 	mu    sync.Mutex
 	term  *term // nil while nothing is owned
+	away  bool  // nothing is owned since the database does not answer
 	lives []journal.Owner
 	ready chan struct{}
 }
@@ -133,6 +135,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 			return nil
 		}
+		e.setAway(dbkit.Away(err))
 		if time.Since(begin) > e.cfg.Lease {
 			wait = 50 * time.Millisecond
 		}
@@ -181,6 +184,7 @@ func (e *Engine) set(t *term) {
 	defer e.mu.Unlock()
 	e.term = t
 	if t != nil {
+		e.away = false
 		e.lives = append(e.lives, t.owner)
 		select {
 		case <-e.ready:
@@ -190,6 +194,18 @@ func (e *Engine) set(t *term) {
 	}
 }
 
-func notReady() error {
+func (e *Engine) setAway(away bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.away = away
+}
+
+// notReady is what is answered while nothing is owned, so that nothing can be done.
+func (e *Engine) notReady() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.away {
+		return errs.DatabaseAway("executor").Set(errs.MetaNothingDone, "true")
+	}
 	return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
 }

@@ -169,7 +169,7 @@ func (r *run) position(w *journal.Append) (err error) {
 func (e *Engine) Work(ctx context.Context, args []byte) error {
 	t := e.current()
 	if t == nil {
-		return notReady()
+		return e.notReady()
 	}
 	var w wake
 	if err := json.Unmarshal(args, &w); err != nil || w.RunID == "" {

@@ -153,7 +153,7 @@ type Started struct {
 func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error) {
 	t := e.current()
 	if t == nil {
-		return Started{}, notReady()
+		return Started{}, e.notReady()
 	}
 	return e.begin(ctx, t, req)
 }
@@ -487,7 +487,7 @@ func (r *run) begin(req StartRequest, now time.Time, answer chan<- journal.Resul
 		if r.t.get(r.id) != nil {
 			return nil, errs.New(errs.AlreadyExists, journal.ReasonRunExists, "run %s was started already", r.id)
 		}
-		return nil, notReady()
+		return nil, r.t.e.notReady()
 	}
 	r.begins()
 	r.given += inputSize(req.travels(), req.Context)

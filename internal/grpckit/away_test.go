@@ -1,0 +1,81 @@
+package grpckit_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+)
+
+// dry is a service whose database is away.
+type dry struct {
+	executorv1.UnimplementedExecutorServiceServer
+	starts atomic.Int32
+}
+
+func (*dry) GetRun(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error) {
+	return nil, errs.DatabaseAway("executor")
+}
+
+func (*dry) CancelRun(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error) {
+	return nil, errs.DatabaseAway("executor")
+}
+
+// StartRun is refused before anything is done, and works when it is asked again.
+func (d *dry) StartRun(context.Context, *executorv1.StartRunRequest) (*executorv1.Run, error) {
+	if d.starts.Add(1) == 1 {
+		return nil, errs.DatabaseAway("executor").Set(errs.MetaNothingDone, "true")
+	}
+	return &executorv1.Run{}, nil
+}
+
+// TestDatabaseAway holds what a caller is told of a database that is away, also after tries of gRPC's own and through a gateway.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	token := conf.NewSecret("svc")
+	s, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{ServiceToken: token}})
+	require.NoError(t, err)
+	executorv1.RegisterExecutorServiceServer(s, &dry{})
+	net := &grpckit.BufNet{}
+	lis, err := net.Listen("executor")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(lis)
+	}()
+	t.Cleanup(func() { s.Stop(); <-done })
+	conn, err := grpckit.Dial("executor", grpckit.DialOptions{Token: token, Buf: net})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	c := executorv1.NewExecutorServiceClient(conn)
+	ctx := grpckit.WithNamespace(t.Context(), "a")
+
+	t.Run("Read/ChangedNothing", func(t *testing.T) {
+		t.Parallel()
+		_, err := c.GetRun(ctx, &executorv1.GetRunRequest{RunId: "run_1"})
+		x := errs.From(err)
+		require.Equal(t, "DATABASE_UNREACHABLE", x.Reason)
+		require.Equal(t, "the database of the executor does not answer", x.Message)
+		require.Equal(t, "nothing was changed; try again when the database is back", x.HintText())
+		again := errs.From(grpckit.FromStatus(grpckit.ToStatus(ctx, err).Err()))
+		require.Equal(t, x.Message, again.Message, "the next hop says the same")
+	})
+	t.Run("Write/MayHaveChanged", func(t *testing.T) {
+		t.Parallel()
+		_, err := c.CancelRun(ctx, &executorv1.CancelRunRequest{RunId: "run_1"})
+		require.Equal(t, "the change may have been made: look when the database is back, or repeat the call with the same request_id", errs.From(err).HintText())
+	})
+	t.Run("Write/ThatDidNothingIsSentAgain", func(t *testing.T) {
+		t.Parallel()
+		_, err := c.StartRun(ctx, &executorv1.StartRunRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{{Id: "a"}}}})
+		require.NoError(t, err)
+	})
+}
