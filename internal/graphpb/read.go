@@ -242,7 +242,9 @@ func scalarFault(raw json.RawMessage, fd protoreflect.FieldDescriptor) string {
 }
 
 // reads tells whether protojson takes a value for that of a wrapper; nothing else can say it exactly.
-func reads(raw json.RawMessage, into proto.Message) bool { return protojson.Unmarshal(raw, into) == nil }
+func reads(raw json.RawMessage, into proto.Message) bool {
+	return protojson.Unmarshal(raw, into) == nil
+}
 
 // object rewrites the members of an object in their order, without those for which member gives nil.
 func (r *graphReader) object(place string, raw json.RawMessage, wanted string, member func(string, json.RawMessage) (string, json.RawMessage)) json.RawMessage {

@@ -221,7 +221,7 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 		case late:
 			return err
 		case errs.ReasonOf(err) == errs.ReasonNotReady, nothingDone(err):
-		case errs.ReasonOf(err) == reasonUnreachable && to.Addr == nil && !exempt(method):
+		case errs.ReasonOf(err) == ReasonServiceAway && to.Addr == nil && !exempt(method):
 			// It was sent to nobody: all replicas were away at this moment, as when the last old one stops
 			// just before the new one's address is known.
 		default:

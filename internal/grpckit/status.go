@@ -22,8 +22,17 @@ import (
 // Domain is the domain of every ErrorInfo.
 const Domain = "epigraph.run"
 
-// reasonUnreachable is the reason when gRPC itself says that nobody answers.
-const reasonUnreachable = "SERVICE_UNAVAILABLE"
+// ReasonServiceAway is the reason when gRPC itself says that nobody answers.
+const ReasonServiceAway = "SERVICE_UNAVAILABLE"
+
+// MetaService is the ErrorInfo key by which a gateway names the service behind it that is away.
+const MetaService = "service"
+
+// ServiceAway is what a gateway answers while a service behind it is away.
+func ServiceAway(name string) *errs.Error {
+	return errs.New(errs.Unavailable, ReasonServiceAway, "the %s cannot be reached", name).Set(MetaService, name).
+		Hint("try again in a moment; /readyz says what is missing")
+}
 
 // MetaRequestID is the ErrorInfo key that names the request in the server's log.
 const MetaRequestID = "request_id"
@@ -134,7 +143,7 @@ func FromStatus(err error) error {
 	// The status was made by gRPC itself; its text may name addresses, so it stays private.
 	switch e.Kind {
 	case errs.Unavailable:
-		e.Reason, e.Message = reasonUnreachable, "the service cannot be reached"
+		e.Reason, e.Message = ReasonServiceAway, "the service cannot be reached"
 	case errs.DeadlineExceeded:
 		e.Reason, e.Message = "DEADLINE_EXCEEDED", "the deadline passed before the call ended"
 	case errs.Canceled:

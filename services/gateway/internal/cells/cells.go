@@ -32,8 +32,6 @@ const (
 	ReasonBusy = "CELL_BUSY"
 	// ReasonMoving: the namespace takes no changes while it is moved.
 	ReasonMoving = "NAMESPACE_MOVING"
-
-	reasonUnreachable = "SERVICE_UNAVAILABLE" // grpckit's, of what gRPC itself says
 )
 
 // Place is where a namespace lives.
@@ -226,7 +224,7 @@ func (c *conn) refuse(ctx context.Context, l *lane, err error) error {
 
 // tell names the cell in an error that says that nobody answers.
 func (c *conn) tell(ctx context.Context, l *lane, err error) error {
-	if err == nil || !c.named || errs.ReasonOf(err) != reasonUnreachable {
+	if err == nil || !c.named || errs.ReasonOf(err) != grpckit.ReasonServiceAway {
 		return err
 	}
 	return errs.New(errs.Unavailable, ReasonAway, "the %s of cell %q, where namespace %q lives, cannot be reached", l.service, l.cell, grpckit.Namespace(ctx)).
@@ -278,14 +276,14 @@ func (l *lane) admit(now time.Time) (probe bool, err error) {
 	if now.UnixNano() >= until && l.until.CompareAndSwap(until, now.Add(l.Pause).UnixNano()) {
 		return true, nil
 	}
-	return false, errs.New(errs.Unavailable, reasonUnreachable, "the %s cannot be reached", l.service)
+	return false, errs.New(errs.Unavailable, grpckit.ReasonServiceAway, "the %s cannot be reached", l.service)
 }
 
 // learn counts failures in a row. A caller that hung up, or that gave its call too little time, says nothing
 // about the service; a service that took longer than the gateway lets it does.
 func (l *lane) learn(ctx context.Context, err error, probe bool) {
 	switch {
-	case errs.ReasonOf(err) == reasonUnreachable, errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), grpckit.ErrCallersTime):
+	case errs.ReasonOf(err) == grpckit.ReasonServiceAway, errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(context.Cause(ctx), grpckit.ErrCallersTime):
 		if n := l.failures.Add(1); n == int64(l.Failures) {
 			l.until.Store(time.Now().Add(l.Pause).UnixNano())
 		}

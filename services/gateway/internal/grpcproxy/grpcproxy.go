@@ -185,7 +185,7 @@ func (c *call) unary(ctx context.Context) {
 		err = c.out.Hold(ctx, int64(len(out)))
 	}
 	if err != nil {
-		c.end(trail, err)
+		c.end(trail, c.named(err))
 		return
 	}
 	c.begin(head)
@@ -216,7 +216,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 	}
 	up, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: c.Desc.IsStreamingClient(), ServerStreams: c.Desc.IsStreamingServer()}, Path(c.Desc), grpc.ForceCodecV2(raw{}))
 	if err != nil {
-		c.end(nil, err)
+		c.end(nil, c.named(err))
 		return
 	}
 	sent := make(chan error, 1)
@@ -245,6 +245,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 	for fault == nil {
 		var m []byte
 		if fault = up.RecvMsg(&m); fault != nil {
+			fault = c.named(fault)
 			trail = up.Trailer() // only now may it be asked for
 			break
 		}
@@ -284,6 +285,15 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 		}
 	}
 	c.end(trail, fault)
+}
+
+// named is err, which names the service if that is away: the gateway itself answers.
+func (c *call) named(err error) error {
+	if e, ok := errors.AsType[*errs.Error](err); ok && e.Reason == grpckit.ReasonServiceAway {
+		parts := strings.Split(string(c.Desc.ParentFile().Package()), ".") // epigraph.SERVICE.v1
+		return grpckit.ServiceAway(parts[len(parts)-2]).With(err)
+	}
+	return err
 }
 
 // pump passes on what the caller sends until that ends.

@@ -29,9 +29,8 @@ const (
 	reasonMediaType    = "UNSUPPORTED_MEDIA_TYPE"
 	reasonBodyTooLarge = "BODY_TOO_LARGE"
 	reasonBodyTimeout  = "BODY_TIMEOUT"
-	// grpckit gives these to errors that gRPC itself made.
-	reasonNotOffered  = grpcproxy.ReasonUnimplemented
-	reasonUnreachable = "SERVICE_UNAVAILABLE"
+	// grpckit gives this to errors that gRPC itself made.
+	reasonNotOffered = grpcproxy.ReasonUnimplemented
 )
 
 // answer is how an error shows in HTTP: the status line, and the name of its gRPC code.
@@ -137,10 +136,8 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	x := exchangeOf(ctx)
 	switch {
-	case e.Reason == reasonUnreachable && x.route != nil:
-		name := x.route.service()
-		e = errs.New(e.Kind, e.Reason, "the %s cannot be reached", name).Set("service", name).
-			Hint("try again in a moment; /readyz says what is missing").With(e)
+	case e.Reason == grpckit.ReasonServiceAway && x.route != nil:
+		e = grpckit.ServiceAway(x.route.service()).With(e)
 	case e.Reason == reasonNotOffered && !x.grpc:
 		e = errs.New(e.Kind, e.Reason, "this installation does not offer %s", r.Pattern).
 			Hint("the services may be of different releases").With(e)
