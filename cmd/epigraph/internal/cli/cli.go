@@ -20,6 +20,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
 )
 
@@ -139,24 +140,24 @@ type commands struct {
 	Actors actorsCmd `cmd:"" help:"List what nodes can call." group:"work"`
 
 	Epics struct {
-		Ls         epicsLsCmd         `cmd:"" help:"List epics, newest first."`
-		Get        epicsGetCmd        `cmd:"" help:"Show an epic with its tasks and costs."`
+		Ls         epicsLsCmd         `cmd:"" aliases:"list" help:"List epics, newest first."`
+		Get        epicsGetCmd        `cmd:"" aliases:"show" help:"Show an epic with its tasks and costs."`
 		Create     epicsCreateCmd     `cmd:"" help:"Create an epic."`
 		Update     epicsUpdateCmd     `cmd:"" help:"Change an epic."`
 		Transition epicsTransitionCmd `cmd:"" help:"Move an epic to another state."`
-		Rm         epicsRmCmd         `cmd:"" help:"Delete an epic and its tasks."`
+		Rm         epicsRmCmd         `cmd:"" aliases:"delete" help:"Delete an epic and its tasks."`
 	} `cmd:"" help:"Keep epics." group:"books"`
 	Tasks struct {
-		Ls         tasksLsCmd         `cmd:"" help:"List tasks, oldest first."`
-		Get        tasksGetCmd        `cmd:"" help:"Show a task."`
+		Ls         tasksLsCmd         `cmd:"" aliases:"list" help:"List tasks, oldest first."`
+		Get        tasksGetCmd        `cmd:"" aliases:"show" help:"Show a task."`
 		Create     tasksCreateCmd     `cmd:"" help:"Add a task to an epic."`
 		Transition tasksTransitionCmd `cmd:"" help:"Move a task to another state."`
-		Rm         tasksRmCmd         `cmd:"" help:"Delete a task."`
+		Rm         tasksRmCmd         `cmd:"" aliases:"delete" help:"Delete a task."`
 		Complete   tasksCompleteCmd   `cmd:"" help:"End a visit's wait for work outside, by its token."`
 	} `cmd:"" help:"Keep tasks." group:"books"`
 	Usage  usageCmd `cmd:"" help:"Show what was used, and what it cost." group:"books"`
 	Prices struct {
-		Ls  pricesLsCmd  `cmd:"" help:"List the price book."`
+		Ls  pricesLsCmd  `cmd:"" aliases:"list" help:"List the price book."`
 		Set pricesSetCmd `cmd:"" help:"Add a dated price."`
 	} `cmd:"" help:"Keep the price book." group:"books"`
 
@@ -213,6 +214,7 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		fmt.Fprintln(stdio.Err, "epigraph:", err)
 		return exitFailed
 	}
+	ignoreEmpty(parser.Model)
 	args = topic(args)
 	if err := checkText(parser.Model.Node, args); err != nil {
 		return (&env{io: stdio, json: slices.Contains(args, "--json")}).fail(err)
@@ -248,6 +250,16 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		return e.fail(x)
 	}
 	return e.fail(err)
+}
+
+// ignoreEmpty takes variables that are set and empty for unset.
+func ignoreEmpty(app *kong.Application) {
+	_ = kong.Visit(app, func(n kong.Visitable, next kong.Next) error {
+		if f, ok := n.(*kong.Flag); ok {
+			f.Tag.Envs = slices.DeleteFunc(slices.Clone(f.Tag.Envs), func(name string) bool { return os.Getenv(name) == "" })
+		}
+		return next(nil)
+	})
 }
 
 // parse keeps the panic with which help ends the process inside.
@@ -313,9 +325,23 @@ func (e *env) fail(err error) int {
 	if x.Message == "" {
 		x = errs.New(x.Kind, x.Reason, "%s", x.Kind)
 	}
-	if x.Kind == errs.Unavailable && x.Reason == "SERVICE_UNAVAILABLE" {
+	switch {
+	case x.Kind == errs.Unavailable && x.Reason == grpckit.ReasonServiceAway:
 		code = exitNoServer
-		x = e.unreachable()
+		if behind := x.Meta[grpckit.MetaService]; behind != "" { // a gateway said it
+			x = e.behindGateway(x, behind)
+		} else {
+			x = e.unreachable()
+		}
+	case x.Reason == "RPC_UNIMPLEMENTED" || strings.Contains(x.Message, otherHTTP):
+		if told := e.misaddressed(x); told != nil {
+			if x, code = told, exitUsage; told.Kind == errs.Unavailable {
+				code = exitNoServer
+			}
+		}
+	}
+	if slices.ContainsFunc(x.Violations, func(v errs.Violation) bool { return v.Field == "schedule.id" }) && x.HintText() == "" {
+		x = x.Hint("an id is of a-z, 0-9, . _ and -, at most 63, with a letter or digit first and last, such as nightly-report")
 	}
 	if x.Reason == "NO_PLAN" {
 		code = exitNoPlan

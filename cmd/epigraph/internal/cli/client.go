@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	plannerv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/planner/v1"
@@ -42,7 +43,7 @@ type client struct {
 func (c client) dial(addr string) (*grpc.ClientConn, error) {
 	flag := "--addr"
 	switch {
-	case addr == "":
+	case addr == "": // the service has no address of its own
 		addr = c.Addr
 	case addr == c.PlannerAddr:
 		flag = "--planner-addr"
@@ -63,6 +64,9 @@ func (c client) dial(addr string) (*grpc.ClientConn, error) {
 		o.TLS = cfg
 	}
 	conn, err := grpckit.Dial(addr, o)
+	if errs.Is(err, errs.InvalidArgument) {
+		return nil, usage(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", addr, err)
 	}

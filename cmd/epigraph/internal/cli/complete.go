@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -89,7 +90,7 @@ func candidates(node *kong.Node, words []string) []string {
 			continue
 		}
 		for _, child := range node.Children {
-			if child.Name == w {
+			if child.Name == w || slices.Contains(child.Aliases, w) {
 				node = child
 				flags = append(flags, child.Flags...)
 				break

@@ -307,7 +307,7 @@ func (c *runsDeleteCmd) Run(e *env) error {
 
 // runFilter is what the bulk commands select by.
 type runFilter struct {
-	State    []string          `help:"Runs in any of these states." placeholder:"STATE"`
+	State    []string          `help:"Runs in any of these states; open is all that have not ended." placeholder:"STATE"`
 	Reason   string            `help:"Runs whose state has this reason, for example MAX_VISITS." name:"state-reason" placeholder:"REASON"`
 	Task     string            `help:"Runs for this task." placeholder:"ID"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
@@ -321,7 +321,7 @@ type runFilter struct {
 }
 
 func (f *runFilter) filter() (*executorv1.RunFilter, error) {
-	states, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, f.State)
+	states, err := runStates(f.State)
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +391,7 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 	if f.DryRun || !f.Yes {
 		n, _, more, show, err := once(true)
 		if err != nil {
-			return err
+			return e.unfiltered(err)
 		}
 		if f.DryRun {
 			return show()
@@ -410,7 +410,7 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 	}
 	_, failures, more, show, err := once(false)
 	if err != nil {
-		return err
+		return e.unfiltered(err)
 	}
 	if err := show(); err != nil {
 		return err
@@ -427,6 +427,14 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+// unfiltered tells which flags say of what runs a bulk command is about, if none did.
+func (e *env) unfiltered(err error) error {
+	if errs.ReasonOf(err) != "FILTER_EMPTY" {
+		return err
+	}
+	return errs.From(err).Hint("say which runs, for example with --label NAME=VALUE, --task ID, --before 72h or --state open")
 }
 
 type runsBulkCancelCmd struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
@@ -43,6 +44,9 @@ func (c *doctorCmd) Run(e *env) error {
 	worst := doctor.Severity(0)
 	for _, r := range reports {
 		worst = max(worst, r.Worst())
+		for i := range r.Findings {
+			r.Findings[i].Remedy = c.remedy(r.Findings[i].Remedy)
+		}
 	}
 	if e.json {
 		err = printValue(e.io.Out, map[string]any{"reports": reports, "healthy": worst < doctor.Fault})
@@ -60,6 +64,25 @@ func (c *doctorCmd) Run(e *env) error {
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+// remedy is what to do, in commands for the databases that were examined.
+func (c *doctorCmd) remedy(text string) string {
+	const migrate = "`epigraph migrate`"
+	if c.Data == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, migrate, "`epigraph migrate --data "+shellQuoted(c.Data)+"`")
+}
+
+// shellQuoted is a word as a shell takes it.
+func shellQuoted(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("/._-+:,@%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // shownExamples is how many examples of a finding people are shown.

@@ -56,7 +56,8 @@ func TestNarrowHelp(t *testing.T) {
 	}
 	t.Run("Layout", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, `Usage: epigraph tasks rm <id> [flags]
+		require.Equal(t, `Usage: epigraph tasks rm (delete) <id>
+  [flags]
 
 Delete a task.
 

@@ -37,13 +37,19 @@ func target(flag, addr string) error {
 		return nil // a way of gRPC to name servers
 	}
 	host, port, err := net.SplitHostPort(addr)
+	here := host
+	if here == "" {
+		here = "127.0.0.1"
+	}
 	switch {
+	case addr == "":
+		return usage(invalid("the address is empty").Hint("leave the flag out, or write HOST:PORT: " + flag + " " + DefaultAddr))
 	case err != nil && strings.Contains(err.Error(), "missing port"):
 		return usage(invalid("%q has no port", addr).Hint("write HOST:PORT; `epigraph dev` serves gRPC on port 7400: " + flag + " " + strings.Trim(addr, "[]") + ":7400"))
 	case err != nil:
 		return usage(invalid("%q is no HOST:PORT", addr).Hint("an IPv6 address stands in brackets: [::1]:7400"))
 	case port == "":
-		return usage(invalid("%q has no port", addr).Hint("`epigraph dev` serves gRPC on port 7400: " + flag + " " + host + ":7400"))
+		return usage(invalid("%q has no port", addr).Hint("`epigraph dev` serves gRPC on port 7400: " + flag + " " + here + ":7400"))
 	}
 	if host == "" {
 		return usage(invalid("%q names no host", addr).Hint("for this machine: " + flag + " 127.0.0.1:" + port))
@@ -83,8 +89,7 @@ func (c client) unreachable(ctx context.Context, addr string) (x *errs.Error, la
 	}
 	switch speaks(ctx, addr) {
 	case webServer:
-		return fault("a web server answers at %s, and no gRPC server", addr).
-			Hint("give the address of the gRPC API: `epigraph dev` serves it at " + DefaultAddr + " and REST at 127.0.0.1:8080"), true
+		return webFault(ctx, addr), true
 	case tlsServer:
 		return fault("the server at %s speaks TLS", addr).Hint("add --tls, or set EPIGRAPH_TLS=true; --ca-file names the authority if it is your own"), true
 	case other:

@@ -152,7 +152,7 @@ func TestTarget(t *testing.T) {
 	t.Parallel()
 	for addr, says := range map[string]string{
 		"localhost": "has no port", "127.0.0.1": "has no port", "host:": "has no port", "http://host:8080": "the address of a web page", "https://host": "--tls",
-		"::1": "no HOST:PORT", "host:port": "is no port", "host:99999": "is no port",
+		"::1": "no HOST:PORT", "": "127.0.0.1:7400", ":": "--addr 127.0.0.1:7400", ":7400": "--addr 127.0.0.1:7400", "host:port": "is no port", "host:99999": "is no port",
 	} {
 		err := target("--addr", addr)
 		require.Error(t, err, addr)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -28,7 +29,7 @@ func (e *env) more(token string) {
 
 type runsLsCmd struct {
 	page
-	State    []string          `help:"Runs in any of these states." placeholder:"STATE"`
+	State    []string          `help:"Runs in any of these states; open is all that have not ended." placeholder:"STATE"`
 	Task     string            `help:"Runs for this task." placeholder:"ID" xor:"of"`
 	Epic     string            `help:"Runs for the tasks of this epic." placeholder:"ID" xor:"of"`
 	User     string            `help:"Runs for this user." placeholder:"ID"`
@@ -49,9 +50,33 @@ func (runsLsCmd) Help() string {
     epigraph runs ls --epic ep_01…`
 }
 
+// openStates are those of runs that have not ended, which "open" stands for.
+var openStates = []executorv1.RunState{
+	executorv1.RunState_RUN_STATE_PENDING, executorv1.RunState_RUN_STATE_RUNNING, executorv1.RunState_RUN_STATE_WAITING,
+	executorv1.RunState_RUN_STATE_PAUSED, executorv1.RunState_RUN_STATE_QUARANTINED,
+}
+
+// runStates reads states to filter by.
+func runStates(words []string) ([]executorv1.RunState, error) {
+	var out []executorv1.RunState
+	for _, w := range words {
+		if strings.EqualFold(w, "open") {
+			out = append(out, openStates...)
+			continue
+		}
+		one, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, []string{w}, "open")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
 // Run lists.
 func (c *runsLsCmd) Run(e *env) error {
-	states, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, c.State)
+	states, err := runStates(c.State)
 	if err != nil {
 		return err
 	}
@@ -477,7 +502,7 @@ func (actorsCmd) Run(e *env) error {
 }
 
 // enums reads words like "completed" as values of an enum.
-func enums[E ~int32](prefix string, known map[string]int32, words []string) ([]E, error) {
+func enums[E ~int32](prefix string, known map[string]int32, words []string, besides ...string) ([]E, error) {
 	var out []E
 	for _, w := range words {
 		name := strings.ToUpper(strings.ReplaceAll(w, "-", "_"))
@@ -486,7 +511,7 @@ func enums[E ~int32](prefix string, known map[string]int32, words []string) ([]E
 		}
 		v, ok := known[prefix+name]
 		if !ok || v == 0 {
-			var all []string
+			all := slices.Clone(besides)
 			for k, n := range known {
 				if n != 0 {
 					all = append(all, view.Word(k, prefix))

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -15,6 +17,13 @@ import (
 type settings struct {
 	Config string   `help:"YAML file with settings." short:"c" env:"EPIGRAPH_CONFIG" placeholder:"FILE" type:"path"`
 	Set    []string `help:"One setting, for example executor.parallel=64; it wins over environment and file." placeholder:"KEY=VALUE" sep:"none"`
+}
+
+// own is the configuration of a server of this binary. It is made only now, after the memory was limited.
+func (s settings) own(e *env, defaults func() stack.Config) (stack.Config, error) {
+	cfg := defaults()
+	cfg.Version = e.version
+	return cfg, s.load(&cfg)
 }
 
 // load fills cfg, which holds the defaults.
@@ -68,8 +77,8 @@ func (devCmd) Help() string {
 // Run serves until it is told to stop.
 func (c *devCmd) Run(e *env) error {
 	stack.FitMachine(e.ctx)
-	cfg := stack.DevConfig()
-	if err := c.load(&cfg); err != nil {
+	cfg, err := c.own(e, stack.DevConfig)
+	if err != nil {
 		return err
 	}
 	d, err := stack.OpenDev(e.ctx, stack.DevOptions{DataDir: c.Data, HTTPAddr: c.HTTP, GRPCAddr: c.GRPC, Config: cfg})
@@ -120,31 +129,40 @@ type serveCmd struct {
 // Run serves until it is told to stop.
 func (c *serveCmd) Run(e *env) error {
 	stack.FitMachine(e.ctx)
-	cfg := stack.DefaultConfig()
-	if err := c.load(&cfg); err != nil {
+	cfg, err := c.own(e, stack.DefaultConfig)
+	if err != nil {
 		return err
 	}
 	return c.blame(stack.Serve(e.ctx, c.Service, cfg))
 }
 
-type migrateCmd struct{ settings }
+type migrateCmd struct {
+	settings
+	Data string `help:"Folder of the databases that \"epigraph dev\" keeps there, in place of those of \"epigraph serve\"; no other process may use it." aliases:"data-dir" placeholder:"DIR" type:"existingdir"`
+}
 
 // Help tells how the schemas are found.
 func (migrateCmd) Help() string {
-	return `Reads the same file and environment as "epigraph serve". With --json every store is one line.`
+	return `Reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder. With --json every store is one line.`
 }
 
 // Run migrates.
 func (c *migrateCmd) Run(e *env) error {
-	cfg := stack.DefaultConfig()
+	cfg, migrate := stack.DefaultConfig(), stack.Migrate
+	if c.Data != "" {
+		cfg = stack.DevConfig()
+		migrate = func(ctx context.Context, cfg stack.Config, out io.Writer, services ...string) error {
+			return stack.MigrateDir(ctx, c.Data, cfg, out)
+		}
+	}
 	if err := c.load(&cfg); err != nil {
 		return err
 	}
 	if !e.json {
-		return stack.Migrate(e.ctx, cfg, e.io.Out)
+		return migrate(e.ctx, cfg, e.io.Out)
 	}
 	var text strings.Builder
-	err := stack.Migrate(e.ctx, cfg, &text)
+	err := migrate(e.ctx, cfg, &text)
 	for line := range strings.Lines(text.String()) {
 		service, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if perr := printValue(e.io.Out, map[string]string{"service": service, "result": strings.TrimSpace(what)}); perr != nil {

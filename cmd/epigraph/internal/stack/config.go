@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -69,7 +68,7 @@ type Config struct {
 	// MaxInFlightBytes bounds what the requests under way in this process hold in memory, as they came and decoded. A namespace may have half of it.
 	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a quarter of the memory limit, 512MiB without one"`
 
-	// Version is what the binary calls itself.
+	// Version is what the binary calls itself; its main package knows.
 	Version string `conf:"-"`
 
 	// file is the file that was loaded, if it holds secrets.
@@ -137,7 +136,7 @@ func DefaultConfig() Config {
 		Admin:        Admin{Addr: "127.0.0.1:9464"},
 		Telemetry:    obs.DefaultConfig(),
 		StartTimeout: time.Minute,
-		Version:      buildVersion(),
+		Version:      "dev",
 	}
 }
 
@@ -311,11 +310,4 @@ func loopback(addr string) bool {
 	}
 	ip := net.ParseIP(h)
 	return ip != nil && ip.IsLoopback()
-}
-
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "dev"
 }

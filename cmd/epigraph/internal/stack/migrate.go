@@ -2,12 +2,24 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/services/registry"
 )
+
+// MigrateDir is Migrate for the data directory of development mode, which no other process may use meanwhile.
+func MigrateDir(ctx context.Context, dir string, cfg Config, out io.Writer) (err error) {
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	cfg.InDir(dir)
+	return Migrate(ctx, cfg, out)
+}
 
 // Migrate brings the schemas of the services that have stores up to date, or of those named, and writes one line for each to
 // out. What is up to date already stays as it is.

@@ -78,7 +78,7 @@ func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	case !row.State.Ended():
 		return "", journal.RunNotEnded(row.ID, row.State)
 	case row.State == journal.StateCompleted:
-		return "", errs.New(errs.FailedPrecondition, ReasonNothingToRetry, "run %q has completed", row.ID).Hint("fork it from the visit that is to run again")
+		return "", errs.New(errs.FailedPrecondition, ReasonNothingToRetry, "run %q has completed", row.ID).Hint("ForkRun starts a run that goes on from one of its visits")
 	}
 	return e.fork(ctx, ForkRequest{Namespace: req.Namespace, RunID: req.RunID, AllowUnsafe: req.AllowUnsafe, WithoutTask: req.WithoutTask, BusinessKey: row.BusinessKey, Request: req.Request})
 }

@@ -71,7 +71,7 @@ func Fenced(o Owner) error {
 
 // RunNotFound returns the error of a run that is not there.
 func RunNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id)
+	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id).Hint("ListRuns tells those that there are")
 }
 
 // GraphNotFound returns the error of a graph that is not there.
@@ -104,12 +104,12 @@ func StateRefuses(id string, kind MailKind, s State) error {
 
 // InterruptNotFound returns the error of a question that is not there.
 func InterruptNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id)
+	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id).Hint("ListInterrupts tells those that there are")
 }
 
 // InterruptClosed returns the error of a question that was closed in another way.
 func InterruptClosed(id string) error {
-	return errs.New(errs.FailedPrecondition, ReasonInterruptClosed, "interrupt %q was closed already", id).Hint("read it to see how")
+	return errs.New(errs.FailedPrecondition, ReasonInterruptClosed, "interrupt %q was closed already", id).Hint("GetInterrupt tells how")
 }
 
 // NotOwner is the error for a run that belongs to another executor by now.

@@ -212,12 +212,12 @@ type PriceQuery struct {
 
 // EpicNotFound is the error for an epic that is not there.
 func EpicNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonEpicNotFound, "there is no epic %q", id)
+	return errs.New(errs.NotFound, ReasonEpicNotFound, "there is no epic %q", id).Hint("ListEpics tells those that there are")
 }
 
 // TaskNotFound is the error for a task that is not there.
 func TaskNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonTaskNotFound, "there is no task %q", id)
+	return errs.New(errs.NotFound, ReasonTaskNotFound, "there is no task %q", id).Hint("ListTasks tells those that there are")
 }
 
 // PriceNotFound is the error for a price that is not there.

@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
+)
+
+// What a server calls itself in its logs and its telemetry is what --version prints.
+func TestServerVersion(t *testing.T) {
+	for name, defaults := range map[string]func() stack.Config{"Dev": stack.DevConfig, "Serve": stack.DefaultConfig} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := settings{}.own(&env{version: "v9.9"}, defaults)
+			require.NoError(t, err)
+			require.Equal(t, "v9.9", cfg.Version)
+		})
+	}
+}
