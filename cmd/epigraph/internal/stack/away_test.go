@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -95,6 +96,30 @@ func TestDatabaseAway(t *testing.T) {
 			alive(t, p)
 		})
 	}
+	// told waits until a call is refused by this reason.
+	told := func(t *testing.T, method, path, body, reason, message string) {
+		t.Helper()
+		var last answer
+		testkit.Eventually(t, func() bool {
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+gateway.Addr()+path, strings.NewReader(body))
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			res, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, res.Body.Close()) }()
+			raw, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			last = answer{res.StatusCode, string(raw)}
+			return strings.Contains(last.body, `"reason":"`+reason+`","message":"`+message+`","hint":"`)
+		}, wait, 20*time.Millisecond, "%v", &last)
+	}
+	const start = `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1"}}]}}`
+	t.Run("Start/CallersAreToldOfTheDatabase", func(t *testing.T) {
+		front(t, "DEGRADED", "DATABASE_AWAY", "executor", "registry")
+		told(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		told(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		told(t, "GET", "/v1/epics", "", "DATABASE_UNREACHABLE", "the database of the registry does not answer")
+	})
 	t.Run("Start/WhoNeedsNoDatabaseIsReady", func(t *testing.T) { comes(t, planner, http.StatusOK, "ok") })
 	t.Run("Start/BecomesReadyWhenTheDatabaseComes", func(t *testing.T) {
 		require.NoError(t, db.Restart(ctx))
@@ -113,6 +138,8 @@ func TestDatabaseAway(t *testing.T) {
 			alive(t, p)
 		}
 		comes(t, planner, http.StatusOK, "ok")
+		told(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
+		told(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
 	})
 	t.Run("Crash/CallsAreRefusedAndTried", func(t *testing.T) {
 		for range 20 {

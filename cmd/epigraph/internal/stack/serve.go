@@ -204,7 +204,9 @@ func (p *Process) serve(ctx context.Context) error {
 		p.opened.Store(true)
 		return host.Run(ctx, s)
 	}
-	s, err := p.await(ctx, func() (api, error) { return openAPI(ctx, p.name, p.cfg, &conns, p.tel) })
+	lis := share(p.listener)
+	defer func() { _ = closeQuietly(lis) }() // Run closes it, too
+	s, err := p.await(ctx, lis, func() (api, error) { return openAPI(ctx, p.name, p.cfg, &conns, p.tel) })
 	if err != nil || s == nil {
 		return err
 	}
@@ -218,12 +220,19 @@ func (p *Process) serve(ctx context.Context) error {
 		p.readiness.Add(p.name, r.Ready)
 	}
 	p.opened.Store(true)
-	return host.Run(ctx, s, whenReady(s, host.GRPC(server, p.listener, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
+	return host.Run(ctx, s, whenReady(s, host.GRPC(server, lis, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
 }
 
-// await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
-func (p *Process) await(ctx context.Context, open func() (api, error)) (api, error) {
+// await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first. While the database does not answer,
+// callers at lis are told.
+func (p *Process) await(ctx context.Context, lis *shared, open func() (api, error)) (api, error) {
 	begun := time.Now()
+	var stop func()
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
 	for told := ""; ; {
 		s, err := open()
 		if err == nil {
@@ -235,6 +244,12 @@ func (p *Process) await(ctx context.Context, open func() (api, error)) (api, err
 			return nil, err
 		}
 		p.waits.Store(&err)
+		if stop == nil && databaseAway(err) {
+			var fault error
+			if stop, fault = p.standIn(lis); fault != nil {
+				return nil, fault
+			}
+		}
 		if reason != told {
 			told = reason
 			p.tel.Logger.WarnContext(ctx, "waiting for the database", "err", err, "at_most", p.cfg.StartTimeout)
