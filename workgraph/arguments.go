@@ -122,8 +122,8 @@ func given(names []string, n *Node) bool {
 // maxLikeNames is how many names are held against one that may be misspelled.
 const maxLikeNames = 200
 
-// nearName is the one of the names that a person or a model may have meant, or nothing: one of about the same letters, else one that begins with
-// the other. Of very many only the first are looked at.
+// nearName is the one of the names that a person or a model may have meant, or nothing: one of about the same
+// letters, else one that begins with the other. Of very many only the first are looked at.
 func nearName(name string, names []string) string {
 	best, most := "", max(1, len(name)/3)
 	for _, n := range names[:min(len(names), maxLikeNames)] {
@@ -249,7 +249,8 @@ func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
 	return l.all(), nil
 }
 
-// OnlyWithoutInput are the warnings about a graph for which no input is known: those of the faults for an empty input that are not told anyway.
+// OnlyWithoutInput are the warnings about a graph for which no input is known: those of the faults for an
+// empty input that are not told anyway.
 func OnlyWithoutInput(empty, told []Fault) []Fault {
 	type place struct{ node, field string }
 	known := map[place]bool{}
@@ -312,8 +313,8 @@ func (s nameSet) join(o nameSet) bool {
 	return changed
 }
 
-// ordered is what there is of an order of the nodes in a graph whose edges are at fault: without those that are on an undeclared cycle or after
-// one.
+// ordered is what there is of an order of the nodes in a graph whose edges are at fault: without those that
+// are on an undeclared cycle or after one.
 func (p *Program) ordered() []int32 {
 	left := make([]int32, len(p.nodes))
 	order := make([]int32, 0, len(p.nodes))

@@ -212,8 +212,8 @@ func TestMissingArguments(t *testing.T) {
 	})
 }
 
-// TestMissingArguments_BesideOtherFaults holds that a graph is told what is missing together with what else is wrong with it, and that nothing is
-// called missing that a mended graph may bring.
+// TestMissingArguments_BesideOtherFaults holds that a graph is told what is missing together with what else
+// is wrong with it, and that nothing is called missing that a mended graph may bring.
 func TestMissingArguments_BesideOtherFaults(t *testing.T) {
 	t.Parallel()
 	needy := Node{ID: "m", Actor: "mail", Named: map[string]json.RawMessage{"to": js("1")}}

@@ -12,8 +12,8 @@ import (
 // version is set by the build.
 var version = ""
 
-// ownVersion is what the binary calls itself, in --version and in its logs: what its build set, else the version of the module that it was built
-// from.
+// ownVersion is what the binary calls itself, in --version and in its logs: what its build set, else the
+// version of the module that it was built from.
 func ownVersion() string {
 	if version != "" {
 		return version

@@ -63,7 +63,8 @@ const MetaHint = "hint"
 // MetaRetryAfter is the Meta key under which RetryAfter keeps its pause, in whole seconds.
 const MetaRetryAfter = "retry_after"
 
-// MetaNothingDone is the Meta key of an Unavailable error that promises that nothing has happened, so that the same may be asked again.
+// MetaNothingDone is the Meta key of an Unavailable error that promises that nothing has happened, so that
+// the same may be asked again.
 const MetaNothingDone = "nothing_done"
 
 // ReasonInternal is the reason of every error that carries none of its own.
@@ -76,7 +77,8 @@ const ReasonNotReady = "EXECUTOR_NOT_READY"
 // ReasonDatabaseAway is what a service answers whose database does not.
 const ReasonDatabaseAway = "DATABASE_UNREACHABLE"
 
-// DatabaseAway is what callers are told while the database of a service is away. What became of a change is for who knows the call to say.
+// DatabaseAway is what callers are told while the database of a service is away. What became of a change is
+// for who knows the call to say.
 func DatabaseAway(service string) *Error {
 	return New(Unavailable, ReasonDatabaseAway, "the database of the %s does not answer", service)
 }

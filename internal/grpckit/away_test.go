@@ -36,7 +36,8 @@ func (d *dry) StartRun(context.Context, *executorv1.StartRunRequest) (*executorv
 	return &executorv1.Run{}, nil
 }
 
-// TestDatabaseAway holds what a caller is told of a database that is away, also after tries of gRPC's own and through a gateway.
+// TestDatabaseAway holds what a caller is told of a database that is away, also after tries of gRPC's own and
+// through a gateway.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	token := conf.NewSecret("svc")

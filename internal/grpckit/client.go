@@ -83,8 +83,8 @@ const answerFactor = 4
 // separated by commas. Calls go round all addresses that serve, and names are looked up every second. Calls
 // on it carry the credential, the namespace and request id of their context and the trace, and return
 // *errs.Error values. Reads and idempotent methods are sent again if the server is unavailable, others only
-// after errs.ReasonNotReady or errs.MetaNothingDone, or if they were sent to nobody. An executor without memory for a run is left for
-// the next one.
+// after errs.ReasonNotReady or errs.MetaNothingDone, or if they were sent to nobody. An executor without
+// memory for a run is left for the next one.
 func Dial(target string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.Telemetry == nil {
 		o.Telemetry = obs.Noop()

@@ -11,8 +11,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// StandIn is a server that refuses every call with why, whoever makes it, and reads nothing. Its health service says that neither the service nor
-// its database serves. nil for secure is plain text.
+// StandIn is a server that refuses every call with why, whoever makes it, and reads nothing. Its health
+// service says that neither the service nor its database serves. nil for secure is plain text.
 func StandIn(why *errs.Error, secure *tls.Config) *grpc.Server {
 	opts := []grpc.ServerOption{
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return ToStatus(s.Context(), why).Err() }),

@@ -13,8 +13,9 @@ import (
 	"github.com/epigraph-run/epigraph/plan"
 )
 
-// findGraph tells a WorkGraph from a plan: only its nodes say what they call, and data with nodes that is no plan was meant to be a graph. What
-// the REST API answers with a graph in it (a compiled plan, the graph of a run) counts as that graph; graph is nil for a plan.
+// findGraph tells a WorkGraph from a plan: only its nodes say what they call, and data with nodes that is no
+// plan was meant to be a graph. What the REST API answers with a graph in it (a compiled plan, the graph of a
+// run) counts as that graph; graph is nil for a plan.
 func findGraph(text string) (graph json.RawMessage, err error) {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &doc) != nil {
@@ -46,7 +47,8 @@ func findGraph(text string) (graph json.RawMessage, err error) {
 	return doc["graph"], nil
 }
 
-// meansGraph tells whether data is a graph, whatever is wrong with it: it has nodes, perhaps misspelled, that say what they call.
+// meansGraph tells whether data is a graph, whatever is wrong with it: it has nodes, perhaps misspelled, that
+// say what they call.
 func meansGraph(doc map[string]json.RawMessage) bool {
 	if nodes, there := doc["nodes"]; there {
 		return nodesOfGraph(nodes)

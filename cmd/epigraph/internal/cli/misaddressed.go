@@ -21,7 +21,8 @@ func (e *env) behindGateway(x *errs.Error, behind string) *errs.Error {
 		Hint("look at the " + behind + "'s process; /readyz at " + at + " says what is missing")
 }
 
-// misaddressed says what answers in the place of the service that was asked, and which address is wanted; nil if that is not to be found out.
+// misaddressed says what answers in the place of the service that was asked, and which address is wanted; nil
+// if that is not to be found out.
 func (e *env) misaddressed(x *errs.Error) *errs.Error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()

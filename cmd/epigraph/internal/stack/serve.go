@@ -223,8 +223,8 @@ func (p *Process) serve(ctx context.Context) error {
 	return host.Run(ctx, s, whenReady(s, host.GRPC(server, lis, p.cfg.GRPC.Grace)), watchHealth(server, p.readiness))
 }
 
-// await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first. While the database does not answer,
-// callers at lis are told.
+// await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
+// While the database does not answer, callers at lis are told.
 func (p *Process) await(ctx context.Context, lis *shared, open func() (api, error)) (api, error) {
 	begun := time.Now()
 	var stop func()

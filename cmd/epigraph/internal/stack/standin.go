@@ -76,8 +76,8 @@ func (t *turn) Close() error {
 	return nil
 }
 
-// standIn answers every call in the place of a service whose database has been away since the start: callers are told so, and not that nobody
-// answers. stop leaves the listener to the service.
+// standIn answers every call in the place of a service whose database has been away since the start: callers
+// are told so, and not that nobody answers. stop leaves the listener to the service.
 func (p *Process) standIn(lis *shared) (stop func(), err error) {
 	secure, err := p.cfg.GRPC.TLS.server()
 	if err != nil {

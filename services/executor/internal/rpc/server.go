@@ -220,7 +220,8 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 	return out, nil
 }
 
-// misread is the error of a graph of which a part cannot be read: it names what is wrong with the rest as well.
+// misread is the error of a graph of which a part cannot be read: it names what is wrong with the rest as
+// well.
 func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error) error {
 	faults, ok := errors.AsType[workgraph.Faults](err)
 	if !ok {
@@ -233,8 +234,8 @@ func (s *Server) misread(ctx context.Context, req engine.StartRequest, err error
 	return graphpb.FaultError(besides(faults, found.Faults))
 }
 
-// besides adds to what cannot be read of a graph what is wrong with the rest, without what is at the same places: there the rest lacks only what
-// could not be read.
+// besides adds to what cannot be read of a graph what is wrong with the rest, without what is at the same
+// places: there the rest lacks only what could not be read.
 func besides(misread, rest workgraph.Faults) workgraph.Faults {
 	if len(misread) == 0 {
 		return rest

@@ -84,8 +84,8 @@ const batch = 256 << 10
 // Decode checks a REST body against a message and turns it into protojson. Its errors are *errs.Error of kind
 // InvalidArgument. An empty body is an empty message. If the faults are few and the message has a meaning
 // without them, its protojson comes beside the error, with the fields that the message does not have, so that
-// it can be found out what else is wrong. Before the message and its protojson grow, take is asked for the memory that
-// they will need, besides that of the body; its error ends the reading.
+// it can be found out what else is wrong. Before the message and its protojson grow, take is asked for the
+// memory that they will need, besides that of the body; its error ends the reading.
 func Decode(body []byte, md protoreflect.MessageDescriptor, take func(bytes int64) error) ([]byte, error) {
 	d := &decoder{scanner: scanner{in: body, maxDepth: MaxDepth, checkIntegers: true, checkKeys: true}, take: take}
 	d.grown = d.need

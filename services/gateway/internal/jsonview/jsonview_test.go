@@ -37,7 +37,8 @@ func decode(t testing.TB, body string, into proto.Message) error {
 	return nil
 }
 
-// TestDecodeRest holds that a body with faults can be read on without what is at fault, where that leaves something.
+// TestDecodeRest holds that a body with faults can be read on without what is at fault, where that leaves
+// something.
 func TestDecodeRest(t *testing.T) {
 	t.Parallel()
 	many := "{"

@@ -47,8 +47,8 @@ func (s *Server) withOthers(ctx context.Context, md protoreflect.MessageDescript
 	return jsonview.Join(err, md, others)
 }
 
-// numbered gives a function that turns the place of a node by its id, as the executor names it, into that by its number, as the reader of bodies
-// does.
+// numbered gives a function that turns the place of a node by its id, as the executor names it, into that by
+// its number, as the reader of bodies does.
 func numbered(g *graphv1.Graph) func(field string) string {
 	number := make(map[string]int, len(g.GetNodes()))
 	for i, n := range g.GetNodes() {
@@ -66,8 +66,8 @@ func numbered(g *graphv1.Graph) func(field string) string {
 	}
 }
 
-// question asks what is wrong with the graph of a body, for the input beside it if the body starts a run. place is where the graph's message
-// stands in the body.
+// question asks what is wrong with the graph of a body, for the input beside it if the body starts a run.
+// place is where the graph's message stands in the body.
 func question(md protoreflect.MessageDescriptor, body []byte) (place string, ask *executorv1.ValidateGraphRequest) {
 	mt, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
 	if err != nil {
