@@ -343,7 +343,7 @@ func fromStatus(err error, target string) error {
 		error
 		GRPCStatus() *status.Status
 	}](err); ok { // without what gRPC wrapped it in, such as how often it tried
-		return errorOf(s.GRPCStatus(), err)
+		return errorOf(s.GRPCStatus(), target, err)
 	}
 	st, ok := status.FromError(err)
 	if !ok {
