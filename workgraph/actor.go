@@ -58,6 +58,33 @@ type ActorInfo struct {
 	Examine func(ctx context.Context, n *Node) []Argument
 	// NeverExpands says that no outcome of the actor inserts a sub-graph.
 	NeverExpands bool
+	// WaitsFor are the arguments that bound the wait in which every call ends, the usual one first; none of an
+	// actor that does its work in the call. A node's timeouts bound calls, and nothing of such a wait.
+	WaitsFor []string
+	// Inner lists what calls will make of a node's own arguments: the nodes of graphs in them, or whatever they
+	// name actors for. Nil has none.
+	Inner func(n *Node) []InnerNode
+}
+
+// InnerNode is a node that a call of another node's actor brings about.
+type InnerNode struct {
+	Node *Node
+	// Place is where the outer node says so, such as "named.graph.nodes[x]", and ActorPlace where it names the
+	// actor.
+	Place, ActorPlace string
+}
+
+// maxInnerID is how much of an inner node's id its place tells: nobody has looked at the id yet.
+const maxInnerID = 100
+
+// InnerNodes are the nodes of a graph that stands at a place of a node.
+func InnerNodes(place string, g *Graph) []InnerNode {
+	out := make([]InnerNode, len(g.Nodes))
+	for i := range g.Nodes {
+		at := place + ".nodes[" + clipText(g.Nodes[i].ID, maxInnerID) + "]"
+		out[i] = InnerNode{Node: &g.Nodes[i], Place: at, ActorPlace: at + ".actor"}
+	}
+	return out
 }
 
 // Argument is something about one of a node's own arguments: an expression that the actor will evaluate, or a fault.

@@ -3,11 +3,14 @@ package executor_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -55,6 +58,10 @@ func TestValidateGraph(t *testing.T) {
 		"Spawn/Unknown":     {g(node("a", "spawn", "ref", `"self"`, "inputs", `{}`)), []string{"UNKNOWN_ARGUMENT a named.inputs"}},
 		"Agent/NoActions":   {g(node("a", "agent", "goal", `"x"`)), []string{"BAD_ARGUMENT a named.actions"}},
 		"Agent/Timeout":     {g(node("a", "agent", "goal", `"x"`, "actions", `{"cel": {}}`, "timeout", `"5"`)), []string{"BAD_ARGUMENT a named.timeout"}},
+		"Agent/Act":         {g(node("a", "agent/act", "nope", `1`)), []string{"UNKNOWN_ARGUMENT a named.nope"}},
+		"Agent/Graph":       {g(node("a", "agent/graph", "nope", `1`)), []string{"UNKNOWN_ARGUMENT a named.nope"}},
+		"Agent/Results":     {g(node("a", "agent/results", "nope", `1`)), []string{"UNKNOWN_ARGUMENT a named.nope"}},
+		"Agent/Observe":     {g(node("a", "agent/observe", "nope", `1`)), []string{"UNKNOWN_ARGUMENT a named.nope"}},
 		"HTTP/Address":      {g(node("a", "http", "url", `"example"`)), []string{"BAD_ARGUMENT a named.url"}},
 		"HTTP/TwoBodies":    {g(node("a", "http", "url", `"https://x"`, "json", `1`, "body", `"x"`)), []string{"BAD_ARGUMENT a named.body"}},
 		"Human/Default":     {g(node("a", "human", "approve", `1`, "default", `1`, "timeout", `"1h"`)), []string{"BAD_ARGUMENT a named.default"}},
@@ -131,6 +138,79 @@ func TestValidateGraph(t *testing.T) {
 		require.Equal(t, "thread_id", errs.From(err).Violations[0].Field)
 		_, err = f.ListRuns(t.Context(), &executorv1.ListRunsRequest{ThreadId: "t"})
 		require.Equal(t, "FIELD_NOT_USED", errs.ReasonOf(err))
+	})
+}
+
+// What is going to be called by what a node's own arguments say is looked at as the nodes themselves are; but it
+// only warns, since a worker that serves the actor may come before the call.
+func TestValidateGraph_Warnings(t *testing.T) {
+	t.Parallel()
+	f := serve(t, nil)
+	node := func(actor string, kv ...string) *graphv1.Node {
+		n := &graphv1.Node{Id: "a", Actor: actor, Named: map[string]*graphv1.Payload{}}
+		for i := 0; i < len(kv); i += 2 {
+			n.Named[kv[i]] = value(kv[i+1])
+		}
+		return n
+	}
+	slow := func(actor string, kv ...string) *graphv1.Node {
+		n := node(actor, kv...)
+		n.Timeout = durationpb.New(time.Second)
+		return n
+	}
+	idle := node("signal", "name", `"go"`)
+	idle.IdleTimeout = durationpb.New(time.Second)
+	const one = `{"nodes": [{"id": "x", "actor": "cell", "named": {"expr": "1"}}]}`
+	for name, c := range map[string]struct {
+		node *graphv1.Node
+		want []string
+	}{
+		"Spawn/Graph":         {node("spawn", "graph", one), []string{"UNKNOWN_ACTOR a named.graph.nodes[x].actor: did you mean cel?"}},
+		"Spawn/Known":         {node("spawn", "graph", `{"nodes": [{"id": "x", "actor": "cel", "named": {"expr": "1"}}]}`), nil},
+		"Spawn/Runs":          {node("spawn", "runs", `[{"ref": "self"}, {"graph": `+one+`}]`), []string{"UNKNOWN_ACTOR a named.runs[1].graph.nodes[x].actor: did you mean cel?"}},
+		"Spawn/Below":         {node("spawn", "graph", `{"nodes": [{"id": "s", "actor": "spawn", "named": {"graph": `+one+`}}]}`), []string{"UNKNOWN_ACTOR a named.graph.nodes[s].named.graph.nodes[x].actor: did you mean cel?"}},
+		"Expand/Graph":        {node("expand", "graph", one), []string{"UNKNOWN_ACTOR a named.graph.nodes[x].actor: did you mean cel?"}},
+		"Expand/Text":         {node("expand", "graph", strconv.Quote(one)), []string{"UNKNOWN_ACTOR a named.graph.nodes[x].actor: did you mean cel?"}},
+		"Agent/ActionName":    {node("agent", "goal", `"x"`, "actions", `{"cell": {}, "cel": {}}`), []string{"UNKNOWN_ACTOR a named.actions.cell: did you mean cel?"}},
+		"Agent/Action":        {node("agent", "goal", `"x"`, "actions", `{"look": {"actor": "htp"}}`), []string{"UNKNOWN_ACTOR a named.actions.look.actor: did you mean http?"}},
+		"Agent/Reasoner":      {node("agent", "goal", `"x"`, "reasoner", `"lm"`, "actions", `{"cel": {}}`), []string{"UNKNOWN_ACTOR a named.reasoner: did you mean llm?"}},
+		"Agent/ActionsGraph":  {node("agent", "goal", `"x"`, "actions", `{"do": {"actor": "spawn", "named": {"graph": `+one+`}}}`), []string{"UNKNOWN_ACTOR a named.actions.do.named.graph.nodes[x].actor: did you mean cel?"}},
+		"Timeout/Sleep":       {slow("sleep", "duration", `"1h"`), []string{"FIELD_NOT_USED a timeout: drop it, named.duration bounds the wait"}},
+		"Timeout/Human":       {slow("human", "prompt", `"?"`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
+		"Timeout/Signal":      {slow("signal", "name", `"go"`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
+		"Timeout/Task":        {slow("task"), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
+		"Timeout/Spawn":       {slow("spawn", "ref", `"self"`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
+		"Timeout/Agent":       {slow("agent", "goal", `"x"`, "actions", `{"cel": {}}`), []string{"FIELD_NOT_USED a timeout: set named.timeout"}},
+		"Timeout/AgentAction": {node("agent", "goal", `"x"`, "actions", `{"ask": {"actor": "human", "timeout": "24h"}}`), []string{"FIELD_NOT_USED a named.actions.ask.timeout: set named.actions.ask.named.timeout"}},
+		"Timeout/Below":       {node("spawn", "graph", `{"nodes": [{"id": "x", "actor": "task", "timeout": "1s"}]}`), []string{"FIELD_NOT_USED a named.graph.nodes[x].timeout: set named.graph.nodes[x].named.timeout"}},
+		"Timeout/Both":        {slow("task", "timeout", `"1s"`), []string{"FIELD_NOT_USED a timeout: drop it, named.timeout bounds the wait"}},
+		"Timeout/Idle":        {idle, []string{"FIELD_NOT_USED a idle_timeout: set named.timeout"}},
+		"Timeout/Call":        {slow("cel", "expr", `"1"`), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{c.node}}, Input: &executorv1.RunInput{}})
+			require.NoError(t, err)
+			require.Empty(t, v.GetFaults(), "%v", v.GetFaults())
+			require.NotEmpty(t, v.GetGraphHash())
+			var got []string
+			for _, x := range v.GetWarnings() {
+				got = append(got, x.GetCode()+" "+x.GetNodeId()+" "+x.GetField()+": "+x.GetHint())
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+	t.Run("Many/AreCounted", func(t *testing.T) {
+		t.Parallel()
+		var list []string
+		for i := range 5000 {
+			list = append(list, fmt.Sprintf(`{"id": "x%d", "actor": "nobody%d"}`, i, i))
+		}
+		v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Graph: &graphv1.Graph{Nodes: []*graphv1.Node{
+			node("expand", "graph", `{"nodes": [`+strings.Join(list, ",")+`]}`)}}, Input: &executorv1.RunInput{}})
+		require.NoError(t, err)
+		require.Len(t, v.GetWarnings(), workgraph.MaxFaults+1)
+		require.Equal(t, "MORE_FAULTS", v.GetWarnings()[workgraph.MaxFaults].GetCode())
 	})
 }
 

@@ -38,7 +38,7 @@ func (e *Engine) Examine(ctx context.Context, namespace string, g *workgraph.Gra
 		return Examination{}, err
 	}
 	defer leave()
-	warnings, err := p.p.Warnings(ctx, in)
+	warnings, err := e.warnings(ctx, namespace, p.p, g, in)
 	if err != nil {
 		return Examination{}, err
 	}
@@ -150,13 +150,22 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 		if told++; told > maxHints {
 			break
 		}
-		if near := nearest(asked[faults[i].Node], names, &steps); len(near) > 0 {
-			faults[i].Hint = "did you mean " + strings.Join(near, " or ") + "?"
-		} else if len(names) > 0 {
-			faults[i].Hint = "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
+		if text := hint(asked[faults[i].Node], names, &steps); text != "" {
+			faults[i].Hint = text
 		}
 	}
 	return faults
+}
+
+// hint tells which of the actors may have been meant by a name, or what there is; it is empty when there is none.
+func hint(name string, names []string, steps *int) string {
+	if near := nearest(name, names, steps); len(near) > 0 {
+		return "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	if len(names) > 0 {
+		return "actors here: " + strings.Join(names[:min(len(names), 20)], ", ") + "; those of a worker are known once it has connected"
+	}
+	return ""
 }
 
 // oversize is the size of the first value that is over the limit, or 0.

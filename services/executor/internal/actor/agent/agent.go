@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor/wait"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -69,17 +70,19 @@ const schema = `{
 // Specs describes the actor and those that its loop is made of. All of them compute: an agent's schemas and
 // what is held against them may take seconds, and nothing in between waits.
 func Specs() []actor.Spec {
-	step := func(name, description string, f workgraph.ActorFunc) actor.Spec {
-		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Schema: `{"type": "object"}`, Actor: f, Expands: name == actorAct,
+	step := func(name, properties, description string, f workgraph.ActorFunc) actor.Spec {
+		return actor.Spec{Name: name, Version: "1", Effect: workgraph.Pure, SeesPlace: true, Computes: true, Actor: f, Expands: name == actorAct,
+			Schema:      `{"type": "object", "additionalProperties": false, "properties": {` + properties + `}}`,
 			Description: description + " The agent actor uses it."}
 	}
 	return []actor.Spec{
-		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Computes: true, Schema: schema, Examine: examine, Actor: workgraph.ActorFunc(call),
+		{Name: actorAgent, Version: "1", Effect: workgraph.Idempotent, Computes: true, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
+			Actor:       workgraph.ActorFunc(call),
 			Description: "Works toward a goal: a reasoner decides which of the allowed actions are done, hears their results, and decides again until it has a result."},
-		step(actorAct, "Turns a reasoner's decision into actions, or refuses it.", act),
-		step(actorGraph, "Runs the graph of a reasoner's decision.", runGraph),
-		step(actorResults, "Lists what became of the actions of a round.", results),
-		step(actorObserve, "Ends an agent's round: the history goes back to the reasoner, or its result is the agent's.", observe),
+		step(actorAct, `"policy": {"type": "object"}`, "Turns a reasoner's decision into actions, or refuses it.", act),
+		step(actorGraph, `"graph": {"type": "object"}`, "Runs the graph of a reasoner's decision.", runGraph),
+		step(actorResults, `"steps": {"type": "array"}, "max_bytes": {"type": "integer"}`, "Lists what became of the actions of a round.", results),
+		step(actorObserve, `"limits": {"type": "object"}, "history": {"type": "array"}`, "Ends an agent's round: the history goes back to the reasoner, or its result is the agent's.", observe),
 	}
 }
 
@@ -138,6 +141,29 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 		return actor.Faulty("actions", err)
 	}
 	return nil
+}
+
+// inner are the reasoner and the actions, which are called once the loop runs.
+func inner(n *workgraph.Node) []workgraph.InnerNode {
+	a := arguments{Reasoner: "llm"}
+	c := &workgraph.Call{Start: workgraph.Start{Own: n.Named}}
+	if own(c, &a, []string{"reasoner", "reasoner_args"}) != nil || own(c, &a.policy, []string{"actions"}) != nil {
+		return nil // examine has said so
+	}
+	out := []workgraph.InnerNode{{Node: &workgraph.Node{Actor: a.Reasoner, Named: a.ReasonerArgs}, Place: "named.reasoner", ActorPlace: "named.reasoner"}}
+	for _, name := range sorted(a.Actions) {
+		x := a.Actions[name]
+		if x == nil {
+			x = &action{}
+		}
+		place := "named.actions." + errs.Clip(name, 64)
+		in := workgraph.InnerNode{Node: &workgraph.Node{Actor: x.Actor, Named: x.Named, Timeout: x.Timeout}, Place: place, ActorPlace: place + ".actor"}
+		if x.Actor == "" {
+			in.Node.Actor, in.ActorPlace = name, place
+		}
+		out = append(out, in)
+	}
+	return out
 }
 
 func call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {

@@ -53,7 +53,7 @@ const schema = `{
 // Spec describes the actor that runs graphs below this run and waits for them.
 func Spec() actor.Spec {
 	return actor.Spec{
-		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, Schema: schema, Examine: examine,
+		Name: "spawn", Version: "1", Effect: workgraph.Idempotent, Schema: schema, Examine: examine, Inner: inner, WaitsFor: []string{"timeout"},
 		Description: "Runs one or many graphs as runs of their own and waits for them; the result lists what became of each, in the order asked.",
 		Actor:       workgraph.ActorFunc(spawn),
 	}
@@ -102,7 +102,7 @@ type arguments struct {
 }
 
 // examine says what is wrong with a node's own arguments: how they fit together, and the shape of the graphs
-// in them. Which actors a child may call is found out when it is spawned.
+// in them. Of actors in these that nobody knows it is only warned: see inner.
 func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 	var a arguments
 	if err := actor.Decode(n.Named, &a); err != nil {
@@ -141,6 +141,27 @@ func examine(ctx context.Context, n *workgraph.Node) []workgraph.Argument {
 			}
 		}
 		out = append(out, actor.Faulty(at, err)...)
+	}
+	return out
+}
+
+// inner are the nodes of the graphs that a node gives its runs itself.
+func inner(n *workgraph.Node) (out []workgraph.InnerNode) {
+	var a arguments
+	if err := actor.Decode(n.Named, &a); err != nil {
+		return nil // examine has said so
+	}
+	add := func(place string, raw json.RawMessage) {
+		if len(raw) == 0 {
+			return
+		}
+		if g, err := graph(raw); err == nil {
+			out = append(out, workgraph.InnerNodes(place, g)...)
+		}
+	}
+	add("named.graph", a.Graph)
+	for i := range a.Runs {
+		add(fmt.Sprintf("named.runs[%d].graph", i), a.Runs[i].Graph)
 	}
 	return out
 }
@@ -189,7 +210,7 @@ const expandSchema = `{
 // Expand describes the actor that inserts a graph after its node.
 func Expand() actor.Spec {
 	return actor.Spec{
-		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema, Expands: true, Examine: examineExpand,
+		Name: "expand", Version: "1", Effect: workgraph.Pure, Schema: expandSchema, Expands: true, Examine: examineExpand, Inner: innerExpand,
 		Description: "Inserts the graph that it is given after its node; the nodes that follow run on what that graph gives.",
 		Actor:       workgraph.ActorFunc(expand),
 	}
@@ -210,6 +231,19 @@ func examineExpand(ctx context.Context, n *workgraph.Node) []workgraph.Argument 
 		return nil
 	}
 	return actor.Faulty("graph", actor.BadArguments("%v", faults[0]))
+}
+
+// innerExpand are the nodes of a graph of the node's own.
+func innerExpand(n *workgraph.Node) []workgraph.InnerNode {
+	raw := n.Named["graph"]
+	if len(raw) == 0 {
+		return nil
+	}
+	g, err := graph(raw)
+	if err != nil {
+		return nil // examineExpand has said so
+	}
+	return workgraph.InnerNodes("named.graph", g)
 }
 
 func expand(_ context.Context, c *workgraph.Call) (workgraph.Outcome, error) {

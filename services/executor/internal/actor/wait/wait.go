@@ -35,7 +35,7 @@ const humanSchema = `{
 // Human describes the actor that asks a person.
 func Human() actor.Spec {
 	return actor.Spec{
-		Name: "human", Version: "1", Elsewhere: true, Computes: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine,
+		Name: "human", Version: "1", Elsewhere: true, Computes: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine, WaitsFor: []string{"timeout"},
 		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
 	}
@@ -128,7 +128,7 @@ const signalSchema = `{
 // Signal describes the actor that waits for a signal.
 func Signal() actor.Spec {
 	return actor.Spec{
-		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema, Examine: examine,
+		Name: "signal", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: signalSchema, Examine: examine, WaitsFor: []string{"timeout"},
 		Description: "Waits for a signal to the run, one that came before included; what it carries is the result.",
 		Actor:       workgraph.ActorFunc(signal),
 	}
@@ -161,7 +161,7 @@ const taskSchema = `{
 // Task describes the actor that waits for work that goes on outside.
 func Task() actor.Spec {
 	return actor.Spec{
-		Name: "task", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: taskSchema, Examine: examine,
+		Name: "task", Version: "1", Elsewhere: true, Effect: workgraph.Pure, Schema: taskSchema, Examine: examine, WaitsFor: []string{"timeout"},
 		Description: "Waits until somebody completes its task by the token that the visit shows; the result is what it is completed with.",
 		Actor:       workgraph.ActorFunc(task),
 	}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// maxInner is how deep nodes are looked at that others bring about.
+const maxInner = 8
+
+// warnings are those of a program made of g, and those about what its nodes will call by what they say
+// themselves.
+func (e *Engine) warnings(ctx context.Context, namespace string, p *workgraph.Program, g *workgraph.Graph, in *workgraph.Input) (workgraph.Faults, error) {
+	list, err := p.Warnings(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	w := inner{e: e, namespace: namespace, faults: list}
+	if err := w.look(ctx, g); err != nil {
+		return nil, err
+	}
+	return w.all(), nil
+}
+
+// inner collects warnings about nodes that are in nobody's graph yet.
+type inner struct {
+	e         *Engine
+	namespace string
+	faults    workgraph.Faults
+	more      int
+	// names are the actors that there are, read when the first one is unknown.
+	names       []string
+	told, steps int
+}
+
+// within is a node somewhere in the arguments of one of the graph, or that one itself.
+type within struct {
+	workgraph.InnerNode
+	outer string // the node of the graph
+}
+
+// look goes down level by level, so that a level's actors are asked for together.
+func (w *inner) look(ctx context.Context, g *workgraph.Graph) error {
+	w.steps = maxNearSteps
+	level := make([]within, len(g.Nodes))
+	for i := range g.Nodes {
+		level[i] = within{workgraph.InnerNode{Node: &g.Nodes[i], ActorPlace: "actor"}, g.Nodes[i].ID}
+	}
+	for depth := 0; len(level) > 0 && depth <= maxInner; depth++ {
+		names := make([]string, 0, len(level))
+		for i := range level {
+			names = append(names, level[i].Node.Actor)
+		}
+		slices.Sort(names)
+		known, err := w.e.programs.known(ctx, w.namespace, slices.Compact(names))
+		if err != nil {
+			return err
+		}
+		var next []within
+		for _, x := range level {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			info, ok := known[x.Node.Actor]
+			if !ok {
+				w.unknown(ctx, x)
+				continue
+			}
+			w.unused(x, info.WaitsFor)
+			if info.Inner == nil {
+				continue
+			}
+			for _, in := range info.Inner(x.Node) {
+				in.Place, in.ActorPlace = below(x.Place, in.Place), below(x.Place, in.ActorPlace)
+				next = append(next, within{in, x.outer})
+			}
+		}
+		level = next
+	}
+	return nil
+}
+
+func below(place, field string) string {
+	if place == "" {
+		return field
+	}
+	return place + "." + field
+}
+
+// full counts a warning that is not told.
+func (w *inner) full() bool {
+	if len(w.faults) < workgraph.MaxFaults {
+		return false
+	}
+	w.more++
+	return true
+}
+
+func (w *inner) all() workgraph.Faults {
+	if w.more == 0 || len(w.faults) > workgraph.MaxFaults { // the program has counted some already
+		return w.faults
+	}
+	return append(w.faults, workgraph.Fault{Code: workgraph.CodeMoreFaults, Message: fmt.Sprintf("and %d more warnings", w.more), Hint: "mend these and ask again"})
+}
+
+// unknown warns of an actor that a call would not find today.
+func (w *inner) unknown(ctx context.Context, x within) {
+	if w.full() {
+		return
+	}
+	f := workgraph.Fault{Code: workgraph.CodeUnknownActor, Node: x.outer, Field: x.ActorPlace,
+		Message: fmt.Sprintf("no actor is called %q, so that the call fails unless a worker that serves it comes before", errs.Clip(x.Node.Actor, 80))}
+	if w.names == nil {
+		w.names, _ = w.e.actors.Names(ctx, w.namespace) // without them there is no hint
+	}
+	if w.told++; w.told <= maxHints {
+		f.Hint = hint(x.Node.Actor, w.names, &w.steps)
+	}
+	w.faults = append(w.faults, f)
+}
+
+// unused warns of a node's timeouts when calls of its actor end in a wait that these do not bound.
+func (w *inner) unused(x within, waitsFor []string) {
+	if len(waitsFor) == 0 {
+		return
+	}
+	for _, t := range []struct {
+		field string
+		d     workgraph.Duration
+	}{{"timeout", x.Node.Timeout}, {"idle_timeout", x.Node.IdleTimeout}} {
+		if t.d <= 0 || w.full() {
+			continue
+		}
+		f := workgraph.Fault{Code: workgraph.CodeUnused, Node: x.outer, Field: below(x.Place, t.field), Hint: "set " + below(x.Place, "named."+waitsFor[0]),
+			Message: fmt.Sprintf("it bounds a call, which is over when %q begins to wait", x.Node.Actor)}
+		for _, arg := range waitsFor {
+			if len(x.Node.Named[arg]) > 0 {
+				f.Hint = "drop it, " + below(x.Place, "named."+arg) + " bounds the wait"
+				break
+			}
+		}
+		w.faults = append(w.faults, f)
+	}
+}
