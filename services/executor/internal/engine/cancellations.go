@@ -2,9 +2,8 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -25,8 +24,8 @@ type Cancellation struct {
 const (
 	// cancellationPoll is how often the registry is asked for cancellations.
 	cancellationPoll = time.Second
-	// cancellationBatch is how many are taken at once, and cancellationParallel how many of them are canceled
-	// at the same time for a namespace.
+	// cancellationBatch is how many are asked for at once, and how many of a namespace are in hand at most;
+	// cancellationParallel how many of them are canceled at the same time.
 	cancellationBatch, cancellationParallel = 200, 8
 	// cancellationHold is for how long other executors do not get them: one that goes down with them keeps
 	// them back for so long.
@@ -42,6 +41,8 @@ func (t *term) watchCancellations(ctx context.Context) {
 	if t.e.cancellations == nil {
 		return
 	}
+	c := &canceler{e: t.e, lines: map[string]*cancelLine{}}
+	defer c.under.Wait()
 	tick := time.NewTicker(cancellationPoll)
 	defer tick.Stop()
 	away := false
@@ -51,9 +52,12 @@ func (t *term) watchCancellations(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		n, err := cancellationBatch, error(nil)
-		for n == cancellationBatch && err == nil {
-			n, err = t.e.cancelUnwanted(ctx)
+		var err error
+		for more := true; more && err == nil; {
+			more, err = c.lease(ctx)
+		}
+		if err == nil {
+			err = c.untold()
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -66,54 +70,137 @@ func (t *term) watchCancellations(ctx context.Context) {
 	}
 }
 
-// cancelUnwanted takes one batch of cancellations and returns how many that was. A run is acknowledged once
-// its end is certain; an executor that goes down before leaves it to the next.
-func (e *Engine) cancelUnwanted(ctx context.Context) (int, error) {
-	asking, stop := context.WithTimeout(ctx, cancellationHold)
-	defer stop()
-	list, err := e.cancellations.Lease(asking, cancellationBatch, cancellationHold)
-	if err != nil || len(list) == 0 {
-		return 0, err
-	}
-	byNamespace := map[string][]Cancellation{}
-	for _, c := range list {
-		byNamespace[c.Namespace] = append(byNamespace[c.Namespace], c)
-	}
-	// Every namespace by itself, so that none waits for runs of another.
-	var all errgroup.Group
-	for _, own := range byNamespace {
-		all.Go(func() error { return e.cancelUnwantedOf(ctx, asking, own) })
-	}
-	return len(list), all.Wait()
+// canceler cancels runs that the registry hands out. Each namespace has a line of its own, and what was handed
+// out once is not waited for before the next is: a cancel that is slow holds up neither.
+type canceler struct {
+	e     *Engine
+	under sync.WaitGroup
+
+	mu    sync.Mutex
+	lines map[string]*cancelLine
+	fault error // of the last acknowledgement that failed
 }
 
-// cancelUnwantedOf cancels runs of one namespace until asking ends.
-func (e *Engine) cancelUnwantedOf(ctx, asking context.Context, list []Cancellation) error {
-	certain := make([]bool, len(list))
-	var g errgroup.Group
-	g.SetLimit(cancellationParallel)
-	for i, c := range list {
-		g.Go(func() error {
-			certain[i] = e.cancelUnwantedRun(asking, c)
-			return nil
-		})
+// cancelLine is what is in hand for a namespace.
+type cancelLine struct {
+	waiting []leased
+	// hand are those that wait or are being canceled.
+	hand map[string]bool
+	busy int
+	// done are those to acknowledge; telling says that somebody does.
+	done    []Cancellation
+	telling bool
+}
+
+// leased is a cancellation that nobody else gets until then.
+type leased struct {
+	Cancellation
+	until time.Time
+}
+
+// lease takes what the registry hands out. It reports whether there may be more that can be taken now.
+func (c *canceler) lease(ctx context.Context) (bool, error) {
+	until := time.Now().Add(cancellationHold)
+	asking, stop := context.WithDeadline(ctx, until)
+	defer stop()
+	list, err := c.e.cancellations.Lease(asking, cancellationBatch, cancellationHold)
+	if err != nil {
+		return false, err
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	var done []Cancellation
-	for i, c := range list {
-		if certain[i] {
-			done = append(done, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := 0
+	for _, x := range list {
+		l := c.lines[x.Namespace]
+		if l == nil {
+			l = &cancelLine{hand: map[string]bool{}}
+			c.lines[x.Namespace] = l
+		}
+		// What is not taken comes again after the hold.
+		if l.hand[x.RunID] || len(l.hand) >= cancellationBatch {
+			continue
+		}
+		taken++
+		l.hand[x.RunID] = true
+		l.waiting = append(l.waiting, leased{x, until})
+		if l.busy < cancellationParallel {
+			l.busy++
+			c.under.Go(func() { c.work(ctx, x.Namespace, l) })
 		}
 	}
-	if len(done) == 0 {
-		return nil
+	return taken == cancellationBatch, nil
+}
+
+// work cancels what waits in a line, one after the other, until nothing does.
+func (c *canceler) work(ctx context.Context, namespace string, l *cancelLine) {
+	for {
+		c.mu.Lock()
+		if len(l.waiting) == 0 {
+			l.busy--
+			c.forget(namespace, l)
+			c.mu.Unlock()
+			return
+		}
+		x := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		c.mu.Unlock()
+		try, stop := context.WithDeadline(ctx, x.until)
+		certain := try.Err() == nil && c.e.cancelUnwantedRun(try, x.Cancellation)
+		stop()
+		c.mu.Lock()
+		delete(l.hand, x.RunID)
+		if !certain {
+			c.mu.Unlock()
+			continue
+		}
+		l.done = append(l.done, x.Cancellation)
+		tells := !l.telling
+		l.telling = true
+		c.mu.Unlock()
+		if tells {
+			c.under.Go(func() { c.tell(ctx, namespace, l) })
+		}
 	}
-	// Those that are not done may have taken all of the time.
-	telling, stop := context.WithTimeout(ctx, cancellationHold)
-	defer stop()
-	return e.cancellations.Acknowledge(telling, done)
+}
+
+// tell acknowledges what is done in a line, all of it at once, until nothing is left. What it fails to tell is
+// handed out again.
+func (c *canceler) tell(ctx context.Context, namespace string, l *cancelLine) {
+	for {
+		c.mu.Lock()
+		done := l.done
+		if l.done = nil; len(done) == 0 {
+			l.telling = false
+			c.forget(namespace, l)
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		telling, stop := context.WithTimeout(ctx, cancellationHold)
+		err := c.e.cancellations.Acknowledge(telling, done)
+		stop()
+		if err != nil {
+			c.mu.Lock()
+			c.fault = err
+			c.mu.Unlock()
+		}
+	}
+}
+
+// forget drops a line that nobody works on. The lock is held.
+func (c *canceler) forget(namespace string, l *cancelLine) {
+	if l.busy == 0 && !l.telling {
+		delete(c.lines, namespace)
+	}
+}
+
+// untold is why an acknowledgement failed since it was asked last.
+func (c *canceler) untold() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.fault
+	c.fault = nil
+	return err
 }
 
 // cancelUnwantedRun reports whether the run will end for certain, or never begin.

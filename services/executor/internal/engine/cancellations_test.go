@@ -70,6 +70,54 @@ func TestCancellations(t *testing.T) {
 	}
 }
 
+// heldPost is a journal that takes the mail of one run only once it is let go.
+type heldPost struct {
+	journal.Journal
+	run        string
+	came, goOn chan struct{}
+}
+
+func (j heldPost) Post(ctx context.Context, p journal.Post) (journal.Posted, error) {
+	if p.Mail.RunID == j.run {
+		close(j.came)
+		<-j.goOn
+	}
+	return j.Journal.Post(ctx, p)
+}
+
+// TestCancellationsBesideASlowOne has the cancel of one run take as long as the test does, and holds that those
+// of the same batch and of the next are canceled and acknowledged meanwhile.
+func TestCancellationsBesideASlowOne(t *testing.T) {
+	t.Parallel()
+	u, g := &unwanted{done: make(chan []engine.Cancellation, 2)}, newGate()
+	slow := heldPost{run: "run_slow", came: make(chan struct{}), goOn: make(chan struct{})}
+	l := run(t, sqliteStore(t), actors{"gate": g}, func(_ *engine.Config, d *engine.Deps) {
+		slow.Journal = d.Journal
+		d.Cancellations, d.Journal = u, slow
+	})
+	defer close(slow.goOn)
+	beside, next := l.start(t, chain(1, "gate")), l.start(t, chain(1, "gate"))
+	acknowledged := func(t *testing.T, id string) {
+		select {
+		case done := <-u.done:
+			require.Len(t, done, 1)
+			require.Equal(t, id, done[0].RunID)
+		case <-time.After(time.Minute):
+			require.Fail(t, "nothing was acknowledged")
+		}
+		l.wait(t, id, journal.StateCanceled)
+	}
+	g.next(t)
+	g.next(t)
+	u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: beside, Confirmed: true}})
+	<-slow.came
+	t.Run("SameBatch/IsAcknowledged", func(t *testing.T) { acknowledged(t, beside) })
+	t.Run("NextBatch/IsTaken", func(t *testing.T) {
+		u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: next, Confirmed: true}})
+		acknowledged(t, next)
+	})
+}
+
 // TestCancellationsOfANamespaceHoldUpNoOther has all runs of a namespace that are to be canceled take all the
 // time there is, and holds that the run of another is canceled.
 func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
