@@ -47,12 +47,8 @@ const settleTime = 5 * time.Second
 func (e *Engine) takenUp(ctx context.Context, namespace, runID string, kind journal.MailKind, key string) (bool, error) {
 	until := time.Now().Add(settleTime)
 	for pause := time.Millisecond; time.Now().Before(until); pause = min(2*pause, 50*time.Millisecond) {
-		unread, err := e.journal.UnreadMail(ctx, namespace, runID, 1000)
-		if err != nil {
-			return false, err
-		}
-		if !slices.ContainsFunc(unread, func(m journal.Mail) bool { return m.Kind == kind && m.Key == key }) {
-			return true, nil
+		if _, unread, err := e.journal.FindMail(ctx, namespace, runID, kind, key, false); err != nil || !unread {
+			return err == nil, err
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -362,14 +358,11 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 // any more.
 func (e *Engine) saidOfTask(ctx context.Context, row journal.Run, token TaskToken, end CompleteRequest) (bool, error) {
 	gone := errs.New(errs.FailedPrecondition, ReasonTaskNotWaiting, "%s of run %q does not wait for this task any more", token.Ref(), row.ID)
-	unread, err := e.journal.UnreadMail(ctx, row.Namespace, row.ID, 1000)
+	m, unread, err := e.journal.FindMail(ctx, row.Namespace, row.ID, journal.MailTaskEnded, token.name(), true)
 	if err != nil {
 		return false, err
 	}
-	for _, m := range unread {
-		if m.Kind != journal.MailTaskEnded || m.Key != token.name() {
-			continue
-		}
+	if unread {
 		l, err := DecodeLetter(m.Body)
 		if err != nil {
 			return false, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
@@ -179,6 +180,39 @@ func TestMail(t *testing.T) {
 			free()
 			testkit.Eventually(t, func() bool { return len(kinds(l.events(t, id), workgraph.SignalReceived)) == journal.MaxLoadedMail+1 }, time.Minute, 5*time.Millisecond)
 			close(g.open)
+			l.wait(t, id, journal.StateCompleted)
+		})
+		t.Run("Task/IsCompletedOnceThoughMuchMailStandsBefore", func(t *testing.T) {
+			tokens := make(chan string, 1)
+			l := run(t, s, actors{"ok": &recorder{}, "task": outcome(func(c *workgraph.Call) workgraph.Outcome {
+				tokens <- c.TaskToken
+				return workgraph.Outcome{Wait: &workgraph.Wait{Task: &workgraph.TaskWait{}}}
+			})})
+			g := chain(2, "ok")
+			g.Nodes[0].Actor, g.Edges[0].When = "task", "true" // what it hears is decided in a turn
+			id := l.start(t, g)
+			l.parked(t, id, journal.StateWaiting)
+			free := l.allTurns(t)
+			for range journal.MaxWaiting {
+				l.mail(t, id, journal.MailSignal, engine.Letter{Name: "aside"})
+			}
+			token := <-tokens
+			complete := func(ctx context.Context, value string) error {
+				_, err := l.CompleteTask(ctx, engine.CompleteRequest{Namespace: ns, Token: token, Outcome: &workgraph.Outcome{Values: []json.RawMessage{json.RawMessage(value)}}})
+				return err
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			said := make(chan error, 1)
+			go func() { said <- complete(ctx, "1") }()
+			testkit.Eventually(t, func() bool {
+				out, err := l.j.Outstanding(t.Context(), ns, id)
+				return err == nil && slices.Contains(out.Unread, journal.MailTaskEnded)
+			}, time.Minute, time.Millisecond)
+			leave()
+			<-said
+			require.NoError(t, complete(t.Context(), "1"), "the same was said before")
+			require.Equal(t, engine.ReasonTaskNotWaiting, errs.ReasonOf(complete(t.Context(), "2")))
+			free()
 			l.wait(t, id, journal.StateCompleted)
 		})
 		t.Run("Run/ThatIsClaimedWhileItIsReadGoesOn", func(t *testing.T) {

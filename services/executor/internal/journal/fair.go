@@ -209,6 +209,14 @@ func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int
 	return read(ctx, f, namespace, func(ctx context.Context) ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
 }
 
+func (f fair) FindMail(ctx context.Context, namespace, runID string, kind MailKind, key string, whole bool) (m Mail, found bool, err error) {
+	err = do(ctx, f.turns, namespace, func() (err error) {
+		m, found, err = f.j.FindMail(ctx, namespace, runID, kind, key, whole)
+		return err
+	})
+	return m, found, err
+}
+
 func (f fair) MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, error) {
 	return f.j.MailWakes(ctx, owner)
 }

@@ -35,7 +35,7 @@ type Mail struct {
 	Key  string
 	Body []byte
 	Time time.Time
-	// Left says that a look left the body out since it is large: see MailLook.Small.
+	// Left says that the body was left out: see MailLook.Small and FindMail.
 	Left bool
 }
 
@@ -118,6 +118,9 @@ type Mailbox interface {
 	PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error)
 	// UnreadMail lists unread mail of one run, oldest first.
 	UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error)
+	// FindMail is the unread piece of mail of a run with this kind and key; false if there is none. Its body
+	// comes along if the whole is asked for, else Left says that it does not.
+	FindMail(ctx context.Context, namespace, runID string, kind MailKind, key string, whole bool) (Mail, bool, error)
 	// Outstanding tells what an open run has before it.
 	Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error)
 	// MailWakes returns a channel that gets a value after mail came for one of owner's runs, from whatever

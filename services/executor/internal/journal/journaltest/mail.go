@@ -81,6 +81,35 @@ func mailCases(t *testing.T, d Driver) {
 		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.TakenUp = []int64{first} }))[0].Err)
 		require.Equal(t, []journal.MailKind{journal.MailResume, journal.MailSignal}, kinds(ns, id))
 	})
+	t.Run("FindMail/ByKey", func(t *testing.T) {
+		w := open(t, d)
+		id, other := w.started(1), w.started(1)
+		for _, p := range []journal.Post{post(id, journal.MailSignal, "1"), post(id, journal.MailSignal, "2"), post(id, journal.MailPause, "1"), post(other, journal.MailResume, "1")} {
+			_, err := w.j.Post(t.Context(), p)
+			require.NoError(t, err)
+		}
+		find := func(namespace string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool) {
+			m, ok, err := w.j.FindMail(t.Context(), namespace, id, kind, key, whole)
+			require.NoError(t, err)
+			return m, ok
+		}
+		all := w.unread(id)
+		got, ok := find(ns, journal.MailSignal, "2", true)
+		require.True(t, ok)
+		require.Equal(t, all[1], got)
+		got, ok = find(ns, journal.MailPause, "1", false)
+		require.True(t, ok)
+		want := all[2]
+		want.Body, want.Left = nil, true
+		require.Equal(t, want, got)
+		for _, absent := range [][3]string{{ns, string(journal.MailSignal), "3"}, {ns, string(journal.MailResume), "1"}, {"elsewhere", string(journal.MailSignal), "1"}} {
+			_, ok := find(absent[0], journal.MailKind(absent[1]), absent[2], true)
+			require.False(t, ok, "%v", absent)
+		}
+		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.TakenUp = []int64{all[1].ID} }))[0].Err)
+		_, ok = find(ns, journal.MailSignal, "2", false)
+		require.False(t, ok, "it was taken up")
+	})
 	t.Run("Post/ReachesTheOwner", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(1)

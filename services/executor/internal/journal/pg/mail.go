@@ -221,6 +221,17 @@ func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit i
 	return collect(rows, err, scanMail)
 }
 
+// FindMail implements journal.Mailbox.
+func (s *Store) FindMail(ctx context.Context, namespace, runID string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool, error) {
+	rows, err := s.hot.Query(ctx, `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN $5::boolean THEN m.body END, m.time, NOT $5::boolean FROM mail m
+		WHERE m.run_id = $2 AND m.kind = $3 AND m.key = $4 AND m.namespace = $1`, namespace, runID, string(kind), key, whole)
+	ms, err := collect(rows, err, scanMail)
+	if err != nil || len(ms) == 0 {
+		return journal.Mail{}, false, err
+	}
+	return ms[0], true, nil
+}
+
 // unreadKinds are those of the run's mail.
 const unreadKinds = `SELECT array_agg(k.kind ORDER BY k.first) FROM
 	(SELECT m.kind, min(m.id) AS first FROM mail m WHERE m.run_id = $2 AND m.namespace = $1 GROUP BY m.kind) k`

@@ -213,6 +213,10 @@ func TestReads(t *testing.T) {
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
 			other("UnreadMail", 10, func() error { _, err := s.UnreadMail(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
+			other("FindMail", 10, func() error {
+				_, _, err := s.FindMail(ctx, ns, old.ID, journal.MailSignal, "s", true)
+				return err
+			}),
 			other("ClaimOutbox", 10, func() error { _, err := s.ClaimOutbox(ctx, 10, time.Minute); return err }),
 			other("TakeOver", 10, func() error {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10})

@@ -21,6 +21,9 @@ const (
 	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
 	// pendingByRun is the same, looked for by the owner's runs. CROSS keeps this order.
 	pendingByRun = ` FROM runs r CROSS JOIN mail m WHERE r.owner_id = ?1 AND r.owner_incarnation = ?2 AND r.owner_id <> '' AND r.state < 6 AND m.run_id = r.run_id`
+	// findMail is the piece with a kind and key.
+	findMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(?5, m.body, NULL), m.time, NOT ?5 FROM mail m
+		WHERE m.run_id = ?2 AND m.kind = ?3 AND m.key = ?4 AND m.namespace = ?1`
 	// inHand leaves out what the owner has in hand, small which bodies come along.
 	inHand  = ` AND (m.kind = 'CANCEL' OR m.run_id NOT IN (SELECT value FROM json_each(?4))) AND m.run_id NOT IN (SELECT value FROM json_each(?5))`
 	small   = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, iif(` + isSmall + `, m.body, NULL), m.time, NOT (` + isSmall + `)`
@@ -200,6 +203,16 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journ
 func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
 	rows, err := s.db.Read.QueryContext(ctx, selectMail+` FROM mail m WHERE m.run_id = ? AND m.namespace = ? ORDER BY m.id LIMIT ?`, runID, namespace, limit)
 	return dbkit.Collect(rows, err, scanMail)
+}
+
+// FindMail implements journal.Mailbox.
+func (s *Store) FindMail(ctx context.Context, namespace, runID string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool, error) {
+	rows, err := s.db.Read.QueryContext(ctx, findMail, namespace, runID, string(kind), key, whole)
+	ms, err := dbkit.Collect(rows, err, scanMail)
+	if err != nil || len(ms) == 0 {
+		return journal.Mail{}, false, err
+	}
+	return ms[0], true, nil
 }
 
 // unreadKinds are those of the run's mail, as a JSON list.

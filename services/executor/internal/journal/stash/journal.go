@@ -179,6 +179,11 @@ func (j Journal) UnreadMail(ctx context.Context, namespace, runID string, limit 
 	return j.rows.UnreadMail(ctx, namespace, runID, limit)
 }
 
+// FindMail implements journal.Mailbox.
+func (j Journal) FindMail(ctx context.Context, namespace, runID string, kind journal.MailKind, key string, whole bool) (journal.Mail, bool, error) {
+	return j.rows.FindMail(ctx, namespace, runID, kind, key, whole)
+}
+
 // MailWakes implements journal.Mailbox.
 func (j Journal) MailWakes(ctx context.Context, owner journal.Owner) (<-chan struct{}, error) {
 	return j.rows.MailWakes(ctx, owner)
