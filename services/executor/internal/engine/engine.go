@@ -68,6 +68,7 @@ type Engine struct {
 	results  *inflight.Budget
 	programs *programs
 	outcomes *workgraph.OutcomeCache
+	resets   *resets
 
 	mu    sync.Mutex
 	term  *term // nil while nothing is owned
@@ -112,7 +113,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
 	e.suspects, e.roomPatience = newTurn(), roomPatience
-	e.outcomes = workgraph.NewOutcomeCache(maxKeptOutcomes)
+	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {
 		return nil, fmt.Errorf("make metrics: %w", err)

@@ -144,7 +144,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		return nil, "", err
 	}
 	f := newFolder(nodes, req.Node)
-	void, err := e.takenBack(ctx, row, req.Node)
+	back, err := e.takenBack(ctx, row)
 	if err != nil {
 		return nil, "", err
 	}
@@ -164,7 +164,8 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 		}
 		for _, ev := range evs {
 			for _, v := range f.apply(ev.Durable) {
-				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 && !void[v.end] {
+				void := v.end.compare(back[workgraph.Ref{Node: v.Node, Visit: v.Visit}]) < 0
+				if len(visits) <= pg.Limit && !from.open && v.end.compare(from.place) > 0 && !void {
 					v.base = f.oldest(v)
 					add(v)
 				}
@@ -200,49 +201,6 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	}
 	visits, next = page.Cut(pg, visits, func(v Visit) page.Cursor { return page.Cursor{ID: formatCursor(v)} })
 	return visits, next, nil
-}
-
-// takenBack finds the visits that had ended and were taken back since, by where they ended: the list has each
-// visit once, as the run has it now. Only what follows from an approval is taken back after its end, so that
-// nothing is read for a run that has asked nothing and adopted nothing.
-func (e *Engine) takenBack(ctx context.Context, row journal.Run, only string) (map[place]bool, error) {
-	if row.ForkedFrom == "" {
-		asked, err := e.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)
-		if err != nil || len(asked) == 0 {
-			return nil, err
-		}
-	}
-	f := newFolder(nil, only)
-	ended, void := map[workgraph.Ref]place{}, map[place]bool{}
-	const chunk = 500
-	for after := int64(0); ; {
-		evs, err := e.Events(ctx, row, after, chunk)
-		if err != nil {
-			return nil, err
-		}
-		for _, ev := range evs {
-			d := ev.Durable
-			done := f.apply(d)
-			for i := range d.Steps {
-				s := &d.Steps[i]
-				if s.Op != workgraph.OpReset && s.Op != workgraph.OpReopen {
-					continue
-				}
-				ref := workgraph.Ref{Node: s.Node, Visit: s.Visit}
-				if end, is := ended[ref]; is {
-					void[end] = true
-					delete(ended, ref)
-				}
-			}
-			for _, v := range done {
-				ended[workgraph.Ref{Node: v.Node, Visit: v.Visit}] = v.end
-			}
-		}
-		if len(evs) < chunk {
-			return void, nil
-		}
-		after = evs[len(evs)-1].Durable.Seq
-	}
 }
 
 // heldVisits marks the visits that wait for the end of a pause: events tell that a visit was entered, and only the machine whether it began.

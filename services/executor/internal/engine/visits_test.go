@@ -36,7 +36,7 @@ func TestVisitPages(t *testing.T) {
 		}
 		return workgraph.Outcome{}, nil
 	})
-	l := run(t, store{plain.name, func(testing.TB) journal.Journal { return j }}, actors{"ok": &recorder{}, "flaky": flaky})
+	l := run(t, store{plain.name, func(testing.TB) journal.Journal { return j }}, actors{"ok": &recorder{}, "flaky": flaky, "asks": payments(&recorder{})["asks"]})
 	all := func(t *testing.T, id string, size int32) (out []engine.Visit) {
 		token := ""
 		for {
@@ -82,5 +82,25 @@ func TestVisitPages(t *testing.T) {
 			token = next
 		}
 		require.Less(t, j.read.Load()-before, int64(100), "the last page was read from the beginning")
+	})
+	t.Run("Pages/OfARunThatAskedCostTheSameToo", func(t *testing.T) {
+		g := chain(700, "ok")
+		g.Nodes[0].Actor = "asks"
+		id := l.start(t, g)
+		l.approve(t, l.question(t, id))
+		l.wait(t, id, journal.StateCompleted)
+		page := func(token string) (next string, read int64) {
+			before := j.read.Load()
+			visits, next, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Size: 10, Token: token})
+			require.NoError(t, err)
+			require.Len(t, visits, 10)
+			return next, j.read.Load() - before
+		}
+		token, _ := page("")
+		for range 60 {
+			var read int64
+			token, read = page(token)
+			require.Less(t, read, int64(100))
+		}
 	})
 }
