@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
@@ -292,6 +293,52 @@ func TestWebhooks(t *testing.T) {
 				require.Equal(t, "webhooks[0].url", errs.From(err).Violations[0].Field)
 			}
 		})
+	})
+}
+
+// TestWebhooksThatHang has a namespace whose receivers never answer. It holds that they take no more than that
+// namespace's share of the places, and that another namespace is told while they do.
+func TestWebhooksThatHang(t *testing.T) {
+	t.Parallel()
+	const share = 16 // places of one namespace, of 64
+	onBoth(t, func(t *testing.T, store func(*executor.Config)) {
+		var hanging, most atomic.Int64
+		release, told := make(chan struct{}), make(chan struct{})
+		end := sync.OnceFunc(func() { close(release) })
+		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/told" {
+				close(told)
+				return
+			}
+			n := hanging.Add(1)
+			defer hanging.Add(-1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			_, _ = io.Copy(io.Discard, r.Body) // only then is it seen that the caller gives up
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}))
+		t.Cleanup(receiver.Close)
+		defer end()
+		f := serve(t, nil, store, func(c *executor.Config) { c.Actors.HTTP.AllowPrivate = []string{"127.0.0.0/8"} })
+		begin := func(ctx context.Context, path string) {
+			_, err := f.StartRun(ctx, &executorv1.StartRunRequest{Webhooks: []*executorv1.Webhook{{Url: receiver.URL + path}},
+				Graph: nodes(&graphv1.Node{Id: "n", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": value(`"1"`)}})})
+			require.NoError(t, err)
+		}
+		for range 5 * share {
+			begin(t.Context(), "/hangs")
+		}
+		testkit.Eventually(t, func() bool { return hanging.Load() == share }, time.Minute, time.Millisecond)
+		begin(grpckit.WithNamespace(t.Context(), "other"), "/told")
+		select {
+		case <-told:
+		case <-time.After(time.Minute):
+			require.Fail(t, "the other namespace was not told")
+		}
+		require.EqualValues(t, share, most.Load())
 	})
 }
 
