@@ -3,7 +3,9 @@ package plan_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +25,30 @@ func TestAttacks(t *testing.T) {
 			g.Edges = append(g.Edges, plan.Edge{From: fmt.Sprintf("unknown %d", i), To: g.Problems[i%1_000].ID, Source: plan.Stated})
 		}
 		g.Edges[0].From = strings.Repeat("a-B", 100) + "7"
-		ds := plan.Validate(g)
+		ds, err := plan.Validate(t.Context(), g)
+		require.NoError(t, err)
 		require.Len(t, ds, 1_001, "what is said about a graph is bounded")
 		require.Contains(t, ds[0].Message, "did you mean")
 		require.Equal(t, plan.LimitReached, ds[1_000].Code)
 	})
+	for name, graph := range hostile() {
+		t.Run("Validate/StopsWithItsContext/"+name, func(t *testing.T) {
+			t.Parallel()
+			g := graph(1 << 18)
+			ctx := &countdown{Context: t.Context()}
+			ctx.left.Store(math.MaxInt64)
+			_, err := plan.Validate(ctx, g)
+			require.NoError(t, err)
+			asked := math.MaxInt64 - ctx.left.Load()
+			for _, after := range []int64{0, 1, asked / 4, asked / 2, asked - 1} {
+				ctx := &countdown{Context: t.Context()}
+				ctx.left.Store(after)
+				_, err := plan.Validate(ctx, g)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.LessOrEqual(t, ctx.late.Load(), int64(5), "nothing goes on after the end")
+			}
+		})
+	}
 	t.Run("Parse/StopsWithItsContext", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,6 +67,20 @@ func TestAttacks(t *testing.T) {
 		require.LessOrEqual(t, len(r.Graph.Edges), 100_000)
 		require.True(t, r.HasErrors())
 	})
+}
+
+// countdown is a context that ends after it was asked so often; late is how often it was asked after that.
+type countdown struct {
+	context.Context
+	left, late atomic.Int64
+}
+
+func (c *countdown) Err() error {
+	if c.left.Add(-1) >= 0 {
+		return nil
+	}
+	c.late.Add(1)
+	return context.DeadlineExceeded
 }
 
 // TestAttackWork holds the allocations of a text against those of one four times as long: what is read of hostile texts may only grow with them.

@@ -3,6 +3,8 @@ package plan_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +42,90 @@ func BenchmarkParse(b *testing.B) {
 				for b.Loop() {
 					if res := plan.Parse(r.Text); res.NoPlan != nil {
 						b.Fatal("no plan")
+					}
+				}
+			})
+		}
+	}
+}
+
+// hostile are graphs of about so many bytes as a request carries them, each the worst for one part of what
+// Validate does.
+func hostile() map[string]func(size int) plan.Graph {
+	id := func(i int) string { return strconv.FormatInt(int64(i), 36) }
+	problems := func(n int) (g plan.Graph) {
+		for i := range n {
+			g.Problems = append(g.Problems, plan.Problem{ID: id(i)})
+		}
+		return g
+	}
+	const each = 12 // bytes of a problem or an edge with two short ids
+	return map[string]func(int) plan.Graph{
+		"Ring": func(size int) plan.Graph {
+			n := size / each / 2
+			g := problems(n)
+			for i := range n {
+				g.Edges = append(g.Edges, plan.Edge{From: id(i), To: id((i + 1) % n)})
+			}
+			return g
+		},
+		"Pairs": func(size int) plan.Graph {
+			n := size / each / 2
+			g := problems(n)
+			for i := range n {
+				g.Edges = append(g.Edges, plan.Edge{From: id(i), To: id(i ^ 1)})
+			}
+			return g
+		},
+		"Dense": func(size int) plan.Graph {
+			g := problems(600)
+			for i := range size / each {
+				g.Edges = append(g.Edges, plan.Edge{From: id(i % 600), To: id(i / 600 % 600)})
+			}
+			return g
+		},
+		"Unknown": func(size int) plan.Graph {
+			g := problems(size / each / 2)
+			for i := range size / each / 2 {
+				g.Edges = append(g.Edges, plan.Edge{From: "u" + id(i), To: "v" + id(i)})
+			}
+			return g
+		},
+		"Parents": func(size int) plan.Graph {
+			g := problems(size / each)
+			for i := range g.Problems {
+				g.Problems[i].ParentID = id((i + 1) % len(g.Problems))
+			}
+			return g
+		},
+		"Duplicates": func(size int) plan.Graph {
+			g := problems(size / each / 2)
+			g.Problems = append(g.Problems, g.Problems...)
+			return g
+		},
+		"LongIDs": func(size int) plan.Graph {
+			g := problems(1)
+			for i := range 100 {
+				long := strings.Repeat("x", size/200) + id(i)
+				g.Edges = append(g.Edges, plan.Edge{From: long, To: long + "y"})
+			}
+			return g
+		},
+	}
+}
+
+// BenchmarkValidate checks graphs as large as a request may be, and a quarter of that; equal MB/s at both sizes
+// show that time is linear.
+func BenchmarkValidate(b *testing.B) {
+	for name, graph := range hostile() {
+		for _, size := range []int{3 << 18, 3 << 20} {
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
+				g := graph(size)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := plan.Validate(b.Context(), g); err != nil {
+						b.Fatal(err)
 					}
 				}
 			})

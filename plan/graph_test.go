@@ -29,9 +29,14 @@ func TestCanonical(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
+	validate := func(g plan.Graph) []plan.Diagnostic {
+		ds, err := plan.Validate(t.Context(), g)
+		require.NoError(t, err)
+		return ds
+	}
 	codes := func(g plan.Graph) map[plan.Code]string {
 		out := map[plan.Code]string{}
-		for _, d := range plan.Validate(g) {
+		for _, d := range validate(g) {
 			if _, ok := out[d.Code]; !ok {
 				out[d.Code] = d.Element
 			}
@@ -55,11 +60,11 @@ func TestValidate(t *testing.T) {
 	})
 	t.Run("CyclePath/IsNamed", func(t *testing.T) {
 		g := plan.Graph{Problems: p("a", "b", "c"), Edges: []plan.Edge{{From: "a", To: "b"}, {From: "b", To: "c"}, {From: "c", To: "a"}}}
-		require.Contains(t, plan.Validate(g)[0].Message, "a -> b -> c -> a")
+		require.Contains(t, validate(g)[0].Message, "a -> b -> c -> a")
 	})
 	t.Run("DidYouMean", func(t *testing.T) {
 		g := plan.Graph{Problems: p("Audio Splicer"), Edges: []plan.Edge{{From: "Audio Splicer", To: "audio_splicer"}}}
-		require.Contains(t, plan.Validate(g)[0].Message, `did you mean "Audio Splicer"`)
+		require.Contains(t, validate(g)[0].Message, `did you mean "Audio Splicer"`)
 	})
 	t.Run("CycleFound/IffOneIsThere", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {

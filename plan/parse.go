@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"slices"
 	"sort"
 	"strconv"
@@ -104,7 +105,15 @@ func finish(d *document, name string, r *reading, o options) Result {
 		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: LimitReached, Severity: Error, Line: e.Line, Column: e.Column, Element: e.From + " -> " + e.To, Message: "the plan has more than " + strconv.Itoa(n) + " edges; the rest was not read", Hint: "split the plan"})
 		res.Graph.Edges = res.Graph.Edges[:n:n]
 	}
-	res.Diagnostics = append(res.Diagnostics, Validate(res.Graph)...)
+	ctx := o.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	faults, err := Validate(ctx, res.Graph)
+	if err != nil {
+		return Result{}
+	}
+	res.Diagnostics = append(res.Diagnostics, faults...)
 	res.Diagnostics = append(res.Diagnostics, oddIDs(res.Graph)...)
 	if d.cut {
 		res.Diagnostics = append(res.Diagnostics, d.limitDiagnostic())

@@ -1,25 +1,32 @@
 package plan
 
 import (
+	"context"
 	"strconv"
 	"strings"
 )
 
 // Validate reports every fault of g at once, each naming its element: duplicate and empty ids, edges to problems that
-// are not there, loops, and an empty plan. Its time is linear in the size of the graph.
-func Validate(g Graph) []Diagnostic {
+// are not there, loops, and an empty plan. Its time is linear in the size of the graph; one as large as a request
+// may be takes a second or more, so that it ends soon after ctx does, with its error.
+func Validate(ctx context.Context, g Graph) ([]Diagnostic, error) {
 	if len(g.Problems) == 0 {
-		return []Diagnostic{{Code: EmptyPlan, Severity: Error, Message: "the plan has no problems", Hint: "write at least one problem"}}
+		return []Diagnostic{{Code: EmptyPlan, Severity: Error, Message: "the plan has no problems", Hint: "write at least one problem"}}, nil
 	}
-	v := &validator{g: g, index: make(map[string]int, len(g.Problems))}
-	v.problems()
-	v.edges()
-	v.cycles()
-	v.parents()
-	return v.out
+	v := &validator{ctx: ctx, g: g, index: make(map[string]int, len(g.Problems))}
+	for _, part := range []func(){v.problems, v.edges, v.cycles, v.parents} {
+		part()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	return v.out, nil
 }
 
 type validator struct {
+	ctx   context.Context //nolint:containedctx // it lives as long as the one call that it is for
+	steps int             // so far, of all loops
+	over  bool            // what the context said last
 	g     Graph
 	index map[string]int // id -> first problem
 	// last is the last edge with a place, by its ends as cycles numbers them; made when the first cycle is found.
@@ -31,6 +38,14 @@ type validator struct {
 
 // maxGraphDiagnostics bounds what is said about one graph.
 const maxGraphDiagnostics = 1000
+
+// ended reports, now and then, whether the time is over. Every loop asks.
+func (v *validator) ended() bool {
+	if v.steps++; v.steps%1024 == 0 && !v.over {
+		v.over = v.ctx.Err() != nil
+	}
+	return v.over
+}
 
 func (v *validator) add(code Code, sev Severity, line, col int, element, message, hint string) {
 	switch n := len(v.out); {
@@ -45,6 +60,9 @@ func (v *validator) add(code Code, sev Severity, line, col int, element, message
 func (v *validator) problems() {
 	count := make(map[string]int, len(v.g.Problems))
 	for i, p := range v.g.Problems {
+		if v.ended() {
+			return
+		}
 		if p.ID == "" {
 			v.add(EmptyID, Error, p.Line, p.Column, "problem "+strconv.Itoa(i+1), "a problem has an empty id", "give it an id")
 			continue
@@ -55,6 +73,9 @@ func (v *validator) problems() {
 	}
 	told := map[string]bool{}
 	for _, p := range v.g.Problems {
+		if v.ended() {
+			return
+		}
 		if n := count[p.ID]; n > 1 {
 			first := v.g.Problems[v.index[p.ID]]
 			if told[p.ID] || first.Line == p.Line && first.Column == p.Column && !told[p.ID] {
@@ -70,6 +91,9 @@ func (v *validator) problems() {
 		}
 	}
 	for _, p := range v.g.Problems {
+		if v.ended() {
+			return
+		}
 		if count[p.ID] > 1 && !told[p.ID] {
 			told[p.ID] = true
 			v.add(DuplicateID, Error, p.Line, p.Column, p.ID, strconv.Itoa(count[p.ID])+" problems have the id "+p.ID, "give each problem an id of its own")
@@ -82,6 +106,9 @@ func (v *validator) edges() {
 	seen := make(map[key]int, len(v.g.Edges))
 	unknown := map[string]bool{}
 	for _, e := range v.g.Edges {
+		if v.ended() {
+			return
+		}
 		for _, end := range [2]string{e.From, e.To} {
 			if _, ok := v.index[end]; ok || unknown[end] {
 				continue
@@ -105,6 +132,9 @@ func (v *validator) suggest(name string) string {
 	if v.squashed == nil {
 		v.squashed = make(map[string]string, len(v.g.Problems))
 		for _, p := range v.g.Problems {
+			if v.ended() {
+				return ""
+			}
 			k := squash(p.ID)
 			if _, ok := v.squashed[k]; !ok {
 				v.squashed[k] = p.ID
@@ -140,6 +170,9 @@ func (v *validator) cycles() {
 		return n
 	}
 	for _, p := range v.g.Problems {
+		if v.ended() {
+			return
+		}
 		node(p.ID)
 	}
 	self := map[int]Edge{}
@@ -150,6 +183,9 @@ func (v *validator) cycles() {
 		}
 	}
 	for _, e := range v.g.Edges {
+		if v.ended() {
+			return
+		}
 		a, b := node(e.From), node(e.To)
 		if a == b {
 			if _, ok := self[a]; !ok {
@@ -161,17 +197,20 @@ func (v *validator) cycles() {
 		next[a] = append(next[a], int32(b))
 	}
 	grow(len(names) - 1)
-	comp := components(next)
+	comp := v.components(next)
 	members := map[int32]int{}
 	for _, c := range comp {
 		members[c]++
 	}
 	told := map[int32]bool{}
 	for n := range comp {
+		if v.ended() {
+			return
+		}
 		c := comp[n]
 		if members[c] > 1 && !told[c] {
 			told[c] = true
-			path := cyclePath(next, comp, n)
+			path := v.cyclePath(next, comp, n)
 			parts := make([]string, 0, len(path)+1)
 			for _, k := range path {
 				parts = append(parts, names[k])
@@ -197,12 +236,18 @@ func (v *validator) closing(path []int, ids map[string]int, first string) (line,
 	if v.last == nil {
 		v.last = make(map[[2]int]Edge, len(v.g.Edges))
 		for _, e := range v.g.Edges {
+			if v.ended() {
+				break
+			}
 			if e.Line > 0 {
 				v.last[[2]int{ids[e.From], ids[e.To]}] = e
 			}
 		}
 	}
 	for i, a := range path {
+		if v.ended() {
+			break
+		}
 		e, ok := v.last[[2]int{a, path[(i+1)%len(path)]}]
 		if ok && (e.Line > line || e.Line == line && e.Column > col) {
 			line, col = e.Line, e.Column
@@ -221,8 +266,9 @@ func (v *validator) place(id string) (int, int) {
 	return 0, 0
 }
 
-// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion).
-func components(next [][]int32) []int32 {
+// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion). Once the
+// time is over it is of no use.
+func (v *validator) components(next [][]int32) []int32 {
 	n := len(next)
 	comp := make([]int32, n)
 	index := make([]int32, n)
@@ -238,36 +284,39 @@ func components(next [][]int32) []int32 {
 		}
 		frames = append(frames[:0], frame{int32(s), 0})
 		for len(frames) > 0 {
+			if v.ended() {
+				return comp
+			}
 			f := &frames[len(frames)-1]
-			v := f.v
+			x := f.v
 			if f.i == 0 {
 				counter++
-				index[v], low[v] = counter, counter
-				stack = append(stack, v)
-				on[v] = true
+				index[x], low[x] = counter, counter
+				stack = append(stack, x)
+				on[x] = true
 			}
-			if int(f.i) < len(next[v]) {
-				w := next[v][f.i]
+			if int(f.i) < len(next[x]) {
+				w := next[x][f.i]
 				f.i++
 				if index[w] == 0 {
 					frames = append(frames, frame{w, 0})
 				} else if on[w] {
-					low[v] = min(low[v], index[w])
+					low[x] = min(low[x], index[w])
 				}
 				continue
 			}
 			frames = frames[:len(frames)-1]
 			if len(frames) > 0 {
 				u := frames[len(frames)-1].v
-				low[u] = min(low[u], low[v])
+				low[u] = min(low[u], low[x])
 			}
-			if low[v] == index[v] {
+			if low[x] == index[x] {
 				for {
 					w := stack[len(stack)-1]
 					stack = stack[:len(stack)-1]
 					on[w] = false
 					comp[w] = comps
-					if w == v {
+					if w == x {
 						break
 					}
 				}
@@ -278,18 +327,21 @@ func components(next [][]int32) []int32 {
 	return comp
 }
 
-// cyclePath returns a shortest cycle through start within its component.
-func cyclePath(next [][]int32, comp []int32, start int) []int {
+// cyclePath returns a shortest cycle through start within its component; start alone if the time is over first.
+func (v *validator) cyclePath(next [][]int32, comp []int32, start int) []int {
 	from := map[int]int{start: -1}
 	queue := []int{start}
 	for len(queue) > 0 {
-		v := queue[0]
+		if v.ended() {
+			break
+		}
+		x := queue[0]
 		queue = queue[1:]
-		for _, w32 := range next[v] {
+		for _, w32 := range next[x] {
 			w := int(w32)
 			if w == start {
 				var path []int
-				for k := v; k >= 0; k = from[k] {
+				for k := x; k >= 0; k = from[k] {
 					path = append(path, k)
 				}
 				for i, j := 0, len(path)-1; i < j; i, j = i+1, j-1 {
@@ -301,7 +353,7 @@ func cyclePath(next [][]int32, comp []int32, start int) []int {
 				continue
 			}
 			if _, ok := from[w]; !ok {
-				from[w] = v
+				from[w] = x
 				queue = append(queue, w)
 			}
 		}
@@ -314,6 +366,9 @@ func (v *validator) parents() {
 	state := make(map[string]uint8, len(v.index)) // 1 on the way, 2 done
 	told := map[string]bool{}
 	for _, p := range v.g.Problems {
+		if v.ended() {
+			return
+		}
 		if p.ParentID == "" {
 			continue
 		}
@@ -323,6 +378,9 @@ func (v *validator) parents() {
 		}
 		var way []string
 		for id := p.ID; id != "" && state[id] != 2; {
+			if v.ended() {
+				return
+			}
 			if state[id] == 1 {
 				line, col := v.place(id)
 				v.add(ParentCycle, Error, line, col, id, id+" contains itself", "correct the hierarchy")

@@ -80,7 +80,11 @@ const MaxEdges = workgraph.MaxEdges
 // is an *Error when g has faults. Ids keep their text but for the characters that a WorkGraph reserves; the node's Name is
 // always the problem's own id. When ctx ends first, its error is returned.
 func Graph(ctx context.Context, g plan.Graph, o Options) (*workgraph.Graph, error) {
-	if ds := errorsOf(plan.Validate(g)); len(ds) > 0 {
+	found, err := plan.Validate(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if ds := errorsOf(found); len(ds) > 0 {
 		return nil, &Error{Diagnostics: ds}
 	}
 	c := compiler{o: o, problems: g.Problems, left: maxSteps}

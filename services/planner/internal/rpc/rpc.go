@@ -68,7 +68,9 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 			return nil, err
 		}
 		result.Graph = read
-		result.Diagnostics = plan.Validate(read)
+		if result.Diagnostics, err = plan.Validate(ctx, read); err != nil {
+			return nil, err
+		}
 	} else {
 		read, err := s.parse(ctx, req.GetText(), "", req.GetComplete())
 		if err != nil {
@@ -81,7 +83,7 @@ func (s *Server) CompilePlan(ctx context.Context, req *plannerv1.CompilePlanRequ
 			Set("no_plan_reason", string(result.NoPlan.Reason)).
 			Hint("ask the model for a plan: problems with ids, and lines like A -> B")
 	}
-	if err := accept(&result, req.GetAcceptRepairs()); err != nil {
+	if err := accept(ctx, &result, req.GetAcceptRepairs()); err != nil {
 		return nil, err
 	}
 	if result.HasErrors() {
@@ -145,7 +147,7 @@ func (s *Server) parse(ctx context.Context, text, dialect string, complete bool)
 
 // accept applies the offered repairs that the caller named, and refuses the name of a repair that is not on
 // offer.
-func accept(r *plan.Result, codes []string) error {
+func accept(ctx context.Context, r *plan.Result, codes []string) error {
 	for _, code := range codes {
 		found := false
 		for i := range r.Repairs {
@@ -164,7 +166,11 @@ func accept(r *plan.Result, codes []string) error {
 			}
 			p.Applied = true
 			r.Graph = g
-			r.Diagnostics = append(notErrors(r.Diagnostics), plan.Validate(g)...)
+			anew, err := plan.Validate(ctx, g)
+			if err != nil {
+				return err
+			}
+			r.Diagnostics = append(notErrors(r.Diagnostics), anew...)
 		}
 		if !found {
 			return errs.New(errs.InvalidArgument, "REPAIR_NOT_OFFERED", "the repair %q is not on offer for this plan", code).
