@@ -288,6 +288,31 @@ func principals(t *testing.T, r *replica) {
 			return list.GetLimits()[0].GetPrincipal()
 		},
 	}
+	// ended is the end of the only call of a run.
+	ended := func(t *testing.T, actor string, answer func(w *raw, token string)) *executorv1.RunEvent {
+		t.Helper()
+		w := r.worker(t, hello(1, pure(actor)))
+		run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "n", Actor: actor})})
+		require.NoError(t, err)
+		answer(w, w.visit().GetToken())
+		return event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetAttemptEnded() != nil })
+	}
+	t.Run("Worker/Outcome", func(t *testing.T) {
+		require.Equal(t, me, ended(t, "tells", func(w *raw, token string) { w.answer(token, `1`) }).GetPrincipal())
+	})
+	t.Run("Worker/Error", func(t *testing.T) {
+		require.Equal(t, me, ended(t, "fails", func(w *raw, token string) {
+			w.fail(token, &executorv1.CallError{Type: executorv1.ErrorType_ERROR_TYPE_PERMANENT, Reason: "NO"})
+		}).GetPrincipal())
+	})
+	t.Run("Worker/LostSaysNothing", func(t *testing.T) {
+		require.Empty(t, ended(t, "leaves", func(w *raw, _ string) { w.cancel() }).GetPrincipal())
+	})
+	t.Run("Executor/ReportsItself", func(t *testing.T) {
+		run, err := runs.StartRun(ctx, &executorv1.StartRunRequest{Graph: nodes(&graphv1.Node{Id: "f", Actor: "fail"})})
+		require.NoError(t, err)
+		require.Empty(t, event(t, run.GetId(), func(ev *executorv1.RunEvent) bool { return ev.GetAttemptEnded() != nil }).GetPrincipal())
+	})
 	for _, method := range access.Methods() {
 		if !strings.HasPrefix(method, executors) && !strings.HasPrefix(method, scheduling) && !strings.HasPrefix(method, limiting) {
 			continue

@@ -37,6 +37,16 @@ func TestReplicas(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list.GetWorkers(), 1)
 		require.Equal(t, "b", list.GetWorkers()[0].GetExecutorId())
+		watch, err := c.WatchRun(t.Context(), &executorv1.WatchRunRequest{RunId: got.GetId()})
+		require.NoError(t, err)
+		for reported := 0; reported < 3; {
+			ev, err := watch.Recv()
+			require.NoError(t, err)
+			if ev.GetAttemptEnded() != nil {
+				require.Equal(t, "key:acme", ev.GetPrincipal())
+				reported++
+			}
+		}
 	})
 
 	t.Run("Hop/WaitsForOneToCome", func(t *testing.T) {

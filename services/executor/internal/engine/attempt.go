@@ -94,6 +94,8 @@ type attempt struct {
 	cancel  context.CancelCauseFunc
 	cause   error
 	started time.Time
+	// reporter is whose key the worker showed that told how the call ended; empty for a call made here.
+	reporter string
 }
 
 // stop ends the context of the call, now or as soon as it begins. The first cause stays.
@@ -178,7 +180,7 @@ func (t *term) perform(a *attempt) {
 	}
 	report := reporter{t.e.hub, a}
 	report.tell(Ephemeral{Started: true, Actor: a.start.Actor, At: a.startTime()})
-	ctx = actor.WithReporter(ctx, report)
+	ctx = context.WithValue(actor.WithReporter(ctx, report), attemptKey{}, a)
 	span := trace.SpanFromContext(ctx) // nobody's to end, and says nothing
 	if a.run.recorded() {
 		ctx, span = t.e.tracer.Start(ctx, "invoke "+a.start.Actor, trace.WithAttributes(
@@ -375,6 +377,19 @@ func HoldTimeouts(ctx context.Context) (resume func()) {
 	}
 }
 
+type attemptKey struct{}
+
+// ReportedBy notes whose API key the worker showed that told how the call ended which ctx belongs to.
+func ReportedBy(ctx context.Context, principal string) {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reporter = principal
+}
+
 func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (out workgraph.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -473,7 +488,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		out = &fair
 	}
 	a.mu.Lock()
-	cause := a.cause
+	cause, reporter := a.cause, a.reporter
 	a.mu.Unlock()
 	if fail != nil && (errors.Is(cause, errStopping) || errors.Is(cause, errFenced) || errors.Is(cause, errDropped)) {
 		r.concluded(a)
@@ -483,7 +498,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 	now := time.Now().UTC()
 	entries := r.entries(a, usage, fail != nil, dbkit.Micros(now)) // with what the calls say themselves
 	t.price(a, usage, now)
-	x := extra{startTime: a.startTime(), actor: a.start.Actor, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage, leads: true}
+	x := extra{startTime: a.startTime(), actor: a.start.Actor, reporter: reporter, cached: a.cached.Load() && out != nil, trace: carried, progress: true, usage: usage, leads: true}
 	x.entries = entries
 	t.e.meters.ended(a, fail, usage)
 	if out != nil && out.Expand != nil {

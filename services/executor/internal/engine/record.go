@@ -50,7 +50,8 @@ type Durable struct {
 	Actor string
 	// RequestID is the id of the request that caused it, if that had one and may be repeated.
 	RequestID string
-	// Principal is whose request it was, from the API key that was shown; empty if none caused it.
+	// Principal is whose request it was, or whose worker told how an attempt ended, from the API key that was
+	// shown; empty if none caused it.
 	Principal string
 	// Cached says that the outcome of the attempt is that of an equal earlier call.
 	Cached bool

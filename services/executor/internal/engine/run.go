@@ -136,11 +136,13 @@ type run struct {
 type extra struct {
 	startTime time.Time
 	actor     string
-	cached    bool
-	usage     []workgraph.Usage
-	entries   []outbox.Entry
-	trace     outbox.Trace
-	progress  bool
+	// reporter is whose key told how the attempt ended.
+	reporter string
+	cached   bool
+	usage    []workgraph.Usage
+	entries  []outbox.Entry
+	trace    outbox.Trace
+	progress bool
 	// takenUp is the piece of mail that the command came by, or 0; more says that another waits already.
 	takenUp int64
 	more    bool
@@ -300,9 +302,9 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	for i := range evs {
 		d := &Durable{Event: evs[i], Regraph: changes[i]}
 		if d.Kind == workgraph.AttemptEnded {
-			d.StartTime, d.Actor, d.Cached = x.startTime, x.actor, x.cached
+			d.StartTime, d.Actor, d.Cached, d.Principal = x.startTime, x.actor, x.cached, x.reporter
 		}
-		if i == 0 {
+		if i == 0 && (x.requestID != "" || x.principal != "") {
 			d.RequestID, d.Principal = x.requestID, x.principal
 		}
 		row, err := encodeEvent(d)

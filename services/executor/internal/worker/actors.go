@@ -227,6 +227,7 @@ func (r remote) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 			pl = nil
 			continue
 		}
+		engine.ReportedBy(ctx, a.by)
 		return r.s.conclude(ctx, a, told)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
@@ -17,6 +18,9 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
+
+// headerWorker tells whose key the worker showed that got the visit.
+const headerWorker = "epigraph-worker-principal"
 
 const (
 	// hopWait is how long a visit from elsewhere stands in line with our own.
@@ -158,6 +162,14 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 		time.AfterFunc(hopGrace, stop)
 	})
 	defer undo()
+	by := func() string {
+		md, _ := stream.Header() // it is there: a message came
+		said := md.Get(headerWorker)
+		if len(said) == 0 {
+			return ""
+		}
+		return said[len(said)-1]
+	}
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -169,9 +181,9 @@ func (s *Server) hop(ctx context.Context, pl *place, namespace string, task *exe
 		}
 		switch m := m.GetMessage().(type) {
 		case *executorv1.InvokeResponse_Outcome:
-			return answer{out: m.Outcome}
+			return answer{out: m.Outcome, by: by()}
 		case *executorv1.InvokeResponse_Error:
-			return answer{fail: m.Error}
+			return answer{fail: m.Error, by: by()}
 		case *executorv1.InvokeResponse_Lost:
 			return answer{lost: lostSent}
 		case *executorv1.InvokeResponse_Details:
@@ -235,6 +247,11 @@ func (s *Server) Invoke(stream grpc.BidiStreamingServer[executorv1.InvokeRequest
 			return errNoWorker
 		}
 		sess := pl.s
+		// The last one holds: nothing was sent of a session that lost the visit before.
+		if err := stream.SetHeader(metadata.Pairs(headerWorker, sess.principal)); err != nil {
+			pl.release()
+			return err
+		}
 		a, v := sess.perform(ctx, pl, task, reason,
 			func(d json.RawMessage) {
 				_ = send(&executorv1.InvokeResponse{Message: &executorv1.InvokeResponse_Details{Details: graphpb.Payload(d)}})

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/admission"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -330,7 +331,7 @@ func (s *Server) accept(ctx context.Context, h *executorv1.WorkerHello) (*sessio
 			return nil, journal.ActorConflict(a.Name, effect, a.Effect)
 		}
 	}
-	sess := &session{pool: s.pool, namespace: ns, id: h.GetWorkerId(), userAgent: h.GetUserAgent(), connected: time.Now(), life: newLife(),
+	sess := &session{pool: s.pool, namespace: ns, id: h.GetWorkerId(), userAgent: h.GetUserAgent(), principal: access.Of(ctx).String(), connected: time.Now(), life: newLife(),
 		actors: map[string]int{}, effects: map[string]string{}, slots: min(int(h.GetSlots()), s.cfg.MaxSlots), wake: make(chan struct{}, 1), read: make(chan struct{}, 1),
 		changed: s.touch, busy: map[string]int{}, heard: time.Now(), visits: map[uint64]*visit{}, empty: make(chan struct{})}
 	for i, a := range actors {

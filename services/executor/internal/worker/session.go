@@ -20,6 +20,7 @@ type session struct {
 	namespace string
 	id        string
 	userAgent string
+	principal string // whose key it showed
 	connected time.Time
 	life      life
 	// names are the actors, in order; they never change. actors are the slots of each, effects what they do.
@@ -67,6 +68,8 @@ type answer struct {
 	// refused says what is wrong with what the worker said.
 	refused error
 	lost    lost
+	// by is whose key the worker showed that answered.
+	by string
 }
 
 type lost uint8
@@ -199,6 +202,9 @@ func (s *session) settle(token string, a answer) bool {
 	s.forget(n)
 	s.mu.Unlock()
 	v.place.end()
+	if a.lost == 0 {
+		a.by = s.principal
+	}
 	v.answer <- a
 	return true
 }
