@@ -39,8 +39,8 @@ type RunEvent struct {
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// The top of that run's family.
 	RootRunId string `protobuf:"bytes,4,opt,name=root_run_id,json=rootRunId,proto3" json:"root_run_id,omitempty"`
-	// Whose request caused it, as "key:NAME" or "open", from the API key that was shown; no client can set it. Empty for what no request caused; who started
-	// the run is told with it.
+	// Whose request caused it, or whose worker told how an attempt ended, as "key:NAME" or "open", from the API key that was shown; no client can set it.
+	// Empty for what neither caused; who started the run is told with it.
 	Principal string `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"`
 	// What happened.
 	//

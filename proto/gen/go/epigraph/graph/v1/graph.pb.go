@@ -647,7 +647,7 @@ type Node struct {
 	// What its output must satisfy.
 	Check *Check `protobuf:"bytes,13,opt,name=check,proto3" json:"check,omitempty"`
 	// Time that one attempt may take. It ends when the actor begins to wait (`sleep`, `human`, `signal`, `spawn`, `agent`), which has a time of its
-	// own: their argument `timeout`.
+	// own: their argument `timeout`. On a node of such an actor it is a warning of ValidateGraph.
 	Timeout *durationpb.Duration `protobuf:"bytes,14,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Time that one attempt may go without a sign of progress.
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,15,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
