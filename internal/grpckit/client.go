@@ -144,9 +144,27 @@ type large struct {
 	conn *grpc.ClientConn // nil if it cannot be made
 }
 
-// of is the connection on which req is to be sent.
-func (l *large) of(cc *grpc.ClientConn, req any) *grpc.ClientConn {
-	if m, ok := req.(proto.Message); !ok || proto.Size(m) <= inflight.Small {
+type requestSizeKey struct{}
+
+// WithRequestSize tells of a stream that is about to be opened how many bytes its first message has.
+func WithRequestSize(ctx context.Context, bytes int) context.Context {
+	return context.WithValue(ctx, requestSizeKey{}, bytes)
+}
+
+// requestSize is how many bytes a request has: a message, or one that is passed on as it is.
+func requestSize(req any) int {
+	switch m := req.(type) {
+	case proto.Message:
+		return proto.Size(m)
+	case *[]byte:
+		return len(*m)
+	}
+	return 0
+}
+
+// of is the connection on which a request of so many bytes is to be sent.
+func (l *large) of(cc *grpc.ClientConn, bytes int) *grpc.ClientConn {
+	if bytes <= inflight.Small {
 		return cc
 	}
 	l.once.Do(func() {
@@ -200,7 +218,7 @@ func (k caller) outgoing(ctx context.Context) context.Context {
 }
 
 func (k caller) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	ctx, cc = k.outgoing(ctx), k.large.of(cc, req)
+	ctx, cc = k.outgoing(ctx), k.large.of(cc, requestSize(req))
 	began := time.Now()
 	var full []string // addresses of executors that have no room
 	for pause := firstPause; ; pause *= 2 {
@@ -254,7 +272,8 @@ func elsewhere(err error, at net.Addr, full []string) bool {
 }
 
 func (k caller) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s, err := open(k.outgoing(ctx), desc, cc, method, opts...)
+	first, _ := ctx.Value(requestSizeKey{}).(int)
+	s, err := open(k.outgoing(ctx), desc, k.large.of(cc, first), method, opts...)
 	if err != nil {
 		return nil, FromStatus(err)
 	}

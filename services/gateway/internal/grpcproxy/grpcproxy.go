@@ -214,7 +214,7 @@ func (c *call) stream(ctx context.Context, cancel context.CancelFunc) {
 			}()
 		}
 	}
-	up, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: c.Desc.IsStreamingClient(), ServerStreams: c.Desc.IsStreamingServer()}, Path(c.Desc), grpc.ForceCodecV2(raw{}))
+	up, err := c.Conn.NewStream(grpckit.WithRequestSize(ctx, len(first)), &grpc.StreamDesc{ClientStreams: c.Desc.IsStreamingClient(), ServerStreams: c.Desc.IsStreamingServer()}, Path(c.Desc), grpc.ForceCodecV2(raw{}))
 	if err != nil {
 		c.end(nil, c.named(err))
 		return
