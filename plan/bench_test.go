@@ -114,8 +114,8 @@ func hostile() map[string]func(size int) plan.Graph {
 	}
 }
 
-// BenchmarkValidate checks graphs as large as a request may be, and a quarter of that; equal MB/s at both sizes
-// show that time is linear.
+// BenchmarkValidate checks graphs as large as a request may be, and a quarter of that; equal MB/s at both
+// sizes show that time is linear.
 func BenchmarkValidate(b *testing.B) {
 	for name, graph := range hostile() {
 		for _, size := range []int{3 << 18, 3 << 20} {

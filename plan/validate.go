@@ -7,8 +7,8 @@ import (
 )
 
 // Validate reports every fault of g at once, each naming its element: duplicate and empty ids, edges to problems that
-// are not there, loops, and an empty plan. Its time is linear in the size of the graph; one as large as a request
-// may be takes a second or more, so that it ends soon after ctx does, with its error.
+// are not there, loops, and an empty plan. Its time is linear in the size of the graph; one as large as a
+// request may be takes a second or more, so that it ends soon after ctx does, with its error.
 func Validate(ctx context.Context, g Graph) ([]Diagnostic, error) {
 	if len(g.Problems) == 0 {
 		return []Diagnostic{{Code: EmptyPlan, Severity: Error, Message: "the plan has no problems", Hint: "write at least one problem"}}, nil
@@ -266,8 +266,8 @@ func (v *validator) place(id string) (int, int) {
 	return 0, 0
 }
 
-// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion). Once the
-// time is over it is of no use.
+// components numbers the strongly connected components of a graph (Tarjan's algorithm without recursion).
+// Once the time is over it is of no use.
 func (v *validator) components(next [][]int32) []int32 {
 	n := len(next)
 	comp := make([]int32, n)
@@ -327,7 +327,8 @@ func (v *validator) components(next [][]int32) []int32 {
 	return comp
 }
 
-// cyclePath returns a shortest cycle through start within its component; start alone if the time is over first.
+// cyclePath returns a shortest cycle through start within its component; start alone if the time is over
+// first.
 func (v *validator) cyclePath(next [][]int32, comp []int32, start int) []int {
 	from := map[int]int{start: -1}
 	queue := []int{start}

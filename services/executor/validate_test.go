@@ -141,8 +141,8 @@ func TestValidateGraph(t *testing.T) {
 	})
 }
 
-// What is going to be called by what a node's own arguments say is looked at as the nodes themselves are; but it
-// only warns, since a worker that serves the actor may come before the call.
+// What is going to be called by what a node's own arguments say is looked at as the nodes themselves are; but
+// it only warns, since a worker that serves the actor may come before the call.
 func TestValidateGraph_Warnings(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)

@@ -85,8 +85,8 @@ func (j heldPost) Post(ctx context.Context, p journal.Post) (journal.Posted, err
 	return j.Journal.Post(ctx, p)
 }
 
-// TestCancellationsBesideASlowOne has the cancel of one run take as long as the test does, and holds that those
-// of the same batch and of the next are canceled and acknowledged meanwhile.
+// TestCancellationsBesideASlowOne has the cancel of one run take as long as the test does, and holds that
+// those of the same batch and of the next are canceled and acknowledged meanwhile.
 func TestCancellationsBesideASlowOne(t *testing.T) {
 	t.Parallel()
 	u, g := &unwanted{done: make(chan []engine.Cancellation, 2)}, newGate()

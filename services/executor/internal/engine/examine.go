@@ -157,7 +157,8 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 	return faults
 }
 
-// hint tells which of the actors may have been meant by a name, or what there is; it is empty when there is none.
+// hint tells which of the actors may have been meant by a name, or what there is; it is empty when there is
+// none.
 func hint(name string, names []string, steps *int) string {
 	if near := nearest(name, names, steps); len(near) > 0 {
 		return "did you mean " + strings.Join(near, " or ") + "?"
