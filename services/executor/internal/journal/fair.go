@@ -210,7 +210,7 @@ func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int
 }
 
 func (f fair) FindMail(ctx context.Context, namespace, runID string, kind MailKind, key string, whole bool) (m Mail, found bool, err error) {
-	err = do(ctx, f.turns, namespace, func() (err error) {
+	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
 		m, found, err = f.j.FindMail(ctx, namespace, runID, kind, key, whole)
 		return err
 	})
