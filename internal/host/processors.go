@@ -6,7 +6,7 @@ import "runtime"
 var processors = runtime.GOMAXPROCS(0)
 
 // spareThreads is how many goroutines may run at once beyond one for each processor.
-const spareThreads = 4
+const spareThreads = 2
 
 // Processors is how many processors the process may use.
 func Processors() int { return processors }

@@ -6,9 +6,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"maps"
 	"sync"
-	"time"
 )
 
 // ErrFull is the error of who comes while as many of the key wait for a turn as may.
@@ -39,51 +37,22 @@ type Turns struct {
 	// next holds the lines of keys that could have a turn if there was one, in the order in which they get it.
 	// So it is empty unless all turns are used.
 	next list.List // of *line
-	// sweepAt is of how many keys something is known when those that owe nothing any more are forgotten.
+	// sweepAt is of how many keys something is known when those that have rested are forgotten.
 	sweepAt int
-	// last are the two keys that took turns last.
-	last [2]use
 }
 
-// use is when a key took a turn.
-type use struct {
-	key string
-	at  time.Time
-}
-
-// line is what one key uses, waits for and owes, as long as there is anything.
+// line is what one key uses and waits for, and what it has used lately.
 type line struct {
 	key     string
 	used    int
 	waiting list.List // of chan struct{}, closed when the turn comes
 	// queued says that the line stands in next.
 	queued bool
-	// owed is how long the key is to stand back, as of the time.
-	owed time.Duration
-	asOf time.Time
+	wear   wear
 }
-
-const (
-	// restFrom is how much a key owes before it stands back, restMost the longest that it does so.
-	restFrom = 5 * time.Millisecond
-	restMost = time.Second
-	// restBeside is how long ago another key took a turn for which a key stands back.
-	restBeside = time.Second
-	// minSweep is how many keys are remembered at least before it is looked which can be forgotten.
-	minSweep = 100
-)
 
 // New returns limit turns for every key, at least one.
 func New(limit int) *Turns { return Within(Bounds{Key: limit}) }
-
-// NewResting is New for work that takes processors: a key that uses a turn for long, or turns one after the
-// other, leaves it unused for as long again, as long as others take turns too. So they find a processor, and
-// the one who computes without end gets half of what it would alone.
-func NewResting(limit int) *Turns {
-	t := New(limit)
-	t.rests, t.sweepAt = true, minSweep
-	return t
-}
 
 // Within returns turns that keep to these bounds.
 func Within(b Bounds) *Turns {
@@ -160,7 +129,7 @@ func (t *Turns) Keys() int {
 	return n
 }
 
-// What follows is called with t.mu held, but for leave and rest.
+// What follows is called with t.mu held, but for leave.
 
 func (t *Turns) line(key string) *line {
 	l := t.byKey[key]
@@ -182,44 +151,6 @@ func (t *Turns) free(l *line) bool {
 func (t *Turns) take(l *line) {
 	l.used++
 	t.used++
-}
-
-// leaving returns what ends a turn that begins now.
-func (t *Turns) leaving(l *line) (leave func()) {
-	if !t.rests {
-		return func() { t.leave(l) }
-	}
-	begun := time.Now()
-	if t.last[0].key != l.key {
-		t.last[1] = t.last[0]
-	}
-	t.last[0] = use{l.key, begun}
-	return func() {
-		if rest := t.rest(l, begun); rest > 0 {
-			time.AfterFunc(rest, func() { t.leave(l) })
-			return
-		}
-		t.leave(l)
-	}
-}
-
-// rest is how long a turn that ends now is to stay unused. What a key owes, the time passes that it used none.
-func (t *Turns) rest(l *line, begun time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	l.owed = max(0, l.owed-max(0, begun.Sub(l.asOf))) + now.Sub(begun)
-	l.asOf = now
-	other := t.last[0]
-	if other.key == l.key {
-		other = t.last[1]
-	}
-	if l.owed < restFrom || other.key == l.key || other.at.IsZero() || now.Sub(other.at) > restBeside {
-		return 0
-	}
-	rest := min(l.owed, restMost)
-	l.owed, l.asOf = 0, now.Add(rest)
-	return rest
 }
 
 // leave gives a turn back.
@@ -254,16 +185,9 @@ func (t *Turns) queue(l *line) {
 // idle reports whether nothing is in the line.
 func (l *line) idle() bool { return l.used == 0 && l.waiting.Len() == 0 && !l.queued }
 
-// forget drops a line that nothing is in, unless its key owes something.
+// forget drops a line that nothing is in. Where keys rest, it is remembered until it has rested.
 func (t *Turns) forget(l *line) {
-	if l.idle() && l.owed == 0 {
+	if l.idle() && l.wear.asOf.IsZero() {
 		delete(t.byKey, l.key)
 	}
-}
-
-// sweep forgets keys that use no turns and owe nothing.
-func (t *Turns) sweep() {
-	now := time.Now()
-	maps.DeleteFunc(t.byKey, func(_ string, l *line) bool { return l.idle() && l.owed <= now.Sub(l.asOf) })
-	t.sweepAt = max(minSweep, 2*len(t.byKey))
 }

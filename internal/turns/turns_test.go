@@ -311,7 +311,16 @@ func TestResting(t *testing.T) {
 				uses(t, all, fmt.Sprint(i), time.Millisecond)
 			}
 			require.Zero(t, all.Keys())
-			require.Less(t, all.Known(), 300)
+			require.Less(t, all.Known(), 3_000, "those of the last second, and as many again")
+		})
+	})
+	t.Run("WhoUsesLessDoesNotStandBack", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			all := turns.NewResting(1)
+			uses(t, all, "a", 100*time.Millisecond)
+			uses(t, all, "b", 20*time.Millisecond)
+			require.Zero(t, waits(t, all, "b"))
 		})
 	})
 	t.Run("TimeBetweenTurnsIsRest", func(t *testing.T) {
