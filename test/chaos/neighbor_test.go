@@ -150,7 +150,9 @@ func parts(runs []sample) (late, start, end time.Duration) {
 	for _, r := range slow {
 		late, start, end = late+r.Late, start+r.Start, end+r.Took-r.Late-r.Start
 	}
-	mean := func(d time.Duration) time.Duration { return (d / time.Duration(max(1, len(slow)))).Round(time.Millisecond) }
+	mean := func(d time.Duration) time.Duration {
+		return (d / time.Duration(max(1, len(slow)))).Round(time.Millisecond)
+	}
 	return mean(late), mean(start), mean(end)
 }
 
