@@ -12,6 +12,9 @@ const (
 	lookEvery = 10 * time.Second
 	// keptMemory is how much more than what lives the process keeps at least.
 	keptMemory = 64 << 20
+	// restShare is which part of what a process holds it allocates at most between two looks when it is said to rest: a small load must not
+	// keep what a large one needed.
+	restShare = 4
 )
 
 // GiveMemoryBack returns memory to the system when a process has come to rest after a time in which it needed much more than now, until ctx ends. Go by
@@ -53,7 +56,7 @@ type keeper struct {
 
 // rests reports whether memory should be given back: what is held has grown by half since, and little is allocated.
 func (k *keeper) rests(u used) bool {
-	quiet := k.last > 0 && u.allocated-k.last < keptMemory
+	quiet := k.last > 0 && u.allocated-k.last < max(keptMemory, u.held/restShare)
 	k.last = u.allocated
 	return quiet && u.held > k.least+k.least/2+keptMemory
 }

@@ -19,6 +19,12 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 		require.False(t, k.rests(used{held: 400 * mib, allocated: 2002 * mib}), "what lives cannot be given back")
 		require.True(t, k.rests(used{held: 600 * mib, allocated: 2003 * mib}), "it was needed again meanwhile")
 	})
+	t.Run("Keeper/ALittleWorkKeepsNothing", func(t *testing.T) {
+		const mib = 1 << 20
+		var k keeper
+		require.False(t, k.rests(used{held: 800 * mib, allocated: 1000 * mib}))
+		require.True(t, k.rests(used{held: 800 * mib, allocated: 1100 * mib}), "it needs an eighth of what it holds")
+	})
 	t.Run("Process/HoldsLessAfterwards", func(t *testing.T) {
 		limit := debug.SetGCPercent(roomyGC)
 		t.Cleanup(func() { debug.SetGCPercent(limit) })
