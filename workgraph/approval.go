@@ -173,10 +173,19 @@ func (a *amendment) approvals(ctx context.Context) error {
 	}
 	was, is := before.before(ctx, old...), after.before(ctx, now...)
 	var given []*nodeState
+	looked := map[int32]bool{}
 	for _, ns := range asked {
 		to := a.nodes[ns.n]
+		if !was[ns.n] && (to < 0 || !is[to]) {
+			continue
+		}
+		if !looked[ns.n] {
+			looked[ns.n] = true
+			if err := a.stillGuarded(ctx, ns); err != nil {
+				return err
+			}
+		}
 		switch {
-		case !was[ns.n] && (to < 0 || !is[to]):
 		case ns.resolved():
 			given = append(given, ns)
 		case a.mayReset(ns):

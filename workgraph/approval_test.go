@@ -245,6 +245,62 @@ func TestApprovalBinds(t *testing.T) {
 		m.end("pay", Outcome{})
 		require.Equal(t, []string{CodeApproved + " ask "}, m.refused(Patch{PutNodes: []Node{put("send", amount("1"))}}))
 	})
+	// Neither may an open question be led around, nor one that was answered before what it is for has run.
+	for name, patch := range map[string]Patch{
+		"AskIsRemoved":   {RemoveNodes: []string{"ask"}},
+		"EdgeIsRemoved":  {RemoveEdges: []Edge{{From: "ask", To: "pay"}}},
+		"AnotherWay":     {PutNodes: []Node{put("pay", amount("7"), func(n *Node) { n.Join.Mode = Any })}, AddEdges: []Edge{{From: "aside", To: "pay"}}},
+		"InboxOfAll":     {PutNodes: []Node{put("pay", amount("7"), func(n *Node) { n.On = &Trigger{Inbox: &Inbox{}} })}},
+		"InboxOfOutside": {PutNodes: []Node{put("pay", amount("7"), func(n *Node) { n.On = &Trigger{Inbox: &Inbox{From: []string{"ask", "somebody"}}} })}},
+	} {
+		for state, before := range map[string]func(*machine){
+			"Open":     func(*machine) {},
+			"Answered": func(m *machine) { m.do(Pause{Reason: "WAIT", Now: m.now}); m.decide("q1", Approved) },
+		} {
+			t.Run("Amend/DoesNotLeadAroundIt/"+name+"/"+state, func(t *testing.T) {
+				g := pays(nil)
+				g.Nodes = append(g.Nodes, put("aside"))
+				m, _ := asked(t, g)
+				before(m)
+				require.Contains(t, m.refused(patch), CodeApproved+" pay ")
+			})
+		}
+	}
+	t.Run("Amend/RemovesTheQuestionWithWhatItIsFor", func(t *testing.T) {
+		m, _ := asked(t, pays(nil))
+		m.amend(Patch{RemoveNodes: []string{"ask", "pay", "send"}, PutNodes: []Node{put("else")}})
+		m.end("else", Outcome{})
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+	})
+	t.Run("Amend/ThatPutsSomethingBetweenIsTaken", func(t *testing.T) {
+		m, _ := asked(t, pays(nil))
+		m.amend(Patch{PutNodes: []Node{put("between")}, RemoveEdges: []Edge{{From: "ask", To: "pay"}}, AddEdges: []Edge{{From: "ask", To: "between"}, {From: "between", To: "pay"}}})
+		m.end("ask", ask("q2", payment))
+		m.decide("q2", Approved)
+		m.end("between", Outcome{})
+		require.Contains(t, m.open, Ref{Node: "pay", Visit: 1})
+	})
+	t.Run("Amend/WhatIsGuarded", func(t *testing.T) {
+		g := nodes(FirstArg(), "start", "ask", "all", "any", "two", "three", "after", "free").
+			Edge("start", "ask").Edge("ask", "all").Edge("free", "all").Edge("ask", "any").Edge("free", "any").
+			Edge("ask", "two").Edge("all", "two").Edge("free", "two").Edge("ask", "three").Edge("free", "three").Edge("start", "three").Edge("two", "after").Graph()
+		join := map[string]Join{"any": {Mode: Any}, "two": {Mode: Quorum, N: 2}, "three": {Mode: Quorum, N: 2}}
+		for i := range g.Nodes {
+			if j, ok := join[g.Nodes[i].ID]; ok {
+				g.Nodes[i].Join = j
+			}
+		}
+		p := compile(t, g)
+		marks, err := p.guardedBy(t.Context(), p.index["ask"])
+		require.NoError(t, err)
+		var got []string
+		for n, ok := range marks {
+			if ok {
+				got = append(got, p.nodes[n].ID)
+			}
+		}
+		require.Equal(t, []string{"all", "two", "after"}, got)
+	})
 	t.Run("Amend/WhatWasSkippedComesBack", func(t *testing.T) {
 		g := nodes(FirstArg(), "ask", "pay", "refund", "end").Edge("ask", "pay", When(`result.decision == "APPROVED"`)).
 			Edge("ask", "refund", When(`result.decision == "REJECTED"`)).Edge("pay", "end").Edge("refund", "end").Graph()
