@@ -7,9 +7,9 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// endlessCycles warns of cycles that nothing in the graph ends but max_visits, which pauses the run: inboxes that write to each other
-// unconditionally, loops whose conditions are always true, and loops that go on for as long as a node fails. These are no faults: an actor may
-// choose where the run goes on.
+// endlessCycles warns of cycles that nothing in the graph ends but max_visits, which pauses the run: inboxes
+// that write to each other unconditionally, loops whose conditions are always true, and loops that go on for
+// as long as a node fails. These are no faults: an actor may choose where the run goes on.
 func (p *Program) endlessCycles(ctx context.Context, list *faultList) {
 	always := &constants{m: newMeter(ctx, exprCostLimit)}
 	p.endlessInboxes(always, list)
@@ -67,9 +67,11 @@ func (p *Program) endlessInboxes(always *constants, list *faultList) {
 	}
 }
 
-// constants tells which conditions always hold. Nil stands for a search that takes every condition for one that may be false.
+// constants tells which conditions always hold. Nil stands for a search that takes every condition for one
+// that may be false.
 type constants struct {
-	// m bounds the evaluation of all conditions together: what is beyond it counts as a condition that may be false.
+	// m bounds the evaluation of all conditions together: what is beyond it counts as a condition that may be
+	// false.
 	m    *meter
 	seen map[*Expr]bool
 }

@@ -69,8 +69,8 @@ func CompileSchema(ctx context.Context, raw json.RawMessage) (*Schema, error) {
 	return s, err
 }
 
-// compileSchema is CompileSchema with what its patterns may come to. A schema that is refused may have cost as
-// much as one that holds so many others.
+// compileSchema is CompileSchema with what its patterns may come to. A schema that is refused may have cost
+// as much as one that holds so many others.
 func compileSchema(ctx context.Context, raw json.RawMessage, patterns int) (_ *Schema, cost int, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -128,7 +128,8 @@ type schemaSurvey struct {
 	told             map[string]bool
 }
 
-// surveySchema refuses a schema that would take the compiler long. It returns how many objects, arrays and booleans it has seen.
+// surveySchema refuses a schema that would take the compiler long. It returns how many objects, arrays and
+// booleans it has seen.
 func surveySchema(doc any) (int, error) {
 	if n := wildNumber(doc); n != "" {
 		return 0, fmt.Errorf("the number %.40s in the schema is out of range", n)

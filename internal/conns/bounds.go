@@ -26,9 +26,9 @@ func DefaultBounds() Bounds {
 }
 
 // Fit returns bounds for a number of open files and a limit of memory in bytes; math.MaxInt64 is none.
-// Strangers of one server may take a sixteenth of the files and those who are known a half: with three servers
-// in a process five sixteenths are left for databases, files and outgoing connections. Those who are known
-// may take a quarter of the memory.
+// Strangers of one server may take a sixteenth of the files and those who are known a half: with three
+// servers in a process five sixteenths are left for databases, files and outgoing connections. Those who are
+// known may take a quarter of the memory.
 func Fit(files uint64, memory int64) Bounds {
 	room := int64(defaultBytes)
 	if memory != math.MaxInt64 {

@@ -250,9 +250,9 @@ func Trust(ctx context.Context) {
 }
 
 // Know is told of a call with valid credentials: its connection is one of the namespace's. Is there no room,
-// the connection that is idle longest is closed: that of the namespace where it has as many as it may, that of
-// the namespace with the most where all together do. ResourceExhausted is the error where none is idle; then
-// the connection stays what it was.
+// the connection that is idle longest is closed: that of the namespace where it has as many as it may, that
+// of the namespace with the most where all together do. ResourceExhausted is the error where none is idle;
+// then the connection stays what it was.
 func Know(ctx context.Context, namespace string) error {
 	c := Of(ctx)
 	if c == nil {

@@ -71,8 +71,8 @@ const firstPause, lastPause = 50 * time.Millisecond, 1600 * time.Millisecond
 // meetPause is the longest pause before a call is sent again to a server that was never found.
 const meetPause = 200 * time.Millisecond
 
-// idleTimeout is how long a connection without calls is kept at least, and twice that at most. A server closes
-// it after maxConnectionIdle, and the balancer would then connect again although nobody calls.
+// idleTimeout is how long a connection without calls is kept at least, and twice that at most. A server
+// closes it after maxConnectionIdle, and the balancer would then connect again although nobody calls.
 const idleTimeout = maxConnectionIdle/2 - 30*time.Second
 
 // answerFactor is how much longer an answer may be than a request: a run is told with all its inputs and,

@@ -12,8 +12,8 @@ const (
 	lookEvery = 10 * time.Second
 	// keptMemory is how much more than what lives the process keeps at least.
 	keptMemory = 64 << 20
-	// restShare is which part of what a process holds it allocates at most between two looks when it is said to rest: a small load must not
-	// keep what a large one needed.
+	// restShare is which part of what a process holds it allocates at most between two looks when it is said to
+	// rest: a small load must not keep what a large one needed.
 	restShare = 4
 )
 

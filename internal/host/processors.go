@@ -11,7 +11,8 @@ const spareThreads = 2
 // Processors is how many processors the process may use.
 func Processors() int { return processors }
 
-// SpareThreads lets some more goroutines run at once than there are processors, unless GOMAXPROCS says how many.
+// SpareThreads lets some more goroutines run at once than there are processors, unless GOMAXPROCS says how
+// many.
 //
 // Go lets a goroutine that computes go on for 10 ms while others wait, and those who wait go in the order in
 // which they came. While one tenant keeps the processors busy, each step of another one's request waits so

@@ -98,8 +98,8 @@ func Draining(ctx context.Context) <-chan struct{} {
 }
 
 // HTTP serves h on lis, HTTP/1.1 and HTTP/2, unencrypted unless there is a TLS configuration, with limits
-// against slow and oversized requests, and stops gracefully. Connections are bounded: h tells by conns.Know and
-// conns.Trust which of them have shown whose they are.
+// against slow and oversized requests, and stops gracefully. Connections are bounded: h tells by conns.Know
+// and conns.Trust which of them have shown whose they are.
 func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	if o.MaxBodyBytes == 0 {
 		o.MaxBodyBytes = 16 << 20
@@ -162,8 +162,8 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	return Func(run, func() error { return errors.Join(s.Close(), closeListener(lis)) })
 }
 
-// limit bounds size and time of request bodies, and tells of requests under way. Server.ReadTimeout would do the second too, but it
-// also ends long responses.
+// limit bounds size and time of request bodies, and tells of requests under way. Server.ReadTimeout would do
+// the second too, but it also ends long responses.
 func limit(h http.Handler, o HTTPOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer conns.Begin(r.Context())()

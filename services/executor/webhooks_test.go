@@ -296,8 +296,8 @@ func TestWebhooks(t *testing.T) {
 	})
 }
 
-// TestWebhooksThatHang has a namespace whose receivers never answer. It holds that they take no more than that
-// namespace's share of the places, and that another namespace is told while they do.
+// TestWebhooksThatHang has a namespace whose receivers never answer. It holds that they take no more than
+// that namespace's share of the places, and that another namespace is told while they do.
 func TestWebhooksThatHang(t *testing.T) {
 	t.Parallel()
 	const share = 16 // places of one namespace, of 64

@@ -47,7 +47,8 @@ type sample struct {
 	// Took is the time from when the run was due to its end, or to the end of the measurement. It counts from
 	// when the run was due, not from when it began, so that a standstill counts for each run that it delayed.
 	Took time.Duration
-	// Of that it was Late until it began, then Start until its start was answered; the rest is until it was seen to have ended.
+	// Of that it was Late until it began, then Start until its start was answered; the rest is until it was seen
+	// to have ended.
 	Late, Start time.Duration
 	// Ended tells that the run completed. If not, Fault says why; without a fault it was still under way, or had
 	// not begun, when the measurement ended.
@@ -107,8 +108,8 @@ func beNeighbor(url, long string) error {
 // neighborGrace is how long after its time tenant B may take to end.
 const neighborGrace = 10 * time.Second
 
-// neighbor is what tenant B, in that time, told of its runs. It is a process of its own: it has nothing to do with
-// what the attackers' client does.
+// neighbor is what tenant B, in that time, told of its runs. It is a process of its own: it has nothing to do
+// with what the attackers' client does.
 func (s *soak) neighbor(long time.Duration) []sample {
 	ctx, cancel := context.WithTimeout(s.t.Context(), long+neighborGrace)
 	defer cancel()

@@ -76,8 +76,8 @@ func shellEnv(t *testing.T, bin string) []string {
 	return []string{"PATH=" + bins + ":" + os.Getenv("PATH"), "HOME=" + bins, "NO_COLOR=1"}
 }
 
-// script runs the commands of a page and returns what they print. Any that fails fails the test, also one that a
-// server refuses. What has not begun to serve is asked again.
+// script runs the commands of a page and returns what they print. Any that fails fails the test, also one
+// that a server refuses. What has not begun to serve is asked again.
 func script(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
 	c := exec.CommandContext(testkit.Context(t, 4*patience), "bash", "-c", `set -eo pipefail; set -m
@@ -90,8 +90,8 @@ curl() { command curl --fail-with-body --retry 20 --retry-delay 1 --retry-all-er
 	return string(out)
 }
 
-// TestPages runs the commands of pages whose output is not shown, so that none is refused. TestTour compares the
-// outputs of the tour.
+// TestPages runs the commands of pages whose output is not shown, so that none is refused. TestTour compares
+// the outputs of the tour.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	d := startDev(t)
@@ -168,8 +168,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// TestOperationsPage starts the suite as docs/operations.md says for one machine, and the gateway with TLS after
-// that. The rest of the page needs other machines, a cluster, or is followed by TestBackup.
+// TestOperationsPage starts the suite as docs/operations.md says for one machine, and the gateway with TLS
+// after that. The rest of the page needs other machines, a cluster, or is followed by TestBackup.
 func TestOperationsPage(t *testing.T) {
 	t.Parallel()
 	bin, err := binary()

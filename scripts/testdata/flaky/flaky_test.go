@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// falls fails as often as FALLS, such as "One=1 Two=9", says of the test. How often it has is kept in files, since
-// each try is a process of its own.
+// falls fails as often as FALLS, such as "One=1 Two=9", says of the test. How often it has is kept in files,
+// since each try is a process of its own.
 func falls(t *testing.T) {
 	t.Helper()
 	for word := range strings.FieldsSeq(os.Getenv("FALLS")) {

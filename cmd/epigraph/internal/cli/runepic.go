@@ -13,9 +13,9 @@ import (
 // maxQuery is how many characters of a title the registry is asked for.
 const maxQuery = 256
 
-// task makes a task for the run in the epic that was named, which is made, too, if it is not there. undo takes
-// back what was made, for a run that was refused; a command that is meant to be repeated leaves it for the next
-// time.
+// task makes a task for the run in the epic that was named, which is made, too, if it is not there. undo
+// takes back what was made, for a run that was refused; a command that is meant to be repeated leaves it for
+// the next time.
 func (c *runCmd) task(ctx context.Context, s *services, title string) (made *registryv1.Task, undo func(context.Context), err error) {
 	undo = func(context.Context) {}
 	if c.Name == "" && c.File != "-" {

@@ -70,8 +70,8 @@ func (t *term) watchCancellations(ctx context.Context) {
 	}
 }
 
-// canceler cancels runs that the registry hands out. Each namespace has a line of its own, and what was handed
-// out once is not waited for before the next is: a cancel that is slow holds up neither.
+// canceler cancels runs that the registry hands out. Each namespace has a line of its own, and what was
+// handed out once is not waited for before the next is: a cancel that is slow holds up neither.
 type canceler struct {
 	e     *Engine
 	under sync.WaitGroup
@@ -163,8 +163,8 @@ func (c *canceler) work(ctx context.Context, namespace string, l *cancelLine) {
 	}
 }
 
-// tell acknowledges what is done in a line, all of it at once, until nothing is left. What it fails to tell is
-// handed out again.
+// tell acknowledges what is done in a line, all of it at once, until nothing is left. What it fails to tell
+// is handed out again.
 func (c *canceler) tell(ctx context.Context, namespace string, l *cancelLine) {
 	for {
 		c.mu.Lock()

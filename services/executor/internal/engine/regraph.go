@@ -84,8 +84,8 @@ func (r *run) fromFirst(ctx context.Context, row journal.Run, events []journal.E
 	return err
 }
 
-// graphBefore is the content hash of the graph before the first of these events that changes it; empty if none
-// does.
+// graphBefore is the content hash of the graph before the first of these events that changes it; empty if
+// none does.
 func graphBefore(events []journal.Event) (string, error) {
 	for _, ev := range events {
 		d, err := decodeEvent(ev)

@@ -15,8 +15,8 @@ import (
 // its visits that was as another.
 const maxKeptResets = 50_000
 
-// resets remembers where visits of runs were taken back, so that a page of visits reads what was written since
-// the last one instead of the whole history. It is safe for concurrent use.
+// resets remembers where visits of runs were taken back, so that a page of visits reads what was written
+// since the last one instead of the whole history. It is safe for concurrent use.
 type resets struct {
 	mu    sync.Mutex
 	byRun map[string]*list.Element
@@ -69,10 +69,10 @@ func (r *resets) drop(el *list.Element) {
 	r.size -= 1 + len(of.last)
 }
 
-// takenBack finds where visits were taken back for the last time: the list has each visit once, as the run has
-// it now, so that what had ended before that is not shown. Only what follows from an approval is taken back
-// after its end, so that nothing is read for a run that has asked nothing and adopted nothing; of others the
-// history is read once here, and after that what has come since.
+// takenBack finds where visits were taken back for the last time: the list has each visit once, as the run
+// has it now, so that what had ended before that is not shown. Only what follows from an approval is taken
+// back after its end, so that nothing is read for a run that has asked nothing and adopted nothing; of others
+// the history is read once here, and after that what has come since.
 func (e *Engine) takenBack(ctx context.Context, row journal.Run) (map[workgraph.Ref]place, error) {
 	if row.ForkedFrom == "" {
 		asked, err := e.journal.ListInterrupts(ctx, row.Namespace, journal.InterruptFilter{RunID: row.ID}, page.Cursor{}, 1)

@@ -158,8 +158,8 @@ func goesOn(s journal.State) bool {
 }
 
 // Reconcile records what became of the call of a visit. It returns once the owner has taken it into account,
-// or after settleTime: Unapplied tells which. The run stays paused unless it ends by it. Saying again what was
-// said last of a visit does nothing.
+// or after settleTime: Unapplied tells which. The run stays paused unless it ends by it. Saying again what
+// was said last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
 	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {

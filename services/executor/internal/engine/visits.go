@@ -124,8 +124,8 @@ type VisitsRequest struct {
 }
 
 // Visits lists visits by the event that ended them, those under way last in the order of their beginning. A
-// page is read from where the oldest visit began that was under way at the end of the page before, so that its
-// cost does not grow with the history unless visits may have been taken back after they had ended.
+// page is read from where the oldest visit began that was under way at the end of the page before, so that
+// its cost does not grow with the history unless visits may have been taken back after they had ended.
 func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit, next string, err error) {
 	pg, err := page.Parse(req.Size, req.Token, page.Query{Method: "ListVisits", Parent: req.Namespace + "/" + req.RunID, Filter: req.Node})
 	if err != nil {

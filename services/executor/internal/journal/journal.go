@@ -43,15 +43,15 @@ type Members interface {
 	Heartbeat(ctx context.Context, owner Owner) error
 	// Executors lists the registered executors by id, so that a replica can find a run's owner.
 	Executors(ctx context.Context) ([]Executor, error)
-	// TakeOver fences every other executor whose heartbeat is older than o.Lease, or whose process is known to have
-	// ended if the store can know that, claims for self up to
-	// o.Limit open runs of executors that are gone, and running ones that were released, oldest first, and
-	// returns them. A released run counts no take-over. A run that would be taken over for the
-	// o.MaxTakeovers-th time since it last made progress, and by what was recorded with Mark was at work when its owner went down, is
-	// set StateQuarantined instead and returned in Quarantined; it stays without an owner. See Patience. Of runs that are suspects it claims
-	// one at most, which comes first; it counts as reading from then on. Paused runs of executors that are gone are not claimed: they
-	// become parked, with a wake-up job if mail waits for them. Runs that are parked already are not looked at, however many
-	// there are. It returns ReasonFenced if self was itself taken over.
+	// TakeOver fences every other executor whose heartbeat is older than o.Lease, or whose process is known to
+	// have ended if the store can know that, claims for self up to o.Limit open runs of executors that are gone,
+	// and running ones that were released, oldest first, and returns them. A released run counts no take-over. A
+	// run that would be taken over for the o.MaxTakeovers-th time since it last made progress, and by what was
+	// recorded with Mark was at work when its owner went down, is set StateQuarantined instead and returned in
+	// Quarantined; it stays without an owner. See Patience. Of runs that are suspects it claims one at most,
+	// which comes first; it counts as reading from then on. Paused runs of executors that are gone are not
+	// claimed: they become parked, with a wake-up job if mail waits for them. Runs that are parked already are
+	// not looked at, however many there are. It returns ReasonFenced if self was itself taken over.
 	TakeOver(ctx context.Context, self Owner, o TakeOverOptions) (TakeOverResult, error)
 	// ClaimRun makes self the owner of an open run that no registered executor owns, and returns who owns the run now: self, another
 	// executor, or nobody, when the run has ended or may not be claimed. A quarantined run may be claimed only while mail of kind RESUME or

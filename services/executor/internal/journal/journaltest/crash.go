@@ -118,8 +118,8 @@ func crashCase(t *testing.T, d Driver) {
 	}
 }
 
-// killedCase takes over the runs of a process that was killed, under another name and long before its lease has
-// ended.
+// killedCase takes over the runs of a process that was killed, under another name and long before its lease
+// has ended.
 func killedCase(t *testing.T, d Driver) {
 	place := d.Fresh(t)
 	acked := map[string]int64{}

@@ -30,7 +30,8 @@ type Driver struct {
 	AgeGraphs func(t testing.TB, place string)
 	// TakeJobs makes all waiting jobs look as if somebody had begun to work them a minute ago.
 	TakeJobs func(t testing.TB, place, worker string)
-	// SeesEnds says that the store knows when the process of an owner has ended, and does not wait for its lease.
+	// SeesEnds says that the store knows when the process of an owner has ended, and does not wait for its
+	// lease.
 	SeesEnds bool
 }
 

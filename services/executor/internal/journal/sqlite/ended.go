@@ -12,18 +12,18 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// An owner holds a lock on a file of its own beside the database for as long as its process lives. The operating
-// system takes the lock back when the process ends, however it ends. Whoever gets it knows that the owner is gone
-// and does not wait for its lease: silence proves nothing, since an owner whose writes are held up is silent too.
-// As with the locks of the database itself, all processes are on one machine.
+// An owner holds a lock on a file of its own beside the database for as long as its process lives. The
+// operating system takes the lock back when the process ends, however it ends. Whoever gets it knows that the
+// owner is gone and does not wait for its lease: silence proves nothing, since an owner whose writes are held
+// up is silent too. As with the locks of the database itself, all processes are on one machine.
 
 // ownerFile is named after the incarnation, which no other owner of this database ever has.
 func (s *Store) ownerFile(o journal.Owner) string {
 	return fmt.Sprintf("%s-owner-%d", s.path, o.Incarnation)
 }
 
-// holdOwner locks the file of an owner that is being registered. It returns nil where files cannot be locked; the
-// lease alone decides there.
+// holdOwner locks the file of an owner that is being registered. It returns nil where files cannot be locked;
+// the lease alone decides there.
 func (s *Store) holdOwner(o journal.Owner) *os.File {
 	f, err := os.OpenFile(s.ownerFile(o), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -56,8 +56,8 @@ func dropOwner(f *os.File) {
 	_ = f.Close()           // nothing was written
 }
 
-// hasEnded reports whether the process of an owner is gone, and returns its file, locked. An owner without a file
-// may live: it was registered where files cannot be locked, or by an earlier release.
+// hasEnded reports whether the process of an owner is gone, and returns its file, locked. An owner without a
+// file may live: it was registered where files cannot be locked, or by an earlier release.
 func (s *Store) hasEnded(o journal.Owner) (*os.File, bool) {
 	f, err := os.OpenFile(s.ownerFile(o), os.O_RDWR, 0)
 	if err != nil {

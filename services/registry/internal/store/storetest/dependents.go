@@ -19,7 +19,8 @@ import (
 	"github.com/epigraph-run/epigraph/services/registry/internal/usage"
 )
 
-// fan adds a task and others that wait for it and depend on more that are completed, each with requirements of this size.
+// fan adds a task and others that wait for it and depend on more that are completed, each with requirements
+// of this size.
 func (f *fixture) fan(t testing.TB, dependents, size, others int) epic.Task {
 	t.Helper()
 	e := f.epic(t, epic.Epic{})
