@@ -17,7 +17,8 @@ const (
 	// MaxRead is how long the clients of a namespace may read in one turn.
 	MaxRead = 10 * time.Second
 
-	// ReasonBusy is the reason of a ResourceExhausted error when too many calls of the namespace wait for the database.
+	// ReasonBusy is the reason of a ResourceExhausted error when too many calls of the namespace wait for the
+	// database.
 	ReasonBusy = "NAMESPACE_BUSY"
 	// ReasonReadTooLong is the reason of a ResourceExhausted error when a read took longer than MaxRead.
 	ReasonReadTooLong = "READ_TOO_LONG"
@@ -25,9 +26,9 @@ const (
 
 // Turns share a pool of connections among namespaces. One namespace has at most half of the connections, all
 // together have all but one, and where these are in use each namespace that waits gets one in turn. What
-// services ask for a namespace has turns of its own, so that it does not wait for what the namespace's clients
-// ask. What a service does for all namespaces, or for itself, needs no turn: there is always a connection that
-// no client has. Turns are safe for concurrent use.
+// services ask for a namespace has turns of its own, so that it does not wait for what the namespace's
+// clients ask. What a service does for all namespaces, or for itself, needs no turn: there is always a
+// connection that no client has. Turns are safe for concurrent use.
 type Turns struct{ clients, services *turns.Turns }
 
 // NewTurns returns turns for a pool of so many connections. Of a pool of one, clients have that one at most
@@ -70,6 +71,26 @@ func (t *Turns) Read(ctx context.Context, namespace string, fn func(context.Cont
 		}
 		return err
 	})
+}
+
+// Read is Turns.Read for what has an answer.
+func Read[T any](ctx context.Context, t *Turns, namespace string, ask func(context.Context) (T, error)) (T, error) {
+	return answer(ctx, t.Read, namespace, ask)
+}
+
+// Write is Turns.Do for what has an answer.
+func Write[T any](ctx context.Context, t *Turns, namespace string, ask func(context.Context) (T, error)) (T, error) {
+	return answer(ctx, t.Do, namespace, ask)
+}
+
+func answer[T any](ctx context.Context, do func(context.Context, string, func(context.Context) error) error, namespace string,
+	ask func(context.Context) (T, error),
+) (got T, err error) {
+	err = do(ctx, namespace, func(ctx context.Context) (err error) {
+		got, err = ask(ctx)
+		return err
+	})
+	return got, err
 }
 
 var errReadTooLong = errors.New("the read took too long")

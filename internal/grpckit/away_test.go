@@ -44,15 +44,7 @@ func TestDatabaseAway(t *testing.T) {
 	s, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{ServiceToken: token}})
 	require.NoError(t, err)
 	executorv1.RegisterExecutorServiceServer(s, &dry{})
-	net := &grpckit.BufNet{}
-	lis, err := net.Listen("executor")
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(lis)
-	}()
-	t.Cleanup(func() { s.Stop(); <-done })
+	net := buffered(t, s, "executor")
 	conn, err := grpckit.Dial("executor", grpckit.DialOptions{Token: token, Buf: net})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })

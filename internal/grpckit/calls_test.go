@@ -41,15 +41,7 @@ func TestCalls(t *testing.T) {
 	require.NoError(t, err)
 	executorv1.RegisterExecutorServiceServer(s, mute{})
 	executorv1.RegisterWorkerServiceServer(s, mute{})
-	net := &grpckit.BufNet{}
-	lis, err := net.Listen("executor")
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(lis)
-	}()
-	t.Cleanup(func() { s.Stop(); <-done })
+	net := buffered(t, s, "executor")
 	conn, err := grpckit.Dial("executor", grpckit.DialOptions{Token: token, OnBehalf: true, Buf: net})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })

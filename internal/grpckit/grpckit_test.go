@@ -64,7 +64,7 @@ type rig struct {
 
 func start(t *testing.T, o grpckit.Options) *rig {
 	t.Helper()
-	r := &rig{net: &grpckit.BufNet{}, log: &testkit.LogBook{}, svc: &executor{
+	r := &rig{log: &testkit.LogBook{}, svc: &executor{
 		get: func(_ context.Context, req *executorv1.GetRunRequest) (*executorv1.Run, error) {
 			return &executorv1.Run{Id: req.GetRunId()}, nil
 		},
@@ -74,18 +74,23 @@ func start(t *testing.T, o grpckit.Options) *rig {
 	r.server, err = grpckit.NewServer(o)
 	require.NoError(t, err)
 	executorv1.RegisterExecutorServiceServer(r.server, r.svc)
-	lis, err := r.net.Listen("executor")
+	r.net = buffered(t, r.server, "executor")
+	return r
+}
+
+// buffered serves under a name, in memory, until the test ends.
+func buffered(t *testing.T, server *grpckit.Server, name string) *grpckit.BufNet {
+	t.Helper()
+	net := &grpckit.BufNet{}
+	lis, err := net.Listen(name)
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = r.server.Serve(lis)
+		_ = server.Serve(lis)
 	}()
-	t.Cleanup(func() {
-		r.server.Stop()
-		<-done
-	})
-	return r
+	t.Cleanup(func() { server.Stop(); <-done })
+	return net
 }
 
 func (r *rig) client(t *testing.T, o grpckit.DialOptions) executorv1.ExecutorServiceClient {

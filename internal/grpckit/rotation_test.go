@@ -24,15 +24,7 @@ func TestRotation(t *testing.T) {
 		server, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{ServiceToken: s.shows, OldServiceTokens: s.takes}})
 		require.NoError(t, err)
 		executorv1.RegisterExecutorServiceServer(server, &holder{})
-		steps[i].server = &grpckit.BufNet{}
-		lis, err := steps[i].server.Listen("x")
-		require.NoError(t, err)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = server.Serve(lis)
-		}()
-		t.Cleanup(func() { server.Stop(); <-done })
+		steps[i].server = buffered(t, server, "x")
 	}
 	call := func(from, to int) error {
 		conn, err := grpckit.Dial("x", grpckit.DialOptions{Token: steps[from].shows, Buf: steps[to].server})

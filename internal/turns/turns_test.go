@@ -15,6 +15,18 @@ import (
 	"github.com/epigraph-run/epigraph/internal/turns"
 )
 
+// entering waits for a turn of a key beside the caller, who gets what ends it.
+func entering(t *testing.T, all *turns.Turns, key string) <-chan func() {
+	t.Helper()
+	in := make(chan func(), 1)
+	go func() {
+		if leave, err := all.Enter(t.Context(), key); err == nil {
+			in <- leave
+		}
+	}()
+	return in
+}
+
 func TestTurns(t *testing.T) {
 	t.Run("Enter/SoManyOfAKeyAndOthersBesideThem", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -25,13 +37,7 @@ func TestTurns(t *testing.T) {
 				require.NoError(t, err)
 				leave = append(leave, l)
 			}
-			in := make(chan func(), 1)
-			go func() {
-				l, err := all.Enter(t.Context(), "a")
-				if err == nil {
-					in <- l
-				}
-			}()
+			in := entering(t, all, "a")
 			synctest.Wait()
 			require.Empty(t, in, "it waits")
 			other, err := all.Enter(t.Context(), "b")
@@ -140,13 +146,7 @@ func TestTurns(t *testing.T) {
 			all := turns.Within(turns.Bounds{Key: 1, All: 2})
 			a, err := all.Enter(t.Context(), "a")
 			require.NoError(t, err)
-			in := make(chan func(), 1)
-			go func() {
-				l, err := all.Enter(t.Context(), "a")
-				if err == nil {
-					in <- l
-				}
-			}()
+			in := entering(t, all, "a")
 			synctest.Wait()
 			b, err := all.Enter(t.Context(), "b")
 			require.NoError(t, err)
@@ -169,13 +169,7 @@ func TestTurns(t *testing.T) {
 				gone <- err
 			}()
 			synctest.Wait()
-			in := make(chan func(), 1)
-			go func() {
-				l, err := all.Enter(t.Context(), "c")
-				if err == nil {
-					in <- l
-				}
-			}()
+			in := entering(t, all, "c")
 			synctest.Wait()
 			cancel()
 			require.ErrorIs(t, <-gone, context.Canceled)
@@ -189,13 +183,7 @@ func TestTurns(t *testing.T) {
 			all := turns.Within(turns.Bounds{Key: 1, Waiting: 1})
 			leave, err := all.Enter(t.Context(), "a")
 			require.NoError(t, err)
-			in := make(chan func(), 1)
-			go func() {
-				l, err := all.Enter(t.Context(), "a")
-				if err == nil {
-					in <- l
-				}
-			}()
+			in := entering(t, all, "a")
 			synctest.Wait()
 			_, err = all.Enter(t.Context(), "a")
 			require.ErrorIs(t, err, turns.ErrFull)

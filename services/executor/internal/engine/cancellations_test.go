@@ -34,6 +34,18 @@ func (u *unwanted) Acknowledge(ctx context.Context, done []engine.Cancellation) 
 	return nil
 }
 
+// acknowledges waits until the cancel of one run, and of no other, was acknowledged.
+func (u *unwanted) acknowledges(t *testing.T, id string) {
+	t.Helper()
+	select {
+	case done := <-u.done:
+		require.Len(t, done, 1)
+		require.Equal(t, id, done[0].RunID)
+	case <-time.After(time.Minute):
+		require.Fail(t, "nothing was acknowledged")
+	}
+}
+
 // stuckPost is a journal that takes mail for one run, and for all of one namespace, until the caller gives
 // up.
 type stuckPost struct {
@@ -61,13 +73,7 @@ func TestCancellations(t *testing.T) {
 	g.next(t)
 	u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: "run_stuck", Confirmed: true}, {Namespace: ns, RunID: id, Confirmed: true}})
 	l.wait(t, id, journal.StateCanceled)
-	select {
-	case done := <-u.done:
-		require.Len(t, done, 1)
-		require.Equal(t, id, done[0].RunID)
-	case <-time.After(time.Minute):
-		require.Fail(t, "nothing was acknowledged")
-	}
+	u.acknowledges(t, id)
 }
 
 // heldPost is a journal that takes the mail of one run only once it is let go.
@@ -97,24 +103,18 @@ func TestCancellationsBesideASlowOne(t *testing.T) {
 	})
 	defer close(slow.goOn)
 	beside, next := l.start(t, chain(1, "gate")), l.start(t, chain(1, "gate"))
-	acknowledged := func(t *testing.T, id string) {
-		select {
-		case done := <-u.done:
-			require.Len(t, done, 1)
-			require.Equal(t, id, done[0].RunID)
-		case <-time.After(time.Minute):
-			require.Fail(t, "nothing was acknowledged")
-		}
-		l.wait(t, id, journal.StateCanceled)
-	}
 	g.next(t)
 	g.next(t)
 	u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: beside, Confirmed: true}})
 	<-slow.came
-	t.Run("SameBatch/IsAcknowledged", func(t *testing.T) { acknowledged(t, beside) })
+	t.Run("SameBatch/IsAcknowledged", func(t *testing.T) {
+		u.acknowledges(t, beside)
+		l.wait(t, beside, journal.StateCanceled)
+	})
 	t.Run("NextBatch/IsTaken", func(t *testing.T) {
 		u.runs.Store(&[]engine.Cancellation{{Namespace: ns, RunID: slow.run, Confirmed: true}, {Namespace: ns, RunID: next, Confirmed: true}})
-		acknowledged(t, next)
+		u.acknowledges(t, next)
+		l.wait(t, next, journal.StateCanceled)
 	})
 }
 
@@ -134,12 +134,6 @@ func TestCancellationsOfANamespaceHoldUpNoOther(t *testing.T) {
 	}
 	list = append(list, engine.Cancellation{Namespace: ns, RunID: id, Confirmed: true})
 	u.runs.Store(&list)
-	select {
-	case done := <-u.done:
-		require.Len(t, done, 1)
-		require.Equal(t, id, done[0].RunID)
-	case <-time.After(time.Minute):
-		require.Fail(t, "nothing was acknowledged")
-	}
+	u.acknowledges(t, id)
 	l.wait(t, id, journal.StateCanceled)
 }

@@ -26,24 +26,6 @@ var _ Journal = fair{}
 // connections that answer the API.
 func Fair(j Journal, t *dbkit.Turns) Journal { return fair{j, t, turns.New(1)} }
 
-// read asks in a turn of the namespace, within the time that a read may take.
-func read[T any](ctx context.Context, f fair, namespace string, ask func(context.Context) (T, error)) (got T, err error) {
-	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
-		got, err = ask(ctx)
-		return err
-	})
-	return got, err
-}
-
-// write asks in a turn of the namespace for a change.
-func write[T any](ctx context.Context, f fair, namespace string, ask func(context.Context) (T, error)) (got T, err error) {
-	err = f.turns.Do(ctx, namespace, func(ctx context.Context) (err error) {
-		got, err = ask(ctx)
-		return err
-	})
-	return got, err
-}
-
 // Close implements Journal.
 func (f fair) Close() error { return f.j.Close() }
 
@@ -122,7 +104,7 @@ func (f fair) SweepRequestIDs(ctx context.Context, before time.Time) (int, error
 // What Reader says.
 
 func (f fair) Get(ctx context.Context, namespace, runID string) (Run, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (Run, error) { return f.j.Get(ctx, namespace, runID) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Run, error) { return f.j.Get(ctx, namespace, runID) })
 }
 
 func (f fair) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
@@ -134,7 +116,7 @@ func (f fair) Graph(ctx context.Context, namespace, runID string) (hash string, 
 }
 
 func (f fair) GraphBody(ctx context.Context, namespace, hash string) ([]byte, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]byte, error) { return f.j.GraphBody(ctx, namespace, hash) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]byte, error) { return f.j.GraphBody(ctx, namespace, hash) })
 }
 
 func (f fair) Requested(ctx context.Context, namespace, method, requestID string) (runID, bodyHash string, err error) {
@@ -146,19 +128,19 @@ func (f fair) Requested(ctx context.Context, namespace, method, requestID string
 }
 
 func (f fair) List(ctx context.Context, namespace string, filter Filter, after page.Cursor, limit int) ([]Run, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]Run, error) { return f.j.List(ctx, namespace, filter, after, limit) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Run, error) { return f.j.List(ctx, namespace, filter, after, limit) })
 }
 
 func (f fair) Events(ctx context.Context, namespace, runID string, afterSeq int64, limit int) ([]Event, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Event, error) { return f.j.Events(ctx, namespace, runID, afterSeq, limit) })
 }
 
 func (f fair) Descendants(ctx context.Context, namespace, runID string) ([]Descendant, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Descendant, error) { return f.j.Descendants(ctx, namespace, runID) })
 }
 
 func (f fair) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (int, error) { return f.j.CountBelow(ctx, namespace, runID, most) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (int, error) { return f.j.CountBelow(ctx, namespace, runID, most) })
 }
 
 func (f fair) Readers() int {
@@ -166,7 +148,7 @@ func (f fair) Readers() int {
 }
 
 func (f fair) Standing(ctx context.Context, namespace, runID string) (Loaded, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (Loaded, error) { return f.j.Standing(ctx, namespace, runID) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Loaded, error) { return f.j.Standing(ctx, namespace, runID) })
 }
 
 // What Outbox says.
@@ -184,7 +166,7 @@ func (f fair) RetryOutbox(ctx context.Context, retries []OutboxRetry) error {
 }
 
 func (f fair) Books(ctx context.Context, namespace, runID, kind string) (Books, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (Books, error) { return f.j.Books(ctx, namespace, runID, kind) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Books, error) { return f.j.Books(ctx, namespace, runID, kind) })
 }
 
 func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
@@ -194,7 +176,7 @@ func (f fair) OutboxBacklog(ctx context.Context) (int64, error) {
 // What Mailbox says.
 
 func (f fair) Post(ctx context.Context, p Post) (Posted, error) {
-	return write(ctx, f, p.Mail.Namespace, func(ctx context.Context) (Posted, error) { return f.j.Post(ctx, p) })
+	return dbkit.Write(ctx, f.turns, p.Mail.Namespace, func(ctx context.Context) (Posted, error) { return f.j.Post(ctx, p) })
 }
 
 func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Mail, error) {
@@ -202,11 +184,11 @@ func (f fair) PendingMail(ctx context.Context, owner Owner, look MailLook) ([]Ma
 }
 
 func (f fair) Outstanding(ctx context.Context, namespace, runID string) (Outstanding, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (Outstanding, error) { return f.j.Outstanding(ctx, namespace, runID) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Outstanding, error) { return f.j.Outstanding(ctx, namespace, runID) })
 }
 
 func (f fair) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]Mail, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Mail, error) { return f.j.UnreadMail(ctx, namespace, runID, limit) })
 }
 
 func (f fair) FindMail(ctx context.Context, namespace, runID string, kind MailKind, key string, whole bool) (m Mail, found bool, err error) {
@@ -224,11 +206,11 @@ func (f fair) MailWakes(ctx context.Context, owner Owner) (<-chan struct{}, erro
 // What Interrupts says.
 
 func (f fair) GetInterrupt(ctx context.Context, namespace, id string) (Interrupt, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (Interrupt, error) { return f.j.GetInterrupt(ctx, namespace, id) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Interrupt, error) { return f.j.GetInterrupt(ctx, namespace, id) })
 }
 
 func (f fair) ListInterrupts(ctx context.Context, namespace string, filter InterruptFilter, after page.Cursor, limit int) ([]Interrupt, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]Interrupt, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Interrupt, error) {
 		return f.j.ListInterrupts(ctx, namespace, filter, after, limit)
 	})
 }
@@ -251,11 +233,11 @@ func (f fair) PutActors(ctx context.Context, self Owner, namespace string, actor
 }
 
 func (f fair) RemoteActors(ctx context.Context, namespace string, names []string) ([]RemoteActor, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]RemoteActor, error) { return f.j.RemoteActors(ctx, namespace, names) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]RemoteActor, error) { return f.j.RemoteActors(ctx, namespace, names) })
 }
 
 func (f fair) ActorNames(ctx context.Context, namespace string) ([]string, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]string, error) { return f.j.ActorNames(ctx, namespace) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]string, error) { return f.j.ActorNames(ctx, namespace) })
 }
 
 func (f fair) SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error {
@@ -263,11 +245,11 @@ func (f fair) SyncWorkers(ctx context.Context, self Owner, s WorkerSync) error {
 }
 
 func (f fair) Routes(ctx context.Context, namespace, actor string, lease time.Duration) ([]WorkerRoute, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]WorkerRoute, error) { return f.j.Routes(ctx, namespace, actor, lease) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]WorkerRoute, error) { return f.j.Routes(ctx, namespace, actor, lease) })
 }
 
 func (f fair) Workers(ctx context.Context, namespace string, lease time.Duration) ([]Worker, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) ([]Worker, error) { return f.j.Workers(ctx, namespace, lease) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Worker, error) { return f.j.Workers(ctx, namespace, lease) })
 }
 
 func (f fair) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
@@ -277,7 +259,7 @@ func (f fair) WorkerWakes(ctx context.Context) (<-chan struct{}, error) {
 // What Deletion says.
 
 func (f fair) DeleteRun(ctx context.Context, namespace, runID string, revision int64) (int, error) {
-	return write(ctx, f, namespace, func(ctx context.Context) (int, error) { return f.j.DeleteRun(ctx, namespace, runID, revision) })
+	return dbkit.Write(ctx, f.turns, namespace, func(ctx context.Context) (int, error) { return f.j.DeleteRun(ctx, namespace, runID, revision) })
 }
 
 func (f fair) PurgeRuns(ctx context.Context, limit int) (more bool, err error) {
@@ -309,7 +291,7 @@ func (f fair) NoteArchive(ctx context.Context, namespace, runID, place string) e
 }
 
 func (f fair) ArchiveOf(ctx context.Context, namespace, runID string) (string, error) {
-	return read(ctx, f, namespace, func(ctx context.Context) (string, error) { return f.j.ArchiveOf(ctx, namespace, runID) })
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (string, error) { return f.j.ArchiveOf(ctx, namespace, runID) })
 }
 
 func (f fair) Extend(ctx context.Context, width, ahead time.Duration) (Parts, error) {

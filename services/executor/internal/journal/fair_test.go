@@ -13,6 +13,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -149,24 +150,8 @@ func testFairMethods(t *testing.T) {
 			}
 			synctest.Wait()
 			defer close(b.goOn)
-			m := reflect.ValueOf(f).MethodByName(all.Method(i).Name)
-			var args []reflect.Value
-			for k := range m.Type().NumIn() {
-				if in := m.Type().In(k); in == reflect.TypeFor[context.Context]() {
-					args = append(args, reflect.ValueOf(ended))
-				} else {
-					args = append(args, reflect.Zero(in))
-				}
-			}
-			waits := false
-			func() {
-				defer func() { _ = recover() }() // there is no journal behind
-				out := m.Call(args)
-				err, _ := out[len(out)-1].Interface().(error)
-				waits = errors.Is(err, reason)
-			}()
-			if !waits {
-				without = append(without, all.Method(i).Name)
+			if name := all.Method(i).Name; !testkit.Returns(f, name, reason, ended) {
+				without = append(without, name)
 			}
 		})
 	}

@@ -16,12 +16,8 @@ type fair struct {
 func Fair(s Store, t *dbkit.Turns) Store { return fair{s, t} }
 
 // Put implements Store.
-func (f fair) Put(ctx context.Context, l Limit) (kept Limit, err error) {
-	err = f.turns.Do(ctx, l.Namespace, func(ctx context.Context) (err error) {
-		kept, err = f.Store.Put(ctx, l)
-		return err
-	})
-	return kept, err
+func (f fair) Put(ctx context.Context, l Limit) (Limit, error) {
+	return dbkit.Write(ctx, f.turns, l.Namespace, func(ctx context.Context) (Limit, error) { return f.Store.Put(ctx, l) })
 }
 
 // Delete implements Store.
@@ -30,24 +26,16 @@ func (f fair) Delete(ctx context.Context, k Key) error {
 }
 
 // List implements Store.
-func (f fair) List(ctx context.Context, namespace, after string, most int) (list []Limit, err error) {
-	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
-		list, err = f.Store.List(ctx, namespace, after, most)
-		return err
-	})
-	return list, err
+func (f fair) List(ctx context.Context, namespace, after string, most int) ([]Limit, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Limit, error) { return f.Store.List(ctx, namespace, after, most) })
 }
 
 // Figures implements Store. Whoever asks asks for one namespace.
-func (f fair) Figures(ctx context.Context, keys []Key) (figures []Figure, err error) {
+func (f fair) Figures(ctx context.Context, keys []Key) ([]Figure, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	err = f.turns.Read(ctx, keys[0].Namespace, func(ctx context.Context) (err error) {
-		figures, err = f.Store.Figures(ctx, keys)
-		return err
-	})
-	return figures, err
+	return dbkit.Read(ctx, f.turns, keys[0].Namespace, func(ctx context.Context) ([]Figure, error) { return f.Store.Figures(ctx, keys) })
 }
 
 // OpenRuns implements Store.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/limit"
 )
 
@@ -22,27 +23,11 @@ func TestFairMethods(t *testing.T) {
 	end(reason)
 	var waiting []string
 	require.NoError(t, turns.Do(t.Context(), "", func(context.Context) error {
-		f := reflect.ValueOf(limit.Fair(nil, turns))
 		all := reflect.TypeFor[limit.Store]()
 		for i := range all.NumMethod() {
-			m := f.MethodByName(all.Method(i).Name)
-			var args []reflect.Value
-			for k := range m.Type().NumIn() {
-				if in := m.Type().In(k); in == reflect.TypeFor[context.Context]() {
-					args = append(args, reflect.ValueOf(ended))
-				} else if in == reflect.TypeFor[[]limit.Key]() {
-					args = append(args, reflect.ValueOf(make([]limit.Key, 1)))
-				} else {
-					args = append(args, reflect.Zero(in))
-				}
+			if name := all.Method(i).Name; testkit.Returns(limit.Fair(nil, turns), name, reason, ended, make([]limit.Key, 1)) {
+				waiting = append(waiting, name)
 			}
-			func() {
-				defer func() { _ = recover() }() // there is no store behind
-				out := m.Call(args)
-				if err, _ := out[len(out)-1].Interface().(error); errors.Is(err, reason) {
-					waiting = append(waiting, all.Method(i).Name)
-				}
-			}()
 		}
 		return nil
 	}))

@@ -21,21 +21,15 @@ func (f fair) Create(ctx context.Context, s Schedule, most int) error {
 }
 
 // Get implements Store.
-func (f fair) Get(ctx context.Context, k Key) (s Schedule, err error) {
-	err = f.turns.Read(ctx, k.Namespace, func(ctx context.Context) (err error) {
-		s, err = f.Store.Get(ctx, k)
-		return err
-	})
-	return s, err
+func (f fair) Get(ctx context.Context, k Key) (Schedule, error) {
+	return dbkit.Read(ctx, f.turns, k.Namespace, func(ctx context.Context) (Schedule, error) { return f.Store.Get(ctx, k) })
 }
 
 // List implements Store.
-func (f fair) List(ctx context.Context, namespace, after string, limit int) (list []Schedule, err error) {
-	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
-		list, err = f.Store.List(ctx, namespace, after, limit)
-		return err
+func (f fair) List(ctx context.Context, namespace, after string, limit int) ([]Schedule, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) ([]Schedule, error) {
+		return f.Store.List(ctx, namespace, after, limit)
 	})
-	return list, err
 }
 
 // Change implements Store.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"os"
-	"path/filepath"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -76,15 +73,7 @@ func TestBusyIsUnavailable(t *testing.T) {
 func TestMigrationCountsDependencies(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
-	earlier := fstest.MapFS{}
-	files, err := filepath.Glob("migrations/000[1-7]_*.sql")
-	require.NoError(t, err)
-	require.Len(t, files, 7)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
-		earlier[filepath.Base(f)] = &fstest.MapFile{Data: text}
-	}
+	earlier := storetest.Migrations(t, 7)
 	pool, err := dbkit.OpenPostgres(ctx, url, pg.Schema, dbkit.PostgresOptions{})
 	require.NoError(t, err)
 	m, err := dbkit.PostgresMigrations(pool, pg.Schema, earlier)

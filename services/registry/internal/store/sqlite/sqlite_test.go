@@ -3,10 +3,8 @@ package sqlite_test
 import (
 	"context"
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -46,15 +44,7 @@ func TestMemory(t *testing.T) { storetest.RunMemory(t, open) }
 func TestMigrationPartsBodiesFromTasks(t *testing.T) {
 	t.Parallel()
 	ctx, path := t.Context(), filepath.Join(t.TempDir(), "registry.db")
-	earlier := fstest.MapFS{}
-	files, err := filepath.Glob("migrations/000[1-7]_*.sql")
-	require.NoError(t, err)
-	require.Len(t, files, 7)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
-		earlier[filepath.Base(f)] = &fstest.MapFile{Data: text}
-	}
+	earlier := storetest.Migrations(t, 7)
 	db, err := dbkit.OpenSQLite(ctx, path)
 	require.NoError(t, err)
 	m, err := dbkit.SQLiteMigrations(db, earlier)
