@@ -39,14 +39,15 @@ const (
 	ReasonTooLarge = "REQUEST_TOO_LARGE"
 )
 
-// DefaultTotal is the budget of this process unless its configuration says otherwise: a quarter of Go's
-// memory limit, 512 MiB without one.
+// DefaultTotal is the budget of this process unless its configuration says otherwise: a fifth of Go's
+// memory limit, 512 MiB without one. What is made of a request while it is served is not counted, and may be
+// twice as much again.
 func DefaultTotal() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
 		return defaultTotal
 	}
-	return min(max(limit/4, minTotal), 4*defaultTotal)
+	return min(max(limit/5, minTotal), 4*defaultTotal)
 }
 
 // Share is what one request holds. It is for one goroutine, and must be freed. The zero Share counts nothing.

@@ -241,7 +241,7 @@ func TestDefaultTotal(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
 	require.EqualValues(t, 512*mib, inflight.DefaultTotal())
-	for limit, want := range map[int64]int64{1 << 30: 256 * mib, 100 * mib: 64 * mib, 64 << 30: 2048 * mib} {
+	for limit, want := range map[int64]int64{1000 * mib: 200 * mib, 100 * mib: 64 * mib, 64 << 30: 2048 * mib} {
 		debug.SetMemoryLimit(limit)
 		require.Equal(t, want, inflight.DefaultTotal())
 	}

@@ -85,8 +85,8 @@ type Config struct {
 	// ParkAfter is how long a run must have to wait for a timer before it leaves memory.
 	ParkAfter time.Duration `help:"wait for a timer from which on a run leaves memory"`
 	// MaxLive bounds what live runs take in memory together; when they have it, starts are refused, and what was accepted waits as rows. 0 means
-	// a quarter of Go's memory limit.
-	MaxLive conf.Bytes `help:"memory of live runs together; 0 means a quarter of the memory limit, 1GiB without one"`
+	// an eighth of Go's memory limit.
+	MaxLive conf.Bytes `help:"memory of live runs together; 0 means an eighth of the memory limit, 1GiB without one"`
 	// MaxDepth is how deep below its root a run may stand.
 	MaxDepth int `help:"depth of child runs below their root at most"`
 	// MaxFanOut is how many children one visit may spawn.

@@ -66,7 +66,7 @@ type Config struct {
 	StartTimeout time.Duration `help:"time to wait at start for a database that is away or not migrated yet; 0 waits without end"`
 
 	// MaxInFlightBytes bounds what the requests under way in this process hold in memory, as they came and decoded. A namespace may have half of it.
-	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a quarter of the memory limit, 512MiB without one"`
+	MaxInFlightBytes conf.Bytes `help:"memory that requests under way may hold, half of it for one namespace; 0 means a fifth of the memory limit, 512MiB without one"`
 
 	// Version is what the binary calls itself; its main package knows.
 	Version string `conf:"-"`

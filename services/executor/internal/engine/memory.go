@@ -25,14 +25,16 @@ const (
 	minLive     = 32 << 20
 )
 
-// DefaultLive is what live runs may take together unless the configuration says otherwise: a quarter of Go's memory limit, 1 GiB without one. Requests
-// under way have a quarter, and the rest is for what is collected, encoded and sent meanwhile.
+// DefaultLive is what live runs may take together unless the configuration says otherwise: an eighth of Go's
+// memory limit, 1 GiB without one. Requests under way have a fifth; calls and their results, what is made of
+// requests, and what is encoded and sent take as much again. So less than half of the limit is in use when one
+// tenant takes all that it may: beyond that the collector runs without a pause, and all tenants wait for it.
 func DefaultLive() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
 		return defaultLive
 	}
-	return max(limit/4, minLive)
+	return max(limit/8, minLive)
 }
 
 // memory is the account of what live runs take, with their graphs and with what they have waiting to be

@@ -205,7 +205,7 @@ func TestDefaultLive(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
 	require.EqualValues(t, 1<<30, DefaultLive(), "without a limit")
-	for limit, want := range map[int64]int64{1 << 30: 256 << 20, 64 << 20: 32 << 20, 64 << 30: 16 << 30} {
+	for limit, want := range map[int64]int64{1 << 30: 128 << 20, 64 << 20: 32 << 20, 64 << 30: 8 << 30} {
 		debug.SetMemoryLimit(limit)
 		require.Equal(t, want, DefaultLive(), "with a limit of %d", limit)
 		require.Equal(t, want, DefaultConfig().MaxLiveBytes, "with a limit of %d", limit)
