@@ -4,8 +4,6 @@ package manifests_test
 
 import (
 	"encoding/json"
-	"os"
-	"strings"
 	"testing"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -215,68 +213,4 @@ func TestDev(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestScaled(t *testing.T) {
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../../deploy/k8s/overlays/scaled")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type object struct {
-		Kind     string
-		Metadata struct{ Name string }
-		Data     map[string]string
-		Spec     struct {
-			Replicas       *int
-			ScaleTargetRef struct{ Kind, Name string }
-			Metrics        []struct {
-				Pods struct{ Metric struct{ Name string } }
-			}
-			Template struct {
-				Spec struct{ Containers []container }
-			}
-		}
-	}
-	named := map[string]object{}
-	for _, r := range rendered.Resources() {
-		raw, err := r.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var o object
-		decode(t, raw, &o)
-		named[o.Kind+"/"+o.Metadata.Name] = o
-	}
-	scaler := named["HorizontalPodAutoscaler/epigraph-executor"].Spec
-	t.Run("Namespace/IsThere", func(t *testing.T) {
-		if _, ok := named["Namespace/epigraph"]; !ok {
-			t.Error("an apply to an empty cluster finds no namespace")
-		}
-	})
-	t.Run("Autoscaler/OwnsTheReplicas", func(t *testing.T) {
-		target, ok := named[scaler.ScaleTargetRef.Kind+"/"+scaler.ScaleTargetRef.Name]
-		if !ok || target.Spec.Replicas != nil {
-			t.Errorf("the target %+v does not exist, or says how many replicas it has", scaler.ScaleTargetRef)
-		}
-	})
-	t.Run("Autoscaler/AsksForWhatTheAdapterOffers", func(t *testing.T) {
-		rules, err := os.ReadFile("../../../deploy/observability/prometheus-adapter.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if metric := scaler.Metrics[0].Pods.Metric.Name; metric == "" || !strings.Contains(string(rules), "as: "+metric+"\n") {
-			t.Errorf("no rule offers the metric %q", metric)
-		}
-	})
-	t.Run("Secrets/HaveWhatContainersWant", func(t *testing.T) {
-		for _, o := range named {
-			for _, c := range o.Spec.Template.Spec.Containers {
-				for _, e := range c.Env {
-					if ref := e.ValueFrom.SecretKeyRef; ref.Name != "" && named["Secret/"+ref.Name].Data[ref.Key] == "" {
-						t.Errorf("container %s of %s wants key %s of Secret %s, which does not exist", c.Name, o.Metadata.Name, ref.Key, ref.Name)
-					}
-				}
-			}
-		}
-	})
 }
