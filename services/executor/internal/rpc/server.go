@@ -90,6 +90,7 @@ func (s *Server) start(ctx context.Context, req *executorv1.StartRunRequest, onc
 	if err != nil {
 		return engine.Started{}, err
 	}
+	req.Graph = nil // while it waits for its turn it is in memory once, not twice
 	start.Request = once
 	started, err := s.engine.StartRun(ctx, start)
 	if err != nil {
@@ -183,6 +184,7 @@ func (s *Server) ValidateGraph(ctx context.Context, req *executorv1.ValidateGrap
 	}
 	defer leave()
 	g, err := graphpb.FromProto(req.GetGraph())
+	req.Graph = nil // as in start
 	faults, ok := errors.AsType[workgraph.Faults](err)
 	if err != nil && !ok {
 		return nil, err

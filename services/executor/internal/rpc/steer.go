@@ -126,6 +126,7 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 	if err != nil {
 		return nil, err
 	}
+	req.Start = nil // as in start
 	start.Request = once
 	id, _, err := s.engine.SignalWithStart(ctx, start, engine.Signal{Name: req.GetName(), Payload: payload})
 	if err != nil {
