@@ -147,7 +147,7 @@ func readEvents(stream io.ReadCloser, limit int) (out []event) {
 // usage is what entries add up to; JSON has 64-bit integers as strings.
 type usage struct {
 	InputTokens, OutputTokens, Calls, UnpricedCalls int64String
-	CostNanoUsd                                     int64String
+	CostNanoUsd, UnbookedAttempts                   int64String
 }
 
 // int64String reads an integer that is written as a string or as a number.
@@ -160,13 +160,15 @@ func (i *int64String) UnmarshalJSON(b []byte) error {
 
 // run is what the tests look at of a run.
 type run struct {
-	ID, State, StateReason, TraceID, Namespace, Etag string
-	LastSeq                                          int64String
-	Result                                           json.RawMessage
-	Outputs                                          map[string]json.RawMessage
-	Usage                                            usage
-	Nodes                                            struct{ Total, Completed, Failed int }
-	Error                                            *struct{ Reason, Message string }
+	ID, State, StateReason, TraceID, Namespace, Etag, TaskID string
+
+	LastSeq int64String
+	Labels  map[string]string
+	Result  json.RawMessage
+	Outputs map[string]json.RawMessage
+	Usage   usage
+	Nodes   struct{ Total, Completed, Failed int }
+	Error   *struct{ Reason, Message string }
 }
 
 func (r run) ended() bool {
@@ -189,4 +191,14 @@ func (s *suite) awaitEnd(t *testing.T, runID string) run {
 		return r.ended()
 	}, patience, 20*time.Millisecond)
 	return r
+}
+
+// awaitTask polls until a task is in a state.
+func (s *suite) awaitTask(t *testing.T, taskID, state string) {
+	t.Helper()
+	var task struct{ State string }
+	testkit.Eventually(t, func() bool {
+		s.ask(t, request{path: "/v1/tasks/" + taskID}, &task)
+		return task.State == state
+	}, patience, 20*time.Millisecond, "task %s", taskID)
 }

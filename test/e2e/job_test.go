@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
-	"github.com/epigraph-run/epigraph/internal/testkit"
 )
 
 // tripPlan is a plan of eight problems with two joins, as a model prints one, prose and fence included.
@@ -62,10 +61,12 @@ func TestMainJob(t *testing.T) {
 			s := start(t, options{store: store, script: tripScript()})
 			t.Run("Plan/ParsedAsStated", func(t *testing.T) { parseTrip(t, s) })
 			t.Run("Run/WatchedToTheEndAndBooked", func(t *testing.T) { runTrip(t, s) })
+			t.Run("Costs/AreWholeAtTheEnd", func(t *testing.T) { costAtTheEnd(t, s) })
 			t.Run("Trace/OneFromRequestToBooks", func(t *testing.T) { traceTrip(t, s, store) })
 			t.Run("Namespaces/AreIsolated", func(t *testing.T) { isolation(t, s) })
 			t.Run("Paused/HasAWayOn", func(t *testing.T) { paused(t, s) })
 			t.Run("Verbs/OverREST", func(t *testing.T) { verbs(t, s) })
+			t.Run("Refusals/OfTheRegistry", func(t *testing.T) { refusals(t, s) })
 			t.Run("Webhooks/OverREST", func(t *testing.T) { webhooks(t, s) })
 			t.Run("Faults/AreTold", func(t *testing.T) { faults(t, s) })
 		})
@@ -163,11 +164,9 @@ func runTrip(t *testing.T, s *suite) {
 		State, RunID, ResultSummary                          string
 		ActualTokens, ActualNanoUsd, LlmCalls, UnpricedCalls int64String
 	}
-	testkit.Eventually(t, func() bool {
-		s.ask(t, request{path: "/v1/tasks/" + taskID}, &task)
-		s.ask(t, request{path: "/v1/runs/" + started.ID}, &got)
-		return task.State == "TASK_STATE_COMPLETED" && got.Usage.CostNanoUsd > 0 && got.Usage.CostNanoUsd == task.ActualNanoUsd
-	}, patience, 20*time.Millisecond)
+	s.awaitTask(t, taskID, "TASK_STATE_COMPLETED")
+	s.ask(t, request{path: "/v1/tasks/" + taskID}, &task)
+	require.Equal(t, task.ActualNanoUsd, got.Usage.CostNanoUsd)
 	require.Equal(t, started.ID, task.RunID)
 	require.Contains(t, task.ResultSummary, "Lisbon")
 	require.EqualValues(t, tripProblems*(callInput+callOutput), task.ActualTokens)

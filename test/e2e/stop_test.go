@@ -25,6 +25,7 @@ func TestStop(t *testing.T) {
 			t.Run("SIGKILL/CancelReachesTheRunsAfterTheRestart", func(t *testing.T) { cancelWhileDown(t, s) })
 			t.Run("SIGTERM/TracesLeadToEachOther", func(t *testing.T) { traceRestart(t, s) })
 			t.Run("SIGTERM/RegistryAwayLosesNoBooking", func(t *testing.T) { stopRegistry(t, s) })
+			t.Run("SIGTERM/RegistryAwayIsSaidOfCosts", func(t *testing.T) { costsUntold(t, s) })
 			t.Run("SIGTERM/RegistryAwayHoldsCapsInMoney", func(t *testing.T) { pricesAway(t, s) })
 		})
 	}

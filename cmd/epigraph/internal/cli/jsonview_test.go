@@ -10,7 +10,6 @@ import (
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
-	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 )
 
 func payload(raw string) *graphv1.Payload { return &graphv1.Payload{Json: []byte(raw)} }
@@ -70,29 +69,6 @@ func TestPrintJSON(t *testing.T) {
 		require.Equal(t, text, got.GraphName)
 		require.Equal(t, text, got.Result)
 	})
-}
-
-func TestAccounted(t *testing.T) {
-	cost := func(n int64) *registryv1.UsageEntry { return &registryv1.UsageEntry{CostNanoUsd: &n} }
-	unknown := &registryv1.UsageEntry{}
-	for _, c := range []struct {
-		name   string
-		usage  *executorv1.Usage
-		booked []*registryv1.UsageEntry
-		want   bool
-	}{
-		{"Nothing", &executorv1.Usage{}, nil, true},
-		{"All", &executorv1.Usage{Calls: 2, CostNanoUsd: 30}, []*registryv1.UsageEntry{cost(10), cost(20)}, true},
-		{"EntryMissing", &executorv1.Usage{Calls: 2, CostNanoUsd: 10}, []*registryv1.UsageEntry{cost(10)}, false},
-		{"RunNotToldYet", &executorv1.Usage{Calls: 2, CostNanoUsd: 10}, []*registryv1.UsageEntry{cost(10), cost(20)}, false},
-		{"FreeCalls", &executorv1.Usage{Calls: 1}, []*registryv1.UsageEntry{cost(0)}, true},
-		{"UnknownPrice", &executorv1.Usage{Calls: 2, CostNanoUsd: 10, UnpricedCalls: 1}, []*registryv1.UsageEntry{cost(10), unknown}, true},
-		{"UnknownPriceNotToldYet", &executorv1.Usage{Calls: 1}, []*registryv1.UsageEntry{unknown}, false},
-	} {
-		t.Run("Accounted/"+c.name, func(t *testing.T) {
-			require.Equal(t, c.want, accounted(c.usage, c.booked))
-		})
-	}
 }
 
 func TestValue(t *testing.T) {

@@ -356,17 +356,12 @@ func of(b *executorv1.RunBudget) string {
 	return ""
 }
 
-// cost is what a run's calls cost, as far as it is known; empty without calls.
+// cost is what a run's calls cost, as far as it is known, and what is missing in it; empty without calls.
 func cost(u *executorv1.Usage) string {
-	switch {
-	case u.GetCalls() == 0:
+	if u.GetCalls() == 0 {
 		return ""
-	case u.GetUnpricedCalls() == 0:
-		return view.Money(u.GetCostNanoUsd())
-	case u.GetUnpricedCalls() < u.GetCalls():
-		return view.Money(u.GetCostNanoUsd()) + " + " + view.Count(u.GetUnpricedCalls()) + " unpriced"
 	}
-	return "price unknown"
+	return view.Cost(u.GetCostNanoUsd(), u.GetCalls() > u.GetUnpricedCalls(), u.GetUnpricedCalls(), u.GetUnbookedAttempts())
 }
 
 // advice is what can be done about a run that did not complete, where that is not plain.

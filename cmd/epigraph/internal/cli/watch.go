@@ -237,6 +237,8 @@ func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
 	for _, u := range booked {
 		v.tree.Book(u.GetNodeId(), u.GetCostNanoUsd(), u.CostNanoUsd != nil)
 	}
+	v.tree.Spend(r.GetUsage().GetCostNanoUsd())
+	v.tree.Miss(r.GetUsage().GetUnbookedAttempts())
 	if v.e.io.Interactive {
 		v.draw(true)
 	} else {
@@ -246,6 +248,7 @@ func (v *screen) end(r *executorv1.Run, booked []*registryv1.UsageEntry) error {
 	if h := advice(r); h != "" {
 		v.e.note("help: %s", h)
 	}
+	v.e.tellUnbooked(r)
 	return err
 }
 
@@ -277,35 +280,24 @@ func (v *screen) draw(last bool) {
 	fmt.Fprint(v.e.io.Out, b.String())
 }
 
-// settled is a run that ended or stands still, once its calls are in the books, and what was booked for it.
-// Without books it is the run alone.
+// settled is a run that ended or stands still, once all that it and the runs below it used is in the books, and
+// what was booked for it. When the registry does not take it in time it is the run alone, which says how much is
+// missing.
 func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1.UsageEntry, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
 	defer cancel()
-	begun := time.Now()
-	var below []string // the runs below it, whose calls count as its own
-	for looked := false; ; {
+	for begun := time.Now(); ; {
 		r, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: runID})
-		if err != nil || r.GetUsage().GetCalls() == 0 {
+		switch {
+		case err != nil || r.GetUsage().GetCalls() == 0:
 			return r, nil, err
-		}
-		booked, err := usageOf(ctx, s, runID)
-		all := booked
-		if err == nil && int64(len(booked)) < r.GetUsage().GetCalls() {
-			if !looked {
-				below, looked = descendants(ctx, s, runID), true
-			}
-			for _, id := range below {
-				more, err := usageOf(ctx, s, id)
-				if err != nil {
-					break
-				}
-				all = append(all[:len(all):len(all)], more...)
-			}
-		}
-		late := time.Since(begun) > settle || r.GetEndTime() != nil && time.Since(r.GetEndTime().AsTime()) > settle
-		if err != nil || late || accounted(r.GetUsage(), all) {
-			return r, booked, nil // the books may be away; the run is shown without them
+		case r.GetUsage().GetUnbookedAttempts() == 0:
+			ask, stop := context.WithTimeout(ctx, settle)
+			defer stop()
+			booked, _ := usageOf(ask, s, runID) // the run has its sum without them
+			return r, booked, nil
+		case time.Since(begun) > settle || r.GetEndTime() != nil && time.Since(r.GetEndTime().AsTime()) > settle:
+			return r, nil, nil
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -315,36 +307,11 @@ func (e *env) settled(s *services, runID string) (*executorv1.Run, []*registryv1
 	}
 }
 
-// maxBelow bounds the runs below another that are asked for what was booked for them.
-const maxBelow = 50
-
-// descendants are the first runs below a run.
-func descendants(ctx context.Context, s *services, runID string) []string {
-	var out []string
-	for todo := []string{runID}; len(todo) > 0 && len(out) < maxBelow; todo = todo[1:] {
-		page, err := s.executor.ListRuns(ctx, &executorv1.ListRunsRequest{ParentRunId: todo[0], PageSize: int32(maxBelow - len(out))})
-		if err != nil {
-			break
-		}
-		for _, r := range page.GetRuns() {
-			if r.GetUsage().GetCalls() > 0 {
-				out, todo = append(out, r.GetId()), append(todo, r.GetId())
-			}
-		}
+// tellUnbooked says when the cost that was shown is not the whole.
+func (e *env) tellUnbooked(r *executorv1.Run) {
+	if n := r.GetUsage().GetUnbookedAttempts(); n > 0 {
+		e.note("help: the registry has not booked %s yet, whose cost is missing above; `epigraph runs show %s` tells it later", view.Plural(int(n), "attempt"), r.GetId())
 	}
-	return out
-}
-
-// accounted tells that every call has its entry, and that the run has been told what each cost.
-func accounted(u *executorv1.Usage, booked []*registryv1.UsageEntry) bool {
-	var cost, unpriced int64
-	for _, b := range booked {
-		cost += b.GetCostNanoUsd()
-		if b.CostNanoUsd == nil {
-			unpriced++
-		}
-	}
-	return int64(len(booked)) >= u.GetCalls() && cost == u.GetCostNanoUsd() && unpriced == u.GetUnpricedCalls()
 }
 
 // usageOf is everything that is booked for a run.

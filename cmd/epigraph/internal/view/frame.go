@@ -258,12 +258,10 @@ func (t *Tree) counts(s Style) string {
 		parts = append(parts, fmt.Sprintf("%s→%s tokens", Count(in), Count(out)))
 	}
 	switch {
-	case t.total.known && t.total.unpriced > 0:
-		parts = append(parts, fmt.Sprintf("%s + %s unpriced", Money(t.total.nano), Count(t.total.unpriced)))
-	case t.total.known:
-		parts = append(parts, Money(t.total.nano))
-	case t.total.unpriced > 0:
-		parts = append(parts, "price unknown")
+	case t.unbooked > 0:
+		parts = append(parts, Cost(max(t.total.nano, t.spent), t.total.known, int64(t.total.unpriced), t.unbooked))
+	case t.total.known || t.total.unpriced > 0:
+		parts = append(parts, Cost(t.total.nano, t.total.known, int64(t.total.unpriced), t.unbooked))
 	case t.spent > 0:
 		parts = append(parts, Money(t.spent)+" so far")
 	}

@@ -51,6 +51,25 @@ func (s Style) Dim(t string) string { return s.dim(t) }
 // Bold is for headings.
 func (s Style) Bold(t string) string { return s.paint("1", t) }
 
+// Cost is an amount with what is missing in it: calls at no known price, and attempts that are not booked yet.
+// known says that the money of some call is in the amount.
+func Cost(nano int64, known bool, unpriced, unbooked int64) string {
+	var parts []string
+	if nano != 0 || known && unbooked == 0 {
+		parts = append(parts, Money(nano))
+	}
+	switch {
+	case unpriced > 0 && len(parts) == 0 && unbooked == 0:
+		return "price unknown"
+	case unpriced > 0:
+		parts = append(parts, Count(unpriced)+" unpriced")
+	}
+	if unbooked > 0 {
+		parts = append(parts, Plural(int(unbooked), "attempt")+" not booked yet")
+	}
+	return strings.Join(parts, " + ")
+}
+
 // Money is nano-USD as dollars, with as many digits as small amounts need.
 func Money(nano int64) string {
 	sign, n := "", uint64(nano)

@@ -26,6 +26,8 @@ type Tree struct {
 	paused string
 	// spent is what the whole run has cost so far, before single nodes' costs are known.
 	spent int64
+	// unbooked is how many attempts are missing in the costs.
+	unbooked int64
 	// changed are the nodes that the next durable event moves, and began is what it begins.
 	changed []*treeNode
 	began   string
@@ -488,6 +490,9 @@ func (t *Tree) ResetCosts() {
 
 // Spend sets what the whole run has cost so far; it is shown until the costs of nodes are known.
 func (t *Tree) Spend(nano int64) { t.spent = nano }
+
+// Miss sets how many attempts of the whole run are not booked yet: their money is in no cost.
+func (t *Tree) Miss(attempts int64) { t.unbooked = attempts }
 
 // Ended is how the run ended, or nil.
 func (t *Tree) Ended() *executorv1.RunEnded { return t.ended }

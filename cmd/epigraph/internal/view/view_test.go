@@ -318,6 +318,28 @@ func graph(nodes string, edges ...string) *graphv1.Graph {
 	return g
 }
 
+func TestCost(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		nano               int64
+		known              bool
+		unpriced, unbooked int64
+		want               string
+	}{
+		{"Whole", 30, true, 0, 0, "$0.00000003"},
+		{"Free", 0, true, 0, 0, "$0.00"},
+		{"OfNoPrice", 0, false, 2, 0, "price unknown"},
+		{"SomeOfNoPrice", 30, true, 2, 0, "$0.00000003 + 2 unpriced"},
+		{"NothingBooked", 0, true, 0, 2, "2 attempts not booked yet"},
+		{"SomeBooked", 30, true, 0, 1, "$0.00000003 + 1 attempt not booked yet"},
+		{"BookedAtNoPrice", 0, false, 1, 1, "1 unpriced + 1 attempt not booked yet"},
+	} {
+		t.Run("Cost/"+c.name, func(t *testing.T) {
+			require.Equal(t, c.want, Cost(c.nano, c.known, c.unpriced, c.unbooked))
+		})
+	}
+}
+
 func TestTree(t *testing.T) {
 	second := time.Second
 	t.Run("Tree/Story", func(t *testing.T) {

@@ -37,32 +37,43 @@ const (
 )
 
 // Books are the costs of a run, and how many attempts of it, and of all below it, have used something that is
-// not booked yet.
-func (e *Engine) Books(ctx context.Context, namespace, runID string) (journal.Books, error) {
+// not booked yet. Those of a run that has just ended are kept back as its end is, and no longer than that: who
+// finds out about the end by asking again and again is told the whole cost, too.
+func (e *Engine) Books(ctx context.Context, row journal.Run) (journal.Books, error) {
+	left := bookTime - time.Since(row.EndTime)
+	if !row.State.Ended() || left <= 0 {
+		return e.booked(ctx, row.Namespace, row.ID)
+	}
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(end)/2) // an answer in time is worth more
+	}
+	return e.awaitBooks(ctx, row.Namespace, row.ID, min(left, bookTime))
+}
+
+func (e *Engine) booked(ctx context.Context, namespace, runID string) (journal.Books, error) {
 	if e.claims == nil {
 		return journal.Books{}, nil
 	}
 	return e.journal.Books(ctx, namespace, runID, outbox.KindUsage)
 }
 
-// awaitBooks waits until everything is booked that a run and all below it used, or for bookTime, or until the
-// registry is known to be away. It returns how many attempts are not booked then.
-func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64, error) {
-	late := time.NewTimer(bookTime)
+// awaitBooks waits until everything is booked that a run and all below it used, or for so long, or until the
+// registry is known to be away. It returns the books as they are then.
+func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string, most time.Duration) (journal.Books, error) {
+	late := time.NewTimer(most)
 	defer late.Stop()
 	for {
 		next, away := e.delivered()
-		b, err := e.Books(ctx, namespace, runID)
+		b, err := e.booked(ctx, namespace, runID)
 		if err != nil || b.Waiting == 0 || away {
-			return b.Waiting, err
+			return b, err
 		}
 		soonest, poll := time.NewTimer(bookPause), time.NewTimer(bookPoll)
 		select {
 		case <-next:
 		case <-poll.C:
 		case <-late.C:
-			b, err = e.Books(ctx, namespace, runID)
-			return b.Waiting, err
+			return e.booked(ctx, namespace, runID)
 		case <-ctx.Done():
 		}
 		select {
@@ -72,7 +83,7 @@ func (e *Engine) awaitBooks(ctx context.Context, namespace, runID string) (int64
 		soonest.Stop()
 		poll.Stop()
 		if ctx.Err() != nil {
-			return b.Waiting, ctx.Err()
+			return b, ctx.Err()
 		}
 	}
 }

@@ -54,26 +54,53 @@ func TestAwaitBooks(t *testing.T) {
 		left  int64
 		looks int
 		took  time.Duration
+		// state, if there is one, is that of a run that somebody reads, and ago how long ago it ended.
+		state journal.State
+		ago   time.Duration
+		// patience, if it is not 0, is how long that one waits for an answer.
+		patience time.Duration
 	}{
 		"Acknowledged/EndsIt":          {acks: []int64{1, 0}, looks: 3, took: 200 * time.Millisecond},
 		"Registry/KnownToBeAway":       {away: true, left: 2, looks: 1},
 		"Registry/DoesNotTakeItInTime": {left: 2, looks: 5, took: bookTime},
+		"Read/OfARunUnderWay":          {state: journal.StateRunning, left: 2, looks: 1},
+		"Read/OfARunThatHasJustEnded":  {state: journal.StateFailed, acks: []int64{1, 0}, looks: 3, took: 200 * time.Millisecond},
+		"Read/OfARunThatEndedBefore":   {state: journal.StateFailed, ago: 1500 * time.Millisecond, left: 2, looks: 2, took: 500 * time.Millisecond},
+		"Read/OfARunThatEndedLongAgo":  {state: journal.StateFailed, ago: bookTime, left: 2, looks: 1},
+		"Read/ByAClockThatIsLate":      {state: journal.StateFailed, ago: -time.Minute, left: 2, looks: 5, took: bookTime},
+		"Read/BySomebodyInAHurry":      {state: journal.StateFailed, patience: time.Second, left: 2, looks: 2, took: 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l := &ledger{left: 2, next: make(chan struct{}), away: tc.away}
 				e := &Engine{journal: l, claims: anyClaims{}, delivered: l.delivered}
+				began := time.Now()
 				go func() {
 					for _, left := range tc.acks {
 						time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the time of the bubble
 						l.acknowledge(left)
 					}
 				}()
-				began := time.Now()
-				n, err := e.awaitBooks(t.Context(), "n", "r")
+				ctx := t.Context()
+				if tc.patience > 0 {
+					var stop context.CancelFunc
+					ctx, stop = context.WithTimeout(ctx, tc.patience)
+					defer stop()
+				}
+				var (
+					b   journal.Books
+					err error
+				)
+				if tc.state == 0 {
+					b, err = e.awaitBooks(ctx, "n", "r", bookTime)
+				} else {
+					var row journal.Run
+					row.State, row.EndTime = tc.state, began.Add(-tc.ago)
+					b, err = e.Books(ctx, row)
+				}
 				require.NoError(t, err)
-				require.Equal(t, tc.left, n)
+				require.Equal(t, tc.left, b.Waiting)
 				require.Equal(t, tc.took, time.Since(began))
 				require.InDelta(t, tc.looks, l.looks, 1, "the last poll may be in time or late")
 			})

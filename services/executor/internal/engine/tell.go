@@ -122,10 +122,11 @@ func (e *Engine) fillMessage(ctx context.Context, m *webhook.Message, row journa
 	case webhook.RunEnded:
 		m.State, m.Reason, m.Time = state(row.State), row.Reason, row.EndTime
 		if row.Usage.Calls > 0 {
-			var err error
-			if m.UnbookedAttempts, err = e.awaitBooks(ctx, row.Namespace, row.ID); err != nil {
+			b, err := e.awaitBooks(ctx, row.Namespace, row.ID, bookTime)
+			if err != nil {
 				return err
 			}
+			m.UnbookedAttempts = b.Waiting
 		}
 		switch {
 		case row.State != journal.StateCompleted && string(row.Result) == "null": // it has none

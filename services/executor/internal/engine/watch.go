@@ -379,10 +379,11 @@ func (w *watch) tell(ctx context.Context, s *source, ev Event) error {
 		w.used = w.used || uses(d)
 		// A reader that hears of the end finds the costs complete, in the run as in the books of its task and epic.
 		if d.Kind == workgraph.RunEnded && s == w.sources[0] && w.used {
-			var err error
-			if ev.Unbooked, err = w.e.awaitBooks(ctx, w.req.Namespace, s.runID); err != nil {
+			b, err := w.e.awaitBooks(ctx, w.req.Namespace, s.runID, bookTime)
+			if err != nil {
 				return err
 			}
+			ev.Unbooked = b.Waiting
 		}
 	}
 	if err := w.to.Event(ev); err != nil {

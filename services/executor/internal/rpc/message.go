@@ -76,7 +76,7 @@ func (s *Server) runMessage(ctx context.Context, r journal.Run, whole bool) (*ex
 		return m, err
 	}
 	// The row is older: what was booked since would be missing, and nothing said to be.
-	b, err := s.engine.Books(ctx, r.Namespace, r.ID)
+	b, err := s.engine.Books(ctx, r)
 	m.Usage.CostNanoUsd, m.Usage.UnpricedCalls, m.Usage.UnbookedAttempts = b.CostNanoUSD, b.UnpricedCalls, b.Waiting
 	return m, err
 }
