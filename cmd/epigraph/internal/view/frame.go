@@ -259,9 +259,9 @@ func (t *Tree) counts(s Style) string {
 	}
 	switch {
 	case t.unbooked > 0:
-		parts = append(parts, Cost(max(t.total.nano, t.spent), t.total.known, int64(t.total.unpriced), t.unbooked))
+		parts = append(parts, Cost(max(t.total.nano, t.spent), t.total.known, t.total.unpriced, t.unbooked))
 	case t.total.known || t.total.unpriced > 0:
-		parts = append(parts, Cost(t.total.nano, t.total.known, int64(t.total.unpriced), t.unbooked))
+		parts = append(parts, Cost(t.total.nano, t.total.known, t.total.unpriced, t.unbooked))
 	case t.spent > 0:
 		parts = append(parts, Money(t.spent)+" so far")
 	}
