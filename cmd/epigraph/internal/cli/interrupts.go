@@ -160,6 +160,9 @@ func (interruptsAnswerCmd) Help() string {
 
 // Run answers.
 func (c *interruptsAnswerCmd) Run(e *env) error {
+	if err := c.contradiction(); err != nil {
+		return err
+	}
 	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: given(c.Answer), By: c.By, ApproveHash: c.Hash}
 	switch {
 	case c.Approve:
@@ -181,8 +184,14 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 		}
 		x, err := s.executor.AnswerInterrupt(ctx, req)
 		if err != nil {
-			if errs.ReasonOf(err) == "ANSWER_INVALID" {
-				return errs.From(err).Hint("`epigraph interrupts show " + c.ID + "` shows what the answer must satisfy")
+			show := "`epigraph interrupts show " + c.ID + "` "
+			switch errs.ReasonOf(err) {
+			case "ANSWER_INVALID":
+				return errs.From(err).Hint(show + "shows what the answer must satisfy")
+			case "INTERRUPT_CLOSED":
+				return errs.From(err).Hint(show + "tells how")
+			case "APPROVE_HASH_MISMATCH":
+				return errs.From(err).Hint(show + "shows what is asked now, with its hash")
 			}
 			return err
 		}
@@ -205,19 +214,42 @@ func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *exec
 		}
 		return nil
 	}
-	switch strings.ToLower(*c.Answer) {
-	case "yes", "y", "approve", "approved", "true":
-		req.Decision, req.Answer = executorv1.Decision_DECISION_APPROVED, nil
-	case "no", "n", "reject", "rejected", "false":
-		req.Decision, req.Answer = executorv1.Decision_DECISION_REJECTED, nil
-	default:
+	if req.Decision = decisionOf(*c.Answer); req.GetDecision() == executorv1.Decision_DECISION_UNSPECIFIED {
 		return usage(errs.New(errs.InvalidArgument, "ANSWER_INVALID", "%s asks to approve %s: say yes or no", c.ID, view.OneLine(string(x.GetApprove().GetJson()), 200)).
 			Hint("`epigraph interrupts answer " + c.ID + " yes` approves; --approve or --reject go with an answer of your own"))
 	}
+	req.Answer = nil
 	if c.Why != "" {
 		req.Answer = text(c.Why)
 	}
 	return nil
+}
+
+// contradiction refuses an answer whose word and flag decide otherwise: whichever is followed, it may be the one that was typed by mistake.
+func (c *interruptsAnswerCmd) contradiction() error {
+	if c.Answer == nil || !c.Approve && !c.Reject {
+		return nil
+	}
+	flag, against := "--approve", executorv1.Decision_DECISION_REJECTED
+	if c.Reject {
+		flag, against = "--reject", executorv1.Decision_DECISION_APPROVED
+	}
+	if decisionOf(*c.Answer) != against {
+		return nil
+	}
+	return usage(errs.New(errs.InvalidArgument, "ANSWER_CONTRADICTED", "the answer %q and %s contradict each other", *c.Answer, flag).
+		Hint("give one of them; --reason says why"))
+}
+
+// decisionOf is the decision that a word stands for, if it does.
+func decisionOf(word string) executorv1.Decision {
+	switch strings.ToLower(strings.TrimSpace(word)) {
+	case "yes", "y", "approve", "approved", "true":
+		return executorv1.Decision_DECISION_APPROVED
+	case "no", "n", "reject", "rejected", "false":
+		return executorv1.Decision_DECISION_REJECTED
+	}
+	return executorv1.Decision_DECISION_UNSPECIFIED
 }
 
 // text is a JSON text.
