@@ -252,6 +252,28 @@ func TestDoctorOfDev(t *testing.T) {
 	require.Contains(t, out.String(), "executor on sqlite")
 }
 
+// A folder that nothing works in, as a backup is, may hold runs that wait for dev to be started: that is no harm.
+func TestDoctorOfDevAtRest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() // removed after the cleanups below
+	t.Cleanup(func() {
+		if t.Failed() {
+			return
+		}
+		var out, errs bytes.Buffer
+		code := cli.Main(context.WithoutCancel(t.Context()), "test", []string{"doctor", "--strict", "--data", dir}, cli.IO{Out: &out, Err: &errs})
+		require.Equal(t, 0, code, "%s%s", out.String(), errs.String())
+		require.Contains(t, out.String(), "NOTE executors-none: nothing works in this folder, and runs wait for it (1)")
+		require.Contains(t, out.String(), "`epigraph dev --data "+dir+"`")
+		require.NotContains(t, out.String(), "run-released")
+	})
+	d := serve(t, fakellm.Script{}, dir)
+	var out, errs bytes.Buffer
+	in := strings.NewReader(`{"nodes": [{"id": "A", "actor": "fail", "named": {"mode": "hang"}}]}`)
+	code := cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "run", "-d"}, cli.IO{In: in, Out: &out, Err: &errs})
+	require.Equal(t, 0, code, "%s", errs.String())
+}
+
 func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 	return testscript.Params{
 		Dir: dir, Setup: func(env *testscript.Env) error {
@@ -345,7 +367,7 @@ func fits(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // serve runs the suite in this process, with a model that follows a script, until the test and its subtests end.
-func serve(t *testing.T, script fakellm.Script) *stack.Dev {
+func serve(t *testing.T, script fakellm.Script, dir ...string) *stack.Dev {
 	t.Helper()
 	model := fakellm.New(script)
 	base, err := model.Listen("127.0.0.1:0")
@@ -356,7 +378,7 @@ func serve(t *testing.T, script fakellm.Script) *stack.Dev {
 	cfg.Executor.Actors.LLM.Model = "fake-1"
 	cfg.Executor.Actors.LLM.Server.BaseURL = base
 	cfg.Executor.Actors.LLM.Server.APIKey = conf.NewSecret("test")
-	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
+	d, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: append(dir, t.TempDir())[0], HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: cfg})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -9,6 +10,7 @@ import (
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/doctor"
+	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // doctorCmd examines the databases.
@@ -22,7 +24,7 @@ type doctorCmd struct {
 
 // Help tells what it does and how it ends.
 func (doctorCmd) Help() string {
-	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
+	return `Looks for what must never be so in the databases of the services - gaps in journals, visits that ended twice, mail to the dead, runs that stand still, wrong sums - and for settings that endanger them. It reads only, may run beside live services, and looks at the newest runs and at a random stretch unless --all is given. It reads the same file and environment as "epigraph serve", or, with --data, as "epigraph dev" on that folder, in which nothing needs to be at work. Exit code 0: nothing is wrong; 1: there are faults (with --strict: or warnings).`
 }
 
 // Run examines.
@@ -38,8 +40,18 @@ func (c *doctorCmd) Run(e *env) error {
 		cfg.InDir(c.Data)
 	}
 	reports, err := stack.Examine(e.ctx, cfg, doctor.Options{All: c.All}, c.Services...)
+	if errs.ReasonOf(err) == "SQLITE_FILE_MISSING" && c.Data == "" {
+		if dir, derr := stack.DefaultDataDir(); derr == nil {
+			return errs.From(err).Hint("--config, --set and the environment name the files of `epigraph serve`; `epigraph doctor --data " + shellQuoted(dir) + "` is about the databases of `epigraph dev`")
+		}
+	}
 	if err != nil {
 		return err
+	}
+	if c.Data != "" {
+		for i := range reports {
+			reports[i].Findings = c.atRest(reports[i].Findings)
+		}
 	}
 	worst := doctor.Severity(0)
 	for _, r := range reports {
@@ -64,6 +76,21 @@ func (c *doctorCmd) Run(e *env) error {
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+// followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
+var followsRest = []string{"executor-silent", "mail-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
+
+// atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this is a backup. One process serves such a
+// folder, so nobody else should have taken its runs over.
+func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
+	none := slices.IndexFunc(found, func(f doctor.Finding) bool { return f.Check == "executors-none" })
+	if none < 0 {
+		return found
+	}
+	found[none].Severity, found[none].What = doctor.Note, "nothing works in this folder, and runs wait for it"
+	found[none].Remedy = "`epigraph dev --data " + shellQuoted(c.Data) + "` lets them go on"
+	return slices.DeleteFunc(found, func(f doctor.Finding) bool { return slices.Contains(followsRest, f.Check) })
 }
 
 // remedy is what to do, in commands for the databases that were examined.
