@@ -225,10 +225,10 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 	}
 	if err != nil {
 		e := &env{io: stdio, json: slices.Contains(args, "--json")}
-		e.fail(errs.New(errs.InvalidArgument, "USAGE", "%s", usageText(err)).Hint("see `epigraph " + helpPath(err) + "--help`"))
+		e.fail(usageError(err))
 		return exitUsage
 	}
-	if err := checkFlags(parsed.Flags()); err != nil {
+	if err := errors.Join(checkFlags(parsed.Flags()), checkServerFlags(parsed)); err != nil {
 		return (&env{io: stdio, json: cmds.JSON}).fail(err)
 	}
 	ctx, stop := host.Signals(ctx)
@@ -278,35 +278,6 @@ func parse(p *kong.Kong, args []string, code *int) (ctx *kong.Context, err error
 	return ctx, err
 }
 
-// usageText says what is wrong with a command line.
-func usageText(err error) string {
-	msg := err.Error()
-	if args, ok := strings.CutPrefix(msg, `expected "<`); ok {
-		return "this needs <" + strings.TrimSuffix(args, `"`)
-	}
-	word, unexpected := strings.CutPrefix(msg, "unexpected argument ")
-	if pe, ok := errors.AsType[*kong.ParseError](err); ok && unexpected {
-		if at := pe.Context.Selected(); at == nil || len(at.Children) > 0 {
-			return "there is no command " + word
-		}
-	}
-	return msg
-}
-
-// helpPath is the command whose help a wrong command line should point at.
-func helpPath(err error) string {
-	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil && pe.Context.Command() != "" {
-		words := []string{}
-		for _, w := range strings.Fields(pe.Context.Command()) {
-			if !strings.HasPrefix(w, "<") {
-				words = append(words, w)
-			}
-		}
-		return strings.Join(words, " ") + " "
-	}
-	return ""
-}
-
 // maxFaults is how many faults of one request people are shown.
 const maxFaults = 20
 
@@ -340,8 +311,8 @@ func (e *env) fail(err error) int {
 			}
 		}
 	}
-	if slices.ContainsFunc(x.Violations, func(v errs.Violation) bool { return v.Field == "schedule.id" }) && x.HintText() == "" {
-		x = x.Hint("an id is of a-z, 0-9, . _ and -, at most 63, with a letter or digit first and last, such as nightly-report")
+	if x.HintText() == "" {
+		x = x.Hint(nameHint(x.Violations))
 	}
 	if x.Reason == "NO_PLAN" {
 		code = exitNoPlan

@@ -16,6 +16,11 @@ const leastTwoColumns = 72
 // below it.
 func helpPrinter(style view.Style) kong.HelpPrinter {
 	return func(o kong.HelpOptions, ctx *kong.Context) error {
+		if at := ctx.Selected(); local(at) || at != nil && at.Name == "plan" { // plan needs no server
+			for _, f := range ctx.Model.Flags {
+				f.Hidden = f.Hidden || ofConnection(f)
+			}
+		}
 		if style.Width <= 0 || style.Width >= leastTwoColumns {
 			return kong.DefaultHelpPrinter(o, ctx)
 		}

@@ -1,6 +1,11 @@
 package cli
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+)
 
 // commandOf names the command, with a flag where there is one, for each call of the API that hints may speak of: they are written for whoever
 // calls the API, and here a command is what can be typed.
@@ -22,14 +27,46 @@ var commandOf = map[string]string{
 	"CompleteTask": "tasks complete", "ListUsage": "usage", "GetNamespaceUsage": "usage", "ListPrices": "prices ls", "CreatePrice": "prices set",
 }
 
-var apiName = regexp.MustCompile(`\b[A-Z][A-Za-z_]+\b`)
+// flagOf names the flag that says what a field of a request says, for fields that hints speak of.
+var flagOf = map[string]string{
+	"allow_unsafe": "--allow-unsafe", "request_id": "--request-id", "task_id": "--task", "business_key": "--business-key", "max_bytes": "--bytes",
+	"max_fan_out": "--fan-out", "max_pending_runs": "--pending-runs", "max_open_runs": "--open-runs", "next_page_token": "--page-token",
+	"x-epigraph-namespace": "--namespace",
+}
 
-// inCommands is a hint with commands in place of calls.
+var (
+	apiName   = regexp.MustCompile(`\b[A-Z][A-Za-z_]+\b`)
+	fieldName = regexp.MustCompile(`[a-z.]+(?:[_-][a-z]+)+`)
+)
+
+// inCommands is a hint with commands in place of calls, and flags in place of fields.
 func inCommands(hint string) string {
+	hint = fieldName.ReplaceAllStringFunc(hint, func(name string) string {
+		if f, ok := flagOf[name]; ok {
+			return f
+		}
+		return name
+	})
 	return apiName.ReplaceAllStringFunc(hint, func(name string) string {
 		if c, ok := commandOf[name]; ok {
 			return "`epigraph " + c + "`"
 		}
 		return name
 	})
+}
+
+// nameHint says in words what a name has to look like whose pattern a request did not match.
+func nameHint(faults []errs.Violation) string {
+	for _, v := range faults {
+		switch {
+		case v.Reason != "STRING_PATTERN":
+		case v.Field == "schedule.id":
+			return "an id is of a-z, 0-9, . _ and -, at most 63, with a letter or digit first and last, such as nightly-report"
+		case v.Field == "limit.name":
+			return "a limit is called namespace, actor/NAME or key/VALUE, such as actor/llm"
+		case strings.Contains(v.Field, "labels["):
+			return "the name of a label is of a-z, 0-9, . _ - and /, at most 63, with a letter or digit first and last, such as team"
+		}
+	}
+	return ""
 }

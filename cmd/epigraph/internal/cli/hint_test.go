@@ -72,6 +72,19 @@ func TestHints(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "see `epigraph runs visits`, then `epigraph runs bulk-delete`; RunState stays", inCommands("see ListVisits, then BulkDeleteRuns; RunState stays"))
 	})
+	t.Run("Field/IsReplacedByItsFlag", func(t *testing.T) {
+		t.Parallel()
+		require.Equal(t, "allow it with --allow-unsafe; raise executor.workers.max_streams or state_keys", inCommands("allow it with allow_unsafe; raise executor.workers.max_streams or state_keys"))
+		for field, flag := range flagOf {
+			found := false
+			_ = kong.Visit(k.Model, func(n kong.Visitable, next kong.Next) error {
+				f, ok := n.(*kong.Flag)
+				found = found || ok && "--"+f.Name == flag
+				return next(nil)
+			})
+			require.True(t, found, "%s: no command has %s", field, flag)
+		}
+	})
 	// A hint that is written anywhere in the suite and names a call has a command for it.
 	t.Run("Source/NamesOnlyCallsWithACommand", func(t *testing.T) {
 		t.Parallel()

@@ -106,6 +106,9 @@ func (c *runCmd) Run(e *env) error {
 
 // request is what the flags alone say, so that a wrong one is told before anything is read or asked.
 func (c *runCmd) request() (*executorv1.StartRunRequest, error) {
+	if c.Signal != "" && c.BusinessKey == "" {
+		return nil, usage(errs.New(errs.InvalidArgument, "BUSINESS_KEY_MISSING", "--signal needs --business-key, by which the open run is found"))
+	}
 	req := &executorv1.StartRunRequest{
 		TaskId: c.Task, UserId: c.User, ChatId: c.Chat, Labels: c.Labels, Metadata: c.Metadata,
 		BusinessKey: c.BusinessKey, RequestId: c.RequestID, Named: payloads(c.Named),

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -137,6 +138,9 @@ func (schedulesCreateCmd) Help() string {
 
 // Run creates.
 func (c *schedulesCreateCmd) Run(e *env) error {
+	if c.Cron == "" {
+		return usage(errs.New(errs.InvalidArgument, "CRON_MISSING", "a schedule needs --cron, which says when its runs start").Hint("write for example --cron @daily, --cron '0 3 * * *' or --cron '@every 15m'"))
+	}
 	m := &executorv1.Schedule{}
 	if err := c.apply(m); err != nil {
 		return err

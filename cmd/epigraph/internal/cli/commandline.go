@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/near"
+)
+
+var (
+	proposed    = regexp.MustCompile(`^(.*?(\S+)), did you mean (?:one of )?("[^?]*)\?$`)
+	notPair     = regexp.MustCompile(`^(--\S+): expected "<key>=<value>" but got (".*")$`)
+	notDuration = regexp.MustCompile(`^(--\S+): expected duration but got (".*?"): time: `)
+	belowZero   = regexp.MustCompile(`^(--\S+): expected (?:int|float|duration) value but got ("-[0-9.][^"]*") \(`)
+)
+
+// usageError says what is wrong with a command line that cannot be parsed, in the words of the help.
+func usageError(err error) *errs.Error {
+	msg := usageText(err)
+	wrong := func(format string, args ...any) *errs.Error {
+		return errs.New(errs.InvalidArgument, "USAGE", format, args...)
+	}
+	if m := notPair.FindStringSubmatch(msg); m != nil {
+		return wrong("%s: %s is not NAME=VALUE", m[1], m[2]).Hint("write it as " + m[1] + " NAME=VALUE, once for each")
+	}
+	if m := notDuration.FindStringSubmatch(msg); m != nil {
+		return wrong("%s: %s is no length of time", m[1], m[2]).Hint("write it like 90s, 10m or 2h")
+	}
+	if m := belowZero.FindStringSubmatch(msg); m != nil {
+		msg = m[1] + ": " + m[2] + " is below 0"
+	}
+	return wrong("%s", msg).Hint("see `epigraph " + helpPath(err) + "--help`")
+}
+
+// usageText says what is wrong with a command line.
+func usageText(err error) string {
+	msg := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // an empty value is a flag that was not given
+	if args, ok := strings.CutPrefix(msg, `expected "<`); ok {
+		return "this needs <" + strings.TrimSuffix(args, `"`)
+	}
+	word, unexpected := strings.CutPrefix(msg, "unexpected argument ")
+	if pe, ok := errors.AsType[*kong.ParseError](err); ok && unexpected {
+		if at := pe.Context.Selected(); at == nil || len(at.Children) > 0 {
+			msg = "there is no command " + word
+		}
+	}
+	return nearest(msg)
+}
+
+// nearest keeps of the words that a message proposes those that are nearest to what was typed, if they are near for a word of its length: of a short
+// one nearly every letter may have been meant.
+func nearest(msg string) string {
+	m := proposed.FindStringSubmatch(msg)
+	if m == nil {
+		return msg
+	}
+	typed := strings.TrimLeft(m[2], "-")
+	var kept []string
+	best := max(1, len(typed)/3)
+	for quoted := range strings.SplitSeq(m[3], ", ") {
+		word := strings.TrimLeft(strings.Trim(quoted, `"`), "-")
+		d := near.Distance(typed, word)
+		if strings.HasPrefix(word, typed) {
+			d = 1
+		}
+		if d < best {
+			best, kept = d, nil
+		}
+		if d == best {
+			kept = append(kept, quoted)
+		}
+	}
+	slices.Sort(kept)
+	switch len(kept) {
+	case 0:
+		return m[1]
+	case 1:
+		return m[1] + ", did you mean " + kept[0] + "?"
+	}
+	return m[1] + ", did you mean one of " + strings.Join(kept, ", ") + "?"
+}
+
+// helpPath is the command whose help a wrong command line should point at.
+func helpPath(err error) string {
+	if pe, ok := errors.AsType[*kong.ParseError](err); ok && pe.Context != nil && pe.Context.Command() != "" {
+		words := []string{}
+		for _, w := range strings.Fields(pe.Context.Command()) {
+			if !strings.HasPrefix(w, "<") {
+				words = append(words, w)
+			}
+		}
+		return strings.Join(words, " ") + " "
+	}
+	return ""
+}
+
+// checkServerFlags refuses flags that tell clients where and who to be, for commands that are servers or open databases themselves: whoever gives
+// them expects something of them. Variables of the environment may be meant for other commands.
+func checkServerFlags(ctx *kong.Context) error {
+	at := ctx.Selected()
+	if !local(at) {
+		return nil
+	}
+	for _, p := range ctx.Path {
+		if p.Flag == nil || p.Resolved || !ofConnection(p.Flag) {
+			continue
+		}
+		name := "epigraph " + at.Name
+		x := errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `%s` is a server", p.Flag.Name, name)
+		switch at.Name {
+		case "dev":
+			return usage(x.Hint("--grpc and --http say where it serves"))
+		case "demo":
+			x = errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `%s` brings its own server", p.Flag.Name, name)
+			return usage(x.Hint("leave it out"))
+		case "migrate", "doctor":
+			x = errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `%s` opens the databases themselves", p.Flag.Name, name)
+		}
+		return usage(x.Hint("it takes its settings from --config, --set and the environment"))
+	}
+	return nil
+}
+
+// local tells whether a command talks to no server but itself.
+func local(at *kong.Node) bool {
+	if at == nil {
+		return false
+	}
+	g := at.ClosestGroup()
+	return g != nil && g.Key == "server"
+}
+
+// ofConnection tells whether a flag says how to reach a server.
+func ofConnection(f *kong.Flag) bool { return f.Group != nil && f.Group.Key == "connection" }
