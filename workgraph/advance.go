@@ -289,7 +289,7 @@ func (s *State) endOpened(u unit, attempt int, out *Outcome, err *Error, now tim
 		return
 	}
 	if out != nil {
-		s.outcome(u, out, now)
+		s.outcome(u, out, canceling, now)
 		return
 	}
 	s.attemptFailed(u, err, canceling, now)

@@ -41,13 +41,19 @@ func checkOutcome(o *Outcome) *Error {
 	return nil
 }
 
-// outcome takes a successful attempt: the check, then the wait if it asked for one.
-func (s *State) outcome(u unit, o *Outcome, now time.Time) {
+// outcome takes a successful attempt: the check, then the wait if it asked for one. Of a unit that was asked to
+// stop, the values are kept, but nobody needs what it would begin: it is not tried again, waits for nothing and
+// inserts nothing.
+func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 	if u.item > 0 && u.ns.resolved() { // its map ended without it
 		return
 	}
 	if err := s.examine(u, o); err != nil {
-		s.attemptFailed(u, err, false, now)
+		s.attemptFailed(u, err, canceling, now)
+		return
+	}
+	if canceling && s.drain == "" && o.waits(now) {
+		s.giveUp(u, Errorf(Permanent, ReasonCanceled, "nobody needs what it would wait for"), true)
 		return
 	}
 	if o.Wait != nil && o.Wait.Children != nil {
@@ -55,10 +61,11 @@ func (s *State) outcome(u unit, o *Outcome, now time.Time) {
 			return
 		}
 	}
-	if o.Wait != nil && s.await(u, o, now) {
+	if o.waits(now) {
+		s.await(u, o, now)
 		return
 	}
-	s.performed(u, o, now)
+	s.performed(u, o, canceling, now)
 }
 
 // examine applies the rules on state, selection and waits and, unless the values are still to come, the
@@ -145,9 +152,9 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 }
 
 // performed completes a unit whose outcome stands.
-func (s *State) performed(u unit, o *Outcome, now time.Time) {
+func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 	var task growTask
-	if o.Expand != nil && s.drain == "" {
+	if o.Expand != nil && s.drain == "" && !canceling {
 		var faults []Fault
 		if task, faults = s.planExpansion(u.ns, o.Expand); len(faults) > 0 {
 			s.attemptFailed(u, RefusedExpansion(faults), false, now)

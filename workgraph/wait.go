@@ -143,17 +143,18 @@ func (w *waitState) values() []json.RawMessage {
 // replaces reports whether the wait gives values of its own.
 func (o *Outcome) replaces() bool { return o.Wait != nil && o.Wait.Timer == nil }
 
-// await keeps the unit open for what its outcome waits for; false means that there is nothing to wait for.
-func (s *State) await(u unit, o *Outcome, now time.Time) bool {
-	due := o.Wait.due(now)
-	if o.Wait.Timer != nil && !due.After(now) {
-		return false
-	}
+// waits reports whether the outcome waits for anything: a timer whose time has come is nothing to wait for.
+func (o *Outcome) waits(now time.Time) bool {
+	return o.Wait != nil && (o.Wait.Timer == nil || o.Wait.due(now).After(now))
+}
+
+// await keeps the unit open for what its outcome waits for.
+func (s *State) await(u unit, o *Outcome, now time.Time) {
 	if s.drain != "" {
 		s.drop(u)
-		return true
+		return
 	}
-	d := &Detail{Due: due}
+	d := &Detail{Due: o.Wait.due(now)}
 	if o.Wait.approves() && (u.ns.kept == nil || u.ns.kept.Binds == "") {
 		d.Binds, d.Seen = s.questioned(u.ns, o.Wait.Interrupt)
 	}
@@ -168,7 +169,6 @@ func (s *State) await(u unit, o *Outcome, now time.Time) bool {
 	case w.kind == WaitSignal && len(s.signals[o.Wait.Signal.Name]) > 0:
 		s.waited(u, o, []json.RawMessage{s.takeSignal(u)}, now)
 	}
-	return true
 }
 
 // endWait records that the unit's wait is over and takes it out.
@@ -191,7 +191,7 @@ func (s *State) waited(u unit, o *Outcome, values []json.RawMessage, now time.Ti
 		s.attemptFailed(u, err, false, now)
 		return
 	}
-	s.performed(u, &fin, now)
+	s.performed(u, &fin, false, now)
 }
 
 // failWait ends a unit whose wait failed: for good, whatever its policy on retries.
@@ -210,7 +210,7 @@ func (s *State) waitDue(u unit, w *waitState, now time.Time) {
 	case WaitTimer:
 		fin := *o
 		fin.Wait = nil
-		s.performed(u, &fin, now)
+		s.performed(u, &fin, false, now)
 	case WaitChildren:
 		if c := o.Wait.Children; c.strict() {
 			s.failWait(u, Errorf(Permanent, ReasonChildFailed, "%d of %d children had not ended within %s", w.left, len(w.slots), time.Duration(c.Timeout)))

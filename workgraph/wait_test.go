@@ -272,6 +272,54 @@ func TestWaitForChildren(t *testing.T) {
 		require.Equal(t, []string{"x"}, m.fx.CancelChildren)
 		m.replays()
 	})
+	// What nobody waits for any more was asked to stop while its call was under way, and its report comes all the same.
+	late := func(t *testing.T, effect Effect) *machine {
+		g := nodes(FirstArg(), "A", "B", "J").Edge("A", "J").Edge("B", "J").Graph()
+		g.Nodes[0].Effect, g.Nodes[0].Check = effect, &Check{CEL: "result != 0"}
+		g.Nodes[2].Join = Join{Mode: Any, Losers: CancelLosers}
+		m := newMachine(t, compile(t, g))
+		m.begin()
+		m.end("B", Outcome{Values: one("1")})
+		m.end("J", Outcome{})
+		require.Equal(t, []Ref{{Node: "A", Visit: 1}}, m.cancels)
+		require.Nil(t, m.s.End(), "the call of A is under way")
+		return m
+	}
+	for name, out := range map[string]Outcome{
+		"Timer":    {Wait: &Wait{Timer: &Timer{After: Duration(time.Hour)}}},
+		"Children": spawn("x"),
+		"Question": {Wait: &Wait{Interrupt: &Interrupt{ID: "q", Prompt: json.RawMessage(`"?"`)}}},
+		"Signal":   {Wait: &Wait{Signal: &SignalWait{Name: "s"}}},
+		"Task":     {Wait: &Wait{Task: &TaskWait{}}},
+	} {
+		t.Run("Loser/CanceledInFlightWaitsForNothing/"+name, func(t *testing.T) {
+			m := late(t, Pure)
+			m.end("A", out)
+			require.Empty(t, m.fx.Spawns)
+			require.Empty(t, m.fx.Opened)
+			require.Equal(t, VisitCanceled, m.status("A"))
+			require.NotNil(t, m.s.End())
+			require.Equal(t, StatusCompleted, m.s.End().Status)
+			m.replays()
+		})
+	}
+	t.Run("Loser/CanceledInFlightIsNotTriedAgain", func(t *testing.T) {
+		m := late(t, Pure)
+		m.end("A", Outcome{Values: one("0")})
+		require.Equal(t, VisitCanceled, m.status("A"))
+		require.NotNil(t, m.s.End())
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+		m.replays()
+	})
+	t.Run("Loser/CanceledInFlightInsertsNothing", func(t *testing.T) {
+		m := late(t, Pure)
+		m.end("A", Outcome{Values: one("1"), Expand: nodes(FirstArg(), "x").Graph()})
+		require.Equal(t, VisitCompleted, m.status("A"))
+		require.Len(t, m.s.Graph().Nodes, 3)
+		require.NotNil(t, m.s.End())
+		require.Equal(t, StatusCompleted, m.s.End().Status)
+		m.replays()
+	})
 	t.Run("Items/WaitEachForTheirOwn", func(t *testing.T) {
 		m := single1(t, func(n *Node) { n.Map = &Map{Over: "[1,2]", OnItemError: ContinueItems} })
 		for i := range 2 {
