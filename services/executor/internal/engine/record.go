@@ -253,7 +253,11 @@ func (t *tally) apply(ev *workgraph.Event) {
 		case workgraph.OpComplete:
 			t.set(s.Node, nodeCompleted)
 		case workgraph.OpFail:
-			t.set(s.Node, nodeFailed)
+			if s.Note == workgraph.ReasonCanceled {
+				t.set(s.Node, nodeSkipped)
+			} else {
+				t.set(s.Node, nodeFailed)
+			}
 		case workgraph.OpSkip:
 			t.set(s.Node, nodeSkipped)
 		case workgraph.OpDrop:

@@ -410,6 +410,12 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 	case workgraph.OpSkip:
 		f.finish(d, i, f.enter(d, i, ref), workgraph.VisitSkipped)
 		return
+	case workgraph.OpComplete, workgraph.OpFail:
+		v = f.enter(d, i, ref) // it may end without having begun: its condition, list, key or quorum failed
+	case workgraph.OpDrop:
+		if s.Item == 0 {
+			v = f.enter(d, i, ref) // likewise: nobody needs what it waits for
+		}
 	}
 	if v == nil {
 		return
