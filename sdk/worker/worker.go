@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"google.golang.org/grpc"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -162,15 +161,6 @@ func (w *Worker) add(info *executorv1.WorkerActor, fault error, call func(contex
 
 func takesNamed(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map
-}
-
-func schemaOf[In any]() (json.RawMessage, error) {
-	s, err := jsonschema.For[In](nil)
-	if err != nil {
-		return nil, fmt.Errorf("no JSON Schema for %s: %w; give one with Schema", reflect.TypeFor[In](), err)
-	}
-	s.AdditionalProperties = nil // results travel as named arguments too
-	return json.Marshal(s)
 }
 
 func (w *Worker) hello() (*executorv1.WorkerHello, error) {
