@@ -45,7 +45,7 @@ func (s *State) mapProgress(ns *nodeState) {
 	m, n := ns.m, s.node(ns)
 	if q := n.Map.Quorum; n.Map.OnItemError == QuorumItems && len(m.list)-m.bad < q {
 		s.stopItems(ns)
-		s.failVisit(ns, Errorf(Permanent, ReasonQuorumUnreachable, "%d of %d items cannot succeed any more", q, len(m.list)), false)
+		s.failVisit(ns, Errorf(Permanent, ReasonQuorumUnreachable, "a quorum of %d out of %d items can no longer be met", q, len(m.list)), false)
 		return
 	}
 	if m.done == len(m.list) {
