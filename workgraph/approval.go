@@ -146,7 +146,8 @@ func (a *amendment) touched() (old, now []int32) {
 }
 
 // approvals makes approvals void whose covered nodes the change touches: their questions are asked again.
-// What is reached from what is touched, and what that is reached from, is searched once for all approvals.
+// What is reached from what is touched, what that is reached from, and what guards what, is searched for all
+// approvals together.
 func (a *amendment) approvals(ctx context.Context) error {
 	old, now := a.touched()
 	if len(old)+len(now) == 0 {
@@ -172,19 +173,16 @@ func (a *amendment) approvals(ctx context.Context) error {
 		return err
 	}
 	was, is := before.before(ctx, old...), after.before(ctx, now...)
-	var given []*nodeState
-	looked := map[int32]bool{}
-	for _, ns := range asked {
+	asked = slices.DeleteFunc(asked, func(ns *nodeState) bool {
 		to := a.nodes[ns.n]
-		if !was[ns.n] && (to < 0 || !is[to]) {
-			continue
-		}
-		if !looked[ns.n] {
-			looked[ns.n] = true
-			if err := a.stillGuarded(ctx, ns); err != nil {
-				return err
-			}
-		}
+		return !was[ns.n] && (to < 0 || !is[to])
+	})
+	firsts := slices.CompactFunc(slices.Clone(asked), func(x, y *nodeState) bool { return x.n == y.n })
+	if err := a.stillGuarded(ctx, firsts); err != nil {
+		return err
+	}
+	var given []*nodeState
+	for _, ns := range asked {
 		switch {
 		case ns.resolved():
 			given = append(given, ns)

@@ -291,11 +291,11 @@ func TestApprovalBinds(t *testing.T) {
 			}
 		}
 		p := compile(t, g)
-		marks, err := p.guardedBy(t.Context(), p.index["ask"])
+		guarded, err := p.guardedBy(t.Context(), []int32{p.index["ask"]})
 		require.NoError(t, err)
 		var got []string
-		for n, ok := range marks {
-			if ok {
+		for n, by := range guarded {
+			if by != (reachSet{}) {
 				got = append(got, p.nodes[n].ID)
 			}
 		}
