@@ -1,12 +1,13 @@
 package workgraph
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/epigraph-run/epigraph/internal/lru"
 )
 
 // maxKeptOutcomes bounds the memory of outcomes that runs in memory reuse.
@@ -18,21 +19,17 @@ type OutcomeCache struct {
 	maxBytes int
 
 	mu    sync.Mutex
-	byKey map[string]*list.Element
-	used  list.List // of *cachedOutcome, the last used first
-	bytes int
+	byKey *lru.Cache[string, cachedOutcome]
 }
 
 type cachedOutcome struct {
-	key   string
 	out   Outcome
 	until time.Time
-	size  int
 }
 
 // NewOutcomeCache returns an empty cache for about so many bytes of values.
 func NewOutcomeCache(maxBytes int) *OutcomeCache {
-	return &OutcomeCache{maxBytes: maxBytes, byKey: map[string]*list.Element{}}
+	return &OutcomeCache{maxBytes: maxBytes, byKey: lru.New[string, cachedOutcome](int64(maxBytes))}
 }
 
 // CacheKey is the same exactly for calls of one actor with equal input: arguments, sources, messages and thread, wherever in
@@ -55,17 +52,12 @@ func (s *Start) CacheKey(scope ...string) string {
 func (c *OutcomeCache) Get(key string, now time.Time) (Outcome, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	el := c.byKey[key]
-	if el == nil {
+	kept, ok := c.byKey.Get(key)
+	if ok && !now.Before(kept.until) {
+		c.byKey.Delete(key)
 		return Outcome{}, false
 	}
-	kept := el.Value.(*cachedOutcome)
-	if !now.Before(kept.until) {
-		c.drop(el)
-		return Outcome{}, false
-	}
-	c.used.MoveToFront(el)
-	return kept.out, true
+	return kept.out, ok
 }
 
 // Put keeps an outcome until then. One that waits, or that is too large, is not kept.
@@ -83,17 +75,5 @@ func (c *OutcomeCache) Put(key string, out Outcome, until time.Time) {
 	out.Usage = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if el := c.byKey[key]; el != nil {
-		c.drop(el)
-	}
-	c.byKey[key] = c.used.PushFront(&cachedOutcome{key, out, until, size})
-	for c.bytes += size; c.bytes > c.maxBytes; {
-		c.drop(c.used.Back())
-	}
-}
-
-func (c *OutcomeCache) drop(el *list.Element) {
-	kept := c.used.Remove(el).(*cachedOutcome)
-	delete(c.byKey, kept.key)
-	c.bytes -= kept.size
+	c.byKey.Put(key, cachedOutcome{out, until}, int64(size))
 }

@@ -95,6 +95,6 @@ func TestCache(t *testing.T) {
 		c.Put("waits", Outcome{Wait: &Wait{Timer: &Timer{After: 1}}}, now.Add(time.Hour))
 		_, ok = c.Get("waits", now)
 		require.False(t, ok)
-		require.LessOrEqual(t, c.bytes, 1000)
+		require.LessOrEqual(t, c.byKey.Weight(), int64(1000))
 	})
 }

@@ -2,7 +2,6 @@ package grpckit
 
 import (
 	"bytes"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/lru"
 )
 
 // Interner is a server whose services may name a part of a request that comes again and again. See Server.Intern.
@@ -78,10 +78,8 @@ type interned struct {
 
 	mu      sync.Mutex
 	seen    [sightings]uint64
-	byKey   map[uint64]*list.Element
+	byKey   *lru.Cache[uint64, *Shared]
 	byValue map[proto.Message]*Shared
-	order   list.List // of *Shared, the last used first
-	bytes   int
 }
 
 // internedField is a field that is shared, and the filter that leaves it out of a validation.
@@ -91,8 +89,10 @@ type internedField struct {
 }
 
 func newInterned() *interned {
-	return &interned{CodecV2: encoding.GetCodecV2(protocodec.Name), seed: maphash.MakeSeed(), fields: map[protoreflect.FullName]*internedField{},
-		byKey: map[uint64]*list.Element{}, byValue: map[proto.Message]*Shared{}}
+	n := &interned{CodecV2: encoding.GetCodecV2(protocodec.Name), seed: maphash.MakeSeed(), fields: map[protoreflect.FullName]*internedField{},
+		byKey: lru.New[uint64, *Shared](maxSharedBytes), byValue: map[proto.Message]*Shared{}}
+	n.byKey.OnDrop(func(_ uint64, s *Shared) { delete(n.byValue, s.value.Message().Interface()) })
+	return n
 }
 
 func (n *interned) add(request proto.Message, field protoreflect.Name) {
@@ -178,35 +178,27 @@ func malformed(err error) error {
 func (n *interned) find(key uint64, b []byte) (s *Shared, again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	e := n.byKey[key]
-	if e == nil {
+	s, known := n.byKey.Get(key)
+	if !known {
 		at := &n.seen[key%sightings]
 		again = *at == key
 		*at = key
 		return nil, again
 	}
-	if s = e.Value.(*Shared); !bytes.Equal(s.bytes, b) {
+	if !bytes.Equal(s.bytes, b) {
 		return nil, false
 	}
-	n.order.MoveToFront(e)
 	return s, false
 }
 
 func (n *interned) keep(s *Shared) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.byKey[s.key] != nil {
+	if _, known := n.byKey.Get(s.key); known {
 		return
 	}
-	n.byKey[s.key] = n.order.PushFront(s)
+	n.byKey.Put(s.key, s, int64(len(s.bytes)))
 	n.byValue[s.value.Message().Interface()] = s
-	n.bytes += len(s.bytes)
-	for n.bytes > maxSharedBytes {
-		old := n.order.Remove(n.order.Back()).(*Shared)
-		delete(n.byKey, old.key)
-		delete(n.byValue, old.value.Message().Interface())
-		n.bytes -= len(old.bytes)
-	}
 }
 
 // of returns the value that a request shares with others, and the filter that leaves it out of a validation.

@@ -7,5 +7,5 @@ func (x *Expressions) Keeps(text string) bool { return x.find(text) != nil }
 func (x *Expressions) Kept() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.bytes
+	return int(x.byText.Weight())
 }

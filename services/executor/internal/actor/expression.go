@@ -1,13 +1,13 @@
 package actor
 
 import (
-	lru "container/list"
 	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
@@ -21,19 +21,14 @@ const (
 
 // Expressions compiles and evaluates expressions, and remembers those that were used last. It is safe for concurrent use.
 type Expressions struct {
-	mu    sync.Mutex
-	kept  map[string]*lru.Element
-	used  lru.List // of *keptExpression, the last used first
-	bytes int
-}
-
-type keptExpression struct {
-	text string
-	expr *workgraph.Expr
+	mu     sync.Mutex
+	byText *lru.Cache[string, *workgraph.Expr]
 }
 
 // NewExpressions remembers nothing yet.
-func NewExpressions() *Expressions { return &Expressions{kept: map[string]*lru.Element{}} }
+func NewExpressions() *Expressions {
+	return &Expressions{byText: lru.New[string, *workgraph.Expr](maxKeptText)}
+}
 
 // Limited is ctx with the time that a call has for its expressions.
 func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -56,24 +51,12 @@ func (x *Expressions) Eval(ctx context.Context, text string, sc workgraph.Scope)
 func (x *Expressions) find(text string) *workgraph.Expr {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at := x.kept[text]
-	if at == nil {
-		return nil
-	}
-	x.used.MoveToFront(at)
-	return at.Value.(*keptExpression).expr
+	e, _ := x.byText.Get(text)
+	return e
 }
 
 func (x *Expressions) keep(text string, e *workgraph.Expr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.kept[text] != nil {
-		return
-	}
-	x.kept[text] = x.used.PushFront(&keptExpression{text, e})
-	for x.bytes += len(text); x.bytes > maxKeptText; {
-		last := x.used.Remove(x.used.Back()).(*keptExpression)
-		delete(x.kept, last.text)
-		x.bytes -= len(last.text)
-	}
+	x.byText.Put(text, e, int64(len(text)))
 }

@@ -116,10 +116,10 @@ func TestMemory(t *testing.T) {
 			var err error
 			last, err = s.compile(t.Context(), "ns", g, nil, func() error { return nil })
 			require.NoError(t, err)
-			require.LessOrEqual(t, s.bytes, int64(10*mib))
+			require.LessOrEqual(t, s.byKey.Weight(), int64(10*mib))
 		}
 		require.Same(t, last, s.find("pinned/"+last.hash), "the newest is remembered")
-		require.Less(t, len(s.byKey), 12)
+		require.Less(t, s.byKey.Len(), 12)
 	})
 	t.Run("Watch/ASlowWatcherHoldsNoMoreThanABound", func(t *testing.T) {
 		t.Parallel()

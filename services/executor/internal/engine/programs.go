@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/internal/near"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -36,16 +36,9 @@ type programs struct {
 	evaluated func(actor string, named map[string]json.RawMessage) []string
 
 	mu    sync.Mutex
-	byKey map[string]*list.Element
-	order list.List // of *kept, the last used first
-	bytes int64
-	// most bounds bytes.
+	byKey *lru.Cache[string, *program]
+	// most bounds the bytes of all.
 	most int64
-}
-
-type kept struct {
-	key string
-	p   *program
 }
 
 // maxKeptBytes bounds the memory of remembered programs, however much of it live runs may have.
@@ -59,7 +52,8 @@ func programBytes(p *workgraph.Program, body int) int64 { return 4<<10 + p.Bytes
 
 // newPrograms remembers programs in up to so many bytes; those of live runs stay whatever it forgets.
 func newPrograms(actors Actors, limits workgraph.Limits, most int64) *programs {
-	return &programs{actors: actors, limits: limits, most: min(most, maxKeptBytes), byKey: map[string]*list.Element{}}
+	most = min(most, maxKeptBytes)
+	return &programs{actors: actors, limits: limits, most: most, byKey: lru.New[string, *program](most)}
 }
 
 // compile checks a graph against the actors of a namespace and makes it runnable. The error is a
@@ -244,27 +238,17 @@ func (s *programs) stored(ctx context.Context, hash string, body []byte) (*progr
 func (s *programs) find(key string) *program {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byKey[key]
-	if e == nil {
-		return nil
-	}
-	s.order.MoveToFront(e)
-	return e.Value.(*kept).p
+	p, _ := s.byKey.Get(key)
+	return p
 }
 
 func (s *programs) keep(key string, p *program) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byKey[key] != nil {
-		return
+	if _, known := s.byKey.Get(key); known {
+		return // runs may have that one, and would not share p
 	}
-	s.byKey[key] = s.order.PushFront(&kept{key, p})
-	s.bytes += p.bytes()
-	for s.bytes > s.most && s.order.Len() > 1 {
-		old := s.order.Remove(s.order.Back()).(*kept)
-		delete(s.byKey, old.key)
-		s.bytes -= old.p.bytes()
-	}
+	s.byKey.Put(key, p, min(p.bytes(), s.most)) // the last one is kept, however large it is
 }
 
 func sum(b []byte) string {

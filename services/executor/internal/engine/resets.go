@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"maps"
 	"sync"
 
+	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
@@ -19,9 +19,7 @@ const maxKeptResets = 50_000
 // since the last one instead of the whole history. It is safe for concurrent use.
 type resets struct {
 	mu    sync.Mutex
-	byRun map[string]*list.Element
-	order list.List // of *resetsOf, the last used first
-	size  int
+	byRun *lru.Cache[string, *resetsOf]
 }
 
 // resetsOf is what was found in a run's history up to an event. It is immutable.
@@ -32,41 +30,24 @@ type resetsOf struct {
 	last map[workgraph.Ref]place
 }
 
-func newResets() *resets { return &resets{byRun: map[string]*list.Element{}} }
+func newResets() *resets { return &resets{byRun: lru.New[string, *resetsOf](maxKeptResets)} }
 
 func (r *resets) get(run string) *resetsOf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	el := r.byRun[run]
-	if el == nil {
-		return &resetsOf{run: run}
+	if of, ok := r.byRun.Get(run); ok {
+		return of
 	}
-	r.order.MoveToFront(el)
-	return el.Value.(*resetsOf)
+	return &resetsOf{run: run}
 }
 
 func (r *resets) put(of *resetsOf) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if el := r.byRun[of.run]; el != nil {
-		if el.Value.(*resetsOf).seq >= of.seq {
-			return // somebody has read further
-		}
-		r.drop(el)
+	if was, ok := r.byRun.Get(of.run); ok && was.seq >= of.seq {
+		return // somebody has read further
 	}
-	r.byRun[of.run] = r.order.PushFront(of)
-	r.size += 1 + len(of.last)
-	for r.size > maxKeptResets {
-		r.drop(r.order.Back())
-	}
-}
-
-// drop forgets a run. The lock is held.
-func (r *resets) drop(el *list.Element) {
-	of := el.Value.(*resetsOf)
-	r.order.Remove(el)
-	delete(r.byRun, of.run)
-	r.size -= 1 + len(of.last)
+	r.byRun.Put(of.run, of, int64(1+len(of.last)))
 }
 
 // takenBack finds where visits were taken back for the last time: the list has each visit once, as the run

@@ -1,53 +1,31 @@
 package stash
 
 import (
-	"container/list"
 	"sync"
 
+	"github.com/epigraph-run/epigraph/internal/lru"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// cache keeps what was read last, up to a number of bytes.
+// cache keeps what was read last, up to a number of bytes. It is safe for concurrent use.
 type cache struct {
-	max int
-
-	mu    sync.Mutex
-	bytes int
-	order *list.List // of cached, the latest first
-	at    map[journal.BlobName]*list.Element
-}
-
-type cached struct {
-	key  journal.BlobName
-	data []byte
+	mu   sync.Mutex
+	kept *lru.Cache[journal.BlobName, []byte]
 }
 
 func newCache(limit int) *cache {
-	return &cache{max: limit, order: list.New(), at: map[journal.BlobName]*list.Element{}}
+	return &cache{kept: lru.New[journal.BlobName, []byte](int64(limit))}
 }
 
 func (c *cache) get(key journal.BlobName) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.at[key]
-	if e == nil {
-		return nil
-	}
-	c.order.MoveToFront(e)
-	return e.Value.(cached).data
+	data, _ := c.kept.Get(key)
+	return data
 }
 
 func (c *cache) put(key journal.BlobName, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at[key] != nil || len(data) > c.max {
-		return
-	}
-	c.at[key] = c.order.PushFront(cached{key, data})
-	for c.bytes += len(data); c.bytes > c.max; {
-		e := c.order.Back()
-		old := c.order.Remove(e).(cached)
-		delete(c.at, old.key)
-		c.bytes -= len(old.data)
-	}
+	c.kept.Put(key, data, int64(len(data)))
 }
