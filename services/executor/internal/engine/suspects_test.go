@@ -25,7 +25,7 @@ func (elsewhere) Info() workgraph.ActorInfo {
 
 // lives returns what begins the next life of an executor, after the one before it was cut off from the
 // database, which is all that others see of a death.
-func lives(t *testing.T, s store, a actors) (next func(id string) *live) {
+func lives(t *testing.T, s store, a actors, opts ...option) (next func(id string) *live) {
 	var wire *line
 	return func(id string) *live {
 		if wire != nil {
@@ -33,10 +33,10 @@ func lives(t *testing.T, s store, a actors) (next func(id string) *live) {
 		}
 		wire = &line{}
 		mine := wire
-		return run(t, s, a, named(id), func(c *engine.Config, d *engine.Deps) {
+		return run(t, s, a, append([]option{named(id), func(c *engine.Config, d *engine.Deps) {
 			c.MaxTakeovers, c.Lease = 3, 3*time.Second
 			mine.Journal, d.Journal = d.Journal, mine
-		})
+		}}, opts...)...)
 	}
 }
 

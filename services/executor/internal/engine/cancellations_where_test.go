@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// wants has the registry want the end of runs, and waits until that was acknowledged.
+func (u *unwanted) wants(t *testing.T, runs ...string) {
+	t.Helper()
+	var list []engine.Cancellation
+	for _, id := range runs {
+		list = append(list, engine.Cancellation{Namespace: ns, TaskID: "tk_1", RunID: id, Reason: "TASK_CANCELLED", Confirmed: true})
+	}
+	u.runs.Store(&list)
+	for told := 0; told < len(runs); {
+		select {
+		case done := <-u.done:
+			told += len(done)
+		case <-time.After(time.Minute):
+			require.FailNow(t, "not all is acknowledged")
+		}
+	}
+}
+
+// canceled waits until runs have ended because their task was canceled.
+func (l *live) canceled(t *testing.T, runs ...string) {
+	t.Helper()
+	for _, id := range runs {
+		l.wait(t, id, journal.StateCanceled)
+		l.sound(t, id)
+		var why []string
+		for _, ev := range l.events(t, id) {
+			if ev.Durable.Kind == workgraph.CancelRequested {
+				why = append(why, ev.Durable.Reason)
+			}
+		}
+		require.Equal(t, []string{"TASK_CANCELLED"}, why)
+	}
+}
+
+// TestCancellationsOfRunsThatBringOwnersDown cancels runs that are suspects, at work and before their turn, and one
+// that is quarantined.
+func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()
+		next := lives(t, s, actors{"here": g}, func(_ *engine.Config, d *engine.Deps) { d.Cancellations = u })
+		l := next("a")
+		guilty := l.start(t, chain(1, "here"))
+		suspects := []string{l.start(t, chain(1, "here")), l.start(t, chain(1, "here")), l.start(t, chain(1, "here"))}
+		for range 1 + len(suspects) {
+			g.next(t)
+		}
+		l = next("b")
+		for range 1 + len(suspects) {
+			g.next(t)
+		}
+		// From their second take-over on each has its turn for a while: not all are at work at first.
+		l = next("c")
+		g.next(t)
+		u.wants(t, suspects...)
+		l.canceled(t, suspects...)
+		testkit.Eventually(t, func() bool { return l.row(t, guilty).Doing == "here at n0" }, time.Minute, 5*time.Millisecond)
+		l = next("d")
+		l.wait(t, guilty, journal.StateQuarantined)
+		u.wants(t, guilty)
+		l.canceled(t, guilty)
+	})
+}
+
+// TestCancellationsOfRunsWithoutRoom cancels runs that stand in line for memory, and some that do not even do that,
+// while other runs of their namespace keep it. They are read for their end when there is room, and do nothing else.
+func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for name, ends := range map[string]func(t *testing.T, l *live, u *unwanted, g *gate, holder string){
+		"OthersEnd": func(t *testing.T, l *live, _ *unwanted, g *gate, holder string) {
+			t.Helper()
+			close(g.open)
+			l.wait(t, holder, journal.StateCompleted)
+		},
+		"OthersAreCanceled": func(t *testing.T, l *live, u *unwanted, _ *gate, holder string) {
+			t.Helper()
+			u.wants(t, holder)
+			l.canceled(t, holder)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachStore(t, func(t *testing.T, s store) {
+				u, g := &unwanted{done: make(chan []engine.Cancellation, 10)}, newGate()
+				l := run(t, s, actors{"gate": g,
+					"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}}),
+					"big": outcome(func(*workgraph.Call) workgraph.Outcome {
+						return workgraph.Outcome{Values: []json.RawMessage{big(3 * mib)}}
+					}),
+				}, func(c *engine.Config, d *engine.Deps) { c.MaxLiveBytes, d.Cancellations = 8*mib, u })
+				l.jobs(t)
+				var parked []string
+				for range 5 {
+					parked = append(parked, l.start(t, chain(1, "signal"), func(r *engine.StartRequest) { r.Input.Args = []json.RawMessage{big(mib / 4)} }))
+				}
+				for _, id := range parked {
+					l.wait(t, id, journal.StateWaiting)
+				}
+				testkit.Eventually(t, func() bool { return l.Live() == 0 }, time.Minute, time.Millisecond)
+				grows := chain(4, "big")
+				grows.Nodes[3].Actor = "gate"
+				holder := l.start(t, grows)
+				g.next(t)
+				inLine := func(id string) bool {
+					x := l.HoldupsHere(ns, id)
+					return len(x) == 1 && x[0].Kind == engine.HoldupExecutorFull
+				}
+				// What they are told is nothing that they wait for.
+				for _, id := range parked[:3] {
+					_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "other"}})
+					require.NoError(t, err)
+				}
+				testkit.Eventually(t, func() bool { return slices.ContainsFunc(parked, inLine) }, time.Minute, time.Millisecond)
+				u.wants(t, parked...)
+				ends(t, l, u, g, holder)
+				l.canceled(t, parked...)
+			})
+		})
+	}
+}
