@@ -61,7 +61,7 @@ func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 		for range 1 + len(suspects) {
 			g.next(t)
 		}
-		l = next("b")
+		next("b")
 		for range 1 + len(suspects) {
 			g.next(t)
 		}
