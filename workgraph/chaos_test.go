@@ -209,7 +209,14 @@ func (c *chaos) step(g *Graph) {
 		return
 	case k < 25:
 		to := rapid.SampledFrom([]string{"", "i0", "i1"}).Draw(c.t, "addressee")
-		_ = c.do(Delivered{From: rapid.SampledFrom([]string{"u", "i0", "v"}).Draw(c.t, "sender"), Node: to, Message: json.RawMessage(`"hi"`), Now: c.now})
+		from := rapid.SampledFrom([]string{"u", "i0", "v"}).Draw(c.t, "sender")
+		d := Delivered{From: from, Node: to, Message: json.RawMessage(`"hi"`), Now: c.now}
+		for i := range c.open {
+			if c.open[i].Node == from {
+				d.Call, d.Attempt = c.open[i].Ref, c.open[i].Attempt
+			}
+		}
+		_ = c.do(d)
 	}
 	if at, ok := c.s.NextTimer(); ok && (len(c.open) == 0 || c.chance(30, "timer")) {
 		c.now = at

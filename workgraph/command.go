@@ -71,10 +71,15 @@ type Signaled struct {
 	Now     time.Time
 }
 
-// Delivered brings a message for inboxes: of the named node, or of all that take messages from the sender.
+// Delivered brings a message for inboxes: of the named node, or of all that take messages from the sender. One
+// in the name of a node of the run, or of InputSender, is ErrSender unless a call of that node sent it.
 type Delivered struct {
-	From    string
-	Node    string
+	From string
+	Node string
+	// Call and Attempt are the node's own call that sent it; zero for a sender outside. Whoever gives the
+	// command vouches that State.Speaks allowed the call to send when it did.
+	Call    Ref
+	Attempt int
 	Message json.RawMessage
 	Now     time.Time
 }

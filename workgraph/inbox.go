@@ -101,6 +101,9 @@ func (s *State) delivered(c Delivered) error {
 	case !validJSON(c.Message):
 		return fmt.Errorf("%w: the message is not JSON", ErrState)
 	}
+	if err := s.mayBear(&c); err != nil {
+		return err
+	}
 	var to []int32
 	for _, n := range s.p.inboxes {
 		if (c.Node == "" || c.Node == s.p.nodes[n].ID) && s.p.nodes[n].accepts(c.From) && !s.instanceOf(n).closed {

@@ -133,13 +133,15 @@ func TestInbox(t *testing.T) {
 		m.replays()
 	})
 	t.Run("Broadcast/LeavesOutTheSender", func(t *testing.T) {
-		m := newMachine(t, compile(t, inbox(nodes(FirstArg(), "work", "A", "B", "C").Graph(), Inbox{BatchSize: 2}, "A", "B", "C")))
+		m := newMachine(t, compile(t, inbox(inbox(nodes(FirstArg(), "work", "A", "B", "C").Graph(),
+			Inbox{BatchSize: 2}, "A", "C"), Inbox{}, "B")))
 		m.begin()
-		require.NoError(t, m.send("B", "", "1"))
+		require.NoError(t, m.as(m.ref("B"), 1, "", "1"))
 		require.Equal(t, []string{"input:{}", "B:1"}, m.messages("A"))
 		require.Equal(t, []string{"input:{}", "B:1"}, m.messages("C"))
-		require.ErrorIs(t, m.send("B", "B", "1"), ErrState, "nobody writes to himself")
-		require.NotContains(t, m.open, Ref{Node: "B", Visit: 1})
+		require.ErrorIs(t, m.as(m.ref("B"), 1, "B", "1"), ErrState, "nobody writes to himself")
+		require.Equal(t, 1, m.ref("B").Visit)
+		require.Equal(t, []string{"input:{}"}, m.messages("B"))
 		m.replays()
 	})
 	t.Run("Chat/GoesOnUntilNobodyAnswers", func(t *testing.T) {

@@ -88,6 +88,7 @@ func (s *State) examineAmend(ctx context.Context, q *Program) (*amendment, error
 		}
 	}
 	a.newEdges(frozen)
+	a.senders()
 	return a, a.approvals(ctx)
 }
 

@@ -1,0 +1,95 @@
+package workgraph
+
+import (
+	"errors"
+	"fmt"
+)
+
+// This file is who may send messages in which name. What a node waits for may be the message of a node that
+// asks for an approval, so nobody but that node's own calls sends in its name.
+
+// ErrSender refuses a message in the name of a node, or of the run's input, that no call of that node sent.
+var ErrSender = errors.New("workgraph: the sender's name is that of a node, in which only its own calls send")
+
+// CodeMessagesHeld refuses an amendment by which a node takes the name of a sender outside while an inbox
+// holds messages of it: they would count as the node's.
+const CodeMessagesHeld = "MESSAGES_HELD"
+
+// ReservedSender reports whether only the run itself sends in that name: it is InputSender, or that of a node
+// or of one that a visit of a node may insert. declared tells the ids of the graph's nodes.
+func ReservedSender(name string, declared func(id string) bool) bool {
+	if name == InputSender {
+		return true
+	}
+	for !declared(name) {
+		origin, _, _, ok := grownID(name)
+		if !ok {
+			return false
+		}
+		name = origin
+	}
+	return true
+}
+
+// reserves reports whether nobody outside sends in that name.
+func (p *Program) reserves(name string) bool {
+	return ReservedSender(name, func(id string) bool { _, ok := p.index[id]; return ok })
+}
+
+// Speaks reports whether a call may send messages in its node's name now: it is under way and was not asked
+// to stop, or it is over but for work that goes on outside.
+func (s *State) Speaks(ref Ref, attempt int) bool {
+	if s.root == nil {
+		return false
+	}
+	u, ok := s.find(ref)
+	if !ok || int(u.try().no) != attempt {
+		return false
+	}
+	switch t := u.try(); t.status {
+	case VisitRunning:
+		return t.pos >= 0
+	case VisitWaiting:
+		return t.wait != nil && t.wait.kind == WaitTask
+	}
+	return false
+}
+
+// mayBear reports whether the message may bear the name of its sender. A message is read some time after it
+// was taken, so its call may be over by now; but a call that was taken back has sent nothing.
+func (s *State) mayBear(c *Delivered) error {
+	if c.Call == (Ref{}) {
+		if s.p.reserves(c.From) {
+			return fmt.Errorf("%w: nobody sends as %q from outside", ErrSender, c.From)
+		}
+		return nil
+	}
+	if c.Call.Node != c.From {
+		return fmt.Errorf("%w: a call of %q does not send as %q", ErrSender, c.Call.Node, c.From)
+	}
+	if u, ok := s.find(c.Call); !ok || c.Attempt <= int(u.ns.before) || c.Attempt > int(u.try().no) {
+		return fmt.Errorf("%w: %s has no attempt %d", ErrSender, c.Call, c.Attempt)
+	}
+	return nil
+}
+
+// senders refuses names for new nodes that senders outside have whose messages are held.
+func (a *amendment) senders() {
+	told := map[string]bool{}
+	for _, n := range a.s.p.inboxes {
+		b := a.s.inboxes[n]
+		if b == nil || a.nodes[n] < 0 {
+			continue
+		}
+		for i := range b.messages {
+			from := b.messages[i].From
+			if told[from] || a.s.p.reserves(from) || !a.q.reserves(from) {
+				continue
+			}
+			told[from] = true
+			a.refuse(Fault{Code: CodeMessagesHeld, Node: from, Field: "id",
+				Message: fmt.Sprintf("the inbox of %q holds messages of a sender outside called %q, which would count as the node's", a.s.p.nodes[n].ID, from),
+				Hint:    "give the node another id, or wait until the messages are taken"})
+		}
+	}
+}
