@@ -77,6 +77,9 @@ func (p Principal) has(needed []Scope) bool {
 	return slices.ContainsFunc(needed, func(s Scope) bool { return s != Service && slices.Contains(p.Scopes, s) })
 }
 
+// Has reports whether the principal may do what needs the scope.
+func (p Principal) Has(s Scope) bool { return p.has([]Scope{s}) }
+
 // IsService reports whether the caller may do what services do among themselves.
 func (p Principal) IsService() bool { return p.has([]Scope{Service}) }
 

@@ -48,7 +48,6 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/PauseRun":        run,
 	"epigraph.executor.v1.ExecutorService/SignalRun":       run,
 	"epigraph.executor.v1.ExecutorService/SignalWithStart": run,
-	"epigraph.executor.v1.ExecutorService/SendMessage":     run,
 	"epigraph.executor.v1.ExecutorService/RetryRun":        run,
 	"epigraph.executor.v1.ExecutorService/ForkRun":         run,
 	"epigraph.executor.v1.ExecutorService/AmendRun":        run,
@@ -63,7 +62,9 @@ var table = map[string][]Scope{
 	"epigraph.executor.v1.ExecutorService/AnswerInterrupt": approve,
 	// The task token says which visit it is; whoever does the work, worker or not, was given it.
 	"epigraph.executor.v1.ExecutorService/CompleteTask": {Run, Worker},
-	"epigraph.executor.v1.ExecutorService/ListActors":   {Run, Worker},
+	// A worker sends with the task token of its call alone, in the name of the call's node.
+	"epigraph.executor.v1.ExecutorService/SendMessage": {Run, Worker},
+	"epigraph.executor.v1.ExecutorService/ListActors":  {Run, Worker},
 
 	"epigraph.executor.v1.ScheduleService/CreateSchedule":   run,
 	"epigraph.executor.v1.ScheduleService/GetSchedule":      run,

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
+	"github.com/epigraph-run/epigraph/sdk/internal/calling"
 )
 
 // Causes with which a call's context ends.
@@ -344,7 +345,7 @@ func (s *stream) begin(ctx context.Context, t *executorv1.VisitTask) {
 	}
 	v := newVisit(t)
 	v.tell = s.say
-	ctx = context.WithValue(ctx, visitKey{}, v)
+	ctx = calling.With(context.WithValue(ctx, visitKey{}, v), calling.Call{RunID: v.RunID, NodeID: v.NodeID, TaskToken: v.TaskToken})
 	s.mu.Lock()
 	s.calls[t.GetToken()] = &call{cancel}
 	alive := time.Now().Before(s.until)

@@ -29,7 +29,7 @@ type Visit struct {
 	Effect    EffectKind
 	// Details are those of the last heartbeat of an earlier attempt, to go on from; nil if there are none.
 	Details json.RawMessage
-	// TaskToken is what CompleteTask takes when the function returns Task.
+	// TaskToken is what CompleteTask takes when the function returns Task, and SendAs takes meanwhile.
 	TaskToken string
 	// Task is everything as it came.
 	Task *executorv1.VisitTask

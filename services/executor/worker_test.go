@@ -38,6 +38,7 @@ import (
 
 const (
 	keyAcme, keyOther = "key-of-acme", "key-of-other"
+	keyHands          = "key-of-hands" // in the namespace of acme, with the scope worker alone
 	serviceToken      = "token-of-services"
 )
 
@@ -97,6 +98,7 @@ func openWith(t *testing.T, id string, serverTLS, clientTLS *tls.Config, change 
 	r.server, err = grpckit.NewServer(grpckit.Options{Telemetry: tel, TLS: serverTLS, Auth: grpckit.AuthConfig{
 		ServiceToken: conf.NewSecret(serviceToken), Keys: []grpckit.APIKey{
 			{Name: "acme", Namespace: "acme", Secret: conf.NewSecret(keyAcme), Scopes: access.Scopes()},
+			{Name: "hands", Namespace: "acme", Secret: conf.NewSecret(keyHands), Scopes: []access.Scope{access.Worker}},
 			{Name: "other", Namespace: "other", Secret: conf.NewSecret(keyOther), Scopes: access.Scopes()}}}})
 	require.NoError(t, err)
 	svc.Register(r.server)

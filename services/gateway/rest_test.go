@@ -281,3 +281,24 @@ func refs(v any, see func(string)) {
 }
 
 func splitRef(ref string) []string { return strings.Split(strings.TrimPrefix(ref, "#/"), "/") }
+
+func TestSender(t *testing.T) {
+	t.Parallel()
+	r := start(t, options{})
+	r.executor.send = func(_ context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
+		if req.GetTaskToken() != "t2.x.y" {
+			return nil, errs.New(errs.PermissionDenied, "SENDER_RESERVED", "%q is the name of a node", req.GetFrom()).Hint("send in another name")
+		}
+		return &executorv1.Run{Id: req.GetRunId()}, nil
+	}
+	t.Run("TaskToken/ReachesTheExecutor", func(t *testing.T) {
+		res := r.call(t, "POST", "/v1/runs/run_1:send", `{"from": "ask", "message": 1, "taskToken": "t2.x.y"}`)
+		require.Equal(t, http.StatusOK, res.status, res.body)
+	})
+	t.Run("Reserved/IsForbidden", func(t *testing.T) {
+		res := r.call(t, "POST", "/v1/runs/run_1:send", `{"from": "ask", "message": 1}`)
+		require.Equal(t, http.StatusForbidden, res.status, res.body)
+		require.Equal(t, "SENDER_RESERVED", res.error(t).Reason)
+		require.NotEmpty(t, res.error(t).Hint)
+	})
+}

@@ -48,6 +48,7 @@ type executor struct {
 	validate func(context.Context, *executorv1.ValidateGraphRequest) (*executorv1.ValidateGraphResponse, error)
 	list     func(context.Context, *executorv1.ListRunsRequest) (*executorv1.ListRunsResponse, error)
 	stop     func(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error)
+	send     func(context.Context, *executorv1.SendMessageRequest) (*executorv1.Run, error)
 	watch    func(*executorv1.WatchRunRequest, grpc.ServerStreamingServer[executorv1.RunEvent]) error
 }
 
@@ -72,6 +73,10 @@ func (e *executor) ListRuns(ctx context.Context, r *executorv1.ListRunsRequest) 
 
 func (e *executor) CancelRun(ctx context.Context, r *executorv1.CancelRunRequest) (*executorv1.Run, error) {
 	return e.stop(ctx, r)
+}
+
+func (e *executor) SendMessage(ctx context.Context, r *executorv1.SendMessageRequest) (*executorv1.Run, error) {
+	return e.send(ctx, r)
 }
 
 func (e *executor) WatchRun(r *executorv1.WatchRunRequest, s grpc.ServerStreamingServer[executorv1.RunEvent]) error {

@@ -134,8 +134,9 @@ func (c *runsSignalCmd) Run(e *env) error {
 type runsSendCmd struct {
 	ID        string `arg:"" help:"The run."`
 	Message   string `arg:"" help:"The message, as JSON or text."`
-	From      string `help:"Who sends it, as the inboxes name senders." required:"" placeholder:"NAME"`
+	From      string `help:"Who sends it, as the inboxes name senders; the name of a node needs --token." required:"" placeholder:"NAME"`
 	Node      string `help:"The node whose inbox gets it; without, every inbox that takes messages of the sender." placeholder:"ID"`
+	Token     string `help:"The task token of the node's call that sends it." placeholder:"TOKEN"`
 	RequestID string `help:"Makes the command repeatable: the same id sends once." placeholder:"ID"`
 }
 
@@ -150,7 +151,7 @@ func (runsSendCmd) Help() string {
 func (c *runsSendCmd) Run(e *env) error {
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.executor.SendMessage(ctx, &executorv1.SendMessageRequest{
-			RunId: c.ID, From: c.From, NodeId: c.Node, Message: &graphv1.Payload{Json: value(c.Message)}, RequestId: c.RequestID})
+			RunId: c.ID, From: c.From, NodeId: c.Node, Message: &graphv1.Payload{Json: value(c.Message)}, RequestId: c.RequestID, TaskToken: c.Token})
 		if err != nil {
 			return err
 		}

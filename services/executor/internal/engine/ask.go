@@ -145,8 +145,10 @@ func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, er
 type MessageRequest struct {
 	Namespace, RunID string
 	From, Node       string
-	Message          json.RawMessage
-	Request          journal.Request
+	// Token is the task token of the call that sends in its node's name; empty for a sender outside.
+	Token   string
+	Message json.RawMessage
+	Request journal.Request
 }
 
 // Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
@@ -166,11 +168,15 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 	if err != nil {
 		return row, err
 	}
+	call, err := e.bears(ctx, row, nodes, &req)
+	if err != nil {
+		return row, err
+	}
 	from, node := req.From, req.Node
 	var boxes []string
 	fits := false
 	for id, n := range nodes {
-		if n.On == nil || n.On.Inbox == nil {
+		if n.On == nil || n.On.Inbox == nil || id == from {
 			continue
 		}
 		senders := n.On.Inbox.From
@@ -189,9 +195,14 @@ func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, err
 		}
 		return row, err.Hint(strings.Join(boxes[:min(len(boxes), 20)], "; "))
 	}
+	key := once(req.Request)
 	p, err := e.post(ctx, journal.Post{Request: req.Request,
-		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailMessage, Key: once(req.Request)}},
-		&Letter{From: from, Node: node, Payload: req.Message, RequestID: req.Request.ID})
+		Mail: journal.Mail{Namespace: req.Namespace, RunID: req.RunID, Kind: journal.MailMessage, Key: key}},
+		&Letter{From: from, Node: node, Ref: call.Ref(), Attempt: call.Attempt, Payload: req.Message, RequestID: req.Request.ID})
+	if err == nil && req.Token != "" {
+		// The end of the call must not overtake what it sent: the run may be over by it.
+		_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailMessage, key)
+	}
 	return p.Run, refusedMail(err)
 }
 

@@ -80,3 +80,23 @@ func TestInbox(t *testing.T) {
 		require.Empty(t, visits(last, "old"), "what has expired wakes nobody")
 	})
 }
+
+// TestInbox_Sender is about mail that was taken while its sender's name was free, and is read when it is a
+// node's.
+func TestInbox_Sender(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		l := run(t, s, actors{"asks": waits(workgraph.Wait{Interrupt: &workgraph.Interrupt{Prompt: json.RawMessage(`"pay?"`), Approve: json.RawMessage(`7`)}}),
+			"pays": outcome(func(*workgraph.Call) workgraph.Outcome { return workgraph.Outcome{} })})
+		l.jobs(t)
+		id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{{ID: "ask", Actor: "asks"},
+			{ID: "pay", Actor: "pays", Effect: workgraph.Pure, On: &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"ask"}}}}},
+			Edges: []workgraph.Edge{{From: "ask", To: "pay"}}})
+		l.wait(t, id, journal.StateWaiting)
+		l.mail(t, id, journal.MailMessage, engine.Letter{From: "ask", Payload: json.RawMessage("7000")})
+		testkit.Eventually(t, func() bool { n, err := l.j.UnreadMail(t.Context(), ns, id, 10); return err == nil && len(n) == 0 }, 60*time.Second, time.Millisecond)
+		list, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id, Node: "pay"})
+		require.NoError(t, err)
+		require.Empty(t, list)
+	})
+}

@@ -20,9 +20,10 @@ type Letter struct {
 	Principal string `json:"principal,omitempty"`
 	// By is who says so, of RECONCILE, AMEND, ANSWER and TASK_ENDED.
 	By string `json:"by,omitempty"`
-	// Ref is the visit of RECONCILE, TASK_ENDED and CHILD_ENDED.
+	// Ref is the visit of RECONCILE, TASK_ENDED and CHILD_ENDED, and that whose call sends a MESSAGE in its
+	// node's name.
 	Ref workgraph.Ref `json:"ref,omitzero"`
-	// Attempt is that of TASK_ENDED whose outcome began the wait.
+	// Attempt is that of TASK_ENDED whose outcome began the wait, and that of the call that sends a MESSAGE.
 	Attempt int `json:"attempt,omitempty"`
 	// Outcome or Err is what RECONCILE and TASK_ENDED say.
 	Outcome *workgraph.Outcome `json:"outcome,omitempty"`
@@ -87,7 +88,7 @@ func (l *Letter) Command(kind journal.MailKind, now time.Time) workgraph.Command
 	case journal.MailSignal:
 		return workgraph.Signaled{Name: l.Name, Payload: l.Payload, Now: now}
 	case journal.MailMessage:
-		return workgraph.Delivered{From: l.From, Node: l.Node, Message: l.Payload, Now: now}
+		return workgraph.Delivered{From: l.From, Node: l.Node, Call: l.Ref, Attempt: l.Attempt, Message: l.Payload, Now: now}
 	case journal.MailChildEnded:
 		slot := workgraph.ChildSlot{}
 		if l.Slot != nil {

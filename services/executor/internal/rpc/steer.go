@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/epigraph-run/epigraph/internal/access"
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/grpckit"
@@ -137,6 +138,11 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 
 // SendMessage implements the service.
 func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
+	reads := access.Of(ctx).Has(access.Run)
+	if !reads && req.GetTaskToken() == "" {
+		return nil, errs.New(errs.PermissionDenied, access.ReasonScope, "without the scope run, a message needs the task_token of the call that sends it").
+			Set("scope", string(access.Run)).Hint("send in the name of the call's node, with the token that the call was given")
+	}
 	message, err := raw("message", req.GetMessage())
 	if err != nil {
 		return nil, err
@@ -144,14 +150,20 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 	if message == nil {
 		message = []byte("null")
 	}
-	once, err := repeatable(req)
+	// Another attempt of a call repeats its request with a token of its own.
+	body := proto.CloneOf(req)
+	body.TaskToken = ""
+	once, err := repeatable(body)
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.engine.Send(ctx, engine.MessageRequest{
-		Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), From: req.GetFrom(), Node: req.GetNodeId(), Message: message, Request: once})
+	row, err := s.engine.Send(ctx, engine.MessageRequest{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), From: req.GetFrom(),
+		Node: req.GetNodeId(), Token: req.GetTaskToken(), Message: message, Request: once})
 	if err != nil {
 		return nil, err
+	}
+	if !reads {
+		return &executorv1.Run{Id: row.ID}, nil
 	}
 	return s.runMessage(ctx, row, true)
 }

@@ -1801,14 +1801,17 @@ type SendMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Who sends it, as the inboxes' `from` names senders.
+	// Who sends it, as the inboxes' `from` names senders. The name of a node of the run, or `input`, needs the task_token of a call of that node.
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// The node whose inbox gets it; empty gives it to every inbox that takes messages of the sender.
 	NodeId string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// The message.
 	Message *v1.Payload `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// Makes the request repeatable.
-	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Makes the request repeatable, also by a later attempt of the same call with a token of its own.
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The token that a call of the node `from` was given. The call must be under way, or be over but for work outside, and of this run. Without it
+	// nobody sends in the name of a node. A caller with the scope worker alone must give it.
+	TaskToken     string `protobuf:"bytes,6,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1874,6 +1877,13 @@ func (x *SendMessageRequest) GetMessage() *v1.Payload {
 func (x *SendMessageRequest) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SendMessageRequest) GetTaskToken() string {
+	if x != nil {
+		return x.TaskToken
 	}
 	return ""
 }
@@ -3802,7 +3812,7 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\x05start\x18\x01 \x01(\v2%.epigraph.executor.v1.StartRunRequestB\x06\xbaH\x03\xc8\x01\x01R\x05start\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x124\n" +
-	"\apayload\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\"\xe0\x01\n" +
+	"\apayload\x18\x03 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\apayload\"\x89\x02\n" +
 	"\x12SendMessageRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12\x1e\n" +
 	"\x04from\x18\x02 \x01(\tB\n" +
@@ -3810,7 +3820,9 @@ const file_epigraph_executor_v1_executor_proto_rawDesc = "" +
 	"\anode_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06nodeId\x12<\n" +
 	"\amessage\x18\x04 \x01(\v2\x1a.epigraph.graph.v1.PayloadB\x06\xbaH\x03\xc8\x01\x01R\amessage\x12'\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\"\xa2\x01\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\trequestId\x12'\n" +
+	"\n" +
+	"task_token\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\ttaskToken\"\xa2\x01\n" +
 	"\x0fRetryRunRequest\x12 \n" +
 	"\x06run_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05runId\x12!\n" +
 	"\fallow_unsafe\x18\x02 \x01(\bR\vallowUnsafe\x12'\n" +

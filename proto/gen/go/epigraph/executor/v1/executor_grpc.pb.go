@@ -98,7 +98,9 @@ type ExecutorServiceClient interface {
 	// SignalWithStart gives a signal to the open run with the business key, and starts that run first if there is none: both in one
 	// transaction.
 	SignalWithStart(ctx context.Context, in *SignalWithStartRequest, opts ...grpc.CallOption) (*Run, error)
-	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender.
+	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender. In the name of a node only a running call of that
+	// node sends: anything else is refused with SENDER_RESERVED. It is answered when the owner of the run has read the message, or after five
+	// seconds, so that the end of the call does not overtake it. A caller without the scope run is told the run's id and nothing else of it.
 	SendMessage(ctx context.Context, in *SendMessageRequest, opts ...grpc.CallOption) (*Run, error)
 	// RetryRun runs again what failed: a new run in which every visit that completed is taken over, and the failed ones and what
 	// follows from them run anew. It passes the gate that StartRun passes: the task is claimed again, or the retry refused.
@@ -470,7 +472,9 @@ type ExecutorServiceServer interface {
 	// SignalWithStart gives a signal to the open run with the business key, and starts that run first if there is none: both in one
 	// transaction.
 	SignalWithStart(context.Context, *SignalWithStartRequest) (*Run, error)
-	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender.
+	// SendMessage puts a message into the inboxes of a run's nodes that take messages of its sender. In the name of a node only a running call of that
+	// node sends: anything else is refused with SENDER_RESERVED. It is answered when the owner of the run has read the message, or after five
+	// seconds, so that the end of the call does not overtake it. A caller without the scope run is told the run's id and nothing else of it.
 	SendMessage(context.Context, *SendMessageRequest) (*Run, error)
 	// RetryRun runs again what failed: a new run in which every visit that completed is taken over, and the failed ones and what
 	// follows from them run anew. It passes the gate that StartRun passes: the task is claimed again, or the retry refused.
