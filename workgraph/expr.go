@@ -27,6 +27,8 @@ type Expr struct {
 	steps int
 	// nodeRefs are the ids in nodes.ID and nodes["ID"], for validation.
 	nodeRefs []string
+	// strange are the FIELD in nodes.ID.FIELD that no node has.
+	strange []nodeField
 	// stateKeys are the KEY in state.KEY and state["KEY"]; wholeState says that it uses the state in another
 	// way.
 	stateKeys  []string
@@ -75,6 +77,9 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		if id, ok := nodeRef(x); ok && !slices.Contains(e.nodeRefs, id) {
 			e.nodeRefs = append(e.nodeRefs, id)
 		}
+		if f, ok := fieldOfNode(x); ok && !slices.Contains(nodeFields, f.field) && !slices.Contains(e.strange, f) {
+			e.strange = append(e.strange, f)
+		}
 		if x.Kind() == ast.IdentKind && strings.TrimPrefix(x.AsIdent(), ".") == "state" {
 			whole++
 		}
@@ -90,21 +95,40 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 // nodeRef is the id in nodes.ID or nodes["ID"].
 func nodeRef(x ast.Expr) (id string, ok bool) { return partOf("nodes", x) }
 
+// nodeFields are what nodes.ID has.
+var nodeFields = []string{"result", "values", "visit"}
+
+// nodeField is what an expression asks of a node.
+type nodeField struct{ id, field string }
+
+// fieldOfNode is what nodes.ID.FIELD or nodes.ID["FIELD"] asks for.
+func fieldOfNode(x ast.Expr) (f nodeField, ok bool) {
+	of, field, ok := keyOf(x)
+	if !ok {
+		return f, false
+	}
+	id, ok := nodeRef(of)
+	return nodeField{id, field}, ok
+}
+
 // partOf is the key in VARIABLE.KEY or VARIABLE["KEY"].
 func partOf(variable string, x ast.Expr) (key string, ok bool) {
-	isIt := func(x ast.Expr) bool {
-		return x.Kind() == ast.IdentKind && strings.TrimPrefix(x.AsIdent(), ".") == variable
-	}
+	of, key, ok := keyOf(x)
+	return key, ok && of.Kind() == ast.IdentKind && strings.TrimPrefix(of.AsIdent(), ".") == variable
+}
+
+// keyOf is what OF.KEY or OF["KEY"] is made of.
+func keyOf(x ast.Expr) (of ast.Expr, key string, ok bool) {
 	switch x.Kind() {
 	case ast.SelectKind:
-		return x.AsSelect().FieldName(), isIt(x.AsSelect().Operand())
+		return x.AsSelect().Operand(), x.AsSelect().FieldName(), true
 	case ast.CallKind:
-		if c := x.AsCall(); c.FunctionName() == operators.Index && isIt(c.Args()[0]) && c.Args()[1].Kind() == ast.LiteralKind {
+		if c := x.AsCall(); c.FunctionName() == operators.Index && c.Args()[1].Kind() == ast.LiteralKind {
 			s, ok := c.Args()[1].AsLiteral().(types.String)
-			return string(s), ok
+			return c.Args()[0], string(s), ok
 		}
 	}
-	return "", false
+	return nil, "", false
 }
 
 // errMissing marks the use of a key, an index or a variable that is not there.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // exprUse is one place where an expression stands, and what it says about other nodes.
@@ -25,8 +26,8 @@ func (c *checker) edgeExpr(e *Edge, field, src string) *Expr {
 	return c.expr(exprUse{place: Fault{From: e.From, To: e.To, Field: field}, of: e.From, at: e.To, over: e.Kind != ErrorEdge}, src)
 }
 
-// checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the expression is evaluated. whole
-// says that every edge is known.
+// checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the expression is evaluated, and what
+// is asked of it that no node has. whole says that every edge is known.
 func (c *checker) checkNodeRefs(p *Program, whole bool) {
 	if c.grown && c.actors == nil {
 		return // they were checked where each part of the graph was given
@@ -39,6 +40,9 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 	var pairs [][2]int32
 	for i := range c.uses {
 		u := &c.uses[i]
+		for _, f := range u.expr.strange { // evaluated, it would be a missing key, which makes a condition false without a word
+			c.refFault(u, CodeBadExpression, "a node has "+strings.Join(nodeFields, ", "), "%q asks for %q of nodes.%s, which no node has", u.expr.src, f.field, f.id)
+		}
 		for _, id := range u.expr.nodeRefs {
 			x, declared := p.resolve(u.at, id)
 			if declared {
