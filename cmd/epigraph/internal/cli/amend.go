@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/graphpb"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
+	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 )
 
 type runsAmendCmd struct {
@@ -46,6 +48,10 @@ func (c *runsAmendCmd) Run(e *env) error {
 	}
 	defer s.close()
 	req, diff, err := c.plan(e, s, text)
+	if m, ok := errors.AsType[*misread](err); ok && !e.json {
+		fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, []*planv1.Diagnostic{m.at}))
+		return exit(exitFailed)
+	}
 	if err != nil {
 		return err
 	}
@@ -109,9 +115,13 @@ func (c *runsAmendCmd) plan(e *env, s *services, text string) (*executorv1.Amend
 // readPatch reads a change as the REST API writes it.
 func readPatch(text string) (*executorv1.GraphPatch, error) {
 	p := &executorv1.GraphPatch{}
-	if !json.Valid([]byte(text)) {
-		return nil, errs.New(errs.InvalidArgument, "PATCH_INVALID", "the change is not JSON").
-			Hint(`write {"removeNodes": [], "removeEdges": [], "putNodes": [], "addEdges": []}, or the whole graph`)
+	var doc any
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		offset, what, hint := jsonFault(text, err)
+		if hint == "" {
+			hint = `write {"removeNodes": [], "removeEdges": [], "putNodes": [], "addEdges": []}, or the whole graph`
+		}
+		return nil, misreadAt("PATCH_INVALID", text, offset, "the change is not JSON: "+what, hint)
 	}
 	faults, err := graphpb.ReadMessage("patch", bytes.TrimSpace([]byte(text)), p)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	planv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/plan/v1"
 )
 
-// misread is a graph that cannot be read, with the place.
+// misread is a graph, or a change of one, that cannot be read, with the place.
 type misread struct {
 	fault *errs.Error
 	at    *planv1.Diagnostic
@@ -60,12 +60,16 @@ func brokenGraph(text string) error {
 }
 
 func faultAt(text string, offset int, message, hint string) error {
+	return misreadAt(graphpb.ReasonGraphInvalid, text, offset, message, hint)
+}
+
+func misreadAt(reason, text string, offset int, message, hint string) error {
 	line, column := place(text, offset)
-	e := errs.New(errs.InvalidArgument, graphpb.ReasonGraphInvalid, "line %d, column %d: %s", line, column, message)
+	e := errs.New(errs.InvalidArgument, reason, "line %d, column %d: %s", line, column, message)
 	if hint != "" {
 		e = e.Hint(hint)
 	}
-	return &misread{e, &planv1.Diagnostic{Code: graphpb.ReasonGraphInvalid, Severity: planv1.Severity_SEVERITY_ERROR, Line: int32(line), Column: int32(column),
+	return &misread{e, &planv1.Diagnostic{Code: reason, Severity: planv1.Severity_SEVERITY_ERROR, Line: int32(line), Column: int32(column),
 		Message: message, Hint: hint}}
 }
 
