@@ -244,7 +244,7 @@ func amendRefusal(runID string, err error) error {
 	if !ok {
 		return errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the graph cannot be changed now: %v", err)
 	}
-	out := errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change would touch what has happened, in %d places", len(refused.Refusals))
+	out := errs.New(errs.FailedPrecondition, ReasonAmendRefused, "the change would touch what has happened, in %s", counted(len(refused.Refusals), "place"))
 	if len(refused.Refusals) > 0 && refused.Refusals[0].Hint != "" {
 		out = out.Hint(refused.Refusals[0].Hint)
 	}

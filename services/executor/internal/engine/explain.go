@@ -355,9 +355,13 @@ func (e *Engine) ownership(ctx context.Context, x *Explanation) error {
 	return nil
 }
 
-// unread tells of mail that was not taken up in time.
+// unread tells of mail that was not taken up in time. Signals and messages of a run that has not begun are kept
+// for it, and hold nothing up.
 func (e *Engine) unread(ctx context.Context, x *Explanation) error {
 	mail, err := e.journal.UnreadMail(ctx, x.Row.Namespace, x.Row.ID, 100)
+	if x.Row.State == journal.StatePending {
+		mail = slices.DeleteFunc(mail, func(m journal.Mail) bool { return journal.Endless(m.Kind) })
+	}
 	if err != nil || len(mail) == 0 || time.Since(mail[0].Time) < mailPatience {
 		return err
 	}

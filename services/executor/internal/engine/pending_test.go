@@ -1,0 +1,31 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/testkit"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+)
+
+// TestExplainSignalsBeforeTheStart is about signals that are kept until a run begins: an executor that leaves
+// them alone is not at fault.
+func TestExplainSignalsBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	l := run(t, sqliteStore(t), payments(&recorder{}))
+	id := l.start(t, flow(does("hear", "hears"), does("end", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+	require.Equal(t, journal.StatePending, l.row(t, id).State)
+	l.signal(t, id)
+	testkit.Eventually(t, func() bool { // mail of this age is told of
+		mail, err := l.j.UnreadMail(t.Context(), ns, id, 1)
+		require.NoError(t, err)
+		return len(mail) == 1 && time.Since(mail[0].Time) > 2*time.Second
+	}, time.Minute, 50*time.Millisecond)
+	x, err := l.Explain(t.Context(), ns, id)
+	require.NoError(t, err)
+	require.Len(t, x.Holdups, 1)
+	require.Equal(t, engine.HoldupStartTime, x.Holdups[0].Kind)
+}
