@@ -53,9 +53,10 @@ build: ## Build the command into ./bin
 MAX_BINARY ?= 80000000
 
 .PHONY: size
-size: build ## Fail if the binary is larger than MAX_BINARY, or gs:// stores cannot be built in
+size: build ## Fail if the binary is larger than MAX_BINARY, or gs:// stores cannot be built in or s3:// ones left out
 	@n=$$(wc -c <bin/epigraph); echo "bin/epigraph has $$n bytes, $(MAX_BINARY) at most"; test "$$n" -le $(MAX_BINARY)
 	CGO_ENABLED=0 go vet -trimpath -tags gcs ./internal/blob
+	CGO_ENABLED=0 go test -trimpath -tags nos3 -run WithoutItsClient ./internal/blob
 
 .PHONY: demo
 demo: build ## Run an example plan on an embedded server, with a scripted model

@@ -16,7 +16,6 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
-	"gocloud.dev/blob/s3blob"
 	"gocloud.dev/gcerrors"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -60,7 +59,8 @@ func Check(raw string) error {
 
 // Open opens the store that raw names: file:///dir (made if it is not there), mem://, s3://bucket or gs://bucket, each with "prefix=" and, for S3, with
 // region, endpoint, s3ForcePathStyle and so on as gocloud.dev takes them. Keys of access come from the provider's usual places, never from the URL. It does not reach
-// out to a bucket. gs://bucket needs a binary that was built with the tag gcs: its client takes 20 MB.
+// out to a bucket. gs://bucket needs a binary that was built with the tag gcs: its client takes 20 MB. With the
+// tag nos3 there is no client for s3://bucket either.
 func Open(ctx context.Context, raw string) (*Store, error) {
 	if err := Check(raw); err != nil {
 		return nil, err
@@ -96,14 +96,6 @@ func Open(ctx context.Context, raw string) (*Store, error) {
 		b = blob.PrefixedBucket(b, prefix)
 	}
 	return &Store{bucket: b, where: (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()}, nil
-}
-
-// amazon opens a bucket of S3 or of what speaks its protocol.
-func amazon(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
-	q := u.Query()
-	q.Del("prefix")
-	u.RawQuery = q.Encode()
-	return new(s3blob.URLOpener).OpenBucketURL(ctx, u)
 }
 
 // Where says where the store is, without what its URL says beside.
