@@ -207,7 +207,7 @@ func TestAdopt(t *testing.T) {
 			m := reconciled(t, mapped)
 			snap, err := m.s.Snapshot()
 			require.NoError(t, err)
-			again, err := Restore(m.p, snap)
+			again, err := Restore(t.Context(), m.p, snap)
 			require.NoError(t, err)
 			require.Equal(t, []Ref{{Node: "B", Visit: 1}}, PerformedUnsafe(again))
 			m.replays()

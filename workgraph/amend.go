@@ -60,7 +60,7 @@ func (s *State) PlanAmend(ctx context.Context, p *Program) (AmendPlan, error) {
 	if err != nil {
 		return plan, err
 	}
-	trial, err := Restore(s.p, snap)
+	trial, err := Restore(ctx, s.p, snap)
 	if err != nil {
 		return plan, err
 	}
@@ -159,11 +159,15 @@ func (p *Program) amended(from *Program) {
 	}
 }
 
-// regrown is the program of a graph that a run of this program has come to.
-func (p *Program) regrown(g *Graph) (*Program, error) {
-	q, err := compiled(build(&checker{ctx: context.Background(), grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g))
+// regrown is the program of a graph that a run of this program has come to. The error is that of ctx, or
+// ErrCorrupt: the graph was checked when the run came to it.
+func (p *Program) regrown(ctx context.Context, g *Graph) (*Program, error) {
+	q, faults, err := build(&checker{ctx: ctx, grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}, g)
 	if err != nil {
 		return nil, err
+	}
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, Faults(faults))
 	}
 	q.inherit(p)
 	return q, nil
@@ -238,13 +242,13 @@ func (s *State) replayReset(st *Step) error {
 	return nil
 }
 
-func (s *State) replayGraph(ev *Event) error {
+func (s *State) replayGraph(ctx context.Context, ev *Event) error {
 	if ev.Kind != GraphAmended {
 		return fmt.Errorf("%w: a new graph in an event of kind %s", ErrCorrupt, ev.Kind)
 	}
-	q, err := s.p.regrown(ev.Graph)
+	q, err := s.p.regrown(ctx, ev.Graph)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return err
 	}
 	s.applyAmend(q)
 	return nil

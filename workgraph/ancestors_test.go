@@ -30,12 +30,12 @@ func (m *machine) everyWay(check func(m *machine)) {
 	check(m)
 	was := m.s
 	var err error
-	m.s, err = Replay(m.p, "run", m.events)
+	m.s, err = Replay(m.t.Context(), m.p, "run", m.events)
 	require.NoError(m.t, err)
 	check(m)
 	b, err := was.Snapshot()
 	require.NoError(m.t, err)
-	m.s, err = Restore(m.p, b)
+	m.s, err = Restore(m.t.Context(), m.p, b)
 	require.NoError(m.t, err)
 	check(m)
 	m.s = was

@@ -197,7 +197,7 @@ func (c *chaos) step(g *Graph) {
 		require.NoError(c.t, c.do(Recover{Now: c.now}))
 		snap, err := c.s.Snapshot()
 		require.NoError(c.t, err)
-		c.s, err = Restore(c.j.p, snap)
+		c.s, err = Restore(c.t.Context(), c.j.p, snap)
 		require.NoError(c.t, err)
 		c.open = c.s.Outstanding()
 		return

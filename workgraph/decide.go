@@ -57,7 +57,7 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 		return
 	}
 	if o.Wait != nil && o.Wait.Children != nil {
-		if given, why := s.strange(u.ns, o.Wait.Children.Runs); s.doubted(u, given, why) {
+		if given, why := s.strange(u.ns, o.Wait.Children.Runs); s.doubted(doubt{u: u, given: given, why: why}) {
 			return
 		}
 	}
@@ -95,13 +95,18 @@ func (s *State) examine(u unit, o *Outcome) *Error {
 			}
 			if len(q.Approve) > 0 {
 				if _, err := s.p.digested(s.evaluation()); err != nil {
-					return Errorf(Retryable, ReasonTimeout, "what the approval covers cannot be worked out in time: %v", err)
+					return unknownCover(err)
 				}
 			}
 		}
 		return nil
 	}
 	return s.examineValues(u, o)
+}
+
+// unknownCover is the error of a question of approval that the command's context did not leave time for.
+func unknownCover(late error) *Error {
+	return Errorf(Retryable, ReasonTimeout, "what the approval covers cannot be worked out in time: %v", late)
 }
 
 // examineValues applies the node's check.

@@ -90,7 +90,7 @@ func ExampleState() {
 	journal = append(journal, events...) // durable before A is called
 	fmt.Println(len(effects.Starts), effects.Starts[0].EffectKey(), err)
 
-	back, err := workgraph.Replay(p, "run_1", journal)
+	back, err := workgraph.Replay(context.Background(), p, "run_1", journal)
 	fmt.Println(back.Outstanding()[0].Node, "is started again", err)
 
 	events, effects, err = back.Advance(workgraph.Ended{Ref: workgraph.Ref{Node: "A", Visit: 1}, Attempt: 1, Outcome: &workgraph.Outcome{}})

@@ -68,13 +68,22 @@ func (s *State) planExpansion(ns *nodeState, sub *Graph) (growTask, []Fault) {
 // grow is the program of the run's graph with sub in it, within the limits. A replay does not ask for the
 // limits: what was decided once stays.
 func (s *State) grow(ns *nodeState, visit int, sub *Graph) (*Program, []Fault) {
-	q, faults := s.p.grow(ns.n, visit, sub)
+	q, faults, err := s.p.grow(s.evaluation(), ns.n, visit, sub)
+	if err != nil {
+		return nil, []Fault{s.growsTooLong(ns, err)}
+	}
 	limit := s.p.limits.Edges
 	if len(faults) > 0 || limit <= 0 || len(q.g.Edges) <= limit {
 		return q, faults
 	}
 	return nil, []Fault{{Code: CodeTooLarge, Node: s.node(ns).ID, Field: "expand", Hint: "let fewer nodes begin or end the sub-graph: each is led to from the node, and on to all that follow",
 		Message: fmt.Sprintf("the run would have %d edges, the limit is %d", len(q.g.Edges), limit)}}
+}
+
+// growsTooLong is the fault of a sub-graph that the context of the command leaves no time for.
+func (s *State) growsTooLong(ns *nodeState, err error) Fault {
+	return Fault{Code: CodeTooLarge, Node: s.node(ns).ID, Field: "expand", Message: "the sub-graph cannot be checked in time: " + err.Error(),
+		Hint: "expand to less at once"}
 }
 
 func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
@@ -105,8 +114,7 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 	}}
 	p, faults, err := build(c, sub)
 	if err != nil {
-		return nil, []Fault{{Code: CodeTooLarge, Node: node.ID, Field: "expand", Message: "the sub-graph cannot be checked in time: " + err.Error(),
-			Hint: "expand to less at once"}}
+		return nil, []Fault{s.growsTooLong(ns, err)}
 	}
 	if len(faults) > 0 {
 		return nil, faults
@@ -134,23 +142,23 @@ func (s *State) fillExpansion(ns *nodeState, sub *Graph) (*Graph, []Fault) {
 	return p.g, faults
 }
 
-// grow is the program of the graph with sub inserted after a visit of node n.
-func (p *Program) grow(n int32, visit int, sub *Graph) (*Program, []Fault) {
+// grow is the program of the graph with sub inserted after a visit of node n. The error is that of ctx.
+func (p *Program) grow(ctx context.Context, n int32, visit int, sub *Graph) (*Program, []Fault, error) {
 	node := &p.nodes[n]
 	keeps := node.region != 0 && node.round == 0
-	c := &checker{ctx: context.Background(), grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
-	q, faults, _ := build(c, inserted(p.g, node.Node, visit, keeps, sub))
-	if len(faults) > 0 {
-		return nil, faults
+	c := &checker{ctx: ctx, grown: true, exprs: maps.Clone(p.exprs), schemas: maps.Clone(p.schemas)}
+	q, faults, err := build(c, inserted(p.g, node.Node, visit, keeps, sub))
+	if err != nil || len(faults) > 0 {
+		return nil, faults, err
 	}
 	for i := range q.nodes {
 		if q.regions[q.nodes[i].region].token && q.origins[i].node >= 0 && q.roundOf(q.nodes[q.origins[i].node].region, int32(i)) > 0 {
 			return nil, []Fault{{Code: CodeCannotExpand, Node: q.nodes[i].ID, Message: "a sub-graph within a loop cannot have a loop that can be entered at several nodes",
-				Hint: "give the loop a single entry"}}
+				Hint: "give the loop a single entry"}}, nil
 		}
 	}
 	q.inherit(p)
-	return q, nil
+	return q, nil, nil
 }
 
 // inherit takes over what a program is given besides its graph.
@@ -295,12 +303,15 @@ func (s *State) applyGraph(q *Program) {
 	s.fx.Graph = q.g
 }
 
-func (s *State) replayExpand(st *Step, d *Detail) error {
+func (s *State) replayExpand(ctx context.Context, st *Step, d *Detail) error {
 	ns := s.lookup(st.Node, st.Visit)
 	if ns == nil || ns.resolved() || d.Graph == nil {
 		return fmt.Errorf("%w: no visit %s@%d to expand", ErrCorrupt, st.Node, st.Visit)
 	}
-	q, faults := s.p.grow(ns.n, st.Visit, d.Graph)
+	q, faults, err := s.p.grow(ctx, ns.n, st.Visit, d.Graph)
+	if err != nil {
+		return err
+	}
 	if len(faults) > 0 {
 		return fmt.Errorf("%w: expansion of %s@%d: %w", ErrCorrupt, st.Node, st.Visit, Faults(faults))
 	}

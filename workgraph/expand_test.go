@@ -22,7 +22,7 @@ func (m *machine) replayed(p *Program) {
 		require.NoError(m.t, err)
 		back, err := DecodeEvent(raw)
 		require.NoError(m.t, err)
-		_, err = s.Apply(back)
+		_, err = s.Apply(m.t.Context(), back)
 		require.NoError(m.t, err)
 		snap, err := s.Snapshot()
 		require.NoError(m.t, err)
@@ -32,13 +32,13 @@ func (m *machine) replayed(p *Program) {
 	require.NoError(m.t, err)
 	require.Equal(m.t, string(want), string(got), "replay")
 	for i, snap := range snaps {
-		s, err := Restore(p, snap)
+		s, err := Restore(m.t.Context(), p, snap)
 		require.NoError(m.t, err)
 		again, err := s.Snapshot()
 		require.NoError(m.t, err)
 		require.Equal(m.t, string(snap), string(again), "snapshot after event %d", i+1)
 		for _, ev := range m.events[i+1:] {
-			_, err = s.Apply(ev)
+			_, err = s.Apply(m.t.Context(), ev)
 			require.NoError(m.t, err)
 		}
 		got, err := s.Snapshot()

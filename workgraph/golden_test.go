@@ -64,7 +64,7 @@ func TestGoldenJournals(t *testing.T) {
 			for line := range strings.Lines(events) {
 				ev, err := DecodeEvent([]byte(line))
 				require.NoError(t, err)
-				_, err = s.Apply(ev)
+				_, err = s.Apply(t.Context(), ev)
 				require.NoError(t, err)
 			}
 			require.Equal(t, g.Visits, visitLines(s))
@@ -81,7 +81,7 @@ func TestGoldenSnapshots(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(head), &g))
 	p, err := Compile(t.Context(), g.Graph, nil)
 	require.NoError(t, err)
-	s, err := Restore(p, []byte(snap))
+	s, err := Restore(t.Context(), p, []byte(snap))
 	require.NoError(t, err)
 	require.Equal(t, g.Visits, visitLines(s))
 	m := newMachine(t, p)

@@ -20,16 +20,19 @@ import (
 const ReasonApprovalVoid = "APPROVAL_VOID"
 
 // questioned is what the visit's question of approval covers: a digest of it all, and those of the values of
-// the state.
-func (s *State) questioned(ns *nodeState, q *Interrupt) (binds string, seen map[string]string) {
-	c, err := s.p.digested(context.Background()) // found out before, in examine
+// the state. The error is that of ctx.
+func (s *State) questioned(ctx context.Context, ns *nodeState, q *Interrupt) (binds string, seen map[string]string, err error) {
+	c, err := s.p.digested(ctx) // found out before, in examine
 	if err != nil {
-		return "", nil
+		return "", nil, err
 	}
 	if c.reads != nil {
 		var all stateReads
-		for _, n := range marked(c.out.from(context.Background(), ns.n)) {
+		for _, n := range marked(c.out.from(ctx, ns.n)) {
 			all.add(c.reads[n].keys, c.reads[n].all)
+		}
+		if ctx.Err() != nil {
+			return "", nil, context.Cause(ctx)
 		}
 		for _, k := range all.in(s.vars) {
 			if seen == nil {
@@ -43,7 +46,7 @@ func (s *State) questioned(ns *nodeState, q *Interrupt) (binds string, seen map[
 		Graph            []byte
 		State, Workflows map[string]string
 	}{Input{Args: ns.args, Named: ns.named}, c.digests[s.p.reaches().comp[ns.n]][:], seen, q.Workflows})
-	return hex.EncodeToString(sum[:]), seen
+	return hex.EncodeToString(sum[:]), seen, nil
 }
 
 // approvals are the visits whose question of approval of values of the state, or of workflows, was answered
@@ -93,10 +96,11 @@ func (s *State) holds(ns *nodeState) bool {
 	return true
 }
 
-// outdatedFor marks the nodes that follow from an approval of another value of the key than it has now.
-func (s *State) outdatedFor(key string) []bool {
+// outdatedFor marks the nodes that follow from an approval of another value of the key than it has now. The
+// error is that of ctx, and nothing is kept then.
+func (s *State) outdatedFor(ctx context.Context, key string) ([]bool, error) {
 	if marks, ok := s.outdated[key]; ok {
-		return marks
+		return marks, nil
 	}
 	var from []int32
 	for _, ns := range s.approvals() {
@@ -106,15 +110,19 @@ func (s *State) outdatedFor(key string) []bool {
 	}
 	var marks []bool
 	if len(from) > 0 {
-		if c, err := s.p.covers(context.Background()); err == nil {
-			marks = c.out.from(context.Background(), from...)
+		c, err := s.p.covers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if marks = c.out.from(ctx, from...); ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 	}
 	if s.outdated == nil {
 		s.outdated = map[string][]bool{}
 	}
 	s.outdated[key] = marks
-	return marks
+	return marks, nil
 }
 
 // ApprovedAt is the visit whose question of approval was answered with APPROVED and of which the visit
@@ -143,14 +151,16 @@ func (s *State) ApprovedAt(ref Ref) (at Ref, workflows map[string]string, ok boo
 }
 
 // void are the approvals that cover the node and are of other values of the state than it would read now,
-// with the keys. named is what travels to it.
-func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeState, why string) {
+// with the keys. named is what travels to it. If the command's context ends first they are those that may
+// cover it, since nobody knows what was approved then: late says why.
+func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeState, why string, late error) {
 	if len(s.approvals()) == 0 || len(s.vars) == 0 {
-		return nil, ""
+		return nil, "", nil
 	}
-	c, err := s.p.covers(context.Background())
+	ctx := s.evaluation()
+	c, err := s.p.covers(ctx)
 	if err != nil {
-		return nil, ""
+		return s.covering(n), "", err
 	}
 	reads := c.reads[n]
 	if s.p.evaluated != nil && len(named) > 0 {
@@ -167,12 +177,16 @@ func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeSt
 	}
 	var keys []string
 	for _, k := range reads.in(s.vars) {
-		if marks := s.outdatedFor(k); marks != nil && marks[n] {
+		marks, err := s.outdatedFor(ctx, k)
+		if err != nil {
+			return s.covering(n), "", err
+		}
+		if marks != nil && marks[n] {
 			keys = append(keys, k)
 		}
 	}
 	if len(keys) == 0 {
-		return nil, ""
+		return nil, "", nil
 	}
 	for _, ns := range s.approvals() {
 		if slices.ContainsFunc(keys, func(k string) bool {
@@ -182,12 +196,17 @@ func (s *State) void(n int32, named map[string]json.RawMessage) (given []*nodeSt
 			given = append(given, ns)
 		}
 	}
-	return given, "state " + strings.Join(keys, ", ") + " has changed"
+	return given, "state " + strings.Join(keys, ", ") + " has changed", nil
+}
+
+// covering are the approvals of which the node follows.
+func (s *State) covering(n int32) []*nodeState {
+	return slices.DeleteFunc(slices.Clone(s.approvals()), func(ns *nodeState) bool { return !s.p.leadsTo(ns.n, n) })
 }
 
 // superseding puts an approval aside that is of other values than those of now.
 func (s *State) superseding(u unit, decision string) bool {
-	return decision == Approved && !s.holds(u.ns) && s.doubted(u, []*nodeState{u.ns}, "what was asked has changed")
+	return decision == Approved && !s.holds(u.ns) && s.doubted(doubt{u: u, given: []*nodeState{u.ns}, why: "what was asked has changed"})
 }
 
 // strange are the approvals that cover the visit and are of other graphs than those of the workflows that it
@@ -212,8 +231,8 @@ func (s *State) enteredVoid(ns *nodeState, named map[string]json.RawMessage) boo
 	if !s.watched || s.adopt != nil && s.adopt[s.ref(ns, 0)] != nil {
 		return false
 	}
-	given, why := s.void(ns.n, named)
-	return s.doubted(unit{ns, 0}, given, why)
+	given, why, late := s.void(ns.n, named)
+	return s.doubted(doubt{u: unit{ns, 0}, given: given, why: why, late: late})
 }
 
 // loopVoid puts a loop aside that would begin with another state than was approved.
@@ -221,11 +240,11 @@ func (s *State) loopVoid(region int32) bool {
 	if !s.watched || s.adopt != nil {
 		return false
 	}
-	given, why := s.void(s.p.regions[region].head, nil)
+	given, why, late := s.void(s.p.regions[region].head, nil)
 	if len(given) == 0 || s.drain != "" {
 		return false
 	}
-	s.doubts = append(s.doubts, doubt{region: region, given: given, why: why})
+	s.doubts = append(s.doubts, doubt{region: region, given: given, why: why, late: late})
 	return true
 }
 
@@ -236,8 +255,8 @@ func (s *State) foundVoid(u unit) bool {
 	if !s.watched || s.p.evaluated == nil || n.Effect == Unsafe || u.ns.resolved() || s.p.evaluated(n.Actor, n.Named) == nil {
 		return false
 	}
-	given, why := s.void(u.ns.n, u.ns.named)
-	return s.doubted(u, given, why)
+	given, why, late := s.void(u.ns.n, u.ns.named)
+	return s.doubted(doubt{u: u, given: given, why: why, late: late})
 }
 
 // doubt is a visit that is not what was approved at the visits given.
@@ -247,29 +266,37 @@ type doubt struct {
 	region int32
 	given  []*nodeState
 	why    string
+	// late is why it is not known, in time, whether it is what was approved.
+	late error
 }
 
 // doubted puts a visit aside that is not what was approved: see settleDoubts.
-func (s *State) doubted(u unit, given []*nodeState, why string) bool {
-	if len(given) == 0 || s.drain != "" {
+func (s *State) doubted(d doubt) bool {
+	if len(d.given) == 0 || s.drain != "" {
 		return false
 	}
-	if !slices.ContainsFunc(s.doubts, func(d doubt) bool { return d.u == u }) {
-		s.doubts = append(s.doubts, doubt{u: u, given: given, why: why})
+	if !slices.ContainsFunc(s.doubts, func(o doubt) bool { return o.u == d.u }) {
+		s.doubts = append(s.doubts, d)
 	}
 	return true
 }
 
 // settleDoubts asks again what was approved otherwise than it is now, or fails what would follow from it if
-// some of it has run.
+// some of it has run. When the command's context ends first, what would follow fails: it must not run
+// unless it is known to be what was approved.
 func (s *State) settleDoubts() {
 	d := s.doubts[0]
 	s.doubts = s.doubts[1:]
 	if d.region == 0 && d.u.ns.resolved() {
 		return
 	}
-	c, err := s.p.covers(context.Background())
-	if err != nil {
+	ctx := s.evaluation()
+	var c *cover
+	if d.late == nil {
+		c, d.late = s.p.covers(ctx)
+	}
+	if d.late != nil {
+		s.refuseDoubted(d, s.unsure(d.late))
 		return
 	}
 	var given []*nodeState
@@ -284,20 +311,16 @@ func (s *State) settleDoubts() {
 			held = append(held, ns)
 		}
 	}
-	more, stuck := s.takeBack(context.Background(), c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
+	more, stuck := s.takeBack(ctx, c, given, func(ns *nodeState) bool { return s.irrevocable(ns) == nil })
+	if ctx.Err() != nil {
+		s.refuseDoubted(d, s.unsure(context.Cause(ctx)))
+		return
+	}
 	stuck = append(stuck, held...)
 	if len(stuck) > 0 {
 		id := s.node(stuck[0]).ID
-		err := Errorf(Permanent, ReasonApprovalVoid, "%s since it was approved at %s, and some of what follows from the approval has run: fork the run from %s, it is asked again there",
-			d.why, s.ref(stuck[0], 0), id)
-		switch {
-		case d.region > 0:
-			s.openRound(d.region, s.root, nil, verdictRun) // its head fails
-		case d.u.ns.status == VisitPending:
-			s.failVisit(d.u.ns, err, false)
-		default:
-			s.failWait(d.u, err)
-		}
+		s.refuseDoubted(d, Errorf(Permanent, ReasonApprovalVoid, "%s since it was approved at %s, and some of what follows from the approval has run: fork the run from %s, it is asked again there",
+			d.why, s.ref(stuck[0], 0), id))
 		return
 	}
 	for _, ns := range append(again, more...) {
@@ -317,6 +340,23 @@ func (s *State) settleDoubts() {
 	s.applyRecount()
 	s.unstart()
 	s.wake()
+}
+
+// unsure is the error of a visit of which it is not known in time whether it is what was approved.
+func (s *State) unsure(late error) *Error {
+	return Errorf(Permanent, ReasonApprovalVoid, "whether it is what was approved cannot be worked out in time: %v", late)
+}
+
+// refuseDoubted fails what is put aside.
+func (s *State) refuseDoubted(d doubt, err *Error) {
+	switch {
+	case d.region > 0:
+		s.openRound(d.region, s.root, nil, verdictRun) // its head fails
+	case d.u.ns.status == VisitPending:
+		s.failVisit(d.u.ns, err, false)
+	default:
+		s.failWait(d.u, err)
+	}
 }
 
 // applyRecount counts anew what visits that were taken back had been counted for.

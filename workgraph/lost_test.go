@@ -121,7 +121,7 @@ func TestLostNeverFails(t *testing.T) {
 					require.NoError(t, c.do(Recover{Now: c.now}))
 					snap, err := c.s.Snapshot()
 					require.NoError(t, err)
-					c.s, err = Restore(p, snap)
+					c.s, err = Restore(t.Context(), p, snap)
 					require.NoError(t, err)
 					c.open = c.s.Outstanding()
 					killed++

@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -271,17 +272,20 @@ func (j *journalOf) note(t require.TestingT, s *State, evs []Event) {
 	j.snaps[s.Seq()] = string(snap)
 }
 
-func (j *journalOf) check(t require.TestingT, runID string) {
+func (j *journalOf) check(t interface {
+	require.TestingT
+	Context() context.Context
+}, runID string) {
 	s := New(j.p, runID)
 	var compared int
 	var next *State               // restored from the snapshot before
 	far := max(1, len(j.snaps)/8) // all of them in a short journal: what is compared grows with the journal, not with its square
 	for i, ev := range j.events {
 		require.Equal(t, int64(i+1), ev.Seq, "sequence numbers are dense")
-		_, err := s.Apply(ev)
+		_, err := s.Apply(t.Context(), ev)
 		require.NoError(t, err)
 		if next != nil {
-			_, err := next.Apply(ev)
+			_, err := next.Apply(t.Context(), ev)
 			require.NoError(t, err)
 		}
 		want, ok := j.snaps[ev.Seq]
@@ -296,17 +300,17 @@ func (j *journalOf) check(t require.TestingT, runID string) {
 			require.NoError(t, err)
 			require.Equal(t, want, string(again), "from the snapshot before that at %d", ev.Seq)
 		}
-		back, err := Restore(j.p, got)
+		back, err := Restore(t.Context(), j.p, got)
 		require.NoError(t, err)
 		require.Equal(t, keys(s.Outstanding()), keys(back.Outstanding()))
 		next = back
 		if compared++; compared%far != 0 {
 			continue
 		}
-		back, err = Restore(j.p, got)
+		back, err = Restore(t.Context(), j.p, got)
 		require.NoError(t, err)
 		for _, later := range j.events[i+1:] {
-			_, err := back.Apply(later)
+			_, err := back.Apply(t.Context(), later)
 			require.NoError(t, err)
 		}
 		end, err := back.Snapshot()

@@ -2,14 +2,24 @@ package workgraph
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 )
 
 // Apply replays one journaled event; Seq must follow the last one applied. Nothing is decided: the steps in
 // the event are carried out. The effects are those of the original decision; a recovering owner ignores them
-// in favor of Outstanding. After ErrCorrupt the state must be discarded.
-func (s *State) Apply(ev Event) (fx Effects, err error) {
+// in favor of Outstanding.
+//
+// A replay ends with ctx, whose error is returned then: the graph of a run that grew or was amended is
+// compiled again on the way, once for each time. After any error some of the event's steps may be carried out
+// and others not, and the state must be discarded. So a replay may be interrupted only where its state is
+// nobody's yet. Who replays a run that goes on meanwhile, or owes the outcome of a call, gives a context that
+// lasts as long as the run does.
+func (s *State) Apply(ctx context.Context, ev Event) (fx Effects, err error) {
+	if ctx.Err() != nil {
+		return Effects{}, context.Cause(ctx)
+	}
 	if ev.Version < 1 || ev.Version > MachineVersion {
 		return Effects{}, fmt.Errorf("%w: machine version %d", ErrCorrupt, ev.Version)
 	}
@@ -26,7 +36,7 @@ func (s *State) Apply(ev Event) (fx Effects, err error) {
 		return Effects{}, err
 	}
 	for i := range ev.Steps {
-		if err := s.applyStep(&ev, &ev.Steps[i]); err != nil {
+		if err := s.applyStep(ctx, &ev, &ev.Steps[i]); err != nil {
 			return Effects{}, fmt.Errorf("event %d step %d: %w", ev.Seq, i+1, err)
 		}
 	}
@@ -151,7 +161,7 @@ func (s *State) chosen(ev *Event, ns *nodeState) *Outcome {
 	return nil
 }
 
-func (s *State) applyStep(ev *Event, st *Step) error {
+func (s *State) applyStep(ctx context.Context, ev *Event, st *Step) error {
 	d := st.Detail
 	if d == nil {
 		d = &Detail{}
@@ -164,7 +174,7 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 		s.applyPause(st.Note)
 		return nil
 	case OpExpand:
-		return s.replayExpand(st, d)
+		return s.replayExpand(ctx, st, d)
 	case OpReset:
 		return s.replayReset(st)
 	case OpReopen:
@@ -173,7 +183,7 @@ func (s *State) applyStep(ev *Event, st *Step) error {
 		s.applyRecount()
 		return nil
 	case OpGraph:
-		return s.replayGraph(ev)
+		return s.replayGraph(ctx, ev)
 	case OpEdge, OpMoot:
 		return s.replayEdge(st, d)
 	case OpPost, OpTake:
@@ -403,11 +413,11 @@ func (s *State) replayLoop(st *Step, d *Detail) error {
 	return nil
 }
 
-// Replay rebuilds the state of a run from its journal.
-func Replay(p *Program, runID string, events []Event) (*State, error) {
+// Replay rebuilds the state of a run from its journal. It ends with ctx: see Apply.
+func Replay(ctx context.Context, p *Program, runID string, events []Event) (*State, error) {
 	s := New(p, runID)
 	for _, ev := range events {
-		if _, err := s.Apply(ev); err != nil {
+		if _, err := s.Apply(ctx, ev); err != nil {
 			return nil, err
 		}
 	}

@@ -156,7 +156,7 @@ func TestRun(t *testing.T) {
 		require.Len(t, events, int(res.Events))
 		p, err := Compile(t.Context(), g, nil)
 		require.NoError(t, err)
-		s, err := Replay(p, "r1", events)
+		s, err := Replay(t.Context(), p, "r1", events)
 		require.NoError(t, err)
 		require.Equal(t, res.RunEnd, *s.End())
 	})

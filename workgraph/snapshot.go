@@ -2,6 +2,7 @@ package workgraph
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -327,8 +328,9 @@ func (r *restorer) visit(ref *savedRef) *nodeState {
 
 // Restore rebuilds a state from a snapshot made with the same program, by this or an earlier machine version.
 // A run whose graph has become another one brings that graph along: p then is the program that the run was
-// begun with or any later one of it, and gives actors and limits.
-func Restore(p *Program, snapshot []byte) (st *State, err error) {
+// begun with or any later one of it, and gives actors and limits; that graph is compiled within ctx, whose
+// error is returned if it ends first.
+func Restore(ctx context.Context, p *Program, snapshot []byte) (st *State, err error) {
 	defer func() { err = corrupt(recover(), err) }()
 	var c savedState
 	if err := json.Unmarshal(snapshot, &c); err != nil {
@@ -338,8 +340,8 @@ func Restore(p *Program, snapshot []byte) (st *State, err error) {
 		return nil, fmt.Errorf("%w: snapshot of machine version %d", ErrCorrupt, c.Version)
 	}
 	if c.Graph != nil {
-		if p, err = p.regrown(c.Graph); err != nil {
-			return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, err)
+		if p, err = p.regrown(ctx, c.Graph); err != nil {
+			return nil, fmt.Errorf("snapshot: %w", err)
 		}
 	}
 	s := New(p, c.RunID)

@@ -193,14 +193,14 @@ func FuzzDecodeEvent(f *testing.F) {
 		Chain("H", "W", "X").Back("W", "H", "false").Graph()
 	p, err := Compile(context.Background(), g, nil)
 	require.NoError(f, err)
-	f.Fuzz(func(_ *testing.T, text string) {
+	f.Fuzz(func(t *testing.T, text string) {
 		s := New(p, "run")
 		for line := range strings.Lines(text) {
 			ev, err := DecodeEvent([]byte(line))
 			if err != nil {
 				return
 			}
-			if _, err := s.Apply(ev); err != nil {
+			if _, err := s.Apply(t.Context(), ev); err != nil {
 				return // corrupt journals are refused, never a panic
 			}
 		}

@@ -156,7 +156,11 @@ func (s *State) await(u unit, o *Outcome, now time.Time) {
 	}
 	d := &Detail{Due: o.Wait.due(now)}
 	if o.Wait.approves() && (u.ns.kept == nil || u.ns.kept.Binds == "") {
-		d.Binds, d.Seen = s.questioned(u.ns, o.Wait.Interrupt)
+		var err error
+		if d.Binds, d.Seen, err = s.questioned(s.evaluation(), u.ns, o.Wait.Interrupt); err != nil {
+			s.attemptFailed(u, unknownCover(err), false, now)
+			return true
+		}
 	}
 	st := s.step(OpWait, u.ns, d)
 	st.Item = int(u.item)

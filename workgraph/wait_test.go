@@ -19,12 +19,12 @@ func (m *machine) replays() {
 		events[i], err = DecodeEvent(js(m.events[i]))
 		require.NoError(m.t, err)
 	}
-	again, err := Replay(m.p, "run", events)
+	again, err := Replay(m.t.Context(), m.p, "run", events)
 	require.NoError(m.t, err)
 	got, err := again.Snapshot()
 	require.NoError(m.t, err)
 	require.Equal(m.t, string(want), string(got))
-	back, err := Restore(m.p, got)
+	back, err := Restore(m.t.Context(), m.p, got)
 	require.NoError(m.t, err)
 	got, err = back.Snapshot()
 	require.NoError(m.t, err)
@@ -36,7 +36,7 @@ func (m *machine) crash() {
 	m.t.Helper()
 	snap, err := m.s.Snapshot()
 	require.NoError(m.t, err)
-	m.s, err = Restore(m.p, snap)
+	m.s, err = Restore(m.t.Context(), m.p, snap)
 	require.NoError(m.t, err)
 	m.do(Recover{Now: m.now})
 }

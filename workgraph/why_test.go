@@ -77,7 +77,7 @@ func TestWhy(t *testing.T) {
 			t.Helper()
 			snap, err := m.s.Snapshot()
 			require.NoError(t, err)
-			back, err := Restore(m.s.p, snap)
+			back, err := Restore(t.Context(), m.s.p, snap)
 			require.NoError(t, err)
 			require.Equal(t, m.s.Why(0), back.Why(0), "a snapshot keeps it")
 			for _, r := range m.s.Why(0) {

@@ -217,7 +217,7 @@ func (k *Kit) Crash() {
 		if r.state.End() != nil {
 			continue
 		}
-		s, err := workgraph.Replay(r.program, r.ID, r.events)
+		s, err := workgraph.Replay(k.t.Context(), r.program, r.ID, r.events)
 		if err != nil {
 			k.t.Fatalf("run %s cannot be replayed: %v", r.ID, err)
 		}

@@ -213,7 +213,7 @@ func (e *Engine) planAmend(ctx context.Context, req AmendRequest) (*Amendment, *
 		return nil, nil, err
 	}
 	out := &Amendment{GraphHash: p.hash, GraphRevision: revision + 1}
-	trial, err := workgraph.Restore(now, position)
+	trial, err := workgraph.Restore(ctx, now, position)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,6 +39,9 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 		return nil, err
 	}
 	p, err := newPrograms(nil, workgraph.Limits{}, 0).stored(ctx, hash, body)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return []string{fmt.Sprintf("%s: its graph cannot be used: %v", runID, err)}, nil
 	}
@@ -49,8 +52,8 @@ func Audit(ctx context.Context, j journal.Reader, namespace, runID string) ([]st
 			return nil, err
 		}
 		for i := range events {
-			if !a.take(events[i]) {
-				return a.faults, nil
+			if !a.take(ctx, events[i]) {
+				return a.faults, context.Cause(ctx)
 			}
 		}
 		if len(events) < 1000 {
@@ -119,7 +122,7 @@ func (a *auditor) fault(format string, args ...any) {
 }
 
 // take replays one event. It reports false when nothing can be said of what follows.
-func (a *auditor) take(row journal.Event) bool {
+func (a *auditor) take(ctx context.Context, row journal.Event) bool {
 	d, err := decodeEvent(row)
 	if err != nil {
 		a.fault("event %d cannot be read: %v", row.Seq, err)
@@ -154,7 +157,9 @@ func (a *auditor) take(row journal.Event) bool {
 			a.done[ref] = row.Seq
 		}
 	}
-	if _, err := a.state.Apply(d.Event); err != nil {
+	if _, err := a.state.Apply(ctx, d.Event); ctx.Err() != nil {
+		return false
+	} else if err != nil {
 		a.fault("event %d does not follow from those before it: %v", row.Seq, err)
 		return false
 	}

@@ -263,10 +263,13 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 // rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the beginning.
 func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 	if len(l.Snapshot) > 0 {
-		err := r.replay(l.Snapshot, l.Events)
+		err := r.replay(ctx, l.Snapshot, l.Events)
 		if err == nil && r.seq == l.Run.LastSeq {
 			r.snapSeq = l.SnapshotSeq
 			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // the snapshot is not to blame
 		}
 		r.t.e.log.WarnContext(ctx, "snapshot is of no use, the journal is read from the beginning", "err", err, "run_id", r.id)
 		l.Events = nil
@@ -285,7 +288,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 	if err := r.fromFirst(ctx, l.Run, l.Events); err != nil {
 		return err
 	}
-	if err := r.replay(nil, l.Events); err != nil {
+	if err := r.replay(ctx, nil, l.Events); err != nil {
 		return err
 	}
 	if l.Run.GraphRevision > 0 {
@@ -301,7 +304,7 @@ func (r *run) rebuild(ctx context.Context, l journal.Loaded) error {
 	return nil
 }
 
-func (r *run) replay(snapshot []byte, events []journal.Event) error {
+func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Event) error {
 	r.state, r.tally, r.kept, r.given = workgraph.New(r.program.p, r.id), newTally(r.program.nodes), 0, 0
 	r.grown = 0
 	defer func() { r.state.OnEvaluation(r.evaluation) }()
@@ -318,17 +321,18 @@ func (r *run) replay(snapshot []byte, events []journal.Event) error {
 			}
 			r.details[head.Details[i].Ref] = &head.Details[i]
 		}
-		if r.state, err = workgraph.Restore(r.program.p, machine); err != nil {
+		state, err := workgraph.Restore(ctx, r.program.p, machine)
+		if err != nil {
 			return err
 		}
-		r.tally, r.kept = t, int64(len(machine))
+		r.state, r.tally, r.kept = state, t, int64(len(machine))
 	}
 	for _, row := range events {
 		d, err := decodeEvent(row)
 		if err != nil {
 			return err
 		}
-		if _, err := r.state.Apply(d.Event); err != nil {
+		if _, err := r.state.Apply(ctx, d.Event); err != nil {
 			return fmt.Errorf("apply event %d of run %s: %w", d.Seq, r.id, err)
 		}
 		r.tally.apply(&d.Event)
