@@ -1,9 +1,6 @@
 package conns
 
-import (
-	"math"
-	"runtime/debug"
-)
+import "github.com/epigraph-run/epigraph/internal/memlimit"
 
 const (
 	// maxStrangers is enough for all that come in the time in which one says who it is.
@@ -22,17 +19,17 @@ const (
 
 // DefaultBounds are those for the files that this process may open and for its memory limit.
 func DefaultBounds() Bounds {
-	return Fit(openFiles(), debug.SetMemoryLimit(-1))
+	return Fit(openFiles(), memlimit.Bytes())
 }
 
-// Fit returns bounds for a number of open files and a limit of memory in bytes; math.MaxInt64 is none.
+// Fit returns bounds for a number of open files and a limit of memory in bytes; 0 is none.
 // Strangers of one server may take a sixteenth of the files and those who are known a half: with three
 // servers in a process five sixteenths are left for databases, files and outgoing connections. Those who are
 // known may take a quarter of the memory.
-func Fit(files uint64, memory int64) Bounds {
+func Fit(files uint64, limit int64) Bounds {
 	room := int64(defaultBytes)
-	if memory != math.MaxInt64 {
-		room = memory / 4
+	if limit > 0 {
+		room = limit / 4
 	}
 	total := int(min(uint64(max(room/connBytes, minTotal)), files/2))
 	return Bounds{Strangers: int(min(maxStrangers, files/16)), Namespace: min(maxOfNamespace, total/2), Total: total}

@@ -16,10 +16,10 @@ func TestFit(t *testing.T) {
 		memory int64
 		want   conns.Bounds
 	}{
-		"FewFiles":      {1024, math.MaxInt64, conns.Bounds{Strangers: 64, Namespace: 256, Total: 512}},
+		"FewFiles":      {1024, 0, conns.Bounds{Strangers: 64, Namespace: 256, Total: 512}},
 		"LittleMemory":  {20_000, 762 << 20, conns.Bounds{Strangers: 512, Namespace: 2000, Total: 4064}},
 		"Least":         {20_000, 16 << 20, conns.Bounds{Strangers: 512, Namespace: 128, Total: 256}},
-		"NoLimits":      {1 << 20, math.MaxInt64, conns.Bounds{Strangers: 512, Namespace: 2000, Total: 10922}},
+		"NoLimits":      {1 << 20, 0, conns.Bounds{Strangers: 512, Namespace: 2000, Total: 10922}},
 		"EveryFileLeft": {math.MaxUint64, 64 << 30, conns.Bounds{Strangers: 512, Namespace: 2000, Total: 349525}},
 	} {
 		t.Run(name, func(t *testing.T) {

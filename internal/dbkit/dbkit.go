@@ -20,7 +20,7 @@ import (
 
 const (
 	// ReasonUnreachable is the reason of an Unavailable error when the database cannot be reached or opened.
-	ReasonUnreachable = errs.ReasonDatabaseAway
+	ReasonUnreachable = errs.ReasonDatabaseUnreachable
 	// ReasonDamaged is the reason of a FailedPrecondition error when a file is no database that can be read.
 	ReasonDamaged = "DATABASE_DAMAGED"
 

@@ -74,13 +74,14 @@ const ReasonInternal = "INTERNAL"
 // nothing has happened, so that another replica, or the same one a moment later, may be asked the same.
 const ReasonNotReady = "EXECUTOR_NOT_READY"
 
-// ReasonDatabaseAway is what a service answers whose database does not.
-const ReasonDatabaseAway = "DATABASE_UNREACHABLE"
+// ReasonDatabaseUnreachable is what a service answers whose database does not, and what the gateway's
+// readiness says of such a service.
+const ReasonDatabaseUnreachable = "DATABASE_UNREACHABLE"
 
-// DatabaseAway is what callers are told while the database of a service is away. What became of a change is
-// for who knows the call to say.
-func DatabaseAway(service string) *Error {
-	return New(Unavailable, ReasonDatabaseAway, "the database of the %s does not answer", service)
+// DatabaseUnreachable is what callers are told while the database of a service does not answer. What became
+// of a change is for who knows the call to say.
+func DatabaseUnreachable(service string) *Error {
+	return New(Unavailable, ReasonDatabaseUnreachable, "the database of the %s does not answer", service)
 }
 
 // ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another

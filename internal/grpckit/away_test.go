@@ -21,24 +21,24 @@ type dry struct {
 }
 
 func (*dry) GetRun(context.Context, *executorv1.GetRunRequest) (*executorv1.Run, error) {
-	return nil, errs.DatabaseAway("executor")
+	return nil, errs.DatabaseUnreachable("executor")
 }
 
 func (*dry) CancelRun(context.Context, *executorv1.CancelRunRequest) (*executorv1.Run, error) {
-	return nil, errs.DatabaseAway("executor")
+	return nil, errs.DatabaseUnreachable("executor")
 }
 
 // StartRun is refused before anything is done, and works when it is asked again.
 func (d *dry) StartRun(context.Context, *executorv1.StartRunRequest) (*executorv1.Run, error) {
 	if d.starts.Add(1) == 1 {
-		return nil, errs.DatabaseAway("executor").Set(errs.MetaNothingDone, "true")
+		return nil, errs.DatabaseUnreachable("executor").Set(errs.MetaNothingDone, "true")
 	}
 	return &executorv1.Run{}, nil
 }
 
 // TestDatabaseAway holds what a caller is told of a database that is away, also after tries of gRPC's own and
 // through a gateway.
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseUnreachable(t *testing.T) {
 	t.Parallel()
 	token := conf.NewSecret("svc")
 	s, err := grpckit.NewServer(grpckit.Options{Auth: grpckit.AuthConfig{ServiceToken: token}})

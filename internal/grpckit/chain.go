@@ -393,7 +393,7 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 // withFate adds to a database that is away what became of the call, which the method tells.
 func withFate(method string, err error) error {
 	e, ok := errors.AsType[*errs.Error](err)
-	if !ok || e.Reason != errs.ReasonDatabaseAway || e.HintText() != "" {
+	if !ok || e.Reason != errs.ReasonDatabaseUnreachable || e.HintText() != "" {
 		return err
 	}
 	name := method[strings.LastIndexByte(method, '/')+1:]

@@ -5,12 +5,11 @@ package inflight
 
 import (
 	"context"
-	"math"
-	"runtime/debug"
 	"strconv"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/memlimit"
 )
 
 const (
@@ -43,8 +42,8 @@ const (
 // memory limit, 512 MiB without one. What is made of a request while it is served is not counted, and may be
 // twice as much again.
 func DefaultTotal() int64 {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
+	limit := memlimit.Bytes()
+	if limit == 0 {
 		return defaultTotal
 	}
 	return min(max(limit/5, minTotal), 4*defaultTotal)

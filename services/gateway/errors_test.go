@@ -267,7 +267,7 @@ func TestHealthNamesWhatIsMissing(t *testing.T) {
 	require.Len(t, a.Away, 2)
 	require.Equal(t, "planner", a.Away[0].Service)
 	require.Equal(t, "NOT_SERVING", a.Away[0].Reason)
-	require.Equal(t, "DATABASE_AWAY", a.Away[1].Reason)
+	require.Equal(t, "DATABASE_UNREACHABLE", a.Away[1].Reason)
 	require.Equal(t, "the database of the registry does not answer", a.Away[1].Message)
 	require.WithinDuration(t, time.Now(), a.Away[0].Since, time.Minute)
 	r.servers["planner"].SetServing(true)

@@ -24,7 +24,7 @@ type answer struct {
 
 // TestDatabaseAway starts services whose PostgreSQL server is not running yet, and later takes it from them
 // again.
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseUnreachable(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t, 3*time.Minute)
 	db, err := pgtest.Start(ctx, "", pgtest.Options{NoFsync: true})
@@ -115,7 +115,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 	const start = `{"graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": "1"}}]}}`
 	t.Run("Start/CallersAreToldOfTheDatabase", func(t *testing.T) {
-		front(t, "DEGRADED", "DATABASE_AWAY", "executor", "registry")
+		front(t, "DEGRADED", "DATABASE_UNREACHABLE", "executor", "registry")
 		told(t, "GET", "/v1/runs", "", "DATABASE_UNREACHABLE", "the database of the executor does not answer")
 		told(t, "POST", "/v1/runs", start, "DATABASE_UNREACHABLE", "the database of the executor does not answer")
 		told(t, "GET", "/v1/epics", "", "DATABASE_UNREACHABLE", "the database of the registry does not answer")
@@ -132,7 +132,7 @@ func TestDatabaseAway(t *testing.T) {
 	before := len(log.Lines(t))
 	t.Run("Crash/IsToldApartFromAServiceThatIsAway", func(t *testing.T) {
 		require.NoError(t, db.Crash())
-		front(t, "DEGRADED", "DATABASE_AWAY", "executor", "registry")
+		front(t, "DEGRADED", "DATABASE_UNREACHABLE", "executor", "registry")
 		for _, p := range stored {
 			comes(t, p, http.StatusServiceUnavailable, "the connection to the database broke")
 			alive(t, p)

@@ -23,6 +23,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/host"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/memlimit"
 	"github.com/epigraph-run/epigraph/internal/obs"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
@@ -70,7 +71,7 @@ type Process struct {
 // wait and, until ctx ends, give memory back that it needs no more. Call it once, before a configuration is
 // made.
 func FitMachine(ctx context.Context) {
-	host.LimitMemory(os.Getenv)
+	memlimit.Respect(os.Getenv)
 	host.SpareThreads(os.Getenv)
 	go host.GiveMemoryBack(ctx)
 }
@@ -131,7 +132,7 @@ func Open(ctx context.Context, service string, cfg Config) (_ *Process, err erro
 		}
 		return starting
 	})
-	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", host.MemoryLimit()),
+	p.tel.Logger.InfoContext(ctx, "starting", slog.String("version", cfg.Version), slog.String("addr", p.listener.Addr().String()), slog.Int64("memory_limit", memlimit.Bytes()),
 		conf.Attr("config", cfg))
 	warnExposed(ctx, p.tel.Logger, cfg.secretFiles(service)...)
 	return p, nil

@@ -83,7 +83,7 @@ func (p *Process) standIn(lis *shared) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	server := grpckit.StandIn(errs.DatabaseAway(p.name).Set(errs.MetaNothingDone, "true").Hint("nothing was changed; try again when the database is back"), secure)
+	server := grpckit.StandIn(errs.DatabaseUnreachable(p.name).Set(errs.MetaNothingDone, "true").Hint("nothing was changed; try again when the database is back"), secure)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -206,7 +206,7 @@ func (e *Engine) notReady() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.away {
-		return errs.DatabaseAway("executor").Set(errs.MetaNothingDone, "true")
+		return errs.DatabaseUnreachable("executor").Set(errs.MetaNothingDone, "true")
 	}
 	return errs.New(errs.Unavailable, errs.ReasonNotReady, "the executor is starting or stopping").Hint("try again in a moment")
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
 	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/internal/memlimit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -30,8 +29,8 @@ const (
 // requests, and what is encoded and sent take as much again. So less than half of the limit is in use when one
 // tenant takes all that it may: beyond that the collector runs without a pause, and all tenants wait for it.
 func DefaultLive() int64 {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
+	limit := memlimit.Bytes()
+	if limit == 0 {
 		return defaultLive
 	}
 	return max(limit/8, minLive)

@@ -120,7 +120,7 @@ func (s *LimitServer) messages(ctx context.Context, ls []limit.Limit) ([]*execut
 // away tells callers that the database is gone for the moment, which is no fault of ours nor theirs.
 func away(err error) error {
 	if dbkit.ConnectionLost(err) {
-		return errs.DatabaseAway("executor").With(err)
+		return errs.DatabaseUnreachable("executor").With(err)
 	}
 	return err
 }

@@ -342,7 +342,7 @@ func scheduleEtag(s string) (int64, error) {
 // schedulesAway tells callers that the database is gone for the moment, which is no fault of ours nor theirs.
 func schedulesAway(err error) error {
 	if dbkit.ConnectionLost(err) {
-		return errs.DatabaseAway("executor").With(err)
+		return errs.DatabaseUnreachable("executor").With(err)
 	}
 	return err
 }

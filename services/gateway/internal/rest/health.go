@@ -90,9 +90,6 @@ type health struct {
 	since   map[string]time.Time // by service, of those that are away
 }
 
-// reasonDatabaseAway is the reason of a service that answers, and whose database does not.
-const reasonDatabaseAway = "DATABASE_AWAY"
-
 type target struct {
 	name, cell string
 	client     healthpb.HealthClient
@@ -169,7 +166,7 @@ func (t target) ask(ctx context.Context) *absence {
 	}
 	if st := resp.GetStatus(); st != healthpb.HealthCheckResponse_SERVING {
 		if db, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{Service: grpckit.HealthDatabase}); err == nil && db.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING {
-			return &absence{Reason: reasonDatabaseAway, Message: "the database of the " + t.name + " does not answer"}
+			return &absence{Reason: errs.ReasonDatabaseUnreachable, Message: "the database of the " + t.name + " does not answer"}
 		}
 		return &absence{Reason: st.String(), Message: "the " + t.name + " is not ready to serve"}
 	}

@@ -166,7 +166,7 @@ func inRow(err error) bool {
 // theirs.
 func away(err error) error {
 	if dbkit.ConnectionLost(err) {
-		return errs.DatabaseAway("executor").With(err)
+		return errs.DatabaseUnreachable("executor").With(err)
 	}
 	return err
 }

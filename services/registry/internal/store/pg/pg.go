@@ -91,7 +91,7 @@ func (s *Store) View(ctx context.Context, namespace string, fn func(context.Cont
 // passing tells faults of the server that go by themselves, or of its load, from faults of ours.
 func passing(err error) error {
 	if dbkit.ConnectionLost(err) {
-		return errs.DatabaseAway("registry").With(err)
+		return errs.DatabaseUnreachable("registry").With(err)
 	}
 	if p, ok := errors.AsType[*pgconn.PgError](err); ok && p.Code == lockTimeout {
 		return errs.New(errs.Unavailable, "DATABASE_BUSY", "others are changing the same, try again").With(err)
