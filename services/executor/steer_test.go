@@ -244,6 +244,31 @@ func TestSteer(t *testing.T) {
 			require.Contains(t, string(r.GetResult().GetJson()), `"APPROVED"`)
 			require.Contains(t, string(r.GetResult().GetJson()), shown.GetApproveHash())
 		})
+		// approve_hash is optional: who decides without it decides on whatever is asked when the answer comes. A
+		// caller who has not read the question, such as a button in a chat, has nothing to compare.
+		for name, c := range map[string]struct {
+			decision executorv1.Decision
+			end      executorv1.RunState
+			gives    string
+		}{
+			"Approves": {executorv1.Decision_DECISION_APPROVED, completed, `"APPROVED"`},
+			"Rejects":  {executorv1.Decision_DECISION_REJECTED, executorv1.RunState_RUN_STATE_FAILED, ""},
+		} {
+			t.Run("AnswerInterrupt/WithoutAHash"+name+"WhatIsAskedThen", func(t *testing.T) {
+				id := begin(t, nodes(&graphv1.Node{Id: "q", Actor: "approves"}))
+				q := visit(t, id, "q", waiting).GetWait().GetInterruptId()
+				shown, err := f.GetInterrupt(t.Context(), &executorv1.GetInterruptRequest{InterruptId: q})
+				require.NoError(t, err)
+				require.NotEmpty(t, shown.GetApproveHash(), "there was something to compare")
+				_, err = f.AnswerInterrupt(t.Context(), &executorv1.AnswerInterruptRequest{InterruptId: q, Decision: c.decision, By: "ada"})
+				require.NoError(t, err)
+				r := f.wait(t, id, c.end)
+				require.Contains(t, string(r.GetResult().GetJson()), c.gives)
+				if c.decision == executorv1.Decision_DECISION_APPROVED {
+					require.Contains(t, string(r.GetResult().GetJson()), shown.GetApproveHash(), "the answer names what was asked")
+				}
+			})
+		}
 		t.Run("SignalRun/WakesTheWaitOnce", func(t *testing.T) {
 			id := begin(t, nodes(&graphv1.Node{Id: "s", Actor: "listens"}))
 			visit(t, id, "s", waiting)

@@ -111,6 +111,9 @@ func plain(host string) (string, error) {
 		}
 	}
 	name = strings.TrimRight(strings.ToLower(name), ".")
+	if name == "" || strings.HasPrefix(name, ".") || strings.Contains(name, "..") {
+		return "", &Refusal{Host: fmt.Sprintf("%.80q", host), why: "is no name of a host"} // nothing can be of that name
+	}
 	// As browsers do it: what ends in a number is an address.
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if number(last) {
