@@ -20,6 +20,12 @@ import (
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
+// How long one statement may take, and wait for a lock, where the options say nothing.
+const (
+	statementTimeout = 30 * time.Second
+	lockTimeout      = 5 * time.Second
+)
+
 // PostgresOptions are the settings of one pool. Zero durations and counts mean the defaults named at
 // each field; a negative duration turns that limit off.
 type PostgresOptions struct {
@@ -71,8 +77,8 @@ func OpenPostgres(ctx context.Context, url, schema string, opts PostgresOptions)
 	}
 	params["application_name"] = opts.ApplicationName
 	setTimeout(params, "idle_in_transaction_session_timeout", opts.IdleInTransactionTimeout, 10*time.Second)
-	setTimeout(params, "lock_timeout", opts.LockTimeout, 5*time.Second)
-	setTimeout(params, "statement_timeout", opts.StatementTimeout, 30*time.Second)
+	setTimeout(params, "lock_timeout", opts.LockTimeout, lockTimeout)
+	setTimeout(params, "statement_timeout", opts.StatementTimeout, statementTimeout)
 	if opts.ByIndex {
 		for _, name := range scans {
 			params[name] = "off"

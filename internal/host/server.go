@@ -22,6 +22,13 @@ import (
 // DefaultGrace is how long a server waits for calls under way before it cuts them off.
 const DefaultGrace = 15 * time.Second
 
+// What a connection by HTTP may take before it says what it wants, and how long it may lie idle.
+const (
+	headerTimeout  = 5 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 64 << 10
+)
+
 // Listen takes a TCP address. A port that is taken is AlreadyExists with a hint.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
@@ -125,9 +132,9 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	protocols.SetHTTP2(o.TLS != nil)
 	s := &http.Server{
 		Handler:           limit(h, o),
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
 		TLSConfig:         o.TLS,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),

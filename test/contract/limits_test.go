@@ -1,0 +1,187 @@
+package contract_test
+
+import (
+	"fmt"
+	"go/constant"
+	"go/types"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// figure is a piece of a row and the constant that it tells, as in internal/conns.maxStrangers.
+type figure struct{ text, of string }
+
+// words is a number of a row that stems from no constant of ours, with the reason.
+func words(text, _ string) figure { return figure{text, ""} }
+
+const (
+	wg, reg, gw = "workgraph.", "services/registry/internal/store.", "services/gateway/internal/"
+	actors      = "services/executor/internal/actor."
+	engine      = "services/executor/internal/engine."
+	status      = "statuses of HTTP"
+)
+
+// figures are the rows of docs/limits.md in which there are numbers, by their first cell.
+var figures = map[string][]figure{
+	"a call without valid credentials":                                                                {{"64 KiB", "internal/grpckit.streamWindow"}},
+	"connections on which no call has shown valid credentials":                                        {{"512", "internal/conns.maxStrangers"}, {"10 seconds", "internal/grpckit.connectionTimeout"}},
+	"connections of one namespace, by the last valid key shown on them":                               {{"2,000", "internal/conns.maxOfNamespace"}},
+	"a connection without a call under way":                                                           {{"5 minutes", "internal/grpckit.maxConnectionIdle"}},
+	"headers of a call":                                                                               {{"32 KiB", "internal/grpckit.maxHeaderBytes"}},
+	"calls of one namespace under way at one server, streams among them, on however many connections": {{"2,000", "internal/grpckit.DefaultMaxCalls"}},
+	"headers that the gateway passes on with a gRPC call":                                             {{"64", gw + "grpcproxy.maxMetadata"}, {"8 KiB", gw + "grpcproxy.maxMetadataBytes"}},
+	"lists, maps and texts":                                                                           {words("64 labels", "a rule of the proto")},
+	"elements of a message: messages, list elements, map entries, unknown fields":                     {{"500,000", "internal/extent.MaxElements"}},
+	"messages within each other":                                                                      {{"100", "internal/extent.maxDepth"}},
+	"health checks, which need no credentials":                                                        {{"4 KiB", "internal/grpckit.maxExempt"}, {"5 seconds", "internal/grpckit.exemptTimeout"}, words("8 at once", "chosen in a call")},
+
+	"connections on which no request has shown a valid key, TLS handshakes under way among them": {{"512", "internal/conns.maxStrangers"}},
+	"connections of one namespace":                                                                {words("429", status)},
+	"a connection without a request under way, event streams among them":                          {{"2 minutes", "internal/host.idleTimeout"}},
+	"a request without a valid key, or to an unknown path":                                        {{"half a second", gw + "rest.strangerLinger"}, words("401, 403, 404", status)},
+	"requests of one namespace under way at one gateway, event streams and gRPC calls among them": {{"2,000", "internal/grpckit.DefaultMaxCalls"}, words("429", status)},
+	"headers":                  {{"64 KiB", "internal/host.maxHeaderBytes"}, {"5 seconds", "internal/host.headerTimeout"}, words("431", status)},
+	"`Content-Encoding`":       {words("415", status)},
+	"a body":                   {words("413", status), words("408", status)},
+	"values within each other": {{"200", gw + "jsonview.MaxDepth"}, words("400", status)},
+	"lists, maps, elements":    {words("400", status)},
+	"faults that are told":     {{"50", gw + "jsonview.maxFaults"}},
+
+	"connections that one namespace's clients use at once, at one process":                                {words("at least 4", "chosen where the pool is opened")},
+	"calls of one namespace's clients that wait for a connection, at one process":                         {{"1,000", "internal/dbkit.MaxWaiting"}},
+	"one read that a client asked for":                                                                    {{"10 seconds", "internal/dbkit.MaxRead"}},
+	"one statement on PostgreSQL, whoever asked for it":                                                   {{"30 seconds", "internal/dbkit.statementTimeout"}, {"5 of them", "internal/dbkit.lockTimeout"}},
+	"epics or tasks that are looked at for one page of a list with a filter (states, tags, text, labels)": {{"10,000", reg + "MaxLook"}, {"a quarter of a second", reg + "maxLookTime"}, {"64 at least", reg + "lookStep"}},
+
+	"text of one expression":                                             {{"16 KiB", wg + "maxExprLen"}, {"4,000", wg + "maxExprTokens"}, {"250", wg + "maxExprDepth"}},
+	"lists, maps and macros in each other":                               {{"32", wg + "maxExprNesting"}, {"30,000", wg + "maxExprTypes"}},
+	"constants of one expression (patterns, times)":                      {{"200,000", wg + "compileCostLimit"}},
+	"one evaluation":                                                     {{"1,000,000", wg + "exprCostLimit"}, {"16 bytes", wg + "textUnit"}, {"8 comparisons", wg + "stepsPerUnit"}},
+	"all expressions of one step of a run (one outcome, signal, answer)": {{"10,000,000", wg + "commandCostLimit"}, {"10 seconds", engine + "maxEvaluation"}},
+	"all expressions of one call of `cel` or `template`": {{"10 seconds", actors + "maxExpressionTime"}, {"1,000", "services/executor/internal/actor/template.maxHoles"},
+		{"4 MiB", "services/executor/internal/actor/template.maxOutput"}},
+	"one value that an expression makes": {{"1,048,576", wg + "maxValueParts"}, {"16-byte", wg + "textUnit"}},
+	"result of one expression, as JSON":  {{"16 MiB", wg + "maxExprResult"}},
+	"a regular expression":               {{"1,000 bytes", wg + "maxPattern"}, {"2,000", wg + "maxPatternSteps"}, {"four ranges", wg + "maxFoldedRanges"}, {"/ 16", wg + "textUnit"}},
+	"in work at once":                    {{"5 milliseconds", "internal/turns.restFrom"}, {"a second", "internal/turns.restMost"}, {"100 nodes", engine + "lightSize"}},
+
+	"faults of one graph or patch":                   {{"100 are", wg + "MaxFaults"}, words("2,000 bytes", "twice maxFaultText"), words("20 nodes", "chosen where a cycle is told")},
+	"workflows that one question of approval covers": {{"256", engine + "maxCovered"}},
+	"`map.max_parallel`":                             {{"1,000", wg + "MaxParallelItems"}},
+	"loops of one graph":                             {{"20,000,000", wg + "maxLoopWork"}, {"64", wg + "maxLoopDepth"}},
+	"one JSON Schema": {{"256 KiB", wg + "maxSchemaBytes"}, {"64 deep", wg + "maxSchemaDepth"}, {"5,000", wg + "maxSubschemas"}, {"2 MiB", wg + "maxSchemaNames"},
+		{"8 KiB", wg + "maxPatternBytes"}, {"50,000", wg + "maxPatterns"}, words("800", "of the parser of numbers"), {"400", wg + "maxExponent"}},
+	"all different schemas of one graph":                  {{"2,000", wg + "maxGraphSchemas"}, {"4 MiB", wg + "maxGraphSchemaBytes"}, {"20,000", wg + "maxGraphSubschemas"}},
+	"the patterns in all its schemas and expressions":     {{"200,000", wg + "maxGraphPatterns"}},
+	"a value against a schema":                            {{"50,000,000", wg + "maxSchemaSteps"}, words("10 ns", "measured")},
+	"faults of one value":                                 {{"50", wg + "maxPlaces"}},
+	"text of a plan":                                      {{"1,000", "plan.maxGraphDiagnostics"}},
+	"a compiled plan":                                     {{"4,000,000", "plan/compile.maxSteps"}, {"1,000,000", "plan/compile.MaxEdges"}, {"32 MiB", "plan/compile.maxNamed"}},
+	"the actors that workers of a namespace serve":        {words("10,000", "a default of the configuration"), {"16 MiB", "services/executor/internal/journal.MaxActorBytes"}, words("64 MiB", "chosen where what is remembered is made")},
+	"names that are looked through for misspelled actors": {words("20,000,000", "chosen where names are held against each other")},
+	"programs that an executor remembers":                 {{"64 MiB", engine + "maxKeptBytes"}},
+	"an actor's schema of arguments":                      {{"100", wg + "maxDemanded"}, words("16 MiB", "two Mi words of 64 names: maxNameWords"), {"200", wg + "maxLikeNames"}},
+}
+
+// value is what the text of a figure comes to: a number, bytes, or nanoseconds.
+func value(t *testing.T, text string) int64 {
+	t.Helper()
+	switch text {
+	case "half a second":
+		return int64(time.Second / 2)
+	case "a quarter of a second":
+		return int64(time.Second / 4)
+	case "a second":
+		return int64(time.Second)
+	case "four ranges":
+		return 4
+	case "5 of them":
+		return int64(5 * time.Second)
+	}
+	m := regexp.MustCompile(`([0-9][0-9,]*)[ -]?(\w*)`).FindStringSubmatch(text)
+	require.NotNil(t, m, text)
+	n, err := strconv.ParseInt(strings.ReplaceAll(m[1], ",", ""), 10, 64)
+	require.NoError(t, err, text)
+	unit := map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "milliseconds": int64(time.Millisecond), "seconds": int64(time.Second), "minutes": int64(time.Minute)}[m[2]]
+	return n * max(unit, 1)
+}
+
+// TestLimits holds the figures in the tables of docs/limits.md against the constants of the code. A row with a
+// number that no figure accounts for fails, and so does a figure that is in no row.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	var packages []string
+	for _, list := range figures {
+		for _, f := range list {
+			if pkg := strings.TrimSuffix(f.of, path.Ext(f.of)); f.of != "" && !seen[pkg] {
+				seen[pkg] = true
+				packages = append(packages, pkg)
+			}
+		}
+	}
+	sources := load(t, packages...)
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "limits.md"))
+	require.NoError(t, err)
+	digit := regexp.MustCompile(`[0-9]`)
+	head, met := "", map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if !strings.HasPrefix(line, "|") {
+			head = ""
+			continue
+		}
+		name := strings.TrimSpace(cells[0])
+		if head == "" {
+			head = name + strings.Join(cells[1:], "|")
+			continue
+		}
+		if strings.Contains(head, "before") { // what was measured
+			continue
+		}
+		rest := strings.Join(cells[1:], " | ")
+		for _, f := range figures[name] {
+			met[name] = true
+			if !strings.Contains(rest, f.text) {
+				t.Errorf("%q: there is no %q in it", name, f.text)
+				continue
+			}
+			rest = strings.Replace(rest, f.text, "", 1)
+			if f.of == "" {
+				continue
+			}
+			pkg := strings.TrimSuffix(f.of, path.Ext(f.of))
+			c, ok := sources[pkg].types.Scope().Lookup(path.Ext(f.of)[1:]).(*types.Const)
+			if !ok {
+				t.Errorf("%q: %s is no constant", name, f.of)
+				continue
+			}
+			if is, _ := constant.Int64Val(constant.ToInt(c.Val())); is != value(t, f.text) {
+				t.Errorf("%q: the page says %q, %s is %s", name, f.text, f.of, shown(c, is))
+			}
+		}
+		if digit.MatchString(rest) {
+			t.Errorf("%q: no constant, and no word, accounts for the numbers in %q", name, rest)
+		}
+	}
+	for name := range figures {
+		if !met[name] {
+			t.Errorf("the page has no row %q", name)
+		}
+	}
+}
+
+func shown(c *types.Const, is int64) string {
+	if types.TypeString(c.Type(), nil) == "time.Duration" {
+		return time.Duration(is).String()
+	}
+	return fmt.Sprint(is)
+}
