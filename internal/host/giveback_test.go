@@ -26,7 +26,7 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 		require.True(t, k.rests(used{held: 800 * mib, allocated: 1100 * mib}), "it needs an eighth of what it holds")
 	})
 	t.Run("Process/HoldsLessAfterwards", func(t *testing.T) {
-		limit := debug.SetGCPercent(roomyGC)
+		limit := debug.SetGCPercent(400) // as where there is a limit of memory
 		t.Cleanup(func() { debug.SetGCPercent(limit) })
 		waste := make([][]byte, 256)
 		for i := range waste {

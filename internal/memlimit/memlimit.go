@@ -1,5 +1,5 @@
-// Package memlimit knows how much memory Go may use in this process. Whatever bounds itself by that asks here, so
-// that one place says what no limit is. It knows nothing else of the suite and stands below all of it.
+// Package memlimit knows how much memory Go may use in this process. Whatever bounds itself by that asks
+// here, so that one place says what no limit is. It knows nothing else of the suite and stands below all of it.
 package memlimit
 
 import (
@@ -21,7 +21,8 @@ type Settings struct {
 
 const (
 	// limitShare is how much of the container's limit Go may use: the rest is for what the runtime does not
-	// count, such as the memory of SQLite and of the kernel, and for what it takes beyond the limit for a moment.
+	// count, such as the memory of SQLite and of the kernel, and for what it takes beyond the limit for a
+	// moment.
 	limitShare = 0.8
 	// roomyGC is the percentage with a limit that Go knows: it collects less often as long as there is room,
 	// and more often near the limit.
@@ -36,9 +37,9 @@ func Bytes() int64 {
 	return 0
 }
 
-// Respect makes Go respect the memory limit of the container that the process runs in, and collect less often
-// while it is far from it. GOMEMLIMIT and GOGC go before that, as env tells them. Call it before anything asks
-// for the limit.
+// Respect makes Go respect the memory limit of the container that the process runs in, and collect less
+// often while it is far from it. GOMEMLIMIT and GOGC go before that, as env tells them. Call it before
+// anything asks for the limit.
 func Respect(env func(string) string) Settings { return respect(env, cgroup.FromCgroup) }
 
 func respect(env func(string) string, container func() (uint64, error)) Settings {

@@ -15,8 +15,8 @@ import (
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
-// TestWebhookAddresses holds that an address which may not be told, however it is written, is refused when the
-// run is started or the schedule is made, and not only when something is to be told.
+// TestWebhookAddresses holds that an address which may not be told, however it is written, is refused when
+// the run is started or the schedule is made, and not only when something is to be told.
 func TestWebhookAddresses(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)

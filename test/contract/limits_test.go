@@ -114,8 +114,8 @@ func value(t *testing.T, text string) int64 {
 	return n * max(unit, 1)
 }
 
-// TestLimits holds the figures in the tables of docs/limits.md against the constants of the code. A row with a
-// number that no figure accounts for fails, and so does a figure that is in no row.
+// TestLimits holds the figures in the tables of docs/limits.md against the constants of the code. A row with
+// a number that no figure accounts for fails, and so does a figure that is in no row.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
