@@ -159,7 +159,7 @@ func (s *State) await(u unit, o *Outcome, now time.Time) {
 		var err error
 		if d.Binds, d.Seen, err = s.questioned(s.evaluation(), u.ns, o.Wait.Interrupt); err != nil {
 			s.attemptFailed(u, unknownCover(err), false, now)
-			return true
+			return
 		}
 	}
 	st := s.step(OpWait, u.ns, d)
