@@ -61,6 +61,8 @@ type ActorInfo struct {
 	// WaitsFor are the arguments that bound the wait in which every call ends, the usual one first; none of an
 	// actor that does its work in the call. A node's timeouts bound calls, and nothing of such a wait.
 	WaitsFor []string
+	// Approves tells from a node's own arguments whether its calls ask for an approval. Nil says that they do not.
+	Approves func(n *Node) bool
 	// Inner lists what calls will make of a node's own arguments: the nodes of graphs in them, or whatever they
 	// name actors for. Nil has none.
 	Inner func(n *Node) []InnerNode

@@ -243,6 +243,7 @@ func (p *Program) Warnings(ctx context.Context, in *Input) ([]Fault, error) {
 		l.faults = OnlyWithoutInput(l.faults, nil)
 	}
 	p.endlessCycles(ctx, &l)
+	p.beforeAnswers(ctx, &l)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

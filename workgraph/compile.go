@@ -52,9 +52,11 @@ type pnode struct {
 	mailed bool // an edge leads into the inbox
 	// mayExpand tells that what leaves the node may be led on by an expansion.
 	mayExpand bool
-	level     int32 // of the inbox: how many others may stand between it and a start
-	region    int32
-	in, out   []int32 // in without BACK edges, out with them, in declared order
+	// approves tells that the node asks for an approval.
+	approves bool
+	level    int32 // of the inbox: how many others may stand between it and a start
+	region   int32
+	in, out  []int32 // in without BACK edges, out with them, in declared order
 	// round is the only round of its loop that an expanded node is in. The lists by round are those of rounds
 	// that differ from the rest.
 	round             int32
@@ -183,7 +185,7 @@ func build(c *checker, g *Graph) (*Program, []Fault, error) {
 			return nil, nil, context.Cause(c.ctx)
 		}
 		c.checkNode(int32(i))
-		p.nodes[i].mayExpand = c.mayExpand
+		p.nodes[i].mayExpand, p.nodes[i].approves = c.mayExpand, c.approves
 		p.compileNode(c, i)
 	}
 	arcs, whole := p.compileEdges(c)

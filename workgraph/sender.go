@@ -1,6 +1,7 @@
 package workgraph
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -90,6 +91,50 @@ func (a *amendment) senders() {
 			a.refuse(Fault{Code: CodeMessagesHeld, Node: from, Field: "id",
 				Message: fmt.Sprintf("the inbox of %q holds messages of a sender outside called %q, which would count as the node's", a.s.p.nodes[n].ID, from),
 				Hint:    "give the node another id, or wait until the messages are taken"})
+		}
+	}
+}
+
+// beforeAnswers warns of inboxes behind a question of approval that take messages from outside, or the run's
+// input: such a message starts the node, whatever the answer will be. An inbox that takes the input and leads
+// to the question begins before it on purpose.
+func (p *Program) beforeAnswers(ctx context.Context, list *faultList) {
+	var asks []int32
+	for i := range p.nodes {
+		if p.nodes[i].approves {
+			asks = append(asks, int32(i))
+		}
+	}
+	if len(asks) == 0 || len(p.inboxes) == 0 {
+		return
+	}
+	out, in := make(lead, len(p.nodes)), make(lead, len(p.nodes))
+	for e := range p.edges {
+		pe := &p.edges[e]
+		out[pe.from], in[pe.to] = append(out[pe.from], pe.to), append(in[pe.to], pe.from)
+	}
+	behind, ahead := out.from(ctx, asks...), in.from(ctx, asks...)
+	if ctx.Err() != nil {
+		return // the marks are of no use
+	}
+	for _, n := range p.inboxes {
+		from, open := p.nodes[n].inbox.From, "anybody"
+		if !behind[n] {
+			continue
+		}
+		if len(from) > 0 {
+			open = ""
+			for _, name := range from {
+				if _, inside := p.index[name]; !inside && (name != InputSender || !ahead[n]) {
+					open = fmt.Sprintf("%q", name)
+					break
+				}
+			}
+		}
+		if open != "" {
+			list.add(Fault{Code: CodeBeforeAnswer, Node: p.nodes[n].ID, Field: "on.inbox.from",
+				Message: fmt.Sprintf("the node comes after a question of approval, but takes messages from %s: such a message starts it before the answer", open),
+				Hint:    "let from name nodes only"})
 		}
 	}
 }

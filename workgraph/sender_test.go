@@ -130,3 +130,37 @@ func TestSender(t *testing.T) {
 		m.replays()
 	})
 }
+
+// TestSender_BeforeAnswer is the warning about inboxes that open the way around a question of approval.
+func TestSender_BeforeAnswer(t *testing.T) {
+	t.Parallel()
+	actors := known{"act": {Effect: Pure}, "approve": {Effect: Pure, Approves: func(*Node) bool { return true }}}
+	graph := func(asks string, from ...string) *Graph {
+		return &Graph{Nodes: []Node{{ID: "ask", Actor: asks}, {ID: "mid", Actor: "act"}, {ID: "pay", Actor: "act", On: &Trigger{Inbox: &Inbox{From: from}}}},
+			Edges: []Edge{{From: "ask", To: "mid"}, {From: "mid", To: "pay"}}}
+	}
+	chat := &Graph{Nodes: []Node{{ID: "plan", Actor: "act", On: &Trigger{Inbox: &Inbox{From: []string{InputSender, "ask"}}}},
+		{ID: "ask", Actor: "approve", On: &Trigger{Inbox: &Inbox{From: []string{"plan"}}}}},
+		Edges: []Edge{{From: "plan", To: "ask"}, {From: "ask", To: "plan", When: "visit < 3"}}}
+	beside := graph("approve", "mid")
+	beside.Nodes = append(beside.Nodes, Node{ID: "box", Actor: "act", On: &Trigger{Inbox: &Inbox{}}})
+	warning := []string{"STARTS_BEFORE_ANSWER pay on.inbox.from"}
+	for name, c := range map[string]struct {
+		g    *Graph
+		want []string
+	}{
+		"Anybody":        {graph("approve"), warning},
+		"Outside":        {graph("approve", "mid", "ada"), warning},
+		"Input":          {graph("approve", "mid", InputSender), warning},
+		"NodesOnly":      {graph("approve", "mid"), nil},
+		"NoApproval":     {graph("act"), nil},
+		"NotBehind":      {beside, nil},
+		"InputOnPurpose": {chat, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Compile(t.Context(), c.g, actors)
+			require.NoError(t, err)
+			require.Equal(t, c.want, places(found(p.Warnings(t.Context(), &Input{}))))
+		})
+	}
+}

@@ -42,6 +42,7 @@ const (
 	CodeNoStart        = "NOTHING_STARTS"
 	CodeUnreachable    = "INBOX_UNREACHABLE"
 	CodeEndless        = "CYCLE_WITHOUT_END"
+	CodeBeforeAnswer   = "STARTS_BEFORE_ANSWER"
 	CodeCacheNotPure   = "CACHE_NOT_PURE"
 	CodeUnknownNodeRef = "UNKNOWN_NODE_REFERENCE"
 	CodeNotBefore      = "NODE_NOT_BEFORE"
@@ -162,6 +163,7 @@ type checker struct {
 	argSchemas map[string]*argSchema
 	needs      []need
 	mayExpand  bool
+	approves   bool
 	// unsure are the nodes of which it is not known what reaches them, since an edge or an id is at fault.
 	unsure map[int32]bool
 }
@@ -285,7 +287,7 @@ func (c *checker) checkNode(i int32) {
 
 // checkActor looks the node's actor up and fills in the effect.
 func (c *checker) checkActor(i int32, n *Node) {
-	c.mayExpand = true
+	c.mayExpand, c.approves = true, false
 	if n.Actor == "" {
 		c.node(CodeNoActor, n.ID, "actor", "name the actor that does the work", "the node names no actor")
 		return
@@ -311,6 +313,7 @@ func (c *checker) checkActor(i int32, n *Node) {
 		n.Effect = Unsafe
 	}
 	c.mayExpand = !info.NeverExpands
+	c.approves = info.Approves != nil && info.Approves(n)
 	c.checkArguments(i, n, &info)
 }
 

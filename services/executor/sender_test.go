@@ -94,6 +94,21 @@ func TestSender(t *testing.T) {
 			f.wait(t, id, executorv1.RunState_RUN_STATE_COMPLETED)
 			require.Len(t, visits(t, id, "pay"), 1)
 		})
+		t.Run("Validate/WarnsOfAnInboxOpenToAnybody", func(t *testing.T) {
+			ask := actorNode("ask", "human", `{"prompt": "pay?", "approve": {"amount": 7}}`)
+			for _, from := range [][]string{nil, {"ask"}} {
+				v, err := f.ValidateGraph(t.Context(), &executorv1.ValidateGraphRequest{Input: &executorv1.RunInput{},
+					Graph: &graphv1.Graph{Nodes: []*graphv1.Node{ask, box("pay", from...)}, Edges: []*graphv1.Edge{{From: "ask", To: "pay"}}}})
+				require.NoError(t, err)
+				require.Empty(t, v.GetFaults())
+				if from != nil {
+					require.Empty(t, v.GetWarnings())
+					continue
+				}
+				require.Len(t, v.GetWarnings(), 1)
+				require.Equal(t, "STARTS_BEFORE_ANSWER pay", v.GetWarnings()[0].GetCode()+" "+v.GetWarnings()[0].GetNodeId())
+			}
+		})
 		t.Run("Input/IsRefused", func(t *testing.T) {
 			id := begin(t, nil, &graphv1.Node{Id: "w", Actor: "waits"}, box("b", "ada", "input"))
 			reserved(t, send(t, id, "input", "b", ""))

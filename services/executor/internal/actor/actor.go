@@ -46,9 +46,10 @@ type Spec struct {
 	// Expressions are the texts among named arguments that a call evaluates over what it sees of its run; nil
 	// of an actor that evaluates none.
 	Expressions func(named map[string]json.RawMessage) []string
-	// Inner and WaitsFor are those of workgraph.ActorInfo.
+	// Inner, WaitsFor and Approves are those of workgraph.ActorInfo.
 	Inner    func(*workgraph.Node) []workgraph.InnerNode
 	WaitsFor []string
+	Approves func(*workgraph.Node) bool
 	// Expands says that outcomes may insert a sub-graph.
 	Expands bool
 	// Actor does the work.
@@ -93,7 +94,7 @@ func (r *Registry) ActorInfo(name string) (workgraph.ActorInfo, bool) {
 		return workgraph.ActorInfo{}, false
 	}
 	return workgraph.ActorInfo{Effect: s.Effect, EffectOf: s.EffectOf, SeesPlace: s.SeesPlace, Computes: s.Computes, Elsewhere: s.Elsewhere, Version: s.Version, Schema: json.RawMessage(s.Schema),
-		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor)}, true
+		Examine: s.Examine, NeverExpands: !s.Expands, Inner: s.Inner, WaitsFor: slices.Clone(s.WaitsFor), Approves: s.Approves}, true
 }
 
 // Actor is the actor of that name.

@@ -36,6 +36,7 @@ const humanSchema = `{
 func Human() actor.Spec {
 	return actor.Spec{
 		Name: "human", Version: "1", Elsewhere: true, Computes: true, Effect: workgraph.Pure, Schema: humanSchema, Examine: examine, WaitsFor: []string{"timeout"},
+		Approves:    func(n *workgraph.Node) bool { return len(n.Named["approve"]) > 0 },
 		Description: "Asks a person and waits for the answer, which is the result; or for the approval of something.",
 		Actor:       workgraph.ActorFunc(human),
 	}
