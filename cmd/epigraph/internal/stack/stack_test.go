@@ -208,7 +208,7 @@ A key opens one namespace, and there what its ` + "`scopes`" + ` say. **A key wi
 | scope | what it opens |
 |---|---|
 | ` + "`run`" + ` | reading everything; plans, runs, schedules, epics, tasks; booking usage; completing a task by its token; the list of questions, but not answers |
-| ` + "`worker`" + ` | the stream of a worker, which gets the arguments of all calls of its actors; completing a task by its token; lists of actors and workers |
+| ` + "`worker`" + ` | the stream of a worker, which gets the arguments of all calls of its actors; completing a task by its token; messages in the name of a call's node, by the call's token; lists of actors and workers |
 | ` + "`approve`" + ` | reading and answering questions and approvals, and nothing else |
 | ` + "`admin`" + ` | limits, quotas and prices |
 
