@@ -248,7 +248,9 @@ func (k *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		in := k.receiver(ctx, c, ss.RecvMsg)
 		in.frames.Patient = info.IsClientStream
 		defer in.end()
-		return handler(srv, &serverStream{ServerStream: ss, chain: k, ctx: ctx, in: in, check: check})
+		held := k.budget.Answer(Namespace(ctx))
+		defer held.Free()
+		return handler(srv, &serverStream{ServerStream: ss, chain: k, ctx: held.Stream(ctx), in: in, check: check})
 	})
 }
 

@@ -108,6 +108,21 @@ func (a *Answer) Free() {
 	a.share.Free()
 }
 
+type streamKey struct{}
+
+// Stream returns a context whose OfStream is a, for what a stream holds between its messages. Read does not
+// count for it.
+func (a *Answer) Stream(ctx context.Context) context.Context {
+	return context.WithValue(ctx, streamKey{}, a)
+}
+
+// OfStream is what the stream of ctx holds beside the message under way; nil, which counts nothing, where ctx
+// is of none.
+func OfStream(ctx context.Context) *Answer {
+	a, _ := ctx.Value(streamKey{}).(*Answer)
+	return a
+}
+
 // Apart returns a context in which Read does nothing: for what is read and let go of before the answer is
 // made.
 func Apart(ctx context.Context) context.Context {

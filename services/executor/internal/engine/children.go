@@ -288,7 +288,7 @@ func (t *term) startChild(r *run, s *workgraph.Spawn, by *approved, again bool) 
 	c := &s.Child
 	if again {
 		// It is asked for once more after a take-over: mostly it is there.
-		if _, err := t.e.journal.Get(t.background, r.namespace, c.ID); errs.ReasonOf(err) != journal.ReasonRunNotFound {
+		if _, err := t.e.journal.Head(t.background, r.namespace, c.ID); errs.ReasonOf(err) != journal.ReasonRunNotFound {
 			return err
 		}
 	}

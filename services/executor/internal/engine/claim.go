@@ -60,7 +60,7 @@ func (e *Engine) orphan(ctx context.Context, req StartRequest, refusal error) st
 	if !ok || m["lease_expire_time"] == "" || time.Since(made) < adoptAfter {
 		return ""
 	}
-	if _, err := e.journal.Get(ctx, req.Namespace, holder); errs.ReasonOf(err) != journal.ReasonRunNotFound {
+	if _, err := e.journal.Head(ctx, req.Namespace, holder); errs.ReasonOf(err) != journal.ReasonRunNotFound {
 		return ""
 	}
 	return holder

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 	"github.com/epigraph-run/epigraph/workgraph"
 )
@@ -134,6 +135,8 @@ type watch struct {
 	sources []*source
 	undo    []func()
 	told    bool
+	// held counts the events that were read and not told yet: whoever is told may take any time.
+	held *inflight.Answer
 	// used says that the watched run may have used something that is to be booked.
 	used bool
 }
@@ -141,12 +144,17 @@ type watch struct {
 // Watch tells every durable event after the cursor exactly once and in order, live ones included, and returns nil after the
 // end of the run (and of its descendants, if they are watched). Ephemeral events are told when they come by.
 func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error {
-	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0}
+	w := &watch{e: e, req: req, to: to, wake: make(chan struct{}, 1), used: req.After > 0, held: inflight.OfStream(ctx)}
 	defer func() {
 		for _, f := range w.undo {
 			f()
 		}
 	}()
+	leave, err := e.watchers.enter(req.Namespace)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	first := w.add(req.RunID, "", req.After)
 	root, last, held := e.here(req.Namespace, req.RunID)
 	if held {
@@ -155,11 +163,6 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	} else if err := w.begin(ctx, first); err != nil {
 		return err
 	}
-	leave, err := e.watchers.enter(req.Namespace)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	// What this process runs comes by the hub; the poll finds what other replicas and earlier owners wrote, the less often the less
 	// there is.
 	wait := e.cfg.WatchPoll
@@ -219,7 +222,7 @@ func (e *Engine) here(namespace, runID string) (root string, last int64, ok bool
 
 // begin reads where a run stands that is not in memory here.
 func (w *watch) begin(ctx context.Context, s *source) error {
-	row, err := w.e.journal.Get(ctx, w.req.Namespace, w.req.RunID)
+	row, err := w.e.journal.Head(ctx, w.req.Namespace, w.req.RunID)
 	if err != nil {
 		return err
 	}
@@ -350,27 +353,73 @@ func (w *watch) live(ctx context.Context, s *source) (gap bool, err error) {
 	return gap || missed, nil
 }
 
-// read tells what the journal has after the cursor.
+const (
+	// firstRead and maxRead are how many events are read at once, the first time and at most, and readBytes is
+	// what they should take together.
+	firstRead = 16
+	maxRead   = 500
+	readBytes = 256 << 10
+)
+
+// read tells what the journal has after the cursor. It reads no more at once than a slow watcher may keep in
+// memory, and counts that.
 func (w *watch) read(ctx context.Context, s *source) error {
-	const size = 500
-	for {
-		rows, err := w.e.journal.Events(ctx, w.req.Namespace, s.runID, s.cursor, size)
+	for size := firstRead; ; {
+		rows, asked, err := w.page(ctx, s, size)
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
-			d, err := decodeEvent(row)
+		left := int64(0)
+		for i := range rows {
+			left += int64(len(rows[i].Data))
+		}
+		next := nextRead(asked, left)
+		for i := range rows {
+			d, err := decodeEvent(rows[i])
 			if err != nil {
 				return err
 			}
+			// From here on the event counts as the message that it becomes.
+			left -= int64(len(rows[i].Data))
+			rows[i] = journal.Event{}
+			w.held.Keep(left)
 			if err := w.tell(ctx, s, Event{RunID: s.runID, RootID: s.rootID, Durable: d}); err != nil {
 				return err
 			}
 		}
-		if len(rows) < size || s.over {
+		if len(rows) < asked || s.over {
 			return nil
 		}
+		size = next
 	}
+}
+
+// page reads up to size events after the cursor, fewer if there is no room for so many, and says how many it
+// asked for. The stream holds them.
+func (w *watch) page(ctx context.Context, s *source, size int) ([]journal.Event, int, error) {
+	for room := int64(readBytes); ; {
+		rows, err := w.e.journal.Events(w.held.Context(ctx), w.req.Namespace, s.runID, s.cursor, size)
+		if errs.ReasonOf(err) != inflight.ReasonBusy {
+			return rows, size, err
+		}
+		w.held.Keep(0)
+		if size > 1 {
+			size = 1
+			continue
+		}
+		// It is not known how large the event is, so it is tried again whenever there is more room.
+		if err := w.held.Await(ctx, room); err != nil {
+			return nil, 0, err
+		}
+		w.held.Keep(0)
+		room *= 2
+	}
+}
+
+// nextRead is how many events to read after size of them took so many bytes.
+func nextRead(size int, bytes int64) int {
+	fit := int64(size) * readBytes / max(bytes, 1)
+	return int(min(max(fit, 1), int64(4*size), maxRead))
 }
 
 func (w *watch) tell(ctx context.Context, s *source, ev Event) error {

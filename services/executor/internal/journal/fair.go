@@ -107,6 +107,10 @@ func (f fair) Get(ctx context.Context, namespace, runID string) (Run, error) {
 	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Run, error) { return f.j.Get(ctx, namespace, runID) })
 }
 
+func (f fair) Head(ctx context.Context, namespace, runID string) (Run, error) {
+	return dbkit.Read(ctx, f.turns, namespace, func(ctx context.Context) (Run, error) { return f.j.Head(ctx, namespace, runID) })
+}
+
 func (f fair) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
 	err = f.turns.Read(ctx, namespace, func(ctx context.Context) (err error) {
 		hash, body, err = f.j.Graph(ctx, namespace, runID)

@@ -107,6 +107,9 @@ type Log interface {
 type Reader interface {
 	// Get returns the whole run. ReasonRunNotFound.
 	Get(ctx context.Context, namespace, runID string) (Run, error)
+	// Head is Get without Args, Named, Context, Attachments, Result and Outputs, which can be large.
+	// ReasonRunNotFound.
+	Head(ctx context.Context, namespace, runID string) (Run, error)
 	// Graph returns the body of the graph that the run is pinned to, and its hash. ReasonRunNotFound.
 	Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error)
 	// GraphBody returns the body of a graph that a run of the namespace is or was pinned to. ReasonGraphNotFound.

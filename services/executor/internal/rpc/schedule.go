@@ -70,7 +70,7 @@ func (s Scheduled) Cancel(ctx context.Context, namespace, runID, reason string) 
 
 // Exists implements schedule.Runs.
 func (s Scheduled) Exists(ctx context.Context, namespace, runID string) (bool, error) {
-	_, err := s.reader.Get(ctx, namespace, runID)
+	_, err := s.reader.Head(ctx, namespace, runID)
 	if errs.ReasonOf(err) == journal.ReasonRunNotFound {
 		return false, nil
 	}

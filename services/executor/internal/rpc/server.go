@@ -464,7 +464,7 @@ func (w *watcher) Event(ev engine.Event) error {
 	w.root = ev.RootID
 	hash := ev.GraphHash
 	if hash == "" && ev.Durable != nil && ev.Durable.Kind == workgraph.RunStarted {
-		row, err := w.s.reader.Get(w.stream.Context(), grpckit.Namespace(w.stream.Context()), ev.RunID)
+		row, err := w.s.reader.Head(w.stream.Context(), grpckit.Namespace(w.stream.Context()), ev.RunID)
 		if err != nil {
 			return err
 		}

@@ -219,7 +219,7 @@ func (s *Server) ListInterrupts(ctx context.Context, req *executorv1.ListInterru
 		f.States = []journal.InterruptState{journal.InterruptOpen}
 	}
 	if f.RunID != "" {
-		if _, err := s.reader.Get(ctx, ns, f.RunID); err != nil {
+		if _, err := s.reader.Head(ctx, ns, f.RunID); err != nil {
 			return nil, err
 		}
 	}

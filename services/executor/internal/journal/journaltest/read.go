@@ -50,6 +50,21 @@ func readCases(t *testing.T, d Driver) {
 			require.Empty(t, run)
 		}
 	})
+	t.Run("HeadIsTheRunWithoutItsValues", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(3, func(s *journal.Start) {
+			s.Run.Args, s.Run.Named, s.Run.Context, s.Run.Attachments = []byte(`["a"]`), []byte(`{"n":1}`), []byte(`{"c":1}`), []byte(`[{"x":1}]`)
+		})
+		want, err := w.j.Get(t.Context(), ns, id)
+		require.NoError(t, err)
+		require.NotEmpty(t, want.Args)
+		want.Args, want.Named, want.Context, want.Attachments, want.Result, want.Outputs = nil, nil, nil, nil, nil, nil
+		got, err := w.j.Head(t.Context(), ns, id)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		_, err = w.j.Head(t.Context(), "other", id)
+		reason(t, err, journal.ReasonRunNotFound)
+	})
 	t.Run("EventsFromACursor", func(t *testing.T) {
 		w := open(t, d)
 		id := w.started(9)

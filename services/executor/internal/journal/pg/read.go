@@ -76,6 +76,7 @@ const (
 	// it is none.
 	thisRun   = ` r.run_id = $2 AND r.namespace || '' = $1`
 	selectRun = `SELECT ` + runColumns + bigColumns + ` FROM runs r` + joins + ` WHERE` + thisRun
+	itsHead   = `SELECT ` + runColumns + ` FROM runs r` + joins + ` WHERE` + thisRun
 	itsGraph  = ` CROSS JOIN LATERAL (SELECT g.hash, g.body FROM graphs g WHERE g.namespace = r.namespace AND g.hash = r.graph_hash OFFSET 0) g`
 	// itsChildren follows on a list of runs called b; OFFSET 0 keeps it a look-up for each of them.
 	itsChildren = ` CROSS JOIN LATERAL (SELECT * FROM runs r WHERE r.namespace = $1 AND r.parent_run_id = b.run_id AND r.parent_run_id <> '' OFFSET 0) r`
@@ -92,6 +93,15 @@ func get(ctx context.Context, q querier, namespace, runID string) (journal.Run, 
 // Get implements journal.Reader.
 func (s *Store) Get(ctx context.Context, namespace, runID string) (journal.Run, error) {
 	r, err := get(ctx, s.read, namespace, runID)
+	return r, away(err)
+}
+
+// Head implements journal.Reader.
+func (s *Store) Head(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	r, err := scanRun(s.read.QueryRow(ctx, itsHead, namespace, runID), false)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, journal.RunNotFound(runID)
+	}
 	return r, away(err)
 }
 

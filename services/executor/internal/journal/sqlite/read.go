@@ -81,6 +81,15 @@ func (s *Store) Get(ctx context.Context, namespace, runID string) (journal.Run, 
 	return get(ctx, s.db.Read, namespace, runID)
 }
 
+// Head implements journal.Reader.
+func (s *Store) Head(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	r, err := scanRun(s.db.Read.QueryRowContext(ctx, `SELECT `+runColumns+` FROM runs r`+joins+` WHERE r.namespace = ? AND r.run_id = ?`, namespace, runID), false)
+	if errors.Is(err, sql.ErrNoRows) {
+		return r, journal.RunNotFound(runID)
+	}
+	return r, err
+}
+
 // Graph implements journal.Reader.
 func (s *Store) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
 	err = s.db.Read.QueryRowContext(ctx, `SELECT g.hash, g.body FROM runs r JOIN graphs g ON g.namespace = r.namespace AND g.hash = r.graph_hash

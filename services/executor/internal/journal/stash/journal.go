@@ -71,6 +71,11 @@ func (j Journal) Get(ctx context.Context, namespace, runID string) (journal.Run,
 	return r, err
 }
 
+// Head implements journal.Reader. Its run comes without the columns that are packed.
+func (j Journal) Head(ctx context.Context, namespace, runID string) (journal.Run, error) {
+	return j.rows.Head(ctx, namespace, runID)
+}
+
 // Graph implements journal.Reader.
 func (j Journal) Graph(ctx context.Context, namespace, runID string) (hash string, body []byte, err error) {
 	if hash, body, err = j.rows.Graph(ctx, namespace, runID); err == nil {

@@ -1,0 +1,123 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/inflight"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// watchedReads is a journal that tells what was read, and counts events for whoever reads them.
+type watchedReads struct {
+	journal.Journal
+	whole, heads atomic.Int32
+	most         atomic.Int64 // bytes of the largest page of events
+	full         atomic.Int32 // pages for which there is no room yet
+}
+
+func (r *watchedReads) Get(ctx context.Context, namespace, id string) (journal.Run, error) {
+	r.whole.Add(1)
+	return r.Journal.Get(ctx, namespace, id)
+}
+
+func (r *watchedReads) Head(ctx context.Context, namespace, id string) (journal.Run, error) {
+	r.heads.Add(1)
+	return r.Journal.Head(ctx, namespace, id)
+}
+
+func (r *watchedReads) Events(ctx context.Context, namespace, id string, after int64, limit int) ([]journal.Event, error) {
+	if r.full.Add(-1) >= 0 {
+		return nil, errs.New(errs.ResourceExhausted, inflight.ReasonBusy, "no room")
+	}
+	evs, err := r.Journal.Events(ctx, namespace, id, after, limit)
+	n := int64(0)
+	for i := range evs {
+		n += int64(len(evs[i].Data))
+		if err := inflight.Read(ctx, int64(len(evs[i].Data))); err != nil {
+			return nil, err
+		}
+	}
+	r.most.Store(max(r.most.Load(), n))
+	return evs, err
+}
+
+// unreading takes the first event when it is told to.
+type unreading struct {
+	notebook
+	began, next chan struct{}
+}
+
+func (s *unreading) Event(ev engine.Event) error {
+	if ev.Durable != nil && ev.Durable.Seq == 1 {
+		close(s.began)
+		<-s.next
+	}
+	return s.notebook.Event(ev)
+}
+
+// TestWatchMemory holds what a watch of a run with large values takes in memory.
+func TestWatchMemory(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		j := &watchedReads{}
+		value := strings.Repeat("x", 20_000)
+		l := run(t, s, actors{"big": outcome(func(*workgraph.Call) workgraph.Outcome { return text(value) })}, func(c *engine.Config, d *engine.Deps) {
+			c.MaxWatches = 1
+			j.Journal, d.Journal = d.Journal, j
+		})
+		id := l.start(t, chain(100, "big"))
+		last := l.wait(t, id, journal.StateCompleted).LastSeq
+		req := engine.WatchRequest{Namespace: ns, RunID: id}
+		budget := inflight.New(64 << 20)
+		// watch begins a watch that is not read, and returns how it ends.
+		watch := func(t *testing.T) (*unreading, <-chan error) {
+			t.Helper()
+			held := budget.Answer(ns)
+			t.Cleanup(held.Free)
+			w, done := &unreading{began: make(chan struct{}), next: make(chan struct{})}, make(chan error, 1)
+			ctx := held.Stream(t.Context())
+			go func() { done <- l.Watch(ctx, req, w) }()
+			<-w.began
+			return w, done
+		}
+		t.Run("ValuesOfTheRunAreNotRead", func(t *testing.T) {
+			before := j.whole.Load()
+			require.NoError(t, l.Watch(t.Context(), req, &notebook{}))
+			require.Equal(t, before, j.whole.Load())
+		})
+		t.Run("UnreadHoldsFewEvents", func(t *testing.T) {
+			w, done := watch(t)
+			require.Positive(t, budget.Used())
+			require.LessOrEqual(t, budget.Used(), int64(512<<10))
+			close(w.next)
+			require.NoError(t, <-done)
+			require.Len(t, w.seqs, int(last))
+			require.LessOrEqual(t, j.most.Load(), int64(512<<10))
+			require.Zero(t, budget.Used())
+		})
+		t.Run("NoRoom/IsWaitedForWithNothingHeld", func(t *testing.T) {
+			j.full.Store(5)
+			w, done := watch(t)
+			close(w.next)
+			require.NoError(t, <-done)
+			require.Len(t, w.seqs, int(last))
+		})
+		t.Run("OneTooMany/ReadsNothing", func(t *testing.T) {
+			w, done := watch(t)
+			whole, heads := j.whole.Load(), j.heads.Load()
+			err := l.Watch(t.Context(), req, &notebook{})
+			require.Equal(t, engine.ReasonTooManyWatches, errs.ReasonOf(err), "got %v", err)
+			require.Equal(t, []int32{whole, heads}, []int32{j.whole.Load(), j.heads.Load()})
+			close(w.next)
+			require.NoError(t, <-done)
+		})
+	})
+}
