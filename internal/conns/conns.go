@@ -1,6 +1,7 @@
 // Package conns owns which connections to a process stay open. Connections on which nobody has said who they
 // are, those of each namespace and all of them together are bounded; where there is no room, the one that is
-// idle longest is closed. It must not know what is spoken on a connection, nor how a caller is known.
+// idle longest is closed. A connection of HTTP/2 that brings many frames without work is read more slowly. It
+// must not know what calls are made on a connection, nor how a caller is known.
 package conns
 
 import (
@@ -56,6 +57,7 @@ func (p *Pool) Known(namespace string) int {
 type group struct {
 	namespace  string
 	idle, busy list.List // of *Conn, that which is so longest first
+	frames     allowance
 }
 
 func (g *group) len() int { return g.idle.Len() + g.busy.Len() }
@@ -100,8 +102,11 @@ func (l *listener) Accept() (net.Conn, error) {
 // Conn is one connection.
 type Conn struct {
 	net.Conn
-	list *List
-	addr string
+	list   *List
+	addr   string
+	pace   pace
+	reads  incoming
+	writes outgoing
 	// The pool's lock guards these.
 	in      *group // nil when it is not counted: it is closed, or a service's
 	place   *list.Element
@@ -114,11 +119,17 @@ func (c *Conn) Close() error {
 	c.list.pool.mu.Lock()
 	c.list.forget(c)
 	c.list.pool.mu.Unlock()
+	return c.end()
+}
+
+// end closes the connection, which is in no list any more.
+func (c *Conn) end() error {
+	c.pace.once.Do(func() { close(c.pace.closed) })
 	return c.Conn.Close()
 }
 
 func (l *List) admit(n net.Conn) *Conn {
-	c := &Conn{Conn: n, list: l, addr: n.RemoteAddr().String()}
+	c := &Conn{Conn: n, list: l, addr: n.RemoteAddr().String(), pace: pace{closed: make(chan struct{})}}
 	l.pool.mu.Lock()
 	if before := l.byAddr[c.addr]; before != nil {
 		l.forget(before)
@@ -187,7 +198,7 @@ func (l *List) forget(c *Conn) {
 func closeAll(cs ...*Conn) {
 	for _, c := range cs {
 		if c != nil {
-			_ = c.Conn.Close() // it may have gone by itself
+			_ = c.end() // it may have gone by itself
 		}
 	}
 }

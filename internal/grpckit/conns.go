@@ -2,8 +2,10 @@ package grpckit
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
 
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/stats"
 
 	"github.com/epigraph-run/epigraph/internal/conns"
@@ -31,6 +33,25 @@ func (tagger) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
 
 // HandleRPC implements stats.Handler.
 func (tagger) HandleRPC(context.Context, stats.RPCStats) {}
+
+// plainText shows the list of connections what is spoken on those that are encrypted.
+type plainText struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (p plainText) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, info, err := p.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conns.Secured(raw, c), info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (p plainText) Clone() credentials.TransportCredentials {
+	return plainText{p.TransportCredentials.Clone()}
+}
 
 // check lets a health check begin; done is called when it has ended.
 func check(ctx context.Context) (done func(), err error) {

@@ -174,7 +174,7 @@ func NewServer(o Options) (*Server, error) {
 		}),
 	}
 	if o.TLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(o.TLS)))
+		opts = append(opts, grpc.Creds(plainText{credentials.NewTLS(o.TLS)}))
 	}
 	s := &Server{Server: grpc.NewServer(opts...), chain: c, health: health.NewServer()}
 	healthpb.RegisterHealthServer(s, s.health)

@@ -1,6 +1,8 @@
 package host_test
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -152,4 +154,29 @@ func TestConnections(t *testing.T) {
 			require.Equal(t, http.StatusOK, status)
 		})
 	}
+}
+
+// TestPlainTextToTLS holds what a caller hears who does not encrypt.
+func TestPlainTextToTLS(t *testing.T) {
+	t.Parallel()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := host.HTTP(http.NotFoundHandler(), lis, host.HTTPOptions{TLS: &tls.Config{MinVersion: tls.VersionTLS13}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+		require.NoError(t, s.Close())
+	})
+	c, err := net.Dial("tcp", lis.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	answer, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "Client sent an HTTP request to an HTTPS server.")
 }

@@ -126,17 +126,19 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	}
 	open := o.Connections.List()
 	lis = open.Listen(lis)
+	if o.TLS != nil {
+		lis = newEncrypted(lis, o.TLS)
+	}
+	// The server sees plain text, whether or not it was encrypted: see encrypted.
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(o.TLS == nil)
-	protocols.SetHTTP2(o.TLS != nil)
+	protocols.SetUnencryptedHTTP2(true)
 	s := &http.Server{
 		Handler:           limit(h, o),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
-		TLSConfig:         o.TLS,
 		ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), drainKey{}, draining)
@@ -145,11 +147,7 @@ func HTTP(h http.Handler, lis net.Listener, o HTTPOptions) Service {
 	}
 	run := func(ctx context.Context) error {
 		served := make(chan error, 1)
-		serve := func() error { return s.Serve(lis) }
-		if o.TLS != nil {
-			serve = func() error { return s.ServeTLS(lis, "", "") }
-		}
-		go func() { served <- serve() }()
+		go func() { served <- s.Serve(lis) }()
 		select {
 		case err := <-served:
 			return fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), err)

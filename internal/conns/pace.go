@@ -1,0 +1,173 @@
+package conns
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// connRate is how many frames that do no work one connection may bring in a second, and connBurst how many
+	// at once: settings, keep-alives, changes of mind.
+	connRate, connBurst = 50, 500
+	// perAnswer is how many more it may bring for each frame of an answer: a window for its stream and one for
+	// its connection, a probe of the way's length, and the end of a call that its caller does not want any more.
+	perAnswer = 4
+	// maxEarned bounds what a connection has earned by answers and not used.
+	maxEarned = 20_000
+	// smallRead is what is read at once of a connection that has used up half of its allowance.
+	smallRead = 2 << 10
+	// groupRate and groupBurst are what the connections of one namespace may bring together beyond that.
+	groupRate, groupBurst = 2000, 4000
+)
+
+// allowance is a number of frames that grows with time. The zero value is a full one.
+type allowance struct {
+	used float64
+	at   time.Time
+}
+
+// spend takes n from an allowance that gets rate a second and holds burst at most, and returns how much was
+// not there, which is owed then.
+func (a *allowance) spend(now time.Time, n, rate, burst float64) (owed float64) {
+	if !a.at.IsZero() {
+		a.used = max(a.used-now.Sub(a.at).Seconds()*rate, 0)
+	}
+	a.at = now
+	a.used += n
+	return max(a.used-burst, 0)
+}
+
+// pace holds up a connection that brings more frames without work than it may: reading them takes a thread
+// from everybody, and no call is there that could be refused. The lock of the pool guards debts of groups.
+type pace struct {
+	closed chan struct{}
+	once   sync.Once
+
+	mu     sync.Mutex
+	own    allowance
+	earned float64
+	until  time.Time // nothing is read before
+}
+
+// wait waits until the connection may be read again, and returns what of b may be read. It is false when the
+// connection was closed meanwhile.
+func (p *pace) wait(b []byte) ([]byte, bool) {
+	p.mu.Lock()
+	until := p.until
+	if p.own.used > connBurst/2 {
+		b = b[:min(len(b), smallRead)]
+	}
+	p.mu.Unlock()
+	if until.IsZero() {
+		return b, true
+	}
+	d := time.Until(until)
+	if d <= 0 {
+		return b, true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return b, true
+	case <-p.closed:
+		return nil, false
+	}
+}
+
+// earn counts frames of answers.
+func (p *pace) earn(n int) {
+	if n == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.earned = min(p.earned+float64(n*perAnswer), maxEarned)
+}
+
+// brought counts frames that did no work. What goes beyond the connection's own allowance is taken from that
+// of its namespace. A stranger has none, so that none can use up that of the others.
+func (c *Conn) brought(n int) {
+	if n == 0 {
+		return
+	}
+	now, p := time.Now(), &c.pace
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := min(float64(n), p.earned)
+	p.earned -= free
+	owed := p.own.spend(now, float64(n)-free, connRate, connBurst)
+	if owed == 0 {
+		return
+	}
+	pool := c.list.pool
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	switch {
+	case c.trusted:
+		p.own.used = 0
+	case c.in == nil || c.in == &c.list.strangers:
+		p.until = now.Add(seconds(owed / connRate))
+	default:
+		p.own.used -= owed
+		p.until = now.Add(seconds(c.in.frames.spend(now, owed, groupRate, groupBurst) / groupRate))
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Read implements net.Conn.
+func (c *Conn) Read(b []byte) (int, error) {
+	b, ok := c.pace.wait(b)
+	if !ok {
+		return 0, net.ErrClosed
+	}
+	n, err := c.Conn.Read(b)
+	c.brought(c.reads.count(b[:n]))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.pace.earn(c.writes.count(b[:n]))
+	return n, err
+}
+
+// Secured is told that what passes over the connection is encrypted, and returns the connection as it is
+// spoken on: plain stands for its plain text. A connection that is none of a List is left as it is.
+func Secured(raw, plain net.Conn) net.Conn {
+	c, ok := raw.(*Conn)
+	if !ok {
+		return plain
+	}
+	return &secured{Conn: plain, under: c}
+}
+
+// secured is a connection whose frames only its plain text shows. That of the connection under it begins with
+// no preface and is not counted.
+type secured struct {
+	net.Conn
+	under  *Conn
+	reads  incoming
+	writes outgoing
+}
+
+// Read implements net.Conn.
+func (s *secured) Read(b []byte) (int, error) {
+	b, ok := s.under.pace.wait(b)
+	if !ok {
+		return 0, net.ErrClosed
+	}
+	n, err := s.Conn.Read(b)
+	s.under.brought(s.reads.count(b[:n]))
+	return n, err
+}
+
+// Write implements net.Conn.
+func (s *secured) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	s.under.pace.earn(s.writes.count(b[:n]))
+	return n, err
+}
