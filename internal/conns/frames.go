@@ -21,8 +21,8 @@ const (
 // buffer and a place in a queue for a few bytes. No client cuts messages as small as that.
 const smallData = 32
 
-// perReset is how many other frames without work the end of a call counts as: the call was begun, and takes as
-// much to end. An answer of one frame pays for it.
+// perReset is how many other frames the end of a call counts as, since the call was begun. An answer of one
+// frame pays for it.
 const perReset = perAnswer
 
 // frames goes over the frames of HTTP/2 that pass in one direction of a connection. The zero value is at the
@@ -63,8 +63,8 @@ type incoming struct {
 	crumb bool // the last frame of data was one
 }
 
-// count returns how many frames, or as many as that cost, of b bring nothing that a call could use: all but headers and data, and data
-// in crumbs one after another. Speaking something else costs nothing.
+// count returns how many frames of b, or as many as that cost, bring nothing that a call could use: all but
+// headers and data, and data in crumbs one after another. Speaking something else costs nothing.
 func (i *incoming) count(b []byte) (idle int) {
 	if !i.other && i.begun < len(preface) {
 		n := min(len(preface)-i.begun, len(b))

@@ -9,8 +9,8 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conns"
 )
 
-// encrypted accepts connections of TLS in place of the HTTP server, which would hide their plain text from the
-// list of connections. The handshake is made with the first read, and so within the time for headers.
+// encrypted accepts connections of TLS in place of the HTTP server, which would hide their plain text from
+// the list of connections. The handshake is made with the first read, and so within the time for headers.
 type encrypted struct {
 	net.Listener
 	config *tls.Config
