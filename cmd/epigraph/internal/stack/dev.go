@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -143,10 +144,14 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	return d, nil
 }
 
+// devInFlight is what requests under way may hold in dev: more than in a process of one service, since the
+// gateway holds a request while the service behind it, in the same process, holds it as well.
+func devInFlight() int64 { return inflight.DefaultTotal() / 4 * 5 }
+
 // assemble opens the services in order, each behind a server of its own that only this process reaches.
 func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) error {
 	pool := conns.New(conns.DefaultBounds())
-	readiness, budget, admitted := &host.Readiness{}, inflight.New(int64(cfg.MaxInFlightBytes)), &admission.Control{}
+	readiness, budget, admitted := &host.Readiness{}, inflight.New(cmp.Or(int64(cfg.MaxInFlightBytes), devInFlight())), &admission.Control{}
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
 	plain := cfg
