@@ -342,8 +342,9 @@ func (r *Run) Signal(ctx context.Context, name string, payload any) error {
 	return err
 }
 
-// Send puts a message into an inbox of the run; an empty node gives it to every inbox that takes messages of the sender. In the name
-// of a node only the node's own calls send: a worker's function does so with the context that it was given.
+// Send puts a message into an inbox of the run; an empty node gives it to every inbox that takes messages of
+// the sender. In the name of a node only the node's own calls send: a worker's function does so with the
+// context that it was given.
 func (r *Run) Send(ctx context.Context, from, node string, message any) error {
 	token := ""
 	if call := calling.Of(ctx); call.RunID == r.ID && call.NodeID == from {
@@ -352,7 +353,8 @@ func (r *Run) Send(ctx context.Context, from, node string, message any) error {
 	return r.SendAs(ctx, token, from, node, message)
 }
 
-// SendAs is Send in the name of a node whose call has this task token, for work that goes on outside of the call's context.
+// SendAs is Send in the name of a node whose call has this task token, for work that goes on outside of the
+// call's context.
 func (r *Run) SendAs(ctx context.Context, token, from, node string, message any) error {
 	p, err := Payload(message)
 	if err != nil {

@@ -28,6 +28,16 @@ type cover struct {
 	workflows map[int32][]string
 }
 
+// leads is where the edges lead from each node, and where they come from.
+func (p *Program) leads() (out, in lead) {
+	out, in = make(lead, len(p.nodes)), make(lead, len(p.nodes))
+	for e := range p.edges {
+		pe := &p.edges[e]
+		out[pe.from], in[pe.to] = append(out[pe.from], pe.to), append(in[pe.to], pe.from)
+	}
+	return out, in
+}
+
 // covers works out what questions of approval need to know of the program. The error is ctx's; a later call
 // begins anew then.
 func (p *Program) covers(ctx context.Context) (*cover, error) {
@@ -37,11 +47,8 @@ func (p *Program) covers(ctx context.Context) (*cover, error) {
 	if r.cover != nil {
 		return r.cover, nil
 	}
-	c := &cover{out: make(lead, len(p.nodes)), in: make(lead, len(p.nodes))}
-	for e := range p.edges {
-		pe := &p.edges[e]
-		c.out[pe.from], c.in[pe.to] = append(c.out[pe.from], pe.to), append(c.in[pe.to], pe.from)
-	}
+	c := &cover{}
+	c.out, c.in = p.leads()
 	if len(p.g.State) > 0 {
 		c.reads = make([]stateReads, len(p.nodes))
 		for n := range p.nodes {

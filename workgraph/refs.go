@@ -26,8 +26,8 @@ func (c *checker) edgeExpr(e *Edge, field, src string) *Expr {
 	return c.expr(exprUse{place: Fault{From: e.From, To: e.To, Field: field}, of: e.From, at: e.To, over: e.Kind != ErrorEdge}, src)
 }
 
-// checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the expression is evaluated, and what
-// is asked of it that no node has. whole says that every edge is known.
+// checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the
+// expression is evaluated, and what is asked of it that no node has. whole says that every edge is known.
 func (c *checker) checkNodeRefs(p *Program, whole bool) {
 	if c.grown && c.actors == nil {
 		return // they were checked where each part of the graph was given

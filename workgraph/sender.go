@@ -108,11 +108,7 @@ func (p *Program) beforeAnswers(ctx context.Context, list *faultList) {
 	if len(asks) == 0 || len(p.inboxes) == 0 {
 		return
 	}
-	out, in := make(lead, len(p.nodes)), make(lead, len(p.nodes))
-	for e := range p.edges {
-		pe := &p.edges[e]
-		out[pe.from], in[pe.to] = append(out[pe.from], pe.to), append(in[pe.to], pe.from)
-	}
+	out, in := p.leads()
 	behind, ahead := out.from(ctx, asks...), in.from(ctx, asks...)
 	if ctx.Err() != nil {
 		return // the marks are of no use

@@ -117,23 +117,29 @@ func (c *Conn) brought(n int) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Read implements net.Conn.
-func (c *Conn) Read(b []byte) (int, error) {
+// read reads what is spoken on the connection from where it can be read, and counts its frames.
+func (c *Conn) read(from net.Conn, frames *incoming, b []byte) (int, error) {
 	b, ok := c.pace.wait(b)
 	if !ok {
 		return 0, net.ErrClosed
 	}
-	n, err := c.Conn.Read(b)
-	c.brought(c.reads.count(b[:n]))
+	n, err := from.Read(b)
+	c.brought(frames.count(b[:n]))
 	return n, err
 }
 
-// Write implements net.Conn.
-func (c *Conn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.pace.earn(c.writes.count(b[:n]))
+// write is read's counterpart.
+func (c *Conn) write(to net.Conn, frames *outgoing, b []byte) (int, error) {
+	n, err := to.Write(b)
+	c.pace.earn(frames.count(b[:n]))
 	return n, err
 }
+
+// Read implements net.Conn.
+func (c *Conn) Read(b []byte) (int, error) { return c.read(c.Conn, &c.reads, b) }
+
+// Write implements net.Conn.
+func (c *Conn) Write(b []byte) (int, error) { return c.write(c.Conn, &c.writes, b) }
 
 // Secured is told that what passes over the connection is encrypted, and returns the connection as it is
 // spoken on: plain stands for its plain text. A connection that is none of a List is left as it is.
@@ -155,19 +161,7 @@ type secured struct {
 }
 
 // Read implements net.Conn.
-func (s *secured) Read(b []byte) (int, error) {
-	b, ok := s.under.pace.wait(b)
-	if !ok {
-		return 0, net.ErrClosed
-	}
-	n, err := s.Conn.Read(b)
-	s.under.brought(s.reads.count(b[:n]))
-	return n, err
-}
+func (s *secured) Read(b []byte) (int, error) { return s.under.read(s.Conn, &s.reads, b) }
 
 // Write implements net.Conn.
-func (s *secured) Write(b []byte) (int, error) {
-	n, err := s.Conn.Write(b)
-	s.under.pace.earn(s.writes.count(b[:n]))
-	return n, err
-}
+func (s *secured) Write(b []byte) (int, error) { return s.under.write(s.Conn, &s.writes, b) }

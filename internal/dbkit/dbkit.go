@@ -21,6 +21,8 @@ import (
 const (
 	// ReasonUnreachable is the reason of an Unavailable error when the database cannot be reached or opened.
 	ReasonUnreachable = errs.ReasonDatabaseUnreachable
+	// ReasonFileMissing is the reason of a NotFound error when there is no SQLite file of that name.
+	ReasonFileMissing = "SQLITE_FILE_MISSING"
 	// ReasonDamaged is the reason of a FailedPrecondition error when a file is no database that can be read.
 	ReasonDamaged = "DATABASE_DAMAGED"
 

@@ -176,7 +176,7 @@ func sqlTx(ctx context.Context, db *sql.DB, fn func(context.Context, *sql.Tx) er
 // SQLiteExists refuses a path at which there is no file yet, for those who must not make one.
 func SQLiteExists(path string) error {
 	if _, err := os.Stat(path); err != nil {
-		return errs.New(errs.NotFound, "SQLITE_FILE_MISSING", "there is no SQLite file %s", path).Hint("name the file that the service uses").With(err)
+		return errs.New(errs.NotFound, ReasonFileMissing, "there is no SQLite file %s", path).Hint("name the file that the service uses").With(err)
 	}
 	return nil
 }

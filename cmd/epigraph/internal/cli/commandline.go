@@ -52,8 +52,8 @@ func usageText(err error) string {
 	return nearest(msg)
 }
 
-// nearest keeps of the words that a message proposes those that are nearest to what was typed, if they are near for a word of its length: of a short
-// one nearly every letter may have been meant.
+// nearest keeps of the words that a message proposes those that are nearest to what was typed, if they are
+// near for a word of its length: of a short one nearly every letter may have been meant.
 func nearest(msg string) string {
 	m := proposed.FindStringSubmatch(msg)
 	if m == nil {
@@ -99,8 +99,9 @@ func helpPath(err error) string {
 	return ""
 }
 
-// checkServerFlags refuses flags that tell clients where and who to be, for commands that are servers or open databases themselves: whoever gives
-// them expects something of them. Variables of the environment may be meant for other commands.
+// checkServerFlags refuses flags that tell clients where and who to be, for commands that are servers or open
+// databases themselves: whoever gives them expects something of them. Variables of the environment may be
+// meant for other commands.
 func checkServerFlags(ctx *kong.Context) error {
 	at := ctx.Selected()
 	if !local(at) {
@@ -110,18 +111,16 @@ func checkServerFlags(ctx *kong.Context) error {
 		if p.Flag == nil || p.Resolved || !ofConnection(p.Flag) {
 			continue
 		}
-		name := "epigraph " + at.Name
-		x := errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `%s` is a server", p.Flag.Name, name)
+		what, hint := "is a server", "it takes its settings from --config, --set and the environment"
 		switch at.Name {
 		case "dev":
-			return usage(x.Hint("--grpc and --http say where it serves"))
+			hint = "--grpc and --http say where it serves"
 		case "demo":
-			x = errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `%s` brings its own server", p.Flag.Name, name)
-			return usage(x.Hint("leave it out"))
+			what, hint = "brings its own server", "leave it out"
 		case "migrate", "doctor":
-			x = errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `%s` opens the databases themselves", p.Flag.Name, name)
+			what = "opens the databases themselves"
 		}
-		return usage(x.Hint("it takes its settings from --config, --set and the environment"))
+		return usage(errs.New(errs.InvalidArgument, "FLAG_FOR_CLIENTS", "--%s tells clients where to connect, and `epigraph %s` %s", p.Flag.Name, at.Name, what).Hint(hint))
 	}
 	return nil
 }

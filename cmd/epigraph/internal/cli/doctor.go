@@ -9,6 +9,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/stack"
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/doctor"
 	"github.com/epigraph-run/epigraph/internal/errs"
 )
@@ -40,7 +41,7 @@ func (c *doctorCmd) Run(e *env) error {
 		cfg.InDir(c.Data)
 	}
 	reports, err := stack.Examine(e.ctx, cfg, doctor.Options{All: c.All}, c.Services...)
-	if errs.ReasonOf(err) == "SQLITE_FILE_MISSING" && c.Data == "" {
+	if errs.ReasonOf(err) == dbkit.ReasonFileMissing && c.Data == "" {
 		if dir, derr := stack.DefaultDataDir(); derr == nil {
 			return errs.From(err).Hint("--config, --set and the environment name the files of `epigraph serve`; `epigraph doctor --data " + shellQuoted(dir) + "` is about the databases of `epigraph dev`")
 		}
@@ -81,8 +82,8 @@ func (c *doctorCmd) Run(e *env) error {
 // followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
 var followsRest = []string{"executor-silent", "mail-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
 
-// atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this is a backup. One process serves such a
-// folder, so nobody else should have taken its runs over.
+// atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this is
+// a backup. One process serves such a folder, so nobody else should have taken its runs over.
 func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
 	none := slices.IndexFunc(found, func(f doctor.Finding) bool { return f.Check == "executors-none" })
 	if none < 0 {

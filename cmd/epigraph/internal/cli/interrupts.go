@@ -225,7 +225,8 @@ func (c *interruptsAnswerCmd) decide(ctx context.Context, s *services, req *exec
 	return nil
 }
 
-// contradiction refuses an answer whose word and flag decide otherwise: whichever is followed, it may be the one that was typed by mistake.
+// contradiction refuses an answer whose word and flag decide otherwise: whichever is followed, it may be the
+// one that was typed by mistake.
 func (c *interruptsAnswerCmd) contradiction() error {
 	if c.Answer == nil || !c.Approve && !c.Reject {
 		return nil

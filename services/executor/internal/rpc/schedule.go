@@ -185,7 +185,7 @@ func (s *ScheduleServer) ListSchedules(ctx context.Context, req *executorv1.List
 	}
 	rows, err := s.keeper.List(ctx, ns, pg.After.ID, pg.Limit+1)
 	if err != nil {
-		return nil, schedulesAway(err)
+		return nil, away(err)
 	}
 	rows, next := page.Cut(pg, rows, func(x schedule.Schedule) page.Cursor { return page.Cursor{CreateTime: x.CreateTime, ID: x.ID} })
 	out := &executorv1.ListSchedulesResponse{NextPageToken: next}
@@ -214,7 +214,7 @@ func (s *ScheduleServer) UpdateSchedule(ctx context.Context, req *executorv1.Upd
 		// A schedule that was read comes back without what is secret: that stays as it is.
 		old, err := s.keeper.Get(ctx, scheduleKey(ctx, req.GetScheduleId()))
 		if err != nil {
-			return nil, schedulesAway(err)
+			return nil, away(err)
 		}
 		kept, err := keepSecrets(m.GetStart(), old.Start)
 		if err != nil {
@@ -238,7 +238,7 @@ func (s *ScheduleServer) DeleteSchedule(ctx context.Context, req *executorv1.Del
 		return nil, err
 	}
 	if err := s.keeper.Delete(ctx, scheduleKey(ctx, req.GetScheduleId()), revision); err != nil {
-		return nil, schedulesAway(err)
+		return nil, away(err)
 	}
 	return &executorv1.DeleteScheduleResponse{}, nil
 }
@@ -257,7 +257,7 @@ func (s *ScheduleServer) ResumeSchedule(ctx context.Context, req *executorv1.Res
 func (s *ScheduleServer) TriggerSchedule(ctx context.Context, req *executorv1.TriggerScheduleRequest) (*executorv1.TriggerScheduleResponse, error) {
 	st, err := s.keeper.Trigger(ctx, scheduleKey(ctx, req.GetScheduleId()), req.GetRequestId())
 	if err != nil {
-		return nil, schedulesAway(err)
+		return nil, away(err)
 	}
 	return &executorv1.TriggerScheduleResponse{Start: startMessage(st)}, nil
 }
@@ -273,7 +273,7 @@ func (s *ScheduleServer) BackfillSchedule(ctx context.Context, req *executorv1.B
 	}
 	list, err := s.keeper.Backfill(ctx, scheduleKey(ctx, req.GetScheduleId()), dbkit.Micros(instant(req.GetBeginTime())), dbkit.Micros(instant(req.GetEndTime())), overlap)
 	if err != nil {
-		return nil, schedulesAway(err)
+		return nil, away(err)
 	}
 	out := &executorv1.BackfillScheduleResponse{}
 	for _, st := range list {
@@ -284,7 +284,7 @@ func (s *ScheduleServer) BackfillSchedule(ctx context.Context, req *executorv1.B
 
 func (s *ScheduleServer) answer(x schedule.Schedule, err error) (*executorv1.Schedule, error) {
 	if err != nil {
-		return nil, schedulesAway(err)
+		return nil, away(err)
 	}
 	return scheduleMessage(&x)
 }
@@ -337,12 +337,4 @@ func scheduleEtag(s string) (int64, error) {
 	}
 	return 0, errs.New(errs.Conflict, journal.ReasonEtagMismatch, "etag %s is not one that the schedule can have", s).
 		Hint("read the schedule again and use its etag").Violate("etag", ReasonEtagInvalid, "not an etag of a schedule")
-}
-
-// schedulesAway tells callers that the database is gone for the moment, which is no fault of ours nor theirs.
-func schedulesAway(err error) error {
-	if dbkit.ConnectionLost(err) {
-		return errs.DatabaseUnreachable("executor").With(err)
-	}
-	return err
 }

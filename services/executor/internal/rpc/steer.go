@@ -138,8 +138,8 @@ func (s *Server) SignalWithStart(ctx context.Context, req *executorv1.SignalWith
 
 // SendMessage implements the service.
 func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageRequest) (*executorv1.Run, error) {
-	reads := access.Of(ctx).Has(access.Run)
-	if !reads && req.GetTaskToken() == "" {
+	reads, token := access.Of(ctx).Has(access.Run), req.GetTaskToken()
+	if !reads && token == "" {
 		return nil, errs.New(errs.PermissionDenied, access.ReasonScope, "without the scope run, a message needs the task_token of the call that sends it").
 			Set("scope", string(access.Run)).Hint("send in the name of the call's node, with the token that the call was given")
 	}
@@ -150,15 +150,13 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 	if message == nil {
 		message = []byte("null")
 	}
-	// Another attempt of a call repeats its request with a token of its own.
-	body := proto.CloneOf(req)
-	body.TaskToken = ""
-	once, err := repeatable(body)
+	req.TaskToken = "" // another attempt of a call repeats its request with a token of its own
+	once, err := repeatable(req)
 	if err != nil {
 		return nil, err
 	}
 	row, err := s.engine.Send(ctx, engine.MessageRequest{Namespace: grpckit.Namespace(ctx), RunID: req.GetRunId(), From: req.GetFrom(),
-		Node: req.GetNodeId(), Token: req.GetTaskToken(), Message: message, Request: once})
+		Node: req.GetNodeId(), Token: token, Message: message, Request: once})
 	if err != nil {
 		return nil, err
 	}
