@@ -101,22 +101,24 @@ func newScheduler(limit, remote int, gates []Gate, perform func(*attempt)) *sche
 	return &scheduler{local: p(limit), remote: p(remote), gates: gates, at: make([]int, len(gates)), perform: perform, idle: make(chan struct{}), rehold: make(chan struct{})}
 }
 
-// add queues a and starts what may start.
+// add queues a and starts what may start. Others may have found a before: see HeldBack.
 func (s *scheduler) add(a *attempt) {
+	var way *passage
 	if req := a.request(); len(s.gates) > 0 {
 		for i, g := range s.gates {
 			if g.Concerns(req) {
-				if a.way == nil {
-					a.way = &passage{}
+				if way == nil {
+					way = &passage{}
 				}
-				a.way.gates = append(a.way.gates, i)
+				way.gates = append(way.gates, i)
 			}
 		}
-		if a.way != nil {
-			a.way.passes, a.way.has = make([]Pass, len(a.way.gates)), make([]bool, len(a.way.gates))
+		if way != nil {
+			way.passes, way.has = make([]Pass, len(way.gates)), make([]bool, len(way.gates))
 		}
 	}
 	s.mu.Lock()
+	a.way = way
 	s.pool(a).push(a)
 	s.dispatch()
 	s.unlock()
