@@ -15,10 +15,14 @@ const (
 	// restShare is which part of what a process holds it allocates at most between two looks when it is said to
 	// rest: a small load must not keep what a large one needed.
 	restShare = 4
+	// againAfter is for how long a process at rest keeps what it still held after memory was last given back:
+	// much of that may have become garbage since.
+	againAfter = time.Minute
 )
 
-// GiveMemoryBack returns memory to the system when a process has come to rest after a time in which it needed much more than now, until ctx ends. Go by
-// itself collects garbage of a process at rest every two minutes, and returns what that frees little by little.
+// GiveMemoryBack returns memory to the system when a process has come to rest after a time in which it needed
+// much more than now, until ctx ends. Go by itself collects garbage of a process at rest every two minutes, and
+// keeps what that frees up to the size at which it collects again, which is large where there is a limit.
 func GiveMemoryBack(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -38,27 +42,35 @@ func GiveMemoryBack(ctx context.Context) {
 
 // used is what a process has of the system's memory.
 type used struct {
-	// held is what it has, allocated all that was ever allocated.
-	held, allocated uint64
+	at time.Time
+	// held is what it has, allocated all that was ever allocated, live what the last collection found alive.
+	held, allocated, live uint64
 }
 
 func readUsed() used {
-	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	s := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+		{Name: "/gc/heap/live:bytes"},
+	}
 	metrics.Read(s)
-	return used{s[0].Value.Uint64() - s[1].Value.Uint64(), s[2].Value.Uint64()}
+	return used{at: time.Now(), held: s[0].Value.Uint64() - s[1].Value.Uint64(), allocated: s[2].Value.Uint64(), live: s[3].Value.Uint64()}
 }
 
 // keeper remembers how much there was when it last looked.
 type keeper struct {
-	// last is what was allocated then, least what was held after memory was last given back.
+	// last is what was allocated then, least what was held after memory was last given back, which was at gave.
 	last, least uint64
+	gave        time.Time
 }
 
-// rests reports whether memory should be given back: what is held has grown by half since, and little is allocated.
+// rests reports whether memory should be given back: little is allocated, and what is held is much more than
+// what was held after the last time or, when that is a while ago, than what lives.
 func (k *keeper) rests(u used) bool {
 	quiet := k.last > 0 && u.allocated-k.last < max(keptMemory, u.held/restShare)
 	k.last = u.allocated
-	return quiet && u.held > k.least+k.least/2+keptMemory
+	return quiet && (muchMore(u.held, k.least) || u.at.Sub(k.gave) >= againAfter && muchMore(u.held, u.live))
 }
 
-func (k *keeper) gaveBack(u used) { k.least, k.last = u.held, u.allocated }
+func muchMore(held, needed uint64) bool { return held > needed+needed/2+keptMemory }
+
+func (k *keeper) gaveBack(u used) { k.least, k.last, k.gave = u.held, u.allocated, u.at }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +25,23 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 		var k keeper
 		require.False(t, k.rests(used{held: 800 * mib, allocated: 1000 * mib}))
 		require.True(t, k.rests(used{held: 800 * mib, allocated: 1100 * mib}), "it needs an eighth of what it holds")
+	})
+	t.Run("Keeper/WhatLivedThenMayBeGarbageNow", func(t *testing.T) {
+		const mib = 1 << 20
+		var k keeper
+		now := time.Now()
+		look := func(after time.Duration, held, live uint64) bool {
+			now = now.Add(after)
+			return k.rests(used{at: now, allocated: 1000 * mib, held: held * mib, live: live * mib})
+		}
+		require.False(t, look(0, 700, 300))
+		require.True(t, look(lookEvery, 700, 300))
+		k.gaveBack(used{at: now, allocated: 1000 * mib, held: 400 * mib, live: 300 * mib})
+		require.False(t, look(lookEvery, 450, 300), "most of it is needed")
+		require.False(t, look(lookEvery, 450, 50), "not so soon after the last time")
+		require.True(t, look(againAfter, 450, 50), "much less lives than what is held")
+		k.gaveBack(used{at: now, allocated: 1000 * mib, held: 100 * mib, live: 50 * mib})
+		require.False(t, look(2*againAfter, 100, 50), "there is little to be given back")
 	})
 	t.Run("Process/HoldsLessAfterwards", func(t *testing.T) {
 		limit := debug.SetGCPercent(400) // as where there is a limit of memory
