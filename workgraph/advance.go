@@ -358,7 +358,7 @@ func (s *State) reconcile(c Reconcile) error {
 	}
 	now := instant(c.Now)
 	t := u.try()
-	if c.Err != nil && c.Err.Type == NotPerformed && s.drain == "" && !u.ns.resolved() {
+	if c.Err != nil && c.Err.Type == NotPerformed && s.drain == "" && !u.ns.resolved() && !s.lost(u, false) {
 		ev := s.openEvent(Reconciled, now)
 		ev.Ref, ev.Attempt, ev.Error, ev.By = c.Ref, int(t.no), c.Err, c.By
 		s.applyEnded(u, nil, c.Err)

@@ -41,9 +41,8 @@ func checkOutcome(o *Outcome) *Error {
 	return nil
 }
 
-// outcome takes a successful attempt: the check, then the wait if it asked for one. Of a unit that was asked to
-// stop, the values are kept, but nobody needs what it would begin: it is not tried again, waits for nothing and
-// inserts nothing.
+// outcome takes a successful attempt: the check, then the wait if it asked for one. The values of a loser are
+// kept, but nobody needs what it would begin: it waits for nothing and inserts nothing.
 func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 	if u.item > 0 && u.ns.resolved() { // its map ended without it
 		return
@@ -52,7 +51,7 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 		s.attemptFailed(u, err, canceling, now)
 		return
 	}
-	if canceling && s.drain == "" && o.waits(now) {
+	if s.lost(u, canceling) && o.waits(now) {
 		s.giveUp(u, Errorf(Permanent, ReasonCanceled, "nobody needs what it would wait for"), true)
 		return
 	}
@@ -66,6 +65,15 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 		return
 	}
 	s.performed(u, o, canceling, now)
+}
+
+// lost reports whether the run goes on and nobody in it needs what the unit gives: it was asked to stop, or it
+// is an UNSAFE call, which is not, and was under way when the joins that it leads to lost interest in it.
+func (s *State) lost(u unit, canceling bool) bool {
+	if s.drain != "" {
+		return false
+	}
+	return canceling || u.ns.moot > 0 && int(u.ns.moot) == len(s.out(u.ns))
 }
 
 // examine applies the rules on state, selection and waits and, unless the values are still to come, the
@@ -156,17 +164,19 @@ func (s *State) checkSelect(u unit, sel *Select) *Error {
 	return nil
 }
 
-// performed completes a unit whose outcome stands.
+// performed completes a unit whose outcome stands. One that was asked to stop while the run goes on neither
+// ends the run nor changes its state: whether it still answers is a matter of chance.
 func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 	var task growTask
-	if o.Expand != nil && s.drain == "" && !canceling {
+	stopped := canceling && s.drain == ""
+	if o.Expand != nil && s.drain == "" && !s.lost(u, canceling) {
 		var faults []Fault
 		if task, faults = s.planExpansion(u.ns, o.Expand); len(faults) > 0 {
 			s.attemptFailed(u, RefusedExpansion(faults), false, now)
 			return
 		}
 	}
-	if len(o.State) > 0 {
+	if len(o.State) > 0 && !stopped {
 		s.record(s.step(OpUpdate, u.ns, &Detail{State: o.State}))
 		s.applyUpdates(u.ns, o.State)
 	}
@@ -178,7 +188,7 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 	if n := s.node(u.ns); n.transform != nil && o.Stop != AbstainResult {
 		v, err := s.transform(u.ns, values)
 		if err != nil {
-			s.attemptFailed(u, err, false, now)
+			s.attemptFailed(u, err, stopped, now)
 			return
 		}
 		values = v
@@ -187,6 +197,11 @@ func (s *State) performed(u unit, o *Outcome, canceling bool, now time.Time) {
 		task.o, task.values, task.now = o, values, now
 		s.growQ = append(s.growQ, task)
 		return
+	}
+	if stopped && o.Stop == Terminate {
+		late := *o
+		late.Stop = Proceed
+		o = &late
 	}
 	s.succeed(u.ns, values, o, nil)
 }
@@ -215,8 +230,11 @@ func (s *State) succeed(ns *nodeState, values []json.RawMessage, o *Outcome, fai
 	if s.drain == "" && stop != Terminate {
 		if err := s.decideEdges(ns, values, stop, sel); err != nil {
 			s.edgeQ = s.edgeQ[:from]
-			s.failVisit(ns, err, failure != nil)
-			return
+			if !s.lost(unit{ns, 0}, false) {
+				s.failVisit(ns, err, failure != nil)
+				return
+			}
+			s.deadEdges(ns, ReasonCanceled) // no join that they lead to waits for them
 		}
 	}
 	var d *Detail
@@ -339,6 +357,10 @@ func (s *State) attemptFailed(u unit, err *Error, canceling bool, now time.Time)
 	}
 	if s.drain != "" || canceling {
 		s.giveUp(u, err, canceling)
+		return
+	}
+	if err.Type == NotPerformed && s.lost(u, false) {
+		s.giveUp(u, err, true)
 		return
 	}
 	if (err.Lost || int(t.no-u.ns.before-t.lost) < n.maxAttempts) && mayRetry(n.Effect, err.Type) {
