@@ -233,7 +233,9 @@ const (
 
 // Error is the typed failure of an attempt. As a Go error it may be returned by an Actor.
 type Error struct {
-	Type    ErrorType `json:"type"`
+	Type ErrorType `json:"type"`
+	// Reason is a stable word. An actor whose context has ended may leave it out: TIMEOUT, IDLE_TIMEOUT or
+	// CANCELED takes its place, by what ended the context.
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
 	// RetryAfter delays the next attempt at least this long when the other side asked for it.

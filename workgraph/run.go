@@ -407,23 +407,35 @@ func call(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
 	if err == nil {
 		return out, nil
 	}
-	if typed, ok := errors.AsType[*Error](err); ok && typed != nil {
+	typed, ok := errors.AsType[*Error](err)
+	if ok = ok && typed != nil; ok && (typed.Reason != "" || ctx.Err() == nil) {
 		return nil, typed
 	}
 	if ctx.Err() != nil {
-		switch cause := context.Cause(ctx); {
-		case errors.Is(cause, errTimeout):
-			return nil, Errorf(Unknown, ReasonTimeout, "%v (%s)", errTimeout, c.Timeout)
-		case errors.Is(cause, errIdleTimeout):
-			return nil, Errorf(Unknown, ReasonIdleTimeout, "%v (%s)", errIdleTimeout, c.IdleTimeout)
-		default:
-			return nil, Errorf(Unknown, ReasonCanceled, "%v", cause)
+		why := cutShort(ctx, c)
+		if ok {
+			named := *typed
+			named.Reason, named.Message = why.Reason, why.Message
+			return nil, &named
 		}
+		return nil, why
 	}
 	if c.Effect == Unsafe {
 		return nil, Errorf(Unknown, ReasonActorError, "%v", err)
 	}
 	return nil, Errorf(Retryable, ReasonActorError, "%v", err)
+}
+
+// cutShort is the error of a call whose context has ended.
+func cutShort(ctx context.Context, c *Call) *Error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errTimeout):
+		return Errorf(Unknown, ReasonTimeout, "%v (%s)", errTimeout, c.Timeout)
+	case errors.Is(cause, errIdleTimeout):
+		return Errorf(Unknown, ReasonIdleTimeout, "%v (%s)", errIdleTimeout, c.IdleTimeout)
+	default:
+		return Errorf(Unknown, ReasonCanceled, "%v", cause)
+	}
 }
 
 // guard turns a panic of the actor into a typed error.

@@ -42,6 +42,18 @@ func TestRun(t *testing.T) {
 			require.Equal(t, time.Hour+2*time.Minute, time.Since(begin).Truncate(time.Second))
 		})
 	})
+	t.Run("Timeout/IsTheReasonThatAnActorLeavesOut", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			leaves := ActorFunc(func(ctx context.Context, _ *Call) (Outcome, error) {
+				<-ctx.Done()
+				return Outcome{}, &Error{Type: NotPerformed}
+			})
+			res, err := Run(t.Context(), once(Node{ID: "a", Actor: "leaves", Timeout: Duration(time.Minute), Retry: Retry{MaxAttempts: 1}}), Actors{"leaves": leaves}, Input{})
+			require.NoError(t, err)
+			require.Equal(t, NotPerformed, res.Error.Type)
+			require.Equal(t, ReasonTimeout, res.Error.Reason)
+		})
+	})
 	t.Run("IdleTimeout/HeartbeatsKeepAnAttemptAlive", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			alive := ActorFunc(func(ctx context.Context, c *Call) (Outcome, error) {

@@ -56,6 +56,10 @@ type Spec struct {
 	Actor workgraph.Actor
 }
 
+// Interrupted is the error of a call that ended because its context did: its timeout, or somebody, ended it.
+// Whoever makes the call knows which, and gives the error its reason.
+func Interrupted(t workgraph.ErrorType) error { return &workgraph.Error{Type: t} }
+
 // Registry is a fixed set of actors. It is immutable and safe for concurrent use.
 type Registry struct {
 	specs map[string]Spec

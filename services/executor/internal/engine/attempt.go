@@ -419,19 +419,30 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 	return doer.Call(ctx, call)
 }
 
-// classify turns what a call returned into the machine's error. What ended the context names the reason, unless the actor
-// knows better. After a timeout or a cancel the effect may have happened all the same, so the next attempt keeps its key.
+// classify turns what a call returned into the machine's error. What ended the context names the reason, unless
+// the actor knows better.
 func (e *Engine) classify(ctx context.Context, a *attempt, err error) *workgraph.Error {
-	if typed, ok := errors.AsType[*workgraph.Error](err); ok && typed != nil {
+	typed, ok := errors.AsType[*workgraph.Error](err)
+	if ok && typed != nil {
 		c := *typed
 		if c.Type == "" {
 			c.Type = unclear(a)
+		}
+		if c.Reason == "" && ctx.Err() != nil {
+			why := interrupted(ctx, a)
+			c.Reason, c.Message = why.Reason, why.Message
 		}
 		return &c
 	}
 	if ctx.Err() == nil {
 		return workgraph.Errorf(unclear(a), workgraph.ReasonActorError, "%v", err)
 	}
+	return interrupted(ctx, a)
+}
+
+// interrupted is the error of a call whose context has ended. After a timeout or a cancel the effect may have
+// happened all the same, so the next attempt keeps its key.
+func interrupted(ctx context.Context, a *attempt) *workgraph.Error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeout):
 		return workgraph.Errorf(workgraph.Unknown, workgraph.ReasonTimeout, "no end within %s", a.start.Timeout)

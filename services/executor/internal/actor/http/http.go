@@ -259,9 +259,9 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	if err := actor.Decode(c.Named, &args); err != nil {
 		return workgraph.Outcome{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	within, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	req, err := a.request(ctx, &args, c)
+	req, err := a.request(within, &args, c)
 	if err != nil {
 		return workgraph.Outcome{}, err
 	}
@@ -275,12 +275,12 @@ func (a *client) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome
 	}
 	resp, err := through.Do(req)
 	if err != nil {
-		return workgraph.Outcome{}, connectionError(err, wrote.Load(), c.Effect)
+		return workgraph.Outcome{}, a.broken(ctx, within, err, wrote.Load(), c.Effect)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := a.read(ctx, resp)
+	body, err := a.read(within, resp)
 	if err != nil {
-		return workgraph.Outcome{}, connectionError(err, true, c.Effect)
+		return workgraph.Outcome{}, a.broken(ctx, within, err, true, c.Effect)
 	}
 	if conf.Bytes(len(body)) > a.cfg.MaxResponseBytes {
 		return workgraph.Outcome{}, workgraph.Errorf(afterEffect(workgraph.Permanent, c.Effect), ReasonResponseSize, "the answer is longer than %d bytes", int64(a.cfg.MaxResponseBytes))
@@ -467,8 +467,9 @@ func excerpt(body []byte) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// connectionError types a request that got no answer. Before its headers were written nothing can have happened.
-func connectionError(err error, wrote bool, effect workgraph.Effect) error {
+// broken types a request that got no answer, or no whole one. Before its headers were written nothing can have
+// happened. call is the context of the call, within that of the request.
+func (a *client) broken(call, within context.Context, err error, wrote bool, effect workgraph.Effect) error {
 	if e, ok := errors.AsType[*workgraph.Error](err); ok {
 		return e
 	}
@@ -476,11 +477,17 @@ func connectionError(err error, wrote bool, effect workgraph.Effect) error {
 		return workgraph.Errorf(workgraph.Permanent, ReasonAddress, "%v", r)
 	}
 	t := workgraph.Retryable
-	if effect == workgraph.Unsafe {
+	switch {
+	case effect == workgraph.Unsafe && !wrote:
 		t = workgraph.NotPerformed
-		if wrote {
-			t = workgraph.Unknown
-		}
+	case effect == workgraph.Unsafe, call.Err() != nil: // the server may go on with it
+		t = workgraph.Unknown
+	}
+	switch {
+	case call.Err() != nil:
+		return actor.Interrupted(t)
+	case within.Err() != nil:
+		return workgraph.Errorf(t, workgraph.ReasonTimeout, "no answer came within %s", a.cfg.Timeout)
 	}
 	return workgraph.Errorf(t, ReasonConnection, "%s", egress.Words(err))
 }

@@ -3,6 +3,7 @@ package http_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -399,8 +400,43 @@ func TestFailure(t *testing.T) {
 		url := server(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		cfg := loopback
 		cfg.Timeout = 50 * time.Millisecond
-		require.Equal(t, workgraph.Retryable, actortest.Fails(t, spec(t, cfg), args(t, "url", url)).Type)
+		e := actortest.Fails(t, spec(t, cfg), args(t, "url", url))
+		require.Equal(t, workgraph.Retryable, e.Type)
+		require.Equal(t, workgraph.ReasonTimeout, e.Reason)
+		require.Equal(t, workgraph.Unknown, actortest.Fails(t, spec(t, cfg), args(t, "url", url, "method", "POST")).Type)
 	})
+	for name, tt := range map[string]struct {
+		method, path string
+		want         workgraph.ErrorType
+	}{
+		"Read":              {"GET", "/", workgraph.Unknown},
+		"Read/OfHalfABody":  {"GET", "/half", workgraph.Unknown},
+		"Idempotent":        {"PUT", "/", workgraph.Unknown},
+		"Unsafe/Sent":       {"POST", "/", workgraph.Unknown},
+		"Unsafe/NeverBegun": {"POST", "", workgraph.NotPerformed},
+	} {
+		t.Run("Ended/WhoeverEndedTheCallNamesTheReason/"+name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			url := server(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/half" {
+					_, _ = io.WriteString(w, "half")
+					_ = http.NewResponseController(w).Flush()
+				}
+				cancel(errors.New("its time is over"))
+				<-r.Context().Done()
+			})
+			if tt.path == "" {
+				cancel(errors.New("its time is over"))
+			}
+			s := spec(t, loopback)
+			named := map[string]json.RawMessage{"url": json.RawMessage(strconv.Quote(url + tt.path)), "method": json.RawMessage(strconv.Quote(tt.method))}
+			_, err := s.Actor.Call(ctx, workgraph.NewCall(workgraph.Start{Actor: s.Name, Own: named, Named: named,
+				Effect: s.EffectOf(&workgraph.Node{Named: named})}, workgraph.CallOptions{}))
+			require.Equal(t, &workgraph.Error{Type: tt.want}, err)
+		})
+	}
 	t.Run("Header/ABrokenOneIsRefused", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "ARGUMENTS_INVALID", actortest.Fails(t, spec(t, loopback), args(t, "url", "http://127.0.0.1:1", "headers", map[string]string{"X": "a\r\nY: b"})).Reason)

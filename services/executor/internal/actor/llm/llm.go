@@ -162,7 +162,7 @@ func (m *model) Call(ctx context.Context, c *workgraph.Call) (workgraph.Outcome,
 		resp, err = m.client.Chat(ctx, req)
 	}
 	if err != nil {
-		return workgraph.Outcome{}, failure(err)
+		return workgraph.Outcome{}, failure(ctx, err)
 	}
 	usage := m.usage(req.Model, resp)
 	fail := func(t workgraph.ErrorType, reason, format string, args ...any) (workgraph.Outcome, error) {
@@ -288,7 +288,8 @@ func (m *model) usage(asked string, resp llm.Response) []workgraph.Usage {
 	}}
 }
 
-func failure(err error) error {
+// failure types a call that gave no answer. ctx is that of the call.
+func failure(ctx context.Context, err error) error {
 	e, ok := errors.AsType[*llm.Error](err)
 	if !ok {
 		return err
@@ -301,6 +302,9 @@ func failure(err error) error {
 		t = workgraph.Permanent
 	case llm.NotPerformed:
 		t = workgraph.NotPerformed
+	}
+	if ctx.Err() != nil && (e.Class == llm.Unknown || e.Class == llm.NotPerformed) {
+		return actor.Interrupted(t)
 	}
 	msg := e.Message
 	if e.Status != 0 {

@@ -174,6 +174,6 @@ func TestFailure(t *testing.T) {
 		}()
 		testkit.Eventually(t, func() bool { return len(fake.Requests()) == 1 }, 60*time.Second, time.Millisecond)
 		cancel()
-		require.Error(t, <-ended)
+		require.Equal(t, &workgraph.Error{Type: workgraph.Unknown}, <-ended, "whoever ended the call names the reason")
 	})
 }
