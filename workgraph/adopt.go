@@ -143,7 +143,8 @@ func (s *State) applyAdopt(ns *nodeState, args []json.RawMessage, named map[stri
 // or abstained and depend on nothing that runs again. Visits of inboxes and of irreducible loops, whose
 // numbers are a matter of chance, run again, and so does a visit that ended its run, and one whose approval
 // does not hold for the graph after (nil is the same graph). unsafeAgain are the UNSAFE visits that were, or
-// may have been, performed and are not taken over. The error is ctx's.
+// may have been, performed and are not taken over. The earlier run may go on: what is under way in it, or
+// waits, has not ended. The error is ctx's.
 func AdoptFrom(ctx context.Context, old *State, from *Ref, before, after *Graph) (adopted []Adopted, unsafeAgain []Ref, err error) {
 	if old.root == nil {
 		return nil, nil, nil

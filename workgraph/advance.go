@@ -165,6 +165,10 @@ func (s *State) begin(c Begin) error {
 		s.applyBudget(c.Budget, nil)
 		s.heed()
 	}
+	if c.Held && !s.paused {
+		s.record(Step{Op: OpPause, Note: ReasonCanceled})
+		s.applyPause(ReasonCanceled)
+	}
 	if len(c.Adopt) > 0 {
 		s.adopt = make(map[Ref]*Adopted, len(c.Adopt))
 		for i := range c.Adopt {

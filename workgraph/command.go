@@ -21,7 +21,9 @@ type Begin struct {
 	// with that outcome at once, without an attempt, and counts as adopted. What is listed and never reached
 	// is left out.
 	Adopt []Adopted
-	Now   time.Time
+	// Held starts nothing, as in a pause: for a run that is ended right after it was begun.
+	Held bool
+	Now  time.Time
 }
 
 // Adopted is how a visit of another run ended.

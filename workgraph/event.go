@@ -176,7 +176,8 @@ const (
 	OpGraph Op = "GRAPH"
 	// OpDrain stops new starts; Note is FAIL, TERMINATE, CANCEL or DEADLINE.
 	OpDrain Op = "DRAIN"
-	// OpPause stops new starts; Note is the reason. RUN_PAUSED follows, unless the run ends.
+	// OpPause stops new starts; Note is the reason. RUN_PAUSED follows, unless the run ends or was begun to be
+	// ended.
 	OpPause Op = "PAUSE"
 )
 

@@ -236,8 +236,8 @@ type Error struct {
 	Type ErrorType `json:"type"`
 	// Reason is a stable word. An actor whose context has ended may leave it out: TIMEOUT, IDLE_TIMEOUT or
 	// CANCELED takes its place, by what ended the context.
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 	// RetryAfter delays the next attempt at least this long when the other side asked for it.
 	RetryAfter Duration `json:"retry_after,omitempty"`
 	// Usage is what the failed attempt consumed all the same.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/page"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/actor"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
@@ -195,6 +196,10 @@ func TestTimeouts(t *testing.T) {
 			<-deaf
 			return workgraph.Outcome{}, nil
 		}),
+		"leaves": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			<-ctx.Done()
+			return workgraph.Outcome{}, &workgraph.Error{Type: workgraph.Unknown}
+		}),
 		"beats": workgraph.ActorFunc(func(ctx context.Context, c *workgraph.Call) (workgraph.Outcome, error) {
 			for range 10 {
 				select {
@@ -217,6 +222,11 @@ func TestTimeouts(t *testing.T) {
 	t.Run("Timeout/EndsTheCall", func(t *testing.T) {
 		row := l.wait(t, l.start(t, one("hangs", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
 		require.Contains(t, string(row.Error), workgraph.ReasonTimeout)
+	})
+	t.Run("Timeout/IsTheReasonThatAnActorLeavesOut", func(t *testing.T) {
+		row := l.wait(t, l.start(t, one("leaves", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
+		require.Contains(t, string(row.Error), `"reason":"TIMEOUT"`)
+		require.Contains(t, string(row.Error), "no end within 20ms")
 	})
 	t.Run("Timeout/GivesUpAnActorThatDoesNotListen", func(t *testing.T) {
 		row := l.wait(t, l.start(t, one("deaf", func(n *workgraph.Node) { n.Timeout = workgraph.Duration(20 * time.Millisecond) })), journal.StateFailed)
@@ -541,6 +551,33 @@ func TestVisits(t *testing.T) {
 		require.Equal(t, 3, visits[0].ItemsDone)
 		require.Equal(t, 3, visits[0].Attempts)
 	})
+}
+
+// TestVisitOfWaitingItems holds what a mapped visit shows against where its items stand.
+func TestVisitOfWaitingItems(t *testing.T) {
+	t.Parallel()
+	l := run(t, sqliteStore(t), payments(&recorder{}))
+	n := does("m", "asks")
+	n.Map = &workgraph.Map{Over: "[1,2,3]", MaxParallel: 2}
+	id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{n}})
+	visit := func() engine.Visit {
+		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+		require.NoError(t, err)
+		require.Len(t, visits, 1)
+		return visits[0]
+	}
+	for done := range 3 {
+		waiting := min(2, 3-done)
+		testkit.Eventually(t, func() bool { return visit().ItemsWaiting == waiting && visit().ItemsDone == done }, time.Minute, 2*time.Millisecond)
+		l.wait(t, id, journal.StateWaiting)
+		require.Equal(t, workgraph.VisitWaiting, visit().Status)
+		open, err := l.j.ListInterrupts(t.Context(), ns, journal.InterruptFilter{RunID: id, States: []journal.InterruptState{journal.InterruptOpen}}, page.Cursor{}, 10)
+		require.NoError(t, err)
+		require.Len(t, open, waiting)
+		l.approve(t, open[0])
+	}
+	l.wait(t, id, journal.StateCompleted)
+	require.Zero(t, visit().ItemsWaiting)
 }
 
 // TestLarge covers what only shows with many visits.

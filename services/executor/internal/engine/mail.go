@@ -420,24 +420,17 @@ func (r *run) neverBegun(reason string, x extra) error {
 	if err != nil {
 		return err
 	}
+	begin.Held = true
 	evs, eff, err := r.state.Advance(begin)
 	if err != nil {
 		return err
 	}
-	more := func(cmd workgraph.Command) error {
-		es, fx, err := r.state.Advance(cmd)
-		evs, eff.Ended = append(evs, es...), fx.Ended
-		return err
-	}
-	starts := eff.Starts
-	if err := more(workgraph.Cancel{Reason: reason, Now: now}); err != nil {
-		return err
-	}
-	for i := range starts {
-		s := &starts[i]
-		if err := more(workgraph.Ended{Ref: s.Ref, Attempt: s.Attempt, Err: notPerformed(errCanceled), Now: now}); err != nil && !errors.Is(err, workgraph.ErrStale) {
+	if eff.Ended == nil { // else there was nothing to call
+		es, fx, err := r.state.Advance(workgraph.Cancel{Reason: reason, Now: now})
+		if err != nil {
 			return err
 		}
+		evs, eff.Ended = append(evs, es...), fx.Ended
 	}
 	return r.commit(evs, workgraph.Effects{Ended: eff.Ended}, x)
 }

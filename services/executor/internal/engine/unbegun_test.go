@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,16 +24,24 @@ func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 		status workgraph.VisitStatus
 		reason string
 	}{
-		"Condition": {func(n *workgraph.Node) { n.When = "1/0 == 1" }, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonConditionFailed},
-		"Key":       {func(n *workgraph.Node) { n.ConcurrencyKey = "1 + 1" }, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonKeyFailed},
-		"List":      {func(n *workgraph.Node) { n.Map = &workgraph.Map{Over: "5"} }, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonMapFailed},
+		"Condition": {func(n *workgraph.Node) {
+			n.When = "1/0 == 1"
+		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonConditionFailed},
+		"Key": {func(n *workgraph.Node) {
+			n.ConcurrencyKey = "1 + 1"
+		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonKeyFailed},
+		"List": {func(n *workgraph.Node) {
+			n.Map = &workgraph.Map{Over: "5"}
+		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonMapFailed},
 		"List/Continue": {func(n *workgraph.Node) {
 			n.Map, n.OnError = &workgraph.Map{Over: "5"}, workgraph.OnError{Action: workgraph.Continue}
 		}, journal.StateCompleted, workgraph.VisitFailed, workgraph.ReasonMapFailed},
-		"List/Fallback": {func(n *workgraph.Node) { n.Map, n.OnError = &workgraph.Map{Over: "5"}, fallback }, journal.StateCompleted, workgraph.VisitCompleted,
-			workgraph.ReasonMapFailed},
-		"Quorum": {func(n *workgraph.Node) { n.Join = workgraph.Join{Mode: workgraph.Quorum, N: 2} }, journal.StateFailed, workgraph.VisitFailed,
-			workgraph.ReasonQuorumUnreachable},
+		"List/Fallback": {func(n *workgraph.Node) {
+			n.Map, n.OnError = &workgraph.Map{Over: "5"}, fallback
+		}, journal.StateCompleted, workgraph.VisitCompleted, workgraph.ReasonMapFailed},
+		"Quorum": {func(n *workgraph.Node) {
+			n.Join = workgraph.Join{Mode: workgraph.Quorum, N: 2}
+		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonQuorumUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +67,8 @@ func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 	}
 }
 
-// TestCountsOfCanceledVisits holds the counts of nodes against what became of a call that was canceled under way.
+// TestCountsOfCanceledVisits holds the counts of nodes against what became of a call that was canceled under
+// way.
 func TestCountsOfCanceledVisits(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
@@ -79,4 +89,72 @@ func TestCountsOfCanceledVisits(t *testing.T) {
 	row := l.wait(t, id, journal.StateCompleted)
 	require.Equal(t, journal.NodeCounts{Total: 4, Completed: 2, Skipped: 2}, row.Nodes)
 	l.asStateHas(t, id)
+}
+
+// TestCancelBeforeTheStart is about runs that are canceled while they wait for their start: nothing that their
+// history tells may look like a call.
+func TestCancelBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	mapped, unsafe, skipped := does("it", "does"), does("it", "does"), does("it", "does")
+	mapped.Map = &workgraph.Map{Over: "[1,2,3]"}
+	unsafe.Effect, skipped.When = workgraph.Unsafe, "false"
+	for name, c := range map[string]struct {
+		node  workgraph.Node
+		state journal.State
+	}{
+		"Node":    {does("it", "does"), journal.StateCanceled},
+		"Map":     {mapped, journal.StateCanceled},
+		"Unsafe":  {unsafe, journal.StateCanceled},
+		"Skipped": {skipped, journal.StateCompleted}, // with its begin it was over
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachStore(t, func(t *testing.T, s store) {
+				calls := &recorder{}
+				l := run(t, s, payments(calls))
+				g := &workgraph.Graph{Nodes: []workgraph.Node{c.node}}
+				id := l.start(t, g, func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+				_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+				require.NoError(t, err)
+				row := l.wait(t, id, c.state)
+				require.Equal(t, journal.NodeCounts{Total: 1, Skipped: 1}, row.Nodes)
+				for _, ev := range l.events(t, id) {
+					require.NotContains(t, []workgraph.EventKind{workgraph.AttemptStarted, workgraph.AttemptEnded}, ev.Durable.Kind)
+				}
+				visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+				require.NoError(t, err)
+				require.Len(t, visits, 1)
+				require.Zero(t, visits[0].Attempts)
+				l.asStateHas(t, id)
+				l.sound(t, id)
+			})
+		})
+	}
+}
+
+// TestAttemptsThatNeverBegan is about calls that were in line when their run was canceled.
+func TestAttemptsThatNeverBegan(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 1)
+	a := payments(&recorder{})
+	a["hangs"] = workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return workgraph.Outcome{}, ctx.Err()
+	})
+	l := run(t, sqliteStore(t), a)
+	one, other := does("one", "hangs"), does("other", "hangs")
+	one.ConcurrencyKey, other.ConcurrencyKey = "'key'", "'key'"
+	id := l.start(t, &workgraph.Graph{Nodes: []workgraph.Node{one, other}})
+	<-begun
+	_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id, Reason: "enough"})
+	require.NoError(t, err)
+	l.wait(t, id, journal.StateCanceled)
+	visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+	require.NoError(t, err)
+	total := 0
+	for _, v := range visits {
+		total += v.Attempts
+	}
+	require.Equal(t, 1, total, "attempts of which a call was made")
 }

@@ -23,7 +23,7 @@ type Visit struct {
 	Status workgraph.VisitStatus
 	Actor  string
 	Effect workgraph.Effect
-	// Attempts counts those that ended or are under way, of all items together.
+	// Attempts counts those that began, of all items together.
 	Attempts int
 	Values   []json.RawMessage
 	Error    *workgraph.Error
@@ -33,6 +33,8 @@ type Visit struct {
 	EndSeq   int64
 	// ItemsTotal is 0 when the visit is not mapped.
 	ItemsTotal, ItemsDone int
+	// ItemsWaiting counts the items that have a wait of their own.
+	ItemsWaiting int
 	// Duration is how long its attempts took together.
 	Duration time.Duration
 
@@ -45,10 +47,10 @@ type Visit struct {
 
 	begin place
 	end   place
-	// waiting counts items in back-off, of a mapped visit.
-	waiting int
-	// unknown counts the calls that need reconciliation.
-	unknown int
+	// items is where the items stand, of a mapped visit, that have begun and not ended.
+	items map[int]workgraph.VisitStatus
+	// standing counts them by where they stand.
+	standing map[workgraph.VisitStatus]int
 	// base is where a page that follows this visit has to be read from.
 	base int64
 }
@@ -362,8 +364,10 @@ func (f *folder) attempt(d *Durable) {
 		return
 	}
 	if d.Kind == workgraph.AttemptEnded {
-		v.Attempts++
-	} else if v.unknown--; v.unknown == 0 {
+		if !d.neverBegan() {
+			v.Attempts++
+		}
+	} else if d.Item == 0 {
 		v.Status = workgraph.VisitRunning
 	}
 	if !d.StartTime.IsZero() {
@@ -383,6 +387,11 @@ func (f *folder) attempt(d *Durable) {
 		v.Usage = append(v.Usage, d.Error.Usage...)
 		v.Error = d.Error
 	}
+}
+
+// neverBegan reports whether the event ends an attempt that was still in line: it was canceled there.
+func (d *Durable) neverBegan() bool {
+	return d.Kind == workgraph.AttemptEnded && d.StartTime.IsZero() && d.Error != nil && d.Error.Type == workgraph.NotPerformed
 }
 
 func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
@@ -441,23 +450,18 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 		f.finish(d, i, v, status)
 	case workgraph.OpItem:
 		v.ItemsDone++
+		v.stands(s.Item, "")
 	case workgraph.OpRetry:
-		v.waiting++
-		f.settle(v, s.Item, workgraph.VisitBackoff)
+		v.stands(s.Item, workgraph.VisitBackoff)
 	case workgraph.OpWait:
-		v.waiting++
 		if s.Item == 0 {
 			v.Wait = d.WaitOf()
 		}
-		f.settle(v, s.Item, workgraph.VisitWaiting)
+		v.stands(s.Item, workgraph.VisitWaiting)
 	case workgraph.OpStart:
-		if d.Kind != workgraph.Reconciled {
-			v.waiting--
-		}
-		v.Status = workgraph.VisitRunning
+		v.stands(s.Item, workgraph.VisitRunning)
 	case workgraph.OpReconcile:
-		v.unknown++
-		v.Status = workgraph.VisitReconciliation
+		v.stands(s.Item, workgraph.VisitReconciliation)
 	case workgraph.OpCancel:
 		if s.Item == 0 {
 			v.Status = workgraph.VisitCanceling
@@ -465,14 +469,40 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 	case workgraph.OpDrop:
 		if s.Item == 0 {
 			f.finish(d, i, v, workgraph.VisitCanceled)
+		} else {
+			v.stands(s.Item, "")
 		}
 	}
 }
 
-// settle gives a visit the status of its items only when all that are left share it.
-func (f *folder) settle(v *Visit, item int, s workgraph.VisitStatus) {
-	if item == 0 || v.waiting >= v.ItemsTotal-v.ItemsDone {
-		v.Status = s
+// stands notes where the visit, or an item of it, has come to; an item that has ended stands nowhere. A mapped
+// visit runs as long as a call of an item does, and waits when all that have begun wait.
+func (v *Visit) stands(item int, at workgraph.VisitStatus) {
+	if item == 0 {
+		v.Status = at
+		return
+	}
+	if v.items == nil {
+		v.items, v.standing = map[int]workgraph.VisitStatus{}, map[workgraph.VisitStatus]int{}
+	}
+	if was := v.items[item]; was != "" {
+		v.standing[was]--
+	}
+	if at == "" {
+		delete(v.items, item)
+	} else {
+		v.items[item] = at
+		v.standing[at]++
+	}
+	v.ItemsWaiting, v.Status = v.standing[workgraph.VisitWaiting], workgraph.VisitRunning
+	switch {
+	case v.standing[workgraph.VisitReconciliation] > 0:
+		v.Status = workgraph.VisitReconciliation
+	case v.standing[workgraph.VisitRunning] > 0:
+	case v.ItemsWaiting > 0:
+		v.Status = workgraph.VisitWaiting
+	case v.standing[workgraph.VisitBackoff] > 0:
+		v.Status = workgraph.VisitBackoff
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -157,9 +158,9 @@ func (e *Engine) Watch(ctx context.Context, req WatchRequest, to Watcher) error 
 	defer leave()
 	first := w.add(req.RunID, "", req.After)
 	root, last, held := e.here(req.Namespace, req.RunID)
-	if held {
+	if held && req.After <= last {
 		// Whatever comes after that is published from now on.
-		first.rootID, first.read = root, req.After >= last
+		first.rootID, first.read = root, req.After == last
 	} else if err := w.begin(ctx, first); err != nil {
 		return err
 	}
@@ -226,8 +227,12 @@ func (w *watch) begin(ctx context.Context, s *source) error {
 	if err != nil {
 		return err
 	}
+	if w.req.After > row.LastSeq {
+		return errs.New(errs.InvalidArgument, ReasonSeqNotReached, "run %q has come to event %d, not to %d", row.ID, row.LastSeq, w.req.After).
+			Hint("send the sequence of an event of this run, or 0 to begin at the beginning").Set("last_seq", strconv.FormatInt(row.LastSeq, 10))
+	}
 	s.rootID = row.RootID
-	if row.State.Ended() && w.req.After >= row.LastSeq {
+	if row.State.Ended() && w.req.After == row.LastSeq {
 		s.over = true
 	}
 	if row.State == journal.StatePending && !w.req.DurableOnly {
@@ -235,6 +240,9 @@ func (w *watch) begin(ctx context.Context, s *source) error {
 	}
 	return nil
 }
+
+// ReasonSeqNotReached is the reason when a watch is to begin after an event that its run has not come to.
+const ReasonSeqNotReached = "SEQ_NOT_REACHED"
 
 // ReasonTooManyWatches is the reason when a namespace has as many watches here as it may.
 const ReasonTooManyWatches = "TOO_MANY_WATCHES"

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -118,6 +119,30 @@ func TestWatchMemory(t *testing.T) {
 			require.Equal(t, []int32{whole, heads}, []int32{j.whole.Load(), j.heads.Load()})
 			close(w.next)
 			require.NoError(t, <-done)
+		})
+	})
+}
+
+// TestWatchCursor is about watches that begin where their run has not come to.
+func TestWatchCursor(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		l := run(t, s, payments(&recorder{}))
+		goesOn := l.start(t, flow(does("ask", "asks"), does("pay", "does")))
+		l.question(t, goesOn)
+		ended := l.start(t, flow(does("pay", "does")))
+		l.wait(t, ended, journal.StateCompleted)
+		pending := l.start(t, flow(does("pay", "does")), func(r *engine.StartRequest) { r.StartTime = time.Now().Add(time.Hour) })
+		for name, id := range map[string]string{"GoesOn": goesOn, "Ended": ended, "Pending": pending} {
+			t.Run(name+"/BeyondTheEndIsRefused", func(t *testing.T) {
+				err := l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: id, After: 999}, &notebook{})
+				require.Equal(t, engine.ReasonSeqNotReached, errs.ReasonOf(err), "got %v", err)
+			})
+		}
+		t.Run("Ended/AtTheEndThereIsNothing", func(t *testing.T) {
+			w := &notebook{}
+			require.NoError(t, l.Watch(t.Context(), engine.WatchRequest{Namespace: ns, RunID: ended, After: l.row(t, ended).LastSeq}, w))
+			require.Empty(t, w.seqs)
 		})
 	})
 }

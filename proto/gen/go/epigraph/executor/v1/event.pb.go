@@ -969,7 +969,7 @@ type AttemptEnded struct {
 	Error *RunError `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	// What the attempt used.
 	Usage *Usage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	// When the attempt started.
+	// When the attempt started. Absent of one that was cancelled while it was in line, with a NOT_PERFORMED error: no call was made.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When the next attempt may start, if there is to be one.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`

@@ -957,7 +957,7 @@ type WatchRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Events after this sequence; 0 begins at the beginning.
+	// Events after this sequence; 0 begins at the beginning. One that the run has not come to is refused with SEQ_NOT_REACHED.
 	AfterSeq int64 `protobuf:"varint,2,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// Whether to include the events of the run's descendants.
 	IncludeDescendants bool `protobuf:"varint,3,opt,name=include_descendants,json=includeDescendants,proto3" json:"include_descendants,omitempty"`

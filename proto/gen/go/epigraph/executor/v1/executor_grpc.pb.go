@@ -108,7 +108,8 @@ type ExecutorServiceClient interface {
 	// ForkRun starts a new run that shares the history of an old one up to a visit: the visits that do not depend on it are taken
 	// over, that visit and what follows from it run anew, with other arguments or another graph if the request has them. It is
 	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed, and as StartRun
-	// is when its task cannot be claimed.
+	// is when its task cannot be claimed. The old run need not have ended: only visits that have ended are taken over, what is under way or waits
+	// runs anew, and a call under way counts as performed. The old run goes on beside the new one: what it has not performed by then, both perform.
 	ForkRun(ctx context.Context, in *ForkRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
 	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.
@@ -482,7 +483,8 @@ type ExecutorServiceServer interface {
 	// ForkRun starts a new run that shares the history of an old one up to a visit: the visits that do not depend on it are taken
 	// over, that visit and what follows from it run anew, with other arguments or another graph if the request has them. It is
 	// refused with FORK_REPEATS_UNSAFE if an UNSAFE visit that was performed would run again, unless that is allowed, and as StartRun
-	// is when its task cannot be claimed.
+	// is when its task cannot be claimed. The old run need not have ended: only visits that have ended are taken over, what is under way or waits
+	// runs anew, and a call under way counts as performed. The old run goes on beside the new one: what it has not performed by then, both perform.
 	ForkRun(context.Context, *ForkRunRequest) (*Run, error)
 	// AmendRun changes the graph of a live run. Visits that have ended stay as they are: a change to one is refused. Running visits of
 	// changed or removed nodes are cancelled and fenced. With dry_run only the difference is told.

@@ -1215,7 +1215,7 @@ type NodeCounts struct {
 	Failed int32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	// Nodes that will not run any more: those that never ran, and those whose last visit was cancelled, which may have made a call before.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Nodes with a visit under way.
+	// Nodes whose last visit has begun and not ended: its call is under way, it waits, it is to be tried again, or a pause holds it back.
 	Running       int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1299,7 +1299,7 @@ type Visit struct {
 	State VisitState `protobuf:"varint,4,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
 	// The actor that was called.
 	Actor string `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
-	// Attempts so far.
+	// Attempts that have begun so far, of all items together.
 	Attempts int32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// Its values: none, one, or a tuple.
 	Values []*v1.Payload `protobuf:"bytes,7,rep,name=values,proto3" json:"values,omitempty"`
@@ -1317,13 +1317,15 @@ type Visit struct {
 	ItemsTotal int32 `protobuf:"varint,13,opt,name=items_total,json=itemsTotal,proto3" json:"items_total,omitempty"`
 	// How many items have ended.
 	ItemsDone int32 `protobuf:"varint,14,opt,name=items_done,json=itemsDone,proto3" json:"items_done,omitempty"`
+	// How many items wait, each with a wait of its own, which ExplainRun names. A mapped visit is WAITING when none of its items runs.
+	ItemsWaiting int32 `protobuf:"varint,21,opt,name=items_waiting,json=itemsWaiting,proto3" json:"items_waiting,omitempty"`
 	// Where the call reported to be.
 	Progress *v1.Payload `protobuf:"bytes,15,opt,name=progress,proto3" json:"progress,omitempty"`
 	// The effect under which it was called.
 	Effect v1.Effect `protobuf:"varint,16,opt,name=effect,proto3,enum=epigraph.graph.v1.Effect" json:"effect,omitempty"`
 	// How long the attempts took together.
 	Duration *durationpb.Duration `protobuf:"bytes,17,opt,name=duration,proto3" json:"duration,omitempty"`
-	// What it waits for, while it waits.
+	// What it waits for, while it waits. A mapped visit has none: see items_waiting.
 	Wait *WaitInfo `protobuf:"bytes,18,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Whether its values were taken from the node cache; then it used and cost nothing.
 	Cached bool `protobuf:"varint,19,opt,name=cached,proto3" json:"cached,omitempty"`
@@ -1457,6 +1459,13 @@ func (x *Visit) GetItemsTotal() int32 {
 func (x *Visit) GetItemsDone() int32 {
 	if x != nil {
 		return x.ItemsDone
+	}
+	return 0
+}
+
+func (x *Visit) GetItemsWaiting() int32 {
+	if x != nil {
+		return x.ItemsWaiting
 	}
 	return 0
 }
@@ -1705,7 +1714,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tcompleted\x18\x02 \x01(\x05R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\x05R\arunning\"\xa7\x06\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\"\xcc\x06\n" +
 	"\x05Visit\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -1724,7 +1733,8 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\vitems_total\x18\r \x01(\x05R\n" +
 	"itemsTotal\x12\x1d\n" +
 	"\n" +
-	"items_done\x18\x0e \x01(\x05R\titemsDone\x126\n" +
+	"items_done\x18\x0e \x01(\x05R\titemsDone\x12#\n" +
+	"\ritems_waiting\x18\x15 \x01(\x05R\fitemsWaiting\x126\n" +
 	"\bprogress\x18\x0f \x01(\v2\x1a.epigraph.graph.v1.PayloadR\bprogress\x121\n" +
 	"\x06effect\x18\x10 \x01(\x0e2\x19.epigraph.graph.v1.EffectR\x06effect\x125\n" +
 	"\bduration\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\bduration\x122\n" +
