@@ -46,7 +46,7 @@ type reach struct {
 
 	mu sync.Mutex
 	// sets are the nodes before a node, within one round of a region.
-	sets map[[2]int32][]uint64
+	sets map[[2]int32]bitset
 }
 
 // maxReachSets bounds how many nodes it is remembered of what comes before them.
@@ -98,19 +98,19 @@ func (p *Program) leadsWithin(x, v, region int32) bool {
 	set := r.sets[key]
 	r.mu.Unlock()
 	if set == nil {
-		set = make([]uint64, len(p.nodes)/64+1)
+		set = newBitset(len(p.nodes))
 		p.before(v, region, func(w int32) bool {
-			set[w/64] |= 1 << (w % 64)
+			set.add(int(w))
 			return true
 		})
 		r.mu.Lock()
 		if r.sets == nil || len(r.sets) >= maxReachSets {
-			r.sets = map[[2]int32][]uint64{}
+			r.sets = map[[2]int32]bitset{}
 		}
 		r.sets[key] = set
 		r.mu.Unlock()
 	}
-	return set[x/64]&(1<<(x%64)) != 0
+	return set.has(int(x))
 }
 
 // before gives every node that leads to v, within one round of the region, to visit, which says whether those
@@ -121,17 +121,17 @@ func (p *Program) before(v, region int32, visit func(w int32) bool) {
 	if region > 0 {
 		head = p.regions[region].head
 	}
-	seen := make([]uint64, len(p.nodes)/64+1)
+	seen := newBitset(len(p.nodes))
 	todo := []int32{v}
 	for len(todo) > 0 {
 		w := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, e := range r.edge[r.first[w]:r.first[w+1]] {
 			pe := &p.edges[e]
-			if w == head && pe.kind == BackEdge || seen[pe.from/64]&(1<<(pe.from%64)) != 0 || region > 0 && !p.within(pe.from, region) {
+			if w == head && pe.kind == BackEdge || seen.has(int(pe.from)) || region > 0 && !p.within(pe.from, region) {
 				continue
 			}
-			seen[pe.from/64] |= 1 << (pe.from % 64)
+			seen.add(int(pe.from))
 			if visit(pe.from) {
 				todo = append(todo, pe.from)
 			}

@@ -295,25 +295,6 @@ func missing(n *Node, alternatives [][]string) Fault {
 	return f
 }
 
-// nameSet is a set of numbered names.
-type nameSet []uint64
-
-func (s nameSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
-
-func (s nameSet) add(i int) { s[i/64] |= 1 << (i % 64) }
-
-// join adds another set and reports whether that changed anything.
-func (s nameSet) join(o nameSet) bool {
-	changed := false
-	for i := range s {
-		if o[i]&^s[i] != 0 {
-			s[i] |= o[i]
-			changed = true
-		}
-	}
-	return changed
-}
-
 // ordered is what there is of an order of the nodes in a graph whose edges are at fault: without those that
 // are on an undeclared cycle or after one.
 func (p *Program) ordered() []int32 {
@@ -348,23 +329,23 @@ func (e *pedge) carriesAnything() bool {
 }
 
 // travelingNames says for every node which of the named arguments may travel to it.
-func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []nameSet {
-	words := (len(names) + 63) / 64
-	all := make(nameSet, words)
+func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int32]bool, names map[string]int) []bitset {
+	all := newBitset(len(names))
+	words := len(all)
 	for i := range all {
 		all[i] = ^uint64(0)
 	}
 	input := all
 	if in != nil {
-		input = make(nameSet, words)
+		input = newBitset(len(names))
 		for name, i := range names {
 			if _, ok := in.Named[name]; ok {
 				input.add(i)
 			}
 		}
 	}
-	sets := make([]nameSet, len(p.nodes))
-	buf := make(nameSet, words*len(p.nodes))
+	sets := make([]bitset, len(p.nodes))
+	buf := make(bitset, words*len(p.nodes))
 	for i := range sets {
 		sets[i] = buf[i*words : (i+1)*words]
 		if n := &p.nodes[i]; n.inbox != nil {
@@ -389,7 +370,7 @@ func (p *Program) travelingNames(ctx context.Context, in *Input, unsure map[int3
 			}
 		}
 	}
-	out := make(nameSet, words)
+	out := newBitset(len(names))
 	for changed := true; changed; { // once, and once more for each loop around a loop
 		changed = false
 		for _, v := range p.topo {

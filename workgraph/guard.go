@@ -27,21 +27,21 @@ type guards struct {
 	// rank orders the nodes so that those come first that lead to others. queue has a bit for each rank
 	// whose node has something fresh.
 	rank  []int32
-	queue []uint64
+	queue bitset
 }
 
 // guardedBy tells of each node which of those that ask guard it, each by the bit of its place in the list, of
 // at most reachBatch; -1 in the list guards nothing.
 func (p *Program) guardedBy(ctx context.Context, asks []int32) ([]reachSet, error) {
 	g := guards{p: p, own: map[int32]reachSet{}, free: make([]reachSet, len(p.nodes)), fresh: make([]reachSet, len(p.nodes)),
-		come: make([][]reachSet, len(p.nodes)), senders: map[int32][]int32{}, rank: make([]int32, len(p.nodes)), queue: make([]uint64, len(p.nodes)/64+1)}
+		come: make([][]reachSet, len(p.nodes)), senders: map[int32][]int32{}, rank: make([]int32, len(p.nodes)), queue: newBitset(len(p.nodes))}
 	var all reachSet
 	for i, n := range asks {
 		if n >= 0 {
 			var bit reachSet
-			bit[i/64] = 1 << (i % 64)
+			bit.add(i)
 			g.own[n] = bit
-			all.add(bit)
+			all.add(i)
 		}
 	}
 	order := p.reaches().order()
@@ -103,9 +103,9 @@ func (g *guards) begin(n int32, without reachSet) {
 	if fresh == (reachSet{}) {
 		return
 	}
-	g.free[n].add(fresh)
-	g.fresh[n].add(fresh)
-	g.queue[g.rank[n]/64] |= 1 << (g.rank[n] % 64)
+	g.free[n].join(fresh)
+	g.fresh[n].join(fresh)
+	g.queue.add(int(g.rank[n]))
 }
 
 // handOn lets what the node leads to begin without the questions without which the node newly can.
@@ -156,19 +156,6 @@ func (g *guards) count(n int32, most, need int, fresh reachSet) reachSet {
 	return reached
 }
 
-func (s *reachSet) add(o reachSet) {
-	for k := range s {
-		s[k] |= o[k]
-	}
-}
-
-func (s reachSet) without(o reachSet) reachSet {
-	for k := range s {
-		s[k] &^= o[k]
-	}
-	return s
-}
-
 // stillGuarded refuses an amendment after which something need not wait any more for what was asked at one of
 // the visits, which are of different nodes.
 func (a *amendment) stillGuarded(ctx context.Context, asked []*nodeState) error {
@@ -206,7 +193,7 @@ func (a *amendment) lostGuards(n int32, asked []*nodeState, lost reachSet) {
 		return
 	}
 	for i, ns := range asked {
-		if lost[i/64]&(1<<(i%64)) == 0 {
+		if !lost.has(i) {
 			continue
 		}
 		asks := a.s.node(ns).ID

@@ -132,7 +132,7 @@ func TestGuardedByAgreesWithOneByOne(t *testing.T) {
 		require.NoError(t, err)
 		for i, asks := range asks {
 			for n, want := range guardedByOne(p, asks) {
-				require.Equal(t, want, got[n][i/64]&(1<<(i%64)) != 0, "%s by %s in\n%s", p.nodes[n].ID, p.nodes[asks].ID, mustJSON(p.g))
+				require.Equal(t, want, got[n].has(i), "%s by %s in\n%s", p.nodes[n].ID, p.nodes[asks].ID, mustJSON(p.g))
 			}
 		}
 	}

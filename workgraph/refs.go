@@ -92,11 +92,6 @@ func (c *checker) refFault(u *exprUse, code, hint, format string, args ...any) {
 	c.add(f)
 }
 
-// reachSet is a set of that many nodes.
-type reachSet [4]uint64
-
-const reachBatch = 256
-
 // leadAll answers leadsTo for many pairs at once: one pass over the edges for each reachBatch different sources. When ctx ends, the answers are of no
 // use.
 func (p *Program) leadAll(ctx context.Context, pairs [][2]int32) []bool {
@@ -132,8 +127,7 @@ func (p *Program) leadAll(ctx context.Context, pairs [][2]int32) []bool {
 		}
 		sets := p.reachFrom(r, byComp, bits)
 		for _, i := range open[:n] {
-			b := bits[pairs[i][0]]
-			out[i] = sets[r.comp[pairs[i][1]]][b/64]&(1<<(b%64)) != 0
+			out[i] = sets[r.comp[pairs[i][1]]].has(bits[pairs[i][0]])
 		}
 		open = open[n:]
 	}
@@ -170,18 +164,15 @@ func (p *Program) reachFrom(r *reach, byComp []int32, bits map[int32]int) []reac
 					cyclic = true
 					continue
 				}
-				from := &sets[r.comp[w]]
-				for k := range set {
-					set[k] |= from[k]
-				}
+				set.join(sets[r.comp[w]])
 				if b := own[w]; b > 0 {
-					set[(b-1)/64] |= 1 << ((b - 1) % 64)
+					set.add(int(b) - 1)
 				}
 			}
 		}
 		for _, v := range byComp[lo:hi] {
 			if b := own[v]; b > 0 && cyclic {
-				set[(b-1)/64] |= 1 << ((b - 1) % 64)
+				set.add(int(b) - 1)
 			}
 		}
 		lo = hi

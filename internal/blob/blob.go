@@ -98,6 +98,11 @@ func Open(ctx context.Context, raw string) (*Store, error) {
 	return &Store{bucket: b, where: (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()}, nil
 }
 
+// leftOut refuses a store whose client is not in this binary, and says what to use in its place.
+func leftOut(u *url.URL, use string) error {
+	return errs.New(errs.InvalidArgument, ReasonURLInvalid, "this binary has no client for %s:// stores", u.Scheme).Hint("use " + use)
+}
+
 // Where says where the store is, without what its URL says beside.
 func (s *Store) Where() string { return s.where }
 

@@ -7,12 +7,9 @@ import (
 	"net/url"
 
 	"gocloud.dev/blob"
-
-	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
-// google refuses: Google's own client, of 20 MB, is not in this binary. Its storage speaks the protocol of S3, too.
+// google refuses: Google's own client has 20 MB. Its storage speaks the protocol of S3, too.
 func google(_ context.Context, u *url.URL) (*blob.Bucket, error) {
-	return nil, errs.New(errs.InvalidArgument, ReasonURLInvalid, "this binary has no client for gs:// stores").
-		Hint("use s3://" + u.Host + "?endpoint=https://storage.googleapis.com&region=auto with an HMAC key of Google's in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a binary built with -tags gcs")
+	return nil, leftOut(u, "s3://"+u.Host+"?endpoint=https://storage.googleapis.com&region=auto with an HMAC key of Google's in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a binary built with -tags gcs")
 }
