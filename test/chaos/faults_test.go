@@ -47,11 +47,7 @@ func (x *trial) settle() []*job {
 	x.t.Helper()
 	jobs := x.load.finish(x.ctx)
 	x.t.Logf("%d calls of unknown outcome settled, %d times resumed from quarantine", x.load.settled.Load(), x.load.resumed.Load())
-	if x.load.extra {
-		x.check(x.ctx, x.o, jobs, true)
-	} else {
-		x.check(x.ctx, x.o, jobs)
-	}
+	x.check(x.ctx, x.o, jobs, x.load.extra)
 	return jobs
 }
 
@@ -60,7 +56,8 @@ func (x *trial) goesOn() {
 	x.t.Helper()
 	ended := func() int { return len(x.rows(x.ctx, `SELECT run_id FROM runs WHERE state >= 6`)) }
 	before := ended()
-	testkit.Eventually(x.t, func() bool { return ended() > before+3 }, patience, 50*time.Millisecond, "nothing ends any more")
+	testkit.Eventually(x.t, func() bool { return ended() > before+3 }, patience, 50*time.Millisecond, "nothing ends any more: %s",
+		lazily(func() string { return x.load.stuck(x.ctx) }))
 }
 
 // TestPoints kills an executor at each of the points, one after the other, under load.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 	"github.com/epigraph-run/epigraph/internal/conf"
 	"github.com/epigraph-run/epigraph/internal/dbkit"
 	"github.com/epigraph-run/epigraph/internal/doctor"
-	"github.com/epigraph-run/epigraph/internal/testkit"
+	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	registryv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/registry/v1"
 	"github.com/epigraph-run/epigraph/services/executor"
 	"github.com/epigraph-run/epigraph/services/registry"
@@ -71,46 +72,133 @@ func (c *cluster) query(ctx context.Context, sql string) (out []string, err erro
 	return out, rows.Err()
 }
 
-// invariants are questions whose every answer is a fault, asked when every run has ended.
-func invariants() map[string]string {
-	return map[string]string{
-		"runs not ended":              `SELECT run_id FROM runs WHERE state < 6`,
-		"runs not completed":          `SELECT run_id || ' ' || state || ' ' || state_reason FROM runs WHERE state <> 6`,
-		"journals with gaps":          `SELECT run_id FROM events GROUP BY run_id HAVING min(seq) <> 1 OR max(seq) <> count(*)`,
-		"events lost":                 `SELECT r.run_id FROM runs r WHERE r.last_seq > (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.run_id = r.run_id)`,
-		"not exactly one end":         `SELECT r.run_id FROM runs r WHERE (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 17) <> 1`,
-		"events after the end":        `SELECT e.run_id FROM events e WHERE e.kind = 17 AND EXISTS (SELECT 1 FROM events l WHERE l.run_id = e.run_id AND l.seq > e.seq)`,
-		"mail left":                   `SELECT run_id || ' ' || kind FROM mail`,
-		"outbox left":                 `SELECT run_id || ' ' || kind FROM outbox`,
-		"questions not answered once": `SELECT id || ' ' || state FROM interrupts WHERE state <> 2`,
-		"orphan children":             `SELECT r.run_id FROM runs r WHERE r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id)`,
-		"children without end":        `SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.state >= 6 AND r.state < 6`,
-		"questions not asked and closed once": `SELECT r.run_id FROM runs r WHERE r.graph_name = 'question' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
-			OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 24) <> 1)`,
-		"children not told of once": `SELECT r.run_id FROM runs r WHERE r.graph_name = 'children' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 22) <> 2`,
-		"signals not taken up once": `SELECT r.run_id FROM runs r WHERE r.graph_name IN ('signal', 'amend') AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 25) <> 1`,
-		"tasks not closed once":     `SELECT r.run_id FROM runs r WHERE r.graph_name = 'task' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 29) <> 1`,
-		"timers not fired once":     `SELECT r.run_id FROM runs r WHERE r.graph_name = 'timer' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 13) <> 1`,
-		"amendments not made once":  `SELECT r.run_id FROM runs r WHERE r.graph_name = 'amend' AND (r.graph_revision <> 1 OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 28) <> 1)`,
-		"forks not made once":       `SELECT r.run_id FROM runs r WHERE r.graph_name = 'fork' AND r.forked_from = '' AND (SELECT count(*) FROM runs f WHERE f.forked_from = r.run_id) <> 1`,
-		"adopted visits run again":  `SELECT e.run_id FROM events e JOIN runs r ON r.run_id = e.run_id WHERE r.forked_from <> '' AND e.kind IN (11, 12) AND e.node_id = 'p'`,
-		"too many children":         `SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`,
+// invariant is a question of the executor's tables whose every answer is a fault. It is asked when every run
+// has ended.
+type invariant struct{ what, want, sql string }
+
+func invariants() []invariant {
+	return []invariant{
+		{"runs not ended", "every run has ended",
+			`SELECT run_id FROM runs WHERE state < 6`},
+		{"runs not completed", "every run has completed",
+			`SELECT run_id || ' ' || ` + stateName + ` || ' ' || state_reason FROM runs WHERE state <> 6`},
+		{"journals with gaps", "the events of a run are numbered from 1 without a gap",
+			`SELECT run_id FROM events GROUP BY run_id HAVING min(seq) <> 1 OR max(seq) <> count(*)`},
+		{"events lost", "the last event is the one that the run's row names",
+			`SELECT r.run_id FROM runs r WHERE r.last_seq > (SELECT coalesce(max(e.seq), 0) FROM events e WHERE e.run_id = r.run_id)`},
+		{"not exactly one end", "a run ends exactly once",
+			`SELECT r.run_id FROM runs r WHERE (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 17) <> 1`},
+		{"events after the end", "nothing follows the end of a run",
+			`SELECT e.run_id FROM events e WHERE e.kind = 17 AND EXISTS (SELECT 1 FROM events l WHERE l.run_id = e.run_id AND l.seq > e.seq)`},
+		{"mail left", "all mail has been taken up",
+			`SELECT run_id || ' ' || kind FROM mail`},
+		{"outbox left", "the outbox is empty",
+			`SELECT run_id || ' ' || kind FROM outbox`},
+		{"questions not answered once", "every question has been answered",
+			`SELECT id || ' ' || state FROM interrupts WHERE state <> 2`},
+		{"orphan children", "the parent of every child exists",
+			`SELECT r.run_id FROM runs r WHERE r.parent_run_id <> '' AND NOT EXISTS (SELECT 1 FROM runs p WHERE p.run_id = r.parent_run_id)`},
+		{"children without end", "every child of a run that has ended has ended",
+			`SELECT r.run_id FROM runs r JOIN runs p ON p.run_id = r.parent_run_id WHERE p.state >= 6 AND r.state < 6`},
+		{"questions not asked and closed once", "the question is asked once and closed once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'question' AND ((SELECT count(*) FROM interrupts i WHERE i.run_id = r.run_id) <> 1
+			OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 24) <> 1)`},
+		{"children not told of once", "the parent is told once of each of its 2 children",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'children' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 22) <> 2`},
+		{"signals not taken up once", "the signal is taken up once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name IN ('signal', 'amend') AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 25) <> 1`},
+		{"tasks not closed once", "the task is closed once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'task' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 29) <> 1`},
+		{"timers not fired once", "the timer fires once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'timer' AND (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 13) <> 1`},
+		{"amendments not made once", "the graph is amended once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'amend' AND (r.graph_revision <> 1 OR (SELECT count(*) FROM events e WHERE e.run_id = r.run_id AND e.kind = 28) <> 1)`},
+		{"forks not made once", "the run is forked once",
+			`SELECT r.run_id FROM runs r WHERE r.graph_name = 'fork' AND r.forked_from = '' AND (SELECT count(*) FROM runs f WHERE f.forked_from = r.run_id) <> 1`},
+		{"adopted visits run again", "no visit runs that was taken over from the run before",
+			`SELECT e.run_id FROM events e JOIN runs r ON r.run_id = e.run_id WHERE r.forked_from <> '' AND e.kind IN (11, 12) AND e.node_id = 'p'`},
+		{"too many children", "a parent has 2 children",
+			`SELECT parent_run_id FROM runs WHERE parent_run_id <> '' GROUP BY parent_run_id HAVING count(*) <> 2`},
 		// An equal job that waits besides makes one superfluous; that is no loss.
-		"jobs given up": `SELECT kind FROM river_job WHERE state = 'discarded' AND CAST(metadata AS text) NOT LIKE '%unique_key_conflict%'`,
+		{"jobs given up", "no job is given up",
+			`SELECT kind FROM river_job WHERE state = 'discarded' AND CAST(metadata AS text) NOT LIKE '%unique_key_conflict%'`},
 	}
 }
 
-// check counts what must not be, in the databases and in the world outside.
-func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ...bool) {
+// stateName is SQL for the name of a run's state.
+var stateName = func() string {
+	var b strings.Builder
+	b.WriteString("CASE state")
+	for _, n := range slices.Sorted(maps.Keys(executorv1.RunState_name)) {
+		fmt.Fprintf(&b, " WHEN %d THEN '%s'", n, strings.TrimPrefix(executorv1.RunState_name[n], "RUN_STATE_"))
+	}
+	return b.String() + " END"
+}()
+
+// audit is what was found in the databases and in the world outside after a trial.
+type audit struct {
+	// want says what is expected, and found what is not so, both by the name of the fault.
+	want  map[string]string
+	found map[string][]string
+	// runs were asked for, visits are attempts that ended; calls are those that came in outside, unsafe how
+	// many of them were UNSAFE.
+	runs, visits, calls, unsafe int
+}
+
+// expect names a fault that is looked for, and what was found of it.
+func (a *audit) expect(what, want string, found ...string) {
+	a.want[what], a.found[what] = want, append(a.found[what], found...)
+}
+
+func (a *audit) add(what, found string) { a.found[what] = append(a.found[what], found) }
+
+// numbers tells how often each fault was found.
+func (a *audit) numbers() map[string]int {
+	out := map[string]int{}
+	for what, found := range a.found {
+		out[what] = len(found)
+	}
+	return out
+}
+
+// faults has a line for each fault: what it is, where, and what was expected.
+func (a *audit) faults() (lines []string) {
+	for _, what := range slices.Sorted(maps.Keys(a.found)) {
+		for _, x := range a.found[what] {
+			lines = append(lines, fmt.Sprintf("%s: %s; expected: %s", what, x, a.want[what]))
+		}
+	}
+	return lines
+}
+
+// String is a table of everything that was looked for.
+func (a *audit) String() string {
+	var b strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(a.found)) {
+		found := a.found[what]
+		fmt.Fprintf(&b, "  %-36s %d\n", what, len(found))
+		for _, x := range found[:min(len(found), 5)] {
+			fmt.Fprintf(&b, "      %s\n", x)
+		}
+	}
+	return b.String()
+}
+
+// audit looks for what must not be, in the databases and in the world outside. extra says that runs were
+// started besides the jobs. It reports nothing, and fails the test only if it cannot look.
+func (c *cluster) audit(ctx context.Context, o *outside, jobs []*job, extra bool) *audit {
 	t := c.t
 	t.Helper()
-	left := func(sql string) func() bool { return func() bool { return len(c.rows(ctx, sql)) == 0 } }
-	testkit.Eventually(t, left(`SELECT run_id FROM outbox`), patience, 100*time.Millisecond, "the outbox does not empty")
-	counts := map[string][]string{}
-	for what, sql := range invariants() {
-		counts[what] = c.rows(ctx, sql)
+	// What is left after that is counted below.
+	for end := time.Now().Add(patience); len(c.rows(ctx, `SELECT run_id FROM outbox`)) > 0 && time.Now().Before(end); {
+		still(100 * time.Millisecond)
+	}
+	a := &audit{want: map[string]string{}, found: map[string][]string{}, runs: len(jobs), calls: o.calls()}
+	for _, i := range invariants() {
+		a.expect(i.what, i.want, c.rows(ctx, i.sql)...)
 	}
 	// One outcome for each visit, and none begun again after it: the journals are replayed.
+	a.expect("doctor: journal-replay", "doctor replays every journal without a fault")
 	ecfg, rcfg := executor.DefaultConfig(), registry.DefaultConfig()
 	ecfg.Store, ecfg.PostgresURL, ecfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.executors, "executor.db")
 	rcfg.Store, rcfg.PostgresURL, rcfg.SQLitePath = c.store, conf.NewSecret(c.url), filepath.Join(c.dir, "registry.db")
@@ -121,87 +209,93 @@ func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, besides ..
 	for _, f := range append(er.Findings, rr.Findings...) {
 		// A server of tests may be set up to forget; that is not the executor's fault.
 		if f.Severity == doctor.Fault && f.Check != "database-setting" {
-			counts["doctor: "+f.Check] = f.Examples
+			found := f.Examples
+			if len(found) == 0 {
+				found = []string{fmt.Sprintf("%d times", f.Count)}
+			}
+			a.expect("doctor: "+f.Check, "doctor does not find: "+f.What, found...)
 		}
 	}
 	twice, unsafe := o.twice()
-	counts["UNSAFE effects twice"] = twice
-	for _, what := range []string{"effects lost", "runs lost", "two answers for one run", "runs beyond those asked for", "tasks not completed by their run", "doctor: journal-replay"} {
-		counts[what] = counts[what][:len(counts[what]):len(counts[what])]
-	}
-	recorded := map[string]bool{}
-	for _, id := range c.rows(ctx, `SELECT run_id FROM runs WHERE parent_run_id = '' AND schedule_id = ''`) {
-		recorded[id] = true
-	}
+	a.unsafe = unsafe
+	a.expect("UNSAFE effects twice", "an UNSAFE call comes in once at most", twice...)
+	a.expect("effects lost", "the UNSAFE call of every visit that completed came in")
+	a.expect("runs lost", "every run that was accepted has a row")
+	a.expect("two answers for one run", "each start is answered by a run of its own")
+	a.expect("runs beyond those asked for", "nobody but the test starts runs")
+	a.expect("tasks not completed by their run", "the registry has the task as completed by its run")
+	recorded := c.rows(ctx, `SELECT run_id FROM runs WHERE parent_run_id = '' AND schedule_id = ''`)
+	slices.Sort(recorded)
 	seen := map[string]bool{}
 	for _, j := range jobs {
 		if seen[j.run] {
-			counts["two answers for one run"] = append(counts["two answers for one run"], j.run)
+			a.add("two answers for one run", j.run)
 		}
 		seen[j.run] = true
-		if !recorded[j.run] {
-			counts["runs lost"] = append(counts["runs lost"], j.run)
+		if _, there := slices.BinarySearch(recorded, j.run); !there {
+			a.add("runs lost", j.run)
 		}
 		for _, node := range j.posts {
 			if !o.performed(j.run, node, 1) {
-				counts["effects lost"] = append(counts["effects lost"], j.run+"/"+node)
+				a.add("effects lost", j.run+"/"+node)
 			}
 		}
 		for _, node := range j.adopted {
 			if o.performed(j.run, node, 1) {
-				counts["adopted visits run again"] = append(counts["adopted visits run again"], j.run+"/"+node)
+				a.add("adopted visits run again", j.run+"/"+node)
 			}
 		}
 		if j.task != "" {
 			task, err := c.reg.GetTask(ctx, &registryv1.GetTaskRequest{TaskId: j.task})
 			require.NoError(t, err)
 			if task.GetState() != registryv1.TaskState_TASK_STATE_COMPLETED || task.GetRunId() != j.run {
-				counts["tasks not completed by their run"] = append(counts["tasks not completed by their run"], fmt.Sprintf("%s %s %s", j.task, task.GetState(), task.GetRunId()))
+				a.add("tasks not completed by their run", fmt.Sprintf("%s of %s is %s by %q", j.task, j.run, task.GetState(), task.GetRunId()))
 			}
 		}
 	}
-	if len(recorded) != len(jobs) && len(besides) == 0 {
-		counts["runs beyond those asked for"] = []string{fmt.Sprintf("%d asked for, %d there", len(jobs), len(recorded))}
-	}
-	var b strings.Builder
-	faults := 0
-	names := make([]string, 0, len(counts))
-	for what := range counts {
-		names = append(names, what)
-	}
-	sort.Strings(names)
-	numbers := map[string]int{}
-	for _, what := range names {
-		found := counts[what]
-		faults += len(found)
-		numbers[what] = len(found)
-		fmt.Fprintf(&b, "  %-36s %d\n", what, len(found))
-		for _, x := range found[:min(len(found), 5)] {
-			fmt.Fprintf(&b, "      %s\n", x)
+	for _, run := range recorded {
+		if !seen[run] && !extra {
+			a.add("runs beyond those asked for", run)
 		}
 	}
-	visits, err := strconv.Atoi(c.rows(ctx, `SELECT CAST(count(*) AS text) FROM events WHERE kind = 12`)[0])
+	a.visits, err = strconv.Atoi(c.rows(ctx, `SELECT CAST(count(*) AS text) FROM events WHERE kind = 12`)[0])
 	require.NoError(t, err)
-	totals.trial(len(jobs), visits, o.calls(), unsafe, numbers)
-	t.Logf("%s: %d runs asked for, %d UNSAFE effects, %d kills\n%s", c.store, len(jobs), unsafe, c.kills.Load(), b.String())
-	if faults > 0 {
-		var found []string
-		for _, what := range names {
-			found = append(found, counts[what]...)
-		}
-		t.Logf("what is known of the runs at fault:%s", c.stories(ctx, o, found...))
-	}
-	require.Zero(t, faults, "%s", b.String())
+	return a
 }
 
-// points says how often processes died at which point.
-func (c *cluster) report(t *testing.T) {
+// reporter is what of a *testing.T an audit is reported to.
+type reporter interface {
+	require.TestingT
+	Helper()
+	Logf(format string, args ...any)
+}
+
+// report prints an audit and fails if it found a fault. Then it prints the stories of runs at fault, too.
+func (c *cluster) report(ctx context.Context, t reporter, o *outside, a *audit) {
+	t.Helper()
+	t.Logf("%s: %d runs asked for, %d UNSAFE effects, %d kills\n%s", c.store, a.runs, a.unsafe, c.kills.Load(), a)
+	if faults := a.faults(); len(faults) > 0 {
+		t.Logf("what is known of the runs at fault:%s", c.stories(ctx, o, faults...))
+		require.FailNow(t, "faults were found", "%s", strings.Join(faults, "\n"))
+	}
+}
+
+// check looks for what must not be after a trial, counts it in, and reports it.
+func (c *cluster) check(ctx context.Context, o *outside, jobs []*job, extra bool) {
+	c.t.Helper()
+	a := c.audit(ctx, o, jobs, extra)
+	totals.trial(a.runs, a.visits, a.calls, a.unsafe, a.numbers())
+	c.report(ctx, c.t, o, a)
+}
+
+// deaths says how often processes died at which point.
+func (c *cluster) deaths(t *testing.T) {
 	t.Helper()
 	var lines []string
 	c.points.Range(func(k, v any) bool {
 		lines = append(lines, fmt.Sprintf("  %-20s %d", k, v.(interface{ Load() int64 }).Load()))
 		return true
 	})
-	sort.Strings(lines)
+	slices.Sort(lines)
 	t.Logf("kills by point:\n%s", strings.Join(lines, "\n"))
 }

@@ -104,10 +104,10 @@ func storm(t *testing.T, store string, replicas, kills int) *cluster {
 		r.launch(nil)
 	}
 	jobs := l.finish(ctx)
-	c.report(t)
+	c.deaths(t)
 	t.Logf("%s, %d executors: %d kills in %s, %d calls of unknown outcome settled, %d times resumed from quarantine",
 		store, replicas, c.kills.Load(), time.Since(begin).Round(time.Second), l.settled.Load(), l.resumed.Load())
-	c.check(ctx, o, jobs)
+	c.check(ctx, o, jobs, false)
 	if n := int(c.kills.Load()); n < kills {
 		t.Logf("%d kills in place of %d: this machine was too slow for more in %s", n, kills, stormTime)
 	}

@@ -23,24 +23,27 @@ const maxStories = 3
 
 var runID = regexp.MustCompile(`run_[0-9A-Za-z]{26}`)
 
-// stories tells all that is known of the runs that texts name: what went wrong with them can be found out long after the storm.
-func (c *cluster) stories(ctx context.Context, o *outside, texts ...string) string {
+// stories tells all that is known of the runs that the lines name: what went wrong with them can be found out
+// long after the storm.
+func (c *cluster) stories(ctx context.Context, o *outside, lines ...string) string {
 	var ids []string
-	for _, id := range runID.FindAllString(strings.Join(texts, "\n"), -1) {
+	for _, id := range runID.FindAllString(strings.Join(lines, "\n"), -1) {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
 	var b strings.Builder
 	for _, id := range ids[:min(len(ids), maxStories)] {
-		c.story(ctx, o, id, &b)
+		why := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.Contains(l, id) })
+		c.story(ctx, o, id, why, &b)
 	}
 	return b.String()
 }
 
-// story tells of one run: its journal, its row, its mail and jobs, its children, what came in outside, and what executors and workers said of it.
-func (c *cluster) story(ctx context.Context, o *outside, id string, b *strings.Builder) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// story tells of one run: why it is told of, its row, its journal, its mail and jobs, its children, what came
+// in outside, and what executors and workers said of it.
+func (c *cluster) story(ctx context.Context, o *outside, id string, why []string, b *strings.Builder) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // time may be what ran out
 	defer cancel()
 	fmt.Fprintf(b, "\n==== %s\n", id)
 	part := func(title string, lines []string, err error) {
@@ -56,12 +59,13 @@ func (c *cluster) story(ctx context.Context, o *outside, id string, b *strings.B
 		lines, err := c.query(ctx, fmt.Sprintf(sql, id))
 		part(title, lines, err)
 	}
-	ask("row", `SELECT 'state ' || state || ' ' || state_reason || ', last_seq ' || last_seq || ', owner ' || coalesce(owner_id, '') || ', takeovers ' || takeovers FROM runs WHERE run_id = '%s'`)
+	part("what is wrong", why, nil)
+	ask("row", `SELECT 'state ' || `+stateName+` || ' ' || state_reason || ', last_seq ' || last_seq || ', owner ' || coalesce(owner_id, '') || ', takeovers ' || takeovers FROM runs WHERE run_id = '%s'`)
 	lines, err := c.journalOf(ctx, id)
 	part("journal", lines, err)
 	ask("mail", `SELECT id || ' kind ' || kind FROM mail WHERE run_id = '%s'`)
 	ask("jobs", `SELECT kind || ' ' || state || ', attempt ' || attempt || ', errors ' || coalesce(CAST(errors AS text), '') FROM river_job WHERE CAST(args AS text) LIKE '%%%s%%'`)
-	ask("children", `SELECT run_id || ' state ' || state || ' ' || state_reason FROM runs WHERE parent_run_id = '%s'`)
+	ask("children", `SELECT run_id || ' state ' || `+stateName+` || ' ' || state_reason FROM runs WHERE parent_run_id = '%s'`)
 	part("calls that came in outside, by key", o.of(id), nil)
 	logs, err := filepath.Glob(filepath.Join(c.dir, "*.log"))
 	for _, log := range logs {
@@ -77,24 +81,33 @@ func (c *cluster) story(ctx context.Context, o *outside, id string, b *strings.B
 	}
 }
 
-// journalOf is the run's events, one line each.
+// journalOf is the run's events, one line each, as an executor tells them, or, if none answers, as they are in
+// the database.
 func (c *cluster) journalOf(ctx context.Context, id string) (lines []string, err error) {
-	if len(c.replicas) == 0 {
-		return nil, errors.New("there is no executor to ask")
+	for _, r := range c.replicas {
+		if lines, err = r.eventsOf(ctx, id); err == nil {
+			return lines, nil
+		}
 	}
+	data := `CAST(data AS text)`
+	if c.store == "postgres" {
+		data = `encode(data, 'escape')`
+	}
+	lines, qerr := c.query(ctx, fmt.Sprintf(`SELECT seq || ' kind ' || kind || ' ' || node_id || '/' || visit || ' ' || coalesce(%s, '') FROM events WHERE run_id = '%s' ORDER BY seq`, data, id))
+	return lines, errors.Join(err, qerr)
+}
+
+func (r *replica) eventsOf(ctx context.Context, id string) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	stream, err := c.replicas[0].exec.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: id, DurableOnly: true})
+	stream, err := r.exec.WatchRun(ctx, &executorv1.WatchRunRequest{RunId: id, DurableOnly: true})
 	for err == nil {
 		var ev *executorv1.RunEvent
 		if ev, err = stream.Recv(); err == nil {
-			lines = append(lines, protojson.Format(ev))
+			lines = append(lines, strings.Join(strings.Fields(protojson.Format(ev)), " "))
 		}
 	}
-	for i, l := range lines {
-		lines[i] = strings.Join(strings.Fields(l), " ")
-	}
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || len(lines) > 0 && ctx.Err() != nil { // what has not ended goes on later
 		err = nil
 	}
 	return lines, err

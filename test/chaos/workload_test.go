@@ -522,16 +522,16 @@ func (l *load) finish(ctx context.Context) []*job {
 	l.starts.Wait()
 	l.stopped.Store(true)
 	begin := time.Now()
-	var left []*executorv1.Run
 	testkit.Eventually(l.c.t, func() bool {
-		var err error
-		left, err = l.open(ctx)
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		left, err := l.open(ctx)
 		return err == nil && len(left) == 0
-	}, patience, 100*time.Millisecond, "runs do not end: %s", lazily(func() string { return l.stuck(ctx, left) }))
+	}, patience, 100*time.Millisecond, "runs do not end: %s", lazily(func() string { return l.stuck(ctx) }))
 	l.helpers.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	require.Empty(l.c.t, l.errs)
+	require.Empty(l.c.t, l.errs, "%s", lazily(func() string { return l.c.stories(ctx, l.o, l.errs...) }))
 	totals.helped(int(l.settled.Load()), int(l.resumed.Load()))
 	l.c.t.Logf("all runs had ended %s after the last start", time.Since(begin).Round(10*time.Millisecond))
 	return l.jobs
@@ -542,16 +542,20 @@ type lazily func() string
 // String calls the function only when the text is needed.
 func (f lazily) String() string { return f() }
 
-// stuck says where runs stand, by what explain answers.
-func (l *load) stuck(ctx context.Context, left []*executorv1.Run) string {
-	var b strings.Builder
-	for _, r := range left[:min(len(left), 5)] {
-		fmt.Fprintf(&b, "\n%s %s %s %s", r.GetId(), r.GetState(), r.GetStateReason(), r.GetLabels()["shape"])
-		why, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.ExplainRunResponse, error) {
-			return e.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: r.GetId()})
-		})
-		fmt.Fprintf(&b, ": %v %v", why, err)
+// stuck tells of the runs that have not ended: where they stand, by what explain answers, and their stories.
+func (l *load) stuck(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	open, err := l.c.query(ctx, `SELECT run_id || ' ' || `+stateName+` || ' ' || state_reason || ' ' || graph_name FROM runs WHERE state < 6 ORDER BY run_id`)
+	if err != nil {
+		return fmt.Sprintf("which ones is not known: %v", err)
 	}
-	b.WriteString(l.c.stories(ctx, l.o, b.String()))
-	return b.String()
+	for i, line := range open[:min(len(open), 5)] {
+		id := runID.FindString(line)
+		why, err := ask(ctx, l.c, func(ctx context.Context, e executorv1.ExecutorServiceClient) (*executorv1.ExplainRunResponse, error) {
+			return e.ExplainRun(ctx, &executorv1.ExplainRunRequest{RunId: id})
+		})
+		open[i] += fmt.Sprintf(": %v %v", why, err)
+	}
+	return fmt.Sprintf("%d runs\n%s%s", len(open), strings.Join(open, "\n"), l.c.stories(ctx, l.o, open...))
 }
