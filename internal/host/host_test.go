@@ -240,8 +240,10 @@ func TestHTTP(t *testing.T) {
 		_, err = host.Listen(t.Context(), lis.Addr().String())
 		require.Equal(t, "PORT_TAKEN", errs.ReasonOf(err))
 		require.NotEmpty(t, errs.From(err).HintText())
-		_, err = host.Listen(t.Context(), "nonsense")
-		require.Equal(t, "ADDRESS_INVALID", errs.ReasonOf(err))
+		for _, addr := range []string{"nonsense", "127.0.0.1:70000", "127.0.0.1:nosuch"} {
+			_, err = host.Listen(t.Context(), addr)
+			require.Equal(t, "ADDRESS_INVALID", errs.ReasonOf(err), addr)
+		}
 	})
 	t.Run("Draining/NilOutsideOfARequest", func(t *testing.T) { require.Nil(t, host.Draining(t.Context())) })
 }

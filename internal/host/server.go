@@ -29,8 +29,23 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
+// CheckAddress refuses what is no TCP address to listen on. It does not listen.
+func CheckAddress(ctx context.Context, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	}
+	if err != nil {
+		return errs.New(errs.InvalidArgument, "ADDRESS_INVALID", "%q is no host:port", addr).Hint("write host:port, for example 127.0.0.1:8080").With(err)
+	}
+	return nil
+}
+
 // Listen takes a TCP address. A port that is taken is AlreadyExists with a hint.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	if err := CheckAddress(ctx, addr); err != nil {
+		return nil, err
+	}
 	var lc net.ListenConfig
 	lis, err := lc.Listen(ctx, "tcp", addr)
 	switch {
@@ -42,9 +57,6 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	case errors.Is(err, syscall.EACCES):
 		return nil, errs.New(errs.PermissionDenied, "PORT_DENIED", "may not listen on %s", addr).
 			Hint("ports below 1024 need privileges, choose a higher one").With(err)
-	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, errs.New(errs.InvalidArgument, "ADDRESS_INVALID", "%q is no host:port", addr).Hint("write host:port, for example 127.0.0.1:8080").With(err)
 	}
 	return nil, errs.New(errs.InvalidArgument, "ADDRESS_INVALID", "cannot listen on %s", addr).
 		Hint("host:port, for example 127.0.0.1:8080").With(err)

@@ -75,8 +75,9 @@ type Dev struct {
 	services []host.Service // in the order in which they open
 }
 
-// OpenDev opens everything: an address that is taken, a data directory in use and a store that cannot be
-// opened are found here.
+// OpenDev opens everything: settings that are at fault, a data directory in use, addresses that are taken and
+// a store that cannot be opened are found here, in this order. Nothing is taken or made before the settings
+// are right.
 func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	cfg := o.Config
 	if o.DataDir == "" {
@@ -89,6 +90,24 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	}
 	if o.GRPCAddr == "" {
 		o.GRPCAddr = DefaultGRPCAddr
+	}
+	// What runs in this process is one cell.
+	cfg.Gateway.Cells, cfg.Gateway.Placements, cfg.Gateway.DefaultCell = nil, nil, ""
+	if cfg.Executor.ID == "" {
+		cfg.Executor.ID = "dev"
+	}
+	cfg.InDir(o.DataDir)
+	web, rpc, pages := flagPort(cfg.Gateway.Addr, "--http"), flagPort(o.GRPCAddr, "--grpc"), &devPort{addr: cfg.Admin.Addr, hint: "set " + setting("admin.addr") + " to another address"}
+	ports := []*devPort{web, rpc}
+	if pages.addr != "" {
+		ports = append(ports, pages)
+	}
+	faults := []error{cfg.ValidateFor(Services()...)}
+	for _, p := range ports {
+		faults = append(faults, p.blame(host.CheckAddress(ctx, p.addr)))
+	}
+	if err := together(faults...); err != nil {
+		return nil, err
 	}
 	d := &Dev{dataDir: o.DataDir, ring: obs.NewRing(ringSize)}
 	defer func() {
@@ -108,37 +127,26 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	if d.key, err = apiKey(filepath.Join(o.DataDir, "api_key")); err != nil {
 		return nil, err
 	}
-	web, err := devListen(ctx, cfg.Gateway.Addr, "--http")
-	if err != nil {
+	for _, p := range ports {
+		faults = append(faults, d.take(ctx, p))
+	}
+	if err := together(faults...); err != nil {
 		return nil, err
 	}
-	d.httpAddr = web.Addr().String()
-	d.add(host.Func(nil, func() error { return closeQuietly(web) }))
-	rpc, err := devListen(ctx, o.GRPCAddr, "--grpc")
-	if err != nil {
-		return nil, err
-	}
-	d.grpcAddr = rpc.Addr().String()
-	d.add(host.Func(nil, func() error { return closeQuietly(rpc) }))
+	d.httpAddr, d.grpcAddr = web.lis.Addr().String(), rpc.lis.Addr().String()
 
 	cfg.Auth.Keys = append([]grpckit.APIKey{{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: d.key, Scopes: access.Scopes()}}, cfg.Auth.Keys...)
 	cfg.Gateway.Anonymous = loopback(cfg.Gateway.Addr)
-	// What runs in this process is one cell.
-	cfg.Gateway.Cells, cfg.Gateway.Placements, cfg.Gateway.DefaultCell = nil, nil, ""
-	if cfg.Executor.ID == "" {
-		cfg.Executor.ID = "dev"
-	}
-	cfg.InDir(o.DataDir)
 	if cfg.Executor.Workflows == "" {
 		cfg.Executor.Workflows = filepath.Join(o.DataDir, "workflows")
 		if err := os.MkdirAll(cfg.Executor.Workflows, 0o700); err != nil {
 			return nil, errs.New(errs.InvalidArgument, "DATA_DIR_UNUSABLE", "cannot make the folder of workflows: %v", err).With(err)
 		}
 	}
-	if err := cfg.ValidateFor(Services()...); err != nil {
+	if err := cfg.ValidateFor(Services()...); err != nil { // again, with the key of this data directory
 		return nil, err
 	}
-	if err := d.assemble(ctx, cfg, web, rpc); err != nil {
+	if err := d.assemble(ctx, cfg, web.lis, rpc.lis, pages.lis); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -149,7 +157,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 func devInFlight() int64 { return inflight.DefaultTotal() / 4 * 5 }
 
 // assemble opens the services in order, each behind a server of its own that only this process reaches.
-func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) error {
+func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.Listener) error {
 	pool := conns.New(conns.DefaultBounds())
 	readiness, budget, admitted := &host.Readiness{}, inflight.New(cmp.Or(int64(cfg.MaxInFlightBytes), devInFlight())), &admission.Control{}
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
@@ -176,12 +184,8 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc net.Listener) e
 		slog.String("http", d.httpAddr), slog.String("grpc", d.grpcAddr), conf.Attr("config", cfg))
 	warnExposed(ctx, d.tel.Logger, append(append(cfg.secretFiles(Executor), cfg.secretFiles(Registry)...), d.dataDir, filepath.Join(d.dataDir, "api_key"))...)
 	jobs := &pages{}
-	if cfg.Admin.Addr != "" {
-		lis, err := listen(ctx, "admin.addr", cfg.Admin.Addr)
-		if err != nil {
-			return err
-		}
-		d.add(admin(cfg, lis, readiness, jobs, pool, all...))
+	if adminLis != nil {
+		d.add(admin(cfg, adminLis, readiness, jobs, pool, all...))
 	}
 	for _, name := range []string{Registry, Executor, Planner} {
 		conns := &connections{cfg: plain, tel: tels[name], buf: buf, token: token, admission: admitted}
@@ -273,12 +277,55 @@ func (d *Dev) APIKey() string { return d.key.Reveal() }
 // Ring holds the last spans of all services.
 func (d *Dev) Ring() *obs.Ring { return d.ring }
 
-func devListen(ctx context.Context, addr, flag string) (net.Listener, error) {
-	lis, err := host.Listen(ctx, addr)
+// devPort is an address on which dev listens.
+type devPort struct {
+	addr string
+	// hint says how to choose another one.
+	hint string
+	lis  net.Listener
+}
+
+func flagPort(addr, flag string) *devPort {
+	return &devPort{addr: addr, hint: "choose another address with " + flag + ", such as " + flag + "=127.0.0.1:0 for any free port"}
+}
+
+// blame adds to a fault of the address how to choose another one.
+func (p *devPort) blame(err error) error {
 	if e, ok := errors.AsType[*errs.Error](err); ok {
-		return nil, e.Hint("choose another address with " + flag + ", such as " + flag + "=127.0.0.1:0 for any free port")
+		return e.Hint(p.hint)
 	}
-	return lis, err
+	return err
+}
+
+// take listens on an address until d is closed.
+func (d *Dev) take(ctx context.Context, p *devPort) error {
+	lis, err := host.Listen(ctx, p.addr)
+	if err != nil {
+		return p.blame(err)
+	}
+	p.lis = lis
+	d.add(host.Func(nil, func() error { return closeQuietly(lis) }))
+	return nil
+}
+
+// together is one error that says what all of them say, with the reason of the first; nil if there is none.
+func together(faults ...error) error {
+	var first *errs.Error
+	var messages, hints []string
+	for _, f := range faults {
+		e, ok := errors.AsType[*errs.Error](f)
+		if f == nil {
+			continue
+		} else if !ok {
+			return errors.Join(faults...)
+		}
+		first = cmp.Or(first, e)
+		messages, hints = append(messages, e.Message), append(hints, e.HintText())
+	}
+	if len(messages) < 2 {
+		return errors.Join(faults...)
+	}
+	return errs.New(first.Kind, first.Reason, "%s", strings.Join(messages, "\n")).Hint(strings.Join(hints, "; ")).With(errors.Join(faults...))
 }
 
 // InDir puts the stores that are named by relative SQLite paths into a data directory, as OpenDev does.

@@ -485,11 +485,14 @@ func (c Config) addr(service string) (key, addr string) {
 	return "gateway.addr", c.Gateway.Addr
 }
 
+// setting names a setting, and the environment variable that sets it.
+func setting(key string) string { return fmt.Sprintf("%s (%s)", key, conf.EnvName(EnvPrefix, key)) }
+
 // listen takes an address; if that fails, the error names the setting.
 func listen(ctx context.Context, key, addr string) (net.Listener, error) {
 	lis, err := host.Listen(ctx, addr)
 	if e, ok := errors.AsType[*errs.Error](err); ok {
-		how := fmt.Sprintf("set %s (%s) to another address", key, conf.EnvName(EnvPrefix, key))
+		how := "set " + setting(key) + " to another address"
 		if e.Reason == "PORT_TAKEN" {
 			how = "stop the process that listens there, or " + how
 		}

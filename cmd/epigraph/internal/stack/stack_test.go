@@ -402,6 +402,47 @@ func TestDev(t *testing.T) {
 		require.Contains(t, e.Message, "pid ")
 		require.Contains(t, e.HintText(), "--data")
 	})
+	t.Run("Settings/FaultsAreAllToldAtOnceBeforeAnythingIsTaken", func(t *testing.T) {
+		t.Parallel()
+		first := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
+		dir := filepath.Join(t.TempDir(), "data")
+		c := quiet()
+		c.Executor.Parallel, c.GRPC.MaxRecvBytes = -3, 0
+		open := func(web, rpc string) *errs.Error {
+			_, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: dir, HTTPAddr: web, GRPCAddr: rpc, Config: c})
+			return errs.From(err)
+		}
+		e := open(first.HTTPAddr(), first.GRPCAddr())
+		require.Equal(t, conf.ReasonInvalid, e.Reason)
+		require.Contains(t, e.Message, "parallel must be positive")
+		require.Contains(t, e.Message, "max_recv_bytes must be positive")
+
+		c.Admin.Addr = "admin"
+		e = open("nonsense", "127.0.0.1:70000")
+		require.Equal(t, conf.ReasonInvalid, e.Reason)
+		for _, want := range []string{"parallel must be positive", `"nonsense" is no host:port`, `"127.0.0.1:70000" is no host:port`, `"admin" is no host:port`} {
+			require.Contains(t, e.Message, want)
+		}
+		for _, want := range []string{"docs/configuration.md", "--http", "--grpc", "EPIGRAPH_ADMIN_ADDR"} {
+			require.Contains(t, e.HintText(), want)
+		}
+		require.NoDirExists(t, dir)
+	})
+	t.Run("Port/AllThatAreTakenAreTold", func(t *testing.T) {
+		t.Parallel()
+		first := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
+		c := quiet()
+		c.Admin.Addr = first.HTTPAddr()
+		_, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: t.TempDir(), HTTPAddr: first.HTTPAddr(), GRPCAddr: first.GRPCAddr(), Config: c})
+		e := errs.From(err)
+		require.Equal(t, "PORT_TAKEN", e.Reason)
+		for _, want := range []string{first.HTTPAddr(), first.GRPCAddr()} {
+			require.Contains(t, e.Message, want)
+		}
+		for _, want := range []string{"--http", "--grpc", "EPIGRAPH_ADMIN_ADDR"} {
+			require.Contains(t, e.HintText(), want)
+		}
+	})
 	t.Run("Port/TakenNamesItAndTheWayOut", func(t *testing.T) {
 		t.Parallel()
 		first := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
