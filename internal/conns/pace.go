@@ -15,7 +15,8 @@ const (
 	perAnswer = 4
 	// maxEarned bounds what a connection has earned by answers and not used.
 	maxEarned = 20_000
-	// smallRead is what is read at once of a connection that has used up half of its allowance.
+	// smallRead is what is read at once, beyond the frame that is under way, of a connection that has had no
+	// answer yet or has used up half of its allowance: what a read brings is done before anything is owed.
 	smallRead = 2 << 10
 	// groupRate and groupBurst are what the connections of one namespace may bring together beyond that.
 	groupRate, groupBurst = 2000, 4000
@@ -47,16 +48,18 @@ type pace struct {
 	mu     sync.Mutex
 	own    allowance
 	earned float64
-	until  time.Time // nothing is read before
+	// answered is set once something was earned.
+	answered bool
+	until    time.Time // nothing is read before
 }
 
-// wait waits until the connection may be read again, and returns what of b may be read. It is false when the
-// connection was closed meanwhile.
-func (p *pace) wait(b []byte) ([]byte, bool) {
+// wait waits until the connection may be read again, and returns what of b may be read: frames tells what is
+// under way. It is false when the connection was closed meanwhile.
+func (p *pace) wait(b []byte, frames *incoming) ([]byte, bool) {
 	p.mu.Lock()
 	until := p.until
-	if p.own.used > connBurst/2 {
-		b = b[:min(len(b), smallRead)]
+	if !p.answered && !frames.other || p.own.used > connBurst/2 {
+		b = b[:min(int64(len(b)), smallRead+int64(frames.skip))]
 	}
 	p.mu.Unlock()
 	if until.IsZero() {
@@ -83,7 +86,7 @@ func (p *pace) earn(n int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.earned = min(p.earned+float64(n*perAnswer), maxEarned)
+	p.earned, p.answered = min(p.earned+float64(n*perAnswer), maxEarned), true
 }
 
 // brought counts frames that did no work. What goes beyond the connection's own allowance is taken from that
@@ -119,7 +122,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // read reads what is spoken on the connection from where it can be read, and counts its frames.
 func (c *Conn) read(from net.Conn, frames *incoming, b []byte) (int, error) {
-	b, ok := c.pace.wait(b)
+	b, ok := c.pace.wait(b, frames)
 	if !ok {
 		return 0, net.ErrClosed
 	}
