@@ -63,7 +63,7 @@ func (f *Frames) Next(ctx context.Context) (mem.BufferSlice, error) {
 		return nil, err
 	}
 	late.start()
-	data, err := f.Source.Read(int(n))
+	data, err := f.body(int(n))
 	if err == nil && !late.stop() { // the call was ended in this moment
 		data.Free()
 		err = io.ErrUnexpectedEOF
@@ -72,6 +72,46 @@ func (f *Frames) Next(ctx context.Context) (mem.BufferSlice, error) {
 		return nil, late.explain(err)
 	}
 	return data, nil
+}
+
+const (
+	// firstChunk is how much of a message is read first, and maxChunk at once: the more is asked for, the fewer
+	// times its sender waits for leave to send. What is read at once is held in the pieces in which it came.
+	firstChunk, maxChunk = 64 << 10, 512 << 10
+	// smallPiece is the length below which a piece takes much more memory than it has bytes.
+	smallPiece = 1 << 10
+)
+
+// body reads n bytes of a message. Those that came in small pieces are put together, so that a message takes
+// what it is counted for, however its sender cut it.
+func (f *Frames) body(n int) (mem.BufferSlice, error) {
+	if n <= firstChunk {
+		data, err := f.Source.Read(n)
+		return joined(data), err
+	}
+	data := make(mem.BufferSlice, 0, n/maxChunk+8)
+	for chunk := firstChunk; n > 0; chunk = min(2*chunk, maxChunk) {
+		part, err := f.Source.Read(min(n, chunk))
+		if err != nil {
+			data.Free()
+			if len(data) > 0 && errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		n -= min(n, chunk)
+		data = append(data, joined(part)...)
+	}
+	return data, nil
+}
+
+// joined is data in one piece if its pieces are small.
+func joined(data mem.BufferSlice) mem.BufferSlice {
+	if len(data) < 2 || data.Len() >= len(data)*smallPiece {
+		return data
+	}
+	defer data.Free()
+	return mem.BufferSlice{mem.SliceBuffer(data.Materialize())}
 }
 
 // One reads the only message of a call.
