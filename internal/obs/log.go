@@ -1,12 +1,17 @@
 package obs
 
 import (
+	"bytes"
 	"context"
+	stdlog "log" //nolint:depguard // what libraries write with it is led to slog
 	"log/slog"
 	"os"
+	"strings"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
 )
 
 // traceHandler adds the ids of the span in ctx to each record, so that a log line leads to its trace.
@@ -66,4 +71,31 @@ func HandleErrors(log *slog.Logger) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.Warn("telemetry export failed", "err", err)
 	}))
+}
+
+// maxLine bounds what is logged of a line that a library wrote, in bytes: it may quote what came from outside.
+const maxLine = 200
+
+// HandleLog sends what libraries write with package log, net/http above all, to log instead of standard error,
+// and of lines that begin alike one in half a minute: whoever is called can make net/http write one for each
+// connection. It sets the process-wide output of package log, so only a command calls it, once.
+func HandleLog(log *slog.Logger) {
+	stdlog.SetFlags(0)
+	stdlog.SetPrefix("")
+	stdlog.SetOutput(&lineWriter{log: log})
+}
+
+// lineWriter takes the lines of package log.
+type lineWriter struct {
+	log    *slog.Logger
+	seldom Seldom
+}
+
+// Write implements io.Writer: package log writes one line at a time.
+func (w *lineWriter) Write(b []byte) (int, error) {
+	line := string(bytes.TrimSpace(b))
+	words := strings.Fields(line)
+	level, left := w.seldom.Level(strings.Join(words[:min(len(words), 3)], " "), slog.LevelWarn)
+	w.log.Log(context.Background(), level, "a library wrote to the log", "line", errs.Clip(line, maxLine), "lines_left_out", left)
+	return len(b), nil
 }

@@ -251,7 +251,10 @@ func (d *Dev) add(s host.Service) { d.services = append(d.services, s) }
 
 // Run serves until ctx ends and everything has stopped in good order. Runs that are under way go on at the
 // next start.
-func (d *Dev) Run(ctx context.Context) error { return host.Run(ctx, d.services...) }
+func (d *Dev) Run(ctx context.Context) error {
+	obs.HandleLog(d.tel.Logger)
+	return host.Run(ctx, d.services...)
+}
 
 // Ready returns when runs are taken, or when ctx ends. Call it while Run runs.
 func (d *Dev) Ready(ctx context.Context) error {

@@ -83,6 +83,7 @@ func Serve(ctx context.Context, service string, cfg Config) error {
 		return err
 	}
 	obs.HandleErrors(p.tel.Logger)
+	obs.HandleLog(p.tel.Logger)
 	return p.Run(ctx)
 }
 
