@@ -216,19 +216,19 @@ func (p *Program) compileNode(c *checker, i int) {
 	n := &c.g.Nodes[i]
 	pn := &p.nodes[i]
 	pn.Node = n
-	pn.when = c.nodeExpr(n.ID, "when", n.When)
+	pn.when = c.giving("bool", Fault{Node: n.ID, Field: "when"}, c.nodeExpr(n.ID, "when", n.When))
 	pn.transform = c.nodeExpr(n.ID, "transform", n.Transform)
-	pn.key = c.nodeExpr(n.ID, "concurrency_key", n.ConcurrencyKey)
+	pn.key = c.giving("string", Fault{Node: n.ID, Field: "concurrency_key"}, c.nodeExpr(n.ID, "concurrency_key", n.ConcurrencyKey))
 	if n.On != nil && n.On.Inbox != nil {
 		pn.inbox = n.On.Inbox
 		p.inboxes = append(p.inboxes, int32(i))
 	}
 	if n.Map != nil {
-		pn.over = c.nodeExpr(n.ID, "map.over", n.Map.Over)
+		pn.over = c.giving("list", Fault{Node: n.ID, Field: "map.over"}, c.nodeExpr(n.ID, "map.over", n.Map.Over))
 		pn.window = n.Map.MaxParallel
 	}
 	if n.Check != nil {
-		pn.test = c.nodeExpr(n.ID, "check.cel", n.Check.CEL)
+		pn.test = c.giving("bool", Fault{Node: n.ID, Field: "check.cel"}, c.nodeExpr(n.ID, "check.cel", n.Check.CEL))
 		if len(n.Check.Schema) > 0 {
 			var err error
 			if pn.schema, err = c.schema(n.Check.Schema); err != nil {
@@ -394,7 +394,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		from, to, ok := c.checkEdge(i, seen)
 		pe := &p.edges[i]
 		pe.kind = e.Kind
-		pe.when = c.edgeExpr(e, "when", e.When)
+		pe.when = c.giving("bool", Fault{From: e.From, To: e.To, Field: "when"}, c.edgeExpr(e, "when", e.When))
 		if !ok {
 			whole = false
 			if to, declared := c.index[e.To]; declared && e.From != e.To {
@@ -409,7 +409,7 @@ func (p *Program) compileEdges(c *checker) (arcs []arc, whole bool) {
 		}
 		pe.mode, pe.key = pd.Mode, pd.Key
 		if pd.Mode == MergePassDown {
-			pe.merge = c.edgeExpr(e, "result_pass_down_mode.expr", pd.Expr)
+			pe.merge = c.giving("map", Fault{From: e.From, To: e.To, Field: "result_pass_down_mode.expr"}, c.edgeExpr(e, "result_pass_down_mode.expr", pd.Expr))
 		}
 		if in := p.nodes[to].inbox; in != nil {
 			pe.message = true

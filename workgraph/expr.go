@@ -37,6 +37,10 @@ type Expr struct {
 	ofResult bool
 	// constant tells that it names nothing, so that it always gives the same.
 	constant bool
+	// gives is the type of all its values, as far as the text tells it; empty if it does not. wholeNode tells that it
+	// is nodes.ID alone.
+	gives     string
+	wholeNode bool
 }
 
 // CompileExpr compiles src. Syntax errors, unknown variables and unknown functions are reported. The text is
@@ -89,7 +93,36 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		}
 	}))
 	e.wholeState = whole > parts
+	root := checked.NativeRep().Expr()
+	_, e.wholeNode = nodeRef(root)
+	e.gives = typeOf(root, checked.OutputType())
 	return e, nil
+}
+
+// typeOf is the type of what an expression gives, checked being what the checker of CEL found, for which every variable
+// may be anything; empty if it is not known.
+func typeOf(x ast.Expr, checked *cel.Type) string {
+	if _, ok := nodeRef(x); ok {
+		return "map"
+	}
+	if x.Kind() == ast.IdentKind {
+		switch strings.TrimPrefix(x.AsIdent(), ".") {
+		case "input", "nodes", "state", "named":
+			return "map"
+		case "args", "values":
+			return "list"
+		case "node":
+			return "string"
+		case "visit", "attempt":
+			return "int"
+		}
+	}
+	switch checked.Kind() {
+	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind, types.BytesKind, types.ListKind, types.MapKind,
+		types.TimestampKind, types.DurationKind:
+		return checked.TypeName()
+	}
+	return ""
 }
 
 // nodeRef is the id in nodes.ID or nodes["ID"].
@@ -133,6 +166,9 @@ func keyOf(x ast.Expr) (of ast.Expr, key string, ok bool) {
 
 // errMissing marks the use of a key, an index or a variable that is not there.
 var errMissing = errors.New("missing")
+
+// missingNote begins the note of a condition that uses what is not there.
+const missingNote = "missing: "
 
 // Eval evaluates the expression over raw JSON variables. A variable that is not in vars counts as missing.
 // The result is raw JSON: CEL ints stay integers, doubles keep a fraction. What an evaluation may take is
@@ -213,7 +249,7 @@ func (e *Expr) cond(m *meter, vars variables) (ok bool, note string, err error) 
 		return false, "", fmt.Errorf("the condition gives %s, not a bool", v.Type().TypeName())
 	}
 	if !b {
-		return false, noteCondition, nil
+		return false, ReasonConditionFalse, nil
 	}
 	return true, "", nil
 }

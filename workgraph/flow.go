@@ -88,7 +88,7 @@ func (s *State) decide(ns *nodeState, v verdict) {
 	case verdictRun:
 		s.enter(ns)
 	case verdictSkip:
-		s.skip(ns, "NO_LIVE_INPUT")
+		s.skip(ns, ReasonNoLiveInput)
 	case verdictFail:
 		n := s.node(ns)
 		edges, f := s.sources(ns)

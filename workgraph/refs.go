@@ -26,6 +26,19 @@ func (c *checker) edgeExpr(e *Edge, field, src string) *Expr {
 	return c.expr(exprUse{place: Fault{From: e.From, To: e.To, Field: field}, of: e.From, at: e.To, over: e.Kind != ErrorEdge}, src)
 }
 
+// giving reports an expression that can never give what is wanted where it stands. Stored graphs are taken as they are.
+func (c *checker) giving(want string, place Fault, e *Expr) *Expr {
+	if e == nil || e.gives == "" || e.gives == want || c.grown && c.actors == nil || c.full() {
+		return e
+	}
+	place.Code, place.Message = CodeBadExpression, fmt.Sprintf("%q gives %s, not a %s", e.src, e.gives, want)
+	if e.wholeNode {
+		place.Hint = fmt.Sprintf("write %s.result for what the node gave", e.src)
+	}
+	c.add(place)
+	return e
+}
+
 // checkNodeRefs reports nodes.ID where no such node is declared, or where it can never have ended when the
 // expression is evaluated, and what is asked of it that no node has. whole says that every edge is known.
 func (c *checker) checkNodeRefs(p *Program, whole bool) {

@@ -11,8 +11,6 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-const noteCondition = "CONDITION_FALSE"
-
 // scope resolves the variables of one expression, decoding only what is used.
 type scope struct {
 	s         *State

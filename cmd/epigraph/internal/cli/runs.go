@@ -246,10 +246,12 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 	}
 	var rows [][]string
 	for _, x := range visits {
-		what := ""
+		what, most := "", 60
 		switch {
 		case x.GetWait() != nil && x.GetState() == executorv1.VisitState_VISIT_STATE_WAITING:
 			what = waitsFor(x.GetWait())
+		case x.GetState() == executorv1.VisitState_VISIT_STATE_SKIPPED:
+			what, most = view.Skipped(x.GetSkipReason(), x.GetSkipMessage()), 160
 		case x.GetError() != nil && x.GetState() != executorv1.VisitState_VISIT_STATE_COMPLETED:
 			what = x.GetError().GetReason() + ": " + view.Message(x.GetError().GetMessage())
 		case len(x.GetValues()) > 0:
@@ -277,7 +279,6 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		case x.GetState() == executorv1.VisitState_VISIT_STATE_CANCELLED && x.GetEffect() == graphv1.Effect_EFFECT_UNSAFE && x.GetError().GetType() == executorv1.ErrorType_ERROR_TYPE_UNKNOWN:
 			state += " (maybe performed)"
 		}
-		most := 60
 		if x.GetWait() != nil {
 			most = 160 // ids and tokens are there to be copied
 		}

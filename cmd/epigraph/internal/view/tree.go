@@ -170,7 +170,7 @@ func (t *Tree) change(c *executorv1.VisitsChanged, at time.Time) {
 		case executorv1.VisitState_VISIT_STATE_UNSPECIFIED:
 			n.started, n.items, n.failed, n.itemErr, n.children = time.Time{}, 0, 0, nil, 0 // taken back to before it began
 		case executorv1.VisitState_VISIT_STATE_SKIPPED:
-			n.mark = skipText(v.GetReason())
+			n.mark = Skipped(v.GetReason(), v.GetMessage())
 		case executorv1.VisitState_VISIT_STATE_COMPLETED, executorv1.VisitState_VISIT_STATE_FAILED, executorv1.VisitState_VISIT_STATE_ABSTAINED,
 			executorv1.VisitState_VISIT_STATE_CANCELLED:
 			n.ended = at
@@ -370,15 +370,20 @@ func closedText(c *executorv1.InterruptClosed) string {
 	return how
 }
 
-// skipText says why a visit is skipped.
-func skipText(reason string) string {
+// Skipped says why a visit was skipped; what is missing stands in the message.
+func Skipped(reason, message string) string {
 	switch reason {
 	case "CONDITION_FALSE":
 		return "its condition is false"
+	case "KEY_MISSING":
+		return "its condition is false, " + OneLine(message, 120)
 	case "NO_LIVE_INPUT":
+		if message != "" {
+			return "nothing leads to it, " + OneLine(message, 120)
+		}
 		return "nothing leads to it"
 	}
-	return ""
+	return OneLine(reason, 60)
 }
 
 func (t *Tree) attemptEnded(s Style, n *treeNode, at time.Time, e *executorv1.AttemptEnded) string {

@@ -541,6 +541,23 @@ func TestVisits(t *testing.T) {
 			require.Equal(t, workgraph.VisitCanceled, states()[n], n)
 		}
 	})
+	t.Run("Skipped/SaysWhy", func(t *testing.T) {
+		g := &workgraph.Graph{
+			Nodes: []workgraph.Node{{ID: "a", Actor: "ok"}, {ID: "false", Actor: "ok", When: "1 > 2"}, {ID: "misses", Actor: "ok", When: "size(input.named.rows) > 0"},
+				{ID: "below", Actor: "ok"}, {ID: "edge", Actor: "ok"}},
+			Edges: []workgraph.Edge{{From: "false", To: "below"}, {From: "a", To: "edge", When: "input.named.rows"}},
+		}
+		id := l.start(t, g)
+		l.wait(t, id, journal.StateCompleted)
+		visits, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+		require.NoError(t, err)
+		why := map[string]string{}
+		for _, v := range visits {
+			why[v.Node] = v.SkipReason + " " + v.SkipMessage
+		}
+		require.Equal(t, map[string]string{"a": " ", "false": "CONDITION_FALSE ", "misses": "KEY_MISSING no such key: rows", "below": "NO_LIVE_INPUT ",
+			"edge": "NO_LIVE_INPUT the edge from a: no such key: rows"}, why)
+	})
 	t.Run("Map/CountsItems", func(t *testing.T) {
 		g := &workgraph.Graph{Nodes: []workgraph.Node{{ID: "m", Actor: "ok", Map: &workgraph.Map{Over: "[1,2,3]"}}}}
 		id := l.start(t, g)

@@ -44,6 +44,8 @@ type Visit struct {
 	Cached, Adopted bool
 	// Progress is where its call reported to be last.
 	Progress json.RawMessage
+	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skipped does.
+	SkipReason, SkipMessage string
 
 	begin place
 	end   place
@@ -417,7 +419,9 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 		v.Status, v.Adopted = workgraph.VisitRunning, true
 		return
 	case workgraph.OpSkip:
-		f.finish(d, i, f.enter(d, i, ref), workgraph.VisitSkipped)
+		v = f.enter(d, i, ref)
+		v.SkipReason, v.SkipMessage = workgraph.Skipped(d.Steps, i)
+		f.finish(d, i, v, workgraph.VisitSkipped)
 		return
 	case workgraph.OpComplete, workgraph.OpFail:
 		v = f.enter(d, i, ref) // it may end without having begun: its condition, list, key or quorum failed

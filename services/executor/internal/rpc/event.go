@@ -89,7 +89,7 @@ func visitChanges(d *engine.Durable) []*executorv1.VisitChange {
 		if own && r == d.Ref {
 			continue
 		}
-		c, ok := visitChange(s, r)
+		c, ok := visitChange(d.Steps, i, r)
 		if !ok {
 			continue
 		}
@@ -103,16 +103,17 @@ func visitChanges(d *engine.Durable) []*executorv1.VisitChange {
 	return out
 }
 
-// visitChange is where a step leaves its visit; false if where it was.
-func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, bool) {
-	c := &executorv1.VisitChange{Visit: refMessage(r)}
+// visitChange is where the i-th step of an event leaves its visit; false if where it was.
+func visitChange(steps []workgraph.Step, i int, r workgraph.Ref) (*executorv1.VisitChange, bool) {
+	s, c := &steps[i], &executorv1.VisitChange{Visit: refMessage(r)}
 	det := s.Detail
 	if det == nil {
 		det = &workgraph.Detail{}
 	}
 	switch s.Op {
 	case workgraph.OpSkip:
-		c.State, c.Reason = executorv1.VisitState_VISIT_STATE_SKIPPED, s.Note
+		c.State = executorv1.VisitState_VISIT_STATE_SKIPPED
+		c.Reason, c.Message = workgraph.Skipped(steps, i)
 	case workgraph.OpComplete:
 		c.State = executorv1.VisitState_VISIT_STATE_COMPLETED
 		if det.Stop == workgraph.AbstainResult {

@@ -97,6 +97,8 @@ func TestEvent(t *testing.T) {
 	}{
 		"SkippedStart": {workgraph.Event{Kind: workgraph.RunStarted, Steps: []workgraph.Step{{Op: workgraph.OpSkip, Node: "n", Visit: 2, Note: "CONDITION_FALSE"}}},
 			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_SKIPPED, Reason: "CONDITION_FALSE"}}},
+		"SkippedForAKey": {workgraph.Event{Kind: workgraph.RunStarted, Steps: []workgraph.Step{{Op: workgraph.OpSkip, Node: "n", Visit: 2, Note: "missing: no such key: rows"}}},
+			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_SKIPPED, Reason: "KEY_MISSING", Message: "no such key: rows"}}},
 		"Rejected": {workgraph.Event{Kind: workgraph.InterruptClosed, Ref: ref, Closed: &workgraph.ClosedInterrupt{ID: "int_1", Decision: workgraph.Rejected},
 			Steps: step(workgraph.OpFail, &workgraph.Detail{Error: fail})},
 			[]*executorv1.VisitChange{{Visit: visit, State: executorv1.VisitState_VISIT_STATE_FAILED, Error: runError},

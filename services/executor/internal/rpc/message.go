@@ -215,6 +215,7 @@ func visitMessage(namespace, runID string, v *engine.Visit, tokens engine.Tokens
 		Values: graphpb.Payloads(v.Values), Error: errorMessage(v.Error, workgraph.Ref{Node: v.Node, Visit: v.Visit}), Usage: usageMessage(v.Usage),
 		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: callpb.Count(v.ItemsTotal), ItemsDone: callpb.Count(v.ItemsDone), ItemsWaiting: callpb.Count(v.ItemsWaiting),
 		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Adopted, Progress: graphpb.Payload(v.Progress),
+		SkipReason: v.SkipReason, SkipMessage: v.SkipMessage,
 	}
 	if v.Status == workgraph.VisitWaiting {
 		m.Wait = waitMessage(namespace, runID, v.Wait, tokens)

@@ -1547,10 +1547,13 @@ type VisitChange struct {
 	Visit *VisitRef `protobuf:"bytes,1,opt,name=visit,proto3" json:"visit,omitempty"`
 	// Where it stands; VISIT_STATE_UNSPECIFIED when it was taken back to before it began.
 	State VisitState `protobuf:"varint,2,opt,name=state,proto3,enum=epigraph.executor.v1.VisitState" json:"state,omitempty"`
-	// Why, as a stable word, where it was skipped.
+	// Why, as a stable word, where it was skipped: CONDITION_FALSE, KEY_MISSING (its condition uses a key that is not
+	// there, and so is false) or NO_LIVE_INPUT.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Why it failed.
-	Error         *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error *RunError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Details of why it was skipped, for people: the key that is missing. Often empty.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1611,6 +1614,13 @@ func (x *VisitChange) GetError() *RunError {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *VisitChange) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 // VisitsChanged lists visits that came to stand elsewhere.
@@ -2717,12 +2727,13 @@ const file_epigraph_executor_v1_event_proto_rawDesc = "" +
 	"\runknown_calls\x18\a \x03(\v2\x1e.epigraph.executor.v1.VisitRefR\funknownCalls\x1aV\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xc9\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.epigraph.graph.v1.PayloadR\x05value:\x028\x01\"\xe3\x01\n" +
 	"\vVisitChange\x124\n" +
 	"\x05visit\x18\x01 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x126\n" +
 	"\x05state\x18\x02 \x01(\x0e2 .epigraph.executor.v1.VisitStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x124\n" +
-	"\x05error\x18\x04 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\"J\n" +
+	"\x05error\x18\x04 \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"J\n" +
 	"\rVisitsChanged\x129\n" +
 	"\x06visits\x18\x01 \x03(\v2!.epigraph.executor.v1.VisitChangeR\x06visits\"\xa8\x01\n" +
 	"\n" +

@@ -1330,7 +1330,12 @@ type Visit struct {
 	// Whether its values were taken from the node cache; then it used and cost nothing.
 	Cached bool `protobuf:"varint,19,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Whether it was taken over from the run of which this one is a fork.
-	Adopted       bool `protobuf:"varint,20,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	Adopted bool `protobuf:"varint,20,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// Why it was skipped, as a stable word: CONDITION_FALSE, KEY_MISSING (its condition uses a key that is not there,
+	// and so is false) or NO_LIVE_INPUT. Empty where it was not skipped.
+	SkipReason string `protobuf:"bytes,22,opt,name=skip_reason,json=skipReason,proto3" json:"skip_reason,omitempty"`
+	// Details of why it was skipped, for people: the key that is missing. Often empty.
+	SkipMessage   string `protobuf:"bytes,23,opt,name=skip_message,json=skipMessage,proto3" json:"skip_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1510,6 +1515,20 @@ func (x *Visit) GetAdopted() bool {
 		return x.Adopted
 	}
 	return false
+}
+
+func (x *Visit) GetSkipReason() string {
+	if x != nil {
+		return x.SkipReason
+	}
+	return ""
+}
+
+func (x *Visit) GetSkipMessage() string {
+	if x != nil {
+		return x.SkipMessage
+	}
+	return ""
 }
 
 // WaitInfo is what a waiting visit waits for.
@@ -1714,7 +1733,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tcompleted\x18\x02 \x01(\x05R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\x05R\arunning\"\xcc\x06\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\"\x90\a\n" +
 	"\x05Visit\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -1740,7 +1759,10 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\bduration\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\bduration\x122\n" +
 	"\x04wait\x18\x12 \x01(\v2\x1e.epigraph.executor.v1.WaitInfoR\x04wait\x12\x16\n" +
 	"\x06cached\x18\x13 \x01(\bR\x06cached\x12\x18\n" +
-	"\aadopted\x18\x14 \x01(\bR\aadopted\"\xf3\x01\n" +
+	"\aadopted\x18\x14 \x01(\bR\aadopted\x12\x1f\n" +
+	"\vskip_reason\x18\x16 \x01(\tR\n" +
+	"skipReason\x12!\n" +
+	"\fskip_message\x18\x17 \x01(\tR\vskipMessage\"\xf3\x01\n" +
 	"\bWaitInfo\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.WaitKindR\x04kind\x125\n" +
 	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\"\n" +
