@@ -177,7 +177,10 @@ func (r *graphReader) value(place string, raw json.RawMessage, fd protoreflect.F
 		return r.message(place, raw, fd.Message())
 	}
 	var word string
-	if fd.Enum() != nil && json.Unmarshal(raw, &word) == nil && fd.Enum().Values().ByName(protoreflect.Name(word)) == nil {
+	if fd.Enum() != nil && string(raw) != "null" && json.Unmarshal(raw, &word) == nil {
+		if v := EnumValue(fd.Enum(), word); v != nil {
+			return json.RawMessage(`"` + string(v.Name()) + `"`)
+		}
 		var has []string
 		for i := range fd.Enum().Values().Len() {
 			has = append(has, string(fd.Enum().Values().Get(i).Name()))

@@ -116,6 +116,21 @@ func TestRead(t *testing.T) {
 		require.Len(t, faults, workgraph.MaxFaults+1)
 		require.Equal(t, "and 900 more faults", faults[workgraph.MaxFaults].Message)
 	})
+	t.Run("Enums/InFullOrWithoutTheirPrefix", func(t *testing.T) {
+		g, err := graphpb.Read([]byte(`{"nodes": [{"id": "a", "actor": "x", "join": {"kind": "ANY"}, "onError": {"kind": "ON_ERROR_KIND_CONTINUE"}, "effect": "PURE", "tries": 3}],
+			"edges": [{"from": "a", "to": "a", "kind": "BACK"}, {"from": "a", "to": "b", "kind": "BCK"}]}`))
+		var got []string
+		for _, v := range errs.From(err).Violations {
+			got = append(got, v.Field+": "+v.Message)
+		}
+		require.Len(t, got, 2)
+		require.Contains(t, got[0], "graph.nodes[0].tries: ")
+		require.Equal(t, `graph.edges[1].kind: "BCK" is no EdgeKind; use one of EDGE_KIND_DATA, EDGE_KIND_ERROR, EDGE_KIND_BACK`, got[1])
+		require.Equal(t, graphv1.JoinKind_JOIN_KIND_ANY, g.GetNodes()[0].GetJoin().GetKind())
+		require.Equal(t, graphv1.OnErrorKind_ON_ERROR_KIND_CONTINUE, g.GetNodes()[0].GetOnError().GetKind())
+		require.Equal(t, graphv1.Effect_EFFECT_PURE, g.GetNodes()[0].GetEffect())
+		require.Equal(t, graphv1.EdgeKind_EDGE_KIND_BACK, g.GetEdges()[0].GetKind())
+	})
 	t.Run("Numbers/AsTexts", func(t *testing.T) {
 		g, err := graphpb.Read([]byte(`{"nodes": [{"id": "a", "actor": "x", "maxVisits": "3", "retry": {"backoffFactor": "1.5", "maxAttempts": 2.0}}]}`))
 		require.NoError(t, err)

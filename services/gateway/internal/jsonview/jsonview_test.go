@@ -124,6 +124,9 @@ func TestDecode(t *testing.T) {
 		require.EqualValues(t, 12, got.GetBudgetTokens())
 		require.EqualValues(t, 9223372036854775807, got.GetBudgetNanoUsd())
 		require.Equal(t, registryv1.Priority_PRIORITY_CRITICAL, got.GetPriority())
+		require.NoError(t, decode(t, `{"state":"ACTIVE", "title": "after it"}`, &got), "without the prefix of its enum")
+		require.Equal(t, registryv1.EpicState_EPIC_STATE_ACTIVE, got.GetState())
+		require.Equal(t, "after it", got.GetTitle())
 		var run executorv1.StartRunRequest
 		require.NoError(t, decode(t, `{"budget":{"tokens":"1.20e2"},"priority":3.0,"timeout":"-0.5s"}`, &run))
 		require.EqualValues(t, 120, run.GetBudget().GetTokens())

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 )
 
 // scalar reads a value that is to be a number, string, boolean, enum or bytes.
@@ -50,6 +52,12 @@ func (d *decoder) scalar(fd protoreflect.FieldDescriptor) error {
 			d.fault(at, ReasonWrongType, problem)
 		}
 		return nil
+	case fd.Kind() == protoreflect.EnumKind:
+		if v := graphpb.EnumValue(fd.Enum(), text); v != nil && string(v.Name()) != text {
+			name := `"` + string(v.Name()) + `"`
+			d.edits = append(d.edits, edit{start, d.pos, name})
+			return d.need(editMemory + int64(len(name)))
+		}
 	case fd.Kind() == protoreflect.StringKind && strings.Contains(text, "\ufffd") && protojson.Unmarshal(d.in[start:d.pos], &wrapperspb.StringValue{}) != nil:
 		d.fault(at, ReasonWrongType, "this string has half a character: \\ud800 to \\udfff stand in pairs only")
 		return nil
@@ -59,6 +67,9 @@ func (d *decoder) scalar(fd protoreflect.FieldDescriptor) error {
 	}
 	return nil
 }
+
+// editMemory is what an edit needs besides its text.
+const editMemory = 64
 
 func numeric(c byte) bool { return c == '-' || c >= '0' && c <= '9' }
 
@@ -107,7 +118,7 @@ func CheckText(fd protoreflect.FieldDescriptor, text string) (reason, problem st
 func checkScalar(fd protoreflect.FieldDescriptor, text string) (reason, problem string) {
 	switch fd.Kind() {
 	case protoreflect.EnumKind:
-		if fd.Enum().Values().ByName(protoreflect.Name(text)) != nil {
+		if graphpb.EnumValue(fd.Enum(), text) != nil {
 			return "", ""
 		}
 		return ReasonUnknownValue, unknownValue(fd.Enum(), text)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/graphpb"
 	"github.com/epigraph-run/epigraph/internal/inflight"
 	"github.com/epigraph-run/epigraph/services/gateway/internal/jsonview"
 )
@@ -288,7 +289,14 @@ func (rt *route) checkParameter(key string, values []string, out url.Values) (na
 			return key, bad(reason, "%s", text), advice
 		}
 	}
-	out[path] = append(out[path], values...)
+	for _, v := range values {
+		if ed := fd.Enum(); ed != nil {
+			if named := graphpb.EnumValue(ed, v); named != nil { // the reader behind takes names in full only
+				v = string(named.Name())
+			}
+		}
+		out[path] = append(out[path], v)
+	}
 	if !fd.IsList() && len(out[path]) > 1 {
 		return key, bad(jsonview.ReasonDuplicateKey, "the parameter is given under two spellings"), ""
 	}
