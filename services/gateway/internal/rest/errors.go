@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +108,22 @@ func Message(err error, requestID string) *errorsv1.Error {
 	return out
 }
 
+// callName is what may be the name of a gRPC call in a hint.
+var callName = regexp.MustCompile(`\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b`)
+
+// message is Message for clients of REST: hints, which the services write for callers of gRPC, name methods and paths
+// in place of calls.
+func (s *Server) message(err error, requestID string) *errorsv1.Error {
+	m := Message(err, requestID)
+	m.Hint = callName.ReplaceAllStringFunc(m.GetHint(), func(name string) string {
+		if at, ok := s.places[name]; ok {
+			return at
+		}
+		return name
+	})
+	return m
+}
+
 // clean makes every text valid UTF-8, without which nothing could be said at all.
 func clean(m *errorsv1.Error) {
 	fix := func(s *string) { *s = strings.ToValidUTF8(*s, "\uFFFD") }
@@ -185,7 +202,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Reason == reasonMethod {
 		h.Set("Allow", strings.Join(x.allowed, ", "))
 	}
-	body, merr := jsonview.Encode(Message(e, x.id))
+	body, merr := jsonview.Encode(s.message(e, x.id))
 	if merr != nil {
 		s.log.ErrorContext(ctx, "an error could not be rendered", "err", merr)
 		body = []byte(`{"code":500,"status":"INTERNAL","reason":"INTERNAL","message":"internal error"}`)

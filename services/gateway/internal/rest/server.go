@@ -75,6 +75,7 @@ type Server struct {
 	away     obs.Seldom // bounds the lines about requests for which something is away
 	routes   routes
 	calls    map[string]*route // of gRPC, by path
+	places   map[string]string // of calls by the names of their methods, such as "GET /v1/runs"
 	underWay *turns.Turns      // requests, by namespace
 	mux      *runtime.ServeMux
 	observed http.Handler
@@ -87,7 +88,7 @@ var errRequestTimeout = errors.New("request timeout of the gateway")
 
 // New builds the routes from the services' annotations.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, underWay: turns.New(grpckit.DefaultMaxCalls)}
+	s := &Server{Options: o, log: o.Telemetry.Logger, calls: map[string]*route{}, places: map[string]string{}, underWay: turns.New(grpckit.DefaultMaxCalls)}
 	meter := o.Telemetry.Meter(scope)
 	var err error
 	if s.streams, err = meter.Int64UpDownCounter("epigraph.gateway.event_streams", metric.WithDescription("Open event streams.")); err != nil {
@@ -185,6 +186,9 @@ func (s *Server) buildRoutes() error {
 			for _, rt := range serviceRoutes(services.Get(i)) {
 				rt.handler = s.forward(rt)
 				s.routes = append(s.routes, rt)
+				if name := string(rt.rpc.Name()); s.places[name] == "" { // the first of several is the usual one
+					s.places[name] = rt.method + " " + rt.template
+				}
 			}
 		}
 	}
@@ -194,7 +198,7 @@ func (s *Server) buildRoutes() error {
 		Executor:     executorv1.NewExecutorServiceClient(s.Cells.Conn(cells.Executor)),
 		Encode:       jsonview.Encode,
 		Fail:         s.writeError,
-		Describe:     func(r *http.Request, err error) proto.Message { return Message(err, exchangeOf(r.Context()).id) },
+		Describe:     func(r *http.Request, err error) proto.Message { return s.message(err, exchangeOf(r.Context()).id) },
 		FromStatus:   fromCall,
 		Log:          s.log,
 		KeepAlive:    s.KeepAlive,
@@ -203,6 +207,7 @@ func (s *Server) buildRoutes() error {
 		Retry:        s.Retry,
 		Stopping:     host.Draining,
 	}))
+	s.places["WatchRun"] = events.method + " " + events.template
 	s.health = newHealth(s.Options)
 	for path, h := range map[string]http.Handler{
 		"/healthz":      http.HandlerFunc(s.healthz),
