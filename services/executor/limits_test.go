@@ -130,3 +130,18 @@ func TestQuotas(t *testing.T) {
 		f.wait(t, r.GetId(), executorv1.RunState_RUN_STATE_COMPLETED)
 	}
 }
+
+func TestLimitOfAnUnknownActor(t *testing.T) {
+	t.Parallel()
+	f := serve(t, workgraph.Actors{"slow": workgraph.ActorFunc(func(context.Context, *workgraph.Call) (workgraph.Outcome, error) { return workgraph.Outcome{}, nil })})
+	for name, warning := range map[string]string{
+		"actor/slow": "",
+		"key/slo":    "",
+		"actor/slwo": `no actor is called "slwo", so that the limit bounds nothing until one is; did you mean slow?`,
+		"actor/qqq":  `no actor is called "qqq", so that the limit bounds nothing until one is`,
+	} {
+		l, err := executorv1.NewLimitServiceClient(f.conn).PutLimit(t.Context(), &executorv1.PutLimitRequest{Limit: &executorv1.Limit{Name: name, MaxConcurrent: 1}})
+		require.NoError(t, err)
+		require.Equal(t, warning, l.GetWarning())
+	}
+}

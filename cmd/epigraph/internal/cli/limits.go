@@ -105,6 +105,9 @@ func (c *limitsPutCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
+		if w := x.GetWarning(); w != "" && !e.json { // the answer has it
+			e.note("warning: %s", view.Message(w))
+		}
 		return e.print(x, func() string { return fmt.Sprintf("%s: %s\n", view.OneLine(x.GetName(), 60), limitText(x)) })
 	})
 }

@@ -157,6 +157,17 @@ func (e *Engine) hints(ctx context.Context, namespace string, g *workgraph.Graph
 	return faults
 }
 
+// UnknownActor reports whether no actor of the namespace has the name, and which ones may have been meant.
+func (e *Engine) UnknownActor(ctx context.Context, namespace, name string) (unknown bool, near []string, err error) {
+	_, _, known, err := e.actors.Actor(ctx, namespace, name)
+	if err != nil || known {
+		return false, nil, err
+	}
+	names, err := e.actors.Names(ctx, namespace)
+	steps := maxNearSteps
+	return err == nil, nearest(name, names, &steps), err
+}
+
 // hint tells which of the actors may have been meant by a name, or what there is; it is empty when there is
 // none.
 func hint(name string, names []string, steps *int) string {

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -23,11 +25,15 @@ type LimitServer struct {
 	store limit.Store
 	// refresh makes this executor see a change before its answer.
 	refresh func(context.Context) error
+	unknown UnknownActor
 }
 
+// UnknownActor reports whether a namespace has no such actor, and which ones may have been meant.
+type UnknownActor func(ctx context.Context, namespace, actor string) (unknown bool, near []string, err error)
+
 // NewLimitServer returns a server of the limits in store. refresh is called after each change.
-func NewLimitServer(store limit.Store, refresh func(context.Context) error) *LimitServer {
-	return &LimitServer{store: store, refresh: refresh}
+func NewLimitServer(store limit.Store, refresh func(context.Context) error, unknown UnknownActor) *LimitServer {
+	return &LimitServer{store: store, refresh: refresh, unknown: unknown}
 }
 
 // PutLimit implements the service. Putting a limit that is there already changes nothing but its time.
@@ -52,6 +58,14 @@ func (s *LimitServer) PutLimit(ctx context.Context, req *executorv1.PutLimitRequ
 	out, err := s.messages(ctx, []limit.Limit{l})
 	if err != nil {
 		return nil, err
+	}
+	if actor, ok := strings.CutPrefix(l.Name, "actor/"); ok {
+		if unknown, near, err := s.unknown(ctx, l.Namespace, actor); err == nil && unknown { // without an answer nothing is odd
+			out[0].Warning = fmt.Sprintf("no actor is called %q, so that the limit bounds nothing until one is", errs.Clip(actor, 80))
+			if len(near) > 0 {
+				out[0].Warning += "; did you mean " + strings.Join(near, " or ") + "?"
+			}
+		}
 	}
 	return out[0], nil
 }
