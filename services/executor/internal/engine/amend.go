@@ -49,7 +49,7 @@ type Amendment struct {
 func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error) {
 	req.Request.Method = MethodAmend
 	if !req.DryRun {
-		if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
+		if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
 			return nil, err
 		} else if done {
 			return e.amended(ctx, req)
@@ -69,7 +69,7 @@ func (e *Engine) Amend(ctx context.Context, req AmendRequest) (*Amendment, error
 	if err := e.amendTaken(ctx, req, key); err != nil {
 		return nil, err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (e *Engine) amended(ctx context.Context, req AmendRequest) (*Amendment, err
 	if err := e.amendTaken(ctx, req, once(req.Request)); err != nil {
 		return nil, err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, err
 	}

@@ -82,13 +82,13 @@ type PauseRequest struct {
 // Pause holds back new starts of a run. One that is paused already is left alone.
 func (e *Engine) Pause(ctx context.Context, req PauseRequest) error {
 	req.Request.Method = MethodPause
-	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailPause, "pause")
 		}
 		return err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,10 @@ type SignalRequest struct {
 // Signal gives a run a signal and returns the run once that is durable.
 func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
 	req.Request.Method = MethodSignal
-	if row, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
-		return row, err
+	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
+		return journal.Run{}, err
+	} else if done {
+		return e.journal.Get(ctx, req.Namespace, req.RunID)
 	}
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
@@ -154,13 +156,15 @@ type MessageRequest struct {
 // Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
 func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
 	req.Request.Method = MethodSend
-	if row, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
-		return row, err
+	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
+		return journal.Run{}, err
+	} else if done {
+		return e.journal.Get(ctx, req.Namespace, req.RunID)
 	}
 	if err := e.payloadFits("message", req.Message); err != nil {
 		return journal.Run{}, err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return row, err
 	}
@@ -342,7 +346,7 @@ func (e *Engine) CompleteTask(ctx context.Context, req CompleteRequest) (string,
 			req.Outcome.Values[i] = compact(v)
 		}
 	}
-	row, err := e.journal.Get(ctx, token.Namespace, token.RunID)
+	row, err := e.journal.Head(ctx, token.Namespace, token.RunID)
 	if err != nil {
 		return "", err
 	}

@@ -273,7 +273,7 @@ func (e *Engine) failedChildren(ctx context.Context, x *Explanation) error {
 	}
 	var named, others []Holdup
 	for _, row := range rows {
-		full, err := e.journal.Get(ctx, x.Row.Namespace, row.ID)
+		full, err := e.journal.Head(ctx, x.Row.Namespace, row.ID)
 		if err != nil {
 			continue // it was deleted
 		}
@@ -524,7 +524,7 @@ func (e *Engine) children(ctx context.Context, x *Explanation) error {
 		}
 		var stuck, spent, unsettled []string
 		for _, id := range h.RunIDs[:min(len(h.RunIDs), shownChildren)] {
-			row, err := e.journal.Get(ctx, x.Row.Namespace, id)
+			row, err := e.journal.Head(ctx, x.Row.Namespace, id)
 			if err != nil {
 				continue // it is recorded in a moment, or was deleted
 			}

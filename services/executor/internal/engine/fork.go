@@ -70,7 +70,7 @@ func (e *Engine) Retry(ctx context.Context, req RetryRequest) (string, error) {
 	if id, err := e.Answered(ctx, req.Namespace, req.Request); err != nil || id != "" {
 		return id, err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return "", err
 	}

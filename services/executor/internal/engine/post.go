@@ -84,7 +84,7 @@ func (e *Engine) SignalWithStart(ctx context.Context, req StartRequest, sig Sign
 			}
 			id = started
 		}
-		row, err := e.journal.Get(ctx, req.Namespace, id)
+		row, err := e.journal.Head(ctx, req.Namespace, id)
 		if err != nil {
 			return "", false, err
 		}
@@ -191,11 +191,11 @@ func Unapplied(unread []journal.MailKind) []string {
 	return out
 }
 
-// standing is where a run stands, with its row as it was read: look gives the machine's state to f, for
+// standing is where a run stands, with its row as it was read, without its values: look gives the machine's state to f, for
 // reading only and only while f runs. A run that is not in memory here is read from the journal, wherever it
 // is.
 func (e *Engine) standing(ctx context.Context, namespace, runID string) (look func(f func(*workgraph.State)), row journal.Run, err error) {
-	row, err = e.journal.Get(ctx, namespace, runID)
+	row, err = e.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return nil, row, err
 	}

@@ -52,7 +52,7 @@ func (e *Engine) AnsweredSignal(ctx context.Context, namespace string, req journ
 	if runID, err = e.Answered(ctx, namespace, req); err != nil || runID == "" {
 		return "", false, err
 	}
-	row, err := e.journal.Get(ctx, namespace, runID)
+	row, err := e.journal.Head(ctx, namespace, runID)
 	if err != nil {
 		return "", false, err
 	}
@@ -65,17 +65,17 @@ func (m *meta) startedBy(req journal.Request) bool {
 	return req.ID != "" && m.RequestID == req.ID && m.BodyHash == req.BodyHash
 }
 
-// done reports whether a request about a run was carried out before, and returns the run as it is now if so.
-func (e *Engine) done(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
+// done reports whether a request about a run was carried out before. The run is there still if so.
+func (e *Engine) done(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
 	id, err := e.Answered(ctx, namespace, req)
 	if err != nil || id == "" {
-		return journal.Run{}, false, err
+		return false, err
 	}
 	if id != runID {
-		return journal.Run{}, false, journal.RequestIDReused(req.ID)
+		return false, journal.RequestIDReused(req.ID)
 	}
-	row, err := e.journal.Get(ctx, namespace, runID)
-	return row, err == nil, err
+	_, err = e.journal.Head(ctx, namespace, runID)
+	return err == nil, err
 }
 
 // remember keeps the id of a request that asked for nothing, so that its repeat is answered in the same way,

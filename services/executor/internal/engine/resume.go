@@ -61,7 +61,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	if given { // each of several counts, also while the run goes on
 		key += "/" + once(req.Request)
 	}
-	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailResume, key)
 		}
@@ -70,7 +70,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	if err := budgetFits(req.Budget); err != nil {
 		return err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (e *Engine) Resume(ctx context.Context, req ResumeRequest) error {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
 		// It has moved in between.
-		if row, err = e.journal.Get(ctx, req.Namespace, req.RunID); err != nil {
+		if row, err = e.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
 			return err
 		}
 		if goesOn(row.State) && !given {
@@ -162,7 +162,7 @@ func goesOn(s journal.State) bool {
 // was said last of a visit does nothing.
 func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 	req.Request.Method = MethodReconcile
-	if _, done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
 		if done {
 			_, err = e.takenUp(ctx, req.Namespace, req.RunID, journal.MailReconcile, once(req.Request))
 		}
@@ -172,7 +172,7 @@ func (e *Engine) Reconcile(ctx context.Context, req ReconcileRequest) error {
 		return errs.New(errs.InvalidArgument, ReasonPayloadTooLarge, "a value is over the limit of %d bytes", e.cfg.MaxPayload).
 			Hint("keep large values outside and pass a reference")
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	switch errs.ReasonOf(err) {
 	case "":
 	case journal.ReasonStateRefuses, journal.ReasonRunEnded:
-		if row, err = e.journal.Get(ctx, req.Namespace, req.RunID); err != nil {
+		if row, err = e.journal.Head(ctx, req.Namespace, req.RunID); err != nil {
 			return err
 		}
 		return notPaused(row)

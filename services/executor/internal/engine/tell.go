@@ -78,7 +78,7 @@ func (e *Engine) Delivery(ctx context.Context, args []byte) (*webhook.Delivery, 
 	}
 	holder := row
 	if a.Holder() != row.ID {
-		if holder, err = e.journal.Get(ctx, a.Namespace, a.Holder()); err != nil {
+		if holder, err = e.journal.Head(ctx, a.Namespace, a.Holder()); err != nil {
 			return nil, err
 		}
 	}

@@ -139,7 +139,7 @@ func (e *Engine) Visits(ctx context.Context, req VisitsRequest) (visits []Visit,
 	if err != nil {
 		return nil, "", err
 	}
-	row, err := e.journal.Get(ctx, req.Namespace, req.RunID)
+	row, err := e.journal.Head(ctx, req.Namespace, req.RunID)
 	if err != nil {
 		return nil, "", err
 	}

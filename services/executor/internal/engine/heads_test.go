@@ -1,0 +1,77 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
+	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
+)
+
+// TestSteersReadNoValues is about requests that a run's values are nothing to: they may be large, and so are
+// not read. What a request answers with is read once, with its mail.
+func TestSteersReadNoValues(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, s store) {
+		j := &watchedReads{}
+		a := payments(&recorder{})
+		a["big"] = outcome(func(*workgraph.Call) workgraph.Outcome { return text(strings.Repeat("x", 20_000)) })
+		l := run(t, s, a, func(_ *engine.Config, d *engine.Deps) { j.Journal, d.Journal = d.Journal, j })
+		box := does("box", "does")
+		box.On = &workgraph.Trigger{Inbox: &workgraph.Inbox{From: []string{"me"}}}
+		g := flow(does("first", "big"), does("ask", "asks"), does("last", "does"))
+		g.Nodes = append(g.Nodes, box)
+		id := l.start(t, g)
+		l.question(t, id)
+		l.wait(t, id, journal.StateWaiting)
+		once := func(name string) journal.Request { return journal.Request{ID: name, BodyHash: name} }
+		for _, step := range []struct {
+			name string
+			do   func() error
+			want string
+		}{
+			{"Visits", func() error {
+				_, _, err := l.Visits(t.Context(), engine.VisitsRequest{Namespace: ns, RunID: id})
+				return err
+			}, ""},
+			{"Explain", func() error { _, err := l.Explain(t.Context(), ns, id); return err }, ""},
+			{"Send", func() error {
+				_, err := l.Send(t.Context(), engine.MessageRequest{Namespace: ns, RunID: id, From: "me", Message: json.RawMessage("1")})
+				return err
+			}, ""},
+			{"Signal", func() error {
+				_, err := l.Signal(t.Context(), engine.SignalRequest{Namespace: ns, RunID: id, Signal: engine.Signal{Name: "go"}})
+				return err
+			}, ""},
+			{"Amend", func() error {
+				_, err := l.Amend(t.Context(), engine.AmendRequest{Namespace: ns, RunID: id, DryRun: true, Patch: workgraph.Patch{PutNodes: []workgraph.Node{does("last", "does", "n", "1")}}})
+				return err
+			}, ""},
+			{"Pause", func() error {
+				return l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Request: once("pause")})
+			}, ""},
+			{"Pause/Repeated", func() error {
+				return l.Pause(t.Context(), engine.PauseRequest{Namespace: ns, RunID: id, Request: once("pause")})
+			}, ""},
+			{"Reconcile", func() error {
+				return l.Reconcile(t.Context(), engine.ReconcileRequest{Namespace: ns, RunID: id, Ref: workgraph.Ref{Node: "first", Visit: 1}, Outcome: &workgraph.Outcome{}})
+			}, engine.ReasonNotInReconciliation},
+			{"Resume", func() error { return l.Resume(t.Context(), engine.ResumeRequest{Namespace: ns, RunID: id}) }, ""},
+			{"Retry", func() error {
+				_, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
+				return err
+			}, journal.ReasonRunNotEnded},
+			{"Cancel", func() error { _, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id}); return err }, ""},
+		} {
+			whole := j.whole.Load()
+			require.Equal(t, step.want, errs.ReasonOf(step.do()), step.name)
+			require.Equal(t, whole, j.whole.Load(), step.name)
+		}
+		l.wait(t, id, journal.StateCanceled)
+	})
+}
