@@ -152,14 +152,20 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	return d, nil
 }
 
-// devInFlight is what requests under way may hold in dev: more than in a process of one service, since the
-// gateway holds a request while the service behind it, in the same process, holds it as well.
-func devInFlight() int64 { return inflight.DefaultTotal() / 4 * 5 }
+// devBudgets are what requests under way may hold in dev. The gateway holds a request while a service behind
+// it holds it as well. With one budget, requests that the gateway let in would leave no room for the same
+// requests at the services, and all would wait for each other. So what comes in has two thirds of the total,
+// and what the gateway passes on, in fewer copies, the rest.
+func devBudgets(total int64) (front, behind *inflight.Budget) {
+	total = cmp.Or(total, inflight.DefaultTotal()/2*3)
+	return inflight.New(total / 3 * 2), inflight.New(total / 3)
+}
 
 // assemble opens the services in order, each behind a server of its own that only this process reaches.
 func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.Listener) error {
 	pool := conns.New(conns.DefaultBounds())
-	readiness, budget, admitted := &host.Readiness{}, inflight.New(cmp.Or(int64(cfg.MaxInFlightBytes), devInFlight())), &admission.Control{}
+	readiness, admitted := &host.Readiness{}, &admission.Control{}
+	front, behind := devBudgets(int64(cfg.MaxInFlightBytes))
 	token := conf.NewSecret(rand.Text()) // shared by the services of this process, and never leaves it
 	internal := grpckit.AuthConfig{ServiceToken: token}
 	plain := cfg
@@ -200,7 +206,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 		if r, ok := s.(ready); ok {
 			readiness.Add(name, r.Ready)
 		}
-		server, err := newServer(plain, internal, budget, pool, tels[name])
+		server, err := newServer(plain, internal, behind, pool, tels[name])
 		if err != nil {
 			return err
 		}
@@ -215,7 +221,7 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 
 	conns := &connections{cfg: plain, tel: tels[Gateway], buf: buf, token: token, onBehalf: true}
 	d.add(host.Func(nil, func() error { conns.close(); return nil }))
-	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: budget, Connections: pool, Listener: web}
+	deps := gateway.Deps{Telemetry: tels[Gateway], Ready: readiness, Budget: front, Connections: pool, Listener: web}
 	for name, conn := range map[string]**grpc.ClientConn{Planner: &deps.Planner, Executor: &deps.Executor, Registry: &deps.Registry} {
 		var err error
 		if *conn, err = conns.dial(name); err != nil {
@@ -226,15 +232,15 @@ func (d *Dev) assemble(ctx context.Context, cfg Config, web, rpc, adminLis net.L
 	if deps.TLS, err = cfg.gatewayTLS(); err != nil {
 		return err
 	}
-	front, err := gateway.Open(ctx, cfg.gatewayConfig(), deps)
+	g, err := gateway.Open(ctx, cfg.gatewayConfig(), deps)
 	if err != nil {
 		return err
 	}
-	d.add(front)
+	d.add(g)
 
 	auth := cfg.Auth
 	auth.Anonymous = loopback(rpc.Addr().String()) // whoever is on this machine may call without a key
-	public, err := newServer(cfg, auth, budget, pool, d.tel)
+	public, err := newServer(cfg, auth, front, pool, d.tel)
 	if err != nil {
 		return err
 	}
