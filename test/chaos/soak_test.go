@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -153,10 +154,11 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	}
 	for _, p := range s.procs {
 		require.True(t, p.alive(), "%s died:\n%s", p.name, p.words())
-		require.Less(t, p.most.Load(), int64(soakRSS), "%s", p.name)
+		assert.Less(t, p.most.Load(), int64(soakRSS), "%s", p.name)
 	}
-	require.NoError(t, asked.judge(took, long))
-	require.Empty(t, book.wrong, "faults of ours")
+	// What fails here does not hide whether the memory is given back.
+	assert.NoError(t, asked.judge(took, long))
+	assert.Empty(t, book.wrong, "faults of ours")
 	// The hostile tenant goes, and what it left behind ends.
 	began := time.Now()
 	testkit.Eventually(t, func() bool {
