@@ -164,9 +164,7 @@ func soaks(t *testing.T, s *soak, seed uint64, long time.Duration) {
 	testkit.Eventually(t, func() bool {
 		var done struct{ Matched int }
 		err := s.call(t.Context(), hostileKey, "POST", "/v1/runs:bulkCancel", `{"filter": {"createdBefore": "2999-01-01T00:00:00Z"}, "limit": 10000, "reason": "the soak is over"}`, &done)
-		if err != nil {
-			t.Logf("%v", err)
-		}
+		t.Logf("%v: %d of its runs are open, %v", time.Since(began).Round(time.Second), done.Matched, err)
 		return err == nil && done.Matched == 0
 	}, patience, 200*time.Millisecond, "the runs of the hostile tenant do not end")
 	t.Logf("its runs ended after %v", time.Since(began).Round(time.Second))
