@@ -66,7 +66,10 @@ func TestSteersReadNoValues(t *testing.T) {
 				_, err := l.Retry(t.Context(), engine.RetryRequest{Namespace: ns, RunID: id})
 				return err
 			}, journal.ReasonRunNotEnded},
-			{"Cancel", func() error { _, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id}); return err }, ""},
+			{"Cancel", func() error {
+				_, err := l.Cancel(t.Context(), engine.CancelRequest{Namespace: ns, RunID: id})
+				return err
+			}, ""},
 		} {
 			whole := j.whole.Load()
 			require.Equal(t, step.want, errs.ReasonOf(step.do()), step.name)
