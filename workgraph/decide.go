@@ -67,8 +67,8 @@ func (s *State) outcome(u unit, o *Outcome, canceling bool, now time.Time) {
 	s.performed(u, o, canceling, now)
 }
 
-// lost reports whether the run goes on and nobody in it needs what the unit gives: it was asked to stop, or it
-// is an UNSAFE call, which is not, and was under way when the joins that it leads to lost interest in it.
+// lost reports whether the run goes on and nobody in it needs what the unit gives: it was asked to stop, or
+// it is an UNSAFE call, which is not, and was under way when the joins that it leads to lost interest in it.
 func (s *State) lost(u unit, canceling bool) bool {
 	if s.drain != "" {
 		return false

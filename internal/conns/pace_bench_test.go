@@ -43,8 +43,8 @@ func paced(b *testing.B, e *endless) net.Conn {
 }
 
 // BenchmarkPace reads what clients send, with its frames counted and without, in turns so that both see the
-// same machine: "ratio" is how many times as long it takes to read it counted. "ns/read" is what counting adds
-// to a read of 32 KiB, which is made from memory here, not from a socket.
+// same machine: "ratio" is how many times as long it takes to read it counted. "ns/read" is what counting
+// adds to a read of 32 KiB, which is made from memory here, not from a socket.
 func BenchmarkPace(b *testing.B) {
 	call := append(frame(headers, 0, 50), frame(data, endStream, 200)...)
 	for name, all := range map[string][]byte{

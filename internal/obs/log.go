@@ -73,12 +73,13 @@ func HandleErrors(log *slog.Logger) {
 	}))
 }
 
-// maxLine bounds what is logged of a line that a library wrote, in bytes: it may quote what came from outside.
+// maxLine bounds what is logged of a line that a library wrote, in bytes: it may quote what came from
+// outside.
 const maxLine = 200
 
-// HandleLog sends what libraries write with package log, net/http above all, to log instead of standard error,
-// and of lines that begin alike one in half a minute: whoever is called can make net/http write one for each
-// connection. It sets the process-wide output of package log, so only a command calls it, once.
+// HandleLog sends what libraries write with package log, net/http above all, to log instead of standard
+// error, and of lines that begin alike one in half a minute: whoever is called can make net/http write one
+// for each connection. It sets the process-wide output of package log, so only a command calls it, once.
 func HandleLog(log *slog.Logger) {
 	stdlog.SetFlags(0)
 	stdlog.SetPrefix("")

@@ -419,8 +419,8 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 	return doer.Call(ctx, call)
 }
 
-// classify turns what a call returned into the machine's error. What ended the context names the reason, unless
-// the actor knows better.
+// classify turns what a call returned into the machine's error. What ended the context names the reason,
+// unless the actor knows better.
 func (e *Engine) classify(ctx context.Context, a *attempt, err error) *workgraph.Error {
 	typed, ok := errors.AsType[*workgraph.Error](err)
 	if ok && typed != nil {

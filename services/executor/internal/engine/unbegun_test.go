@@ -13,8 +13,8 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
-// TestVisitsThatEndBeforeTheyBegin is about visits whose condition, list, key or quorum fails, so that no call
-// is ever made.
+// TestVisitsThatEndBeforeTheyBegin is about visits whose condition, list, key or quorum fails, so that no
+// call is ever made.
 func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 	t.Parallel()
 	fallback := workgraph.OnError{Action: workgraph.Fallback, Value: json.RawMessage("7")}
@@ -91,8 +91,8 @@ func TestCountsOfCanceledVisits(t *testing.T) {
 	l.asStateHas(t, id)
 }
 
-// TestCancelBeforeTheStart is about runs that are canceled while they wait for their start: nothing that their
-// history tells may look like a call.
+// TestCancelBeforeTheStart is about runs that are canceled while they wait for their start: nothing that
+// their history tells may look like a call.
 func TestCancelBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	mapped, unsafe, skipped := does("it", "does"), does("it", "does"), does("it", "does")

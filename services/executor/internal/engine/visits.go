@@ -479,8 +479,8 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 	}
 }
 
-// stands notes where the visit, or an item of it, has come to; an item that has ended stands nowhere. A mapped
-// visit runs as long as a call of an item does, and waits when all that have begun wait.
+// stands notes where the visit, or an item of it, has come to; an item that has ended stands nowhere. A
+// mapped visit runs as long as a call of an item does, and waits when all that have begun wait.
 func (v *Visit) stands(item int, at workgraph.VisitStatus) {
 	if item == 0 {
 		v.Status = at

@@ -467,8 +467,8 @@ func excerpt(body []byte) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// broken types a request that got no answer, or no whole one. Before its headers were written nothing can have
-// happened. call is the context of the call, within that of the request.
+// broken types a request that got no answer, or no whole one. Before its headers were written nothing can
+// have happened. call is the context of the call, within that of the request.
 func (a *client) broken(call, within context.Context, err error, wrote bool, effect workgraph.Effect) error {
 	if e, ok := errors.AsType[*workgraph.Error](err); ok {
 		return e
