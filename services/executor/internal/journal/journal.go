@@ -180,6 +180,12 @@ type TakeOverOptions struct {
 	// Except are namespaces whose runs are left to a later take-over, or to others: this executor has no room
 	// for more of theirs.
 	Except []string
+	// Canceled claims other runs: open ones that were canceled, in whatever state, that no live executor owns
+	// and that have something to go on with, a running one itself and any other its mail. They come from each
+	// namespace in turn. Limit, NoSuspects and Except hold as for others. Paused ones of executors that are
+	// gone become parked first, and are claimed by the next take-over. What it costs is bounded by the open
+	// runs that were canceled.
+	Canceled bool
 	Patience
 	// QuarantineEvent makes the event that records a quarantine as the run's next one; nil records none.
 	// It may be called more than once for a run and must have no effect.

@@ -50,7 +50,7 @@ func SortOut(found []RunRef, o TakeOverOptions) (res TakeOverResult, parked []Ru
 	})
 	suspects := 0
 	for _, f := range found {
-		if f.State == StatePaused || f.State == StateQuarantined {
+		if (f.State == StatePaused || f.State == StateQuarantined) && (!o.Canceled || !f.From.IsZero()) {
 			parked = append(parked, f)
 			continue
 		}

@@ -38,7 +38,7 @@ type Driver struct {
 // Run is the suite.
 func Run(t *testing.T, d Driver) {
 	for name, cases := range map[string]func(*testing.T, Driver){
-		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases,
+		"Start": startCases, "Append": appendCases, "Fence": fenceCases, "TakeOver": takeOverCases, "TakeOverCanceled": canceledCases,
 		"Read": readCases, "Mail": mailCases, "Park": parkCases, "Pending": pendingCases, "Interrupt": interruptCases, "Outbox": outboxCases, "Writer": writerCases,
 		"Workers": workerCases, "Delete": deleteCases, "Growth": growthCases, "Outcomes": outcomeCases,
 	} {

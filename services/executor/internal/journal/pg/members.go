@@ -72,7 +72,7 @@ func (s *Store) Executors(ctx context.Context) ([]journal.Executor, error) {
 // commit of one that is taken over either ends before that delete or finds its row gone, and the
 // runs are read by a later statement, which sees what it wrote.
 func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (res journal.TakeOverResult, err error) {
-	if quiet, err := s.quiet(ctx, self, o.Lease); err != nil || quiet {
+	if quiet, err := s.quiet(ctx, self, o); err != nil || quiet {
 		return res, fenced(err, self)
 	}
 	err = dbkit.PostgresTx(ctx, s.hot, func(ctx context.Context, tx pgx.Tx) error {
@@ -92,18 +92,18 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 			self.ID, interval(o.Lease)); err != nil {
 			return err
 		}
-		owners, err := gone(ctx, tx)
-		if err != nil {
-			return err
+		lock, claimable := lockOrphans, ` (r.owner_id <> '' OR r.state = 2) AND`+ownerless
+		if o.Canceled {
+			lock, claimable = lockCanceled, canceledOrphan
 		}
-		locked, err := lockOrphans(ctx, tx, owners, o)
+		locked, err := lock(ctx, tx, o)
 		if err != nil {
 			return err
 		}
 		// A row that another take-over has just claimed may slip through the statements before, since they
 		// wait for nothing and are checked again only in part. This one sees it as it is under our lock.
 		rows, err := tx.Query(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing FROM runs r
-			WHERE r.run_id = ANY ($1) AND (r.owner_id <> '' OR r.state = 2) AND`+ownerless+` ORDER BY r.run_id`, locked)
+			WHERE r.run_id = ANY ($1) AND`+claimable+` ORDER BY r.run_id`, locked)
 		found, err := collect(rows, err, func(row pgx.CollectableRow) (f journal.RunRef, err error) {
 			err = row.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation, &f.Doing, &f.DiedDoing)
 			return f, err
@@ -147,9 +147,13 @@ func gone(ctx context.Context, tx pgx.Tx) ([]journal.Owner, error) {
 	})
 }
 
-// lockOrphans locks up to o.Limit runs of each of these owners, and up to so many running ones that were
+// lockOrphans locks up to o.Limit runs of each owner that is gone, and up to so many running ones that were
 // released, and returns the oldest of them. Besides it locks some of each that are suspects.
-func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, o journal.TakeOverOptions) ([]string, error) {
+func lockOrphans(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) ([]string, error) {
+	owners, err := gone(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	var locked, suspects []string
 	for _, owner := range append(owners, journal.Owner{}) {
 		cond, args := ` state < 6 AND owner_id <> '' AND owner_id = $4 AND owner_incarnation = $5`, []any{owner.ID, owner.Incarnation}
@@ -176,6 +180,43 @@ func lockOrphans(ctx context.Context, tx pgx.Tx, owners []journal.Owner, o journ
 	}
 	slices.Sort(locked)
 	return append(suspects, locked[:min(len(locked), o.Limit)]...), nil
+}
+
+const (
+	// canceledOrphan holds for a canceled run that is open, that no registered executor owns and that has
+	// something to go on with.
+	canceledOrphan = ` r.cancel_time IS NOT NULL AND` + ownerless + ` AND (r.owner_id <> '' OR r.state = 2
+		OR EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
+	// canceledTenants skips from one namespace to the next, however many canceled runs each has.
+	canceledTenants = `WITH RECURSIVE ns (n) AS ((SELECT min(namespace) FROM runs WHERE state < 6 AND cancel_time IS NOT NULL) UNION ALL
+		SELECT (SELECT min(r.namespace) FROM runs r WHERE r.state < 6 AND r.cancel_time IS NOT NULL AND r.namespace > ns.n) FROM ns WHERE ns.n IS NOT NULL)`
+)
+
+// lockCanceled is lockOrphans for canceled runs, whoever owned them: of each namespace in turn.
+func lockCanceled(ctx context.Context, tx pgx.Tx, o journal.TakeOverOptions) (locked []string, err error) {
+	find := func(suspects, order string, limit int) error {
+		rows, err := tx.Query(ctx, canceledTenants+`
+			SELECT d.run_id FROM ns CROSS JOIN LATERAL (
+				SELECT r.run_id, row_number() OVER (ORDER BY `+order+`) AS turn FROM (
+					SELECT r.run_id, r.doing FROM runs r
+					WHERE r.namespace = ns.n AND r.takeovers `+suspects+` $1 AND`+canceledOrphan+` ORDER BY `+order+` LIMIT $2) r) d
+			WHERE ns.n <> ALL ($3::text[]) ORDER BY d.turn, d.run_id LIMIT $2`, o.MaySuspect(), limit, append([]string{}, o.Except...))
+		found, err := collect(rows, err, pgx.RowTo[string])
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		// Another take-over may be at them: then they are its own, or are found by the next.
+		rows, err = tx.Query(ctx, `SELECT run_id FROM runs WHERE run_id = ANY ($1) ORDER BY run_id FOR UPDATE SKIP LOCKED`, found)
+		more, err := collect(rows, err, pgx.RowTo[string])
+		locked = append(locked, more...)
+		return err
+	}
+	if !o.NoSuspects {
+		if err := find(`>=`, `r.doing = '', r.run_id`, journal.SuspectsFound); err != nil {
+			return nil, err
+		}
+	}
+	return locked, find(`<`, `r.run_id`, o.Limit)
 }
 
 // queueParks makes runs parked whose owner is gone and that are not to go on by themselves. What a

@@ -43,6 +43,10 @@ func BenchmarkParked(b *testing.B) {
 			_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 128})
 			return err
 		},
+		"TakeOverCanceled": func() error {
+			_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 32, Canceled: true})
+			return err
+		},
 		"Heartbeat": func() error { return s.Heartbeat(ctx, me) },
 		"Sweep":     func() error { _, err := s.SweepParked(ctx, time.Second, 100); return err },
 		"Mail":      func() error { _, err := s.PendingMail(ctx, me, journal.MailLook{Limit: 100}); return err },

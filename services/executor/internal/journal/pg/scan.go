@@ -2,14 +2,21 @@ package pg
 
 import (
 	"context"
-	"time"
 
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
 // quiet reports whether a take-over would find nothing to do, by one look that locks nothing: executors look twice a second, and mostly all are well.
 // What changes after it is for the next look.
-func (s *Store) quiet(ctx context.Context, self journal.Owner, lease time.Duration) (quiet bool, err error) {
+func (s *Store) quiet(ctx context.Context, self journal.Owner, o journal.TakeOverOptions) (quiet bool, err error) {
+	if o.Canceled {
+		err = s.hot.QueryRow(ctx, `WITH f AS MATERIALIZED (SELECT executor_fence($1, $2))
+			SELECT (SELECT count(*) FROM f) = 1 AND NOT EXISTS (SELECT FROM runs r WHERE r.state < 6 AND r.cancel_time IS NOT NULL AND NOT EXISTS (
+				SELECT FROM executors e WHERE e.id = r.owner_id AND e.incarnation = r.owner_incarnation
+					AND (e.id = $1 OR e.heartbeat BETWEEN clock_timestamp() - $3::interval AND clock_timestamp() + $3::interval)))`,
+			self.ID, self.Incarnation, interval(o.Lease)).Scan(&quiet)
+		return quiet, err
+	}
 	const next = `SELECT r.owner_id, r.owner_incarnation FROM runs r WHERE r.state < 6 AND r.owner_id <> '' `
 	err = s.hot.QueryRow(ctx, `WITH RECURSIVE f AS MATERIALIZED (SELECT executor_fence($1, $2)), o AS (
 			(`+next+`ORDER BY r.owner_id, r.owner_incarnation LIMIT 1)
@@ -20,6 +27,6 @@ func (s *Store) quiet(ctx context.Context, self journal.Owner, lease time.Durati
 			AND NOT EXISTS (SELECT FROM executors WHERE heartbeat > clock_timestamp() + $3::interval OR id <> $1 AND heartbeat < clock_timestamp() - $3::interval)
 			AND NOT EXISTS (SELECT FROM runs WHERE state = 2 AND owner_id = '')
 			AND NOT EXISTS (SELECT FROM o WHERE NOT EXISTS (SELECT FROM executors e WHERE e.id = o.owner_id AND e.incarnation = o.owner_incarnation))`,
-		self.ID, self.Incarnation, interval(lease)).Scan(&quiet)
+		self.ID, self.Incarnation, interval(o.Lease)).Scan(&quiet)
 	return quiet, err
 }

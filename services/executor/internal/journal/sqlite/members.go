@@ -106,36 +106,16 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 		if _, err := t.exec(ctx, `DELETE FROM executors WHERE id <> ? AND heartbeat < `+now+` - ?`, self.ID, o.Lease.Microseconds()); err != nil {
 			return err
 		}
-		var found, suspects []journal.RunRef
-		owners, err := t.gone(ctx)
+		find := t.found
+		if o.Canceled {
+			find = t.foundCanceled
+		}
+		found, err := find(ctx, o)
 		if err != nil {
 			return err
 		}
-		// The owner that stands for nobody has the running runs that were released.
-		for _, owner := range append(owners, journal.Owner{}) {
-			cond := ` r.state < 6 AND r.owner_id <> '' AND r.owner_id = ? AND r.owner_incarnation = ?`
-			args := []any{owner.ID, owner.Incarnation}
-			if owner.IsZero() {
-				cond, args = ` r.state = 2 AND r.owner_id = ''`, nil
-			}
-			cond, args = cond+` AND r.namespace NOT IN (SELECT value FROM json_each(?))`, append(args, textList(o.Except))
-			more, err := t.orphans(ctx, cond+` AND r.takeovers < ? ORDER BY r.run_id LIMIT ?`, append(slices.Clone(args), o.MaySuspect(), o.Limit)...)
-			if err != nil {
-				return err
-			}
-			found = append(found, more...)
-			if o.NoSuspects {
-				continue
-			}
-			more, err = t.orphans(ctx, cond+` AND r.takeovers >= ? ORDER BY r.doing = '', r.run_id LIMIT ?`, append(args, o.MaySuspect(), journal.SuspectsFound)...)
-			if err != nil {
-				return err
-			}
-			suspects = append(suspects, more...)
-		}
-		slices.SortFunc(found, func(a, b journal.RunRef) int { return cmp.Compare(a.RunID, b.RunID) })
 		var parked []journal.RunRef
-		res, parked = journal.SortOut(append(suspects, found[:min(len(found), o.Limit)]...), o)
+		res, parked = journal.SortOut(found, o)
 		if err := t.park(ctx, parked); err != nil {
 			return err
 		}
@@ -160,10 +140,86 @@ func (s *Store) TakeOver(ctx context.Context, self journal.Owner, o journal.Take
 	return res, nil
 }
 
+// found are runs of owners that are gone, and running ones that were released: some suspects, then the oldest
+// of the others.
+func (t txn) found(ctx context.Context, o journal.TakeOverOptions) ([]journal.RunRef, error) {
+	owners, err := t.gone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found, suspects []journal.RunRef
+	// The owner that stands for nobody has the running runs that were released.
+	for _, owner := range append(owners, journal.Owner{}) {
+		cond := ` FROM runs r WHERE r.state < 6 AND r.owner_id <> '' AND r.owner_id = ? AND r.owner_incarnation = ?`
+		args := []any{owner.ID, owner.Incarnation}
+		if owner.IsZero() {
+			cond, args = ` FROM runs r WHERE r.state = 2 AND r.owner_id = ''`, nil
+		}
+		risky, others, err := t.orphansOf(ctx, o, cond+` AND r.namespace NOT IN (SELECT value FROM json_each(?))`, append(args, textList(o.Except))...)
+		if err != nil {
+			return nil, err
+		}
+		found, suspects = append(found, others...), append(suspects, risky...)
+	}
+	slices.SortFunc(found, func(a, b journal.RunRef) int { return cmp.Compare(a.RunID, b.RunID) })
+	return append(suspects, found[:min(len(found), o.Limit)]...), nil
+}
+
+const (
+	// canceledOrphans are the canceled runs of a namespace that are open, that no registered executor owns
+	// and that have something to go on with. Without the name of the index SQLite takes one that has all open
+	// runs.
+	canceledOrphans = ` FROM runs r INDEXED BY runs_canceled WHERE r.namespace = ? AND r.state < 6 AND r.cancel_time > 0 AND NOT` + live + ` AND (r.owner_id <> '' OR r.state = 2
+		OR EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.run_id AND (r.state <> 5 OR m.kind IN ('RESUME', 'CANCEL'))))`
+	// canceledTenant is the next namespace, in their order, that has open runs which were canceled.
+	canceledTenant = `SELECT r.namespace FROM runs r WHERE r.state < 6 AND r.cancel_time > 0 AND r.namespace > ? ORDER BY r.namespace LIMIT 1`
+)
+
+// foundCanceled is found for canceled runs, whoever owned them: of each namespace in turn.
+func (t txn) foundCanceled(ctx context.Context, o journal.TakeOverOptions) (found []journal.RunRef, err error) {
+	var tenants [][]journal.RunRef
+	for ns := ""; ; {
+		if err := t.row(ctx, canceledTenant, ns).Scan(&ns); errors.Is(err, sql.ErrNoRows) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		if slices.Contains(o.Except, ns) {
+			continue
+		}
+		suspects, others, err := t.orphansOf(ctx, o, canceledOrphans, ns)
+		if err != nil {
+			return nil, err
+		}
+		found, tenants = append(found, suspects...), append(tenants, others)
+	}
+	for turn, most := 0, len(found)+o.Limit; len(found) < most; turn++ {
+		before := len(found)
+		for _, runs := range tenants {
+			if turn < len(runs) && len(found) < most {
+				found = append(found, runs[turn])
+			}
+		}
+		if len(found) == before {
+			break
+		}
+	}
+	return found, nil
+}
+
+// orphansOf finds a few suspects, if they may be claimed, and up to o.Limit other runs for a take-over.
+func (t txn) orphansOf(ctx context.Context, o journal.TakeOverOptions, from string, args ...any) (suspects, others []journal.RunRef, err error) {
+	others, err = t.orphans(ctx, from+` AND r.takeovers < ? ORDER BY r.run_id LIMIT ?`, append(slices.Clone(args), o.MaySuspect(), o.Limit)...)
+	if err != nil || o.NoSuspects {
+		return nil, others, err
+	}
+	suspects, err = t.orphans(ctx, from+` AND r.takeovers >= ? ORDER BY r.doing = '', r.run_id LIMIT ?`, append(args, o.MaySuspect(), journal.SuspectsFound)...)
+	return suspects, others, err
+}
+
 // orphans finds runs for a take-over.
-func (t txn) orphans(ctx context.Context, cond string, args ...any) ([]journal.RunRef, error) {
-	rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing
-		FROM runs r WHERE`+cond, args...)
+func (t txn) orphans(ctx context.Context, from string, args ...any) ([]journal.RunRef, error) {
+	rows, err := t.tx.QueryContext(ctx, `SELECT r.namespace, r.run_id, r.state, `+lastSeq+`, r.takeovers, r.owner_id, r.owner_incarnation, r.doing, r.died_doing`+from, args...)
 	return dbkit.Collect(rows, err, func(rows *sql.Rows) (f journal.RunRef, err error) {
 		err = rows.Scan(&f.Namespace, &f.RunID, &f.State, &f.LastSeq, &f.Takeovers, &f.From.ID, &f.From.Incarnation, &f.Doing, &f.DiedDoing)
 		return f, err

@@ -75,3 +75,16 @@ func followed(t *testing.T, s *Store, name, index, query string, args []any) {
 	require.NoError(t, rows.Err())
 	require.Contains(t, plan.String(), index+" (", "%s: %s", name, plan.String())
 }
+
+// Take-overs of canceled runs find them by an index of their own, however many others there are.
+func TestCanceledRunsHaveAnIndex(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, err := Open(ctx, filepath.Join(t.TempDir(), "journal.db"), Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	_, err = s.Migrations().Up(ctx)
+	require.NoError(t, err)
+	followed(t, s, "next namespace", "runs_canceled", canceledTenant, []any{"n"})
+	followed(t, s, "its runs", "runs_canceled", `SELECT r.run_id`+canceledOrphans+` AND r.takeovers < ? ORDER BY r.run_id LIMIT ?`, []any{"n", 1, 10})
+}
