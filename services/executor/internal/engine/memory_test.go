@@ -201,7 +201,7 @@ func TestNoRoomGivesBack(t *testing.T) {
 	a := run(t, s, all, named("a"), func(c *engine.Config, _ *engine.Deps) { c.MaxLiveBytes = 16 << 20 })
 	a.GiveBackAfter(time.Millisecond)
 	large := a.start(t, chain(1, "signal"), holds(3<<20))
-	testkit.Eventually(t, func() bool { return a.row(t, large).Owner.IsZero() }, time.Minute, time.Millisecond)
+	testkit.Eventually(t, func() bool { return a.row(t, large).Owner.IsZero() && a.LiveBytes() == 0 }, time.Minute, time.Millisecond)
 	live := 0
 	for {
 		req := engine.StartRequest{Namespace: ns, Graph: chain(1, "gate")}
