@@ -133,7 +133,7 @@ func (t *term) bringInTurn(b *bringing) {
 	for b != nil {
 		t.brought(b.id)
 		err := t.tryBring(b.namespace, b.id, &b.has)
-		t.forfeit(b.namespace, b.id)
+		t.memory.forfeit(b.id, b.namespace)
 		if err == nil || !t.bringAgain(b, err) {
 			b.has.giveBack()
 		}

@@ -79,7 +79,7 @@ func TestCancellationsOfRunsThatBringOwnersDown(t *testing.T) {
 }
 
 // TestCancellationsOfRunsWithoutRoom cancels runs that stand in line for memory, and some that do not even do that,
-// while other runs of their namespace keep it. They are read for their end when there is room, and do nothing else.
+// while other runs of their namespace keep it. They are read for their end, and do nothing else.
 func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -94,6 +94,7 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 			u.wants(t, holder)
 			l.canceled(t, holder)
 		},
+		"OthersKeepIt": func(t *testing.T, _ *live, _ *unwanted, _ *gate, _ string) { t.Helper() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +132,9 @@ func TestCancellationsOfRunsWithoutRoom(t *testing.T) {
 				u.wants(t, parked...)
 				ends(t, l, u, g, holder)
 				l.canceled(t, parked...)
+				if name == "OthersKeepIt" {
+					require.Equal(t, journal.StateRunning, l.row(t, holder).State)
+				}
 			})
 		})
 	}

@@ -121,15 +121,15 @@ func (t *term) evict(r *run) (freed int64) {
 	mine := t.brings(r.id)
 	t.mu.Unlock()
 	if mine {
-		t.standInLine(r.id, &noRoomError{r.namespace, freed})
+		t.standInLine(r.id, &noRoomError{namespace: r.namespace, size: freed})
 	}
 	return freed
 }
 
-// rests reports whether the run is what the journal says, and would go on from there as well. The caller
-// holds r.mu.
+// rests reports whether the run is what the journal says, and would go on from there as well. One that is
+// ending does not rest. The caller holds r.mu.
 func (r *run) rests() bool {
-	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() {
+	if r.gone.Load() || r.pending > 0 || r.mending != nil || r.pendingStart != nil || r.room != nil || r.suspect.Load() || r.state.Draining() {
 		return false
 	}
 	for _, recorded := range r.children {

@@ -126,7 +126,7 @@ func (t *term) deliver(ctx context.Context) {
 			continue
 		}
 		// Reading the run takes its mail up.
-		if !t.mailed(id) {
+		if !t.mailed(id, slices.ContainsFunc(byRun[id], isCancel)) {
 			t.bringSoon(byRun[id][0].Namespace, id)
 		}
 	}
@@ -136,14 +136,17 @@ func (t *term) deliver(ctx context.Context) {
 }
 
 // inHand are the runs whose mail is left out of a look, since it is taken up beside, or since they are being
-// read: of those in busy a cancel is read all the same, of those in ending nothing is. What is taken up
-// beside and what is read asks for another look when it is done.
+// read or stand in line for that: of those in busy a cancel is read all the same, of those in ending nothing
+// is. What is taken up beside and what is read asks for another look when it is done.
 func (t *term) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id := range t.bringing {
-		if x := t.lines.by[id]; x == nil || x.mailed { // there may be many in line, few of which have mail
+		switch x := t.lines.by[id]; {
+		case x == nil || x.canceled:
 			ending = append(ending, id)
+		case x.mailed: // there may be many in line, few of which have mail
+			busy = append(busy, id)
 		}
 	}
 	for id, l := range t.loading {
@@ -162,14 +165,19 @@ func (t *term) inHand() (busy, ending []string) {
 }
 
 // mailed reports whether the run stands in line for room, and has its mail left out of looks from now on.
-func (t *term) mailed(id string) bool {
+// With a cancel it goes on to the line of canceled runs.
+func (t *term) mailed(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.lines.by[id]
-	if x != nil {
-		x.mailed = true
+	if x == nil {
+		return false
 	}
-	return x != nil
+	x.mailed = true
+	if cancel {
+		t.cancelInLine(x)
+	}
+	return true
 }
 
 // passesOver reports whether mail is being taken up, and makes whoever does so look again.

@@ -42,10 +42,13 @@ func DefaultLive() int64 {
 type memory struct {
 	*inflight.Budget
 	total int64
+	// canceled bounds what canceled runs hold that were read though the budget had no room for them. The
+	// budget counts it as well, as it does what live runs are given.
+	canceled *inflight.Budget
 
 	mu sync.Mutex
 	// grants is what is kept for runs that stood in line, by run.
-	grants map[string]int64
+	grants map[string]grant
 	// reading counts runs that are being read, of which it is not known yet what they take.
 	reading int
 
@@ -53,8 +56,19 @@ type memory struct {
 	over chan struct{}
 }
 
+// grant is what is kept for a run: in the budget, or in that of canceled runs.
+type grant struct {
+	size     int64
+	canceled bool
+}
+
+// canceledShare is the part of the memory of live runs that canceled ones may take beyond it while they end,
+// which they do at once: none of what they did goes on.
+const canceledShare = 8
+
 func newMemory(total int64) *memory {
-	return &memory{Budget: inflight.New(total), total: total, grants: map[string]int64{}, over: make(chan struct{}, 1)}
+	return &memory{Budget: inflight.New(total), total: total, canceled: inflight.New(max(total/canceledShare, 1)), grants: map[string]grant{},
+		over: make(chan struct{}, 1)}
 }
 
 // Add counts n bytes more, or less, of what the live runs of a namespace hold.
@@ -67,24 +81,58 @@ func (m *memory) Add(namespace string, n int64) {
 	}
 }
 
-// wait stands in line for the room that a run needs, which is kept for it until claim.
-func (m *memory) wait(ctx context.Context, run, namespace string, size int64) error {
-	if err := m.Await(ctx, namespace, size); err != nil {
+// wait stands in line for the room that a run lacks, which is kept for it until take or forfeit.
+func (m *memory) wait(ctx context.Context, run string, lacks *noRoomError) error {
+	budget := m.Budget
+	if lacks.canceled {
+		budget = m.canceled
+	}
+	if err := budget.Await(ctx, lacks.namespace, lacks.size); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.grants[run] += size
+	m.grants[run] = grant{lacks.size, lacks.canceled}
 	return nil
 }
 
 // claim returns what is kept for a run. It stays counted, and is the caller's to give back.
-func (m *memory) claim(run string) int64 {
+func (m *memory) claim(run string) grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.grants[run]
+	g := m.grants[run]
 	delete(m.grants, run)
-	return n
+	return g
+}
+
+// take counts a run of this size that was read, if there is room for it. One that was canceled may be beyond
+// the budget, by what take returns, which is to be given back to m.canceled.
+func (m *memory) take(run, namespace string, size int64, canceled bool) (beyond int64, ok bool) {
+	switch g := m.claim(run); {
+	case g.canceled:
+		beyond = g.size
+	case g.size > 0:
+		m.Add(namespace, size-g.size)
+		return 0, true
+	case m.Try(namespace, size):
+		return 0, true
+	case canceled && m.canceled.Try(namespace, size):
+		beyond = size
+	default:
+		return 0, false
+	}
+	m.Add(namespace, size)
+	return beyond, true
+}
+
+// forfeit gives back what is kept for a run that was not read, if anything is.
+func (m *memory) forfeit(run, namespace string) {
+	switch g := m.claim(run); {
+	case g.canceled:
+		m.canceled.Add(namespace, -g.size)
+	case g.size > 0:
+		m.Add(namespace, -g.size)
+	}
 }
 
 // read takes a place to read a run, of which it is known afterwards only what it takes: there are as many as
@@ -122,7 +170,15 @@ func (t *term) errFull(kind errs.Kind) *errs.Error {
 type noRoomError struct {
 	namespace string
 	size      int64
+	// canceled says that the run was canceled: it is read as soon as there is room among those that were.
+	canceled bool
 }
+
+// line is where the run stands in line.
+func (e *noRoomError) line() lineKey { return lineKey{e.namespace, e.canceled} }
+
+// ofCanceled is the same of a run that was canceled.
+func (e *noRoomError) ofCanceled() *noRoomError { return &noRoomError{e.namespace, e.size, true} }
 
 func (e *noRoomError) Error() string {
 	return fmt.Sprintf("there is no room for a run of %d bytes", e.size)
@@ -151,13 +207,6 @@ func (t *term) hasPeers() bool {
 		p.asked = time.Now()
 	}
 	return p.live
-}
-
-// forfeit gives back what is kept for a run that was not read, if anything is.
-func (t *term) forfeit(namespace, id string) {
-	if n := t.memory.claim(id); n > 0 {
-		t.memory.Add(namespace, -n)
-	}
 }
 
 // readPause is the pause between two looks for a place to read a run.

@@ -24,7 +24,7 @@ func (t *term) scan(ctx context.Context) {
 		// A run that only stands in line here would count one more take-over if this executor went down, and could as well be
 		// started by another: of a namespace no more are claimed than can be worked on soon.
 		began, except := time.Now(), t.crowded()
-		switch more := !t.memory.Full() && t.takeOver(ctx, min(t.e.cfg.Parallel, takeBatch), except); {
+		switch more := !t.memory.Full() && t.takeOver(ctx, journal.TakeOverOptions{Limit: min(t.e.cfg.Parallel, takeBatch), Except: except}); {
 		case more:
 			wait = 0
 		case t.memory.Full() || len(except) > 0:
@@ -51,7 +51,27 @@ const (
 	takeBatch = 128
 	// crowdedPause is the pause between two looks at a full line.
 	crowdedPause = 20 * time.Millisecond
+	// canceledPause is the pause between two looks for canceled runs, and canceledBatch how many are claimed
+	// at a time.
+	canceledPause, canceledBatch = time.Second, 32
 )
+
+// scanCanceled takes over canceled runs that no live executor owns while this one has no room for what others
+// do: such a run is to end, however full memory is, and scan and jobs leave it to others.
+func (t *term) scanCanceled(ctx context.Context) {
+	for t.rest(canceledPause) {
+		for t.waitsForRoom() && t.takeOver(ctx, journal.TakeOverOptions{Limit: canceledBatch, Except: t.manyCanceled(), Canceled: true}) {
+		}
+	}
+}
+
+// waitsForRoom reports whether there are runs for which this executor has no room.
+func (t *term) waitsForRoom() bool {
+	t.mu.Lock()
+	waiting := len(t.lines.by) > 0
+	t.mu.Unlock()
+	return waiting || t.memory.Full() || len(t.crowded()) > 0
+}
 
 // crowded are the namespaces for whose runs there is no room here.
 func (t *term) crowded() []string {
@@ -64,12 +84,12 @@ func (t *term) crowded() []string {
 	return out
 }
 
-func (t *term) takeOver(ctx context.Context, limit int, except []string) (more bool) {
+// takeOver claims what Limit, Except and Canceled of o say, reads it, and reports whether there is more.
+func (t *term) takeOver(ctx context.Context, o journal.TakeOverOptions) (more bool) {
 	leave, free := t.e.suspects.try()
 	defer leave()
-	res, err := t.e.journal.TakeOver(ctx, t.owner, journal.TakeOverOptions{
-		Lease: t.e.cfg.Lease, Limit: limit, NoSuspects: !free, Except: except, Patience: t.e.patience(), QuarantineEvent: quarantine, QuarantineJobs: tellOfQuarantine,
-	})
+	o.Lease, o.NoSuspects, o.Patience, o.QuarantineEvent, o.QuarantineJobs = t.e.cfg.Lease, !free, t.e.patience(), quarantine, tellOfQuarantine
+	res, err := t.e.journal.TakeOver(ctx, t.owner, o)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
 			t.e.log.WarnContext(ctx, "take-over did not work", "err", err)
@@ -97,7 +117,7 @@ func (t *term) takeOver(ctx context.Context, limit int, except []string) (more b
 		g.Go(func() error {
 			// What is claimed is this executor's to read; what does not fit into memory waits for room, and meanwhile others may
 			// have it.
-			if !t.memory.Room(ref.Namespace, 1) {
+			if !o.Canceled && !t.memory.Room(ref.Namespace, 1) {
 				t.handBack(ctx, ref.RunID)
 				return nil
 			}
@@ -196,7 +216,11 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	} else if err := r.rebuild(ctx, loaded); err != nil {
 		return err
 	}
-	mail := loaded.Mail
+	mail, err := t.withCancel(ctx, row, loaded.Mail)
+	if err != nil {
+		r.takeRoom()()
+		return err
+	}
 	r.trace = t.continued(row)
 	r.suspect.Store(suspect)
 	r.regraphed.Store(r.state.MayGrow())
@@ -213,15 +237,17 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 	if !t.holds(r.program) {
 		size += r.program.bytes()
 	}
-	if granted := t.memory.claim(id); granted > 0 {
-		t.memory.Add(r.namespace, size-granted)
-	} else if !t.memory.Try(r.namespace, size) {
+	canceled := !row.CancelTime.IsZero()
+	beyond, ok := t.memory.take(id, r.namespace, size, canceled)
+	if !ok {
 		r.takeRoom()()
-		return &noRoomError{r.namespace, size}
+		return &noRoomError{r.namespace, size, canceled}
 	}
+	r.beyond = beyond
 	defer r.stepIn(func() {})() // before anybody finds it
 	if !t.insert(r) {
 		t.memory.Add(r.namespace, -size)
+		t.memory.canceled.Add(r.namespace, -beyond)
 		return nil
 	}
 	r.weigh()
@@ -258,6 +284,19 @@ func (t *term) read(ctx context.Context, id string, has *places) error {
 		t.vouch(r)
 	}
 	return nil
+}
+
+// withCancel is the mail of a run together with its cancel, which may be behind more mail than comes along
+// with the run.
+func (t *term) withCancel(ctx context.Context, row journal.Run, mail []journal.Mail) ([]journal.Mail, error) {
+	if row.CancelTime.IsZero() || len(mail) < journal.MaxLoadedMail || slices.ContainsFunc(mail, isCancel) {
+		return mail, nil
+	}
+	m, found, err := t.e.journal.FindMail(ctx, row.Namespace, row.ID, journal.MailCancel, "", true)
+	if err != nil || !found {
+		return mail, err
+	}
+	return append(mail, m), nil
 }
 
 // rebuild brings the machine to where the journal ends, from the snapshot or, if that is of no use, from the beginning.

@@ -14,6 +14,10 @@ import (
 //	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
 //	                        |                            |
 //	                        +--- giveBackOld, if another executor lives
+//
+// A run that was canceled does not wait for others to end: it is read to end itself. Canceled runs have lines
+// of their own, which wait with a small budget that is kept for them. cancelInLine moves a run from one line
+// to the other.
 
 const (
 	// roomWaiters is how many runs of a namespace wait with the budget: more than one, since one that needs much
@@ -26,15 +30,26 @@ const (
 	handedBack = 500
 )
 
-// errGivenBack says that the run is not this executor's any more.
-var errGivenBack = errors.New("engine: there is no room for the run, another executor may have it")
+// Causes with which a run's wait with the budget ends.
+var (
+	// errGivenBack says that the run is not this executor's any more.
+	errGivenBack = errors.New("engine: there is no room for the run, another executor may have it")
+	// errCanceledInLine says that the run waits for the room of canceled runs from now on.
+	errCanceledInLine = errors.New("engine: the run was canceled while it stood in line")
+)
 
 // roomLines are the runs that stand in line. The term's mu guards them.
 type roomLines struct {
 	by     map[string]*inLine
-	spaces map[string]*spaceLine
+	spaces map[lineKey]*spaceLine
 	// watched says that giveBackOld is at work.
 	watched bool
+}
+
+// lineKey names a line: that of the canceled runs of a namespace, or of its other runs.
+type lineKey struct {
+	namespace string
+	canceled  bool
 }
 
 // inLine is a run that stands in line.
@@ -46,11 +61,12 @@ type inLine struct {
 	stop context.CancelCauseFunc
 	// left says that it stands there no more.
 	left bool
-	// mailed says that there is mail for it, which it takes up when it is read.
-	mailed bool
+	// mailed says that there is mail for it, which it takes up when it is read; canceled that it stands in
+	// the line of canceled runs, or is on the way there.
+	mailed, canceled bool
 }
 
-// spaceLine is the line of a namespace.
+// spaceLine is a line of a namespace.
 type spaceLine struct {
 	waiting int
 	queue   []*inLine
@@ -61,18 +77,23 @@ type spaceLine struct {
 func (t *term) standInLine(id string, lacks *noRoomError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.enterLine(id, lacks, time.Now())
+}
+
+// enterLine is standInLine for a run that has waited since then. The caller holds t.mu.
+func (t *term) enterLine(id string, lacks *noRoomError, since time.Time) {
 	if t.closed {
 		return
 	}
 	if t.lines.by == nil {
-		t.lines.by, t.lines.spaces = map[string]*inLine{}, map[string]*spaceLine{}
+		t.lines.by, t.lines.spaces = map[string]*inLine{}, map[lineKey]*spaceLine{}
 	}
-	x := &inLine{id: id, lacks: lacks, since: time.Now()}
+	x := &inLine{id: id, lacks: lacks, since: since, canceled: lacks.canceled}
 	t.lines.by[id] = x
-	line := t.lines.spaces[lacks.namespace]
+	line := t.lines.spaces[lacks.line()]
 	if line == nil {
 		line = &spaceLine{}
-		t.lines.spaces[lacks.namespace] = line
+		t.lines.spaces[lacks.line()] = line
 	}
 	if line.waiting < roomWaiters {
 		line.waiting++
@@ -88,12 +109,12 @@ func (t *term) standInLine(id string, lacks *noRoomError) {
 
 // waitInTurn waits for room for one run after the other, as long as there are any in the namespace.
 func (t *term) waitInTurn(x *inLine, line *spaceLine) {
-	for ; x != nil; x = t.nextInLine(x.lacks.namespace, line) {
+	for ; x != nil; x = t.nextInLine(x.lacks.line(), line) {
 		t.waitForRoom(x)
 	}
 }
 
-func (t *term) nextInLine(namespace string, line *spaceLine) *inLine {
+func (t *term) nextInLine(key lineKey, line *spaceLine) *inLine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(line.queue) > 0 && t.background.Err() == nil {
@@ -105,7 +126,7 @@ func (t *term) nextInLine(namespace string, line *spaceLine) *inLine {
 		}
 	}
 	if line.waiting--; line.waiting == 0 {
-		delete(t.lines.spaces, namespace)
+		delete(t.lines.spaces, key)
 	}
 	return nil
 }
@@ -121,9 +142,12 @@ func (t *term) waitForRoom(x *inLine) {
 	}
 	x.stop = cancel
 	t.mu.Unlock()
-	err := t.memory.wait(ctx, x.id, x.lacks.namespace, x.lacks.size)
+	err := t.memory.wait(ctx, x.id, x.lacks)
 	t.mu.Lock()
 	t.leaveLine(x)
+	if err != nil && errors.Is(context.Cause(ctx), errCanceledInLine) {
+		t.enterLine(x.id, x.lacks.ofCanceled(), x.since)
+	}
 	t.mu.Unlock()
 	switch {
 	case err == nil:
@@ -147,6 +171,32 @@ func (t *term) leaveLine(x *inLine) {
 	if t.lines.by[x.id] == x {
 		delete(t.lines.by, x.id)
 	}
+}
+
+// cancelInLine moves a run that was canceled to the line of canceled runs. The caller holds t.mu.
+func (t *term) cancelInLine(x *inLine) {
+	if x.canceled {
+		return
+	}
+	x.canceled = true
+	if x.stop != nil {
+		x.stop(errCanceledInLine) // waitForRoom does the rest
+		return
+	}
+	t.leaveLine(x)
+	t.enterLine(x.id, x.lacks.ofCanceled(), x.since)
+}
+
+// manyCanceled are the namespaces of which more canceled runs stand in line here than wait with the budget.
+func (t *term) manyCanceled() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, line := range t.lines.spaces {
+		if key.canceled && len(line.queue) > 0 {
+			names = append(names, key.namespace)
+		}
+	}
+	return names
 }
 
 // giveBackOld gives runs back that have stood in line for long while other executors live, until no run

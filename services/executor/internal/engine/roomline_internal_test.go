@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -42,7 +43,7 @@ func TestRoomLine(t *testing.T) {
 			x.mu.Lock()
 			require.True(t, x.brings(id))
 			x.mu.Unlock()
-			x.standInLine(id, &noRoomError{"acme", 10 << 10})
+			x.standInLine(id, &noRoomError{namespace: "acme", size: 10 << 10})
 		}
 		return x, j, end
 	}
@@ -50,8 +51,9 @@ func TestRoomLine(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
 		x.mu.Lock()
-		require.Equal(t, roomWaiters, x.lines.spaces["acme"].waiting)
-		require.Len(t, x.lines.spaces["acme"].queue, runs-roomWaiters)
+		acme := x.lines.spaces[lineKey{namespace: "acme"}]
+		require.Equal(t, roomWaiters, acme.waiting)
+		require.Len(t, acme.queue, runs-roomWaiters)
 		require.Len(t, x.lines.by, runs)
 		x.mu.Unlock()
 		end()
@@ -60,14 +62,46 @@ func TestRoomLine(t *testing.T) {
 	t.Run("MailIsAskedForOncePerRun", func(t *testing.T) {
 		t.Parallel()
 		x, _, end := line(t, time.Hour)
-		_, ending := x.inHand()
-		require.Empty(t, ending, "of most of them there is no mail")
-		require.True(t, x.mailed("run_7"))
-		require.False(t, x.mailed("elsewhere"))
-		_, ending = x.inHand()
-		require.Equal(t, []string{"run_7"}, ending)
+		busy, ending := x.inHand()
+		require.Empty(t, busy, "of most of them there is no mail")
+		require.Empty(t, ending)
+		require.True(t, x.mailed("run_7", false))
+		require.False(t, x.mailed("elsewhere", true))
+		busy, ending = x.inHand()
+		require.Equal(t, []string{"run_7"}, busy, "a cancel is looked for all the same")
+		require.Empty(t, ending)
 		end()
 		x.work.Wait()
+	})
+	t.Run("CanceledRunsHaveALineOfTheirOwn", func(t *testing.T) {
+		t.Parallel()
+		x, _, end := line(t, time.Hour)
+		room := int64(1<<20) / canceledShare
+		x.memory.canceled.Add("acme", room) // others of the namespace are just ending
+		canceled := func(i int) bool { return i%10 == 0 }
+		var want []string
+		for i := range runs {
+			id := fmt.Sprint("run_", i)
+			require.True(t, x.mailed(id, canceled(i)))
+			require.True(t, x.mailed(id, canceled(i)), "it may be told twice")
+			if canceled(i) {
+				want = append(want, id)
+			}
+		}
+		testkit.Eventually(t, func() bool {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			of := x.lines.spaces[lineKey{namespace: "acme", canceled: true}]
+			return of != nil && of.waiting+len(of.queue) == len(want)
+		}, time.Minute, time.Millisecond)
+		busy, ending := x.inHand()
+		require.Len(t, busy, runs-len(want))
+		require.ElementsMatch(t, want, ending, "their cancels are known")
+		require.Equal(t, []string{"acme"}, x.manyCanceled(), "no more of its runs are taken over")
+		require.EqualValues(t, 1<<20, x.memory.Used(), "nobody has been read")
+		end()
+		x.work.Wait()
+		require.EqualValues(t, room, x.memory.canceled.Used())
 	})
 	t.Run("WhoWaitedLongIsGivenBack", func(t *testing.T) {
 		t.Parallel()

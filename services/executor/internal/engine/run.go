@@ -102,6 +102,9 @@ type run struct {
 	room func()
 	// size is what it counts for in the memory of live runs.
 	size atomic.Int64
+	// beyond is what counts for it in memory.canceled. It is set before the run is live; then the term's mu
+	// guards it.
+	beyond int64
 
 	// kmu guards acks, the answers that came while mu was held, for catchUp; nil while there is none. It is
 	// taken after mu; acked, which holds it alone, only tries mu.

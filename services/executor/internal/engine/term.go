@@ -87,6 +87,7 @@ func (e *Engine) serve(ctx context.Context) error {
 	wg.Go(func() { beat <- t.lease.Run(beating) })
 	wg.Go(func() { wrote <- t.writer.Run(writing) })
 	wg.Go(func() { t.scan(background) })
+	wg.Go(func() { t.scanCanceled(background) })
 	wg.Go(func() { t.watchMail(background) })
 	wg.Go(func() { t.sweep(background) })
 	wg.Go(func() { t.rescueJobs(background) })
@@ -259,6 +260,10 @@ func (t *term) drop(r *run) {
 	t.letGo(r)
 	if size := r.size.Swap(uncounted); size != uncounted {
 		t.memory.Add(r.namespace, -size)
+	}
+	if r.beyond > 0 {
+		t.memory.canceled.Add(r.namespace, -r.beyond)
+		r.beyond = 0
 	}
 }
 
