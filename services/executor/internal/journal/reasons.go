@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/idkind"
 )
 
 // Reasons of errors, stable and public.
@@ -71,7 +72,7 @@ func Fenced(o Owner) error {
 
 // RunNotFound returns the error of a run that is not there.
 func RunNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id).Hint("ListRuns tells those that there are")
+	return errs.New(errs.NotFound, ReasonRunNotFound, "run %q not found", id).Hint(idkind.Hint(id, "run", "ListRuns tells those that there are"))
 }
 
 // GraphNotFound returns the error of a graph that is not there.
@@ -104,7 +105,7 @@ func StateRefuses(id string, kind MailKind, s State) error {
 
 // InterruptNotFound returns the error of a question that is not there.
 func InterruptNotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id).Hint("ListInterrupts tells those that there are")
+	return errs.New(errs.NotFound, ReasonInterruptNotFound, "interrupt %q not found", id).Hint(idkind.Hint(id, "int", "ListInterrupts tells those that there are"))
 }
 
 // InterruptClosed returns the error of a question that was closed in another way.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/idkind"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
@@ -244,7 +245,7 @@ var ErrUnchanged = errs.New(errs.Internal, "SCHEDULE_UNCHANGED", "nothing change
 
 // NotFound is the error of a schedule that is not there.
 func NotFound(id string) error {
-	return errs.New(errs.NotFound, ReasonNotFound, "schedule %q not found", id).Hint("ListSchedules tells those that there are")
+	return errs.New(errs.NotFound, ReasonNotFound, "schedule %q not found", id).Hint(idkind.Hint(id, "sch", "ListSchedules tells those that there are"))
 }
 
 // Exists is the error of an id that is taken.
