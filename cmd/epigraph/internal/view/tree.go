@@ -435,7 +435,12 @@ func (t *Tree) use(n *treeNode, e *executorv1.AttemptEnded) {
 	}
 }
 
-func errorText(e *executorv1.RunError) string { return e.GetReason() + ": " + e.GetMessage() }
+func errorText(e *executorv1.RunError) string {
+	if e.GetMessage() == "" {
+		return e.GetReason()
+	}
+	return e.GetReason() + ": " + e.GetMessage()
+}
 
 // waitText says what a visit waits for.
 func waitText(w *executorv1.WaitInfo) string {

@@ -217,7 +217,7 @@ func reached(s *workgraph.State, from *workgraph.Ref) error {
 	case found:
 		return nil
 	case last > 0:
-		return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "node %q has had %d visits, not %d", from.Node, last, from.Visit).
+		return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "node %q has no visit %d: its last one is %d", from.Node, from.Visit, last).
 			Violate("visit", ReasonVisitNotFound, "no such visit")
 	}
 	return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the run has not reached node %q", from.Node).

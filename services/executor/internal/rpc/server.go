@@ -4,6 +4,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -546,7 +547,7 @@ func (s *Server) ReconcileVisit(ctx context.Context, req *executorv1.ReconcileVi
 		}
 		out.Outcome = &workgraph.Outcome{Values: values}
 	case *executorv1.ReconcileVisitRequest_Failed:
-		out.Err = &workgraph.Error{Type: workgraph.Permanent, Reason: o.Failed.GetReason(), Message: o.Failed.GetMessage()}
+		out.Err = &workgraph.Error{Type: workgraph.Permanent, Reason: o.Failed.GetReason(), Message: cmp.Or(o.Failed.GetMessage(), "somebody found that the call failed")}
 	case *executorv1.ReconcileVisitRequest_NotPerformed:
 		out.Err = &workgraph.Error{Type: workgraph.NotPerformed, Reason: "RECONCILED", Message: "somebody found that the call was not performed"}
 	}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -169,7 +170,7 @@ func (s *Server) SendMessage(ctx context.Context, req *executorv1.SendMessageReq
 // ended is what somebody says became of a call.
 func ended(field string, done *executorv1.CallPerformed, failed *executorv1.CallFailed) (*workgraph.Outcome, *workgraph.Error, error) {
 	if failed != nil {
-		return nil, &workgraph.Error{Type: workgraph.Permanent, Reason: failed.GetReason(), Message: failed.GetMessage()}, nil
+		return nil, &workgraph.Error{Type: workgraph.Permanent, Reason: failed.GetReason(), Message: cmp.Or(failed.GetMessage(), "whoever did the work says that it failed")}, nil
 	}
 	values, err := graphpb.RawList(field+".values", done.GetValues())
 	if faults, ok := errors.AsType[workgraph.Faults](err); ok {
