@@ -88,6 +88,20 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
 	})
 
+	t.Run("Watch/InterruptedIsJSONForPrograms", func(t *testing.T) {
+		id := start(t, "A -> B", "--actor", "sleep", "--with", "duration=1m")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var errs bytes.Buffer
+		out := &seen{want: "VISIT_STATE_WAITING", then: cancel}
+		require.Equal(t, 130, cli.Main(ctx, "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id, "--json"}, cli.IO{Out: out, Err: &errs}))
+		var got struct{ Error struct{ Reason, Message string } }
+		require.NoError(t, json.Unmarshal(errs.Bytes(), &got), "%s", errs.String())
+		require.Equal(t, "INTERRUPTED", got.Error.Reason)
+		require.Equal(t, "interrupted; "+id+" goes on", got.Error.Message)
+		require.Equal(t, 0, cli.Main(t.Context(), "test", []string{"--addr", d.GRPCAddr(), "runs", "cancel", id}, cli.IO{Out: &errs, Err: &errs}))
+	})
+
 	t.Run("Watch/PictureMovesInPlaceAndFollowsTheSize", func(t *testing.T) {
 		id := start(t, "ALPHA -> BETA", "--actor", "sleep", "--with", "duration=700ms")
 		var out, errs bytes.Buffer

@@ -242,7 +242,11 @@ func Main(ctx context.Context, version string, args []string, stdio IO) int {
 		return int(x)
 	}
 	if ctx.Err() != nil { // whatever failed, failed since we were told to stop
-		fmt.Fprintln(stdio.Err, "epigraph: interrupted")
+		if e.json {
+			e.printError(errs.New(errs.Canceled, "INTERRUPTED", "interrupted"))
+		} else {
+			fmt.Fprintln(stdio.Err, "epigraph: interrupted")
+		}
 		return exitInterrupted
 	}
 	if x, ok := errors.AsType[*errs.Error](context.Cause(e.ctx)); ok {
@@ -321,18 +325,7 @@ func (e *env) fail(err error) int {
 		x = x.Hint("give the key with --api-key or EPIGRAPH_API_KEY")
 	}
 	if e.json {
-		out := map[string]any{"reason": x.Reason, "message": x.Message}
-		if h := x.HintText(); h != "" {
-			out["hint"] = h
-		}
-		if len(x.Violations) > 0 {
-			vs := make([]map[string]string, len(x.Violations))
-			for i, v := range x.Violations {
-				vs[i] = map[string]string{"field": v.Field, "reason": v.Reason, "description": v.Message}
-			}
-			out["violations"] = vs
-		}
-		_ = printValue(e.io.Err, map[string]any{"error": out}) // there is nowhere left to tell
+		e.printError(x)
 		return code
 	}
 	style := e.io.errStyle()
@@ -357,6 +350,22 @@ func (e *env) fail(err error) int {
 		e.note("help: %s", view.OneLine(inCommands(h), 0))
 	}
 	return code
+}
+
+// printError prints an error as JSON.
+func (e *env) printError(x *errs.Error) {
+	out := map[string]any{"reason": x.Reason, "message": x.Message}
+	if h := x.HintText(); h != "" {
+		out["hint"] = h
+	}
+	if len(x.Violations) > 0 {
+		vs := make([]map[string]string, len(x.Violations))
+		for i, v := range x.Violations {
+			vs[i] = map[string]string{"field": v.Field, "reason": v.Reason, "description": v.Message}
+		}
+		out["violations"] = vs
+	}
+	_ = printValue(e.io.Err, map[string]any{"error": out}) // there is nowhere left to tell
 }
 
 // unreachable says why no server can be talked to: of the first address at which something is wrong.

@@ -40,7 +40,7 @@ type epicsLsCmd struct {
 
 // Run lists.
 func (c *epicsLsCmd) Run(e *env) error {
-	states, err := enums[registryv1.EpicState]("EPIC_STATE_", registryv1.EpicState_value, c.State)
+	states, err := enums[registryv1.EpicState]("--state", "EPIC_STATE_", registryv1.EpicState_value, c.State)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (f epicFields) apply(x *registryv1.Epic) (mask []string, err error) {
 		set("tags")
 	}
 	if f.Priority != nil {
-		p, err := enums[registryv1.Priority]("PRIORITY_", registryv1.Priority_value, []string{*f.Priority})
+		p, err := enums[registryv1.Priority]("--priority", "PRIORITY_", registryv1.Priority_value, []string{*f.Priority})
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +269,7 @@ type epicsTransitionCmd struct {
 
 // Run moves.
 func (c *epicsTransitionCmd) Run(e *env) error {
-	state, err := enums[registryv1.EpicState]("EPIC_STATE_", registryv1.EpicState_value, []string{c.State})
+	state, err := enums[registryv1.EpicState]("<state>", "EPIC_STATE_", registryv1.EpicState_value, []string{c.State})
 	if err != nil {
 		return err
 	}
@@ -300,19 +300,23 @@ func (c *epicsRmCmd) Run(e *env) error {
 
 type tasksLsCmd struct {
 	page
-	Epic  string   `help:"Tasks of this epic." placeholder:"ID"`
+	Of    string   `arg:"" optional:"" name:"epic" help:"The epic whose tasks to list; of all when not given."`
+	Epic  string   `help:"The same." placeholder:"ID"`
 	State []string `help:"Tasks in any of these states." placeholder:"STATE"`
 	Tags  []string `help:"Tasks with any of these tags." name:"tag" placeholder:"TAG"`
 }
 
 // Run lists.
 func (c *tasksLsCmd) Run(e *env) error {
-	states, err := enums[registryv1.TaskState]("TASK_STATE_", registryv1.TaskState_value, c.State)
+	if c.Of != "" && c.Epic != "" && c.Of != c.Epic {
+		return usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "two epics are given: %s and, by --epic, %s", c.Of, c.Epic).Hint("name one"))
+	}
+	states, err := enums[registryv1.TaskState]("--state", "TASK_STATE_", registryv1.TaskState_value, c.State)
 	if err != nil {
 		return err
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		req := &registryv1.ListTasksRequest{PageSize: c.Limit, PageToken: c.Token, EpicId: c.Epic, States: states, Tags: c.Tags}
+		req := &registryv1.ListTasksRequest{PageSize: c.Limit, PageToken: c.Token, EpicId: cmp.Or(c.Of, c.Epic), States: states, Tags: c.Tags}
 		r, err := s.registry.ListTasks(ctx, req)
 		for err == nil && len(r.GetTasks()) == 0 && r.GetNextPageToken() != "" {
 			req.PageToken = r.GetNextPageToken()
@@ -401,7 +405,7 @@ type tasksTransitionCmd struct {
 
 // Run moves.
 func (c *tasksTransitionCmd) Run(e *env) error {
-	state, err := enums[registryv1.TaskState]("TASK_STATE_", registryv1.TaskState_value, []string{c.State})
+	state, err := enums[registryv1.TaskState]("<state>", "TASK_STATE_", registryv1.TaskState_value, []string{c.State})
 	if err != nil {
 		return err
 	}

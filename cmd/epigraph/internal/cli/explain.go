@@ -32,7 +32,11 @@ func (c *runsExplainCmd) Run(e *env) error {
 func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 	var b strings.Builder
 	s := e.io.style()
-	fmt.Fprintf(&b, "%s %s: %s\n", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")), view.LocalTimes(view.OneLine(r.GetSummary(), 0)))
+	fmt.Fprintf(&b, "%s %s", r.GetRunId(), s.State(view.Word(r.GetState().String(), "RUN_STATE_")))
+	if len(r.GetBlockers()) == 0 || !strings.HasPrefix(r.GetSummary(), r.GetBlockers()[0].GetMessage()) { // else the first line below says it
+		b.WriteString(": " + view.LocalTimes(view.OneLine(r.GetSummary(), 0)))
+	}
+	b.WriteString("\n")
 	if r.GetOwner() != "" {
 		fmt.Fprintf(&b, "owner: %s\n", view.OneLine(r.GetOwner(), 80))
 	}

@@ -8,6 +8,15 @@ import (
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 )
 
+func TestExplainTextSaysItOnce(t *testing.T) {
+	t.Parallel()
+	said := "the run has ended: FAILED: pay failed with HTTP_STATUS: 503"
+	require.Equal(t, "run_1 failed\n- ended: "+said+"\n", explainText(&env{}, &executorv1.ExplainRunResponse{
+		RunId: "run_1", State: executorv1.RunState_RUN_STATE_FAILED, Summary: said + " (and 1 more)",
+		Blockers: []*executorv1.Blocker{{Kind: executorv1.BlockerKind_BLOCKER_KIND_ENDED, Message: said}},
+	}))
+}
+
 func TestExplainText(t *testing.T) {
 	t.Parallel()
 	visit := &executorv1.VisitRef{NodeId: "pay", Visit: 1}

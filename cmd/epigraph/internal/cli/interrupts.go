@@ -31,7 +31,7 @@ type runsInterruptsCmd struct {
 func (c *runsInterruptsCmd) Run(e *env) error { return e.interrupts(c.page, c.ID, c.State) }
 
 func (e *env) interrupts(p page, run string, words []string) error {
-	states, err := enums[executorv1.InterruptState]("INTERRUPT_STATE_", executorv1.InterruptState_value, words)
+	states, err := enums[executorv1.InterruptState]("--state", "INTERRUPT_STATE_", executorv1.InterruptState_value, words)
 	if err != nil {
 		return err
 	}

@@ -138,6 +138,7 @@ func (c *runCmd) start(e *env, s *services, text string, req *executorv1.StartRu
 		return nil, nil, err
 	}
 	req.Graph = g
+	c.warn(ctx, e, s, text, g, inputOf(req))
 	for _, name := range c.Attachments {
 		body, err := e.readText(name)
 		if err != nil {
@@ -237,7 +238,7 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 		return err
 	}
 	req, _ := c.request() // that it is right has been seen
-	r, asked := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: rest, Input: &executorv1.RunInput{Args: req.GetArgs(), Named: req.GetNamed()}})
+	r, asked := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: rest, Input: inputOf(req)})
 	if asked != nil {
 		return err // what is wrong with the text is worth telling without a server
 	}
@@ -252,6 +253,27 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 		}
 	}
 	return &all
+}
+
+// warn shows what may be wrong with a graph that can run. Faults are told by what the graph is for, as is a server
+// that does not answer.
+func (c *runCmd) warn(ctx context.Context, e *env, s *services, text string, g *graphv1.Graph, in *executorv1.RunInput) {
+	if e.json {
+		return
+	}
+	r, err := s.executor.ValidateGraph(ctx, &executorv1.ValidateGraphRequest{Graph: g, Input: in})
+	if err != nil || len(r.GetFaults()) > 0 {
+		return
+	}
+	raw, _ := findGraph(text)
+	list := placed(text, graphpb.Violations(r.GetWarnings()))
+	for _, d := range list {
+		d.Severity = planv1.Severity_SEVERITY_WARNING
+		if raw == nil { // a plan: the graph that it was compiled to has no place in it
+			d.Line, d.Column, d.Element = 0, 0, ""
+		}
+	}
+	fmt.Fprint(e.io.Err, view.Diagnostics(e.io.errStyle(), sourceName(c.File), text, list))
 }
 
 // pointed shows the places at which a graph is at fault in its text, and leaves the rest of the error to be
@@ -384,7 +406,7 @@ func advice(r *executorv1.Run) string {
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it; %s, `epigraph runs cancel %s` ends it", r.GetId(), way, r.GetId())
 	case standsStill(r):
 		return fmt.Sprintf("its work is kept: `epigraph runs visits %s` shows it, `epigraph runs cancel %s` ends the run", r.GetId(), r.GetId())
-	case r.GetError().GetReason() == "MODEL_CALL_FAILED":
+	case strings.Contains(r.GetError().GetReason()+": "+r.GetError().GetMessage(), "MODEL_CALL_FAILED: "): // of a run below, the message tells the reason
 		return "the server asks the model at OPENAI_BASE_URL with OPENAI_API_KEY, as they were set when it started; `epigraph demo` and `--actor template` need no model"
 	}
 	return ""

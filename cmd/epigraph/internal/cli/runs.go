@@ -10,6 +10,7 @@ import (
 
 	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
 	"github.com/epigraph-run/epigraph/internal/errs"
+	"github.com/epigraph-run/epigraph/internal/near"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
@@ -64,7 +65,7 @@ func runStates(words []string) ([]executorv1.RunState, error) {
 			out = append(out, openStates...)
 			continue
 		}
-		one, err := enums[executorv1.RunState]("RUN_STATE_", executorv1.RunState_value, []string{w}, "open")
+		one, err := enums[executorv1.RunState]("--state", "RUN_STATE_", executorv1.RunState_value, []string{w}, "open")
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +254,9 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		case x.GetState() == executorv1.VisitState_VISIT_STATE_SKIPPED:
 			what, most = view.Skipped(x.GetSkipReason(), x.GetSkipMessage()), 160
 		case x.GetError() != nil && x.GetState() != executorv1.VisitState_VISIT_STATE_COMPLETED:
-			what = x.GetError().GetReason() + ": " + view.Message(x.GetError().GetMessage())
+			if what = x.GetError().GetReason(); x.GetError().GetMessage() != "" {
+				what += ": " + view.Message(x.GetError().GetMessage())
+			}
 		case len(x.GetValues()) > 0:
 			if what = string(x.GetValues()[0].GetJson()); strings.HasPrefix(what, `"`) {
 				what = pretty([]byte(what))
@@ -382,22 +385,29 @@ func (c *runsResumeCmd) Run(e *env) error {
 		if err != nil {
 			return err
 		}
-		return e.print(r, func() string {
-			if unapplied(r, "RESUME") {
-				return recorded(r, "resume")
-			}
-			if standsStill(r) {
-				return stands(r)
-			}
-			if unsettled(r) {
-				return fmt.Sprintf("%s goes on as soon as it is known what its calls cost\n", r.GetId())
-			}
-			if over(r) {
-				return stands(r)
-			}
-			return fmt.Sprintf("%s goes on; it is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
-		})
+		if err := e.print(r, func() string { return resumedText(r) }); err != nil {
+			return err
+		}
+		if standsStill(r) && !unapplied(r, "RESUME") {
+			e.help("%s", advice(r))
+		}
+		return nil
 	})
+}
+
+// resumedText says how a run stands that was told to go on: it may be paused anew by then.
+func resumedText(r *executorv1.Run) string {
+	switch {
+	case unapplied(r, "RESUME"):
+		return recorded(r, "resume")
+	case standsStill(r):
+		return strings.TrimSuffix(stands(r), "\n") + " again (" + view.OneLine(r.GetStateReason(), 0) + ")\n"
+	case unsettled(r):
+		return fmt.Sprintf("%s goes on as soon as it is known what its calls cost\n", r.GetId())
+	case over(r):
+		return stands(r)
+	}
+	return fmt.Sprintf("%s goes on; it is %s\n", r.GetId(), view.Word(r.GetState().String(), "RUN_STATE_"))
 }
 
 type runsReconcileCmd struct {
@@ -504,7 +514,8 @@ func (actorsCmd) Run(e *env) error {
 }
 
 // enums reads words like "completed" as values of an enum.
-func enums[E ~int32](prefix string, known map[string]int32, words []string, besides ...string) ([]E, error) {
+// what is the flag or the argument that has them.
+func enums[E ~int32](what, prefix string, known map[string]int32, words []string, besides ...string) ([]E, error) {
 	var out []E
 	for _, w := range words {
 		name := strings.ToUpper(strings.ReplaceAll(w, "-", "_"))
@@ -519,7 +530,14 @@ func enums[E ~int32](prefix string, known map[string]int32, words []string, besi
 					all = append(all, view.Word(k, prefix))
 				}
 			}
-			return nil, usage(errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%q is not one of %s", w, sortedList(all)))
+			x := errs.New(errs.InvalidArgument, "VALUE_UNKNOWN", "%s: %q is not one of %s", what, w, sortedList(all))
+			for _, word := range all {
+				if _, ok := near.Within(strings.ToLower(w), word, max(1, len(word)/3)); ok {
+					x = x.Hint("did you mean " + word + "?")
+					break
+				}
+			}
+			return nil, usage(x)
 		}
 		out = append(out, E(v))
 	}

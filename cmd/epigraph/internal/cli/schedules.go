@@ -114,13 +114,23 @@ func (c *scheduleSpec) apply(m *executorv1.Schedule) error {
 	return nil
 }
 
-// graph reads a graph, or has a plan compiled.
-func (c *scheduleSpec) graph(ctx context.Context, e *env, s *services, file string) (*graphv1.Graph, error) {
+// graph reads a graph, or has a plan compiled, and shows what may be wrong with it in runs with this input.
+func (c *scheduleSpec) graph(ctx context.Context, e *env, s *services, file string, in *executorv1.RunInput) (*graphv1.Graph, error) {
 	text, err := e.readText(file)
 	if err != nil {
 		return nil, err
 	}
-	return (&runCmd{File: file, Actor: c.Actor, Common: c.Common, Args: c.Args, Named: c.Named}).graph(ctx, e, s, text)
+	run := &runCmd{File: file, Actor: c.Actor, Common: c.Common, Args: c.Args, Named: c.Named}
+	g, err := run.graph(ctx, e, s, text)
+	if err == nil {
+		run.warn(ctx, e, s, text, g, in)
+	}
+	return g, err
+}
+
+// inputOf is the input that a start gives its run.
+func inputOf(r *executorv1.StartRunRequest) *executorv1.RunInput {
+	return &executorv1.RunInput{Args: r.GetArgs(), Named: r.GetNamed()}
 }
 
 type schedulesCreateCmd struct {
@@ -147,7 +157,7 @@ func (c *schedulesCreateCmd) Run(e *env) error {
 	}
 	return e.with(func(ctx context.Context, s *services) error {
 		var err error
-		if m.Start.Graph, err = c.graph(ctx, e, s, c.File); err != nil {
+		if m.Start.Graph, err = c.graph(ctx, e, s, c.File, inputOf(m.GetStart())); err != nil {
 			return err
 		}
 		r, err := s.schedules.CreateSchedule(ctx, &executorv1.CreateScheduleRequest{Schedule: m})
@@ -185,7 +195,7 @@ func (c *schedulesUpdateCmd) Run(e *env) error {
 			return err
 		}
 		if c.File != "" {
-			if m.Start.Graph, err = c.graph(ctx, e, s, c.File); err != nil {
+			if m.Start.Graph, err = c.graph(ctx, e, s, c.File, inputOf(m.GetStart())); err != nil {
 				return err
 			}
 		}

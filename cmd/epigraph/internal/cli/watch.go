@@ -66,6 +66,14 @@ func (e *env) watch(s *services, runID string, g *graphv1.Graph, after int64, de
 
 // leave tells somebody who stops watching that the run does not stop.
 func (e *env) leave(runID string) error {
+	if e.json {
+		x := errs.New(errs.Canceled, "INTERRUPTED", "interrupted")
+		if !e.passing {
+			x = errs.New(errs.Canceled, "INTERRUPTED", "interrupted; %s goes on", runID).Hint(fmt.Sprintf("`epigraph runs watch %s` shows it, `epigraph runs cancel %s` ends it", runID, runID))
+		}
+		e.printError(x)
+		return exit(exitInterrupted)
+	}
 	fmt.Fprintln(e.io.Err) // after ^C
 	if !e.passing {
 		e.note("The run goes on.\n  see it:   `epigraph runs watch %s`\n  stop it:  `epigraph runs cancel %s`", runID, runID)
