@@ -57,8 +57,8 @@ type Limit struct {
 	Retention *durationpb.Duration `protobuf:"bytes,12,opt,name=retention,proto3" json:"retention,omitempty"`
 	// Who put it last, from the API key that was shown, such as "key:ci". Output only.
 	Principal string `protobuf:"bytes,13,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What is odd about it, for people: that no actor has its name, so that it bounds nothing until one comes. Output only;
-	// PutLimit alone tells it.
+	// What is odd about it, for people: that no actor has its name, so that it bounds nothing until one comes. PutLimit
+	// alone tells it. Output only.
 	Warning       string `protobuf:"bytes,14,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
