@@ -233,7 +233,7 @@ func (s *State) attempt(c Attempt) error {
 		return ErrStale
 	}
 	ev := s.openEvent(AttemptStarted, instant(c.Now))
-	ev.Ref, ev.Attempt = c.Ref, c.Attempt
+	ev.Ref, ev.Attempt, ev.Generation = c.Ref, c.Attempt, int(u.try().gen)
 	u.try().intent = true
 	return nil
 }

@@ -312,10 +312,16 @@ type Message struct {
 // NeedsIntent reports whether an Attempt command must be durable before the actor is called.
 func (s *Start) NeedsIntent() bool { return s.Effect == Unsafe }
 
-// EffectKey is the stable key of the call's effect: run/node/visit/item/generation. Attempts that may repeat
-// one effect share it.
-func (s *Start) EffectKey() string {
-	return s.RunID + "/" + s.Node + "/" + itoa(s.Visit) + "/" + itoa(s.Item) + "/" + itoa(s.Generation)
+// EffectKey is the stable key of the call's effect. Attempts that may repeat one effect share it.
+func (s *Start) EffectKey() string { return EffectKey(s.RunID, s.Ref, s.Generation) }
+
+// EffectKey is the key that a call of the visit or item carries: run/node/visit/item/generation. It is empty
+// for generation 0, which no call has.
+func EffectKey(runID string, r Ref, generation int) string {
+	if generation == 0 {
+		return ""
+	}
+	return runID + "/" + r.Node + "/" + itoa(r.Visit) + "/" + itoa(r.Item) + "/" + itoa(generation)
 }
 
 // Upstream is one source of a visit. Values are its result, after its transform; Error is set when it FAILED.

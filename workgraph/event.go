@@ -54,6 +54,9 @@ type Event struct {
 	// that end a wait.
 	Ref
 	Attempt int `json:"attempt,omitempty"`
+	// Generation is that of the call that ATTEMPT_STARTED announces: with it, EffectKey gives the key that the
+	// call carries. It is 0 in events that were written before it was recorded.
+	Generation int `json:"generation,omitempty"`
 
 	Input   *Input          `json:"input,omitempty"`   // RUN_STARTED
 	Context json.RawMessage `json:"context,omitempty"` // RUN_STARTED

@@ -113,6 +113,9 @@ func (s *State) applyAttempt(ev *Event, u unit) error {
 			return misfit
 		}
 		t.intent = true
+		if ev.Generation > 0 { // the key that the call was made with, and is repeated with should it not have been performed
+			t.gen = int32(ev.Generation)
+		}
 	case TimerFired:
 		if t.status != VisitBackoff && t.status != VisitWaiting {
 			return misfit

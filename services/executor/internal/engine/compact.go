@@ -46,6 +46,7 @@ const (
 	hasActor
 	hasRequest
 	isCached
+	hasGeneration
 )
 
 // What stands after the head of a step.
@@ -149,6 +150,7 @@ func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 	set(hasActor, d.Actor != "")
 	set(hasRequest, d.RequestID != "")
 	set(isCached, d.Cached)
+	set(hasGeneration, ev.Generation != 0)
 	w.b = append(w.b, compactForm)
 	w.uint(uint64(ev.Version))
 	w.uint(uint64(head))
@@ -160,6 +162,9 @@ func compactEvent(d *Durable, row journal.Event) ([]byte, bool) {
 	}
 	if head&hasAttempt != 0 {
 		w.count(ev.Attempt)
+	}
+	if head&hasGeneration != 0 {
+		w.count(ev.Generation)
 	}
 	if in := ev.Input; in != nil && (len(in.Args) > 0 || len(in.Named) > 0) {
 		return nil, false
@@ -390,6 +395,9 @@ func expandEvent(row journal.Event) (*Durable, bool) {
 	}
 	if head&hasAttempt != 0 {
 		ev.Attempt = r.count()
+	}
+	if head&hasGeneration != 0 {
+		ev.Generation = r.count()
 	}
 	if head&hasInput != 0 {
 		ev.Input = &workgraph.Input{}

@@ -64,6 +64,10 @@ func TestCompactEvents(t *testing.T) {
 		{name: "Node", d: ended(func(*Durable) {})},
 		{name: "WholeMicroseconds", d: ended(func(d *Durable) { d.At = micros })},
 		{name: "Item", d: ended(func(d *Durable) { d.Item, d.Steps[0].Item = 3, 3 })},
+		{name: "Intent", d: &Durable{Event: workgraph.Event{Version: 2, Seq: 4, Kind: workgraph.AttemptStarted, At: at,
+			Ref: workgraph.Ref{Node: "n1", Visit: 2, Item: 3}, Attempt: 4, Generation: 3}}},
+		{name: "IntentWithoutGeneration", d: &Durable{Event: workgraph.Event{Version: 2, Seq: 4, Kind: workgraph.AttemptStarted, At: at,
+			Ref: workgraph.Ref{Node: "n1", Visit: 1}, Attempt: 1}}},
 		{name: "Cached", d: ended(func(d *Durable) { d.Cached, d.Attempt = true, 0 })},
 		{name: "Stop", d: ended(func(d *Durable) { d.Outcome.Stop = workgraph.Terminate })},
 		{name: "NoValue", d: ended(func(d *Durable) { d.Outcome.Values = nil })},
@@ -142,7 +146,7 @@ func TestCompactEvents(t *testing.T) {
 	t.Run("Form/KnowsEveryField", func(t *testing.T) {
 		t.Parallel()
 		for typ, fields := range map[reflect.Type]int{
-			reflect.TypeFor[workgraph.Event](): 26, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 24,
+			reflect.TypeFor[workgraph.Event](): 27, reflect.TypeFor[workgraph.Step](): 9, reflect.TypeFor[workgraph.Detail](): 24,
 			reflect.TypeFor[workgraph.Outcome](): 7, reflect.TypeFor[workgraph.RunEnd](): 8, reflect.TypeFor[workgraph.InputRef](): 3,
 			reflect.TypeFor[workgraph.Input](): 2, reflect.TypeFor[workgraph.Ref](): 3, reflect.TypeFor[Durable](): 7,
 		} {

@@ -173,10 +173,8 @@ func eventMessage(ev engine.Event, namespace, graphHash string, tokens engine.To
 		}
 		m.Event = &executorv1.RunEvent_GraphAmended{GraphAmended: x}
 	case workgraph.AttemptStarted:
-		// An UNSAFE attempt is given out again only if it was not performed, so its generation stays the first.
-		start := workgraph.Start{RunID: ev.RunID, Ref: d.Ref}
 		m.Event = &executorv1.RunEvent_AttemptIntended{AttemptIntended: &executorv1.AttemptIntended{
-			Visit: refMessage(d.Ref), Attempt: callpb.Count(d.Attempt), EffectKey: start.EffectKey()}}
+			Visit: refMessage(d.Ref), Attempt: callpb.Count(d.Attempt), EffectKey: workgraph.EffectKey(ev.RunID, d.Ref, d.Generation)}}
 	case workgraph.AttemptEnded:
 		a := attemptEnded(d)
 		if a.GetState() == executorv1.VisitState_VISIT_STATE_WAITING {

@@ -46,8 +46,10 @@ func TestEvent(t *testing.T) {
 	}{
 		"RunStarted": {workgraph.Event{Kind: workgraph.RunStarted, Version: 1, Steps: step(workgraph.OpEdge, nil)},
 			&executorv1.RunEvent{Event: &executorv1.RunEvent_RunStarted{RunStarted: &executorv1.RunStarted{GraphHash: "hash", MachineVersion: 1, StartNodes: []string{"next"}}}}},
-		"Intent": {workgraph.Event{Kind: workgraph.AttemptStarted, Ref: ref, Attempt: 1},
-			&executorv1.RunEvent{Event: &executorv1.RunEvent_AttemptIntended{AttemptIntended: &executorv1.AttemptIntended{Visit: visit, Attempt: 1, EffectKey: "run_1/n/2/0/0"}}}},
+		"Intent": {workgraph.Event{Kind: workgraph.AttemptStarted, Ref: ref, Attempt: 3, Generation: 2},
+			&executorv1.RunEvent{Event: &executorv1.RunEvent_AttemptIntended{AttemptIntended: &executorv1.AttemptIntended{Visit: visit, Attempt: 3, EffectKey: "run_1/n/2/0/2"}}}},
+		"IntentWithoutGeneration": {workgraph.Event{Kind: workgraph.AttemptStarted, Ref: ref, Attempt: 1},
+			&executorv1.RunEvent{Event: &executorv1.RunEvent_AttemptIntended{AttemptIntended: &executorv1.AttemptIntended{Visit: visit, Attempt: 1}}}},
 		"Completed": {workgraph.Event{Kind: workgraph.AttemptEnded, Ref: ref, Attempt: 1, Outcome: &workgraph.Outcome{Values: raw(`1`), Usage: []workgraph.Usage{{OutputTokens: 2}}},
 			Steps: step(workgraph.OpComplete, &workgraph.Detail{Values: raw(`2`)})},
 			ended(func(m *executorv1.AttemptEnded) {
