@@ -255,7 +255,7 @@ func written() []attack {
 			return `{"named": {"s": ` + text(n) + `}, "graph": {"nodes": [{"id": "a", "actor": "cel", "named": {"expr": ` + quote(e.expr(n)) + `}}]}}`
 		}, start...)
 		rest("expression/"+name+"/when/start", "/v1/runs", func(n func(int) int) string {
-			return `{"named": {"s": ` + text(n) + `}, "graph": {"nodes": [{"id": "a", "actor": "template", "when": ` + quote(e.expr(n)) + `, "named": {"text": "x"}}]}}`
+			return `{"named": {"s": ` + text(n) + `}, "graph": {"nodes": [{"id": "a", "actor": "template", "when": ` + quote("dyn("+e.expr(n)+") != null") + `, "named": {"text": "x"}}]}}`
 		}, start...)
 	}
 	rest("expression/many nodes", "/v1/runs", func(n func(int) int) string {
