@@ -95,7 +95,9 @@ func TestWatch(t *testing.T) {
 		var errs bytes.Buffer
 		out := &seen{want: "VISIT_STATE_WAITING", then: cancel}
 		require.Equal(t, 130, cli.Main(ctx, "test", []string{"--addr", d.GRPCAddr(), "runs", "watch", id, "--json"}, cli.IO{Out: out, Err: &errs}))
-		var got struct{ Error struct{ Reason, Message string } }
+		var got struct {
+			Error struct{ Reason, Message string }
+		}
 		require.NoError(t, json.Unmarshal(errs.Bytes(), &got), "%s", errs.String())
 		require.Equal(t, "INTERRUPTED", got.Error.Reason)
 		require.Equal(t, "interrupted; "+id+" goes on", got.Error.Message)
