@@ -63,7 +63,7 @@ func TestIntentNamesTheKeyOfItsCall(t *testing.T) {
 		intend(t, m, u)
 		m.end("U", Outcome{Values: one(`1`)})
 		require.Equal(t, "run/U/2/0/1", intend(t, m, Ref{Node: "U", Visit: 2}))
-	})	// Nothing else raises the generation of an UNSAFE call: a definite failure ends its visit.
+	}) // Nothing else raises the generation of an UNSAFE call: a definite failure ends its visit.
 	t.Run("AmendedAfterARetryableError", func(t *testing.T) {
 		m := unsafe(t, func(g *Graph) { g.Nodes[0].Effect, g.Nodes[0].Retry.MaxAttempts = Idempotent, 3 })
 		m.fail("U", Errorf(Retryable, "BUSY", ""))

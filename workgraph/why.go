@@ -30,6 +30,8 @@ type Reason struct {
 	Ref
 	Cause   Cause
 	Attempt int
+	// Generation is that of the call whose outcome nobody knows, for EffectKey; 0 for other causes.
+	Generation int
 	// Due is when a timer or back-off ends, or when a wait does by itself; zero when it does not.
 	Due time.Time
 	// On names what is waited for: nodes (DEPENDENCY: the parents that are not decided), child runs, the question's id or the signal's
@@ -105,7 +107,7 @@ func (w *why) standing() {
 		s.Visits(func(v VisitInfo) bool {
 			if v.Status == VisitReconciliation {
 				if r := w.add(CauseReconciliation, v.Ref); r != nil {
-					r.Attempt = v.Attempt
+					r.Attempt, r.Generation = v.Attempt, v.Generation
 				}
 			}
 			return len(w.out) < w.limit

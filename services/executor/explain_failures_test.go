@@ -67,7 +67,7 @@ func TestExplainFailures(t *testing.T) {
 			id := begin(t, &graphv1.Node{Id: "n", Actor: "pays", Effect: graphv1.Effect_EFFECT_UNSAFE})
 			b, _ := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION)
 			same(t, &executorv1.Blocker{
-				Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n, Attempt: 1, MaxAttempts: 1, Actor: "pays",
+				Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n, Attempt: 1, MaxAttempts: 1, Actor: "pays", EffectKey: id + "/n/1/0/1",
 				Error:   &executorv1.RunError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "TIMEOUT", Message: "no answer", NodeId: "n", Visit: 1},
 				Message: "nobody knows what became of the UNSAFE call of n, attempt 1 of 1, which ended with TIMEOUT: no answer",
 			}, b)
@@ -79,7 +79,7 @@ func TestExplainFailures(t *testing.T) {
 			require.NoError(t, err)
 			_, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_ENDED)
 			require.Len(t, x.GetBlockers(), 2)
-			same(t, &executorv1.Blocker{Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n,
+			same(t, &executorv1.Blocker{Kind: executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION, Visit: n, EffectKey: id + "/n/1/0/1",
 				Message: "the run ended before anybody knew whether 1 UNSAFE call had been performed: n"}, x.GetBlockers()[1])
 			events := f.watch(t, &executorv1.WatchRunRequest{RunId: id})
 			end := events[len(events)-1].GetRunEnded()

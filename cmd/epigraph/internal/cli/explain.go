@@ -67,6 +67,9 @@ func explainText(e *env, r *executorv1.ExplainRunResponse) string {
 				facts = append(facts, list.what+" "+some(list.ids, 5))
 			}
 		}
+		if x.GetEffectKey() != "" {
+			facts = append(facts, "effect key "+view.OneLine(x.GetEffectKey(), 0))
+		}
 		if len(facts) > 0 {
 			fmt.Fprintf(&b, "    %s\n", s.Dim(strings.Join(facts, "  ")))
 		}

@@ -282,6 +282,9 @@ func visitTable(e *env, visits []*executorv1.Visit) string {
 		case x.GetState() == executorv1.VisitState_VISIT_STATE_CANCELLED && x.GetEffect() == graphv1.Effect_EFFECT_UNSAFE && x.GetError().GetType() == executorv1.ErrorType_ERROR_TYPE_UNKNOWN:
 			state += " (maybe performed)"
 		}
+		if x.GetState() == executorv1.VisitState_VISIT_STATE_NEEDS_RECONCILIATION && x.GetEffectKey() != "" {
+			what, most = "key "+x.GetEffectKey()+", "+what, 400 // the key is there to be looked up where the call went
+		}
 		if x.GetWait() != nil {
 			most = 160 // ids and tokens are there to be copied
 		}

@@ -63,6 +63,8 @@ type Holdup struct {
 	// the number of the last that may be made; both are 0 where there are no attempts.
 	Error       *RunError
 	Attempt, Of int
+	// EffectKey is the key that a call carried whose outcome nobody knows.
+	EffectKey string
 }
 
 // maxSaidError bounds what a sentence says of an error; the whole one stands beside it.
@@ -460,7 +462,8 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 	}
 	switch r.Cause {
 	case workgraph.CauseReconciliation:
-		h.Kind, h.Message = HoldupReconciliation, fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
+		h.Kind, h.EffectKey = HoldupReconciliation, workgraph.EffectKey(row.ID, r.Ref, r.Generation)
+		h.Message = fmt.Sprintf("nobody knows what became of the UNSAFE call of %s, %s", r.Ref, h.attempt())
 		if h.Error != nil {
 			h.Message += ", which ended with " + h.Error.said()
 		}

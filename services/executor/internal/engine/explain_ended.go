@@ -18,18 +18,21 @@ func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(fun
 	h := ended(row)
 	var visit workgraph.VisitInfo
 	var unknown []workgraph.Ref
+	first := ""
 	if h.Error != nil && h.Error.Node != "" || row.State != journal.StateCompleted || row.Reason != "" {
 		look(func(s *workgraph.State) {
 			if h.Error != nil {
 				visit = visitOf(s, h.Error.Node, h.Error.Visit)
 			}
-			unknown = s.Unknown()
+			if unknown = s.Unknown(); len(unknown) > 0 {
+				first = effectKeyOf(s, row.ID, unknown[0])
+			}
 		})
 	}
 	h.failed(visit)
 	x.Holdups = []Holdup{h}
 	if len(unknown) > 0 {
-		x.Holdups = append(x.Holdups, unknownAtEnd(row, unknown))
+		x.Holdups = append(x.Holdups, unknownAtEnd(row, unknown, first))
 	}
 	if err := e.failedChildren(ctx, x); err != nil {
 		return err
@@ -73,7 +76,8 @@ func (h *Holdup) failed(v workgraph.VisitInfo) {
 }
 
 // unknownAtEnd tells of the UNSAFE calls of a run that ended before anybody said whether they were performed.
-func unknownAtEnd(row journal.Run, calls []workgraph.Ref) Holdup {
+// The key is that of the first one.
+func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Holdup {
 	names := make([]string, 0, shownUnknown+1)
 	for _, c := range calls[:min(len(calls), shownUnknown)] {
 		names = append(names, c.String())
@@ -81,13 +85,24 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref) Holdup {
 	if more := len(calls) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return Holdup{Kind: HoldupReconciliation, Ref: calls[0], Since: row.EndTime,
+	return Holdup{Kind: HoldupReconciliation, Ref: calls[0], EffectKey: key, Since: row.EndTime,
 		Message: "the run ended before anybody knew whether " + counted(len(calls), "UNSAFE call") + " had been performed: " + strings.Join(names, ", "),
 		Hint:    "find out what became of it; " + command("runs retry "+row.ID+" --allow-unsafe") + " lets it be made again"}
 }
 
 // shownUnknown is how many calls of unknown outcome are named.
 const shownUnknown = 5
+
+// effectKeyOf is the key that the last call of a visit or item carried.
+func effectKeyOf(s *workgraph.State, runID string, ref workgraph.Ref) (key string) {
+	s.Visits(func(v workgraph.VisitInfo) bool {
+		if v.Ref == ref {
+			key = workgraph.EffectKey(runID, ref, v.Generation)
+		}
+		return key == ""
+	})
+	return key
+}
 
 // visitOf is where a visit stands.
 func visitOf(s *workgraph.State, node string, visit int) (out workgraph.VisitInfo) {

@@ -46,6 +46,9 @@ type Visit struct {
 	Progress json.RawMessage
 	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skipped does.
 	SkipReason, SkipMessage string
+	// Generation is that of its last intent, for workgraph.EffectKey. It is 0 without one, and for a mapped
+	// visit, whose items have their own.
+	Generation int
 
 	begin place
 	end   place
@@ -341,7 +344,12 @@ func (f *folder) apply(d *Durable) []*Visit {
 	if d.PutBack() { // as if nothing had happened
 		return nil
 	}
-	if d.Kind == workgraph.AttemptEnded || d.Kind == workgraph.Reconciled {
+	switch d.Kind {
+	case workgraph.AttemptStarted:
+		if v := f.open[d.Ref]; v != nil {
+			v.Generation = d.Generation
+		}
+	case workgraph.AttemptEnded, workgraph.Reconciled:
 		f.attempt(d)
 	}
 	for i := range d.Steps {

@@ -75,7 +75,7 @@ func blockerMessage(h *engine.Holdup) *executorv1.Blocker {
 	m := &executorv1.Blocker{
 		Kind: executorv1.BlockerKind(h.Kind), Message: h.Message, Hint: h.Hint, Until: stamp(h.Until), Since: stamp(h.Since),
 		RunIds: h.RunIDs, NodeIds: h.Nodes, InterruptIds: h.Questions, Actor: h.Actor, Name: h.Name,
-		Attempt: callpb.Count(h.Attempt), MaxAttempts: callpb.Count(h.Of),
+		Attempt: callpb.Count(h.Attempt), MaxAttempts: callpb.Count(h.Of), EffectKey: h.EffectKey,
 	}
 	if e := h.Error; e != nil {
 		m.Error = &executorv1.RunError{Type: callpb.ErrorType(e.Type), Reason: e.Reason, Message: e.Message, NodeId: e.Node, Visit: callpb.Count(e.Visit)}
@@ -90,7 +90,7 @@ func holdup(b *executorv1.Blocker) engine.Holdup {
 	return engine.Holdup{
 		Kind: engine.HoldupKind(b.GetKind()), Message: b.GetMessage(), Hint: b.GetHint(), Until: instant(b.GetUntil()), Since: instant(b.GetSince()),
 		RunIDs: b.GetRunIds(), Nodes: b.GetNodeIds(), Questions: b.GetInterruptIds(), Actor: b.GetActor(), Name: b.GetName(),
-		Attempt: int(b.GetAttempt()),
-		Ref:     workgraph.Ref{Node: b.GetVisit().GetNodeId(), Visit: int(b.GetVisit().GetVisit()), Item: int(b.GetVisit().GetItem())},
+		Attempt: int(b.GetAttempt()), EffectKey: b.GetEffectKey(),
+		Ref: workgraph.Ref{Node: b.GetVisit().GetNodeId(), Visit: int(b.GetVisit().GetVisit()), Item: int(b.GetVisit().GetItem())},
 	}
 }

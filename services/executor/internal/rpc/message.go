@@ -216,6 +216,7 @@ func visitMessage(namespace, runID string, v *engine.Visit, tokens engine.Tokens
 		StartTime: stamp(v.Start), EndTime: stamp(v.End), EndSeq: v.EndSeq, ItemsTotal: callpb.Count(v.ItemsTotal), ItemsDone: callpb.Count(v.ItemsDone), ItemsWaiting: callpb.Count(v.ItemsWaiting),
 		Effect: graphpb.Effect(v.Effect), Cached: v.Cached, Adopted: v.Adopted, Progress: graphpb.Payload(v.Progress),
 		SkipReason: v.SkipReason, SkipMessage: v.SkipMessage,
+		EffectKey: workgraph.EffectKey(runID, workgraph.Ref{Node: v.Node, Visit: v.Visit}, v.Generation),
 	}
 	if v.Status == workgraph.VisitWaiting {
 		m.Wait = waitMessage(namespace, runID, v.Wait, tokens)

@@ -207,7 +207,9 @@ type Blocker struct {
 	// The attempt that is under way or comes next; of a visit that failed or needs reconciliation, the last one. 0 where there are none.
 	Attempt int32 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// The number of the last attempt that may be made. Attempts that were lost with an executor or a worker do not count and raise it.
-	MaxAttempts   int32 `protobuf:"varint,14,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	MaxAttempts int32 `protobuf:"varint,14,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// Of an UNSAFE call whose outcome nobody knows, the key that it carried: look it up in the system that was called.
+	EffectKey     string `protobuf:"bytes,15,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +342,13 @@ func (x *Blocker) GetMaxAttempts() int32 {
 	return 0
 }
 
+func (x *Blocker) GetEffectKey() string {
+	if x != nil {
+		return x.EffectKey
+	}
+	return ""
+}
+
 // ExplainRunResponse says why a run does not move. What is first is what most likely is the answer.
 type ExplainRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -435,7 +444,7 @@ var File_epigraph_executor_v1_explain_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\"epigraph/executor/v1/explain.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfe\x03\n" +
+	"\"epigraph/executor/v1/explain.proto\x12\x14epigraph.executor.v1\x1a epigraph/executor/v1/event.proto\x1a\x1eepigraph/executor/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x04\n" +
 	"\aBlocker\x125\n" +
 	"\x04kind\x18\x01 \x01(\x0e2!.epigraph.executor.v1.BlockerKindR\x04kind\x124\n" +
 	"\x05visit\x18\x02 \x01(\v2\x1e.epigraph.executor.v1.VisitRefR\x05visit\x12\x18\n" +
@@ -451,7 +460,9 @@ const file_epigraph_executor_v1_explain_proto_rawDesc = "" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\x05error\x18\f \x01(\v2\x1e.epigraph.executor.v1.RunErrorR\x05error\x12\x18\n" +
 	"\aattempt\x18\r \x01(\x05R\aattempt\x12!\n" +
-	"\fmax_attempts\x18\x0e \x01(\x05R\vmaxAttempts\"\xe0\x01\n" +
+	"\fmax_attempts\x18\x0e \x01(\x05R\vmaxAttempts\x12\x1d\n" +
+	"\n" +
+	"effect_key\x18\x0f \x01(\tR\teffectKey\"\xe0\x01\n" +
 	"\x12ExplainRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.epigraph.executor.v1.RunStateR\x05state\x12\x18\n" +

@@ -1335,7 +1335,10 @@ type Visit struct {
 	// and so is false) or NO_LIVE_INPUT. Empty where it was not skipped.
 	SkipReason string `protobuf:"bytes,22,opt,name=skip_reason,json=skipReason,proto3" json:"skip_reason,omitempty"`
 	// Details of why it was skipped, for people: the key that is missing. Often empty.
-	SkipMessage   string `protobuf:"bytes,23,opt,name=skip_message,json=skipMessage,proto3" json:"skip_message,omitempty"`
+	SkipMessage string `protobuf:"bytes,23,opt,name=skip_message,json=skipMessage,proto3" json:"skip_message,omitempty"`
+	// The key that its last UNSAFE call carried. Empty for calls of another effect, and for a mapped visit, whose items have keys of
+	// their own: ExplainRun gives those whose outcome nobody knows, AttemptIntended all.
+	EffectKey     string `protobuf:"bytes,24,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1527,6 +1530,13 @@ func (x *Visit) GetSkipReason() string {
 func (x *Visit) GetSkipMessage() string {
 	if x != nil {
 		return x.SkipMessage
+	}
+	return ""
+}
+
+func (x *Visit) GetEffectKey() string {
+	if x != nil {
+		return x.EffectKey
 	}
 	return ""
 }
@@ -1733,7 +1743,7 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\tcompleted\x18\x02 \x01(\x05R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askipped\x12\x18\n" +
-	"\arunning\x18\x05 \x01(\x05R\arunning\"\x90\a\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\"\xaf\a\n" +
 	"\x05Visit\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x14\n" +
@@ -1762,7 +1772,9 @@ const file_epigraph_executor_v1_run_proto_rawDesc = "" +
 	"\aadopted\x18\x14 \x01(\bR\aadopted\x12\x1f\n" +
 	"\vskip_reason\x18\x16 \x01(\tR\n" +
 	"skipReason\x12!\n" +
-	"\fskip_message\x18\x17 \x01(\tR\vskipMessage\"\xf3\x01\n" +
+	"\fskip_message\x18\x17 \x01(\tR\vskipMessage\x12\x1d\n" +
+	"\n" +
+	"effect_key\x18\x18 \x01(\tR\teffectKey\"\xf3\x01\n" +
 	"\bWaitInfo\x122\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1e.epigraph.executor.v1.WaitKindR\x04kind\x125\n" +
 	"\bdue_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12\"\n" +
