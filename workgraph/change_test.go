@@ -223,6 +223,9 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 			x, y := keys(open), keys(b.Outstanding())
 			slices.Sort(x)
 			slices.Sort(y)
+			if a.drain == drainFail || b.drain == drainFail {
+				break // the one that has more steps may fail before it opens what the other one opened
+			}
 			require.Equal(t, y, x, "graph %s", mustJSON(hand))
 			require.NotEmpty(t, open)
 			st := open[c.num(0, len(open)-1, "pick")]
@@ -250,6 +253,10 @@ func TestExpandedEqualsWrittenByHand(t *testing.T) {
 			evs, _, err := a.Advance(end)
 			require.NoError(t, err)
 			j.note(t, a, evs)
+		}
+		if a.drain == drainFail || b.drain == drainFail {
+			require.Equal(t, b.drain, a.drain, "graph %s", mustJSON(hand))
+			return
 		}
 		require.NotNil(t, b.End(), "graph %s", mustJSON(hand))
 		require.Equal(t, b.End().Status, a.End().Status)

@@ -28,16 +28,16 @@ func TestVisitsThatEndBeforeTheyBegin(t *testing.T) {
 			n.When = "1/0 == 1"
 		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonConditionFailed},
 		"Key": {func(n *workgraph.Node) {
-			n.ConcurrencyKey = "1 + 1"
+			n.ConcurrencyKey = "dyn(1 + 1)"
 		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonKeyFailed},
 		"List": {func(n *workgraph.Node) {
-			n.Map = &workgraph.Map{Over: "5"}
+			n.Map = &workgraph.Map{Over: "dyn(5)"}
 		}, journal.StateFailed, workgraph.VisitFailed, workgraph.ReasonMapFailed},
 		"List/Continue": {func(n *workgraph.Node) {
-			n.Map, n.OnError = &workgraph.Map{Over: "5"}, workgraph.OnError{Action: workgraph.Continue}
+			n.Map, n.OnError = &workgraph.Map{Over: "dyn(5)"}, workgraph.OnError{Action: workgraph.Continue}
 		}, journal.StateCompleted, workgraph.VisitFailed, workgraph.ReasonMapFailed},
 		"List/Fallback": {func(n *workgraph.Node) {
-			n.Map, n.OnError = &workgraph.Map{Over: "5"}, fallback
+			n.Map, n.OnError = &workgraph.Map{Over: "dyn(5)"}, fallback
 		}, journal.StateCompleted, workgraph.VisitCompleted, workgraph.ReasonMapFailed},
 		"Quorum": {func(n *workgraph.Node) {
 			n.Join = workgraph.Join{Mode: workgraph.Quorum, N: 2}

@@ -435,7 +435,7 @@ var File_epigraph_executor_v1_limit_proto protoreflect.FileDescriptor
 
 const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\n" +
-	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x04\n" +
+	" epigraph/executor/v1/limit.proto\x12\x14epigraph.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x04\n" +
 	"\x05Limit\x12:\n" +
 	"\x04name\x18\x01 \x01(\tB&\xbaH#r!\x18\xac\x022\x1c^(namespace|(actor|key)/.+)$R\x04name\x12.\n" +
 	"\x0emax_concurrent\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\rmaxConcurrent\x12\"\n" +
@@ -451,8 +451,8 @@ const file_epigraph_executor_v1_limit_proto_rawDesc = "" +
 	"\vupdate_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x127\n" +
 	"\tretention\x18\f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
-	"\tprincipal\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12\x18\n" +
-	"\awarning\x18\x0e \x01(\tR\awarning\"L\n" +
+	"\tprincipal\x18\r \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\tprincipal\x12\"\n" +
+	"\awarning\x18\x0e \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\awarning\"L\n" +
 	"\x0fPutLimitRequest\x129\n" +
 	"\x05limit\x18\x01 \x01(\v2\x1b.epigraph.executor.v1.LimitB\x06\xbaH\x03\xc8\x01\x01R\x05limit\"Y\n" +
 	"\x11ListLimitsRequest\x12\x1b\n" +
