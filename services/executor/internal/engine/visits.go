@@ -352,8 +352,9 @@ func (f *folder) apply(d *Durable) []*Visit {
 	case workgraph.AttemptEnded, workgraph.Reconciled:
 		f.attempt(d)
 	}
+	var skips workgraph.Skips
 	for i := range d.Steps {
-		f.step(d, i, &d.Steps[i])
+		f.step(d, i, &skips)
 	}
 	if d.Kind == workgraph.RunEnded {
 		rest := make([]*Visit, 0, len(f.open))
@@ -404,7 +405,10 @@ func (d *Durable) neverBegan() bool {
 	return d.Kind == workgraph.AttemptEnded && d.StartTime.IsZero() && d.Error != nil && d.Error.Type == workgraph.NotPerformed
 }
 
-func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
+// step takes the i-th step of an event; skips has been given those before it.
+func (f *folder) step(d *Durable, i int, skips *workgraph.Skips) {
+	s := &d.Steps[i]
+	reason, message := skips.Step(s)
 	if f.only != "" && s.Node != f.only || s.Node == "" {
 		return
 	}
@@ -428,7 +432,7 @@ func (f *folder) step(d *Durable, i int, s *workgraph.Step) {
 		return
 	case workgraph.OpSkip:
 		v = f.enter(d, i, ref)
-		v.SkipReason, v.SkipMessage = workgraph.Skipped(d.Steps, i)
+		v.SkipReason, v.SkipMessage = reason, message
 		f.finish(d, i, v, workgraph.VisitSkipped)
 		return
 	case workgraph.OpComplete, workgraph.OpFail:

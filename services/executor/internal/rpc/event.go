@@ -83,15 +83,20 @@ func visitChanges(d *engine.Durable) []*executorv1.VisitChange {
 	var out []*executorv1.VisitChange
 	at := map[workgraph.Ref]int{}
 	own := d.Kind == workgraph.AttemptEnded || d.Kind == workgraph.Reconciled
+	var skips workgraph.Skips
 	for i := range d.Steps {
 		s := &d.Steps[i]
+		reason, message := skips.Step(s)
 		r := workgraph.Ref{Node: s.Node, Visit: s.Visit, Item: s.Item}
 		if own && r == d.Ref {
 			continue
 		}
-		c, ok := visitChange(d.Steps, i, r)
+		c, ok := visitChange(s, r)
 		if !ok {
 			continue
+		}
+		if s.Op == workgraph.OpSkip {
+			c.Reason, c.Message = reason, message
 		}
 		if k, told := at[r]; told {
 			out[k] = c // the last word counts
@@ -103,9 +108,9 @@ func visitChanges(d *engine.Durable) []*executorv1.VisitChange {
 	return out
 }
 
-// visitChange is where the i-th step of an event leaves its visit; false if where it was.
-func visitChange(steps []workgraph.Step, i int, r workgraph.Ref) (*executorv1.VisitChange, bool) {
-	s, c := &steps[i], &executorv1.VisitChange{Visit: refMessage(r)}
+// visitChange is where a step of an event leaves its visit; false if where it was.
+func visitChange(s *workgraph.Step, r workgraph.Ref) (*executorv1.VisitChange, bool) {
+	c := &executorv1.VisitChange{Visit: refMessage(r)}
 	det := s.Detail
 	if det == nil {
 		det = &workgraph.Detail{}
@@ -113,7 +118,6 @@ func visitChange(steps []workgraph.Step, i int, r workgraph.Ref) (*executorv1.Vi
 	switch s.Op {
 	case workgraph.OpSkip:
 		c.State = executorv1.VisitState_VISIT_STATE_SKIPPED
-		c.Reason, c.Message = workgraph.Skipped(steps, i)
 	case workgraph.OpComplete:
 		c.State = executorv1.VisitState_VISIT_STATE_COMPLETED
 		if det.Stop == workgraph.AbstainResult {
