@@ -37,8 +37,8 @@ type Expr struct {
 	ofResult bool
 	// constant tells that it names nothing, so that it always gives the same.
 	constant bool
-	// gives is the type of all its values, as far as the text tells it; empty if it does not. wholeNode tells that it
-	// is nodes.ID alone.
+	// gives is the type of all its values, as far as the text tells it; empty if it does not. wholeNode tells
+	// that it is nodes.ID alone.
 	gives     string
 	wholeNode bool
 }
@@ -99,8 +99,8 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	return e, nil
 }
 
-// typeOf is the type of what an expression gives, checked being what the checker of CEL found, for which every variable
-// may be anything; empty if it is not known.
+// typeOf is the type of what an expression gives, checked being what the checker of CEL found, for which
+// every variable may be anything; empty if it is not known.
 func typeOf(x ast.Expr, checked *cel.Type) string {
 	if _, ok := nodeRef(x); ok {
 		return "map"

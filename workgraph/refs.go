@@ -26,7 +26,8 @@ func (c *checker) edgeExpr(e *Edge, field, src string) *Expr {
 	return c.expr(exprUse{place: Fault{From: e.From, To: e.To, Field: field}, of: e.From, at: e.To, over: e.Kind != ErrorEdge}, src)
 }
 
-// giving reports an expression that can never give what is wanted where it stands. Stored graphs are taken as they are.
+// giving reports an expression that can never give what is wanted where it stands. Stored graphs are taken as
+// they are.
 func (c *checker) giving(want string, place Fault, e *Expr) *Expr {
 	if e == nil || e.gives == "" || e.gives == want || c.grown && c.actors == nil || c.full() {
 		return e

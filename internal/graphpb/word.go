@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// EnumValue finds the value of an enum that JSON names in full (EDGE_KIND_BACK) or without the prefix that the enum's
-// values share (BACK), which is how workgraph writes it; nil if there is none.
+// EnumValue finds the value of an enum that JSON names in full (EDGE_KIND_BACK) or without the prefix that
+// the enum's values share (BACK), which is how workgraph writes it; nil if there is none.
 func EnumValue(ed protoreflect.EnumDescriptor, word string) protoreflect.EnumValueDescriptor {
 	if v := ed.Values().ByName(protoreflect.Name(word)); v != nil {
 		return v

@@ -21,8 +21,8 @@ const (
 )
 
 // GiveMemoryBack returns memory to the system when a process has come to rest after a time in which it needed
-// much more than now, until ctx ends. Go by itself collects garbage of a process at rest every two minutes, and
-// keeps what that frees up to the size at which it collects again, which is large where there is a limit.
+// much more than now, until ctx ends. Go by itself collects garbage of a process at rest every two minutes,
+// and keeps what that frees up to the size at which it collects again, which is large where there is a limit.
 func GiveMemoryBack(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

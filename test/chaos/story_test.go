@@ -81,8 +81,8 @@ func (c *cluster) story(ctx context.Context, o *outside, id string, why []string
 	}
 }
 
-// journalOf is the run's events, one line each, as an executor tells them, or, if none answers, as they are in
-// the database.
+// journalOf is the run's events, one line each, as an executor tells them, or, if none answers, as they are
+// in the database.
 func (c *cluster) journalOf(ctx context.Context, id string) (lines []string, err error) {
 	for _, r := range c.replicas {
 		if lines, err = r.eventsOf(ctx, id); err == nil {

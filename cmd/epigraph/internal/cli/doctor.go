@@ -82,8 +82,8 @@ func (c *doctorCmd) Run(e *env) error {
 // followsRest are the findings that a folder has when nothing works in it and it holds runs that are to go on.
 var followsRest = []string{"executor-silent", "mail-old", "owner-gone", "parked-overdue", "run-released", "schedule-overdue"}
 
-// atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this is
-// a backup. One process serves such a folder, so nobody else should have taken its runs over.
+// atRest makes one note of what is found only because nothing works in the folder: dev was stopped, or this
+// is a backup. One process serves such a folder, so nobody else should have taken its runs over.
 func (c *doctorCmd) atRest(found []doctor.Finding) []doctor.Finding {
 	none := slices.IndexFunc(found, func(f doctor.Finding) bool { return f.Check == "executors-none" })
 	if none < 0 {

@@ -255,8 +255,8 @@ func (c *runCmd) withOthers(ctx context.Context, s *services, text string, rest 
 	return &all
 }
 
-// warn shows what may be wrong with a graph that can run. Faults are told by what the graph is for, as is a server
-// that does not answer.
+// warn shows what may be wrong with a graph that can run. Faults are told by what the graph is for, as is a
+// server that does not answer.
 func (c *runCmd) warn(ctx context.Context, e *env, s *services, text string, g *graphv1.Graph, in *executorv1.RunInput) {
 	if e.json {
 		return

@@ -111,8 +111,8 @@ func Message(err error, requestID string) *errorsv1.Error {
 // callName is what may be the name of a gRPC call in a hint.
 var callName = regexp.MustCompile(`\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b`)
 
-// message is Message for clients of REST: hints, which the services write for callers of gRPC, name methods and paths
-// in place of calls.
+// message is Message for clients of REST: hints, which the services write for callers of gRPC, name methods
+// and paths in place of calls.
 func (s *Server) message(err error, requestID string) *errorsv1.Error {
 	m := Message(err, requestID)
 	m.Hint = callName.ReplaceAllStringFunc(m.GetHint(), func(name string) string {
