@@ -91,7 +91,8 @@ func (f *Frames) body(n int) (mem.BufferSlice, error) {
 	}
 	data := make(mem.BufferSlice, 0, n/maxChunk+8)
 	for chunk := firstChunk; n > 0; chunk = min(2*chunk, maxChunk) {
-		part, err := f.Source.Read(min(n, chunk))
+		size := min(n, chunk)
+		part, err := f.Source.Read(size)
 		if err != nil {
 			data.Free()
 			if len(data) > 0 && errors.Is(err, io.EOF) {
@@ -99,7 +100,7 @@ func (f *Frames) body(n int) (mem.BufferSlice, error) {
 			}
 			return nil, err
 		}
-		n -= min(n, chunk)
+		n -= size
 		data = append(data, joined(part)...)
 	}
 	return data, nil

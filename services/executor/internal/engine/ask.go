@@ -126,10 +126,8 @@ type SignalRequest struct {
 // Signal gives a run a signal and returns the run once that is durable.
 func (e *Engine) Signal(ctx context.Context, req SignalRequest) (journal.Run, error) {
 	req.Request.Method = MethodSignal
-	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
-		return journal.Run{}, err
-	} else if done {
-		return e.journal.Get(ctx, req.Namespace, req.RunID)
+	if row, done, err := e.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		return row, err
 	}
 	if err := e.signalFits(&req.Signal); err != nil {
 		return journal.Run{}, err
@@ -156,10 +154,8 @@ type MessageRequest struct {
 // Send puts a message into inboxes of a run: that of node, or all that take messages from the sender.
 func (e *Engine) Send(ctx context.Context, req MessageRequest) (journal.Run, error) {
 	req.Request.Method = MethodSend
-	if done, err := e.done(ctx, req.Namespace, req.RunID, req.Request); err != nil {
-		return journal.Run{}, err
-	} else if done {
-		return e.journal.Get(ctx, req.Namespace, req.RunID)
+	if row, done, err := e.doneRun(ctx, req.Namespace, req.RunID, req.Request); err != nil || done {
+		return row, err
 	}
 	if err := e.payloadFits("message", req.Message); err != nil {
 		return journal.Run{}, err

@@ -67,15 +67,27 @@ func (m *meta) startedBy(req journal.Request) bool {
 
 // done reports whether a request about a run was carried out before. The run is there still if so.
 func (e *Engine) done(ctx context.Context, namespace, runID string, req journal.Request) (bool, error) {
+	_, done, err := e.repeated(ctx, namespace, runID, req, e.journal.Head)
+	return done, err
+}
+
+// doneRun is done for requests that are answered with the run, which it returns if so.
+func (e *Engine) doneRun(ctx context.Context, namespace, runID string, req journal.Request) (journal.Run, bool, error) {
+	return e.repeated(ctx, namespace, runID, req, e.journal.Get)
+}
+
+func (e *Engine) repeated(ctx context.Context, namespace, runID string, req journal.Request,
+	read func(ctx context.Context, namespace, runID string) (journal.Run, error),
+) (journal.Run, bool, error) {
 	id, err := e.Answered(ctx, namespace, req)
 	if err != nil || id == "" {
-		return false, err
+		return journal.Run{}, false, err
 	}
 	if id != runID {
-		return false, journal.RequestIDReused(req.ID)
+		return journal.Run{}, false, journal.RequestIDReused(req.ID)
 	}
-	_, err = e.journal.Head(ctx, namespace, runID)
-	return err == nil, err
+	row, err := read(ctx, namespace, runID)
+	return row, err == nil, err
 }
 
 // remember keeps the id of a request that asked for nothing, so that its repeat is answered in the same way,

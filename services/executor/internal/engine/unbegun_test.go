@@ -73,11 +73,7 @@ func TestCountsOfCanceledVisits(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
 	a := payments(&recorder{})
-	a["hangs"] = workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
-		begun <- struct{}{}
-		<-ctx.Done()
-		return workgraph.Outcome{}, ctx.Err()
-	})
+	a["hangs"] = hanging(begun)
 	l := run(t, sqliteStore(t), a)
 	g := &workgraph.Graph{Nodes: []workgraph.Node{does("ask", "hears"), does("slow", "hangs"), does("never", "does"), does("join", "does")},
 		Edges: []workgraph.Edge{{From: "ask", To: "join"}, {From: "slow", To: "never"}, {From: "never", To: "join"}}}
@@ -137,11 +133,7 @@ func TestAttemptsThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
 	a := payments(&recorder{})
-	a["hangs"] = workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
-		begun <- struct{}{}
-		<-ctx.Done()
-		return workgraph.Outcome{}, ctx.Err()
-	})
+	a["hangs"] = hanging(begun)
 	l := run(t, sqliteStore(t), a)
 	one, other := does("one", "hangs"), does("other", "hangs")
 	one.ConcurrencyKey, other.ConcurrencyKey = "'key'", "'key'"
@@ -157,4 +149,13 @@ func TestAttemptsThatNeverBegan(t *testing.T) {
 		total += v.Attempts
 	}
 	require.Equal(t, 1, total, "attempts of which a call was made")
+}
+
+// hanging is an actor that tells that it was called, and ends when its call is canceled.
+func hanging(begun chan<- struct{}) workgraph.Actor {
+	return workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return workgraph.Outcome{}, ctx.Err()
+	})
 }

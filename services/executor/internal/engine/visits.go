@@ -44,7 +44,7 @@ type Visit struct {
 	Cached, Adopted bool
 	// Progress is where its call reported to be last.
 	Progress json.RawMessage
-	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skipped does.
+	// SkipReason and SkipMessage say why it was skipped, as workgraph.Skips does.
 	SkipReason, SkipMessage string
 	// Generation is that of its last intent, for workgraph.EffectKey. It is 0 without one, and for a mapped
 	// visit, whose items have their own.
