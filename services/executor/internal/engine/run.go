@@ -358,7 +358,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.questions(w, eff, now)
 	r.tell(w, evs, eff)
 	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
-	if r.wantsSnapshot(eff.Ended != nil) || w.GraphHash != "" {
+	leaves := !x.more && !x.recover && r.lingers() == 0 && r.idle()
+	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
 		}
@@ -368,7 +369,7 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	c := r.consequence(out, eff)
 	c.recovered = x.recover
 	c.outbox, c.mailed, c.takenUp = len(w.Outbox) > 0, w.Mail, w.TakenUp
-	if c.idle && !x.more && !x.recover && r.lingers() == 0 {
+	if leaves {
 		r.giveAway(w)
 		c.released = true
 	}
@@ -376,15 +377,14 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 }
 
 // wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the journal.
-func (r *run) wantsSnapshot(ended bool) bool {
+// A run that leaves memory is read back from its last one. One that is idle and stays takes none: with thousands
+// of children, or pieces of mail, it is idle after each.
+func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	since := r.seq - r.snapSeq
 	if ended || since == 0 {
 		return false
 	}
-	if r.idle() {
-		return true
-	}
-	return since >= max(int64(r.t.e.cfg.SnapshotEvery), r.snapSeq/2)
+	return leaves || since >= max(int64(r.t.e.cfg.SnapshotEvery), r.snapSeq/2)
 }
 
 // idle reports whether the run holds nothing but rows: paused, or waiting for something that is not near. The caller holds r.mu.

@@ -3,12 +3,18 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/epigraph-run/epigraph/internal/dbkit"
+	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/services/executor/internal/engine"
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
+	"github.com/epigraph-run/epigraph/workgraph"
 )
 
 // laterSnapshots is a journal whose snapshots were made by a later version of the machine.
@@ -67,5 +73,67 @@ func TestReplay(t *testing.T) {
 		faults, err := engine.Audit(ctx, endsAfterReading{l.j, cancel}, ns, id)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Empty(t, faults)
+	})
+}
+
+// countedSnapshots is a journal that counts the snapshots which are written.
+type countedSnapshots struct {
+	journal.Journal
+	n atomic.Int64
+}
+
+func (c *countedSnapshots) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	for _, w := range ws {
+		if w.Append != nil && w.Append.Snapshot != nil {
+			c.n.Add(1)
+		}
+	}
+	return c.Journal.Commit(ctx, o, ws)
+}
+
+// A snapshot holds all that a run has. One at each piece of mail would cost the square of their number.
+func TestSnapshotsOfIdleRuns(t *testing.T) {
+	t.Parallel()
+	const many, few = 60, 4
+	eachStore(t, func(t *testing.T, s store) {
+		counted := func(c *countedSnapshots) option {
+			return func(_ *engine.Config, d *engine.Deps) { c.Journal, d.Journal = d.Journal, c }
+		}
+		// Not side by side: both executors would do the work of one database.
+		t.Run("SignalsThatWaited", func(t *testing.T) {
+			a := actors{"signal": waits(workgraph.Wait{Signal: &workgraph.SignalWait{Name: "go"}})}
+			first := run(t, s, a, named("first"))
+			id := first.start(t, chain(1, "signal"))
+			before := first.parked(t, id, journal.StateWaiting).LastSeq
+			first.stop()
+			body, err := (&engine.Letter{Name: "other", Payload: []byte(`"x"`)}).Encode()
+			require.NoError(t, err)
+			for i := range many {
+				_, err := first.j.Post(t.Context(), journal.Post{Mail: journal.Mail{Namespace: ns, RunID: id, Kind: journal.MailSignal, Key: fmt.Sprint(i), Body: body, Time: dbkit.Now()}})
+				require.NoError(t, err)
+			}
+			var c countedSnapshots
+			l := run(t, s, a, named("second"), counted(&c))
+			l.jobs(t)
+			testkit.Eventually(t, func() bool {
+				left, err := l.j.UnreadMail(t.Context(), ns, id, 1)
+				return err == nil && len(left) == 0 && l.row(t, id).Owner.IsZero()
+			}, 60*time.Second, time.Millisecond)
+			l.stop()
+			require.Equal(t, before+many, first.row(t, id).LastSeq, "all are in the journal")
+			require.LessOrEqual(t, c.n.Load(), int64(few))
+		})
+		t.Run("EndsOfChildren", func(t *testing.T) {
+			children := make([]workgraph.Child, many)
+			for i := range children {
+				children[i] = workgraph.Child{Graph: chain(1, "ok")}
+			}
+			var c countedSnapshots
+			l := run(t, s, actors{"ok": &recorder{}, "spawn": spawns(children...)}, counted(&c))
+			l.jobs(t)
+			l.wait(t, l.start(t, chain(1, "spawn")), journal.StateCompleted)
+			l.stop()
+			require.LessOrEqual(t, c.n.Load(), int64(few))
+		})
 	})
 }
