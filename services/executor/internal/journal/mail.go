@@ -97,7 +97,7 @@ type Posted struct {
 
 // MailRead is how many pieces of mail a look for an owner's reads through; if there are more, it asks run by
 // run. Drivers only.
-const MailRead = 500
+const MailRead = 5000
 
 // Outstanding is what an open run has before it.
 type Outstanding struct {

@@ -455,7 +455,8 @@ func (s *statements) others(b *builder, units []unit, done string) {
 	}
 	if len(mail) > 0 {
 		names := s.mail.names("", "from_run")
-		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.mail.from(b.next(), "m")+only("from_run", done)+" ON CONFLICT DO NOTHING", s.mail.packs(mail)...)
+		b.with("ml", "INSERT INTO mail ("+names+") SELECT "+names+" FROM "+s.mail.from(b.next(), "m")+only("from_run", done)+
+			" AND NOT EXISTS (SELECT FROM runs r WHERE r.run_id = m.run_id AND r.namespace <> m.namespace) ON CONFLICT DO NOTHING", s.mail.packs(mail)...)
 	}
 	if len(jobs) > 0 {
 		b.with("jb", insertJobs+" FROM "+s.jobs.from(b.next(), "j")+only("j.run_id", done)+" "+uniqueJobs, s.jobs.packs(jobs)...)

@@ -389,7 +389,7 @@ func (t txn) attachments(ctx context.Context, u *journal.Unit) error {
 	}
 	for i := range u.Mail {
 		m := &u.Mail[i]
-		if _, err := t.exec(ctx, insertMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time)); err != nil {
+		if _, err := t.exec(ctx, sendMail, m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), micros(m.Time)); err != nil {
 			return err
 		}
 	}

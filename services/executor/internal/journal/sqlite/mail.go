@@ -16,6 +16,9 @@ const (
 	pollMail = 500 * time.Millisecond
 
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	// sendMail is insertMail to a run that may be another namespace's, which gets none.
+	sendMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) SELECT ?1, ?2, ?3, ?4, ?5, ?6
+		WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.namespace <> ?2) ON CONFLICT DO NOTHING`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, FALSE`
 	// pendingMail is that of an owner's runs.
 	pendingMail = ` FROM mail m WHERE EXISTS (SELECT 1 FROM runs r WHERE r.run_id = m.run_id AND r.owner_id = ?1 AND r.owner_incarnation = ?2 AND +r.state < 6)`
@@ -33,8 +36,9 @@ const (
 	// claimParked finds parked runs alone that have mail.
 	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
-	// tidyMail takes away what came for a run that is over, or is not there.
-	tidyMail = `DELETE FROM mail WHERE run_id = ? AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = mail.run_id AND r.namespace = mail.namespace AND r.state < 6)`
+	// tidyMail takes away what came for a run that is over, or is not there. It asks that once, and not for each
+	// piece of mail: a run that goes on may have thousands.
+	tidyMail = `DELETE FROM mail WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
 
 // scanMail scans what selectMail and small give, with Left as their last column.
