@@ -96,7 +96,8 @@ type Posted struct {
 }
 
 // MailRead is how many pieces of mail a look for an owner's reads through; if there are more, it asks run by
-// run. Drivers only.
+// run. Mail that waits beside thousands of runs is read through faster than they are asked, at some microseconds
+// a piece. Drivers only.
 const MailRead = 5000
 
 // Outstanding is what an open run has before it.
