@@ -43,6 +43,9 @@ func (c *chaos) survive(t *rapid.T) {
 		}
 		c.s.Visits(func(v VisitInfo) bool {
 			require.Contains(t, []VisitStatus{VisitCompleted, VisitAbstained, VisitFailed, VisitSkipped, VisitCanceled}, v.Status, "%s", v.Ref)
+			found, ok := c.s.Visit(v.Ref)
+			require.True(t, ok, "%s", v.Ref)
+			require.Equal(t, v, found)
 			return true
 		})
 	}

@@ -1,7 +1,9 @@
 package workgraph
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -265,4 +267,28 @@ func (e *Error) Error() string {
 // Errorf makes a typed error.
 func Errorf(t ErrorType, reason, format string, args ...any) *Error {
 	return &Error{Type: t, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Classify makes a typed error of what the call of an actor returned. The type and reason that the actor gave
+// stand. cut is the error of a call whose context ended first, or nil: it names the reason if the actor gave
+// none. Of an UNSAFE call that failed without a type it is unknown whether it was performed; others may be
+// tried again.
+func Classify(err error, effect Effect, cut *Error) *Error {
+	unclear := Retryable
+	if effect == Unsafe {
+		unclear = Unknown
+	}
+	typed, ok := errors.AsType[*Error](err)
+	switch {
+	case ok && typed != nil:
+		e := *typed
+		e.Type = cmp.Or(e.Type, unclear)
+		if e.Reason == "" && cut != nil {
+			e.Reason, e.Message = cut.Reason, cut.Message
+		}
+		return &e
+	case cut != nil:
+		return cut
+	}
+	return Errorf(unclear, ReasonActorError, "%v", err)
 }

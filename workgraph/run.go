@@ -407,23 +407,11 @@ func call(ctx context.Context, actor Actor, c *Call) (*Outcome, *Error) {
 	if err == nil {
 		return out, nil
 	}
-	typed, ok := errors.AsType[*Error](err)
-	if ok = ok && typed != nil; ok && (typed.Reason != "" || ctx.Err() == nil) {
-		return nil, typed
-	}
+	var cut *Error
 	if ctx.Err() != nil {
-		why := cutShort(ctx, c)
-		if ok {
-			named := *typed
-			named.Reason, named.Message = why.Reason, why.Message
-			return nil, &named
-		}
-		return nil, why
+		cut = cutShort(ctx, c)
 	}
-	if c.Effect == Unsafe {
-		return nil, Errorf(Unknown, ReasonActorError, "%v", err)
-	}
-	return nil, Errorf(Retryable, ReasonActorError, "%v", err)
+	return nil, Classify(err, c.Effect, cut)
 }
 
 // cutShort is the error of a call whose context has ended.

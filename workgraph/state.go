@@ -364,17 +364,35 @@ func (s *State) Visits(yield func(VisitInfo) bool) {
 				continue
 			}
 			for k := range ns.m.items {
-				it := &ns.m.items[k]
-				if it.status == "" {
+				if ns.m.items[k].status == "" {
 					continue
 				}
-				if !yield(VisitInfo{Ref: s.ref(ns, int32(k+1)), Status: it.status, Attempt: int(it.no), Generation: int(it.gen),
-					Due: it.due, Wait: it.waitKind(), Values: []json.RawMessage{it.result}}) {
+				if !yield(s.itemInfo(ns, k)) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// Visit returns the visit or item of a map that ref names, if the run has reached or skipped it.
+func (s *State) Visit(ref Ref) (v VisitInfo, ok bool) {
+	ns := s.lookup(ref.Node, ref.Visit)
+	switch {
+	case ns == nil || ns.status == VisitPending:
+		return v, false
+	case ref.Item == 0:
+		return s.info(ns), true
+	case ns.m == nil || ref.Item < 1 || ref.Item > len(ns.m.items) || ns.m.items[ref.Item-1].status == "":
+		return v, false
+	}
+	return s.itemInfo(ns, ref.Item-1), true
+}
+
+func (s *State) itemInfo(ns *nodeState, k int) VisitInfo {
+	it := &ns.m.items[k]
+	return VisitInfo{Ref: s.ref(ns, int32(k+1)), Status: it.status, Attempt: int(it.no), Generation: int(it.gen),
+		Due: it.due, Wait: it.waitKind(), Values: []json.RawMessage{it.result}}
 }
 
 func (s *State) info(ns *nodeState) VisitInfo {

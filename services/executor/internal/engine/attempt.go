@@ -245,12 +245,12 @@ func (t *term) perform(a *attempt) {
 	failpoint.Hit(failpoint.EffectAfter)
 	undo()
 	if err != nil {
-		end(nil, t.e.classify(call, a, err))
+		end(nil, a.classify(call, err))
 		return
 	}
 	if refused := t.prepare(ctx, a, &out); refused != nil {
 		if ctx.Err() != nil {
-			refused = t.e.classify(ctx, a, ctx.Err())
+			refused = a.classify(ctx, ctx.Err())
 		}
 		refused.Usage = out.Usage
 		end(nil, refused)
@@ -419,25 +419,13 @@ func (t *term) invoke(ctx context.Context, doer workgraph.Actor, a *attempt) (ou
 	return doer.Call(ctx, call)
 }
 
-// classify turns what a call returned into the machine's error. What ended the context names the reason,
-// unless the actor knows better.
-func (e *Engine) classify(ctx context.Context, a *attempt, err error) *workgraph.Error {
-	typed, ok := errors.AsType[*workgraph.Error](err)
-	if ok && typed != nil {
-		c := *typed
-		if c.Type == "" {
-			c.Type = unclear(a)
-		}
-		if c.Reason == "" && ctx.Err() != nil {
-			why := interrupted(ctx, a)
-			c.Reason, c.Message = why.Reason, why.Message
-		}
-		return &c
+// classify turns what a call returned into the machine's error.
+func (a *attempt) classify(ctx context.Context, err error) *workgraph.Error {
+	var cut *workgraph.Error
+	if ctx.Err() != nil {
+		cut = interrupted(ctx, a)
 	}
-	if ctx.Err() == nil {
-		return workgraph.Errorf(unclear(a), workgraph.ReasonActorError, "%v", err)
-	}
-	return interrupted(ctx, a)
+	return workgraph.Classify(err, a.start.Effect, cut)
 }
 
 // interrupted is the error of a call whose context has ended. After a timeout or a cancel the effect may have
@@ -451,14 +439,6 @@ func interrupted(ctx context.Context, a *attempt) *workgraph.Error {
 	default:
 		return workgraph.Errorf(workgraph.Unknown, workgraph.ReasonCanceled, "%v", cause)
 	}
-}
-
-// unclear is the type of an error of which nothing more is known.
-func unclear(a *attempt) workgraph.ErrorType {
-	if a.start.Effect == workgraph.Unsafe {
-		return workgraph.Unknown
-	}
-	return workgraph.Retryable
 }
 
 func notPerformed(cause error) *workgraph.Error {

@@ -22,10 +22,11 @@ func (e *Engine) explainEnded(ctx context.Context, x *Explanation, look func(fun
 	if h.Error != nil && h.Error.Node != "" || row.State != journal.StateCompleted || row.Reason != "" {
 		look(func(s *workgraph.State) {
 			if h.Error != nil {
-				visit = visitOf(s, h.Error.Node, h.Error.Visit)
+				visit, _ = s.Visit(workgraph.Ref{Node: h.Error.Node, Visit: h.Error.Visit})
 			}
 			if unknown = s.Unknown(); len(unknown) > 0 {
-				first = effectKeyOf(s, row.ID, unknown[0])
+				v, _ := s.Visit(unknown[0])
+				first = workgraph.EffectKey(row.ID, v.Ref, v.Generation)
 			}
 		})
 	}
@@ -92,25 +93,3 @@ func unknownAtEnd(row journal.Run, calls []workgraph.Ref, key string) Holdup {
 
 // shownUnknown is how many calls of unknown outcome are named.
 const shownUnknown = 5
-
-// effectKeyOf is the key that the last call of a visit or item carried.
-func effectKeyOf(s *workgraph.State, runID string, ref workgraph.Ref) (key string) {
-	s.Visits(func(v workgraph.VisitInfo) bool {
-		if v.Ref == ref {
-			key = workgraph.EffectKey(runID, ref, v.Generation)
-		}
-		return key == ""
-	})
-	return key
-}
-
-// visitOf is where a visit stands.
-func visitOf(s *workgraph.State, node string, visit int) (out workgraph.VisitInfo) {
-	s.Visits(func(v workgraph.VisitInfo) bool {
-		if v.Node == node && v.Visit == visit && v.Item == 0 {
-			out = v
-		}
-		return out.Node == ""
-	})
-	return out
-}

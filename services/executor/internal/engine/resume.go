@@ -201,10 +201,8 @@ func (e *Engine) reconcile(ctx context.Context, row journal.Run, req ReconcileRe
 	needs, visits := false, ""
 	look(func(s *workgraph.State) {
 		visits = unknownVisits(s)
-		s.Visits(func(v workgraph.VisitInfo) bool {
-			needs = needs || v.Ref == req.Ref && v.Status == workgraph.VisitReconciliation
-			return !needs
-		})
+		v, ok := s.Visit(req.Ref)
+		needs = ok && v.Status == workgraph.VisitReconciliation
 	})
 	if !needs {
 		refusal := errs.New(errs.FailedPrecondition, ReasonNotInReconciliation, "%s does not need reconciliation", req.Ref)
