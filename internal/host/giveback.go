@@ -15,6 +15,9 @@ const (
 	// restShare is which part of what a process holds it allocates at most between two looks when it is said to
 	// rest: a small load must not keep what a large one needed.
 	restShare = 4
+	// restLooks is after how many looks at rest memory is given back in any case, once: what is known of what
+	// lives is from the last collection, which may have been while there was much to do.
+	restLooks = 3
 	// againAfter is for how long a process at rest keeps what it still held after memory was last given back:
 	// much of that may have become garbage since.
 	againAfter = time.Minute
@@ -61,16 +64,26 @@ type keeper struct {
 	// last is what was allocated then, least what was held after memory was last given back, which was at gave.
 	last, least uint64
 	gave        time.Time
+	// looks is how many looks in a row found the process at rest; more than restLooks once it has given back.
+	looks int
 }
 
 // rests reports whether memory should be given back: little is allocated, and what is held is much more than
-// what was held after the last time or, when that is a while ago, than what lives.
+// what was held after the last time or, when that is a while ago, than what lives; and once at each rest.
 func (k *keeper) rests(u used) bool {
 	quiet := k.last > 0 && u.allocated-k.last < max(keptMemory, u.held/restShare)
 	k.last = u.allocated
-	return quiet && (muchMore(u.held, k.least) || u.at.Sub(k.gave) >= againAfter && muchMore(u.held, u.live))
+	if !quiet {
+		k.looks = 0
+		return false
+	}
+	k.looks++
+	return muchMore(u.held, k.least) || k.looks == restLooks && u.held > 2*keptMemory ||
+		u.at.Sub(k.gave) >= againAfter && muchMore(u.held, u.live)
 }
 
 func muchMore(held, needed uint64) bool { return held > needed+needed/2+keptMemory }
 
-func (k *keeper) gaveBack(u used) { k.least, k.last, k.gave = u.held, u.allocated, u.at }
+func (k *keeper) gaveBack(u used) {
+	k.least, k.last, k.gave, k.looks = u.held, u.allocated, u.at, restLooks
+}

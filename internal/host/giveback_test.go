@@ -43,6 +43,32 @@ func TestGiveMemoryBack(t *testing.T) { //nolint:paralleltest // memory is the p
 		k.gaveBack(used{at: now, allocated: 1000 * mib, held: 100 * mib, live: 50 * mib})
 		require.False(t, look(2*againAfter, 100, 50), "there is little to be given back")
 	})
+	t.Run("Keeper/OnceAtEachRest", func(t *testing.T) {
+		const mib = 1 << 20
+		k := keeper{last: 1000 * mib, least: 300 * mib, gave: time.Now()}
+		u := used{at: k.gave, held: 300 * mib, live: 290 * mib, allocated: 1000 * mib} // live is from before the rest
+		for i := 1; i < restLooks; i++ {
+			require.False(t, k.rests(u), "it may go on at once")
+		}
+		require.True(t, k.rests(u), "what lived when it was collected last may be garbage now")
+		k.gaveBack(u)
+		for range 2 * restLooks {
+			require.False(t, k.rests(u), "nothing has been allocated since")
+		}
+		u.allocated += 900 * mib
+		require.False(t, k.rests(u), "at work")
+		for i := 1; i < restLooks; i++ {
+			require.False(t, k.rests(u))
+		}
+		require.True(t, k.rests(u), "at rest again")
+	})
+	t.Run("Keeper/LittleStays", func(t *testing.T) {
+		const mib = 1 << 20
+		k := keeper{last: 1000 * mib, least: 60 * mib, gave: time.Now()}
+		for range 2 * restLooks {
+			require.False(t, k.rests(used{at: k.gave, held: 70 * mib, live: 60 * mib, allocated: 1000 * mib}))
+		}
+	})
 	t.Run("Process/HoldsLessAfterwards", func(t *testing.T) {
 		limit := debug.SetGCPercent(400) // as where there is a limit of memory
 		t.Cleanup(func() { debug.SetGCPercent(limit) })
