@@ -20,7 +20,8 @@ func TestAway(t *testing.T) {
 	} {
 		require.True(t, dbkit.Away(err), "%v", err)
 	}
-	for _, err := range []error{nil, &pgconn.PgError{Code: "23505"}, errors.New("a fault of ours")} {
+	for _, err := range []error{nil, &pgconn.PgError{Code: "23505"}, errors.New("a fault of ours"), errs.New(errs.Unavailable, "SERVICE_UNAVAILABLE", "the registry cannot be reached").
+		With(errors.New(`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:7403: connect: connection refused"`))} {
 		require.False(t, dbkit.Away(err), "%v", err)
 	}
 	require.True(t, dbkit.ConnectionLost(fmt.Errorf("begin: %w", pgconn.ErrConnClosed)), "a later statement on a dead connection")

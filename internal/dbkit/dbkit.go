@@ -118,6 +118,9 @@ func Away(err error) bool {
 		return true
 	}
 	text := err.Error()
+	if strings.Contains(text, "rpc error: ") {
+		return false // another service is away, or its connection broke
+	}
 	return slices.ContainsFunc(awayTexts, func(s string) bool { return strings.Contains(text, s) })
 }
 
