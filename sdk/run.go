@@ -220,7 +220,7 @@ func (r *Run) EventsAfter(ctx context.Context, req *executorv1.WatchRunRequest) 
 // passing reports whether a watch is worth another try.
 func passing(err error) bool {
 	switch ReasonOf(err) {
-	case "SERVICE_UNAVAILABLE", "SERVER_STOPPING", "EXECUTOR_NOT_READY", "DATABASE_UNREACHABLE", "FENCED":
+	case "SERVICE_UNAVAILABLE", "SERVER_STOPPING", "EXECUTOR_NOT_READY", "DATABASE_UNREACHABLE", "DATABASE_NOT_READY", "FENCED":
 		return true
 	}
 	return false

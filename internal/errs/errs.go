@@ -84,6 +84,15 @@ func DatabaseUnreachable(service string) *Error {
 	return New(Unavailable, ReasonDatabaseUnreachable, "the database of the %s does not answer", service)
 }
 
+// ReasonDatabaseNotReady is what a service answers that waits at its start for a database which it may well
+// reach: it hangs, or is not migrated yet.
+const ReasonDatabaseNotReady = "DATABASE_NOT_READY"
+
+// DatabaseNotReady is what callers are told while a service waits at its start for its database.
+func DatabaseNotReady(service string) *Error {
+	return New(Unavailable, ReasonDatabaseNotReady, "the %s waits for its database, which is not ready", service)
+}
+
 // ReasonStopping is how a server ends a stream that has no end of its own, since it was told to stop. Another
 // one, or the same one when it is back, goes on with it.
 const ReasonStopping = "SERVER_STOPPING"

@@ -192,6 +192,10 @@ func (s *Server) Drain() { s.drained.Do(func() { close(s.chain.drain) }) }
 // that has one.
 const HealthDatabase = "database"
 
+// HealthDatabaseReady is the name by which a server that waits for its database at its start says so, if the
+// database may answer and is not ready.
+const HealthDatabaseReady = "database/ready"
+
 // SetDatabase sets that answer.
 func (s *Server) SetDatabase(ok bool) {
 	state := healthpb.HealthCheckResponse_NOT_SERVING

@@ -12,7 +12,8 @@ import (
 )
 
 // StandIn is a server that refuses every call with why, whoever makes it, and reads nothing. Its health
-// service says that neither the service nor its database serves. nil for secure is plain text.
+// service says that the service does not serve, and by which of the names of a database that is so. nil for
+// secure is plain text.
 func StandIn(why *errs.Error, secure *tls.Config) *grpc.Server {
 	opts := []grpc.ServerOption{
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return ToStatus(s.Context(), why).Err() }),
@@ -23,7 +24,11 @@ func StandIn(why *errs.Error, secure *tls.Config) *grpc.Server {
 	}
 	s := grpc.NewServer(opts...)
 	h := health.NewServer()
-	for _, name := range []string{"", HealthDatabase} {
+	database := HealthDatabase
+	if why.Reason == errs.ReasonDatabaseNotReady {
+		database = HealthDatabaseReady
+	}
+	for _, name := range []string{"", database} {
 		h.SetServingStatus(name, healthpb.HealthCheckResponse_NOT_SERVING)
 	}
 	healthpb.RegisterHealthServer(s, h)

@@ -37,6 +37,9 @@ const (
 	flushLimit = 5 * time.Second
 	// healthInterval is the pause between two looks at whether a service may be called.
 	healthInterval = time.Second
+	// openPatience is how long callers wait for a service that opens, before they are told that its database
+	// keeps it waiting.
+	openPatience = 3 * time.Second
 	// openRetry is the pause between two attempts to open a service whose database is away.
 	openRetry = 500 * time.Millisecond
 )
@@ -226,15 +229,17 @@ func (p *Process) serve(ctx context.Context) error {
 }
 
 // await opens a service as soon as its database lets it. It returns nil without an error when ctx ends first.
-// While the database does not answer, callers at lis are told.
+// While the database does not answer, is not migrated, or keeps the service waiting, callers at lis are told.
 func (p *Process) await(ctx context.Context, lis *shared, open func() (api, error)) (api, error) {
 	begun := time.Now()
-	var stop func()
-	defer func() {
-		if stop != nil {
-			stop()
-		}
-	}()
+	secure, err := p.cfg.GRPC.TLS.server()
+	if err != nil {
+		return nil, err
+	}
+	meanwhile := &standIn{name: p.name, lis: lis, secure: secure}
+	defer meanwhile.close()
+	late := time.AfterFunc(openPatience, meanwhile.notReady)
+	defer late.Stop()
 	for told := ""; ; {
 		s, err := open()
 		if err == nil {
@@ -246,11 +251,12 @@ func (p *Process) await(ctx context.Context, lis *shared, open func() (api, erro
 			return nil, err
 		}
 		p.waits.Store(&err)
-		if stop == nil && databaseAway(err) {
-			var fault error
-			if stop, fault = p.standIn(lis); fault != nil {
-				return nil, fault
-			}
+		late.Stop()
+		switch {
+		case databaseAway(err):
+			meanwhile.unreachable()
+		case reason == dbkit.ReasonSchemaOld || reason == dbkit.ReasonMigrationRefused:
+			meanwhile.notReady()
 		}
 		if reason != told {
 			told = reason

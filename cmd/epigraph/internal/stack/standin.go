@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -76,23 +77,58 @@ func (t *turn) Close() error {
 	return nil
 }
 
-// standIn answers every call in the place of a service whose database has been away since the start: callers
-// are told so, and not that nobody answers. stop leaves the listener to the service.
-func (p *Process) standIn(lis *shared) (stop func(), err error) {
-	secure, err := p.cfg.GRPC.TLS.server()
-	if err != nil {
-		return nil, err
+// standIn answers every call in the place of a service that waits at its start for its database: callers are
+// told so, and not that nobody answers.
+type standIn struct {
+	name   string
+	lis    *shared
+	secure *tls.Config
+
+	mu     sync.Mutex
+	reason string // what callers are told now; empty before anything is
+	end    func() // ends the server that tells them
+	closed bool
+}
+
+// tell has callers told why from now on.
+func (s *standIn) tell(why *errs.Error, hint string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.reason == why.Reason {
+		return
 	}
-	server := grpckit.StandIn(errs.DatabaseUnreachable(p.name).Set(errs.MetaNothingDone, "true").Hint("nothing was changed; try again when the database is back"), secure)
+	if s.end != nil {
+		s.end()
+	}
+	s.reason = why.Reason
+	server := grpckit.StandIn(why.Set(errs.MetaNothingDone, "true").Hint(hint), s.secure)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(&turn{shared: lis, stop: make(chan struct{})}) // it ends when it is stopped
+		_ = server.Serve(&turn{shared: s.lis, stop: make(chan struct{})}) // it ends when it is stopped
 	}()
-	return func() {
+	s.end = func() {
 		server.Stop()
 		<-ended
-	}, nil
+	}
+}
+
+func (s *standIn) unreachable() {
+	s.tell(errs.DatabaseUnreachable(s.name), "nothing was changed; try again when the database is back")
+}
+
+func (s *standIn) notReady() {
+	s.tell(errs.DatabaseNotReady(s.name), "nothing was changed; try again later: readyz at the service's admin address tells what it waits for")
+}
+
+// close leaves the listener to the service.
+func (s *standIn) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.end != nil {
+		s.end()
+	}
 }
 
 // databaseAway reports whether a service cannot be opened since its database does not answer.

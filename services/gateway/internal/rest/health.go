@@ -165,8 +165,10 @@ func (t target) ask(ctx context.Context) *absence {
 		return &absence{Reason: e.Reason, Message: "the " + t.name + " does not answer"}
 	}
 	if st := resp.GetStatus(); st != healthpb.HealthCheckResponse_SERVING {
-		if db, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{Service: grpckit.HealthDatabase}); err == nil && db.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING {
-			return &absence{Reason: errs.ReasonDatabaseUnreachable, Message: "the database of the " + t.name + " does not answer"}
+		for name, why := range map[string]*errs.Error{grpckit.HealthDatabase: errs.DatabaseUnreachable(t.name), grpckit.HealthDatabaseReady: errs.DatabaseNotReady(t.name)} {
+			if db, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{Service: name}); err == nil && db.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING {
+				return &absence{Reason: why.Reason, Message: why.Message}
+			}
 		}
 		return &absence{Reason: st.String(), Message: "the " + t.name + " is not ready to serve"}
 	}
