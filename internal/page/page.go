@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -34,6 +35,10 @@ const (
 	sumLen    = 4
 	maxIDLen  = 512
 	maxTokLen = 1024
+
+	// The years of times that a request can name; all databases have them.
+	minYear = 1
+	maxYear = 9999
 )
 
 // Cursor is the position after one row in (create_time, id) order. The zero value is the start.
@@ -180,9 +185,13 @@ func decode(token string, q Query) (Cursor, error) {
 			Violate("page_token", ReasonMismatch, "parent, filter or order_by changed since the first page")
 	}
 	id := string(body[headLen:])
-	if !utf8.ValidString(id) {
+	// The sum tells damage, not forgery: what no database can compare with is refused here.
+	if !utf8.ValidString(id) || strings.IndexByte(id, 0) >= 0 {
 		return Cursor{}, invalid
 	}
-	micros := int64(binary.BigEndian.Uint64(body[1+hashLen : headLen]))
-	return Cursor{CreateTime: time.UnixMicro(micros).UTC(), ID: id}, nil
+	at := time.UnixMicro(int64(binary.BigEndian.Uint64(body[1+hashLen : headLen]))).UTC()
+	if year := at.Year(); year < minYear || year > maxYear {
+		return Cursor{}, invalid
+	}
+	return Cursor{CreateTime: at, ID: id}, nil
 }

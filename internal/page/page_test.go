@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"encoding/base64"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,22 @@ func TestToken(t *testing.T) {
 			require.Equal(t, page.ReasonMismatch, errs.ReasonOf(err))
 			require.True(t, errs.Is(err, errs.InvalidArgument))
 		}
+	})
+	t.Run("Token/WhatNoDatabaseComparesWithIsInvalid", func(t *testing.T) {
+		for name, c := range map[string]page.Cursor{
+			"NUL":         {CreateTime: cur.CreateTime, ID: "run\x00"},
+			"EarlierYear": {CreateTime: time.UnixMicro(math.MinInt64), ID: "run_01"},
+			"YearZero":    {CreateTime: time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC), ID: "run_01"},
+			"LaterYear":   {CreateTime: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), ID: "run_01"},
+		} {
+			_, err := page.Parse(2, first.Token(c), query)
+			require.Equal(t, page.ReasonInvalid, errs.ReasonOf(err), name)
+		}
+	})
+	t.Run("Token/NoTimeIsKept", func(t *testing.T) {
+		p, err := page.Parse(2, first.Token(page.Cursor{ID: "actor/x"}), query)
+		require.NoError(t, err)
+		require.Equal(t, page.Cursor{ID: "actor/x"}, p.After)
 	})
 	t.Run("Token/DamageIsInvalid", func(t *testing.T) {
 		raw, err := base64.RawURLEncoding.DecodeString(token)
@@ -140,7 +157,7 @@ func TestTokenProperty(t *testing.T) {
 		q := page.Query{Method: rapid.String().Draw(t, "m"), Parent: rapid.String().Draw(t, "p"), Filter: rapid.String().Draw(t, "f")}
 		c := page.Cursor{
 			CreateTime: time.UnixMicro(rapid.Int64Range(-62_000_000_000_000_000, 250_000_000_000_000_000).Draw(t, "us")).UTC(),
-			ID:         rapid.StringN(1, 40, 160).Draw(t, "id"),
+			ID:         strings.ReplaceAll(rapid.StringN(1, 40, 160).Draw(t, "id"), "\x00", "0"),
 		}
 		p, err := page.Parse(0, "", q)
 		require.NoError(t, err)
