@@ -521,7 +521,7 @@ func (t *term) finish(a *attempt, out *workgraph.Outcome, fail *workgraph.Error,
 		r.askAt = time.Now().Add(r.askPause(0))
 	}
 	if out != nil {
-		delete(r.details, a.start.Ref)
+		r.dropDetails(a.start.Ref)
 	}
 	r.conclude(a, workgraph.Ended{Ref: a.start.Ref, Attempt: a.start.Attempt, Outcome: out, Err: fail, Now: now}, x, nil)
 }

@@ -59,7 +59,7 @@ type Config struct {
 	MaxFanOut int
 	// MaxFamily is how many runs one root and all below it may be.
 	MaxFamily int
-	// DetailsEvery is how often at most the details of one attempt's heartbeats are written down.
+	// DetailsEvery is how often at most the details of one run's heartbeats are written down.
 	DetailsEvery time.Duration
 	// MaxWatches is how many watches of one namespace this executor serves at once.
 	MaxWatches int

@@ -37,18 +37,21 @@ type detail struct {
 	Ref     workgraph.Ref   `json:"ref"`
 	Attempt int             `json:"attempt"`
 	Said    json.RawMessage `json:"said"`
-
-	written time.Time
 }
 
-// maxDetails bounds what one heartbeat says, and maxDetailsPosition the positions that are written for the sake of heartbeats alone.
 const (
-	maxDetails         = 64 << 10
-	maxDetailsPosition = 1 << 20
+	// maxDetails bounds what one heartbeat says.
+	maxDetails = 64 << 10
+	// maxDetailsTogether bounds what is kept of a run's heartbeats: its position holds all of it.
+	maxDetailsTogether = 1 << 20
+	// maxDetailsPosition bounds the positions that are written for the sake of heartbeats alone, and detailsStep how much of a
+	// position takes DetailsEvery once more: a large one is written less often.
+	maxDetailsPosition = 2 << 20
+	detailsStep        = 64 << 10
 )
 
 // keepDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
-// together with the run's position.
+// together with the run's position. Where the run has no room for it, the next attempt begins with what was said before.
 func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return
@@ -60,26 +63,49 @@ func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 	if r.gone.Load() || a.reported.Load() {
 		return
 	}
-	d := r.details[a.start.Ref]
-	if d == nil {
-		d = &detail{Ref: a.start.Ref}
-		if r.details == nil {
-			r.details = map[workgraph.Ref]*detail{}
-		}
-		r.details[a.start.Ref] = d
+	d := &detail{Ref: a.start.Ref, Attempt: a.start.Attempt, Said: details}
+	if r.detailBytes-r.details[d.Ref].size()+d.size() > maxDetailsTogether {
+		return
 	}
-	d.Attempt, d.Said, r.said = a.start.Attempt, details, true
-	if time.Since(d.written) < t.e.cfg.DetailsEvery || r.kept > maxDetailsPosition {
+	r.putDetails(d)
+	r.said = true
+	r.weigh()
+	position := r.kept + r.detailBytes
+	if time.Since(r.detailsWritten) < t.e.cfg.DetailsEvery*time.Duration(1+position/detailsStep) || position > maxDetailsPosition {
 		return
 	}
 	t.keepSaid(r)
 }
 
+// detailWeight is about what a detail takes besides what it says.
+const detailWeight = 256
+
+func (d *detail) size() int64 {
+	if d == nil {
+		return 0
+	}
+	return int64(len(d.Said)) + detailWeight
+}
+
+// putDetails counts and keeps what a heartbeat said. The caller holds r.mu, or is the only one who knows r.
+func (r *run) putDetails(d *detail) {
+	r.dropDetails(d.Ref)
+	if r.details == nil {
+		r.details = map[workgraph.Ref]*detail{}
+	}
+	r.details[d.Ref] = d
+	r.detailBytes += d.size()
+}
+
+// dropDetails forgets what heartbeats of a visit or item said. The caller holds r.mu.
+func (r *run) dropDetails(ref workgraph.Ref) {
+	r.detailBytes -= r.details[ref].size()
+	delete(r.details, ref)
+}
+
 // keepSaid writes what heartbeats said last, with the run's position. The caller holds r.mu.
 func (t *term) keepSaid(r *run) {
-	for _, d := range r.details {
-		d.written = time.Now() // one position has them all
-	}
+	r.detailsWritten = time.Now()
 	position, err := r.snapshot()
 	if err != nil {
 		return // what was decided is in the journal all the same

@@ -235,7 +235,7 @@ func (t *term) needs(p *program, req *StartRequest) int64 {
 // weight is about what the run takes, without the graph that it began with. The caller holds r.mu, or is the
 // only one who knows r.
 func (r *run) weight() int64 {
-	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.grown
+	return weight(max(r.program.nodes, int(r.tally.counts.Total))) + r.kept + r.given + r.grown + r.detailBytes
 }
 
 // uncounted is the size of a run that is not among the live ones, yet or any more.

@@ -355,10 +355,7 @@ func (r *run) replay(ctx context.Context, snapshot []byte, events []journal.Even
 		}
 		r.sure, r.refusal = head.Recorded, head.Refusal
 		for i := range head.Details {
-			if r.details == nil {
-				r.details = map[workgraph.Ref]*detail{}
-			}
-			r.details[head.Details[i].Ref] = &head.Details[i]
+			r.putDetails(&head.Details[i])
 		}
 		state, err := workgraph.Restore(ctx, r.program.p, machine)
 		if err != nil {

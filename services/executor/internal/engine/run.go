@@ -82,6 +82,9 @@ type run struct {
 	heard map[int64]bool
 	// details are what heartbeats said last, of visits and items that have not succeeded.
 	details map[workgraph.Ref]*detail
+	// detailBytes is about what details take, and detailsWritten when they were last written without need.
+	detailBytes    int64
+	detailsWritten time.Time
 	// said is set while some of it is in no position that was given to the writer.
 	said bool
 	// refusal is the last amendment that was refused when it was taken up; nil after one that was not.
