@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -71,6 +72,15 @@ func TestExplainFailures(t *testing.T) {
 				Error:   &executorv1.RunError{Type: executorv1.ErrorType_ERROR_TYPE_UNKNOWN, Reason: "TIMEOUT", Message: "no answer", NodeId: "n", Visit: 1},
 				Message: "nobody knows what became of the UNSAFE call of n, attempt 1 of 1, which ended with TIMEOUT: no answer",
 			}, b)
+		})
+		t.Run("Reconciliation/NamesTheItemInItsCommand", func(t *testing.T) {
+			id := begin(t, &graphv1.Node{Id: "n", Actor: "pays", Effect: graphv1.Effect_EFFECT_UNSAFE, Map: &graphv1.Map{Over: "[1, 2]", MaxParallel: 2}})
+			_, x := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION)
+			for _, b := range x.GetBlockers() {
+				if b.GetKind() == executorv1.BlockerKind_BLOCKER_KIND_RECONCILIATION {
+					require.Contains(t, b.GetHint(), fmt.Sprintf("runs reconcile %s n --visit 1 --item %d --performed", id, b.GetVisit().GetItem()))
+				}
+			}
 		})
 		t.Run("EndedFirst/SaysOfWhichCallsNobodyKnows", func(t *testing.T) {
 			id := begin(t, &graphv1.Node{Id: "n", Actor: "pays", Effect: graphv1.Effect_EFFECT_UNSAFE})

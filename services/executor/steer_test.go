@@ -384,15 +384,39 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, 1, c.of("r3"))
 			_, err = f.RetryRun(t.Context(), &executorv1.RetryRunRequest{RunId: ids[0]})
 			require.Equal(t, "NOTHING_TO_RETRY", errs.ReasonOf(err))
-			bulk := func() []string {
-				b, err := f.BulkRetryRuns(t.Context(), &executorv1.BulkRetryRunsRequest{Filter: &executorv1.RunFilter{States: []executorv1.RunState{failed}, Labels: mine}})
+		})
+		t.Run("BulkRetryRuns/GoesOnWithThoseThatItHasNotRetried", func(t *testing.T) {
+			mine := map[string]string{"drill": "bulk"}
+			runs := map[string]int{}
+			for _, n := range []string{"b1", "b2", "b3"} {
+				c.mu.Lock()
+				c.fail[n] = true
+				c.mu.Unlock()
+				r, err := f.StartRun(t.Context(), &executorv1.StartRunRequest{Labels: mine, Graph: nodes(&graphv1.Node{Id: n, Actor: "does"})})
+				require.NoError(t, err)
+				f.wait(t, r.GetId(), failed)
+				c.mend(n)
+				runs[r.GetId()] = 0
+			}
+			bulk := func(limit int32, dry bool) *executorv1.BulkRetryRunsResponse {
+				b, err := f.BulkRetryRuns(t.Context(), &executorv1.BulkRetryRunsRequest{Filter: &executorv1.RunFilter{Labels: mine}, Limit: limit, DryRun: dry})
 				require.NoError(t, err)
 				require.Empty(t, b.GetFailures())
-				require.Len(t, b.GetRunIds(), 1)
-				return b.GetRunIds()
+				return b
 			}
-			first := bulk()
-			require.Equal(t, first, bulk(), "a run is retried once")
+			for left := range 3 {
+				b := bulk(1, false)
+				require.Len(t, b.GetRunIds(), 1)
+				require.Equal(t, left < 2, b.GetMore())
+				require.EqualValues(t, 2-left, bulk(0, true).GetMatched(), "those that are left")
+				runs[f.wait(t, b.GetRunIds()[0], completed).GetForkedFromRunId()]++
+			}
+			for id, n := range runs {
+				require.Equal(t, 1, n, id)
+			}
+			again := bulk(0, false)
+			require.Zero(t, again.GetMatched())
+			require.Empty(t, again.GetRunIds())
 		})
 		t.Run("ForkRun/OtherArgumentsOtherGraphAndUnsafe", func(t *testing.T) {
 			g := nodes(&graphv1.Node{Id: "f1", Actor: "does"}, &graphv1.Node{Id: "f2", Actor: "fires"}, &graphv1.Node{Id: "f3", Actor: "does"})

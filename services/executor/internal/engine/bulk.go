@@ -68,7 +68,8 @@ func (e *Engine) BulkCancel(ctx context.Context, req BulkRequest, reason string)
 	})
 }
 
-// BulkRetry retries the runs that a filter finds, each once however often it is called.
+// BulkRetry retries the runs that a filter finds, each once however often it is called, for as long as the ids
+// of requests are kept.
 func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, withoutTask bool) (BulkResult, error) {
 	if len(req.Filter.States) == 0 {
 		if req.empty() {
@@ -79,11 +80,18 @@ func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, wi
 	if !req.narrow([]journal.State{journal.StateFailed, journal.StateCanceled}) {
 		return BulkResult{}, nil
 	}
-	return e.bulk(ctx, req, nil, func(ctx context.Context, r journal.Run, out *BulkResult) error {
+	// The same for every call, so that a run is retried once.
+	request := func(r journal.Run) journal.Request {
+		return journal.Request{Method: methodBulkRetry, ID: r.ID, BodyHash: r.ID}
+	}
+	// A run that was retried stays FAILED, so it is found again. It must not take up the limit of a later call.
+	left := func(r journal.Run) bool {
+		id, err := e.Answered(ctx, r.Namespace, request(r))
+		return err != nil || id == "" // a lookup that fails makes the retry fail, which is told
+	}
+	return e.bulk(ctx, req, left, func(ctx context.Context, r journal.Run, out *BulkResult) error {
 		id, err := e.Retry(ctx, RetryRequest{
-			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe, WithoutTask: withoutTask,
-			// The same for every call, so that a run is retried once.
-			Request: journal.Request{Method: methodBulkRetry, ID: r.ID, BodyHash: r.ID},
+			Namespace: r.Namespace, RunID: r.ID, AllowUnsafe: allowUnsafe, WithoutTask: withoutTask, Request: request(r),
 		})
 		if err == nil {
 			out.Done++

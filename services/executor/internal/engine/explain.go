@@ -467,7 +467,11 @@ func why(row journal.Run, r workgraph.Reason, n *workgraph.Node, approvals map[s
 		if h.Error != nil {
 			h.Message += ", which ended with " + h.Error.said()
 		}
-		h.Hint = command(fmt.Sprintf("runs reconcile %s %s --visit %d --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, r.Visit))
+		which := fmt.Sprintf("--visit %d", r.Visit)
+		if r.Item > 0 {
+			which += fmt.Sprintf(" --item %d", r.Item)
+		}
+		h.Hint = command(fmt.Sprintf("runs reconcile %s %s %s --performed VALUE | --failed REASON | --not-performed", row.ID, r.Node, which))
 	case workgraph.CauseLimit:
 		h.Kind, h.Name, h.Message = HoldupPaused, string(r.Cause), fmt.Sprintf("the loop of %s has come to its max_visits, %d", r.Node, r.Have)
 		h.Hint = command("runs resume "+row.ID) + " gives it as many visits again"

@@ -3040,7 +3040,7 @@ func (x *BulkRetryRunsRequest) GetWithoutTask() bool {
 // BulkRetryRunsResponse tells what was done.
 type BulkRetryRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many runs the filter found, up to the limit.
+	// How many runs the filter found that were not retried yet, up to the limit.
 	Matched int32 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
 	// The new runs.
 	RunIds []string `protobuf:"bytes,2,rep,name=run_ids,json=runIds,proto3" json:"run_ids,omitempty"`

@@ -121,7 +121,9 @@ type ExecutorServiceClient interface {
 	DeleteRun(ctx context.Context, in *DeleteRunRequest, opts ...grpc.CallOption) (*DeleteRunResponse, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(ctx context.Context, in *BulkCancelRunsRequest, opts ...grpc.CallOption) (*BulkCancelRunsResponse, error)
-	// BulkRetryRuns retries the failed runs that a filter finds, each once however often it is called.
+	// BulkRetryRuns retries the failed runs that a filter finds, each once within 72 hours, however often it is called: those that it
+	// has retried are left out, so that another call goes on with the others. A new run that fails in its turn is another failed run,
+	// which a later call retries unless created_before leaves it out.
 	BulkRetryRuns(ctx context.Context, in *BulkRetryRunsRequest, opts ...grpc.CallOption) (*BulkRetryRunsResponse, error)
 	// BulkDeleteRuns removes the ended runs that a filter finds.
 	BulkDeleteRuns(ctx context.Context, in *BulkDeleteRunsRequest, opts ...grpc.CallOption) (*BulkDeleteRunsResponse, error)
@@ -496,7 +498,9 @@ type ExecutorServiceServer interface {
 	DeleteRun(context.Context, *DeleteRunRequest) (*DeleteRunResponse, error)
 	// BulkCancelRuns cancels the runs that a filter finds.
 	BulkCancelRuns(context.Context, *BulkCancelRunsRequest) (*BulkCancelRunsResponse, error)
-	// BulkRetryRuns retries the failed runs that a filter finds, each once however often it is called.
+	// BulkRetryRuns retries the failed runs that a filter finds, each once within 72 hours, however often it is called: those that it
+	// has retried are left out, so that another call goes on with the others. A new run that fails in its turn is another failed run,
+	// which a later call retries unless created_before leaves it out.
 	BulkRetryRuns(context.Context, *BulkRetryRunsRequest) (*BulkRetryRunsResponse, error)
 	// BulkDeleteRuns removes the ended runs that a filter finds.
 	BulkDeleteRuns(context.Context, *BulkDeleteRunsRequest) (*BulkDeleteRunsResponse, error)
