@@ -409,6 +409,7 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 			return err
 		}
 	}
+	begun := time.Now()
 	_, failures, more, show, err := once(false)
 	if err != nil {
 		return e.unfiltered(err)
@@ -422,12 +423,21 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 		}
 	}
 	if more {
-		e.help("there may be more: repeat the command")
+		e.help("there may be more: repeat the command%s", f.later(verb, begun))
 	}
 	if len(failures) > 0 {
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+// later is what to add to a command that is repeated. The runs that a retry started match the same filter when
+// they fail, so it is their time that leaves them out.
+func (f *runFilter) later(verb string, begun time.Time) string {
+	if verb != "retry" || f.Before != "" {
+		return ""
+	}
+	return " with --before " + begun.UTC().Format("2006-01-02T15:04:05.000Z") + ", which leaves out the runs that it started"
 }
 
 // unfiltered tells which flags say of what runs a bulk command is about, if none did.
