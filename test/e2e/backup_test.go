@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/epigraph-run/epigraph/internal/conf"
@@ -77,10 +78,10 @@ executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, par
 			r, err := x.StartRun(ctx, &executorv1.StartRunRequest{Named: map[string]*graphv1.Payload{"big": {Json: big}}, Graph: &graphv1.Graph{Nodes: []*graphv1.Node{
 				{Id: "wait", Actor: "sleep", Named: map[string]*graphv1.Payload{"seconds": {Json: []byte("8")}}},
 				{Id: "after", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": {Json: []byte(`"size(named.big)"`)}}},
-			}, Edges: []*graphv1.Edge{{From: "wait", To: "after"}}}})
+			}, Edges: []*graphv1.Edge{{From: "wait", To: "after"}}}}, grpc.WaitForReady(true))
 			require.NoError(t, err)
 			state := func() executorv1.RunState {
-				r, err = x.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.GetId()})
+				r, err = x.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.GetId()}, grpc.WaitForReady(true))
 				require.NoError(t, err)
 				return r.GetState()
 			}
