@@ -8,6 +8,7 @@ import (
 	"container/list"
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -41,7 +42,11 @@ type Pool struct {
 func New(b Bounds) *Pool { return &Pool{bounds: b, namespaces: map[string]*group{}} }
 
 // List returns the list of one server's connections.
-func (p *Pool) List() *List { return &List{pool: p, byAddr: map[string]*Conn{}} }
+func (p *Pool) List() *List {
+	l := &List{pool: p, byAddr: map[string]*Conn{}}
+	l.strangers.idle.sources, l.strangers.busy.sources = map[netip.Prefix]int{}, map[netip.Prefix]int{}
+	return l
+}
 
 // Known is how many connections of a namespace there are.
 func (p *Pool) Known(namespace string) int {
@@ -56,11 +61,67 @@ func (p *Pool) Known(namespace string) int {
 // group are the connections that are bounded together: the strangers of a server, or those of a namespace.
 type group struct {
 	namespace  string
-	idle, busy list.List // of *Conn, that which is so longest first
+	idle, busy queue
 	frames     allowance
 }
 
 func (g *group) len() int { return g.idle.Len() + g.busy.Len() }
+
+// queue are connections that are idle or busy, that which is so longest first.
+type queue struct {
+	list.List // of *Conn
+	// sources is how many of them come from each address, where they are strangers.
+	sources map[netip.Prefix]int
+}
+
+// enter and leave count a connection in and out of the queue where it belongs. The lock is held.
+func (c *Conn) enter() {
+	q := c.queue()
+	c.place = q.PushBack(c)
+	if q.sources != nil {
+		q.sources[c.source]++
+	}
+}
+
+func (c *Conn) leave() {
+	q := c.queue()
+	q.Remove(c.place)
+	if q.sources == nil {
+		return
+	}
+	if q.sources[c.source]--; q.sources[c.source] == 0 {
+		delete(q.sources, c.source)
+	}
+}
+
+// oldestOfMost is the connection that gives way in a queue of strangers: of the address with the most of them the
+// one that waits longest, so that a flood from one address shuts out nobody else. The lock is held.
+func (q *queue) oldestOfMost() *Conn {
+	most := 0
+	for _, n := range q.sources {
+		most = max(most, n)
+	}
+	place := q.Front()
+	for q.sources[place.Value.(*Conn).source] < most {
+		place = place.Next()
+	}
+	return place.Value.(*Conn)
+}
+
+// sourceOf is the address that counts for a connection: of IPv6 the network, of which one caller has all
+// addresses.
+func sourceOf(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip, bits := tcp.AddrPort().Addr().Unmap().WithZone(""), 64
+	if ip.Is4() {
+		bits = ip.BitLen()
+	}
+	p, _ := ip.Prefix(bits) // of an address that is none it is the zero one
+	return p
+}
 
 // List are the connections to one server. It is safe for concurrent use.
 type List struct {
@@ -104,6 +165,7 @@ type Conn struct {
 	net.Conn
 	list   *List
 	addr   string
+	source netip.Prefix
 	pace   pace
 	reads  incoming
 	writes outgoing
@@ -129,14 +191,14 @@ func (c *Conn) end() error {
 }
 
 func (l *List) admit(n net.Conn) *Conn {
-	c := &Conn{Conn: n, list: l, addr: n.RemoteAddr().String(), pace: pace{closed: make(chan struct{})}}
+	c := &Conn{Conn: n, list: l, addr: n.RemoteAddr().String(), source: sourceOf(n.RemoteAddr()), pace: pace{closed: make(chan struct{})}}
 	l.pool.mu.Lock()
 	if before := l.byAddr[c.addr]; before != nil {
 		l.forget(before)
 	}
 	l.byAddr[c.addr] = c
 	l.pool.put(c, &l.strangers)
-	var oldest *Conn
+	var gone *Conn
 	if l.strangers.len() > l.pool.bounds.Strangers {
 		// Those of whom nothing has come yet go before probes that are being answered, which must not have the
 		// list to themselves either.
@@ -144,11 +206,11 @@ func (l *List) admit(n net.Conn) *Conn {
 		if l.strangers.busy.Len() > l.pool.bounds.Strangers/2 {
 			from = &l.strangers.busy
 		}
-		oldest = from.Front().Value.(*Conn)
-		l.forget(oldest)
+		gone = from.oldestOfMost()
+		l.forget(gone)
 	}
 	l.pool.mu.Unlock()
-	closeAll(oldest)
+	closeAll(gone)
 	return c
 }
 
@@ -156,7 +218,7 @@ func (l *List) admit(n net.Conn) *Conn {
 func (p *Pool) put(c *Conn, g *group) {
 	p.take(c)
 	c.in = g
-	c.place = c.queue().PushBack(c)
+	c.enter()
 	if g != &c.list.strangers {
 		p.total++
 		p.namespaces[g.namespace] = g
@@ -169,7 +231,7 @@ func (p *Pool) take(c *Conn) {
 	if g == nil {
 		return
 	}
-	c.queue().Remove(c.place)
+	c.leave()
 	c.in, c.place = nil, nil
 	if g == &c.list.strangers {
 		return
@@ -180,7 +242,7 @@ func (p *Pool) take(c *Conn) {
 	}
 }
 
-func (c *Conn) queue() *list.List {
+func (c *Conn) queue() *queue {
 	if c.calls > 0 {
 		return &c.in.busy
 	}
@@ -242,9 +304,9 @@ func (c *Conn) count(n int) {
 		c.calls += n
 		return
 	}
-	c.queue().Remove(c.place)
+	c.leave()
 	c.calls += n
-	c.place = c.queue().PushBack(c)
+	c.enter()
 }
 
 // Trust is told of a call by a service of the installation or an operator: its connection is bounded no more.
