@@ -279,7 +279,7 @@ func (c *checker) expr(use exprUse, src string) *Expr {
 		c.exprs[src] = e
 		c.patternSteps += e.steps
 	}
-	if len(e.nodeRefs) > 0 {
+	if len(e.nodeRefs) > 0 || len(e.strangeInput) > 0 {
 		use.expr = e
 		c.uses = append(c.uses, use)
 	}

@@ -29,6 +29,8 @@ type Expr struct {
 	nodeRefs []string
 	// strange are the FIELD in nodes.ID.FIELD that no node has.
 	strange []nodeField
+	// strangeInput are the KEY in input.KEY that no input has.
+	strangeInput []string
 	// stateKeys are the KEY in state.KEY and state["KEY"]; wholeState says that it uses the state in another
 	// way.
 	stateKeys  []string
@@ -70,7 +72,7 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 	for _, re := range e.patterns {
 		e.steps += re.steps
 	}
-	whole, parts := 0, 0
+	whole, parts, itemInput := 0, 0, false
 	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
 		if x.Kind() == ast.IdentKind {
 			e.constant = false
@@ -84,6 +86,12 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		if f, ok := fieldOfNode(x); ok && !slices.Contains(nodeFields, f.field) && !slices.Contains(e.strange, f) {
 			e.strange = append(e.strange, f)
 		}
+		if key, ok := partOf("input", x); ok && !slices.Contains(inputFields, key) && !slices.Contains(e.strangeInput, key) {
+			e.strangeInput = append(e.strangeInput, key)
+		}
+		if x.Kind() == ast.ComprehensionKind && slices.Contains([]string{x.AsComprehension().IterVar(), x.AsComprehension().IterVar2()}, "input") {
+			itemInput = true
+		}
 		if x.Kind() == ast.IdentKind && strings.TrimPrefix(x.AsIdent(), ".") == "state" {
 			whole++
 		}
@@ -93,6 +101,9 @@ func CompileExpr(ctx context.Context, src string) (*Expr, error) {
 		}
 	}))
 	e.wholeState = whole > parts
+	if itemInput { // the items of a list are called so
+		e.strangeInput = nil
+	}
 	root := checked.NativeRep().Expr()
 	_, e.wholeNode = nodeRef(root)
 	e.gives = typeOf(root, checked.OutputType())
@@ -130,6 +141,9 @@ func nodeRef(x ast.Expr) (id string, ok bool) { return partOf("nodes", x) }
 
 // nodeFields are what nodes.ID has.
 var nodeFields = []string{"result", "values", "visit"}
+
+// inputFields are what input has.
+var inputFields = []string{"args", "named"}
 
 // nodeField is what an expression asks of a node.
 type nodeField struct{ id, field string }

@@ -57,6 +57,9 @@ func (c *checker) checkNodeRefs(p *Program, whole bool) {
 		for _, f := range u.expr.strange { // evaluated, it would be a missing key, which makes a condition false without a word
 			c.refFault(u, CodeBadExpression, "a node has "+strings.Join(nodeFields, ", "), "%q asks for %q of nodes.%s, which no node has", u.expr.src, f.field, f.id)
 		}
+		for _, key := range u.expr.strangeInput {
+			c.refFault(u, CodeBadExpression, "write input.named."+key, "%q asks for %q of input, which has args and named", u.expr.src, key)
+		}
 		for _, id := range u.expr.nodeRefs {
 			x, declared := p.resolve(u.at, id)
 			if declared {
