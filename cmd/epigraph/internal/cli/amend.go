@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -55,6 +56,7 @@ func (c *runsAmendCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	c.warn(e, s, text, req.GetPatch())
 	if c.DryRun {
 		return e.print(diff, func() string { return changeText(e, diff.GetDiff()) })
 	}
@@ -80,6 +82,47 @@ func (c *runsAmendCmd) Run(e *env) error {
 	return e.print(r, func() string {
 		return fmt.Sprintf("changed; %s is %s, graph revision %d\n", r.GetRun().GetId(), view.Word(r.GetRun().GetState().String(), "RUN_STATE_"), r.GetRun().GetGraphRevision())
 	})
+}
+
+// warn shows what may be wrong with the graph as it is going to be.
+func (c *runsAmendCmd) warn(e *env, s *services, text string, change *executorv1.GraphPatch) {
+	if e.json {
+		return
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, e.client.Timeout)
+	defer cancel()
+	run, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: c.ID})
+	if err != nil {
+		return
+	}
+	old, err := s.executor.GetRunGraph(ctx, &executorv1.GetRunGraphRequest{RunId: c.ID})
+	if err != nil {
+		return
+	}
+	g := changed(old.GetGraph(), change)
+	(&runCmd{File: c.File}).warn(ctx, e, s, text, g, &executorv1.RunInput{Args: run.GetArgs(), Named: run.GetNamed()})
+}
+
+// changed is what the change makes of the graph: edges of a node that goes, go with it.
+func changed(g *graphv1.Graph, change *executorv1.GraphPatch) *graphv1.Graph {
+	out := proto.CloneOf(g)
+	out.Nodes = slices.DeleteFunc(out.Nodes, func(n *graphv1.Node) bool { return slices.Contains(change.GetRemoveNodes(), n.GetId()) })
+	for _, n := range change.GetPutNodes() {
+		at := slices.IndexFunc(out.Nodes, func(old *graphv1.Node) bool { return old.GetId() == n.GetId() })
+		if at < 0 {
+			out.Nodes = append(out.Nodes, n)
+		} else {
+			out.Nodes[at] = n
+		}
+	}
+	out.Edges = slices.DeleteFunc(out.Edges, func(x *graphv1.Edge) bool {
+		goes := slices.ContainsFunc(change.GetRemoveEdges(), func(gone *graphv1.Edge) bool {
+			return gone.GetFrom() == x.GetFrom() && gone.GetTo() == x.GetTo() && gone.GetKind() == x.GetKind()
+		})
+		return goes || slices.Contains(change.GetRemoveNodes(), x.GetFrom()) || slices.Contains(change.GetRemoveNodes(), x.GetTo())
+	})
+	out.Edges = append(out.Edges, change.GetAddEdges()...)
+	return out
 }
 
 // plan has the server work out the difference.

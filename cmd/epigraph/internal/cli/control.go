@@ -39,12 +39,12 @@ func (e *env) help(format string, args ...any) {
 	}
 }
 
-// given is a value of the command line; nil for none.
-func given(text *string) *graphv1.Payload {
+// given is a value of the command line that cannot be taken back; nil for none.
+func given(text *string) (*graphv1.Payload, error) {
 	if text == nil {
-		return nil
+		return nil, nil
 	}
-	return &graphv1.Payload{Json: value(*text)}
+	return finalValue(*text)
 }
 
 // confirm asks whether to go on. Somebody who cannot be asked must have said so with --yes.
@@ -122,8 +122,12 @@ func (runsSignalCmd) Help() string {
 
 // Run signals.
 func (c *runsSignalCmd) Run(e *env) error {
+	payload, err := given(c.Payload)
+	if err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: c.ID, Name: c.Name, Payload: given(c.Payload), RequestId: c.RequestID})
+		r, err := s.executor.SignalRun(ctx, &executorv1.SignalRunRequest{RunId: c.ID, Name: c.Name, Payload: payload, RequestId: c.RequestID})
 		if err != nil {
 			return err
 		}
@@ -149,9 +153,13 @@ func (runsSendCmd) Help() string {
 
 // Run sends.
 func (c *runsSendCmd) Run(e *env) error {
+	message, err := finalValue(c.Message)
+	if err != nil {
+		return err
+	}
 	return e.with(func(ctx context.Context, s *services) error {
 		r, err := s.executor.SendMessage(ctx, &executorv1.SendMessageRequest{
-			RunId: c.ID, From: c.From, NodeId: c.Node, Message: &graphv1.Payload{Json: value(c.Message)}, RequestId: c.RequestID, TaskToken: c.Token})
+			RunId: c.ID, From: c.From, NodeId: c.Node, Message: message, RequestId: c.RequestID, TaskToken: c.Token})
 		if err != nil {
 			return err
 		}
@@ -213,7 +221,7 @@ type runsForkCmd struct {
 	Named       map[string]string `help:"Named argument of that node in the new run, as JSON or text." name:"with" placeholder:"NAME=VALUE"`
 	Args        []string          `help:"Positional arguments of that node in the new run, in the place of its own." name:"arg" placeholder:"VALUE" sep:"none"`
 	NoArgs      bool              `help:"That node has no positional arguments of its own in the new run."`
-	Graph       string            `help:"The graph of the new run, as JSON; nodes that are taken over must be as they were." placeholder:"FILE" type:"existingfile"`
+	Graph       string            `help:"The graph of the new run, as JSON; nodes that are taken over must be as they were." placeholder:"FILE"`
 	AllowUnsafe bool              `help:"Let UNSAFE calls that were made be made again."`
 	WithoutTask bool              `help:"Work on no task, if the old run's cannot be claimed: the costs go to the namespace alone."`
 	BusinessKey string            `help:"Business key of the new run." placeholder:"KEY"`
@@ -251,28 +259,35 @@ func (c *runsForkCmd) Run(e *env) error {
 	for _, a := range c.Args {
 		req.Args = append(req.Args, &graphv1.Payload{Json: value(a)})
 	}
-	if c.Graph != "" {
-		g, err := e.graphFile(c.Graph)
-		if err != nil {
-			return err
-		}
-		req.Graph = g
+	if c.Graph == "" {
+		return e.with(func(ctx context.Context, s *services) error { return c.fork(ctx, e, s, req) })
+	}
+	text, err := e.readText(c.Graph)
+	if err != nil {
+		return err
+	}
+	source := &runCmd{File: c.Graph}
+	if req.Graph, err = graphOf(c.Graph, text); err != nil {
+		return source.pointed(e, text, err)
 	}
 	return e.with(func(ctx context.Context, s *services) error {
-		r, err := s.executor.ForkRun(ctx, req)
-		if err != nil {
-			return err
+		if old, err := s.executor.GetRun(ctx, &executorv1.GetRunRequest{RunId: c.ID}); err == nil {
+			source.warn(ctx, e, s, text, req.GetGraph(), &executorv1.RunInput{Args: old.GetArgs(), Named: old.GetNamed()})
 		}
-		return e.forked(r, c.detached)
+		return source.pointed(e, text, c.fork(ctx, e, s, req))
 	})
 }
 
-// graphFile reads a file that must hold a graph.
-func (e *env) graphFile(name string) (*graphv1.Graph, error) {
-	text, err := e.readText(name)
+func (c *runsForkCmd) fork(ctx context.Context, e *env, s *services, req *executorv1.ForkRunRequest) error {
+	r, err := s.executor.ForkRun(ctx, req)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	return e.forked(r, c.detached)
+}
+
+// graphOf reads the text of a file that must hold a graph.
+func graphOf(name, text string) (*graphv1.Graph, error) {
 	raw, err := findGraph(text)
 	if err != nil {
 		return nil, err
@@ -562,7 +577,11 @@ func (c *tasksCompleteCmd) Run(e *env) error {
 	} else {
 		done := &executorv1.CallPerformed{}
 		for _, v := range c.Values {
-			done.Values = append(done.Values, &graphv1.Payload{Json: value(v)})
+			p, err := finalValue(v)
+			if err != nil {
+				return err
+			}
+			done.Values = append(done.Values, p)
 		}
 		req.Result = &executorv1.CompleteTaskRequest_Completed{Completed: done}
 	}

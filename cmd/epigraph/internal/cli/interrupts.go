@@ -163,7 +163,11 @@ func (c *interruptsAnswerCmd) Run(e *env) error {
 	if err := c.contradiction(); err != nil {
 		return err
 	}
-	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: given(c.Answer), By: c.By, ApproveHash: c.Hash}
+	answer, err := given(c.Answer)
+	if err != nil {
+		return err
+	}
+	req := &executorv1.AnswerInterruptRequest{InterruptId: c.ID, Answer: answer, By: c.By, ApproveHash: c.Hash}
 	switch {
 	case c.Approve:
 		req.Decision = executorv1.Decision_DECISION_APPROVED

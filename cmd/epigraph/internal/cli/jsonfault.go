@@ -54,7 +54,7 @@ func brokenGraph(text string) error {
 		return faultAt(text, offset, "the graph is not JSON: "+what, hint)
 	case yamlGraph.MatchString(text) && yamlActor.MatchString(text):
 		return faultAt(text, yamlGraph.FindStringIndex(text)[0], "this is a graph in YAML, and graphs are read as JSON",
-			"convert it, for example with `yq -o=json graph.yaml | epigraph run`")
+			"convert it, for example with `yq -o=json graph.yaml > graph.json`")
 	}
 	return nil
 }

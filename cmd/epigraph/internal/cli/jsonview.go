@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,8 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/epigraph-run/epigraph/cmd/epigraph/internal/view"
+	"github.com/epigraph-run/epigraph/internal/errs"
 	graphv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/graph/v1"
 )
 
@@ -114,6 +117,20 @@ func compact(b []byte) ([]byte, error) {
 		}
 	}
 	return safe.Bytes(), nil
+}
+
+// finalValue is value for what cannot be taken back once it is sent: what looks like an object or a list and is
+// no JSON is refused.
+func finalValue(s string) (*graphv1.Payload, error) {
+	trimmed := strings.TrimSpace(s)
+	var doc any
+	err := json.Unmarshal([]byte(trimmed), &doc)
+	if err == nil || !strings.HasPrefix(trimmed, "{") && !strings.HasPrefix(trimmed, "[") {
+		return &graphv1.Payload{Json: value(s)}, nil
+	}
+	offset, what, _ := jsonFault(trimmed, err)
+	return nil, usage(errs.New(errs.InvalidArgument, "VALUE_INVALID", "%q looks like JSON and is none: at character %d, %s", view.OneLine(s, 80),
+		utf8.RuneCountInString(trimmed[:offset])+1, what).Hint("mend it, or give it as a text: '" + string(value(s)) + "'"))
 }
 
 // value reads a value given on the command line: JSON if it is JSON, else a text.

@@ -192,7 +192,10 @@ func (c *runCmd) begin(ctx context.Context, s *services, req *executorv1.StartRu
 	name, text, carries := strings.Cut(c.Signal, "=")
 	signal := &executorv1.SignalWithStartRequest{Start: req, Name: name}
 	if carries {
-		signal.Payload = given(&text)
+		var err error
+		if signal.Payload, err = given(&text); err != nil {
+			return nil, err
+		}
 	}
 	return s.executor.SignalWithStart(ctx, signal)
 }

@@ -434,7 +434,11 @@ func (c *runsReconcileCmd) Run(e *env) error {
 	req := &executorv1.ReconcileVisitRequest{RunId: c.ID, Visit: &executorv1.VisitRef{NodeId: c.Node, Visit: c.Visit, Item: c.Item}, By: c.By}
 	switch {
 	case c.Performed != nil:
-		req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{{Json: value(*c.Performed)}}}}
+		given, err := finalValue(*c.Performed)
+		if err != nil {
+			return err
+		}
+		req.Outcome = &executorv1.ReconcileVisitRequest_Performed{Performed: &executorv1.CallPerformed{Values: []*graphv1.Payload{given}}}
 	case c.Failed != nil:
 		req.Outcome = &executorv1.ReconcileVisitRequest_Failed{Failed: &executorv1.CallFailed{Reason: *c.Failed}}
 	default:
