@@ -75,7 +75,7 @@ func Examine(ctx context.Context, cfg Config, o doctor.Options) (r doctor.Report
 	}
 	r = doctor.Examine(ctx, "executor", cfg.Store, o, append(members(j, cfg), suspicions(j, kept, in)...))
 	r.Sampled = in.Size
-	r.Findings = append(early, r.Findings...)
+	r.Findings = append(append([]doctor.Finding{}, early...), r.Findings...) // a list in JSON, also without findings
 	return r, nil
 }
 

@@ -184,6 +184,7 @@ func TestExamine(t *testing.T) {
 				for _, all := range []bool{false, true} {
 					r, err := executor.Examine(t.Context(), cfg, doctor.Options{All: all})
 					require.NoError(t, err)
+					require.NotNil(t, r.Findings, "in JSON it is a list")
 					var names []string
 					for _, f := range r.Findings {
 						require.NotEmpty(t, f.Examples)

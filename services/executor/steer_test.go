@@ -425,8 +425,10 @@ func TestSteer(t *testing.T) {
 			_, err := f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f2"}})
 			require.Equal(t, "FORK_REPEATS_UNSAFE", errs.ReasonOf(err))
 			require.Contains(t, errs.From(err).Meta["visits"], "f2")
-			_, err = f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "nowhere"}})
+			_, err = f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f33"}})
 			require.Equal(t, "VISIT_NOT_FOUND", errs.ReasonOf(err))
+			require.Contains(t, err.Error(), `the graph of the run has no node "f33"`)
+			require.Contains(t, errs.From(err).HintText(), "did you mean f3")
 			r, err := f.ForkRun(t.Context(), &executorv1.ForkRunRequest{RunId: id, Visit: &executorv1.VisitRef{NodeId: "f3"},
 				Named: map[string]*graphv1.Payload{"text": value(`"other"`)}, Labels: map[string]string{"a": "b"}})
 			require.NoError(t, err)

@@ -220,8 +220,20 @@ func reached(s *workgraph.State, from *workgraph.Ref) error {
 		return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "node %q has no visit %d: its last one is %d", from.Node, from.Visit, last).
 			Violate("visit", ReasonVisitNotFound, "no such visit")
 	}
-	return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the run has not reached node %q", from.Node).
-		Violate("visit", ReasonVisitNotFound, "no such visit").Hint("ListVisits names the visits of the run")
+	var names []string
+	for _, n := range s.Graph().Nodes {
+		names = append(names, n.ID)
+	}
+	if slices.Contains(names, from.Node) {
+		return errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the run has not reached node %q", from.Node).
+			Violate("visit", ReasonVisitNotFound, "no such visit").Hint("ListVisits names the visits of the run; a fork without a visit takes over all that completed")
+	}
+	unknown := errs.New(errs.InvalidArgument, ReasonVisitNotFound, "the graph of the run has no node %q", from.Node).Violate("visit", ReasonVisitNotFound, "not a node of the graph")
+	steps := maxNearSteps
+	if near := nearest(from.Node, names, &steps); len(near) > 0 {
+		return unknown.Hint("did you mean " + strings.Join(near, " or ") + "?")
+	}
+	return unknown.Hint("GetRunGraph shows the graph")
 }
 
 // rewritten is the graph with the arguments that the request gives to the node from which on things run anew.

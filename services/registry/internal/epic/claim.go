@@ -75,7 +75,7 @@ func Claimable(e Epic, t Task, others *Claim, now time.Time) error {
 	case t.State == TaskBlocked:
 		return refuse.Hint("wait until what it depends on is completed; a task that failed or was cancelled is not: change depends_on then")
 	case t.State == TaskFailed:
-		return refuse.Hint("move it to PENDING to try it again")
+		return refuse.Hint("move it to PENDING with TransitionTask to try it again")
 	case t.State == TaskRunning:
 		return refuse.Set("run_id", t.RunID).Hint("wait for, or cancel, the run that works on it")
 	case t.State != TaskPending:

@@ -133,6 +133,11 @@ func TestEpic(t *testing.T) {
 			require.Equal(rt, []int32{total, completed, failed}, []int32{e.TotalTasks, e.CompletedTasks, e.FailedTasks})
 		})
 	})
+	t.Run("Claimable/AFailedTaskIsToBeMoved", func(t *testing.T) {
+		t.Parallel()
+		err := epic.Claimable(epic.Epic{State: epic.Active}, epic.Task{ID: "tk_1", State: epic.TaskFailed}, nil, now)
+		require.Equal(t, "move it to PENDING with TransitionTask to try it again", errs.From(err).HintText())
+	})
 	t.Run("Etag/AnyOrThisOne", func(t *testing.T) {
 		t.Parallel()
 		e := epic.Epic{ID: "ep_1", Revision: 3}
