@@ -115,6 +115,18 @@ func (c Config) Validate() error {
 	return errors.Join(append(faults, c.validateCells()...)...)
 }
 
+// open reports whether requests without an API key are let in.
+func (c Config) open() bool { return c.Anonymous || len(c.Keys) == 0 }
+
+// CheckOrigins refuses pages of every origin where no API key is needed. Open does so, too.
+func (c Config) CheckOrigins() error {
+	if !c.open() || !slices.Contains(c.CORSOrigins, "*") {
+		return nil
+	}
+	return errs.New(errs.InvalidArgument, "CORS_OPEN", "the gateway does not let pages of every origin in where no API key is needed: any web site could read everything through a browser").
+		Hint("name the origins in gateway.cors_origins, or set gateway.keys and leave gateway.anonymous off")
+}
+
 // CellConns are the connections to one cell, made by grpckit.Dial for it alone.
 type CellConns struct {
 	Executor, Registry *grpc.ClientConn
@@ -180,7 +192,7 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 	if d.Budget == nil {
 		d.Budget = inflight.New(0)
 	}
-	anonymous := cfg.Anonymous || len(cfg.Keys) == 0
+	anonymous := cfg.open()
 	if anonymous && !loopback(cfg, d) {
 		what, hint := "without API keys", "set gateway.keys, or listen on 127.0.0.1"
 		if len(cfg.Keys) > 0 {
@@ -189,9 +201,8 @@ func Open(ctx context.Context, cfg Config, d Deps) (*Service, error) {
 		return nil, errs.New(errs.InvalidArgument, "ADDRESS_NOT_LOOPBACK",
 			"the gateway does not listen on %s %s: anyone who reaches it could do anything", cfg.Addr, what).Hint(hint)
 	}
-	if anonymous && slices.Contains(cfg.CORSOrigins, "*") {
-		return nil, errs.New(errs.InvalidArgument, "CORS_OPEN", "the gateway does not let pages of every origin in where no API key is needed: any web site could read everything through a browser").
-			Hint("name the origins in gateway.cors_origins, or set gateway.keys and leave gateway.anonymous off")
+	if err := cfg.CheckOrigins(); err != nil {
+		return nil, err
 	}
 	trusted := slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(o string) bool { return o == "*" })
 	keyring, err := auth.New(cfg.Keys, anonymous, trusted...)

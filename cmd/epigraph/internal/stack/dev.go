@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -97,12 +98,17 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		cfg.Executor.ID = "dev"
 	}
 	cfg.InDir(o.DataDir)
+	cfg.Gateway.Anonymous = loopback(cfg.Gateway.Addr)
+	// The secret of dev's own key is in the data directory, which is read after the settings were looked at.
+	own := len(cfg.Auth.Keys)
+	cfg.Auth.Keys = append(slices.Clone(cfg.Auth.Keys),
+		grpckit.APIKey{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: conf.NewSecret(rand.Text()), Scopes: access.Scopes()})
 	web, rpc, pages := flagPort(cfg.Gateway.Addr, "--http"), flagPort(o.GRPCAddr, "--grpc"), &devPort{addr: cfg.Admin.Addr, hint: "set " + setting("admin.addr") + " to another address"}
 	ports := []*devPort{web, rpc}
 	if pages.addr != "" {
 		ports = append(ports, pages)
 	}
-	faults := []error{cfg.ValidateFor(Services()...)}
+	faults := []error{cfg.ValidateFor(Services()...), cfg.gatewayConfig().CheckOrigins()}
 	for _, p := range ports {
 		faults = append(faults, p.blame(host.CheckAddress(ctx, p.addr)))
 	}
@@ -135,16 +141,15 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	}
 	d.httpAddr, d.grpcAddr = web.lis.Addr().String(), rpc.lis.Addr().String()
 
-	cfg.Auth.Keys = append([]grpckit.APIKey{{Name: "dev", Namespace: grpckit.DefaultNamespace, Secret: d.key, Scopes: access.Scopes()}}, cfg.Auth.Keys...)
-	cfg.Gateway.Anonymous = loopback(cfg.Gateway.Addr)
+	cfg.Auth.Keys[own].Secret = d.key
+	if err := cfg.Auth.Validate(); err != nil { // another key may have this secret
+		return nil, invalid(fmt.Errorf("auth: %w", err))
+	}
 	if cfg.Executor.Workflows == "" {
 		cfg.Executor.Workflows = filepath.Join(o.DataDir, "workflows")
 		if err := os.MkdirAll(cfg.Executor.Workflows, 0o700); err != nil {
 			return nil, errs.New(errs.InvalidArgument, "DATA_DIR_UNUSABLE", "cannot make the folder of workflows: %v", err).With(err)
 		}
-	}
-	if err := cfg.ValidateFor(Services()...); err != nil { // again, with the key of this data directory
-		return nil, err
 	}
 	if err := d.assemble(ctx, cfg, web.lis, rpc.lis, pages.lis); err != nil {
 		return nil, err

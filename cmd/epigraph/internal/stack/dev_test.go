@@ -166,6 +166,34 @@ func TestDev(t *testing.T) {
 		}
 		require.NoDirExists(t, dir)
 	})
+	t.Run("Settings/PagesOfEveryOriginAreRefusedBeforeAnythingIsTaken", func(t *testing.T) {
+		t.Parallel()
+		dir := filepath.Join(t.TempDir(), "data")
+		c := quiet()
+		c.Gateway.CORSOrigins = []string{"*"}
+		_, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: c})
+		require.Equal(t, "CORS_OPEN", errs.ReasonOf(err))
+		require.NoDirExists(t, dir)
+	})
+	t.Run("Settings/WhatNeedsAKeyIsTaken", func(t *testing.T) {
+		t.Parallel()
+		c := quiet()
+		c.Gateway.CORSOrigins = []string{"*"}
+		c.GRPC.TLS.ClientCerts = "optional"
+		openDev(t, stack.DevOptions{DataDir: t.TempDir(), HTTPAddr: "0.0.0.0:0", Config: c})
+	})
+	t.Run("Settings/AKeyWithTheSecretOfTheDataDirectoryIsRefused", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "api_key"), []byte("ek_of_both\n"), 0o600))
+		c := quiet()
+		c.Auth.Keys = []grpckit.APIKey{{Name: "ci", Namespace: "default", Secret: conf.NewSecret("ek_of_both")}}
+		_, err := stack.OpenDev(t.Context(), stack.DevOptions{DataDir: dir, HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Config: c})
+		e := errs.From(err)
+		require.Equal(t, conf.ReasonInvalid, e.Reason)
+		require.Contains(t, e.Message, "same secret")
+		require.NotContains(t, e.Message, "ek_of_both")
+	})
 	t.Run("Port/AllThatAreTakenAreTold", func(t *testing.T) {
 		t.Parallel()
 		first := openDev(t, stack.DevOptions{DataDir: t.TempDir()})
