@@ -8,21 +8,30 @@ import (
 	"github.com/epigraph-run/epigraph/services/executor/internal/journal"
 )
 
-// A run that this executor owns and that is not in memory is brought there: it is read, and goes on. Three
-// things that runs share may be missing for a while: the turn of suspects, a turn to compute, and room.
+// A run that this executor owns and that is not in memory is brought there: it is read from the journal, and
+// goes on. It may have to wait for three things that runs share: the one turn of suspects (suspects.go), a
+// turn of its namespace to compute (compute.go), and room in memory (roomline.go).
+//
+//	bringSoon -> bring -> [ bringLine ] -> bringInTurn -> tryBring -> load -> read
+//	               ^                            |
+//	               +-------- bringAgain <-------+ something is missing, or the journal fails
+//
+// term.bringing has the runs that wait anywhere in this, or for room; term.loading those that are being read.
 
 // loading is a load that is under way; whoever wants the same run waits for it.
 type loading struct {
 	done chan struct{}
 	err  error
-	// again says that mail was passed over that may have come after the run was read, wanted that somebody
-	// wants the run who may have claimed it after it was read. The term's mu guards both.
+	// again says that a look for mail left the run out. Its mail may be newer than what was read, so another
+	// look follows the load. wanted says that bringSoon was called meanwhile: the run may have been claimed
+	// after it was read, so a load that found it to be somebody else's is repeated. The term's mu guards both
+	// as long as the load is in term.loading.
 	again, wanted bool
 }
 
-// places are the turns that are held for a run which is brought.
+// places are the turns that are held for a run while it is brought, each as the function that gives it back;
+// nil if it is not held. read takes turns that are free, too.
 type places struct {
-	// suspect gives back the turn of suspects, compute one to compute; nil is for one that is not held.
 	suspect, compute func()
 }
 
@@ -35,15 +44,14 @@ func (p *places) giveBack() {
 	*p = places{}
 }
 
-// The pauses between tries to read a run grow from one to the other.
+// The pause between two tries to read a run, when the journal fails, doubles from soonestTry to latestTry.
 const (
 	soonestTry = 20 * time.Millisecond
 	latestTry  = time.Minute
 )
 
-// bringing is a run that is to be brought. However many there are, each waits as an entry in a line, and
-// RecoverParallel are read at once: those for which room is kept or a turn is held first, then of one
-// namespace after the other.
+// bringing is a run that is to be brought. It waits as an entry of the term's bringLine, without a goroutine,
+// since there may be very many. RecoverParallel runs are read at once.
 type bringing struct {
 	namespace, id string
 	has           places
@@ -53,9 +61,11 @@ type bringing struct {
 
 // bringLine are the runs that wait to be read. The term's mu guards it.
 type bringLine struct {
+	// reading counts the goroutines of bringInTurn.
 	reading int
-	first   []*bringing
-	spaces  map[string][]*bringing
+	// first are the runs for which room is kept or a turn is held: they go before those in spaces.
+	first  []*bringing
+	spaces map[string][]*bringing
 	// order are the namespaces in spaces, the one whose turn it is first.
 	order []string
 }
@@ -98,8 +108,7 @@ func (l *bringLine) pop() (b *bringing) {
 	return b
 }
 
-// bringSoon makes a run of a namespace live beside everything else. One that cannot be read takes a place
-// only while it is tried again.
+// bringSoon has a run brought, unless somebody else does so, and does not wait for it.
 func (t *term) bringSoon(namespace, id string) {
 	t.mu.Lock()
 	l := t.loading[id]
@@ -113,7 +122,8 @@ func (t *term) bringSoon(namespace, id string) {
 	}
 }
 
-// bring has a run read in its turn, or before all others. The caller is the one to bring it.
+// bring has a run read when its turn comes; with first, before all others that wait. The caller has marked
+// the run by brings.
 func (t *term) bring(b *bringing, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +138,8 @@ func (t *term) bring(b *bringing, first bool) {
 	}
 }
 
-// bringInTurn brings one run after the other, as long as there are any.
+// bringInTurn reads b, and then the runs in line until there are none. Room that was kept for a run and not
+// taken by it is given back after each try.
 func (t *term) bringInTurn(b *bringing) {
 	for b != nil {
 		t.brought(b.id)
@@ -145,8 +156,8 @@ func (t *term) bringInTurn(b *bringing) {
 	}
 }
 
-// bringAgain sees that a run which could not be brought is tried again when what was missing is there. It
-// reports whether it is, with the turns that are held for it.
+// bringAgain has a run that could not be brought tried again when there is what it lacked. It reports false,
+// and leaves the turns that are held to the caller, if somebody else brings the run or the term is over.
 func (t *term) bringAgain(b *bringing, err error) bool {
 	t.mu.Lock()
 	mine := t.brings(b.id)
@@ -158,11 +169,11 @@ func (t *term) bringAgain(b *bringing, err error) bool {
 	lacks, full := errors.AsType[*noRoomError](err)
 	if computes {
 		if b.has.compute != nil {
-			b.has.compute() // who read the run meanwhile had none
+			b.has.compute() // the run was read by another load, which had no turn
 			b.has.compute = nil
 		}
 	} else {
-		b.has.giveBack() // the turn of suspects comes first, here as everywhere
+		b.has.giveBack() // a turn to compute is not held while the run waits for the turn of suspects or for room
 	}
 	if full {
 		t.standInLine(b.id, lacks)
@@ -190,7 +201,8 @@ func (t *term) bringAgain(b *bringing, err error) bool {
 	})
 }
 
-// brings makes the caller the one that brings a run, unless somebody does. The caller holds t.mu.
+// brings marks a run as brought by the caller, and reports false if somebody else brings it or the term is
+// over. brought takes the mark away. The caller holds t.mu.
 func (t *term) brings(id string) bool {
 	if t.closed || t.bringing[id] {
 		return false
@@ -199,7 +211,7 @@ func (t *term) brings(id string) bool {
 	return true
 }
 
-// brought says that nobody waits to bring the run.
+// brought takes away the mark of brings.
 func (t *term) brought(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -32,7 +32,8 @@ func (t *term) watchMail(ctx context.Context) {
 	poll := time.NewTicker(t.e.cfg.MailPoll)
 	defer poll.Stop()
 	for took := time.Duration(0); ; {
-		// Among much mail a look takes long, and most of it is for what came meanwhile.
+		// With much mail a look takes long. The pause lets mail gather, so that looking takes a third of the time
+		// at most, up to longestRest.
 		if !t.rest(min(2*took, longestRest)) {
 			return
 		}
@@ -60,14 +61,14 @@ func (t *term) pokeMail() {
 	}
 }
 
-// settled are the pieces of mail whose taking up became durable since the last look began: what that look
-// read may still name them. It is safe for concurrent use.
+// settled are the pieces of mail that were durably taken up since the last look began. That look may have
+// read them before, so they are skipped when its mail is taken up. It is safe for concurrent use.
 type settled struct {
 	mu  sync.Mutex
 	ids map[int64]struct{}
 }
 
-// forget begins a new look: what is durable by now cannot be read any more.
+// forget empties the set when a new look begins: what is durably taken up by now is no longer read.
 func (s *settled) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,9 @@ func (s *settled) has(id int64) bool {
 	return ok
 }
 
-// deliver hands out all mail there is. One goroutine at a time may do so.
+// deliver looks for mail of this owner once: it reads mailBatch pieces at most, the oldest first, and gives
+// them to their runs. Runs that are not in memory are brought there. If there may be more mail, somebody asks
+// for another look. One goroutine at a time may call it.
 func (t *term) deliver(ctx context.Context) {
 	t.settled.forget()
 	look := journal.MailLook{Limit: mailBatch, Small: smallMail}
@@ -135,9 +138,9 @@ func (t *term) deliver(ctx context.Context) {
 	}
 }
 
-// inHand are the runs whose mail is left out of a look, since it is taken up beside, or since they are being
-// read or stand in line for that: of those in busy a cancel is read all the same, of those in ending nothing
-// is. What is taken up beside and what is read asks for another look when it is done.
+// inHand returns the runs whose mail a look leaves out: those whose mail takeUpBeside has, those that are
+// being read, and those that wait to be read. A look still reads a cancel of the runs in busy, and nothing of
+// those in ending. Whoever takes up mail or reads a run asks for another look when it is done.
 func (t *term) inHand() (busy, ending []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,8 +167,8 @@ func (t *term) inHand() (busy, ending []string) {
 	return busy, ending
 }
 
-// mailed reports whether the run stands in line for room, and has its mail left out of looks from now on.
-// With a cancel it goes on to the line of canceled runs.
+// mailed notes that there is mail for a run which stands in line for room: looks leave it out from now on. It
+// reports false if the run does not stand there. With a cancel the run moves to the line of canceled runs.
 func (t *term) mailed(id string, cancel bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,18 +183,20 @@ func (t *term) mailed(id string, cancel bool) bool {
 	return true
 }
 
-// passesOver reports whether mail is being taken up, and makes whoever does so look again.
+// passesOver reports whether takeUpBeside is at work, as under tells, and makes it ask for another look when
+// it is done.
 func (r *run) passesOver(under *atomic.Bool) bool {
 	if !under.Load() {
 		return false
 	}
 	r.missed.Store(true)
-	return under.Load() // else it ended meanwhile, and may not have seen that
+	return under.Load() // if it ended meanwhile, it may not have seen missed
 }
 
-// takeUpBeside takes up mail on a goroutine of its own: that of a run which computes with it or is locked,
-// and large mail. Other runs do not wait for it. more tells that there is mail that was not read yet. A
-// cancel waits for nothing that the run computes.
+// takeUpBeside takes up mail of a run on a goroutine of its own, so that the mail of other runs does not wait
+// while this run computes with it, is locked, or reads large mail. more says that there is mail which was not
+// read yet. There is at most one goroutine for mail with a cancel and one for other mail (r.canceling and
+// r.opening): a cancel does not wait for what the run computes, and is taken up before the mail beside it.
 func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	cancel := slices.ContainsFunc(mail, isCancel)
 	under := &r.opening
@@ -232,9 +237,10 @@ func (r *run) takeUpBeside(mail []journal.Mail, more bool) {
 	})
 }
 
-// takeUpLarge reads the mail of a run some of which is large, and takes it up. more tells, and it reports,
-// whether there is mail that was not read yet. The turn that it is taken up in bounds what is read at once;
-// the run is not locked meanwhile.
+// takeUpLarge reads mail of a run with the large bodies that a look leaves out, and takes it up. more says,
+// and the result reports, whether there is mail that was not read yet. The mail is read in a turn of the
+// namespace, which bounds how much of it is in memory at once, and the run is not locked meanwhile: r.heard
+// collects what is durably taken up in that time.
 func (r *run) takeUpLarge(more bool) bool {
 	ctx := r.t.background
 	give, err := r.t.e.computing.EnterUnless(ctx, r.namespace, r.ends)
@@ -266,8 +272,8 @@ func computes(m journal.Mail) bool {
 
 func isCancel(m journal.Mail) bool { return m.Kind == journal.MailCancel }
 
-// takeUp gives mail to the machine, in order, and reports whether any of it was new. For a run that is locked
-// the others do not wait. more tells that there is mail that was not read yet.
+// takeUp gives mail to the machine, in order, and reports whether any of it was new. It does not wait for a
+// run that is locked: takeUpBeside does. more says that there is mail which was not read yet.
 func (r *run) takeUp(mail []journal.Mail, more bool) bool {
 	if !r.tryLock() {
 		r.takeUpBeside(mail, more)
@@ -277,6 +283,7 @@ func (r *run) takeUp(mail []journal.Mail, more bool) bool {
 	return r.takeUpLocked(mail)
 }
 
+// takeUpLocked is takeUp for a caller that holds r.mu.
 func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 	for i := range mail {
 		m := &mail[i]
@@ -298,8 +305,8 @@ func (r *run) takeUpLocked(mail []journal.Mail) (news bool) {
 	return news
 }
 
-// open tells the machine what one piece of mail says. What comes too late, or to a run that it does not fit
-// any more, is dropped.
+// open gives the machine the command in one piece of mail. Mail that comes too late, or that does not fit the
+// run any more, is taken up without an effect: see drop. more says that other mail of the run follows.
 func (r *run) open(m *journal.Mail, more bool) error {
 	x := extra{takenUp: m.ID, more: more}
 	now := time.Now().UTC()
@@ -381,7 +388,7 @@ func (r *run) underWay(ref workgraph.Ref, attempt int) bool {
 	return slices.ContainsFunc(r.state.Outstanding(), func(s workgraph.Start) bool { return s.Ref == ref && s.Attempt == attempt })
 }
 
-// drop takes mail off the run that means nothing to it.
+// drop takes up mail that has no effect on the run.
 func (r *run) drop(m *journal.Mail, x extra, why error) error {
 	r.t.e.log.DebugContext(r.t.background, "mail came too late or does not fit", "why", why, "run_id", r.id, "kind", m.Kind, "key", m.Key)
 	return r.note(x)

@@ -19,7 +19,8 @@ import (
 const ReasonMemoryFull = errs.ReasonMemoryFull
 
 const (
-	// defaultLive is what live runs may take in a process that has no memory limit, minLive in one with a small limit.
+	// defaultLive is what live runs may take in a process that has no memory limit, minLive in one with a small
+	// limit.
 	defaultLive = 1 << 30
 	minLive     = 32 << 20
 )
@@ -36,8 +37,9 @@ func DefaultLive() int64 {
 	return max(limit/8, minLive)
 }
 
-// memory is the account of what live runs take, with their graphs and with what they have waiting to be
-// written. What happens to a run that is live is always counted and never refused: see relieve. It is safe for
+// memory counts the bytes that live runs hold, with their graphs and with what they have waiting to be
+// written, against a budget. Only runs that are to become live wait for room or are refused. What a live run
+// takes later is counted without a check, and relieve evicts runs when that is too much. It is safe for
 // concurrent use.
 type memory struct {
 	*inflight.Budget
@@ -52,7 +54,7 @@ type memory struct {
 	// reading counts runs that are being read, of which it is not known yet what they take.
 	reading int
 
-	// over is told when somebody holds more than he may.
+	// over gets a value when a namespace holds more than it may.
 	over chan struct{}
 }
 
@@ -105,8 +107,9 @@ func (m *memory) claim(run string) grant {
 	return g
 }
 
-// take counts a run of this size that was read, if there is room for it. One that was canceled may be beyond
-// the budget, by what take returns, which is to be given back to m.canceled.
+// take counts a run of this size that was read, and reports whether there is room for it. A run that was
+// canceled may exceed the budget within m.canceled: then beyond is what it has of that, for the caller to
+// give back.
 func (m *memory) take(run, namespace string, size int64, canceled bool) (beyond int64, ok bool) {
 	switch g := m.claim(run); {
 	case g.canceled:
@@ -135,8 +138,8 @@ func (m *memory) forfeit(run, namespace string) {
 	}
 }
 
-// read takes a place to read a run, of which it is known afterwards only what it takes: there are as many as
-// would fit if each took most.
+// read takes a place to read a run, and reports whether there was one. How much a run takes is known only
+// after it was read, so there are as many places as runs of most bytes would fit. There is always one.
 func (m *memory) read(most int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,13 +163,13 @@ const maxBacklog = 64 << 20
 // retryWhenFull is when it is worth asking again.
 const retryWhenFull = 2 * time.Second
 
-// errFull is the answer to who wants a run in memory for which there is no room.
+// errFull is the refusal of a run for which there is no room in memory.
 func (t *term) errFull(kind errs.Kind) *errs.Error {
 	return errs.New(kind, ReasonMemoryFull, "the live runs of this executor, or those of this namespace, hold the memory that they may (%d MiB, half of it for a namespace)", t.memory.total>>20).
 		Hint("try again in a moment: there is room when others have ended or wait").RetryAfter(retryWhenFull)
 }
 
-// noRoomError says that a run is not brought into memory before there is room for it.
+// noRoomError says that a run was not brought into memory, since there is no room of this size for it.
 type noRoomError struct {
 	namespace string
 	size      int64
@@ -174,7 +177,7 @@ type noRoomError struct {
 	canceled bool
 }
 
-// line is where the run stands in line.
+// line names the line in which the run waits.
 func (e *noRoomError) line() lineKey { return lineKey{e.namespace, e.canceled} }
 
 // ofCanceled is the same of a run that was canceled.
@@ -184,7 +187,7 @@ func (e *noRoomError) Error() string {
 	return fmt.Sprintf("there is no room for a run of %d bytes", e.size)
 }
 
-// peersKnown is for how long all runs that wait for room go by one answer to whether another executor lives.
+// peersKnown is how long hasPeers repeats its last answer.
 const peersKnown = time.Second
 
 // peers is what was found out last about other executors.
@@ -194,7 +197,8 @@ type peers struct {
 	live  bool
 }
 
-// hasPeers reports whether another executor lives. Who asks while somebody else does gets that answer.
+// hasPeers reports whether another executor lives, as was found out within the last second. If the journal
+// cannot tell, none does.
 func (t *term) hasPeers() bool {
 	p := &t.peers
 	p.mu.Lock()
@@ -223,7 +227,8 @@ func (t *term) readTurn() (done func(), ok bool) {
 	return sync.OnceFunc(t.memory.wasRead), true
 }
 
-// needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its row and in its first event.
+// needs is what a run takes while it is begun. What it is given counts three times: in the machine, in its
+// row and in its first event.
 func (t *term) needs(p *program, req *StartRequest) int64 {
 	n := weight(p.nodes) + 3*inputSize(req.travels(), req.Context)
 	if !t.holds(p) {

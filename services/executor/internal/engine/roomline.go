@@ -8,20 +8,21 @@ import (
 	"github.com/epigraph-run/epigraph/internal/inflight"
 )
 
-// A run that finds no room stands in line for it. However many runs do, each is no more than an entry here:
-// of a namespace a few at a time wait with the budget of memory, and those behind them for these.
+// A run that finds no room in memory stands in line for it, as an entry without a goroutine, since there may
+// be very many. Of each namespace roomWaiters runs at a time, with a goroutine each, wait with the budget of
+// memory; the others are in the queue behind them.
 //
 //	standInLine -> [ queue of the namespace ] -> roomWaiters with the budget -> bring
 //	                        |                            |
 //	                        +--- giveBackOld, if another executor lives
 //
-// A run that was canceled does not wait for others to end: it is read to end itself. Canceled runs have lines
-// of their own, which wait with a small budget that is kept for them. cancelInLine moves a run from one line
-// to the other.
+// A run that was canceled is read only to end it, so it does not wait for others to end. Canceled runs of a
+// namespace have a line of their own, which waits with a small budget that is kept for canceled runs.
+// cancelInLine moves a run from the one line to the other.
 
 const (
-	// roomWaiters is how many runs of a namespace wait with the budget: more than one, since one that needs much
-	// does not keep out those behind it for long.
+	// roomWaiters is how many runs of a line wait with the budget at once: more than one, so that small runs
+	// get in while a large one waits.
 	roomWaiters = 16
 	// roomPatience is for how long a run stands in line before it is given back, if there is another executor
 	// that may have room: long enough for its turn to have come.
@@ -38,9 +39,9 @@ var (
 	errCanceledInLine = errors.New("engine: the run was canceled while it stood in line")
 )
 
-// roomLines are the runs that stand in line. The term's mu guards them.
+// roomLines are the runs that stand in line. The term's mu guards them and what is in them.
 type roomLines struct {
-	by     map[string]*inLine
+	by     map[string]*inLine // by the run's id
 	spaces map[lineKey]*spaceLine
 	// watched says that giveBackOld is at work.
 	watched bool
@@ -57,30 +58,33 @@ type inLine struct {
 	id    string
 	lacks *noRoomError
 	since time.Time
-	// stop ends its wait with the budget; nil before that.
+	// stop ends its wait with the budget; nil while the run is in the queue.
 	stop context.CancelCauseFunc
-	// left says that it stands there no more.
+	// left says that the entry is void: the queue may still have it.
 	left bool
-	// mailed says that there is mail for it, which it takes up when it is read; canceled that it stands in
-	// the line of canceled runs, or is on the way there.
-	mailed, canceled bool
+	// mailed says that there is mail for the run: looks for mail leave it out, since the run takes its mail up
+	// when it is read.
+	mailed bool
+	// canceled says that the run stands in the line of canceled runs, or is on the way there.
+	canceled bool
 }
 
 // spaceLine is a line of a namespace.
 type spaceLine struct {
-	waiting int
+	waiting int // goroutines of waitInTurn, roomWaiters at most
 	queue   []*inLine
 }
 
-// standInLine has a run stand in line, which the caller is the one to bring. It is brought when there is
-// room, which is kept for it by then. One that would wait for long is given back while other executors live.
+// standInLine puts a run in line for the room that it lacks. When there is room, it is kept for the run and
+// the run is brought. One that waits for longer than roomPatience is given back if other executors live. The
+// caller has marked the run by brings.
 func (t *term) standInLine(id string, lacks *noRoomError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.enterLine(id, lacks, time.Now())
 }
 
-// enterLine is standInLine for a run that has waited since then. The caller holds t.mu.
+// enterLine is standInLine for a run that has waited since a time. The caller holds t.mu.
 func (t *term) enterLine(id string, lacks *noRoomError, since time.Time) {
 	if t.closed {
 		return
@@ -107,13 +111,14 @@ func (t *term) enterLine(id string, lacks *noRoomError, since time.Time) {
 	}
 }
 
-// waitInTurn waits for room for one run after the other, as long as there are any in the namespace.
+// waitInTurn waits for room for x, and then for the runs in the queue until there are none.
 func (t *term) waitInTurn(x *inLine, line *spaceLine) {
 	for ; x != nil; x = t.nextInLine(x.lacks.line(), line) {
 		t.waitForRoom(x)
 	}
 }
 
+// nextInLine returns the next run of the queue. Without one it returns nil, and counts the caller out.
 func (t *term) nextInLine(key lineKey, line *spaceLine) *inLine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +136,8 @@ func (t *term) nextInLine(key lineKey, line *spaceLine) *inLine {
 	return nil
 }
 
-// waitForRoom waits for room for a run and has it brought.
+// waitForRoom waits for room for a run and has it brought. If stop ends the wait, its cause says what is to
+// be done instead: the run is given back, or goes on to the line of canceled runs.
 func (t *term) waitForRoom(x *inLine) {
 	ctx, cancel := context.WithCancelCause(t.background)
 	defer cancel(nil)
@@ -153,7 +159,7 @@ func (t *term) waitForRoom(x *inLine) {
 	case err == nil:
 		b := &bringing{namespace: x.lacks.namespace, id: x.id, wait: soonestTry}
 		if x.lacks.size > inflight.Small {
-			// To read much is to compute: a namespace whose large runs come and go does so in its turn.
+			// Reading a large run takes the processor for long, so it needs a turn to compute of its namespace.
 			if b.has.compute, err = t.e.computing.Enter(t.background, b.namespace); err != nil {
 				b.has.compute = nil
 			}

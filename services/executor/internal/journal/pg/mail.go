@@ -16,7 +16,8 @@ import (
 
 const (
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
-	// claimParked needs the rows to be locked, and finds parked runs alone that have mail.
+	// claimParked gives an owner those of the runs that are parked and have mail. The caller has locked the
+	// rows.
 	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
 		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
@@ -32,8 +33,8 @@ func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
 	return m, err
 }
 
-// queueOwnerNotices wakes the owners of runs that got mail, but for one that knows of it: commits with
-// notices wait for each other.
+// queueOwnerNotices wakes the owners of runs that got mail, except the owner that knows of it already.
+// PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
 func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
 	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT owner_id FROM runs WHERE run_id = ANY ($1) AND owner_id <> '' AND state < 6
 		AND (owner_id <> $2 OR owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
@@ -164,7 +165,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 			a.InterruptID, int32(journal.InterruptAnswered), blob(a.Answer), a.Decision, a.By, null(m.Time), a.Principal)
 	}
 	if write {
-		// Only a cancel that is new is told of by the row.
+		// The run's row records a cancel only if its mail is new.
 		tell, args := insertMail, []any{m.RunID, m.Namespace, string(m.Kind), m.Key, blob(m.Body), dbkit.Micros(m.Time)}
 		if m.Kind == journal.MailCancel {
 			tell = `WITH c AS (` + insertMail + ` RETURNING run_id) UPDATE runs r SET cancel_reason = $7, cancel_time = $8, revision = revision + 1 FROM c WHERE r.run_id = c.run_id`
@@ -194,7 +195,9 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
-	// One of the two ways is gone, and which is known before either begins.
+	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter than
+	// MailRead), the first half looks up the run of each piece of it; else the second half reads the mail of
+	// each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it begins a half.
 	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM mail ORDER BY id LIMIT $4),
 		busy AS MATERIALIZED (SELECT unnest($5::text[]) AS run_id),
 		ending AS MATERIALIZED (SELECT unnest($6::text[]) AS run_id),
