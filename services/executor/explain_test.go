@@ -154,6 +154,15 @@ func TestExplain(t *testing.T) {
 			first, _ := explained(t, f, holder, executorv1.BlockerKind_BLOCKER_KIND_RUNNING)
 			require.Equal(t, "slow", first.GetActor())
 		})
+		t.Run("ConcurrencyKey/SaysThatTheRunItselfHoldsIt", func(t *testing.T) {
+			keyed := func(id string) *graphv1.Node { return &graphv1.Node{Id: id, Actor: "slow", ConcurrencyKey: `"own"`} }
+			id := begin(t, keyed("a"), keyed("b"))
+			require.Equal(t, id, <-called)
+			b, _ := explained(t, f, id, executorv1.BlockerKind_BLOCKER_KIND_CONCURRENCY_KEY)
+			require.Equal(t, []string{id}, b.GetRunIds())
+			require.Contains(t, b.GetMessage(), `the concurrency key "own", which another call of this run holds`)
+			require.Empty(t, b.GetHint())
+		})
 		t.Run("Quota/OfTheNamespace", func(t *testing.T) {
 			put(t, &executorv1.Limit{Name: "namespace", MaxOpenRuns: 1})
 			id := begin(t, &graphv1.Node{Id: "a", Actor: "quick"})

@@ -204,7 +204,7 @@ func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
 	var out []Holdup
 	for _, h := range e.HeldBack(runID) {
 		held[h.Ref] = true
-		out = append(out, heldBack(h))
+		out = append(out, heldBack(runID, h))
 	}
 	for _, a := range r.inFlight() {
 		if at := a.startTime(); !held[a.start.Ref] && !at.IsZero() {
@@ -215,13 +215,16 @@ func (e *Engine) HoldupsHere(namespace, runID string) []Holdup {
 	return out
 }
 
-func heldBack(h Held) Holdup {
+func heldBack(runID string, h Held) Holdup {
 	b := h.Blocker
 	out := Holdup{Ref: h.Ref, Actor: h.Actor, Name: b.Name, Since: b.Since, Until: b.Until, RunIDs: b.HolderRunIDs}
 	switch b.Kind {
 	case GateKey:
 		out.Kind, out.Message = HoldupConcurrencyKey, fmt.Sprintf("%s waits for the concurrency key %q", h.Ref, b.Name)
-		if len(b.HolderRunIDs) > 0 {
+		switch {
+		case slices.Contains(b.HolderRunIDs, runID):
+			out.Message += ", which another call of this run holds"
+		case len(b.HolderRunIDs) > 0:
 			out.Message += ", which " + strings.Join(b.HolderRunIDs[:min(3, len(b.HolderRunIDs))], ", ") + " holds"
 			out.Hint = command("runs explain "+b.HolderRunIDs[0]) + " says what that one does"
 		}
