@@ -36,7 +36,7 @@ type Engine struct {
 	actors        Actors
 	claims        Claims
 	cancellations Cancellations
-	suspects      turn
+	suspects      *turn
 	explained     explained
 	prices        Prices
 	fuses         fuses // of prices
@@ -112,7 +112,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
-	e.suspects, e.roomPatience = newTurn(), roomPatience
+	e.suspects, e.roomPatience = newTurn(suspectTurn), roomPatience
 	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

@@ -92,6 +92,9 @@ func (e *Engine) Evaluating(runID string) bool {
 // GiveBackAfter is how long a run waits for room here before another executor may have it.
 func (e *Engine) GiveBackAfter(d time.Duration) { e.roomPatience = d }
 
+// KeepTurnsOfSuspects sets for how long a suspect keeps others from their turn.
+func (e *Engine) KeepTurnsOfSuspects(d time.Duration) { e.suspects.most.Store(int64(d)) }
+
 // Hasten lets runs ask for prices, as when the price book answers again.
 func (e *Engine) Hasten(ctx context.Context) { e.current().hasten(ctx) }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/epigraph-run/epigraph/internal/errs"
@@ -37,36 +38,44 @@ const (
 var errSuspectAtWork = errors.New("engine: another suspect is at work")
 
 // turn lets one suspect of this process work at a time. It is safe for concurrent use.
-type turn chan struct{}
+type turn struct {
+	taken chan struct{}
+	// most is a time.Duration: for how long it is kept from others.
+	most atomic.Int64
+}
 
-func newTurn() turn { return make(turn, 1) }
+func newTurn(most time.Duration) *turn {
+	s := &turn{taken: make(chan struct{}, 1)}
+	s.most.Store(int64(most))
+	return s
+}
 
 // take waits for the turn until ctx ends. After success leave must be called.
-func (s turn) take(ctx context.Context) (leave func(), err error) {
+func (s *turn) take(ctx context.Context) (leave func(), err error) {
 	select {
-	case s <- struct{}{}:
-		return s.taken(), nil
+	case s.taken <- struct{}{}:
+		return s.begin(), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
 // try takes the turn if it is free.
-func (s turn) try() (leave func(), ok bool) {
+func (s *turn) try() (leave func(), ok bool) {
 	select {
-	case s <- struct{}{}:
-		return s.taken(), true
+	case s.taken <- struct{}{}:
+		return s.begin(), true
 	default:
 		return func() {}, false
 	}
 }
 
-func (s turn) taken() func() {
-	leave := sync.OnceFunc(func() { <-s })
-	late := time.AfterFunc(suspectTurn, leave)
+func (s *turn) begin() (leave func()) {
+	once := sync.OnceFunc(func() { <-s.taken })
+	late := time.AfterFunc(time.Duration(s.most.Load()), once)
 	return func() {
 		late.Stop()
-		leave()
+		once()
 	}
 }
 
