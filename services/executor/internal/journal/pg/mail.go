@@ -20,6 +20,8 @@ const (
 	// rows.
 	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
 		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
+	// oldestMail orders that of one run. By the id as it is, PostgreSQL may look through the mail of all runs.
+	oldestMail = ` ORDER BY m.id + 0`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
 )
 
@@ -220,7 +222,7 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journ
 
 // UnreadMail implements journal.Mailbox.
 func (s *Store) UnreadMail(ctx context.Context, namespace, runID string, limit int) ([]journal.Mail, error) {
-	rows, err := s.hot.Query(ctx, selectMail+` WHERE m.run_id = $2 AND m.namespace = $1 ORDER BY m.id LIMIT $3`, namespace, runID, limit)
+	rows, err := s.hot.Query(ctx, selectMail+` WHERE m.run_id = $2 AND m.namespace = $1`+oldestMail+` LIMIT $3`, namespace, runID, limit)
 	return collect(rows, err, scanMail)
 }
 

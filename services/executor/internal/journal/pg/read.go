@@ -272,7 +272,7 @@ func (s *Store) Load(ctx context.Context, runID string) (l journal.Loaded, err e
 			l.Events, err = collect(rows, nil, scanEvent)
 			return err
 		})
-		b.Queue(selectMail+` WHERE m.run_id = $1 ORDER BY m.id LIMIT $2`, runID, journal.MaxLoadedMail).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(selectMail+` WHERE m.run_id = $1`+oldestMail+` LIMIT $2`, runID, journal.MaxLoadedMail).Query(func(rows pgx.Rows) (err error) {
 			l.Mail, err = collect(rows, nil, scanMail)
 			return err
 		})

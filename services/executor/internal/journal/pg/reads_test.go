@@ -93,6 +93,8 @@ const (
 	// Of the first, all tables have some pages, and whole ones are cheap to read.
 	fewRuns, manyRuns = 1000, 20_000
 	listed            = 20
+	// unread is about how many pieces of mail nobody has read; some questions are about all of them.
+	unread = manyRuns / 100 * 5
 	// Each run of a page is looked up in a handful of tables; a list of all states looks ahead in each.
 	rowsOfPage, pagesOfPage = 10 * listed, 60 * listed
 )
@@ -117,6 +119,7 @@ var fillMany = []string{
 		SELECT 'int_' || run_id, namespace, run_id, run_id, 'n', 1, 0, CASE WHEN nodes_total = 5 AND state = 7 THEN 3 ELSE 2 END, create_time FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO outbox (seq, ordinal, run_id, namespace, kind, next_at) SELECT 1, 1, run_id, namespace, 'k', now() + interval '1 hour' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) SELECT namespace, 'StartRun', run_id, '', run_id, now() FROM runs ON CONFLICT DO NOTHING`,
+	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
 	`INSERT INTO graphs (namespace, hash, body) SELECT 'acme', 'h' || i, '' FROM generate_series($1::int, $2::int) i`,
 	`INSERT INTO graphs (namespace, hash, body) VALUES ('acme', 'h', '') ON CONFLICT DO NOTHING`,
 	`INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, create_time, update_time, spec) SELECT 'acme', 's' || i, 's' || i, 1, 0, 0, now(), now(), now(), ''
@@ -222,7 +225,7 @@ func TestReads(t *testing.T) {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10})
 				return err
 			}),
-			other("SweepParked", 10, func() error { _, err := s.SweepParked(ctx, time.Minute, 10); return err }),
+			other("SweepParked", unread, func() error { _, err := s.SweepParked(ctx, time.Minute, 10); return err }),
 			other("ReadyJobs", 40, func() error { _, err := s.ReadyJobs(ctx, time.Minute, 10); return err }),
 			other("SweepRequestIDs", 10, func() error { _, err := s.SweepRequestIDs(ctx, time.Now().Add(-time.Hour)); return err }),
 			other("PurgeRuns", 10, func() error { _, err := s.PurgeRuns(ctx, 10); return err }),
@@ -251,8 +254,11 @@ func TestReads(t *testing.T) {
 				continue // the settings of the server are no table
 			}
 			rows := 20 * listed
-			if what == journal.SuspectOutbox {
+			switch what {
+			case journal.SuspectOutbox:
 				rows = 1000 // those that wait longest
+			case journal.SuspectMailLost, journal.SuspectMailOld:
+				rows = 2 * unread // with the run of each
 			}
 			qs = append(qs, other("Doctor/"+string(what), rows, func() error {
 				_, err := s.Suspects(ctx, what, journal.Sample{Size: listed}, listed)
