@@ -35,6 +35,10 @@ const (
 	ReasonInterruptInvalid = "INTERRUPT_INVALID"
 )
 
+// childStarts is how many children of a namespace are being started at once. The commit that records them wakes
+// whoever started them, all at the same time: of thousands, everything else here would wait for a processor.
+const childStarts = 64
+
 // InterruptPrefix is the prefix of ids of questions.
 const InterruptPrefix = "int"
 
@@ -238,7 +242,12 @@ func (t *term) spawnChild(r *run, s *workgraph.Spawn, by *approved, again bool) 
 	defer t.e.kin.recorded(r.root, s.Child.ID)
 	wait := 10 * time.Millisecond
 	for r.wants(s.Child.ID) {
-		err := t.startChild(r, s, by, again)
+		leave, err := t.e.starts.Enter(t.background, r.namespace)
+		if err != nil {
+			return
+		}
+		err = t.startChild(r, s, by, again)
+		leave()
 		switch {
 		case err == nil:
 			r.lock()

@@ -47,6 +47,8 @@ type Engine struct {
 	workflows Workflows
 	gates     []Gate
 	quotas    Quotas
+	// starts bounds how many children of a namespace are being started at once.
+	starts    *turns.Turns
 	remote    func(namespace, actor string) bool
 	egress    egress.Guard
 	jobWorker string
@@ -112,7 +114,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
-	e.suspects, e.roomPatience = newTurn(suspectTurn), roomPatience
+	e.suspects, e.roomPatience, e.starts = newTurn(suspectTurn), roomPatience, turns.New(childStarts)
 	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

@@ -10,6 +10,9 @@ import (
 	"github.com/epigraph-run/epigraph/workgraph"
 )
 
+// ChildStarts is how many children of a namespace are started at once.
+const ChildStarts = childStarts
+
 // ComputingLimit is how many turns a namespace has.
 func ComputingLimit() int { return computingLimit(runtime.GOMAXPROCS(0)) }
 

@@ -1,7 +1,10 @@
 package engine_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,4 +35,60 @@ func TestFamily(t *testing.T) {
 		// Another root has a family of its own.
 		l.wait(t, l.start(t, chain(1, "self")), journal.StateCompleted)
 	})
+}
+
+// startsAtOnce is a journal, fast enough to get large commits, that counts the children whose starts it gets at once.
+type startsAtOnce struct {
+	journal.Journal
+	now, most atomic.Int64
+}
+
+func (j *startsAtOnce) Commit(ctx context.Context, o journal.Owner, ws []journal.Write) ([]journal.Result, error) {
+	n := int64(0)
+	for _, w := range ws {
+		if w.Start != nil && w.Start.Run.ParentID != "" {
+			n++
+		}
+	}
+	if n > 0 {
+		now := j.now.Add(n)
+		defer j.now.Add(-n)
+		for m := j.most.Load(); now > m && !j.most.CompareAndSwap(m, now); m = j.most.Load() {
+		}
+		pause := time.NewTimer(5 * time.Millisecond)
+		defer pause.Stop()
+		<-pause.C
+	}
+	return j.Journal.Commit(ctx, o, ws)
+}
+
+func TestStartsOfChildrenTakeTurns(t *testing.T) {
+	t.Parallel()
+	const parents = 3 * engine.ChildStarts
+	j := &startsAtOnce{}
+	open := make(chan struct{})
+	a := actors{"spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}, workgraph.Child{Graph: chain(1, "ok")}), "ok": &recorder{},
+		"wait": workgraph.ActorFunc(func(ctx context.Context, _ *workgraph.Call) (workgraph.Outcome, error) {
+			select {
+			case <-open:
+			case <-ctx.Done():
+			}
+			return text("done"), ctx.Err()
+		})}
+	l := run(t, sqliteStore(t), a, func(c *engine.Config, d *engine.Deps) {
+		c.Parallel = 2 * parents
+		j.Journal, d.Journal = d.Journal, j
+	})
+	l.jobs(t)
+	var ids []string
+	for range parents {
+		g := chain(2, "spawn")
+		g.Nodes[0].Actor = "wait"
+		ids = append(ids, l.start(t, g))
+	}
+	close(open)
+	for _, id := range ids {
+		l.wait(t, id, journal.StateCompleted)
+	}
+	require.LessOrEqual(t, j.most.Load(), int64(engine.ChildStarts))
 }
