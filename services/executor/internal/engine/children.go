@@ -37,7 +37,7 @@ const (
 
 // childStarts is how many children of a namespace are being started at once. The commit that records them wakes
 // whoever started them, all at the same time: of thousands, everything else here would wait for a processor.
-const childStarts = 64
+const childStarts = 32
 
 // InterruptPrefix is the prefix of ids of questions.
 const InterruptPrefix = "int"
