@@ -175,6 +175,11 @@ func (t *term) prepareChildren(ctx context.Context, a *attempt, c *workgraph.Chi
 	var ok bool
 	err := t.steadily(ctx, func() (err error) {
 		runs, ok, err = t.e.kin.admit(ctx, r.root, c.Runs, cfg.MaxFamily, func(most int) (int, error) {
+			leave, err := t.e.counts.Enter(ctx, r.namespace)
+			if err != nil {
+				return 0, err
+			}
+			defer leave()
 			return t.e.journal.CountBelow(ctx, r.namespace, r.root, most)
 		})
 		return err

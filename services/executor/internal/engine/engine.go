@@ -48,7 +48,9 @@ type Engine struct {
 	gates     []Gate
 	quotas    Quotas
 	// starts bounds how many children of a namespace are being started at once.
-	starts    *turns.Turns
+	starts *turns.Turns
+	// counts are turns to count families, which takes the database the longer the larger they are.
+	counts    *turns.Turns
 	remote    func(namespace, actor string) bool
 	egress    egress.Guard
 	jobWorker string
@@ -115,6 +117,7 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
 	e.suspects, e.roomPatience, e.starts = newTurn(suspectTurn), roomPatience, turns.New(childStarts)
+	e.counts = turns.NewResting(1)
 	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

@@ -92,3 +92,40 @@ func TestStartsOfChildrenTakeTurns(t *testing.T) {
 	}
 	require.LessOrEqual(t, j.most.Load(), int64(engine.ChildStarts))
 }
+
+// countsAtOnce is a journal that counts how many families are counted at the same time.
+type countsAtOnce struct {
+	journal.Journal
+	now, most, all atomic.Int64
+}
+
+func (j *countsAtOnce) CountBelow(ctx context.Context, namespace, runID string, most int) (int, error) {
+	now := j.now.Add(1)
+	defer j.now.Add(-1)
+	j.all.Add(1)
+	for m := j.most.Load(); now > m && !j.most.CompareAndSwap(m, now); m = j.most.Load() {
+	}
+	pause := time.NewTimer(5 * time.Millisecond)
+	defer pause.Stop()
+	<-pause.C
+	return j.Journal.CountBelow(ctx, namespace, runID, most)
+}
+
+func TestFamiliesAreCountedInTurn(t *testing.T) {
+	t.Parallel()
+	const roots = 20
+	j := &countsAtOnce{}
+	l := run(t, sqliteStore(t), actors{"spawn": spawns(workgraph.Child{Graph: chain(1, "ok")}), "ok": &recorder{}}, func(_ *engine.Config, d *engine.Deps) {
+		j.Journal, d.Journal = d.Journal, j
+	})
+	l.jobs(t)
+	var ids []string
+	for range roots {
+		ids = append(ids, l.start(t, chain(1, "spawn")))
+	}
+	for _, id := range ids {
+		l.wait(t, id, journal.StateCompleted)
+	}
+	require.EqualValues(t, roots, j.all.Load())
+	require.EqualValues(t, 1, j.most.Load())
+}

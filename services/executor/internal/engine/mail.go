@@ -103,6 +103,7 @@ func (t *term) deliver(ctx context.Context) {
 	t.settled.forget()
 	look := journal.MailLook{Limit: mailBatch, Small: smallMail}
 	look.Busy, look.Ending = t.inHand()
+	look.Runs = t.owned()
 	mail, err := t.e.journal.PendingMail(ctx, t.owner, look)
 	if err != nil {
 		if ctx.Err() == nil && !journal.IsFenced(err) {
@@ -165,6 +166,13 @@ func (t *term) inHand() (busy, ending []string) {
 		}
 	}
 	return busy, ending
+}
+
+// owned is about how many runs this owner has.
+func (t *term) owned() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.runs) + len(t.bringing)
 }
 
 // mailed notes that there is mail for a run which stands in line for room: looks leave it out from now on. It

@@ -49,6 +49,8 @@ type MailLook struct {
 	// Busy are runs whose mail is not listed, but for their cancels; Ending are those whose cancels are not
 	// listed either.
 	Busy, Ending []string
+	// Runs is about how many runs the owner has.
+	Runs int
 }
 
 // Post is mail that the API writes.
@@ -95,10 +97,16 @@ type Posted struct {
 	Claimed bool
 }
 
-// MailRead is how many pieces of mail a look for an owner's reads through; if there are more, it asks run by
-// run. Mail that waits beside thousands of runs is read through faster than they are asked, at some microseconds
-// a piece. Drivers only.
-const MailRead = 5000
+// MailRead is how many pieces of mail a look for an owner's reads through at least; if there are more than
+// Reads says, it asks run by run. Drivers only.
+const MailRead = 500
+
+// MailReadMost is how many it reads through at most. Drivers only.
+const MailReadMost = 20_000
+
+// Reads is how many pieces of mail a look reads through before it asks run by run instead: to ask a run costs
+// about as much as to read four. Drivers only.
+func (l MailLook) Reads() int { return min(max(MailRead, 4*l.Runs), MailReadMost) }
 
 // Outstanding is what an open run has before it.
 type Outstanding struct {

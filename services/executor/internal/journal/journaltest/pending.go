@@ -38,6 +38,9 @@ func pendingCases(t *testing.T, d Driver) {
 		require.NoError(t, err)
 		require.Equal(t, got[:2], some)
 		require.Empty(t, w.pending(journal.Owner{ID: "exec-a", Incarnation: 99}))
+		all, err := w.j.PendingMail(t.Context(), me, journal.MailLook{Limit: 9, Runs: journal.MailRead})
+		require.NoError(t, err)
+		require.Equal(t, got, all, "an owner of many runs reads through more")
 	})
 	t.Run("WithoutWhatIsInHand", func(t *testing.T) {
 		w := open(t, d)

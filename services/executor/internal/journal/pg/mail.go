@@ -198,7 +198,7 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
 	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter than
-	// MailRead), the first half looks up the run of each piece of it; else the second half reads the mail of
+	// look.Reads), the first half looks up the run of each piece of it; else the second half reads the mail of
 	// each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it begins a half.
 	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM mail ORDER BY id LIMIT $4),
 		busy AS MATERIALIZED (SELECT unnest($5::text[]) AS run_id),
@@ -216,7 +216,7 @@ func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journ
 		SELECT m.id, m.namespace, m.run_id, m.kind, m.key, CASE WHEN l.small THEN m.body END, m.time, NOT l.small
 			FROM mine CROSS JOIN LATERAL (SELECT * FROM mail WHERE id = mine.id OFFSET 0) m
 			CROSS JOIN LATERAL (SELECT $7 = 0 OR m.kind = 'CANCEL' OR coalesce(length(m.body), 0) <= $7 AS small) l ORDER BY m.id`,
-		owner.ID, owner.Incarnation, look.Limit, journal.MailRead, look.Busy, look.Ending, look.Small)
+		owner.ID, owner.Incarnation, look.Limit, look.Reads(), look.Busy, look.Ending, look.Small)
 	return collect(rows, err, scanMail)
 }
 

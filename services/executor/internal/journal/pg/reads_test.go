@@ -110,6 +110,7 @@ var fillMany = []string{
 		0, 0, 0, 0, 0, 0, 2, s, 5, 5, 0, 0, 0, false, false, '', '', 'g', 'h', who, coalesce(nullif(who, ''), 'everybody'), who, who, who, who, run_id_at(t), '', '', who
 		FROM (SELECT i, now() - interval '40 days' + i * interval '2 minutes' AS t, CASE WHEN i <= 30 THEN 'somebody' ELSE '' END AS who,
 			CASE WHEN i % 2000 = 0 THEN 7 WHEN i % 100 = 0 THEN 3 ELSE 6 END AS s FROM generate_series($1::int, $2::int) i) x`,
+	`UPDATE runs SET cancel_time = create_time WHERE state = 7`,
 	`INSERT INTO run_details (run_id, namespace) SELECT run_id, namespace FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO run_labels (run_id, key, namespace, value, create_time) SELECT run_id, 'who', namespace, user_id, create_time FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO run_labels (run_id, key, namespace, value, create_time) SELECT run_id, 'even', namespace, 'yes', create_time FROM runs WHERE nodes_total = 5 ON CONFLICT DO NOTHING`,
@@ -223,6 +224,10 @@ func TestReads(t *testing.T) {
 			other("ClaimOutbox", 10, func() error { _, err := s.ClaimOutbox(ctx, 10, time.Minute); return err }),
 			other("TakeOver", 10, func() error {
 				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10})
+				return err
+			}),
+			other("TakeOverCanceled", 20, func() error {
+				_, err := s.TakeOver(ctx, me, journal.TakeOverOptions{Lease: time.Hour, Limit: 10, Canceled: true})
 				return err
 			}),
 			other("SweepParked", unread, func() error { _, err := s.SweepParked(ctx, time.Minute, 10); return err }),

@@ -191,11 +191,11 @@ func (t txn) deliver(ctx context.Context, m journal.Mail, reason string) (isNew 
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
 	var n int
-	if err := s.db.Read.QueryRowContext(ctx, mailRead, journal.MailRead).Scan(&n); err != nil {
+	if err := s.db.Read.QueryRowContext(ctx, mailRead, look.Reads()).Scan(&n); err != nil {
 		return nil, err
 	}
 	query := pendingMail
-	if n >= journal.MailRead {
+	if n >= look.Reads() {
 		query = pendingByRun
 	}
 	rows, err := s.db.Read.QueryContext(ctx, small+query+inHand+` ORDER BY m.id LIMIT ?3`, owner.ID, owner.Incarnation, look.Limit,
