@@ -94,8 +94,8 @@ func (c *Conn) leave() {
 	}
 }
 
-// oldestOfMost is the connection that gives way in a queue of strangers: of the address with the most of them the
-// one that waits longest, so that a flood from one address shuts out nobody else. The lock is held.
+// oldestOfMost is the connection that gives way in a queue of strangers: of the address with the most of them
+// the one that waits longest, so that a flood from one address shuts out nobody else. The lock is held.
 func (q *queue) oldestOfMost() *Conn {
 	most := 0
 	for _, n := range q.sources {

@@ -86,8 +86,8 @@ func TestEffectKeyIsToldAsItWasCarried(t *testing.T) {
 			_, err = c.ResumeRun(t.Context(), &executorv1.ResumeRunRequest{RunId: id})
 			require.NoError(t, err)
 		}
-		// becomesUnsafe amends a node that backs off after a retryable error. A definite failure ends an UNSAFE
-		// visit, so that this is how an UNSAFE call comes to another generation than the first.
+		// becomesUnsafe amends a node that backs off after a retryable error. A definite failure ends an
+		// UNSAFE visit, so that this is how an UNSAFE call comes to another generation than the first.
 		becomesUnsafe := func(t *testing.T, id string, n *graphv1.Node) {
 			t.Helper()
 			testkit.Eventually(t, func() bool {

@@ -25,8 +25,8 @@ import (
 // costRuns is how many runs are looked at, since what is told too early is told so now and then only.
 const costRuns = 12
 
-// costAtTheEnd looks once, when a run is said to have ended, at what it, its task and its epic cost: all of it,
-// unless the end says how much is not booked.
+// costAtTheEnd looks once, when a run is said to have ended, at what it, its task and its epic cost: all of
+// it, unless the end says how much is not booked.
 func costAtTheEnd(t *testing.T, s *suite) {
 	begin := func(t *testing.T) (r run, task, epic string) {
 		t.Helper()
@@ -48,8 +48,8 @@ func costAtTheEnd(t *testing.T, s *suite) {
 		require.EqualValues(t, 2, task.LlmCalls)
 		require.EqualValues(t, 2*callCost, epic.SpentNanoUsd)
 	}
-	// early reports whether r ended before all was booked, as the registry may be slow, and waits until all is.
-	// Whoever was told that all is booked is told no less now.
+	// early reports whether r ended before all was booked, as the registry may be slow, and waits until all
+	// is. Whoever was told that all is booked is told no less now.
 	early := func(t *testing.T, r *run, unbooked bool) bool {
 		t.Helper()
 		if unbooked {

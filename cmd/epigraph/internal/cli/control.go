@@ -446,8 +446,8 @@ func (e *env) bulk(f *runFilter, verb string, call func(ctx context.Context, s *
 	return nil
 }
 
-// later is what to add to a command that is repeated. The runs that a retry started match the same filter when
-// they fail, so it is their time that leaves them out.
+// later is what to add to a command that is repeated. The runs that a retry started match the same filter
+// when they fail, so it is their time that leaves them out.
 func (f *runFilter) later(verb string, begun time.Time) string {
 	if verb != "retry" || f.Before != "" {
 		return ""

@@ -119,8 +119,8 @@ func compact(b []byte) ([]byte, error) {
 	return safe.Bytes(), nil
 }
 
-// finalValue is value for what cannot be taken back once it is sent: what looks like an object or a list and is
-// no JSON is refused.
+// finalValue is value for what cannot be taken back once it is sent: what looks like an object or a list and
+// is no JSON is refused.
 func finalValue(s string) (*graphv1.Payload, error) {
 	trimmed := strings.TrimSpace(s)
 	var doc any

@@ -68,8 +68,8 @@ func (e *Engine) BulkCancel(ctx context.Context, req BulkRequest, reason string)
 	})
 }
 
-// BulkRetry retries the runs that a filter finds, each once however often it is called, for as long as the ids
-// of requests are kept.
+// BulkRetry retries the runs that a filter finds, each once however often it is called, for as long as the
+// ids of requests are kept.
 func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, withoutTask bool) (BulkResult, error) {
 	if len(req.Filter.States) == 0 {
 		if req.empty() {
@@ -84,7 +84,8 @@ func (e *Engine) BulkRetry(ctx context.Context, req BulkRequest, allowUnsafe, wi
 	request := func(r journal.Run) journal.Request {
 		return journal.Request{Method: methodBulkRetry, ID: r.ID, BodyHash: r.ID}
 	}
-	// A run that was retried stays FAILED, so it is found again. It must not take up the limit of a later call.
+	// A run that was retried stays FAILED, so it is found again. It must not take up the limit of a later
+	// call.
 	left := func(r journal.Run) bool {
 		id, err := e.Answered(ctx, r.Namespace, request(r))
 		return err != nil || id == "" // a lookup that fails makes the retry fail, which is told

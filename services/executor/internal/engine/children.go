@@ -35,8 +35,9 @@ const (
 	ReasonInterruptInvalid = "INTERRUPT_INVALID"
 )
 
-// childStarts is how many children of a namespace are being started at once. The commit that records them wakes
-// whoever started them, all at the same time: of thousands, everything else here would wait for a processor.
+// childStarts is how many children of a namespace are being started at once. The commit that records them
+// wakes whoever started them, all at the same time: of thousands, everything else here would wait for a
+// processor.
 const childStarts = 32
 
 // InterruptPrefix is the prefix of ids of questions.

@@ -44,14 +44,15 @@ const (
 	maxDetails = 64 << 10
 	// maxDetailsTogether bounds what is kept of a run's heartbeats: its position holds all of it.
 	maxDetailsTogether = 1 << 20
-	// maxDetailsPosition bounds the positions that are written for the sake of heartbeats alone, and detailsStep how much of a
-	// position takes DetailsEvery once more: a large one is written less often.
+	// maxDetailsPosition bounds the positions that are written for the sake of heartbeats alone, and
+	// detailsStep how much of a position takes DetailsEvery once more: a large one is written less often.
 	maxDetailsPosition = 2 << 20
 	detailsStep        = 64 << 10
 )
 
 // keepDetails tells watchers what a heartbeat says, and keeps it for the next attempt: in memory always, in the journal from time to time,
-// together with the run's position. Where the run has no room for it, the next attempt begins with what was said before.
+// together with the run's position. Where the run has no room for it, the next attempt begins with what was
+// said before.
 func (t *term) keepDetails(a *attempt, details json.RawMessage) {
 	if len(details) == 0 || len(details) > maxDetails || workgraph.ValueFault(details) != "" {
 		return

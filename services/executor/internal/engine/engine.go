@@ -116,8 +116,8 @@ func New(cfg Config, d Deps) (*Engine, error) {
 	e.calling = inflight.New(max(cfg.MaxLiveBytes/2, 4*int64(cfg.MaxPayload)))
 	e.results = inflight.New(max(cfg.MaxLiveBytes/4, 4*int64(cfg.MaxPayload)))
 	e.computing = turns.NewResting(computingLimit(host.Processors()))
-	e.suspects, e.roomPatience, e.starts = newTurn(suspectTurn), roomPatience, turns.New(childStarts)
-	e.counts = turns.NewResting(1)
+	e.suspects, e.roomPatience = newTurn(suspectTurn), roomPatience
+	e.starts, e.counts = turns.New(childStarts), turns.NewResting(1)
 	e.outcomes, e.resets = workgraph.NewOutcomeCache(maxKeptOutcomes), newResets()
 	var err error
 	if e.meters, err = newMeters(d.MeterProvider.Meter(scope), e); err != nil {

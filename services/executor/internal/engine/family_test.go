@@ -37,7 +37,8 @@ func TestFamily(t *testing.T) {
 	})
 }
 
-// startsAtOnce is a journal, fast enough to get large commits, that counts the children whose starts it gets at once.
+// startsAtOnce is a journal, fast enough to get large commits, that counts the children whose starts it gets
+// at once.
 type startsAtOnce struct {
 	journal.Journal
 	now, most atomic.Int64

@@ -32,8 +32,8 @@ func (t *term) watchMail(ctx context.Context) {
 	poll := time.NewTicker(t.e.cfg.MailPoll)
 	defer poll.Stop()
 	for took := time.Duration(0); ; {
-		// With much mail a look takes long. The pause lets mail gather, so that looking takes a third of the time
-		// at most, up to longestRest.
+		// With much mail a look takes long. The pause lets mail gather, so that looking takes a third of the
+		// time at most, up to longestRest.
 		if !t.rest(min(2*took, longestRest)) {
 			return
 		}

@@ -19,8 +19,8 @@ import (
 const ReasonMemoryFull = errs.ReasonMemoryFull
 
 const (
-	// defaultLive is what live runs may take in a process that has no memory limit, minLive in one with a small
-	// limit.
+	// defaultLive is what live runs may take in a process that has no memory limit, minLive in one with a
+	// small limit.
 	defaultLive = 1 << 30
 	minLive     = 32 << 20
 )

@@ -62,8 +62,8 @@ type inLine struct {
 	stop context.CancelCauseFunc
 	// left says that the entry is void: the queue may still have it.
 	left bool
-	// mailed says that there is mail for the run: looks for mail leave it out, since the run takes its mail up
-	// when it is read.
+	// mailed says that there is mail for the run: looks for mail leave it out, since the run takes its mail
+	// up when it is read.
 	mailed bool
 	// canceled says that the run stands in the line of canceled runs, or is on the way there.
 	canceled bool
@@ -159,7 +159,8 @@ func (t *term) waitForRoom(x *inLine) {
 	case err == nil:
 		b := &bringing{namespace: x.lacks.namespace, id: x.id, wait: soonestTry}
 		if x.lacks.size > inflight.Small {
-			// Reading a large run takes the processor for long, so it needs a turn to compute of its namespace.
+			// Reading a large run takes the processor for long, so it needs a turn to compute of its
+			// namespace.
 			if b.has.compute, err = t.e.computing.Enter(t.background, b.namespace); err != nil {
 				b.has.compute = nil
 			}

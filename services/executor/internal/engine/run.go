@@ -361,7 +361,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 	r.questions(w, eff, now)
 	r.tell(w, evs, eff)
 	// From the journal alone a graph that has grown is read back by way of that of the beginning, which takes longer.
-	leaves := !x.more && !x.recover && r.lingers() == 0 && r.idle()
+	c := r.consequence(out, eff)
+	leaves := c.idle && c.linger == 0 && !x.more && !x.recover
 	if r.wantsSnapshot(eff.Ended != nil, leaves) || w.GraphHash != "" {
 		if w.Snapshot, err = r.snapshot(); err != nil {
 			return consequence{}, err
@@ -369,7 +370,6 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 		r.snapSeq = r.seq
 	}
 	r.weigh()
-	c := r.consequence(out, eff)
 	c.recovered = x.recover
 	c.outbox, c.mailed, c.takenUp = len(w.Outbox) > 0, w.Mail, w.TakenUp
 	if leaves {
@@ -380,8 +380,8 @@ func (r *run) fill(w *journal.Append, evs []workgraph.Event, eff workgraph.Effec
 }
 
 // wantsSnapshot spaces snapshots so that all of them together cost no more than a small multiple of the journal.
-// A run that leaves memory is read back from its last one. One that is idle and stays takes none: with thousands
-// of children, or pieces of mail, it is idle after each.
+// A run that leaves memory is read back from its last one. One that is idle and stays takes none: with
+// thousands of children, or pieces of mail, it is idle after each.
 func (r *run) wantsSnapshot(ended, leaves bool) bool {
 	since := r.seq - r.snapSeq
 	if ended || since == 0 {

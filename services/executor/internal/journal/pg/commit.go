@@ -356,8 +356,8 @@ const cancelable = "cancel_time IS NULL AND state < 6"
 // queueAround does what follows from the writes, each by a statement that sees them all.
 func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
-		// Which runs have ended is asked of the runs and not of each piece of mail: a run that goes on may have
-		// thousands.
+		// Which runs have ended is asked of the runs and not of each piece of mail: a run that goes on may
+		// have thousands.
 		b.Queue(`DELETE FROM mail WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
 			WHERE NOT EXISTS (SELECT FROM runs r WHERE r.run_id = t.id AND r.state < 6)))`, slices.Concat(a.Targets, a.Ended))
 	}

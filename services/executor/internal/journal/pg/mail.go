@@ -20,7 +20,8 @@ const (
 	// rows.
 	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
 		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
-	// oldestMail orders that of one run. By the id as it is, PostgreSQL may look through the mail of all runs.
+	// oldestMail orders that of one run. By the id as it is, PostgreSQL may look through the mail of all
+	// runs.
 	oldestMail = ` ORDER BY m.id + 0`
 	selectMail = `SELECT m.id, m.namespace, m.run_id, m.kind, m.key, m.body, m.time, false FROM mail m`
 )
@@ -197,9 +198,10 @@ func (s *Store) hand(ctx context.Context, tx *pgxpool.Conn, p journal.Post, writ
 
 // PendingMail implements journal.Mailbox.
 func (s *Store) PendingMail(ctx context.Context, owner journal.Owner, look journal.MailLook) ([]journal.Mail, error) {
-	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter than
-	// look.Reads), the first half looks up the run of each piece of it; else the second half reads the mail of
-	// each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it begins a half.
+	// mine has two halves, of which one gives no rows. While there is little mail in all (look is shorter
+	// than look.Reads), the first half looks up the run of each piece of it; else the second half reads the
+	// mail of each of this owner's runs. PostgreSQL evaluates the condition on the length once, before it
+	// begins a half.
 	rows, err := s.hot.Query(ctx, `WITH look AS MATERIALIZED (SELECT id, run_id, kind FROM mail ORDER BY id LIMIT $4),
 		busy AS MATERIALIZED (SELECT unnest($5::text[]) AS run_id),
 		ending AS MATERIALIZED (SELECT unnest($6::text[]) AS run_id),

@@ -36,8 +36,8 @@ const (
 	// claimParked finds parked runs alone that have mail.
 	claimParked = `UPDATE runs SET owner_id = ?, owner_incarnation = ?, doing = '' WHERE run_id = ? AND owner_id = '' AND state IN (3, 4)
 		AND EXISTS (SELECT 1 FROM mail m WHERE m.run_id = runs.run_id)`
-	// tidyMail takes away what came for a run that is over, or is not there. It asks that once, and not for each
-	// piece of mail: a run that goes on may have thousands.
+	// tidyMail takes away what came for a run that is over, or is not there. It asks that once, and not for
+	// each piece of mail: a run that goes on may have thousands.
 	tidyMail = `DELETE FROM mail WHERE run_id = ?1 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = ?1 AND r.state < 6)`
 )
 
