@@ -176,9 +176,10 @@ func TestCells(t *testing.T) {
 			out, err := exec.Command("../../scripts/move-namespace", append([]string{verb}, args...)...).CombinedOutput()
 			return string(out), err
 		}
-		// A nap that comes due meanwhile puts the namespace to work: it is tried again then.
+		// Each call holds what rests, so that only naps that are near are left to wait for.
 		atRest := func(verb string, args ...string) {
 			var out string
+			t.Cleanup(func() { t.Log(verb, out) })
 			testkit.Eventually(t, func() bool {
 				var err error
 				if out, err = move(verb, args...); err != nil {
@@ -186,7 +187,6 @@ func TestCells(t *testing.T) {
 				}
 				return err == nil
 			}, patience, 50*time.Millisecond)
-			t.Log(out)
 		}
 		closed := "{namespaces: " + namespaceA + ", cell: east, closed: true}, {namespaces: team-*, cell: west}"
 		s.gateway(t, dir, closed, east, west)
@@ -196,7 +196,7 @@ func TestCells(t *testing.T) {
 		s.ask(t, request{path: "/v1/runs/" + asks.ID}, nil)
 
 		const held = "SELECT count(*) FROM executor.runs WHERE state = 5 AND state_reason LIKE 'MOVED:3:%'"
-		atRest("check", east.url, namespaceA)
+		atRest("hold", east.url, namespaceA)
 		atRest("copy", east.url, west.url, namespaceA)
 		require.NotEqual(t, "0", psql(t, east.url, held), "open runs stand still in the old cell")
 		_, err := move("copy", east.url, west.url, namespaceA)
