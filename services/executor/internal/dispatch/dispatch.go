@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -148,7 +149,7 @@ func New[TTx any](driver riverdriver.Driver[TTx], o Options) (*Dispatcher, error
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.Logger = slog.New(stopping{o.Logger.Handler(), over})
+	o.Logger = slog.New(quiet{o.Logger.Handler(), over})
 	cfg := &river.Config{
 		ID: o.ID, Schema: o.Schema, Workers: workers, PeriodicJobs: periodic,
 		Queues: map[string]river.QueueConfig{
@@ -209,15 +210,19 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// stopping takes what the client complains of while it stops for what it is: statements were interrupted, and what they were for is
-// done after the next start, since jobs are hints.
-type stopping struct {
+// quiet is the log of the client without lines that tell operators nothing. While it stops it complains that statements were
+// interrupted: what they were for is done after the next start, since jobs are hints. And it tells once more, without the error,
+// that it could not write what became of jobs, after a line with the error for each try.
+type quiet struct {
 	slog.Handler
 	over *atomic.Bool
 }
 
-func (h stopping) Handle(ctx context.Context, r slog.Record) error {
-	if h.over.Load() && r.Level > slog.LevelDebug {
+// gaveUp ends the message, which begins with the part of the client that gave up.
+const gaveUp = ": Too many errors; giving up"
+
+func (h quiet) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level > slog.LevelDebug && (h.over.Load() || strings.HasSuffix(r.Message, gaveUp)) {
 		if r.Level = slog.LevelDebug; !h.Enabled(ctx, r.Level) {
 			return nil
 		}
@@ -225,12 +230,12 @@ func (h stopping) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-func (h stopping) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return stopping{h.Handler.WithAttrs(attrs), h.over}
+func (h quiet) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quiet{h.Handler.WithAttrs(attrs), h.over}
 }
 
-func (h stopping) WithGroup(name string) slog.Handler {
-	return stopping{h.Handler.WithGroup(name), h.over}
+func (h quiet) WithGroup(name string) slog.Handler {
+	return quiet{h.Handler.WithGroup(name), h.over}
 }
 
 // UI returns pages that show the jobs of all tenants and let their reader cancel and repeat them: they are for operators only. prefix is the path

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,5 +51,28 @@ func TestStart(t *testing.T) {
 		t.Parallel()
 		d := &Dispatcher{c: &starter{errs: []error{errors.New("no workers")}}, over: &atomic.Bool{}, log: slog.New(slog.DiscardHandler)}
 		require.ErrorContains(t, d.Run(t.Context()), "no workers")
+	})
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	lines := func(over bool) string {
+		var b strings.Builder
+		stop := &atomic.Bool{}
+		stop.Store(over)
+		log := slog.New(quiet{slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelInfo}), stop}).With("service", "executor")
+		log.Error("jobcompleter.BatchCompleter: Completer error (will retry after sleep)", "err", "disk full")
+		log.Error("jobcompleter.BatchCompleter: Too many errors; giving up")
+		return b.String()
+	}
+	t.Run("Fault/IsToldWithItsErrorAlone", func(t *testing.T) {
+		t.Parallel()
+		got := lines(false)
+		require.Contains(t, got, "disk full")
+		require.NotContains(t, got, "giving up")
+	})
+	t.Run("Stop/IsQuiet", func(t *testing.T) {
+		t.Parallel()
+		require.Empty(t, lines(true))
 	})
 }
