@@ -255,6 +255,15 @@ func (s *soak) reach() {
 	require.Empty(s.t, faults, "attacks must reach what they attack:\n%s", strings.Join(faults, "\n"))
 }
 
+// database is one that vacuums its tables as PostgreSQL does by default. The server that tests share leaves it to a rest.
+func database(t *testing.T) string {
+	t.Helper()
+	server, err := pgtest.Start(t.Context(), "", pgtest.Options{NoFsync: os.Getenv(pgtest.FsyncEnv) == "off", Settings: map[string]string{"autovacuum_naptime": "1min"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	return server.URL("")
+}
+
 // newSoak starts the suite and waits until it serves.
 func newSoak(t *testing.T, dev bool) *soak {
 	t.Helper()
@@ -290,7 +299,7 @@ grpc: {planner_addr: %q, executor_addr: %q, registry_addr: %q, grace: 300ms}
 upstream: {planner: %[1]q, executor: %[2]q, registry: %[3]q}
 registry: {store: postgres, postgres_url: %[4]q, migrate: false}
 executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain: 1s}
-`, addrs["planner"], addrs["executor"], addrs["registry"], pgtest.New(t))
+`, addrs["planner"], addrs["executor"], addrs["registry"], database(t))
 		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 		out, err := exec.Command(bin, "migrate", "--config="+config).CombinedOutput()
 		require.NoError(t, err, "%s", out)
