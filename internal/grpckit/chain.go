@@ -373,6 +373,9 @@ func (k *chain) toStatus(ctx context.Context, c *call, next func(context.Context
 	if err == nil {
 		return nil
 	}
+	if _, is := status.FromError(err); is && !strings.HasPrefix(c.method, "/epigraph.") {
+		return err // the services of gRPC itself, for health and reflection, answer with statuses
+	}
 	st := ToStatus(ctx, withFate(c.method, err))
 	attrs := []slog.Attr{slog.String("method", c.method), slog.String("request_id", RequestID(ctx)), slog.Any("err", err)}
 	if p, ok := errors.AsType[*panicError](err); ok {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -223,7 +224,12 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 	var full []string // addresses of executors that have no room
 	for pause := firstPause; ; pause *= 2 {
 		var to peer.Peer
-		err := FromStatus(invoke(ctx, method, req, reply, cc, append(slices.Clone(opts), grpc.Peer(&to))...))
+		with := append(slices.Clone(opts), grpc.Peer(&to))
+		err := invoke(ctx, method, req, reply, cc, with...)
+		if unanswered(err) {
+			err = ask(ctx, method, req, reply, cc, with...)
+		}
+		err = FromStatus(err)
 		if to.Addr != nil && !k.met.Load() {
 			k.met.Store(true)
 		}
@@ -256,6 +262,28 @@ func (k caller) unary(ctx context.Context, method string, req, reply any, cc *gr
 	}
 }
 
+// unanswered reports whether gRPC has lost what a server answered before it had read the request: in the last
+// of its tries it found the stream closed, and gives that as the error, which is no status.
+func unanswered(err error) bool {
+	_, answered := original(err)
+	return !answered && errors.Is(err, io.EOF)
+}
+
+// ask makes a call and hears its answer even if the request cannot be sent any more.
+func ask(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, opts ...grpc.CallOption) error {
+	s, err := cc.NewStream(ctx, &grpc.StreamDesc{}, method, opts...)
+	if err != nil {
+		return err
+	}
+	if err := s.SendMsg(req); err != nil {
+		return err
+	}
+	if err := s.CloseSend(); err != nil {
+		return err
+	}
+	return s.RecvMsg(reply)
+}
+
 // nothingDone reports whether the server promises that it did nothing.
 func nothingDone(err error) bool {
 	e, ok := errors.AsType[*errs.Error](err)
@@ -277,14 +305,29 @@ func (k caller) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	if err != nil {
 		return nil, FromStatus(err)
 	}
-	return clientStream{s}, nil
+	return clientStream{s, desc.ClientStreams}, nil
 }
 
-type clientStream struct{ grpc.ClientStream }
+type clientStream struct {
+	grpc.ClientStream
+	many bool // requests
+}
 
-// FromStatus leaves io.EOF alone, since it is no status.
+// RecvMsg leaves io.EOF alone, since it is no status.
 func (s clientStream) RecvMsg(m any) error { return FromStatus(s.ClientStream.RecvMsg(m)) }
-func (s clientStream) SendMsg(m any) error { return FromStatus(s.ClientStream.SendMsg(m)) }
+
+// SendMsg gives io.EOF if the server has answered already: RecvMsg tells what. Of a stream with one request
+// that is no error, since generated code asks RecvMsg only then.
+func (s clientStream) SendMsg(m any) error {
+	err := s.ClientStream.SendMsg(m)
+	switch {
+	case !unanswered(err):
+		return FromStatus(err)
+	case s.many:
+		return io.EOF
+	}
+	return nil
+}
 
 func (s clientStream) Header() (metadata.MD, error) {
 	md, err := s.ClientStream.Header()

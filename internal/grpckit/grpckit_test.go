@@ -434,6 +434,12 @@ func TestAuth(t *testing.T) {
 		_, err = s.Recv()
 		require.Equal(t, "in team-a", errs.From(err).Message)
 	})
+	t.Run("Health/KnowsNoSuchService", func(t *testing.T) {
+		before := r.log.String()
+		_, err := healthpb.NewHealthClient(r.conn(t, grpckit.DialOptions{})).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "nobody"})
+		require.True(t, errs.Is(err, errs.NotFound), "%v", err)
+		require.NotContains(t, strings.TrimPrefix(r.log.String(), before), "level=ERROR")
+	})
 	t.Run("Health/NeedsNoKeyAndFollowsSetServing", func(t *testing.T) {
 		h := healthpb.NewHealthClient(r.conn(t, grpckit.DialOptions{}))
 		for _, serving := range []bool{false, true} {

@@ -22,7 +22,7 @@ type answer struct {
 	body string
 }
 
-// TestDatabaseAway starts services whose PostgreSQL server is not running yet, and later takes it from them
+// TestDatabaseUnreachable starts services whose PostgreSQL server is not running yet, and later takes it from them
 // again.
 func TestDatabaseUnreachable(t *testing.T) {
 	t.Parallel()
@@ -162,6 +162,11 @@ func TestDatabaseUnreachable(t *testing.T) {
 			_, executor := log.Line(t, "the executor's database answers again")
 			return registry && executor
 		}, wait, 20*time.Millisecond)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(log.String())
+			}
+		})
 		var grave, bad []testkit.LogLine
 		for _, l := range log.Lines(t)[before:] {
 			switch l.Level {

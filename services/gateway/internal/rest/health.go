@@ -165,9 +165,13 @@ func (t target) ask(ctx context.Context) *absence {
 		return &absence{Reason: e.Reason, Message: "the " + t.name + " does not answer"}
 	}
 	if st := resp.GetStatus(); st != healthpb.HealthCheckResponse_SERVING {
-		for name, why := range map[string]*errs.Error{grpckit.HealthDatabase: errs.DatabaseUnreachable(t.name), grpckit.HealthDatabaseReady: errs.DatabaseNotReady(t.name)} {
-			if db, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{Service: name}); err == nil && db.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING {
-				return &absence{Reason: why.Reason, Message: why.Message}
+		for _, db := range []struct {
+			name string
+			why  *errs.Error
+		}{{grpckit.HealthDatabase, errs.DatabaseUnreachable(t.name)}, {grpckit.HealthDatabaseReady, errs.DatabaseNotReady(t.name)}} {
+			resp, err := t.client.Check(ctx, &healthpb.HealthCheckRequest{Service: db.name})
+			if err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING {
+				return &absence{Reason: db.why.Reason, Message: db.why.Message}
 			}
 		}
 		return &absence{Reason: st.String(), Message: "the " + t.name + " is not ready to serve"}
