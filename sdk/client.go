@@ -239,16 +239,26 @@ func (o *options) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	if err != nil {
 		return nil, fromStatus(err, cc.Target())
 	}
-	return clientStream{s, cc.Target()}, nil
+	return clientStream{s, cc.Target(), desc.ClientStreams}, nil
 }
 
 type clientStream struct {
 	grpc.ClientStream
 	target string
+	many   bool // requests
 }
 
 func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m), s.target) }
-func (s clientStream) SendMsg(m any) error { return fromStatus(s.ClientStream.SendMsg(m), s.target) }
+
+// SendMsg gives io.EOF if the server has answered already: RecvMsg tells what. Of a stream with one request
+// that is no error, since generated code asks RecvMsg only then.
+func (s clientStream) SendMsg(m any) error {
+	err := s.ClientStream.SendMsg(m)
+	if errors.Is(err, io.EOF) && !s.many {
+		return nil
+	}
+	return fromStatus(err, s.target)
+}
 
 // maxRetryAfter is the longest pause that is waited for when a service is full and says when to try again.
 const maxRetryAfter = 10 * time.Second

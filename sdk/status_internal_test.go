@@ -2,9 +2,11 @@ package epigraph
 
 import (
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -16,4 +18,23 @@ func TestFromStatus_WithoutTheTriesOfGRPC(t *testing.T) {
 	e, ok := err.(*Error) //nolint:errorlint // it is what the function returns
 	require.True(t, ok)
 	require.Equal(t, "the database of the executor does not answer", e.Message)
+}
+
+// refusedEarly is a stream that was refused before its request was sent.
+type refusedEarly struct{ grpc.ClientStream }
+
+func (refusedEarly) SendMsg(any) error { return io.EOF }
+func (refusedEarly) RecvMsg(any) error { return status.Error(codes.Unavailable, "refused") }
+
+func TestClientStream_RefusedEarly(t *testing.T) {
+	t.Parallel()
+	for _, many := range []bool{false, true} {
+		s := clientStream{refusedEarly{}, "127.0.0.1:1", many}
+		if err := s.SendMsg(nil); many {
+			require.Equal(t, io.EOF, err)
+		} else {
+			require.NoError(t, err, "RecvMsg tells")
+		}
+		require.ErrorContains(t, s.RecvMsg(nil), "refused")
+	}
 }
