@@ -357,13 +357,13 @@ const cancelable = "cancel_time IS NULL AND state < 6"
 func (s *Store) queueAround(b *pgx.Batch, owner journal.Owner, a journal.Around, done *journal.Outcomes) {
 	if len(a.Targets)+len(a.Ended) > 0 {
 		// Which runs have ended is asked of the runs and not of each piece of mail: a run that goes on may
-		// have thousands.
+		// have thousands. And it is asked run by run: a join might look through all that are open.
 		b.Queue(`DELETE FROM mail WHERE run_id = ANY (ARRAY (SELECT t.id FROM unnest($1::text[]) AS t (id)
-			WHERE NOT EXISTS (SELECT FROM runs r WHERE r.run_id = t.id AND r.state < 6)))`, slices.Concat(a.Targets, a.Ended))
+			WHERE (SELECT r.state < 6 FROM runs r WHERE r.run_id = t.id) IS NOT TRUE))`, slices.Concat(a.Targets, a.Ended))
 	}
 	if len(a.Ended) > 0 {
 		b.Queue(`UPDATE interrupts i SET state = 4, close_time = clock_timestamp() WHERE i.run_id = ANY ($1) AND i.state = 1
-			AND EXISTS (SELECT FROM runs r WHERE r.run_id = i.run_id AND r.state >= 6)`, a.Ended)
+			AND (SELECT r.state >= 6 FROM runs r WHERE r.run_id = i.run_id)`, a.Ended)
 	}
 	if len(a.Claims) > 0 {
 		b.Queue(claimParked, a.Claims, owner.ID, owner.Incarnation).Query(func(rows pgx.Rows) error {

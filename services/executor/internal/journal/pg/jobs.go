@@ -97,7 +97,7 @@ func jobTable() table[journal.JobRow] {
 // neither an owner that leaves nor one that comes is missed.
 func (s *statements) queueWakes(b *pgx.Batch, wakes []journal.JobRow) {
 	b.Queue(`WITH jb AS (`+insertJobs+` FROM `+s.jobs.from(1, "j")+` CROSS JOIN LATERAL (SELECT FROM runs r WHERE r.run_id = j.run_id AND`+ownerless+`
-			AND EXISTS (SELECT FROM mail m WHERE m.run_id = j.run_id) OFFSET 0) r `+uniqueJobs+` RETURNING queue AS q)
+			AND`+hasMail+` OFFSET 0) r `+uniqueJobs+` RETURNING queue AS q)
 		SELECT `+notifyQueue+` FROM (SELECT DISTINCT q FROM jb) d`, s.jobs.args(wakes)...)
 }
 

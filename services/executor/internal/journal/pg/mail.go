@@ -16,10 +16,13 @@ import (
 
 const (
 	insertMail = `INSERT INTO mail (run_id, namespace, kind, key, body, time) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+	// hasMail holds for a run that has some. It looks at one piece of it, of however many there are.
+	hasMail = ` (SELECT true FROM mail m WHERE m.run_id = r.run_id LIMIT 1)`
 	// claimParked gives an owner those of the runs that are parked and have mail. The caller has locked the
-	// rows.
-	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state IN (3, 4)
-		AND EXISTS (SELECT FROM mail m WHERE m.run_id = r.run_id) RETURNING r.run_id`
+	// rows. The state as it is would let PostgreSQL look through the runs in these states for those that are
+	// meant, if it believes that they are few.
+	claimParked = `UPDATE runs r SET owner_id = $2, owner_incarnation = $3, doing = '' WHERE r.run_id = ANY ($1) AND r.owner_id = '' AND r.state + 0 IN (3, 4)
+		AND` + hasMail + ` RETURNING r.run_id`
 	// oldestMail orders that of one run. By the id as it is, PostgreSQL may look through the mail of all
 	// runs.
 	oldestMail = ` ORDER BY m.id + 0`
@@ -39,8 +42,10 @@ func scanMail(row pgx.CollectableRow) (m journal.Mail, err error) {
 // queueOwnerNotices wakes the owners of runs that got mail, except the owner that knows of it already.
 // PostgreSQL lets one transaction with a NOTIFY commit at a time, so needless ones are avoided.
 func queueOwnerNotices(b *pgx.Batch, runIDs []string, knows journal.Owner) {
-	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT owner_id FROM runs WHERE run_id = ANY ($1) AND owner_id <> '' AND state < 6
-		AND (owner_id <> $2 OR owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
+	// OFFSET 0 keeps each a look-up by key.
+	b.Queue(`SELECT pg_notify('`+mailChannel+`', owner_id) FROM (SELECT DISTINCT r.owner_id FROM unnest($1::text[]) AS t (id)
+		CROSS JOIN LATERAL (SELECT r.owner_id, r.owner_incarnation, r.state FROM runs r WHERE r.run_id = t.id OFFSET 0) r
+		WHERE r.owner_id <> '' AND r.state < 6 AND (r.owner_id <> $2 OR r.owner_incarnation <> $3)) o`, runIDs, knows.ID, knows.Incarnation)
 }
 
 // Post implements journal.Mailbox. The run's row is locked before its owner is looked at, so that mail and

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -90,11 +91,13 @@ func (w *witness) touched(fn func() error) (rows float64, pages int, plans strin
 }
 
 const (
-	// Of the first, all tables have some pages, and whole ones are cheap to read.
-	fewRuns, manyRuns = 1000, 20_000
+	// Whole tables are cheap to read while there are as few as the first: a plan from then must not stay.
+	fewRuns, manyRuns = 100, 20_000
 	listed            = 20
 	// unread is about how many pieces of mail nobody has read; some questions are about all of them.
-	unread = manyRuns / 100 * 5
+	unread = manyRuns/100*5 + crowd
+	// crowd is the mail of the first run that waits.
+	crowd = 1000
 	// countedBelow is how many runs the large family has, a quarter of all.
 	countedBelow = manyRuns / 4
 	// Each run of a page is looked up in a handful of tables; a list of all states looks ahead in each.
@@ -123,6 +126,8 @@ var fillMany = []string{
 	`INSERT INTO outbox (seq, ordinal, run_id, namespace, kind, next_at) SELECT 1, 1, run_id, namespace, 'k', now() + interval '1 hour' FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO request_ids (namespace, method, request_id, body_hash, run_id, create_time) SELECT namespace, 'StartRun', run_id, '', run_id, now() FROM runs ON CONFLICT DO NOTHING`,
 	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'SIGNAL', 'k' || j, now() FROM runs, generate_series(1, 5) j WHERE state = 3 ON CONFLICT DO NOTHING`,
+	`INSERT INTO mail (run_id, namespace, kind, key, time) SELECT run_id, namespace, 'MESSAGE', 'm' || j, now()
+		FROM (SELECT run_id, namespace FROM runs WHERE state = 3 ORDER BY run_id LIMIT 1) r, generate_series(1, 1000) j ON CONFLICT DO NOTHING`,
 	`INSERT INTO graphs (namespace, hash, body) SELECT 'acme', 'h' || i, '' FROM generate_series($1::int, $2::int) i`,
 	`INSERT INTO graphs (namespace, hash, body) VALUES ('acme', 'h', '') ON CONFLICT DO NOTHING`,
 	`INSERT INTO schedules (namespace, id, uid, revision, turns, skipped, done, create_time, update_time, spec) SELECT 'acme', 's' || i, 's' || i, 1, 0, 0, now(), now(), now(), ''
@@ -162,7 +167,7 @@ func TestReads(t *testing.T) {
 	me, err := s.Register(ctx, "me", "")
 	require.NoError(t, err)
 
-	var old, recent journal.Run
+	var old, busy, recent journal.Run // busy has much mail
 	const ns, who = "acme", "somebody"
 	type question struct {
 		name        string
@@ -221,6 +226,18 @@ func TestReads(t *testing.T) {
 			other("Load", 20, func() error { _, err := s.Load(ctx, old.ID); return err }),
 			other("UnreadMail", 10, func() error { _, err := s.UnreadMail(ctx, ns, old.ID, 10); return err }),
 			other("Outstanding", 20, func() error { _, err := s.Outstanding(ctx, ns, old.ID); return err }),
+			other("Commit/AroundMail", 80, func() error {
+				ids := []string{"nobody", old.ID, busy.ID, recent.ID}
+				a := journal.Around{Targets: ids, Ended: ids[:2], Claims: ids, Locked: ids}
+				for _, id := range ids {
+					a.Wakes = append(a.Wakes, journal.MakeJob(ns, id, journal.Job{Kind: journal.JobWake}))
+				}
+				var b pgx.Batch
+				b.Queue("BEGIN")
+				s.queueAround(&b, journal.Owner{ID: "another"}, a, &journal.Outcomes{})
+				b.Queue("ROLLBACK")
+				return s.hot.SendBatch(ctx, &b).Close()
+			}),
 			other("FindMail", 10, func() error {
 				_, _, err := s.FindMail(ctx, ns, old.ID, journal.MailSignal, "s", true)
 				return err
@@ -311,6 +328,7 @@ func TestReads(t *testing.T) {
 			require.NoError(t, err, q)
 		}
 		require.NoError(t, filler.QueryRow(ctx, `SELECT run_id, create_time FROM runs ORDER BY run_id LIMIT 1`).Scan(&old.ID, &old.CreateTime))
+		require.NoError(t, filler.QueryRow(ctx, `SELECT run_id FROM runs WHERE state = 3 ORDER BY run_id LIMIT 1`).Scan(&busy.ID))
 		require.NoError(t, filler.QueryRow(ctx, `SELECT run_id, create_time FROM runs ORDER BY run_id DESC LIMIT 1`).Scan(&recent.ID, &recent.CreateTime))
 	}
 	// A statement gets a plan for good when it is asked for the sixth time.
