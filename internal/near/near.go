@@ -15,24 +15,26 @@ func Within(a, b string, most int) (distance int, ok bool) {
 	return distance, distance <= most
 }
 
-// Distance is the Levenshtein distance of two words in bytes: the insertions, deletions and substitutions that lie between them.
-// Its time grows with the product of their lengths.
+// Distance is how many edits in bytes lie between two words: insertions, deletions, substitutions, and swaps of two neighbors that
+// are not edited again (the optimal string alignment distance). Its time grows with the product of their lengths.
 func Distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
 	for i := range len(a) {
-		diag := row[0]
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diag
+			cost := last[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diag+1)
+			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
+		before, last, row = last, row, before
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

@@ -47,9 +47,26 @@ func usageText(err error) string {
 	if pe, ok := errors.AsType[*kong.ParseError](err); ok && unexpected {
 		if at := pe.Context.Selected(); at == nil || len(at.Children) > 0 {
 			msg = "there is no command " + word
+			name, _, _ := strings.Cut(word, ",")
+			if found := ofGroups(pe.Context.Model.Node, name); len(found) > 0 {
+				return "there is no command " + name + "; there is " + strings.Join(found, " and ")
+			}
 		}
 	}
 	return nearest(msg)
+}
+
+// ofGroups lists the commands that have a name and stand below another one: the verbs of runs, tasks and
+// others.
+func ofGroups(root *kong.Node, name string) (found []string) {
+	for _, group := range root.Children {
+		for _, c := range group.Children {
+			if c.Name == name && !c.Hidden {
+				found = append(found, "`epigraph "+group.Name+" "+name+"`")
+			}
+		}
+	}
+	return found
 }
 
 // nearest keeps of the words that a message proposes those that are nearest to what was typed, if they are

@@ -498,7 +498,6 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 			room()
 		}
 	}()
-	r.started = dbkit.Micros(now)
 	if i := slices.IndexFunc(mail, func(m journal.Mail) bool { return m.Kind == journal.MailCancel }); i >= 0 {
 		r.takeUpLocked(mail[i : i+1])
 		return nil
@@ -509,6 +508,7 @@ func (r *run) beginNow(now time.Time, mail []journal.Mail) error {
 	if !r.deadline.IsZero() && !now.Before(r.deadline) {
 		return r.neverBegun(workgraph.ReasonDeadline, extra{})
 	}
+	r.started = dbkit.Micros(now)
 	begin, err := r.beginning(now)
 	if err != nil {
 		return err

@@ -63,6 +63,21 @@ func mailCases(t *testing.T, d Driver) {
 		require.NoError(t, again(journal.MailSignal, "more"))
 		require.NoError(t, again(journal.MailSignal, "more"), "it is repeated, so there need be no room")
 	})
+	t.Run("Post/SoManySignalsWaitAtMost", func(t *testing.T) {
+		w := open(t, d)
+		id := w.started(1)
+		send := func(key string) error {
+			_, err := w.j.Post(t.Context(), post(id, journal.MailSignal, key))
+			return err
+		}
+		for i := range journal.MaxWaiting {
+			require.NoError(t, send(fmt.Sprint(i)))
+		}
+		reason(t, send("one more"), journal.ReasonInboxFull)
+		require.NoError(t, w.commit(appendTo(id, 1, 1, func(a *journal.Append) { a.TakenUp = []int64{w.unread(id)[0].ID} }))[0].Err)
+		require.NoError(t, send("one more"))
+		reason(t, send("and another"), journal.ReasonInboxFull)
+	})
 	t.Run("Outstanding/UnreadKindsOnceOldestFirst", func(t *testing.T) {
 		w := open(t, d)
 		id, other := w.started(1), w.started(1)
