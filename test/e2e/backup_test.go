@@ -12,11 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/epigraph-run/epigraph/internal/conf"
-	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 	executorv1 "github.com/epigraph-run/epigraph/proto/gen/go/epigraph/executor/v1"
@@ -61,9 +58,7 @@ upstream: {registry: ""}
 executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, park_after: 1s}
 `, store, quoted, filepath.Join(data, "executor.db"), blobs), 0o600))
 				s.serve(t, "executor", "")
-				conn, err := grpckit.Dial(s.procs["executor"].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = conn.Close() })
+				conn := s.dial(t, "executor")
 				return executorv1.NewExecutorServiceClient(conn)
 			}
 			ended(t, s)
@@ -78,10 +73,10 @@ executor: {store: %s, postgres_url: %s, sqlite_path: %q, blobs: %q, id: one, par
 			r, err := x.StartRun(ctx, &executorv1.StartRunRequest{Named: map[string]*graphv1.Payload{"big": {Json: big}}, Graph: &graphv1.Graph{Nodes: []*graphv1.Node{
 				{Id: "wait", Actor: "sleep", Named: map[string]*graphv1.Payload{"seconds": {Json: []byte("8")}}},
 				{Id: "after", Actor: "cel", Named: map[string]*graphv1.Payload{"expr": {Json: []byte(`"size(named.big)"`)}}},
-			}, Edges: []*graphv1.Edge{{From: "wait", To: "after"}}}}, grpc.WaitForReady(true))
+			}, Edges: []*graphv1.Edge{{From: "wait", To: "after"}}}})
 			require.NoError(t, err)
 			state := func() executorv1.RunState {
-				r, err = x.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.GetId()}, grpc.WaitForReady(true))
+				r, err = x.GetRun(ctx, &executorv1.GetRunRequest{RunId: r.GetId()})
 				require.NoError(t, err)
 				return r.GetState()
 			}
@@ -193,9 +188,7 @@ grpc: {registry_addr: "127.0.0.1:0", grace: 300ms}
 registry: {store: %s, postgres_url: %s, sqlite_path: %q}
 `, store, quoted, filepath.Join(data, "registry.db")), 0o600))
 				s.serve(t, "registry", "")
-				conn, err := grpckit.Dial(s.procs["registry"].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = conn.Close() })
+				conn := s.dial(t, "registry")
 				return registryv1.NewRegistryServiceClient(conn)
 			}
 			ended(t, s)

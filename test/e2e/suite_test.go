@@ -21,7 +21,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/epigraph-run/epigraph/internal/conf"
+	"github.com/epigraph-run/epigraph/internal/grpckit"
 	"github.com/epigraph-run/epigraph/internal/llm/fakellm"
 	"github.com/epigraph-run/epigraph/internal/testkit"
 	"github.com/epigraph-run/epigraph/internal/testkit/otlptest"
@@ -179,6 +183,19 @@ func (s *suite) serve(t *testing.T, service, addr string) {
 	if service == "gateway" {
 		s.url = "http://" + p.addr
 	}
+}
+
+// dial connects to a service that was started, and waits until it serves.
+func (s *suite) dial(t *testing.T, service string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpckit.Dial(s.procs[service].addr, grpckit.DialOptions{Token: conf.NewSecret("shared-by-the-services"), Namespace: "default"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	testkit.Eventually(t, func() bool {
+		resp, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		return err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_SERVING
+	}, patience, 20*time.Millisecond)
+	return conn
 }
 
 // restart starts a service that has ended again, where it was.
