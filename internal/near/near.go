@@ -15,8 +15,9 @@ func Within(a, b string, most int) (distance int, ok bool) {
 	return distance, distance <= most
 }
 
-// Distance is how many edits in bytes lie between two words: insertions, deletions, substitutions, and swaps of two neighbors that
-// are not edited again (the optimal string alignment distance). Its time grows with the product of their lengths.
+// Distance is how many edits in bytes lie between two words: insertions, deletions, substitutions, and swaps
+// of two neighbors that are not edited again (the optimal string alignment distance). Its time grows with the
+// product of their lengths.
 func Distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -25,7 +25,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/epigraph-run/epigraph/internal/testkit"
-	"github.com/epigraph-run/epigraph/internal/testkit/pgtest"
 )
 
 // What is asked of a suite while one of its tenants does its worst.
@@ -255,15 +254,6 @@ func (s *soak) reach() {
 	require.Empty(s.t, faults, "attacks must reach what they attack:\n%s", strings.Join(faults, "\n"))
 }
 
-// database is one that vacuums its tables as PostgreSQL does by default. The server that tests share leaves it to a rest.
-func database(t *testing.T) string {
-	t.Helper()
-	server, err := pgtest.Start(t.Context(), "", pgtest.Options{NoFsync: os.Getenv(pgtest.FsyncEnv) == "off", Settings: map[string]string{"autovacuum_naptime": "1min"}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Stop() })
-	return server.URL("")
-}
-
 // newSoak starts the suite and waits until it serves.
 func newSoak(t *testing.T, dev bool) *soak {
 	t.Helper()
@@ -294,12 +284,14 @@ auth:
 		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 		s.launch(dir, "dev", bin, "dev", "--config="+config, "--data="+filepath.Join(dir, "data"), "--grpc="+addrs["executor"])
 	} else {
+		// PostgreSQL's default. The server that tests share vacuums less often.
+		server := ownServer(t, "", map[string]string{"autovacuum_naptime": "1min"})
 		text += fmt.Sprintf(`  service_token: shared-by-the-services-of-the-soak
 grpc: {planner_addr: %q, executor_addr: %q, registry_addr: %q, grace: 300ms}
 upstream: {planner: %[1]q, executor: %[2]q, registry: %[3]q}
 registry: {store: postgres, postgres_url: %[4]q, migrate: false}
 executor: {store: postgres, postgres_url: %[4]q, migrate: false, id: soak, drain: 1s}
-`, addrs["planner"], addrs["executor"], addrs["registry"], database(t))
+`, addrs["planner"], addrs["executor"], addrs["registry"], server.URL(""))
 		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 		out, err := exec.Command(bin, "migrate", "--config="+config).CombinedOutput()
 		require.NoError(t, err, "%s", out)

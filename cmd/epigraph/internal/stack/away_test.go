@@ -22,8 +22,8 @@ type answer struct {
 	body string
 }
 
-// TestDatabaseUnreachable starts services whose PostgreSQL server is not running yet, and later takes it from them
-// again.
+// TestDatabaseUnreachable starts services whose PostgreSQL server is not running yet, and later takes it from
+// them again.
 func TestDatabaseUnreachable(t *testing.T) {
 	t.Parallel()
 	ctx := testkit.Context(t, 3*time.Minute)

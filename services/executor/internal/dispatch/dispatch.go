@@ -210,9 +210,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// quiet is the log of the client without lines that tell operators nothing. While it stops it complains that statements were
-// interrupted: what they were for is done after the next start, since jobs are hints. And it tells once more, without the error,
-// that it could not write what became of jobs, after a line with the error for each try.
+// quiet is the log of the client without lines that tell operators nothing. While it stops it complains that
+// statements were interrupted: what they were for is done after the next start, since jobs are hints. When it
+// gives up writing what became of jobs, it says so without the error, after a line with it for each try.
 type quiet struct {
 	slog.Handler
 	over *atomic.Bool
