@@ -139,7 +139,7 @@ bench-peers: setup ## Compare with the databases' limits and other engines in on
 	cd bench && GOWORK=off go run ./cmd/peers $(PEERS)
 
 .PHONY: corpus
-corpus: ## Measure the plan reader on CORPUS
+corpus: ## Measure the plan reader on CORPUS and on the texts in plan/corpus
 	go run ./plan/corpus -data $(CORPUS)
 
 .PHONY: chaos

@@ -1,6 +1,6 @@
-// Command corpus measures how well package plan reads real plans: it reads a folder of recorded plans, compares what
-// the reader says with what each text says, and prints a table per family with the aims it meets or misses. It knows
-// the data's format; the reader does not.
+// Command corpus measures how well package plan reads plans: it reads recorded plans, texts written by hand and generated
+// ones, compares what the reader says with what each text says, and prints tables with the aims that are met or missed.
+// It knows the truth of each text; the reader does not.
 package main
 
 import (
@@ -10,29 +10,96 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sort"
+	"strings"
 	"time"
+
+	"github.com/epigraph-run/epigraph/plan/corpus/tell"
 )
 
 func main() {
 	data := flag.String("data", "../shared/data/plans.jsonl.gz", "recorded plans, gzipped JSON Lines")
-	family := flag.String("family", "", "score this family only")
+	family := flag.String("family", "", "score this family of the recorded plans only")
 	misses := flag.Int("misses", 0, "list this many misses with their differences")
 	mutants := flag.Int("mutants", 10, "damage what every n-th record says in every dialect, and make round trips of ten times as many; 0 leaves both out")
-	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest)")
+	part := flag.String("part", "all", "all, held (the held-out part) or dev (the rest) of the recorded plans")
+	sources := flag.String("sources", "recorded,texts,held,told", "what to score; texts and held are written by hand, told is generated")
+	folder := flag.String("texts", "plan/corpus/texts", "folder of the texts that are written by hand")
+	n := flag.Int("n", 4000, "how many texts to generate")
+	seed := flag.Uint64("seed", 1, "seed of the generated texts")
+	freshFile := flag.String("fresh", "", "score this file of texts with truth (JSON Lines, maybe gzipped) and nothing else")
+	var c choice
+	flag.StringVar(&c.style, "style", "", "score this style of texts with truth only")
+	flag.StringVar(&c.lang, "lang", "", "score this language of texts with truth only")
+	flag.StringVar(&c.id, "id", "", "score this text with truth only, and show it")
+	flag.BoolVar(&c.held, "held", false, "list misses of the held-out texts, too")
+	flag.BoolVar(&c.body, "text", false, "list misses with their text and truth")
 	flag.Parse()
-	ok, err := run(os.Stdout, *data, *family, *part, *misses, *mutants)
-	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Printf("corpus: %s is not there; nothing was measured\n", *data)
-		return
+	if c.style+c.lang+c.id != "" || *freshFile != "" {
+		*sources = strings.Replace(*sources, "recorded", "", 1)
 	}
+	if c.id != "" {
+		c.misses, c.body = 1, true
+	}
+	if *misses > 0 {
+		c.misses = *misses
+	}
+	own, err := ownSources(*sources, *folder, *freshFile, *seed, *n)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "corpus:", err)
 		os.Exit(2)
 	}
+	ok := true
+	if strings.Contains(*sources, "recorded") {
+		ok, err = run(os.Stdout, *data, *family, *part, *misses, *mutants)
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Printf("corpus: %s is not there; the recorded plans were not measured\n", *data)
+			ok, err = true, nil
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "corpus:", err)
+			os.Exit(2)
+		}
+	}
+	for _, s := range own {
+		ok = printSource(os.Stdout, s, c) && ok
+	}
 	if !ok {
 		os.Exit(1)
 	}
+}
+
+// ownSources opens the sources of texts with truth that names lists.
+func ownSources(names, folder, freshFile string, seed uint64, n int) ([]source, error) {
+	if freshFile != "" {
+		texts, err := readFresh(freshFile)
+		return []source{{name: freshFile, texts: texts}}, err
+	}
+	var out []source
+	for _, name := range splitTrim(names, ",") {
+		var err error
+		s := source{name: name}
+		switch name {
+		case "recorded":
+			continue
+		case "texts":
+			s.texts, err = readTexts(folder)
+		case "held":
+			s.held = true
+			s.texts, err = readTexts(filepath.Join(folder, "held"))
+		case "told":
+			s.halved = true
+			s.texts, err = tell.Make(seed, n)
+		default:
+			err = fmt.Errorf("unknown source %q", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // tally counts the outcomes of one family.
