@@ -35,6 +35,7 @@ var dialects = [...]dialect{
 	{"yaml", readYAML, false},
 	{"table", readTable, false},
 	{"numbered", readNumbered, false},
+	{"general", readGeneral, false},
 }
 
 // isData reports whether the named dialect reads values rather than lines of text.

@@ -11,8 +11,8 @@ const (
 	Heading ItemKind = iota
 	// Entry is an entry of a list, or a line that begins with a number, a letter or a label as entries do.
 	Entry
-	// Line is a line, or part of a paragraph, without a mark.
-	Line
+	// Plain is a line, or part of a paragraph, without a mark.
+	Plain
 	// Fence is the content of a code fence; its Text is the language.
 	Fence
 	// Table is a table; its Kids are rows, its Cells the heads of the columns.
@@ -58,6 +58,7 @@ type Cell struct {
 type MarkStyle uint8
 
 const (
+	// NoMark is no mark at all.
 	NoMark MarkStyle = iota
 	// Number is 1, 1.2, ١, １, 1️⃣, ① or (3).
 	Number
@@ -83,7 +84,7 @@ type Mark struct {
 	Noun string
 	// Path holds the numbers of 1.2.3, one number of most others (2 for b), III and "Two"), nothing of Code and Word.
 	Path []int
-	// Plain tells that it is written as list numbers are (1. 1) a. (1)), so that it may be there only for the looks.
-	Plain    bool
+	// Bare tells that it is written as list numbers are (1. 1) a. (1)), so that it may be there only for the looks.
+	Bare     bool
 	Off, End int
 }

@@ -1,13 +1,13 @@
-// Package meaning decides what the trees of package form say when they are read as a plan: which parts are problems, what
-// their ids are, which attributes and words are dependencies and which way they run. It goes by evidence, not by families:
-// names in many languages (package lexicon) and values (a field whose values are ids of others is a reference).
+// Package meaning decides what a text says when it is read as a plan: which of its parts are problems, what their ids
+// are, which attributes and words are dependencies and which way they run. It goes by evidence, not by families: names in
+// many languages (package lexicon) and values (a field whose values are ids of others is a reference). It reads the trees
+// that package form makes of a text.
 package meaning
-
-import "github.com/epigraph-run/epigraph/plan/internal/form"
 
 // Source says what in the text a link was read from. The values are those of plan.EdgeSource.
 type Source string
 
+// The sources of links.
 const (
 	Stated      Source = "STATED"
 	Variable    Source = "VARIABLE"
@@ -28,16 +28,37 @@ type Item struct {
 	// Parent is the place of its group in Reading.Items, or -1.
 	Parent int
 	Attrs  []Attr
-	Off    int
-	End    int
+	Refs   []Ref
+	// Off and End delimit all text that belongs to the item alone.
+	Off, End int
 }
 
 // Attr is something that the text says of an item and that is no dependency. Value is JSON.
 type Attr struct {
 	Key   string
-	Role  string // "tool", "args", "owner", "duration", "status", "note", or "" when nobody knows
+	Role  Role
 	Value string
 	Off   int
+}
+
+// Role says what an attribute is, when that is known.
+type Role string
+
+// The roles of attributes.
+const (
+	Tool     Role = "tool"
+	Args     Role = "args"
+	Owner    Role = "owner"
+	Duration Role = "duration"
+	Status   Role = "status"
+	Detail   Role = "note"
+)
+
+// Ref is a use of another item's result inside an item's attributes: Text as written, To the id, Path the part of the
+// result, Arg the attribute it stands in.
+type Ref struct {
+	Text, To, Path, Arg string
+	Off                 int
 }
 
 // Link says that From comes before To; both are ids as shown, and may be ids that no item has.
@@ -47,11 +68,15 @@ type Link struct {
 	Off      int
 }
 
-// Note is a fault or a doubt; Severity and Code are those of package plan.
+// Note is a fault or a doubt. Code is one of package plan's, Fault makes it an ERROR; else it is a WARNING.
 type Note struct {
-	Severity, Code, Element, Message, Hint string
-	Off                                    int
+	Fault                        bool
+	Code, Element, Message, Hint string
+	Off                          int
 }
+
+// Span is a part of the text.
+type Span struct{ Off, End int }
 
 // Reading is what a part of the text says when it is read as a plan.
 type Reading struct {
@@ -60,14 +85,21 @@ type Reading struct {
 	Items []Item
 	Links []Link
 	Notes []Note
-	// Stated is set when the text states dependencies, even if it is to say that there are none.
+	// Stated is set when the text states dependencies, even if only to say that there are none. When it is not set, and there
+	// are no links, the items follow one another as they are listed.
 	Stated bool
 	// Start and End delimit what was read. Open is set when nothing marks the end of the plan and it runs to the end of the text.
 	Start, End int
 	Open       bool
-	// Weight says how sure it is that this is a plan, from 0 (it is not) to 100; Evidence says why.
+	// Around is what stands between Start and End and was understood as no part of the plan: prose, a legend, a critical-path
+	// line. What is in no item, no link's place and not here is reported as skipped.
+	Around []Span
+	// Weight says how sure it is that this is a plan. 90 and more: formal structure with ids and references that fit (records
+	// with dependencies, a diagram). 70 to 89: ids and stated relations (a numbered list with "after 2", a table with
+	// predecessors). 50 to 69: announced steps or imperatives without relations. 30 to 49: doubtful, better than nothing.
+	// Below 30 it is no plan. Evidence says why.
 	Weight   int
 	Evidence []string
+	// Not is set when the text is understood, and is no plan: it says what the text is instead.
+	Not string
 }
-
-var _ = form.Entry
