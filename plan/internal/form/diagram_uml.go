@@ -1,0 +1,3 @@
+package form
+
+func umlAt(*Source, int) *Diagram { return nil }
