@@ -221,7 +221,7 @@ func diagramAt(src *Source, i int) *Diagram {
 	if l.Text == "" || l.Fence {
 		return nil
 	}
-	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt} {
+	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt, makeAt} {
 		if g := read(src, i); g != nil {
 			return g
 		}
@@ -258,7 +258,9 @@ func clip(s string) string {
 }
 
 // wordRune reports whether r stands in identifiers.
-func wordRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
+func wordRune(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
+}
 
 // nameEnd returns the length of the identifier at the start of s; extra are signs that it may hold besides.
 func nameEnd(s, extra string) int {
