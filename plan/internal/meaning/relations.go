@@ -639,6 +639,8 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 		for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
 			if c := t.atoms[i].class; c == stop || c == opened || c == closed {
 				break
+			} else if c == comma || c == slash {
+				continue
 			}
 			if it, ok := t.n.titles[titleKey(t.text[t.atoms[from].off:t.atoms[i].end])]; ok && it >= 0 && it != t.self {
 				next, found = i+1, it
