@@ -68,13 +68,13 @@ func Tables(src *Source) []*Tree {
 // pipeTable reads a table with | between its cells that begins at line i.
 func pipeTable(src *Source, i int) (*Tree, int) {
 	head := &src.Lines[i]
-	if !strings.Contains(head.Text, "|") || isRule(head.Text) {
+	if !strings.Contains(head.Text, "|") || isTableRule(head.Text) {
 		return nil, i
 	}
 	if i+1 >= len(src.Lines) {
 		return nil, i
 	}
-	ruled := isRule(src.Lines[i+1].Text)
+	ruled := isTableRule(src.Lines[i+1].Text)
 	if !ruled && head.Text[0] != '|' {
 		return nil, i
 	}
@@ -84,7 +84,7 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	var last *Line
 	for ; j < len(src.Lines); j++ {
 		l := &src.Lines[j]
-		if isRule(l.Text) {
+		if isTableRule(l.Text) {
 			continue
 		}
 		if !strings.Contains(l.Text, "|") || l.Fence || head.Text[0] == '|' && l.Text[0] != '|' {
@@ -104,8 +104,8 @@ func pipeTable(src *Source, i int) (*Tree, int) {
 	return tree, j
 }
 
-// isRule reports whether a line is the rule between the head and the rows of a table.
-func isRule(s string) bool {
+// isTableRule reports whether a line is the rule between the head and the rows of a table.
+func isTableRule(s string) bool {
 	return len(s) > 2 && strings.Contains(s, "-") && strings.Trim(s, "|-:+= \t") == "" && strings.ContainsAny(s, "|+")
 }
 

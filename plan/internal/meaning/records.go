@@ -434,12 +434,12 @@ func severalReadings(all []*Reading) []*Reading {
 			continue
 		}
 		if r.Start > best.Start && sharedIDs(best, r)*2 >= min(len(best.Items), len(r.Items)) && len(r.Items)*2 >= len(best.Items) {
-			differ(r, best)
+			noteOther(r, best)
 			r.Weight = best.Weight + 1
 			best = r
 			continue
 		}
-		differ(best, r)
+		noteOther(best, r)
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Weight > all[j].Weight })
 	return all
@@ -461,8 +461,8 @@ func sharedIDs(a, b *Reading) int {
 	return n
 }
 
-// differ notes in r what another plan of the text says otherwise.
-func differ(r, other *Reading) {
+// noteOther notes in r what another plan of the text says otherwise.
+func noteOther(r, other *Reading) {
 	type pair struct{ from, to string }
 	items, links := map[string]bool{}, map[pair]bool{}
 	for i := range r.Items {
