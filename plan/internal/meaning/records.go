@@ -26,6 +26,11 @@ func readRecords(src *form.Source) []*Reading {
 	}
 	c.merge()
 	var out []*Reading
+	for _, f := range c.flows {
+		if r := c.readFlow(f); r != nil {
+			out = append(out, r)
+		}
+	}
 	for _, s := range c.sets {
 		if src.Ended() {
 			return nil
@@ -273,14 +278,14 @@ func (c *collector) object(v *form.Value, w way) {
 				s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: f.Val.Fields, group: w.group})
 			}
 		}
-	case lists >= 2 && maps == 0 && other == 0:
+	case lists >= 2 && maps == 0 && other == 0 && !strings.HasSuffix(w.shape, "]") && namesItself(v):
 		s := c.at(w, true)
 		for i := range v.Fields {
 			f := &v.Fields[i]
 			s.recs = append(s.recs, record{key: f.Key, off: f.Off, end: f.Val.End, val: f.Val, fields: []form.Field{{Key: "", Off: f.Off, Val: f.Val}}, group: w.group})
 		}
 	}
-	keyed := maps >= 2
+	keyed := maps >= 2 && alikeMaps(v)
 	for i := range v.Fields {
 		f := &v.Fields[i]
 		in := w.into(f.Key, "/"+f.Key)
@@ -290,6 +295,43 @@ func (c *collector) object(v *form.Value, w way) {
 		in.owner = v
 		c.walk(f.Val, in)
 	}
+}
+
+// namesItself reports whether a value in v is one of its keys.
+func namesItself(v *form.Value) bool {
+	keys := make(map[string]bool, len(v.Fields))
+	for i := range v.Fields {
+		keys[v.Fields[i].Key] = true
+	}
+	for i := range v.Fields {
+		x := v.Fields[i].Val
+		for _, y := range append(x.Items[:len(x.Items):len(x.Items)], x) {
+			if y.IsScalar() && keys[y.Text()] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alikeMaps reports whether the maps in v have a key in common.
+func alikeMaps(v *form.Value) bool {
+	count := map[string]int{}
+	maps := 0
+	for i := range v.Fields {
+		if x := v.Fields[i].Val; isMap(x) {
+			maps++
+			for k := range x.Fields {
+				count[x.Fields[k].Key]++
+			}
+		}
+	}
+	for _, n := range count {
+		if n*2 > maps {
+			return true
+		}
+	}
+	return false
 }
 
 // idList reports whether v may be the needs of the key it stands under: nothing, a text, or a list of them.
@@ -347,6 +389,33 @@ func (c *collector) element(v *form.Value, w way) {
 	}
 	if len(p.list) > 0 {
 		c.pairs = append(c.pairs, p)
+	}
+	c.byTag(s, v)
+}
+
+// byTag adds the elements of each tag as a set of their own when there are several tags.
+func (c *collector) byTag(s *set, v *form.Value) {
+	if s == nil {
+		return
+	}
+	tags := map[string]*set{}
+	var order []string
+	for _, r := range s.recs {
+		t := tags[r.key]
+		if t == nil {
+			t = &set{tree: s.tree, form: s.form, names: s.names, owner: v, shape: s.shape, nested: s.nested}
+			tags[r.key] = t
+			order = append(order, r.key)
+		}
+		t.recs = append(t.recs, r)
+	}
+	if len(order) < 2 || len(order) > 20 {
+		return
+	}
+	for _, tag := range order {
+		if len(tags[tag].recs) > 1 {
+			c.sets = append(c.sets, tags[tag])
+		}
 	}
 }
 

@@ -127,7 +127,8 @@ type flow struct {
 	leaves      []*form.Value
 	keys        []string
 	links       [][2]int
-	side        bool
+	side        bool // steps stand side by side somewhere
+	named       bool // and a name says so
 	first, last []int
 }
 
@@ -231,6 +232,7 @@ func (f *flow) part(x *form.Value, inSequence bool, depth int) (first, last []in
 		return nil, nil, false
 	}
 	if list, ok := sideBySide(x); ok {
+		f.named = true
 		return f.parallel(list, depth)
 	}
 	if x.Kind == form.KindList {
@@ -248,4 +250,62 @@ func (f *flow) part(x *form.Value, inSequence bool, depth int) (first, last []in
 	f.leaves = append(f.leaves, x)
 	at := []int{len(f.leaves) - 1}
 	return at, at, true
+}
+
+// readFlow makes a reading of a sequence with groups side by side.
+func (c *collector) readFlow(f *flow) *Reading {
+	s := &set{tree: f.tree, form: f.form, names: f.names, nested: f.nested}
+	ids, title := make([]string, len(f.leaves)), make([]string, len(f.leaves))
+	shown := true
+	var recs []record
+	for i, x := range f.leaves {
+		title[i] = x.Text()
+		shown = shown && isID(title[i])
+		if isMap(x) {
+			recs = append(recs, record{off: x.Off, end: x.End, val: x, fields: unwrap(x)})
+		}
+	}
+	r := &Reading{Form: f.form, Stated: true, Start: f.tree.Root.Off, End: f.tree.Root.End, Open: f.tree.YAML, Weight: 70, Evidence: []string{"steps and groups side by side in a list"}}
+	copy(ids, title)
+	if len(recs) == len(f.leaves) {
+		a := &analysis{c: c, s: s, g: newGrid(s, recs), r: r}
+		a.name()
+		if a.id == nil && a.title == nil {
+			return nil
+		}
+		a.items()
+		for i := range r.Items {
+			ids[i] = r.Items[i].ID
+		}
+	} else {
+		if len(recs) > 0 {
+			return nil
+		}
+		if !shown {
+			ids = places(len(ids))
+		}
+		for i, x := range f.leaves {
+			r.Items = append(r.Items, Item{ID: ids[i], Shown: shown, Title: title[i], Parent: -1, Off: x.Off, End: x.End})
+		}
+	}
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if seen[id] {
+			return nil
+		}
+		seen[id] = true
+	}
+	for _, l := range f.links {
+		r.Links = append(r.Links, Link{From: ids[l[0]], To: ids[l[1]], Source: Stated, Off: f.leaves[l[1]].Off})
+	}
+	for _, name := range f.names[max(0, len(f.names)-2):] {
+		if planish(name) || lexicon.Is(lexicon.Then, splitName(name)) || strings.Contains(splitName(name), "sequence") {
+			r.Weight = 88
+		}
+	}
+	if f.named {
+		r.Weight = 89
+	}
+	(&analysis{c: c, s: s, r: r}).faults()
+	return r
 }

@@ -23,7 +23,10 @@ type analysis struct {
 	stated           bool
 	forward          bool
 	seen             map[[2]string]bool
-	has              []bool // records that state their needs
+	// parent has, for each record, the place of the record that it is a part of, or -1; nil when there are no parts.
+	parent []int
+	inner  map[*form.Value]bool
+	has    []bool // records that state their needs
 }
 
 // analyze reads a set, or several that were joined, as a plan.
@@ -39,6 +42,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	if s.plain {
 		return a.plain()
 	}
+	a.groups()
 	a.name()
 	a.needs()
 	a.references()
@@ -46,6 +50,7 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	a.edges()
 	a.weigh()
 	a.items()
+	a.ungroup()
 	a.faults()
 	return a.r
 }
@@ -75,6 +80,9 @@ func (a *analysis) isChat() bool {
 // plain reads a list of texts: a plan when the name above it says so.
 func (a *analysis) plain() *Reading {
 	names := a.s.names
+	if r := a.linkedTexts(); r != nil {
+		return r
+	}
 	if len(names) == 0 || !planish(names[len(names)-1]) || len(a.g.recs) < 2 {
 		return nil
 	}
@@ -92,6 +100,26 @@ func (a *analysis) plain() *Reading {
 		a.r.Weight = 40
 	}
 	a.r.Evidence = append(a.r.Evidence, "texts under "+names[len(names)-1])
+	a.faults()
+	return a.r
+}
+
+// linkedTexts reads a list of texts between which links stand in another list.
+func (a *analysis) linkedTexts() *Reading {
+	ids := make([]string, len(a.g.recs))
+	for i, r := range a.g.recs {
+		ids[i] = r.val.Text()
+	}
+	a.n = newNames(ids)
+	a.edges()
+	if a.hits == 0 {
+		return nil
+	}
+	for i, r := range a.g.recs {
+		a.r.Items = append(a.r.Items, Item{ID: ids[i], Shown: true, Title: ids[i], Parent: -1, Off: r.off, End: r.end})
+	}
+	a.r.Stated, a.r.Weight = true, 92
+	a.r.Evidence = append(a.r.Evidence, "links between the texts of a list")
 	a.faults()
 	return a.r
 }
@@ -202,7 +230,7 @@ func (a *analysis) find(col *column) *found {
 func (a *analysis) needs() {
 	var known, unknown []*found
 	for _, col := range a.g.cols {
-		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) {
+		if a.id != nil && col == a.id.col || col.is(lexicon.Parallel) || a.holdsParts(col) {
 			continue
 		}
 		if col.is(lexicon.Requires) || col.is(lexicon.Next) {
@@ -212,6 +240,9 @@ func (a *analysis) needs() {
 			continue
 		}
 		if col.is(lexicon.Owner) || col.is(lexicon.Duration) || col.is(lexicon.Status) || col.is(lexicon.Tool) || col.is(lexicon.Output) || isOutput(col.name) || otherRole(col.name) || col == a.title {
+			continue
+		}
+		if !a.refersOnly(col) {
 			continue
 		}
 		if f := a.find(col); a.mayBeNeeds(f) {
@@ -231,6 +262,30 @@ func (a *analysis) needs() {
 		}
 		a.take(f, a.forward || known1 == 0 && f.earlier*2 < f.hits)
 	}
+}
+
+// refersOnly reports whether the values of a field can be references by their form: texts, lists of them, or maps of ids.
+func (a *analysis) refersOnly(col *column) bool {
+	if a.xml() {
+		return true
+	}
+	for _, x := range col.cells {
+		switch v := x.val; {
+		case isMap(v):
+			for i := range v.Fields {
+				if _, ok := a.n.exact[v.Fields[i].Key]; !ok {
+					return false
+				}
+			}
+		case v.Kind == form.KindList:
+			for _, y := range v.Items {
+				if !y.IsScalar() {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // isNeeds reports whether a field whose name says that it is a dependency is one by its values, too.

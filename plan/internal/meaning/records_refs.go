@@ -405,13 +405,13 @@ func (n *names) lagged(s string) (int, bool) {
 			return k, true
 		}
 	}
-	for cut := 0; cut < 3 && t != ""; cut++ {
+	for range 3 {
 		r, size := utf8.DecodeLastRuneInString(t)
 		if !unicode.IsLetter(r) {
 			return 0, false
 		}
 		t = strings.TrimSpace(t[:len(t)-size])
-		if k, ok := n.exact[t]; ok && cut > 0 {
+		if k, ok := n.exact[t]; ok && t[len(t)-1] <= '9' {
 			return k, true
 		}
 	}
