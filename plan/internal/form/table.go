@@ -261,6 +261,9 @@ func csvCells(s string, off int, sep byte) (cells []*Value, end int, open bool) 
 			cells = append(cells, &Value{Kind: KindString, Str: strings.TrimSpace(sb.String()), Off: start, End: j})
 			i = min(j+1, len(s))
 			for i < len(s) && s[i] != sep && s[i] != '\n' {
+				if s[i] != ' ' && s[i] != '\r' {
+					return nil, i, false
+				}
 				i++
 			}
 		} else {

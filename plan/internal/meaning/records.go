@@ -50,8 +50,14 @@ type record struct {
 	off, end int
 	val      *form.Value
 	fields   []form.Field
-	// group is the record around it, of another set, or nil.
-	group *form.Value
+	// group is what stands around it, of another set, or nil.
+	group *around
+}
+
+// around is a value with those that it stands in, the nearest first.
+type around struct {
+	val *form.Value
+	up  *around
 }
 
 // set is a collection of records that may be a plan.
@@ -90,7 +96,7 @@ type way struct {
 	names []string
 	shape string
 	owner *form.Value
-	group *form.Value
+	group *around
 	depth int
 }
 
@@ -224,7 +230,7 @@ func (c *collector) list(v *form.Value, w way) {
 }
 
 func (w way) inside(v *form.Value) way {
-	w.group = v
+	w.group = &around{v, w.group}
 	return w
 }
 

@@ -326,8 +326,9 @@ func (g *grid) asID(col *column, first bool) *candidate {
 	return c
 }
 
-// titleOf returns the column with what is to be done, or nil.
-func (g *grid) titleOf(id *column) *column {
+// titleOf returns the column with what is to be done, or nil. Before the dependencies are known (deps is nil) only a name
+// tells.
+func (g *grid) titleOf(id *column, deps map[*column]bool) *column {
 	var best *column
 	most := 0.0
 	for _, col := range g.cols {
@@ -335,7 +336,7 @@ func (g *grid) titleOf(id *column) *column {
 			continue
 		}
 		title := col.is(lexicon.Title) || col.name == form.TextKey
-		if !title && len(col.roles) > 0 && !col.is(lexicon.Tool) {
+		if !title && (deps == nil || deps[col] || len(col.roles) > 0 && !col.is(lexicon.Tool)) {
 			continue
 		}
 		length, words := 0, 0

@@ -10,12 +10,22 @@ import (
 // children of a task.
 func (a *analysis) groups() {
 	kids := map[*form.Value][]record{}
+	mine := make(map[*form.Value]bool, len(a.g.recs))
+	for _, r := range a.g.recs {
+		mine[r.val] = true
+	}
 	for _, t := range a.c.sets {
 		if t == a.s || t.plain || t.tree != a.s.tree || t.keyed != a.s.keyed || len(t.recs) == 0 || t.recs[0].group == nil || len(t.shape) <= len(a.s.shape) || !strings.HasPrefix(t.shape, a.s.shape) || !a.sameKind(t) {
 			continue
 		}
 		for _, r := range t.recs {
-			kids[r.group] = append(kids[r.group], r)
+			mine[r.val] = true
+			for g, n := r.group, 0; g != nil && n < 4; g, n = g.up, n+1 {
+				if mine[g.val] {
+					kids[g.val] = append(kids[g.val], r)
+					break
+				}
+			}
 		}
 	}
 	if len(kids) == 0 {

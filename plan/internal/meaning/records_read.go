@@ -48,6 +48,9 @@ func (c *collector) analyze(s *set, recs []record) *Reading {
 	a.references()
 	a.stages()
 	a.edges()
+	if a.title == nil {
+		a.title = a.g.titleOf(a.idColumn(), a.deps)
+	}
 	a.weigh()
 	a.items()
 	a.ungroup()
@@ -139,7 +142,7 @@ func (a *analysis) name() {
 		idCol = a.id.col
 	}
 	a.n = newNames(ids)
-	a.title = g.titleOf(idCol)
+	a.title = g.titleOf(idCol, nil)
 	for i := range g.recs {
 		if k := g.recs[i].key; k != "" && g.s.keyed {
 			a.n.also(k, i)
@@ -175,6 +178,13 @@ func isOutput(name string) bool {
 		return true
 	}
 	return false
+}
+
+func (a *analysis) idColumn() *column {
+	if a.id == nil {
+		return nil
+	}
+	return a.id.col
 }
 
 func (a *analysis) link(from, to string, source Source, off int) {
@@ -709,6 +719,9 @@ func (a *analysis) weigh() {
 			r.Weight += 3
 		}
 		r.Weight += min(4, n/4)
+		if a.strangers() {
+			r.Weight -= 4
+		}
 		r.Evidence = append(r.Evidence, "values that are ids of other records")
 	case a.used > 0:
 		r.Weight = 88 + min(3, n/4)
@@ -742,6 +755,29 @@ func (a *analysis) weigh() {
 	if a.s.nested && r.Weight >= 60 {
 		r.Weight++
 	}
+}
+
+// strangers reports whether elements of a tag of their own have no part in the links of the others.
+func (a *analysis) strangers() bool {
+	if !a.xml() || a.s.keyed {
+		return false
+	}
+	linked := map[string]bool{}
+	for _, l := range a.r.Links {
+		if l.Source == Stated {
+			linked[l.From], linked[l.To] = true, true
+		}
+	}
+	tags := map[string]bool{}
+	for i, rec := range a.g.recs {
+		tags[rec.key] = tags[rec.key] || linked[a.n.ids[i]]
+	}
+	for _, ok := range tags {
+		if !ok {
+			return true
+		}
+	}
+	return false
 }
 
 // announced reports whether the text ahead of the value says that a plan follows.
