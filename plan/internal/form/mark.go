@@ -465,10 +465,10 @@ func letterMark(s string, at int) Mark {
 	}
 	label := s[at : at+n]
 	e, weak, ok := markEnd(s, at+n)
-	if !ok || weak {
+	if !ok || weak && e < at+n+2 || e == len(s) {
 		return Mark{}
 	}
-	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, End: skipSpace(s, e)}
+	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, Weak: weak, End: skipSpace(s, e)}
 }
 
 // isIdentifier reports whether s is written as names in programs are, with _ or - inside or digits, or one plain word.
@@ -499,7 +499,7 @@ func wordMark(s string, at int) Mark {
 		return Mark{}
 	}
 	e, weak, ok := markEnd(s, end)
-	if !ok || weak && strings.TrimSpace(s[end:]) != "" && !strings.Contains(label, "_") {
+	if !ok || !strings.Contains(label, "_") && (weak || e == len(s)) {
 		return Mark{}
 	}
 	return Mark{Style: Word, Label: label, Weak: weak, End: skipSpace(s, e)}

@@ -51,6 +51,7 @@ type series struct {
 func (o *outline) series() []series {
 	boxes := series{name: "check boxes", bonus: 12}
 	codes := series{name: "labels", bonus: 12}
+	words := series{name: "names", bonus: 8}
 	numbers := series{name: "numbers", bonus: 6}
 	heads := series{name: "numbered headings", bonus: 4}
 	titles := series{name: "bold titles", bonus: 2}
@@ -64,8 +65,10 @@ func (o *outline) series() []series {
 			switch {
 			case it.Box != 0:
 				boxes.items = append(boxes.items, it)
-			case m.Style == form.Code || m.Style == form.Word:
+			case m.Style == form.Code:
 				codes.items = append(codes.items, it)
+			case m.Style == form.Word:
+				words.items = append(words.items, it)
 			case m.Style != form.NoMark:
 				heads.items = append(heads.items, it)
 			case it.Level == 7:
@@ -78,9 +81,11 @@ func (o *outline) series() []series {
 				boxes.items = append(boxes.items, it)
 			}
 			switch {
-			case m.Style == form.Code || m.Style == form.Word:
+			case m.Style == form.Code:
+				codes.items = append(codes.items, it)
+			case m.Style == form.Word:
 				if !o.isDetail(it) {
-					codes.items = append(codes.items, it)
+					words.items = append(words.items, it)
 				}
 			case m.Style != form.NoMark:
 				numbers.items = append(numbers.items, it)
@@ -92,13 +97,30 @@ func (o *outline) series() []series {
 			}
 		}
 	}
+	for _, s := range [...]*series{&heads, &titles, &lines} {
+		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
+	}
 	var out []series
-	for _, s := range [...]series{boxes, codes, numbers, heads, titles, plain, lines} {
+	for _, s := range [...]series{boxes, codes, words, numbers, heads, titles, plain, lines} {
 		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// above counts the items that have marked entries below them: those are groups rather than steps.
+func above(items []*form.Item) int {
+	n := 0
+	for _, it := range items {
+		for _, k := range it.Kids {
+			if k.Kind == form.Entry && (k.Mark.Style != form.NoMark || k.Box != 0) || k.Kind == form.Heading {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }
 
 // isDetail reports whether an entry is a field of the one above it: "- depends_on: T1" below T2.
@@ -136,10 +158,9 @@ func (o *outline) read(s series) *Reading {
 		return nil
 	}
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
-	ids := o.name(r, steps)
-	names := NewNames(ids)
+	named, members := o.name(steps)
 	in := map[*form.Item]bool{}
-	w := &web{r: r, names: names, steps: steps}
+	w := &web{r: r, names: NewNames(named), steps: steps, members: members}
 	for i := range steps {
 		st := &steps[i]
 		in[st.it] = true
@@ -281,10 +302,12 @@ func (st *step) title() string {
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// name gives each step its id and returns the names by which the text can refer to the steps.
-func (o *outline) name(r *Reading, steps []step) []Named {
+// name gives each step its id. It returns the names by which the text can refer to the steps and, behind them, to the
+// groups that they stand in, and which steps are meant by each name.
+func (o *outline) name(steps []step) (named []Named, members [][]int) {
 	o.ids(steps)
-	named := make([]Named, len(steps))
+	named, members = make([]Named, len(steps)), make([][]int, len(steps))
+	groups := map[*form.Item]int{}
 	for i := range steps {
 		st := &steps[i]
 		it := st.it
@@ -293,9 +316,26 @@ func (o *outline) name(r *Reading, steps []step) []Named {
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}
 		n.Titles = append(n.Titles, squeeze(it.Text))
+		if g := st.group; st.up < 0 && g != nil && g.Mark.Noun != "" {
+			k, ok := groups[g]
+			if !ok {
+				k = len(named)
+				groups[g] = k
+				named = append(named, Named{ID: g.Mark.Noun + " " + g.Mark.Label, Noun: g.Mark.Noun, Titles: []string{squeeze(g.Text)}, Parent: -1, Group: true})
+				members = append(members, nil)
+			}
+			members[k] = append(members[k], i)
+			n.Parent = k
+		}
 		named[i] = n
+		if !st.holds {
+			members[i] = []int{i}
+		}
+		for up, d := st.up, 0; up >= 0 && !st.holds && d < o.src.MaxDepth; up, d = steps[up].up, d+1 {
+			members[up] = append(members[up], i)
+		}
 	}
-	return named
+	return named, members
 }
 
 // ids gives each step the id that the text shows, or one by its place.
