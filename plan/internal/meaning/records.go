@@ -31,6 +31,9 @@ func readRecords(src *form.Source) []*Reading {
 			out = append(out, r)
 		}
 	}
+	if r := nestedCalls(src); r != nil {
+		out = append(out, r)
+	}
 	for _, s := range c.sets {
 		if src.Ended() {
 			return nil
