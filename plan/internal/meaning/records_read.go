@@ -312,7 +312,7 @@ func (a *analysis) isNeeds(f *found) bool {
 			return false
 		}
 	}
-	return f.lists > 0 || a.id != nil
+	return f.lists > 0 || a.id != nil && strings.ContainsAny(a.n.ids[0], "0123456789")
 }
 
 // alike reports whether a text is written like the ids: with digits when they have digits, in words when not.
