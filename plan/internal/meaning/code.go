@@ -120,6 +120,10 @@ func newProgram(weight int, why string) *program {
 }
 
 func (p *program) item(id, title string, shown bool, off, end int) int {
+	if n := p.ids[id]; n > 0 && !shown {
+		p.ids[id]++
+		id += "#" + strconv.Itoa(n+1)
+	}
 	p.r.Items = append(p.r.Items, Item{ID: id, Shown: shown, Title: title, Parent: -1, Off: off, End: end})
 	if p.r.Start < 0 || off < p.r.Start {
 		p.r.Start = off
@@ -850,3 +854,5 @@ func (p *program) finish(labelled bool) {
 		}
 	}
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
