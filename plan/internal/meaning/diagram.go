@@ -16,6 +16,13 @@ func readDiagram(src *form.Source) []*Reading {
 		}
 	}
 	if len(out) == 0 {
+		for _, g := range form.Drawings(src) {
+			if r := diagramReading(src, g); r != nil {
+				out = append(out, r)
+			}
+		}
+	}
+	if len(out) == 0 {
 		out = append(out, arrowReadings(src)...)
 	}
 	if len(out) > 1 {
