@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"sort"
 	"strconv"
 	"strings"
 
@@ -110,6 +111,8 @@ type program struct {
 	depth int
 	late  map[string]int // labels that are set further below
 	bare  map[int]bool
+	// nested is set when the program is one expression.
+	nested bool
 }
 
 func newProgram(weight int, why string) *program {
@@ -151,6 +154,7 @@ func (p *program) note(fault bool, code, element, message, hint string, off int)
 // reading finishes the reading. Two items of one name are told apart when the name was made up from a call.
 func (p *program) reading() *Reading {
 	r := p.r
+	sort.SliceStable(r.Items, func(i, j int) bool { return r.Items[i].Off < r.Items[j].Off })
 	r.Stated = r.Stated || len(r.Links) > 0
 	if r.Start < 0 {
 		r.Start = 0
@@ -238,6 +242,13 @@ func readCalls(all []*form.Stmt) *program {
 			p.late[strings.TrimLeft(st.Label.Text, "$")]++
 		}
 	}
+	works := 0
+	for _, st := range body {
+		works += b2i(st.Expr != nil && st.Expr.Kind == form.Call)
+	}
+	if p.nested = works == 1 && len(body) == 1 && holdsCalls(body[0].Expr); p.nested && len(body[0].Targets) == 1 {
+		body[0].Targets = nil
+	}
 	p.run(body, 0)
 	work = len(p.r.Items)
 	computing := 0
@@ -255,6 +266,18 @@ func readCalls(all []*form.Stmt) *program {
 	p.r.Weight = callWeight(p, body, wrapped, labels, total, work, bad, computing)
 	p.finish(labels > 0)
 	return p
+}
+
+// holdsCalls reports whether calls stand among the arguments of one.
+func holdsCalls(e *form.Expr) bool {
+	found := false
+	for _, a := range e.Args {
+		walk(a.Val, 0, func(x *form.Expr) bool {
+			found = found || x.Kind == form.Call && !trivial[callName(x)]
+			return !found
+		})
+	}
+	return found
 }
 
 // callWeight says how sure it is that calls are a plan.
@@ -593,7 +616,7 @@ func (p *program) call(e *form.Expr, id string, st *form.Stmt, shown bool) int {
 	}
 	k := p.item(id, title, shown, e.Off, e.End)
 	it := &p.r.Items[k]
-	if st != nil {
+	if st != nil && !p.nested {
 		it.Off = st.Off
 	}
 	it.Also = append(it.Also, name)

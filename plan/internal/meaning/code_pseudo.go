@@ -88,6 +88,7 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 	stack := []*pseudoLine{root}
 	braces := 0
 	likely := false
+	listed, lines := 0, 0
 	var words []string
 	for k := first; k < end; k++ {
 		l := &src.Lines[k]
@@ -97,7 +98,9 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 		if strings.HasPrefix(l.Text, "@") || strings.HasPrefix(l.Text, "import ") || strings.HasPrefix(l.Text, "from ") || len(l.Text) > 300 {
 			return nil
 		}
-		likely = likely || parallelWord(l.Text) && len(l.Text) < 60
+		lines++
+		listed += b2i(isListed(l.Text))
+		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
 		if w := strings.Fields(l.Text); len(w) > 1 {
 			words = append(words, w[0])
 		}
@@ -127,10 +130,40 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 			root.end = n.end
 		}
 	}
-	if !likely && !isFrame(root.kids) && !jobVerb(words) {
+	if listed*2 >= lines || !likely && !isFrame(root.kids) && !jobVerb(words) {
 		return nil
 	}
 	return root
+}
+
+// isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
+func isListed(s string) bool {
+	_, _, marked := form.SplitMark(form.Piece{Text: s})
+	return strings.IndexByte("-*|<\"[>#", s[0]) >= 0 || strings.HasPrefix(s, "•") || leadNumber(s) > 0 || marked && strings.ContainsAny(s[:min(len(s), 6)], "0123456789") || strings.HasSuffix(s, ",")
+}
+
+// blockHead reports whether line k begins a block: it is short, and what follows stands deeper or a line ends it.
+func blockHead(src *form.Source, k, end int) bool {
+	l := &src.Lines[k]
+	if len(l.Text) > 60 || strings.Count(l.Text, " ") > 4 || isListed(l.Text) || strings.HasSuffix(l.Text, ".") {
+		return false
+	}
+	if strings.Contains(l.Text, "{") {
+		return true
+	}
+	n := k + 1
+	for n < end && src.Lines[n].Text == "" {
+		n++
+	}
+	if n < end && src.Lines[n].Indent > l.Indent {
+		return !isListed(src.Lines[n].Text)
+	}
+	for j := k + 1; j < min(end, k+60); j++ {
+		if closes(src.Lines[j].Text, l.Text) {
+			return j > k+1
+		}
+	}
+	return false
 }
 
 // splitBraces splits a line at braces and semicolons outside quotes and round brackets.
