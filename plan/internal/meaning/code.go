@@ -235,8 +235,11 @@ func readCalls(all []*form.Stmt) *program {
 			total++
 		}
 	})
-	labels := 0
+	labels, prose := 0, 0
 	for _, st := range body {
+		if st.Label.Text != "" && !labelled(st) {
+			prose++
+		}
 		if st.Label.Text != "" && st.Expr != nil && st.Expr.Kind == form.Call {
 			labels++
 			p.late[strings.TrimLeft(st.Label.Text, "$")]++
@@ -263,6 +266,9 @@ func readCalls(all []*form.Stmt) *program {
 	if work == 0 {
 		return nil
 	}
+	if prose*3 > labels && prose > 0 {
+		return nil
+	}
 	p.r.Weight = callWeight(p, body, wrapped, labels, total, work, bad, computing)
 	p.finish(labels > 0)
 	return p
@@ -278,6 +284,27 @@ func holdsCalls(e *form.Expr) bool {
 		})
 	}
 	return found
+}
+
+// labelled reports whether a statement with a label is a call, not a sentence with something in brackets.
+func labelled(st *form.Stmt) bool {
+	e := st.Expr
+	if e == nil || !st.Clean || e.Kind != form.Call && !isJoin(e.Text) {
+		return false
+	}
+	for _, a := range e.Args {
+		if name := a.Val.Path(); a.Key == "" && name != "" {
+			for _, r := range name {
+				if r >= 0x2e80 {
+					return false
+				}
+			}
+		}
+		if a.Val.Kind == form.Other {
+			return false
+		}
+	}
+	return true
 }
 
 // callWeight says how sure it is that calls are a plan.

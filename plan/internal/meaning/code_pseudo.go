@@ -101,7 +101,7 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 		lines++
 		listed += b2i(isListed(l.Text))
 		likely = likely || parallelWord(l.Text) && blockHead(src, k, end)
-		if w := strings.Fields(l.Text); len(w) > 1 {
+		if w := strings.Fields(l.Text); len(w) > 1 && !strings.HasSuffix(w[1], ":") && !strings.HasSuffix(w[1], ".") {
 			words = append(words, w[0])
 		}
 		for _, part := range splitBraces(l.Text, l.Off) {
@@ -139,7 +139,13 @@ func pseudoTree(src *form.Source, first, end int) *pseudoLine {
 // isListed reports whether a line is an entry of a list, a row of a table or part of a value, which others read.
 func isListed(s string) bool {
 	_, _, marked := form.SplitMark(form.Piece{Text: s})
-	return strings.IndexByte("-*|<\"[>#", s[0]) >= 0 || strings.HasPrefix(s, "•") || leadNumber(s) > 0 || marked && strings.ContainsAny(s[:min(len(s), 6)], "0123456789") || strings.HasSuffix(s, ",")
+	return strings.IndexByte("-*|<\"[>#", s[0]) >= 0 || strings.HasPrefix(s, "•") || leadNumber(s) > 0 || marked && strings.ContainsAny(s[:min(len(s), 6)], "0123456789") || strings.HasSuffix(s, ",") || isField(s)
+}
+
+// isField reports whether a line is a key with a value.
+func isField(s string) bool {
+	key, value, ok := strings.Cut(s, ": ")
+	return ok && !strings.ContainsAny(key, " (") && strings.TrimSpace(value) != ""
 }
 
 // blockHead reports whether line k begins a block: it is short, and what follows stands deeper or a line ends it.

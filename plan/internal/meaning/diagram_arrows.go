@@ -164,7 +164,7 @@ func isArrowLine(s string) bool {
 			return false // "2. rent <- 1" is a step with what it needs
 		}
 	}
-	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && strings.Contains(parts[0].Text, " ") && !strings.Contains(parts[0].Text, ",") && shortIDs(parts[1]) {
+	if parts, back := form.SplitArrows(p.Text, 0); len(back) == 1 && back[0] && strings.Contains(parts[0].Text, " ") && (marksTitle(parts[0].Text) || !strings.Contains(parts[0].Text, ",")) && shortIDs(parts[1]) {
 		return false // "C contract <- A, B"
 	}
 	arrows := 0
@@ -186,6 +186,12 @@ func isArrowLine(s string) bool {
 		}
 	}
 	return arrows > 0
+}
+
+// marksTitle reports whether a short mark stands in front of words: "D tender, fuel".
+func marksTitle(s string) bool {
+	mark, rest, _ := strings.Cut(s, " ")
+	return utf8.RuneCountInString(mark) < 5 && !strings.ContainsAny(mark, ",&+") && rest != "" && !strings.HasPrefix(strings.TrimSpace(rest), "&")
 }
 
 // shortIDs reports whether a side of an arrow holds nothing but marks such as A, T1 or 2.
@@ -493,6 +499,9 @@ func arrowWeight(src *form.Source, first, n int) int {
 				return 90
 			}
 		}
+	}
+	if first+n < len(src.Lines) && isListed(src.Lines[first+n].Text+" ") && isListed(src.Lines[first].Text+" ") || first > 0 && isListed(src.Lines[first-1].Text+" ") && isListed(src.Lines[first].Text+" ") {
+		return 0 // some entries of a list
 	}
 	others := 0
 	for i, l := range src.Lines {
