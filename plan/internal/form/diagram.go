@@ -38,13 +38,6 @@ type Arc struct {
 	Assumed  string
 }
 
-// Fault is something that is wrong or was left out. Code is one of package plan's.
-type Fault struct {
-	Error                        bool
-	Code, Element, Message, Hint string
-	Off                          int
-}
-
 // maxProduct bounds the links that one line of groups may stand for.
 const maxProduct = 100_000
 
@@ -57,7 +50,7 @@ func newDiagram(kind string, first, start int) *Diagram {
 
 func (g *Diagram) fault(bad bool, code string, off int, element, message, hint string) {
 	if len(g.Faults) < maxFaults {
-		g.Faults = append(g.Faults, Fault{bad, code, clip(element), message, hint, off})
+		g.Faults = append(g.Faults, Fault{bad, code, off, clip(element), message, hint})
 	}
 }
 

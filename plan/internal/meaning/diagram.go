@@ -56,7 +56,7 @@ func diagramReading(src *form.Source, g *form.Diagram) *Reading {
 		r.Links = append(r.Links, Link{From: l.From, To: l.To, Source: source, Off: l.Off})
 	}
 	for _, f := range g.Faults {
-		r.Notes = append(r.Notes, Note{Fault: f.Error, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
+		r.Notes = append(r.Notes, Note{Fault: f.Serious, Code: f.Code, Element: f.Element, Message: f.Message, Hint: f.Hint, Off: f.Off})
 	}
 	if g.Flow {
 		flowOrder(r)
