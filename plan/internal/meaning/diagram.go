@@ -28,6 +28,9 @@ func readDiagram(src *form.Source) []*Reading {
 	if len(out) == 0 {
 		out = append(out, arrowReadings(src)...)
 	}
+	if len(out) == 0 {
+		out = append(out, readChart(src)...)
+	}
 	if len(out) > 1 {
 		differ(out)
 	}

@@ -484,6 +484,11 @@ func (s *arrowSet) link(from, to []string, back bool, off int) {
 	}
 }
 
+// isEntry reports whether a line begins as an entry of a list does.
+func isEntry(s string) bool {
+	return leadNumber(s) > 0 || strings.HasPrefix(s, "- ") || strings.HasPrefix(s, "* ") || strings.HasPrefix(s, "• ")
+}
+
 // arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or announced. An arrow
 // in the middle of an essay is no plan.
 func arrowWeight(src *form.Source, first, n int) int {
@@ -500,7 +505,7 @@ func arrowWeight(src *form.Source, first, n int) int {
 			}
 		}
 	}
-	if first+n < len(src.Lines) && isListed(src.Lines[first+n].Text+" ") && isListed(src.Lines[first].Text+" ") || first > 0 && isListed(src.Lines[first-1].Text+" ") && isListed(src.Lines[first].Text+" ") {
+	if isEntry(src.Lines[first].Text) && (first+n < len(src.Lines) && isEntry(src.Lines[first+n].Text) || first > 0 && isEntry(src.Lines[first-1].Text)) {
 		return 0 // some entries of a list
 	}
 	others := 0
