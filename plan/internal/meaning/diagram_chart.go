@@ -292,6 +292,8 @@ func chartRelations(r *Reading, names *Names, rows []chartRow, tails [][]form.Pi
 	var beside []Relation
 	for k := range rows {
 		needs[k] = map[int]int{}
+	}
+	for k := range rows {
 		for _, f := range tails[k] {
 			rels, doubts := names.Relations(k, f.Text, f.Off)
 			for _, rel := range rels {
