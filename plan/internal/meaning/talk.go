@@ -1,0 +1,222 @@
+package meaning
+
+import (
+	_ "embed"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// talk is a kind of words of running text; a set of them is their sum.
+type talk uint32
+
+// The kinds of words of talk.txt.
+const (
+	talkWhen talk = 1 << iota
+	talkDone
+	talkFree
+	talkSwap
+	talkDrop
+	talkAdd
+	talkRest
+	talkInOrder
+	talkChosen
+	talkRejected
+	talkOther
+	talkPast
+	talkDo
+)
+
+var talkNames = []string{
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do",
+}
+
+// talkHit is a phrase of talk.txt in a text.
+type talkHit struct {
+	kind     talk
+	off, end int
+}
+
+type talkPhrase struct {
+	text string
+	// kinds holds the kinds of the phrase in each language. Suffix is set for what ends a word, and rest is what must
+	// follow somewhere behind.
+	kinds  map[string]talk
+	suffix bool
+	rest   string
+}
+
+type talkWords struct {
+	phrases []talkPhrase
+	common  map[string][]string
+}
+
+//go:embed talk.txt
+var talkFile string
+
+var talkData = sync.OnceValue(func() *talkWords {
+	w := &talkWords{common: map[string][]string{}}
+	at := map[string]int{}
+	for line := range strings.Lines(talkFile) {
+		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		name, lang, _ := strings.Cut(key, " ")
+		n := slices.Index(talkNames, name)
+		for _, s := range strings.Split(list, ", ") {
+			switch {
+			case !ok || line[0] == '#':
+			case name == "common":
+				w.common[s] = append(w.common[s], lang)
+			case n >= 0:
+				p := talkPhrase{}
+				p.text, p.suffix = strings.CutPrefix(lexicon.Fold(strings.TrimSpace(s)), "…")
+				p.text, p.rest, _ = strings.Cut(p.text, " … ")
+				i, known := at[s]
+				if !known {
+					i = len(w.phrases)
+					at[s], p.kinds = i, map[string]talk{}
+					w.phrases = append(w.phrases, p)
+				}
+				w.phrases[i].kinds[lang] |= 1 << n
+			}
+		}
+	}
+	sort.Slice(w.phrases, func(i, j int) bool { return w.phrases[i].text < w.phrases[j].text })
+	return w
+})
+
+// maxTalk bounds how long, in bytes, a phrase of talk.txt is.
+const maxTalk = 60
+
+// talkIn finds the phrases of a language, or of all when it is "", in a text; at each place the longest one
+// of each kind. The text is folded.
+func talkIn(lang, text string) (hits []talkHit) {
+	w := talkData()
+	for i := 0; i < len(text); {
+		_, n := utf8.DecodeRuneInString(text[i:])
+		inside := i > 0 && joinedAt(text, i)
+		lo, hi := 0, len(w.phrases)
+		var seen talk
+		from := len(hits)
+		for d := 0; i+d < len(text) && d < maxTalk && lo < hi; d++ {
+			c := text[i+d]
+			lo += sort.Search(hi-lo, func(k int) bool { return len(w.phrases[lo+k].text) > d && w.phrases[lo+k].text[d] >= c })
+			hi = lo + sort.Search(hi-lo, func(k int) bool { return w.phrases[lo+k].text[d] > c })
+			for k := lo; k < hi && len(w.phrases[k].text) == d+1; k++ {
+				p := &w.phrases[k]
+				if inside && !p.suffix || joinedAt(text, i+d+1) || p.rest != "" && !strings.Contains(text[i+d:], p.rest) {
+					continue
+				}
+				kind := p.kinds[lang]
+				if lang == "" {
+					for _, x := range p.kinds {
+						kind |= x
+					}
+				}
+				if kind != 0 {
+					seen |= kind
+					hits = append(hits, talkHit{kind, i, i + d + 1})
+				}
+			}
+		}
+		for k := from; k < len(hits); k++ { // of each kind the longest
+			for _, later := range hits[k+1:] {
+				hits[k].kind &^= later.kind
+			}
+		}
+		hits = slices.DeleteFunc(hits, func(h talkHit) bool { return h.kind == 0 })
+		i += n
+	}
+	return hits
+}
+
+// hasTalk reports whether a phrase of one of the kinds stands in the text.
+func hasTalk(lang, text string, kinds talk) bool {
+	for _, h := range talkIn(lang, lexicon.Fold(text)) {
+		if h.kind&kinds != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// joinedAt reports whether a place stands within a word of a script that puts spaces between words.
+func joinedAt(text string, at int) bool {
+	if at <= 0 || at >= len(text) {
+		return false
+	}
+	a, _ := utf8.DecodeLastRuneInString(text[:at])
+	b, _ := utf8.DecodeRuneInString(text[at:])
+	return spaced(a) && spaced(b)
+}
+
+func spaced(r rune) bool {
+	if r < 0x80 {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	}
+	return (unicode.IsLetter(r) || unicode.IsMark(r)) && (r < 0x1100 || r > 0x11FF && r < 0x2E80)
+}
+
+// language tells the language of a text by its script and its commonest words; it is "" when that is not clear.
+func language(text string) string {
+	text = lexicon.Fold(text[:min(len(text), 4000)])
+	scripts := map[string]int{}
+	var word []byte
+	words := map[string]int{}
+	w := talkData()
+	flush := func() {
+		for _, l := range w.common[string(word)] {
+			words[l]++
+		}
+		word = word[:0]
+	}
+	for _, r := range text {
+		switch {
+		case r >= 0x3041 && r <= 0x30FF:
+			scripts["ja"] += 4
+		case r >= 0x4E00 && r <= 0x9FFF:
+			scripts["zh"]++
+		case r >= 0xAC00 && r <= 0xD7A3:
+			scripts["ko"] += 2
+		case r >= 0x0600 && r <= 0x06FF:
+			scripts["ar"]++
+		case r >= 0x0900 && r <= 0x097F:
+			scripts["hi"]++
+		case r == 'і' || r == 'ї' || r == 'є' || r == 'ґ':
+			scripts["uk"] += 8
+		case r >= 0x0400 && r <= 0x04FF:
+			scripts["ru"]++
+		case r < 0x250 && unicode.IsLetter(r) || r >= 0x1E00 && r < 0x1F00:
+			scripts["latin"]++
+		}
+		if spaced(r) {
+			word = utf8.AppendRune(word, r)
+		} else if len(word) > 0 {
+			flush()
+		}
+	}
+	flush()
+	best := most(scripts)
+	if best == "latin" {
+		return most(words)
+	}
+	if best == "ru" && scripts["uk"]*4 > scripts["ru"] {
+		return "uk"
+	}
+	return best
+}
+
+// most returns the key with the highest count, the first one of equals.
+func most(counts map[string]int) string {
+	best := ""
+	for k, n := range counts {
+		if n > counts[best] || n == counts[best] && n > 0 && k < best {
+			best = k
+		}
+	}
+	return best
+}
