@@ -30,10 +30,12 @@ const (
 	talkOther
 	talkPast
 	talkDo
+	talkTodo
+	talkAlone
 )
 
 var talkNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone",
 }
 
 // talkHit is a phrase of talk.txt in a text.
@@ -161,6 +163,21 @@ func spaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r)) && (r < 0x1100 || r > 0x11FF && r < 0x2E80)
 }
 
+// ownLetters are letters that tell a language; ownLetterOf says which one.
+const ownLetters = "ßåşğıłąęśżźćńñ¿¡ãõơưđạảấầộệịọụếốẻœêîòì"
+
+var ownLetterOf = func() map[rune]string {
+	out := map[rune]string{}
+	for lang, letters := range map[string]string{
+		"de": "ß", "sv": "å", "tr": "şğı", "pl": "łąęśżźćń", "es": "ñ¿¡", "pt": "ãõ", "vi": "ơưđạảấầộệịọụếốẻ", "fr": "œêî", "it": "òì",
+	} {
+		for _, r := range letters {
+			out[r] = lang
+		}
+	}
+	return out
+}()
+
 // language tells the language of a text by its script and its commonest words; it is "" when that is not clear.
 func language(text string) string {
 	text = lexicon.Fold(text[:min(len(text), 4000)])
@@ -190,6 +207,9 @@ func language(text string) string {
 			scripts["uk"] += 8
 		case r >= 0x0400 && r <= 0x04FF:
 			scripts["ru"]++
+		case strings.ContainsRune(ownLetters, r):
+			words[ownLetterOf[r]] += 3
+			scripts["latin"]++
 		case r < 0x250 && unicode.IsLetter(r) || r >= 0x1E00 && r < 0x1F00:
 			scripts["latin"]++
 		}
