@@ -118,9 +118,9 @@ func announces(lang, s string, heading bool) int {
 	}
 	other, plan := false, false
 	folded := strings.Trim(lexicon.Fold(s), " :：*_#")
-	for _, h := range talkIn(lang, folded) {
-		other = other || h.kind&talkOther != 0 || h.kind&talkAlone != 0 && h.off == 0 && h.end == len(folded)
-		plan = plan || h.kind&talkTodo != 0
+	for _, h := range tonesIn(lang, folded) {
+		other = other || h.kind&toneOther != 0 || h.kind&toneAlone != 0 && h.off == 0 && h.end == len(folded)
+		plan = plan || h.kind&toneTodo != 0
 	}
 	for _, t := range lexicon.ScanIn(lexicon.Lang(lang), s) {
 		other = other || t.Is(lexicon.List)
@@ -197,7 +197,7 @@ func (c *entryCounts) add(lang, e string) {
 	count(&c.years, yearAhead(first))
 	count(&c.links, contact(folded))
 	count(&c.speech, strings.HasPrefix(first, "\"") || strings.HasPrefix(first, "“") || strings.HasPrefix(first, "«") || strings.HasPrefix(first, "„"))
-	count(&c.past, hasTalk(lang, first, talkPast))
+	count(&c.past, hasTone(lang, first, tonePast))
 	count(&c.defined, defines(first))
 	count(&c.action, acts(lang, first))
 	ordered := false
@@ -296,8 +296,8 @@ func acts(lang, s string) bool {
 	}
 	if lang == "en" || lang == "" {
 		first := strings.Trim(words[0], "*_`\"")
-		for _, h := range talkIn("en", first) {
-			if h.kind&talkDo != 0 && h.off == 0 && h.end == len(first) {
+		for _, h := range tonesIn("en", first) {
+			if h.kind&toneDo != 0 && h.off == 0 && h.end == len(first) {
 				return true
 			}
 		}

@@ -12,75 +12,76 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// talk is a kind of words of running text; a set of them is their sum.
-type talk uint32
+// tone is a kind of words of running text; a set of them is their sum.
+type tone uint32
 
-// The kinds of words of talk.txt.
+// The kinds of words of tones.txt.
 const (
-	talkWhen talk = 1 << iota
-	talkDone
-	talkFree
-	talkSwap
-	talkDrop
-	talkAdd
-	talkRest
-	talkInOrder
-	talkChosen
-	talkRejected
-	talkOther
-	talkPast
-	talkDo
-	talkTodo
-	talkAlone
+	toneWhen tone = 1 << iota
+	toneDone
+	toneFree
+	toneSwap
+	toneDrop
+	toneAdd
+	toneRest
+	toneInOrder
+	toneChosen
+	toneRejected
+	toneOther
+	tonePast
+	toneDo
+	toneTodo
+	toneAlone
+	toneOption
 )
 
-var talkNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone",
+var toneNames = []string{
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option",
 }
 
-// talkHit is a phrase of talk.txt in a text.
-type talkHit struct {
-	kind     talk
+// toneHit is a phrase of tones.txt in a text.
+type toneHit struct {
+	kind     tone
 	off, end int
 }
 
-type talkPhrase struct {
+type tonePhrase struct {
 	text string
 	// kinds holds the kinds of the phrase in each language. Suffix is set for what ends a word, and rest is what must
 	// follow somewhere behind.
-	kinds  map[string]talk
+	kinds  map[string]tone
 	suffix bool
 	rest   string
 }
 
-type talkWords struct {
-	phrases []talkPhrase
+type toneWords struct {
+	phrases []tonePhrase
 	common  map[string][]string
 }
 
-//go:embed talk.txt
-var talkFile string
+//go:embed tones.txt
+var toneFile string
 
-var talkData = sync.OnceValue(func() *talkWords {
-	w := &talkWords{common: map[string][]string{}}
+var toneData = sync.OnceValue(func() *toneWords {
+	w := &toneWords{common: map[string][]string{}}
 	at := map[string]int{}
-	for line := range strings.Lines(talkFile) {
+	for line := range strings.Lines(toneFile) {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
 		name, lang, _ := strings.Cut(key, " ")
-		n := slices.Index(talkNames, name)
+		n := slices.Index(toneNames, name)
 		for _, s := range strings.Split(list, ", ") {
 			switch {
 			case !ok || line[0] == '#':
 			case name == "common":
 				w.common[s] = append(w.common[s], lang)
 			case n >= 0:
-				p := talkPhrase{}
+				p := tonePhrase{}
 				p.text, p.suffix = strings.CutPrefix(lexicon.Fold(strings.TrimSpace(s)), "…")
 				p.text, p.rest, _ = strings.Cut(p.text, " … ")
 				i, known := at[s]
 				if !known {
 					i = len(w.phrases)
-					at[s], p.kinds = i, map[string]talk{}
+					at[s], p.kinds = i, map[string]tone{}
 					w.phrases = append(w.phrases, p)
 				}
 				w.phrases[i].kinds[lang] |= 1 << n
@@ -91,20 +92,20 @@ var talkData = sync.OnceValue(func() *talkWords {
 	return w
 })
 
-// maxTalk bounds how long, in bytes, a phrase of talk.txt is.
-const maxTalk = 60
+// maxTone bounds how long, in bytes, a phrase of tones.txt is.
+const maxTone = 60
 
-// talkIn finds the phrases of a language, or of all when it is "", in a text; at each place the longest one
+// tonesIn finds the phrases of a language, or of all when it is "", in a text; at each place the longest one
 // of each kind. The text is folded.
-func talkIn(lang, text string) (hits []talkHit) {
-	w := talkData()
+func tonesIn(lang, text string) (hits []toneHit) {
+	w := toneData()
 	for i := 0; i < len(text); {
 		_, n := utf8.DecodeRuneInString(text[i:])
 		inside := i > 0 && joinedAt(text, i)
 		lo, hi := 0, len(w.phrases)
-		var seen talk
+		var seen tone
 		from := len(hits)
-		for d := 0; i+d < len(text) && d < maxTalk && lo < hi; d++ {
+		for d := 0; i+d < len(text) && d < maxTone && lo < hi; d++ {
 			c := text[i+d]
 			lo += sort.Search(hi-lo, func(k int) bool { return len(w.phrases[lo+k].text) > d && w.phrases[lo+k].text[d] >= c })
 			hi = lo + sort.Search(hi-lo, func(k int) bool { return w.phrases[lo+k].text[d] > c })
@@ -121,7 +122,7 @@ func talkIn(lang, text string) (hits []talkHit) {
 				}
 				if kind != 0 {
 					seen |= kind
-					hits = append(hits, talkHit{kind, i, i + d + 1})
+					hits = append(hits, toneHit{kind, i, i + d + 1})
 				}
 			}
 		}
@@ -130,15 +131,15 @@ func talkIn(lang, text string) (hits []talkHit) {
 				hits[k].kind &^= later.kind
 			}
 		}
-		hits = slices.DeleteFunc(hits, func(h talkHit) bool { return h.kind == 0 })
+		hits = slices.DeleteFunc(hits, func(h toneHit) bool { return h.kind == 0 })
 		i += n
 	}
 	return hits
 }
 
-// hasTalk reports whether a phrase of one of the kinds stands in the text.
-func hasTalk(lang, text string, kinds talk) bool {
-	for _, h := range talkIn(lang, lexicon.Fold(text)) {
+// hasTone reports whether a phrase of one of the kinds stands in the text.
+func hasTone(lang, text string, kinds tone) bool {
+	for _, h := range tonesIn(lang, lexicon.Fold(text)) {
 		if h.kind&kinds != 0 {
 			return true
 		}
@@ -184,7 +185,7 @@ func language(text string) string {
 	scripts := map[string]int{}
 	var word []byte
 	words := map[string]int{}
-	w := talkData()
+	w := toneData()
 	flush := func() {
 		for _, l := range w.common[string(word)] {
 			words[l]++
