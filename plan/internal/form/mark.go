@@ -26,8 +26,8 @@ func mark(s string) Mark {
 	return Mark{}
 }
 
-// closer returns the end of the sign that ends a mark at s[at:], and whether only a space stands there.
-func closer(s string, at int) (end int, weak, ok bool) {
+// markEnd returns the end of the sign that ends a mark at s[at:], and whether only a space stands there.
+func markEnd(s string, at int) (end int, weak, ok bool) {
 	i := at
 	for i < len(s) && s[i] == ' ' {
 		i++
@@ -113,7 +113,7 @@ func signMark(s string, at int) Mark {
 
 // afterSign skips the sign that may follow a mark that needs none.
 func afterSign(s string, at int) int {
-	if end, weak, ok := closer(s, at); ok && !weak {
+	if end, weak, ok := markEnd(s, at); ok && !weak {
 		return end
 	}
 	return skipSpace(s, at)
@@ -202,7 +202,7 @@ func hanMark(s string, at int) Mark {
 		}
 		i += n
 	}
-	end, weak, ok := closer(s, i)
+	end, weak, ok := markEnd(s, i)
 	if !ok {
 		if r, _ := utf8.DecodeRuneInString(s[i:]); r != '，' && r != ',' {
 			return Mark{}
@@ -240,13 +240,13 @@ func numberMark(s string, at int) Mark {
 	if r, n := utf8.DecodeRuneInString(s[i:]); n > 0 && unicode.IsLetter(r) && !unicode.Is(unicode.Han, r) && !isKana(r) {
 		q, _ := utf8.DecodeRuneInString(s[i+n:])
 		if !unicode.IsLetter(q) && !unicode.IsDigit(q) {
-			if e, weak, ok := closer(s, i+n); ok && (i == end || !weak) {
+			if e, weak, ok := markEnd(s, i+n); ok && (i == end || !weak) {
 				m.Style, m.Label, m.Weak, m.End = Lettered, s[at:i+n], weak, skipSpace(s, e)
 				return m
 			}
 		}
 	}
-	e, weak, ok := closer(s, end)
+	e, weak, ok := markEnd(s, end)
 	if !ok {
 		return Mark{}
 	}
@@ -325,7 +325,7 @@ func codeMark(s string, at int) Mark {
 	if j := letters(s, end); j > end && utf8.RuneCountInString(s[end:j]) == 1 && !hanRune(s[end:]) {
 		end = j
 	}
-	e, weak, ok := closer(s, end)
+	e, weak, ok := markEnd(s, end)
 	if !ok || end-at > maxLabel {
 		return Mark{}
 	}
@@ -364,7 +364,7 @@ func nounMark(s string, at int) Mark {
 		}
 		if m := ordinal(s, j); m.Style != NoMark && (j > end || !isASCIILetter(s, end-1)) {
 			known := lexicon.Is(lexicon.Steps, noun)
-			if e, weak, ok := closer(s, m.End); ok && (!weak || known) {
+			if e, weak, ok := markEnd(s, m.End); ok && (!weak || known) {
 				if m.Style == Spelled && !known {
 					return Mark{}
 				}
@@ -444,13 +444,13 @@ func spelledMark(s string, at int) Mark {
 	if !ok || utf8.RuneCountInString(word) == 1 && !hanRune(word) {
 		return Mark{}
 	}
-	if e, weak, ok := closer(s, end); ok && !weak {
+	if e, weak, ok := markEnd(s, end); ok && !weak {
 		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: skipSpace(s, e)}
 	}
 	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
 	from := skipSpace(s, end)
 	if next := letters(s, from); next > from && lexicon.Is(lexicon.Steps, s[from:next]) {
-		if e, weak, ok := closer(s, next); ok && !weak {
+		if e, weak, ok := markEnd(s, next); ok && !weak {
 			return Mark{Style: Spelled, Label: word, Noun: s[from:next], Path: []int{v}, End: skipSpace(s, e)}
 		}
 	}
@@ -464,7 +464,7 @@ func letterMark(s string, at int) Mark {
 		return Mark{}
 	}
 	label := s[at : at+n]
-	e, weak, ok := closer(s, at+n)
+	e, weak, ok := markEnd(s, at+n)
 	if !ok || weak {
 		return Mark{}
 	}
@@ -498,7 +498,7 @@ func wordMark(s string, at int) Mark {
 	if end == at || !strings.ContainsAny(label, "_-") || !isIdentifier(label) || strings.HasSuffix(label, "-") {
 		return Mark{}
 	}
-	e, weak, ok := closer(s, end)
+	e, weak, ok := markEnd(s, end)
 	if !ok || weak && strings.TrimSpace(s[end:]) != "" && !strings.Contains(label, "_") {
 		return Mark{}
 	}
