@@ -12,9 +12,13 @@ var readers = [...]func(*form.Source) []*Reading{
 }
 
 // Read returns the readings of a text, the likeliest first. Its time is linear in the length of the text. Of a text with
-// alternatives, such as "Option A" and "Option B", the one that it chooses is read.
+// alternatives, such as "Option A" and "Option B", the one that it chooses is read, and a correction
+// below a plan changes it.
 func Read(src *form.Source) []*Reading {
 	if all := readChoice(src, readAll); all != nil {
+		return all
+	}
+	if all := readCorrected(src, readAll); all != nil {
 		return all
 	}
 	return readAll(src)
