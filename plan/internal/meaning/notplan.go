@@ -23,11 +23,8 @@ type listing struct {
 	Boxes, Nouns bool
 }
 
-// The scores from which a listing is no plan, and up to which it is one for sure. What lies between is doubtful.
-const (
-	scoreNoPlan = 4
-	scorePlan   = -3
-)
+// scoreNoPlan is the score from which a listing is no plan.
+const scoreNoPlan = 4
 
 // notPlan weighs the evidence that a list is no plan: above 0 against a plan, below 0 for one, with the reasons.
 func notPlan(l *listing) (score int, why []string) {
@@ -102,6 +99,17 @@ func notPlan(l *listing) (score int, why []string) {
 		say(-4, "its entries are marked as steps")
 	}
 	return score, why
+}
+
+// judge lowers the weight of a reading by what speaks against its list being a plan.
+func (r *Reading) judge(l *listing) {
+	score, why := notPlan(l)
+	switch {
+	case score >= scoreNoPlan:
+		r.Weight, r.Not = min(r.Weight, 20), "a list that is no plan: "+strings.Join(why, "; ")
+	case score > 0:
+		r.Weight -= 3 * score
+	}
 }
 
 // announces tells whether a heading or an intro announces a list that is no plan (1), a plan (-1), or neither.
@@ -231,7 +239,7 @@ func priced(s string) bool {
 		}
 		prev = w
 	}
-	return s != "" && s[0] >= '0' && s[0] <= '9' && !yearAhead(s)
+	return false
 }
 
 // yearAhead reports whether a text begins with a year or a date.
