@@ -31,8 +31,7 @@ func readCorrected(src *form.Source, read func(*form.Source) []*Reading) []*Read
 // correctedFrom returns where in a text, below a list, a correction begins, or -1. A correction that lists the steps once
 // more is another plan and not meant here.
 func correctedFrom(src *form.Source) int {
-	entries, at := 0, -1
-	again := 0
+	entries, at, again := 0, -1, 0
 	for i := range src.Lines {
 		l := &src.Lines[i]
 		switch {
@@ -41,10 +40,10 @@ func correctedFrom(src *form.Source) int {
 			if listed(l.Text) {
 				again++
 			}
-		case entries >= 2 && corrects(l.Text):
-			at = l.Start
-		case entryLine(l.Text):
+		case entryLine(l.Text) || listed(l.Text):
 			entries++
+		case entries >= 2 && l.Text[0] != '#' && corrects(l.Text):
+			at = l.Start
 		}
 	}
 	if again > 1 {
@@ -53,26 +52,29 @@ func correctedFrom(src *form.Source) int {
 	return at
 }
 
-// listed reports whether a line begins with a number as an entry of a list does.
+// listed reports whether a line begins with a label as an entry of a list does, not with one that a sentence is about.
 func listed(s string) bool {
-	s = strings.TrimLeft(s, "*#-• ")
-	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsDigit(r) })
-	return i > 0 && strings.ContainsAny(s[i:i+1], ".):")
-}
-
-// corrects reports whether a line, in its first sentence, takes back what was said before.
-func corrects(line string) bool {
-	if listed(line) {
+	s = strings.TrimLeft(s, "*#-•–[( ")
+	i := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsDigit(r) && !unicode.IsLetter(r) })
+	if i <= 0 || i > 8 {
 		return false
 	}
-	line = line[:min(len(line), 160)]
+	digit := strings.IndexFunc(s[:i], unicode.IsDigit) >= 0
+	return strings.ContainsAny(s[i:i+1], ".):") && (digit || i == 1) || digit && strings.Trim(s[:1], "0123456789") != ""
+}
+
+// corrects reports whether a line, at its beginning, takes back what was said before.
+func corrects(line string) bool {
+	line = line[:min(len(line), 120)]
+	colon := strings.IndexAny(line, ":：")
 	for _, t := range lexicon.Scan(line) {
-		if t.Is(lexicon.Correct) && strings.Count(line[:t.Off], " ") < 5 {
+		if t.Is(lexicon.Correct) && (strings.Count(line[:t.Off], " ") < 3 || t.Off < colon) {
 			return true
 		}
 	}
-	for _, w := range strings.FieldsFunc(lexicon.Fold(line[:min(len(line), 60)]), func(r rune) bool { return !unicode.IsLetter(r) }) {
-		if slices.Contains(correctionWords, w) {
+	words := strings.FieldsFunc(lexicon.Fold(line), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) })
+	for k, w := range words {
+		if k < 3 && slices.Contains(correctionWords, w) {
 			return true
 		}
 	}

@@ -44,7 +44,7 @@ func notPlan(l *listing) (score int, why []string) {
 	say(6*max(-1, min(1, head)), "what its heading announces")
 	intro := announces(l.Lang, l.Intro, false)
 	if head == 0 || intro > 0 {
-		say(4*intro, "what the line before it announces")
+		say(5*intro, "what the line before it announces")
 	}
 	if refuses(l.Intro) || len(l.Headings) > 0 && refuses(l.Headings[0]) {
 		say(6, "it comes with a refusal")
@@ -85,13 +85,20 @@ func notPlan(l *listing) (score int, why []string) {
 	if n > 1 && c.defined*5 >= n*4 && c.action*2 < n {
 		say(2, "its entries explain words")
 	}
-	if most(c.action) {
+	if most(c.other) {
+		say(6, "its entries are heads of other lists")
+	}
+	if most(c.action) && (intro <= 0 || c.defined*5 < n*4) {
 		say(-3, "its entries say what to do")
 	}
 	if c.order > 0 {
 		say(-min(3, c.order), "its entries have an order in words")
 	}
-	say(-3*min(3, l.Related), "its entries name one another")
+	if l.Related*4 < n {
+		say(-l.Related, "an entry names another")
+	} else {
+		say(-3*min(3, l.Related), "its entries name one another")
+	}
 	if l.Boxes {
 		say(-3, "it has check boxes")
 	}
@@ -109,6 +116,8 @@ func (r *Reading) judge(l *listing) {
 		r.Weight, r.Not = min(r.Weight, 20), "a list that is no plan: "+strings.Join(why, "; ")
 	case score > 0:
 		r.Weight -= 3 * score
+	case len(l.Entries) == 1 && score == 0:
+		r.Weight -= 5
 	}
 }
 
@@ -186,7 +195,7 @@ func asks(s string) bool {
 }
 
 // entryCounts counts what the entries of a list look like.
-type entryCounts struct{ questions, money, years, links, speech, past, defined, action, order int }
+type entryCounts struct{ other, questions, money, years, links, speech, past, defined, action, order int }
 
 func (c *entryCounts) add(lang, e string) {
 	e = strings.TrimSpace(e)
@@ -200,6 +209,7 @@ func (c *entryCounts) add(lang, e string) {
 			*n++
 		}
 	}
+	count(&c.other, len(strings.Fields(first)) <= 3 && announces(lang, first, true) > 0)
 	count(&c.questions, asks(first) || strings.ContainsAny(first, "?？؟¿"))
 	count(&c.money, priced(folded))
 	count(&c.years, yearAhead(first))
@@ -221,14 +231,17 @@ var measures = map[string]bool{}
 func init() {
 	for _, w := range strings.Fields("€ $ £ ¥ ₺ ₽ ₹ ₩ zł kr usd eur gbp руб грн ريال tl元 円 원 元 g kg mg ml l cl dl oz lb lbs cup cups tbsp tsp " +
 		"tablespoon tablespoons teaspoon teaspoons el tl esslöffel teelöffel prise pincée cucharada cucharadas colher colheres cucchiaio " +
-		"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x") {
+		"г кг мл л шт gr gram gramm grammes克 毫升 克 グラム m² m2 °c % x ms kcal") {
 		measures[w] = true
 	}
 }
 
 // priced reports whether a text names a price or an amount of something.
 func priced(s string) bool {
-	if strings.ContainsAny(s, "€$£₺₽₹₩¥") {
+	if strings.ContainsAny(s, "€£₺₽₹₩¥") {
+		return true
+	}
+	if i := strings.IndexByte(s, '$'); i >= 0 && i+2 < len(s) && s[i+1] >= '0' && s[i+1] <= '9' && (s[i+2] >= '0' && s[i+2] <= '9' || s[i+2] == '.') {
 		return true
 	}
 	prev := ""
@@ -296,6 +309,9 @@ var verbEnds = map[string]struct {
 func acts(lang, s string) bool {
 	s = lexicon.Fold(s)
 	if i := strings.IndexAny(s, "(（,;:–—"); i > 0 {
+		if s[i] == '(' && s[i-1] != ' ' && s[0] < 0x80 {
+			return false // a call
+		}
 		s = s[:i]
 	}
 	words := strings.Fields(strings.TrimRight(s, " .。!！"))

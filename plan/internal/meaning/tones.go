@@ -56,14 +56,13 @@ type tonePhrase struct {
 
 type toneWords struct {
 	phrases []tonePhrase
-	common  map[string][]string
 }
 
 //go:embed tones.txt
 var toneFile string
 
 var toneData = sync.OnceValue(func() *toneWords {
-	w := &toneWords{common: map[string][]string{}}
+	w := &toneWords{}
 	at := map[string]int{}
 	for line := range strings.Lines(toneFile) {
 		key, list, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -72,8 +71,6 @@ var toneData = sync.OnceValue(func() *toneWords {
 		for _, s := range strings.Split(list, ", ") {
 			switch {
 			case !ok || line[0] == '#':
-			case name == "common":
-				w.common[s] = append(w.common[s], lang)
 			case n >= 0:
 				p := tonePhrase{}
 				p.text, p.suffix = strings.CutPrefix(lexicon.Fold(strings.TrimSpace(s)), "…")
@@ -164,80 +161,5 @@ func spaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r)) && (r < 0x1100 || r > 0x11FF && r < 0x2E80)
 }
 
-// ownLetters are letters that tell a language; ownLetterOf says which one.
-const ownLetters = "ßåşğıłąęśżźćńñ¿¡ãõơưđạảấầộệịọụếốẻœêîòì"
-
-var ownLetterOf = func() map[rune]string {
-	out := map[rune]string{}
-	for lang, letters := range map[string]string{
-		"de": "ß", "sv": "å", "tr": "şğı", "pl": "łąęśżźćń", "es": "ñ¿¡", "pt": "ãõ", "vi": "ơưđạảấầộệịọụếốẻ", "fr": "œêî", "it": "òì",
-	} {
-		for _, r := range letters {
-			out[r] = lang
-		}
-	}
-	return out
-}()
-
-// language tells the language of a text by its script and its commonest words; it is "" when that is not clear.
-func language(text string) string {
-	text = lexicon.Fold(text[:min(len(text), 4000)])
-	scripts := map[string]int{}
-	var word []byte
-	words := map[string]int{}
-	w := toneData()
-	flush := func() {
-		for _, l := range w.common[string(word)] {
-			words[l]++
-		}
-		word = word[:0]
-	}
-	for _, r := range text {
-		switch {
-		case r >= 0x3041 && r <= 0x30FF:
-			scripts["ja"] += 4
-		case r >= 0x4E00 && r <= 0x9FFF:
-			scripts["zh"]++
-		case r >= 0xAC00 && r <= 0xD7A3:
-			scripts["ko"] += 2
-		case r >= 0x0600 && r <= 0x06FF:
-			scripts["ar"]++
-		case r >= 0x0900 && r <= 0x097F:
-			scripts["hi"]++
-		case r == 'і' || r == 'ї' || r == 'є' || r == 'ґ':
-			scripts["uk"] += 8
-		case r >= 0x0400 && r <= 0x04FF:
-			scripts["ru"]++
-		case strings.ContainsRune(ownLetters, r):
-			words[ownLetterOf[r]] += 3
-			scripts["latin"]++
-		case r < 0x250 && unicode.IsLetter(r) || r >= 0x1E00 && r < 0x1F00:
-			scripts["latin"]++
-		}
-		if spaced(r) {
-			word = utf8.AppendRune(word, r)
-		} else if len(word) > 0 {
-			flush()
-		}
-	}
-	flush()
-	best := most(scripts)
-	if best == "latin" {
-		return most(words)
-	}
-	if best == "ru" && scripts["uk"]*4 > scripts["ru"] {
-		return "uk"
-	}
-	return best
-}
-
-// most returns the key with the highest count, the first one of equals.
-func most(counts map[string]int) string {
-	best := ""
-	for k, n := range counts {
-		if n > counts[best] || n == counts[best] && n > 0 && k < best {
-			best = k
-		}
-	}
-	return best
-}
+// language tells the language of a text, or is "".
+func language(text string) string { return string(lexicon.Language(text)) }

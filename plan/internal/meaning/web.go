@@ -257,7 +257,20 @@ func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
 		r.Weight -= 30
 	}
 	r.Evidence = append(r.Evidence, s.name)
-	r.judge(o.listing(s, steps, hit))
+	r.judge(o.listing(s, steps, w.surelyRelated()))
+}
+
+// surelyRelated counts the steps that state a relation by an id or a whole title.
+func (w *web) surelyRelated() int {
+	sure := map[int]bool{}
+	for _, rel := range w.rels {
+		if len(rel.Items) > 0 && !rel.Guessed && rel.Kind != None {
+			for _, s := range rel.Subjects {
+				sure[s] = true
+			}
+		}
+	}
+	return len(sure)
 }
 
 // listing is a series with what stands around it, for the question whether it is a plan at all.
@@ -273,10 +286,10 @@ func (o *outline) listing(s series, steps []step, related int) *listing {
 	}
 	for _, it := range o.all {
 		switch {
-		case in[it] || it.Off >= steps[len(steps)-1].it.Off:
+		case in[it] || it.Off >= steps[0].it.Off:
 		case it.Kind == form.Heading:
 			l.Headings = append(l.Headings, squeeze(it.Text))
-		case it.Kind == form.Plain && it.Off < steps[0].it.Off:
+		case it.Kind == form.Plain:
 			l.Intro = squeeze(it.Text)
 		}
 	}
