@@ -379,7 +379,7 @@ func (t *teller) bare(nodes []int) string {
 func (t *teller) manners() {
 	t.how = manner{many: t.yes(0.35), before: t.yes(0.1), data: t.yes(0.1)}
 	if t.yes(0.4) {
-		t.how.free = t.one1(1, 1, 0.5)
+		t.how.free = t.rate(1, 1, 0.5)
 	}
 	if t.yes(0.25) {
 		t.how.aside = 0.5
@@ -389,7 +389,7 @@ func (t *teller) manners() {
 	}
 }
 
-func (t *teller) one1(of ...float64) float64 { return of[t.IntN(len(of))] }
+func (t *teller) rate(of ...float64) float64 { return of[t.IntN(len(of))] }
 
 // relation says what node i needs, or "".
 func (t *teller) relation(i int) string {
@@ -418,7 +418,7 @@ func (t *teller) relation(i int) string {
 		return ""
 	case len(need) == 1 && need[0] == i-1 && t.yes(t.how.previous):
 		return t.keep("prev")
-	case t.number && len(need) > 2 && need[len(need)-1]-need[0] == len(need)-1 && t.yes(0.4):
+	case t.number && len(need) > 2 && need[len(need)-1] < len(t.id) && need[len(need)-1]-need[0] == len(need)-1 && t.yes(0.4):
 		return fill(t.keep("range"), "{a}", t.ref[need[0]], "{b}", t.ref[need[len(need)-1]])
 	case t.how.data && len(need) <= 3:
 		return fill(t.keep("data"), "{r}", t.join(t.refs(need)))
