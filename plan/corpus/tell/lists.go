@@ -132,6 +132,10 @@ func (t *teller) numberedWords() bool {
 		dress = boldly
 	}
 	if silent {
+		if t.yes(0.2) { // each number is the same, as Markdown allows
+			t.hide()
+			marker = func(int) string { return "1. " }
+		}
 		t.wrap(t.listed(marker, dress))
 	} else {
 		t.wrap(t.lines(marker, dress))
@@ -490,8 +494,6 @@ func (t *teller) alternatives() bool {
 		body += fmt.Sprintf(form, word, name) + "\n\n" + t.lines(func(i int) string { return fmt.Sprintf(mark, t.id[i]) }, plainly) + "\n"
 		if chosen {
 			t.truth()
-			t.set("chosen", name)
-			body += ""
 		}
 	}
 	name := "A"
