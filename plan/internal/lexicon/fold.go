@@ -1,0 +1,85 @@
+package lexicon
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Fold brings a text into the form in which phrases are compared: lower case, plain apostrophes and spaces, full-width
+// forms of ASCII as ASCII, Turkish i's without difference.
+func Fold(s string) string {
+	plain := true
+	for i := 0; i < len(s) && plain; i++ {
+		plain = s[i] < 0x80 && (s[i] < 'A' || s[i] > 'Z')
+	}
+	if plain {
+		return s
+	}
+	var sb strings.Builder
+	sb.Grow(len(s))
+	for _, r := range s {
+		if r = foldRune(r); r >= 0 {
+			sb.WriteRune(r)
+		}
+	}
+	return sb.String()
+}
+
+// foldRune returns the folded rune, or -1 for one that is left out.
+func foldRune(r rune) rune {
+	switch {
+	case r < 0x80:
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	case r >= 0xFF01 && r <= 0xFF5E:
+		return foldRune(r - 0xFF01 + '!')
+	}
+	switch r {
+	case 'İ', 'ı':
+		return 'i'
+	case '’', '‘', 'ʼ', '＇', '′':
+		return '\''
+	case '\u00a0', '\u2009', '\u202f', '\u3000', '\u2007':
+		return ' '
+	case '\u0307', '\u200b', '\u200c', '\u200d', '\u200e', '\u200f', '\ufeff', '\ufe0f', '\u20e3', '\u00ad':
+		return -1
+	case 'ё':
+		return 'е'
+	case 'Ё':
+		return 'е'
+	case '‐', '‑':
+		return '-'
+	}
+	return unicode.ToLower(r)
+}
+
+// folded is a folded text with the places of its bytes in the text that was given.
+type folded struct {
+	text []byte
+	at   []int32
+}
+
+func foldText(s string) folded {
+	f := folded{text: make([]byte, 0, len(s)), at: make([]int32, 0, len(s)+1)}
+	for i, r := range s {
+		if r < 0x80 {
+			if r >= 'A' && r <= 'Z' {
+				r += 'a' - 'A'
+			}
+			f.text = append(f.text, byte(r))
+			f.at = append(f.at, int32(i))
+			continue
+		}
+		if r = foldRune(r); r >= 0 {
+			n := len(f.text)
+			f.text = append(f.text, string(r)...)
+			for range len(f.text) - n {
+				f.at = append(f.at, int32(i))
+			}
+		}
+	}
+	f.at = append(f.at, int32(len(s)))
+	return f
+}

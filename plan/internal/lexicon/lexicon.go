@@ -1,0 +1,343 @@
+// Package lexicon holds the words with which plans state order and refer to steps, in many languages. The words are data:
+// a file for each language in languages/, one line for each kind, so that a speaker of the language can mend them.
+package lexicon
+
+import (
+	"embed"
+	"sort"
+	"strings"
+	"sync"
+)
+
+//go:embed languages/*.txt
+var files embed.FS
+
+// Kind says what a phrase tells.
+type Kind uint8
+
+// The kinds of phrases; each is a key of the files of languages.
+const (
+	// Steps are the nouns for a step: step, task, phase.
+	Steps Kind = iota
+	// And, Or and To stand between references.
+	And
+	Or
+	To
+	// Previous, Both and All refer to steps by their place.
+	Previous
+	Both
+	All
+	// None says that there is nothing to wait for.
+	None
+	// Needs, Uses, Before, Beside and Apart are relations between steps. Apart says that there is none.
+	Needs
+	Uses
+	Before
+	Beside
+	Apart
+	// Then, First, Last and Meanwhile order sentences.
+	Then
+	First
+	Last
+	Meanwhile
+	// Plan announces a plan, List a list that is none. Choice goes with alternatives, Correct with a change of mind.
+	Plan
+	List
+	Choice
+	Correct
+	Refuse
+	// Others are all other steps. Recent and Leading go with a number: "the last two", "the first three".
+	Others
+	Recent
+	Leading
+	// Until turns into a need behind a negation: "can't start until 3".
+	Until
+	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
+	Sources
+	// Not turns a relation round, Except takes steps out of a reference.
+	Not
+	Except
+	// Same says that a relation or a need is that of the step before: "same, after 1", "likewise".
+	Same
+	// Done are words of a state that stand behind a reference: "once 2 is ready".
+	Done
+	// Units are what is counted by numbers that are no references: days, people, percent.
+	Units
+	// Common are the words by which a language is told.
+	Common
+	// Numeral is a number or an ordinal in words.
+	Numeral
+	kinds
+)
+
+var kindNames = [kinds]string{
+	"steps", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
+	"then", "first", "last", "meanwhile", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
+	"until", "sources", "not", "except", "same", "done", "units", "common", "numeral",
+}
+
+// String returns the key of the kind in the files.
+func (k Kind) String() string { return kindNames[k] }
+
+// Kinds is a set of kinds.
+type Kinds uint64
+
+// KindsOf returns the set of the kinds that are given.
+func KindsOf(list ...Kind) Kinds {
+	var s Kinds
+	for _, k := range list {
+		s |= 1 << k
+	}
+	return s
+}
+
+// Has reports whether the set holds k.
+func (s Kinds) Has(k Kind) bool { return s&(1<<k) != 0 }
+
+// Relations are the kinds that relate one step with others.
+const Relations Kinds = 1<<Needs | 1<<Uses | 1<<Before | 1<<Beside | 1<<Apart
+
+// Role says what a field of a record is for.
+type Role string
+
+// The roles of fields.
+const (
+	ID       Role = "id"
+	Title    Role = "title"
+	Requires Role = "needs"
+	Next     Role = "next"
+	Parallel Role = "beside"
+	Output   Role = "output"
+	Owner    Role = "owner"
+	Duration Role = "duration"
+	Tool     Role = "tool"
+	Args     Role = "args"
+	Status   Role = "status"
+)
+
+// Lang is a language by its two letters; "" is any.
+type Lang string
+
+// English is used within texts of all languages.
+const English Lang = "en"
+
+// Side says where a relation has its reference.
+type Side uint8
+
+const (
+	// Ahead is a phrase that stands ahead of its reference: "after 2".
+	Ahead Side = iota
+	// Behind is a phrase that stands behind its reference: "2の後".
+	Behind
+	// Around is a phrase of two parts that has its reference between them: "sobald 2 fertig ist".
+	Around
+)
+
+type part uint8
+
+const (
+	whole part = iota
+	opening
+	closing
+)
+
+// entry is one meaning of a phrase. The two parts of a phrase that goes around a reference have the same pair.
+type entry struct {
+	kind Kind
+	side Side
+	part part
+	lang Lang
+	pair int32
+	// value is the number of a numeral. opens is set on a phrase that opens a clause: "once … is done".
+	value int32
+	opens bool
+}
+
+type phrase struct {
+	text    string
+	entries []entry
+}
+
+type lexicon struct {
+	phrases []phrase
+	starts  [257]int32
+	numbers map[string]int
+	fields  map[string][]Role
+	common  map[string]langs
+}
+
+var data = sync.OnceValue(load)
+
+func load() *lexicon {
+	l := &lexicon{numbers: map[string]int{}, fields: map[string][]Role{}, common: map[string]langs{}}
+	b := builder{lexicon: l, at: map[string]int{}}
+	dir, err := files.ReadDir("languages")
+	if err != nil {
+		panic(err)
+	}
+	// English comes first, so that its meaning of a field's name is the first one.
+	sort.SliceStable(dir, func(i, j int) bool { return dir[i].Name() == "en.txt" && dir[j].Name() != "en.txt" })
+	for _, f := range dir {
+		text, err := files.ReadFile("languages/" + f.Name())
+		if err != nil {
+			panic(err)
+		}
+		lang := Lang(strings.TrimSuffix(f.Name(), ".txt"))
+		for line := range strings.Lines(string(text)) {
+			if key, list, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key[0] != '#' {
+				b.line(lang, key, strings.TrimSpace(list))
+			}
+		}
+	}
+	sort.Slice(l.phrases, func(i, j int) bool { return l.phrases[i].text < l.phrases[j].text })
+	n := 0
+	for c := range l.starts {
+		for n < len(l.phrases) && int(l.phrases[n].text[0]) < c {
+			n++
+		}
+		l.starts[c] = int32(n)
+	}
+	return l
+}
+
+type builder struct {
+	*lexicon
+	at    map[string]int
+	pairs int32
+}
+
+// line adds one line of a file. Phrases are parted by ", "; a section behind ";" goes on in the same kind.
+func (b *builder) line(lang Lang, key, list string) {
+	list = strings.ReplaceAll(list, "; ", ", ")
+	for i, s := range strings.Split(list, ", ") {
+		s = Fold(strings.TrimSpace(s))
+		if s == "" {
+			continue
+		}
+		switch role, isField := strings.CutPrefix(key, "field "); {
+		case isField:
+			b.fields[s] = append(b.fields[s], Role(role))
+		case key == "numbers" || key == "ordinals":
+			if _, ok := b.numbers[s]; !ok || key == "ordinals" {
+				b.numbers[s] = i
+			}
+			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i)})
+		case key == "common":
+			b.common[s] = b.common[s].with(lang)
+		default:
+			for k, name := range kindNames {
+				if name == key {
+					b.phrase(lang, Kind(k), s)
+				}
+			}
+		}
+	}
+}
+
+// phrase adds a phrase; "…" in it marks where the reference stands.
+func (b *builder) phrase(lang Lang, k Kind, s string) {
+	parts := strings.Split(s, "…")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	e := entry{kind: k, lang: lang}
+	switch {
+	case len(parts) == 1:
+		b.add(parts[0], e)
+	case k == And && len(parts) <= 3, k == To && len(parts) == 3:
+		b.add(parts[1], e)
+	case k == To:
+		b.add(parts[0], e)
+	case k == Steps:
+		b.add(parts[0], e)
+		e.side = Behind
+		b.add(parts[1], e)
+	case parts[0] != "" && parts[1] != "":
+		b.pairs++
+		e.side, e.pair, e.part, e.opens = Around, b.pairs, opening, true
+		b.add(parts[0], e)
+		e.part = closing
+		b.add(parts[1], e)
+	case parts[0] != "":
+		e.opens = !strings.HasSuffix(parts[0], ":")
+		b.add(parts[0], e)
+	default:
+		e.side = Behind
+		b.add(parts[1], e)
+	}
+}
+
+func (b *builder) add(s string, e entry) {
+	if s == "" {
+		return
+	}
+	i, ok := b.at[s]
+	if !ok {
+		i = len(b.phrases)
+		b.at[s] = i
+		b.phrases = append(b.phrases, phrase{text: s})
+	}
+	b.phrases[i].entries = append(b.phrases[i].entries, e)
+}
+
+// Fields returns the roles that a field of this name can have, the likeliest first.
+func Fields(name string) []Role { return data().fields[foldName(name)] }
+
+// Field returns the likeliest role of a field of this name.
+func Field(name string) (Role, bool) {
+	r := Fields(name)
+	if len(r) == 0 {
+		return "", false
+	}
+	return r[0], true
+}
+
+// foldName brings a field's name into the form of the files: depends_on, dependsOn and "Depends On:" are one.
+func foldName(name string) string {
+	name = strings.TrimRight(strings.TrimSpace(name), ":： *?")
+	if _, ok := data().fields[Fold(name)]; ok {
+		return Fold(name)
+	}
+	var sb strings.Builder
+	var last rune
+	for _, r := range name {
+		switch {
+		case r == '_' || r == '-':
+			r = ' '
+		case r >= 'A' && r <= 'Z' && last >= 'a' && last <= 'z':
+			sb.WriteByte(' ')
+		}
+		sb.WriteRune(r)
+		last = r
+	}
+	return Fold(sb.String())
+}
+
+// lookup returns the meanings of a whole phrase.
+func (l *lexicon) lookup(folded string) []entry {
+	i := sort.Search(len(l.phrases), func(i int) bool { return l.phrases[i].text >= folded })
+	if i < len(l.phrases) && l.phrases[i].text == folded {
+		return l.phrases[i].entries
+	}
+	return nil
+}
+
+// Is reports whether the phrase, as a whole, is of the kind.
+func Is(k Kind, text string) bool {
+	for _, e := range data().lookup(Fold(strings.TrimSpace(text))) {
+		if e.kind == k && e.part == whole {
+			return true
+		}
+	}
+	return false
+}
+
+// Has reports whether a phrase of the kind stands in the text.
+func Has(k Kind, text string) bool {
+	for _, t := range Scan(text) {
+		if t.Kinds.Has(k) {
+			return true
+		}
+	}
+	return false
+}

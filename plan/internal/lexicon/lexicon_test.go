@@ -1,0 +1,64 @@
+package lexicon
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestScan(t *testing.T) {
+	for text, want := range map[string]string{
+		"Pick one, needs 1":             "needs",
+		"sobald 2 fertig ist":           "sobald",
+		"does not depend on 2":          "does not depend on",
+		"1の後":                           "の後",
+		"在步骤1之后":                        "在",
+		"1. adımdan sonra":              "sonra",
+		"после шага 1":                  "после",
+		"setzt Schritt 1 voraus":        "setzt",
+		"hängt von 2 und 3 ab":          "hängt von",
+		"depends\u00a0on T1":            "depends on",
+		"the DEPENDS ON phrase is long": "depends on",
+	} {
+		var got []string
+		for _, tok := range Scan(text) {
+			if tok.Kinds&Relations != 0 {
+				got = append(got, tok.Phrase)
+			}
+		}
+		require.Contains(t, got, want, text)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for text, want := range map[string]int{
+		"12": 12, "three": 3, "Third": 3, "dritte": 3, "第三": 3, "十二": 12, "②": 2, "３": 3, "٣": 3, "१२": 12, "IV": 4,
+		"1️⃣": 1, "третьего": 3, "二十": 20,
+	} {
+		n, ok := Number(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, n, text)
+	}
+	for _, text := range []string{"", "mix", "T1", "a"} {
+		_, ok := Number(text)
+		require.False(t, ok, text)
+	}
+}
+
+func TestField(t *testing.T) {
+	for name, want := range map[string]Role{
+		"depends_on": Requires, "dependsOn": Requires, "Depends On:": Requires, "Vorgänger": Requires, "依存": Requires,
+		"ID": ID, "owner": Owner, "Task": Title, "nextStep": Next,
+	} {
+		got, ok := Field(name)
+		require.True(t, ok, name)
+		require.Equal(t, want, got, name)
+	}
+}
+
+func TestIs(t *testing.T) {
+	require.True(t, Is(Steps, "Schritte"))
+	require.True(t, Is(None, "keine"))
+	require.False(t, Is(Steps, "dog"))
+	require.True(t, Has(Plan, "Here is the workflow for you"))
+}

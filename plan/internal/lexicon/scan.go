@@ -1,0 +1,221 @@
+package lexicon
+
+import (
+	"bytes"
+	"sort"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Token is a phrase that stands in a text. All its meanings have the same place.
+type Token struct {
+	Kinds Kinds
+	// Phrase is the phrase as it stands in the files, folded; of one that goes around it is the opening part.
+	Phrase string
+	// Side says where the reference of a relation stands. Around phrases have the place of their closing part as well.
+	Side               Side
+	Off, End           int
+	CloseOff, CloseEnd int
+	// Value is the number of a numeral. Opens is set on a phrase that opens a clause, such as "once".
+	Value int
+	Opens bool
+}
+
+// Is reports whether the token is of the kind.
+func (t *Token) Is(k Kind) bool { return t.Kinds.Has(k) }
+
+// maxAround bounds how far, in bytes, the two parts of a phrase that goes around a reference stand from each other.
+const maxAround = 300
+
+// found is a phrase found at a place in the folded text.
+type found struct {
+	phrase   *phrase
+	off, end int
+	close    int // place in the list of the closing part, or -1
+	entry    int // entry that was paired
+}
+
+// Scan finds the phrases of all languages in a text. Where phrases overlap, the first and longest one counts.
+func Scan(text string) []Token { return ScanIn("", text) }
+
+// ScanIn finds the phrases of one language, and of English, in a text. Where both have a phrase, that of the language
+// counts.
+func ScanIn(lang Lang, text string) []Token {
+	l := data()
+	f := foldText(text)
+	var all []found
+	for i := 0; i < len(f.text); {
+		if !joined(f.text, i) {
+			all = l.matches(all, f.text, i)
+		}
+		_, n := utf8.DecodeRune(f.text[i:])
+		i += n
+	}
+	pair(all, f.text, lang)
+	return pick(all, f, lang)
+}
+
+// matches appends the phrases that begin at a place.
+func (l *lexicon) matches(all []found, text []byte, at int) []found {
+	lo, hi := int(l.starts[text[at]]), int(l.starts[int(text[at])+1])
+	for d := 1; lo < hi; d++ {
+		if len(l.phrases[lo].text) == d {
+			if !joined(text, at+d) {
+				all = append(all, found{phrase: &l.phrases[lo], off: at, end: at + d, close: -1})
+			}
+			lo++
+		}
+		if at+d >= len(text) {
+			break
+		}
+		c := text[at+d]
+		lo += sort.Search(hi-lo, func(i int) bool { return l.phrases[lo+i].text[d] >= c })
+		hi = lo + sort.Search(hi-lo, func(i int) bool { return l.phrases[lo+i].text[d] > c })
+	}
+	return all
+}
+
+// joined reports whether a place stands within a word.
+func joined(text []byte, at int) bool {
+	if at <= 0 || at >= len(text) {
+		return false
+	}
+	b, _ := utf8.DecodeRune(text[at:])
+	a, _ := utf8.DecodeLastRune(text[:at])
+	return letter(a) && letter(b) && script(a) == script(b)
+}
+
+func letter(r rune) bool {
+	if r < 0x80 {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	return unicode.IsLetter(r) || unicode.Is(unicode.M, r)
+}
+
+// script parts letters into those that build words with spaces between them (1), and those that do not: each of these
+// is a word of its own for the purpose here.
+func script(r rune) int {
+	switch {
+	case r < 0x1100:
+		return scriptSpaced(r)
+	case r <= 0x11FF, r >= 0x2E80 && r <= 0xD7FF, r >= 0xF900 && r <= 0xFAFF, r >= 0x20000:
+		unspaced := int(r) + 10
+		return unspaced
+	}
+	return 1
+}
+
+func scriptSpaced(r rune) int {
+	if r >= 0x0E00 && r <= 0x0EFF { // Thai and Lao
+		return int(r) + 10
+	}
+	return 1
+}
+
+// pair finds for each opening part its closing part: the next one in the same sentence.
+func pair(all []found, text []byte, lang Lang) {
+	open := map[int32]int{}
+	last := 0
+	for i := range all {
+		m := &all[i]
+		if len(open) > 0 && sentenceEnd(text[last:m.off]) {
+			clear(open)
+		}
+		last = m.off
+		for n := range m.phrase.entries {
+			e := &m.phrase.entries[n]
+			switch {
+			case e.part == whole || !e.in(lang):
+			case e.part == opening:
+				if o, ok := open[e.pair]; !ok || m.off-all[o].off > maxAround {
+					open[e.pair] = i
+				}
+			default:
+				o, ok := open[e.pair]
+				if !ok || all[o].end >= m.off || m.off-all[o].end > maxAround {
+					continue
+				}
+				delete(open, e.pair)
+				if c := all[o].close; c < 0 || all[c].off == m.off && all[c].end < m.end || all[c].off > m.off {
+					all[o].close = i
+					for k := range all[o].phrase.entries {
+						if oe := &all[o].phrase.entries[k]; oe.pair == e.pair && oe.part == opening {
+							all[o].entry = k
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// sentenceEnd reports whether a sentence ends in the text. A dot behind a digit ends none.
+func sentenceEnd(text []byte) bool {
+	if i := bytes.IndexAny(text, "\n;!?。；！？"); i >= 0 {
+		return true
+	}
+	i := bytes.IndexByte(text, '.')
+	return i > 0 && (text[i-1] < '0' || text[i-1] > '9')
+}
+
+func (e *entry) in(lang Lang) bool { return lang == "" || e.lang == lang || e.lang == English }
+
+// pick drops parts without their pair and what overlaps.
+func pick(all []found, f folded, lang Lang) []Token {
+	var out []Token
+	end := 0
+	taken := map[int]int{} // places of closing parts that are taken
+	for i := 0; i < len(all); {
+		j := i
+		for j < len(all) && all[j].off == all[i].off {
+			j++
+		}
+		if all[i].off < end {
+			i = j
+			continue
+		}
+		for k := j - 1; k >= i; k-- {
+			if e, ok := taken[all[k].off]; ok && e >= all[k].end {
+				continue
+			}
+			if t, ok := all[k].token(all, f, lang); ok {
+				if t.Side == Around {
+					taken[all[all[k].close].off] = all[all[k].close].end
+				}
+				out = append(out, t)
+				end = all[k].end
+				break
+			}
+		}
+		i = j
+	}
+	return out
+}
+
+// token returns the token of a match, when it has a meaning at its place.
+func (m *found) token(all []found, f folded, lang Lang) (Token, bool) {
+	t := Token{Phrase: m.phrase.text, Off: int(f.at[m.off]), End: int(f.at[m.end])}
+	if m.close >= 0 {
+		e, c := &m.phrase.entries[m.entry], &all[m.close]
+		t.Kinds, t.Side, t.Opens = KindsOf(e.kind), Around, true
+		t.CloseOff, t.CloseEnd = int(f.at[c.off]), int(f.at[c.end])
+		return t, true
+	}
+	own := false
+	for n := range m.phrase.entries {
+		e := &m.phrase.entries[n]
+		if e.part != whole || !e.in(lang) || own && e.lang != lang {
+			continue
+		}
+		if !own && lang != "" && e.lang == lang {
+			own, t = true, Token{Phrase: t.Phrase, Off: t.Off, End: t.End}
+		}
+		if t.Kinds == 0 || Relations.Has(e.kind) {
+			t.Side = e.side
+		}
+		t.Opens = t.Opens || e.opens && Relations.Has(e.kind)
+		t.Value = max(t.Value, int(e.value))
+		t.Kinds |= KindsOf(e.kind)
+	}
+	return t, t.Kinds != 0
+}
