@@ -49,7 +49,10 @@ var harms = []harm{
 		if t.out.Form != "list" && t.out.Form != "value" {
 			return false
 		}
-		pad := t.one("  ", "    ", "   ")
+		pad := t.one("  ", "   ", "    ")
+		if strings.Contains(t.out.Body, "```") { // four spaces would be code, and the fence none
+			pad = "  "
+		}
 		t.out.Body = pad + strings.ReplaceAll(t.out.Body, "\n", "\n"+pad)
 		return true
 	}},

@@ -43,10 +43,7 @@ func (t *teller) prose() bool {
 			out = append(out, t.sentence(t.say("meanwhile"), t.title[i]))
 		}
 	}
-	sep := " "
-	if !t.lang.spaced() {
-		sep = ""
-	}
+	sep := t.gap()
 	if t.yes(0.2) {
 		sep = "\n"
 	}
@@ -67,16 +64,7 @@ func (t *teller) sentence(phrase, title string) string {
 		title = t.cap(title)
 	}
 	s := strings.ReplaceAll(phrase, "{t}", title)
-	switch {
-	case strings.HasSuffix(s, "।"):
-	case t.lang.spaced() && t.lang.code == "hi":
-		s += "।"
-	case t.lang.spaced():
-		s += "."
-	default:
-		s += "。"
-	}
-	return s
+	return s + t.stop()
 }
 
 // email is a letter or a chat around a list.
@@ -143,17 +131,11 @@ func (t *teller) mixed() bool {
 	text := ""
 	switch t.IntN(3) {
 	case 0:
-		end, sep := ".", " "
-		if !t.lang.spaced() {
-			end, sep = "。", ""
-		} else if t.lang.code == "hi" {
-			end = "।"
-		}
 		for k, s := range out {
 			if k > 0 {
-				text += sep
+				text += t.gap()
 			}
-			text += t.cap(s) + end
+			text += t.cap(s) + t.stop()
 		}
 	case 1:
 		text = t.say("label.needs.head") + "\n"
@@ -161,10 +143,14 @@ func (t *teller) mixed() bool {
 			text += "- " + s + "\n"
 		}
 	case 2:
-		text = strings.Join(out, "; ") + "."
-		if !t.lang.spaced() {
-			text = strings.Join(out, "；") + "。"
+		sep := "; "
+		switch t.lang.code {
+		case "zh", "ja":
+			sep = "；"
+		case "ar":
+			sep = "؛ "
 		}
+		text = strings.Join(out, sep) + t.stop()
 	}
 	t.out.Body = list + "\n" + strings.TrimRight(text, "\n")
 	if t.yes(0.3) {

@@ -21,6 +21,7 @@ type teller struct {
 	number bool
 	how    manner
 	kept   map[string]string
+	domain *int
 	out    Text
 }
 
@@ -72,6 +73,25 @@ func (t *teller) phrase(section string) string {
 }
 
 func (t *teller) cap(s string) string { return t.lang.capital(s) }
+
+// stop ends a sentence.
+func (t *teller) stop() string {
+	switch t.lang.code {
+	case "zh", "ja":
+		return "。"
+	case "hi":
+		return "।"
+	}
+	return "."
+}
+
+// gap stands between sentences.
+func (t *teller) gap() string {
+	if t.lang.spaced() {
+		return " "
+	}
+	return ""
+}
 
 func fill(phrase string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(phrase)
@@ -223,7 +243,11 @@ func (t *teller) titles(n int) []string {
 	if t.lang.spaced() {
 		sep = " "
 	}
-	d := t.IntN(len(t.lang.domains))
+	if t.domain == nil {
+		d := t.IntN(len(t.lang.domains))
+		t.domain = &d
+	}
+	d := *t.domain
 	for tries := 0; len(out) < n; tries++ {
 		domain := t.lang.domains[d]
 		h := domain[t.IntN(len(domain))]
