@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strings"
 	"unicode/utf8"
 )
@@ -181,7 +183,7 @@ func bareID(s string) string {
 		n := len(s)
 		switch {
 		case n > 2 && s[0] == '"' && s[n-1] == '"' && quotedLength(s) == n:
-			return unescape(s[1:n-1], true)
+			return form.Unescape(s[1:n-1], true)
 		case n > 2 && (s[0] == '`' || s[0] == '\'') && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0:
 			s = strings.TrimSpace(s[1 : n-1])
 		case n > 4 && strings.HasPrefix(s, "**") && strings.HasSuffix(s, "**"):

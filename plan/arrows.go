@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 	"unicode"
@@ -105,7 +107,7 @@ const maxProduct = 100_000
 // arrowLine adds the edges of one line to r and calls each with every id in it, in order.
 func arrowLine(d *document, r *reading, text string, off int, names arrowNames, each func(id string)) {
 	if kept, comment := cutLineComment(text); comment != "" && !names.is(bareID(text)) {
-		r.diag(d, Warning, SkippedText, off+len(kept), clip(comment), "a comment was left out", "")
+		r.diag(d, Warning, SkippedText, off+len(kept), form.Clip(comment), "a comment was left out", "")
 		text = kept
 	}
 	statements := splitStatements(text)
@@ -116,7 +118,7 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 		parts, back := splitArrows(st)
 		if k > 0 && len(back) == 0 {
 			// "A -> B; C" may mean that C follows A as well.
-			r.diag(d, Warning, Ambiguous, off, clip(parts[0]), "a semicolon ends a statement, so "+clip(parts[0])+" stands by itself", "write a comma where two problems follow")
+			r.diag(d, Warning, Ambiguous, off, form.Clip(parts[0]), "a semicolon ends a statement, so "+form.Clip(parts[0])+" stands by itself", "write a comma where two problems follow")
 		}
 		groups := make([][]string, len(parts))
 		empty := false
@@ -132,12 +134,12 @@ func arrowLine(d *document, r *reading, text string, off int, names arrowNames, 
 			groups[i] = kept
 			if len(kept) == 0 && len(back) > 0 && !empty {
 				empty = true
-				r.diag(d, Error, EmptyID, off, clip(text), "an arrow has nothing on one side", "name a problem on both sides of the arrow")
+				r.diag(d, Error, EmptyID, off, form.Clip(text), "an arrow has nothing on one side", "name a problem on both sides of the arrow")
 			}
 		}
 		for i := range back {
 			if len(groups[i])*len(groups[i+1]) > maxProduct {
-				r.diag(d, Error, LimitReached, off, clip(text), "the groups on this line stand for too many edges", "split the line")
+				r.diag(d, Error, LimitReached, off, form.Clip(text), "the groups on this line stand for too many edges", "split the line")
 				continue
 			}
 			for _, a := range groups[i] {
@@ -208,7 +210,7 @@ func readArrowBlock(d *document, first, n int) *reading {
 			continue
 		}
 		if isBrokenArrow(l.text) {
-			r.diag(d, Error, Malformed, l.off, clip(l.text), "this looks like an edge whose arrow is broken", "write A -> B")
+			r.diag(d, Error, Malformed, l.off, form.Clip(l.text), "this looks like an edge whose arrow is broken", "write A -> B")
 			continue
 		}
 		before := len(r.graph.Edges)
@@ -525,7 +527,7 @@ func isSingleID(s string) bool {
 // unbalancedText warns of brackets that do not pair up in a text of one line.
 func unbalancedText(d *document, r *reading, s string, off int) {
 	if c := unpaired(s); c != 0 {
-		r.diag(d, Warning, Unbalanced, off, clip(s), "the bracket "+string(c)+" has no partner on this line", "check the brackets")
+		r.diag(d, Warning, Unbalanced, off, form.Clip(s), "the bracket "+string(c)+" has no partner on this line", "check the brackets")
 	}
 }
 

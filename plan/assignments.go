@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strings"
 )
 
@@ -20,7 +22,7 @@ func readAssignments(d *document) *reading {
 			}
 			if num, rest, isNum := cutNumber(l.text); isNum && len(rest) < len(l.text)-len(num) {
 				strange = append(strange, l)
-			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && isName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
+			} else if i := strings.Index(l.text, " = "); i > 0 && i < 80 && strings.Contains(l.text[i:], "(") && form.IsName(l.text[strings.LastIndexByte(l.text[:i], ' ')+1:i]) {
 				unread = append(unread, l)
 			}
 			continue
@@ -87,7 +89,7 @@ func readAssignments(d *document) *reading {
 	}
 	for _, l := range unread {
 		if useNumbers || l.off > prog[0].off {
-			r.diag(d, Error, Malformed, l.off, clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
+			r.diag(d, Error, Malformed, l.off, form.Clip(firstLine(l.text)), "this line looks like a step and cannot be read as one", "write 1. name = CALL(arguments)")
 		}
 	}
 	defs := map[string]string{} // variable -> id of the problem that set it last
@@ -135,7 +137,7 @@ func readAssignments(d *document) *reading {
 			r.edge(d, from, id, Variable, p.argsOff+u.off)
 		}
 		for _, a := range splitArgs(p.args) {
-			arg := Arg{Kind: Literal, Value: toJSON(&value{kind: kindString, str: strings.Trim(a, `"'`)})}
+			arg := Arg{Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: strings.Trim(a, `"'`)})}
 			if _, ok := defs[a]; ok {
 				arg.Kind = Referring
 			}
@@ -203,13 +205,13 @@ func identifiers(s string) []identifier {
 		switch {
 		case c == '"', c == '\'' && (i == 0 || strings.IndexByte("(,[ =f", s[i-1]) >= 0):
 			quote = c
-			if i > 0 && (s[i-1] == 'f' || s[i-1] == 'F') && (i == 1 || !isWordByte(s[i-2])) {
+			if i > 0 && (s[i-1] == 'f' || s[i-1] == 'F') && (i == 1 || !form.IsWordByte(s[i-2])) {
 				out = append(out[:max(0, len(out)-1)], embedded(s, i)...)
 			}
 			i++
-		case isWordByte(c):
+		case form.IsWordByte(c):
 			j := i
-			for j < len(s) && isWordByte(s[j]) {
+			for j < len(s) && form.IsWordByte(s[j]) {
 				j++
 			}
 			out = append(out, identifier{s[i:j], i})
@@ -235,7 +237,7 @@ func embedded(s string, i int) []identifier {
 				continue
 			}
 			k := j + 1
-			for k < len(s) && isWordByte(s[k]) {
+			for k < len(s) && form.IsWordByte(s[k]) {
 				k++
 			}
 			if k > j+1 && k < len(s) && strings.IndexByte("}.[:!", s[k]) >= 0 {

@@ -1,6 +1,10 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
 
 // readCallLog reads what LLMCompiler prints of its tasks: blocks of "idx: 1", "tool: …", "args: …", "dependencies: [1]".
 func readCallLog(d *document) *reading {
@@ -26,7 +30,7 @@ func readCallLog(d *document) *reading {
 				r.diag(d, Error, MissingField, l.off, r.graph.Problems[cur].ID, "the task does not say what it depends on", "write its dependencies")
 			}
 			if i := strings.IndexByte(val, ' '); i > 0 {
-				r.diag(d, Error, Malformed, off, val[:i], "more than a number stands behind idx: "+clip(val), "write each field on a line of its own")
+				r.diag(d, Error, Malformed, off, val[:i], "more than a number stands behind idx: "+form.Clip(val), "write each field on a line of its own")
 				val = val[:i]
 			}
 			cur = len(r.graph.Problems)
@@ -41,9 +45,8 @@ func readCallLog(d *document) *reading {
 			}
 		case "args":
 			if cur >= 0 {
-				p := &valueParser{s: d.text, pos: off, max: d.limits.MaxDepth, t: &tree{}, budget: 10_000, noClose: new([3]int)}
-				if v := p.readValue(); v != nil && !p.fatal && p.pos <= l.off+len(l.text) {
-					r.graph.Problems[cur].Refs = r.graph.Problems[cur].addArgs(d, v)
+				if t, end := form.ValueAt(d.text, off, d.limits.MaxDepth, false); t.Root != nil && end <= l.off+len(l.text) {
+					r.graph.Problems[cur].Refs = r.graph.Problems[cur].addArgs(d, t.Root)
 				}
 			}
 		case "dependencies":
@@ -53,7 +56,7 @@ func readCallLog(d *document) *reading {
 			hasDeps = true
 			to := r.graph.Problems[cur].ID
 			if unpaired(val) != 0 || !strings.HasPrefix(val, "[") {
-				r.diag(d, Error, Unclosed, off, to, "the list of dependencies is not well formed: "+clip(val), "write [1, 2]")
+				r.diag(d, Error, Unclosed, off, to, "the list of dependencies is not well formed: "+form.Clip(val), "write [1, 2]")
 			}
 			for _, x := range strings.FieldsFunc(val, func(c rune) bool { return strings.ContainsRune("[](), '\"", c) }) {
 				r.edge(d, x, to, Stated, off)

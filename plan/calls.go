@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 )
@@ -61,7 +63,7 @@ const maxCallLines = 60
 func callGoesOn(d *document, i int, budget *int) int {
 	text := d.lines[i].text
 	open := strings.IndexByte(text, '(')
-	if open <= 0 || !isWordByte(text[open-1]) && text[open-1] != ' ' || strings.IndexByte("([{,\"'", text[len(text)-1]) < 0 && strings.Count(text, "(") <= strings.Count(text, ")") {
+	if open <= 0 || !form.IsWordByte(text[open-1]) && text[open-1] != ' ' || strings.IndexByte("([{,\"'", text[len(text)-1]) < 0 && strings.Count(text, "(") <= strings.Count(text, ")") {
 		return i
 	}
 	if _, closed := callEnd(text[open+1:]); closed {
@@ -113,7 +115,7 @@ func nextCall(s string, assign bool, before int) int {
 		}
 		t := strings.TrimLeft(s[from+1:], " ")
 		j := 0
-		for j < len(t) && (isWordByte(t[j]) || t[j] == '.') {
+		for j < len(t) && (form.IsWordByte(t[j]) || t[j] == '.') {
 			j++
 		}
 		if after := strings.TrimLeft(t[j:], " "); j > 0 && (assign && strings.HasPrefix(after, "=") || !assign && strings.HasPrefix(t[j:], "(")) {
@@ -151,7 +153,7 @@ func readProgramLine(l line, assign bool) (programLine, bool) {
 	i := 0
 	word := func() string {
 		start := i
-		for i < len(s) && (isWordByte(s[i]) || s[i] == '.' && i > start) {
+		for i < len(s) && (form.IsWordByte(s[i]) || s[i] == '.' && i > start) {
 			i++
 		}
 		return s[start:i]
@@ -286,7 +288,7 @@ func readNumberedCalls(d *document) *reading {
 		}
 		if rest := strings.Trim(p.rest, " `*;"); !p.unclosed && rest != "" && !strings.HasPrefix(rest, "<") && !strings.HasPrefix(rest, "#") && !strings.HasPrefix(rest, "//") {
 			odd++
-			r.diag(d, Warning, SkippedText, p.argsOff+len(p.args)+1, p.id, "text after the call in step "+p.id+" was left out: "+clip(rest), "end the line after the call")
+			r.diag(d, Warning, SkippedText, p.argsOff+len(p.args)+1, p.id, "text after the call in step "+p.id+" was left out: "+form.Clip(rest), "end the line after the call")
 		}
 		prog = append(prog, p)
 	}
@@ -313,7 +315,7 @@ func readNumberedCalls(d *document) *reading {
 		}
 		x := d.problem(p.id, p.whole, p.off)
 		refs := scanRefs(p.args)
-		arg := Arg{Kind: Literal, Value: toJSON(&value{kind: kindString, str: p.args})}
+		arg := Arg{Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: p.args})}
 		seen := map[string]bool{}
 		for _, ref := range refs {
 			if !('0' <= ref.To[0] && ref.To[0] <= '9') {

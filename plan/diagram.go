@@ -1,6 +1,10 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
 
 // readDiagram reads a Mermaid flowchart or a graph in the DOT language: nodes with labels, edges, groups.
 func readDiagram(d *document) *reading {
@@ -160,7 +164,7 @@ func (g *diagram) mermaidStatements(s string, off int) {
 		case strings.IndexByte("-=.<~ox", c) >= 0 && mermaidLink(s[i:]) > 0:
 			n := mermaidLink(s[i:])
 			if s[i] == '<' || s[i] == 'x' || s[i] == 'o' {
-				g.r.diag(g.d, Warning, Ambiguous, off, clip(s), "this link has heads on both ends; it was taken to lead forward", "write A --> B")
+				g.r.diag(g.d, Warning, Ambiguous, off, form.Clip(s), "this link has heads on both ends; it was taken to lead forward", "write A --> B")
 			}
 			flush()
 			pending = true
@@ -172,11 +176,11 @@ func (g *diagram) mermaidStatements(s string, off int) {
 			}
 		default:
 			j := i
-			for j < len(s) && (isWordByte(s[j]) || s[j] >= 0x80 || s[j] == '.' || s[j] == '-' && mermaidLink(s[j:]) == 0) {
+			for j < len(s) && (form.IsWordByte(s[j]) || s[j] >= 0x80 || s[j] == '.' || s[j] == '-' && mermaidLink(s[j:]) == 0) {
 				j++
 			}
 			if j == i {
-				g.r.diag(g.d, Error, Malformed, off, clip(s), "this is no statement of a flowchart", "write A --> B")
+				g.r.diag(g.d, Error, Malformed, off, form.Clip(s), "this is no statement of a flowchart", "write A --> B")
 				return
 			}
 			id, label := s[i:j], ""
@@ -187,7 +191,7 @@ func (g *diagram) mermaidStatements(s string, off int) {
 				}
 			}
 			if k := strings.Index(s[j:], ":::"); k == 0 {
-				for j += 3; j < len(s) && isWordByte(s[j]); {
+				for j += 3; j < len(s) && form.IsWordByte(s[j]); {
 					j++
 				}
 			}
@@ -197,7 +201,7 @@ func (g *diagram) mermaidStatements(s string, off int) {
 		}
 	}
 	if pending && len(now) == 0 {
-		g.r.diag(g.d, Error, EmptyID, off, clip(s), "a link has nothing on one side", "name a node on both sides")
+		g.r.diag(g.d, Error, EmptyID, off, form.Clip(s), "a link has nothing on one side", "name a node on both sides")
 	}
 	flush()
 }
@@ -334,7 +338,7 @@ func (g *diagram) readDOT(from, to int) {
 		default:
 			id, n := dotID(s[i:])
 			if n == 0 {
-				g.r.diag(g.d, Error, Malformed, i, clip(s[i:min(len(s), i+40)]), "this is no statement of a graph", "write A -> B;")
+				g.r.diag(g.d, Error, Malformed, i, form.Clip(s[i:min(len(s), i+40)]), "this is no statement of a graph", "write A -> B;")
 				i++
 				continue
 			}
@@ -374,12 +378,12 @@ func dotID(s string) (string, int) {
 	}
 	if s[0] == '"' {
 		if n := quotedLength(s); n > 0 {
-			return unescape(s[1:n-1], true), n
+			return form.Unescape(s[1:n-1], true), n
 		}
 		return "", 0
 	}
 	j := 0
-	for j < len(s) && (isWordByte(s[j]) || s[j] == '.' || s[j] >= 0x80) {
+	for j < len(s) && (form.IsWordByte(s[j]) || s[j] == '.' || s[j] >= 0x80) {
 		j++
 	}
 	return s[:j], j
@@ -398,7 +402,7 @@ func dotAttributes(s string) (int, string) {
 				return j + 1, label
 			}
 			if strings.HasSuffix(strings.TrimRight(s[:j], " "), "label=") || strings.HasSuffix(strings.TrimRight(s[:j], " "), "label =") {
-				label = unescape(s[j+1:j+n-1], true)
+				label = form.Unescape(s[j+1:j+n-1], true)
 			}
 			j += n - 1
 		}

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -15,7 +17,7 @@ type document struct {
 	starts []int // byte offset of each line
 	runes  []int // number of runes before every runeStride-th byte
 
-	trees     []*tree
+	trees     []*form.Tree
 	treesDone bool
 	cut       bool // the limit on bytes cut the text
 	thinkOpen bool // a thought was never closed
@@ -226,17 +228,11 @@ func (r *reading) chain(d *document, source EdgeSource) {
 	}
 }
 
-// clip shortens s for use as an element or in a message.
-func clip(s string) string {
-	const limit = 80
-	s = s[:min(len(s), 8*limit)]
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
-	if len(s) <= limit {
-		return s
+// findTrees returns every bracketed value in the text, in order.
+func (d *document) findTrees() []*form.Tree {
+	if !d.treesDone {
+		d.treesDone = true
+		d.trees = form.Bracketed(d.text, d.limits.MaxDepth)
 	}
-	end := limit
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return d.trees
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
 
 // readEvidence reads "Plan: … #E1 = Tool[input]": each evidence is a problem, and edges come from the use of evidence.
 func readEvidence(d *document) *reading {
@@ -25,7 +29,7 @@ func readEvidence(d *document) *reading {
 		text, off := l.text, l.off
 		if rest, ok := planPrefix(text); ok {
 			if request != "" && requestOff >= 0 && len(r.graph.Problems) > 0 {
-				r.diag(d, Warning, SkippedText, requestOff, clip(request), "a plan line has no evidence", "write #E after it")
+				r.diag(d, Warning, SkippedText, requestOff, form.Clip(request), "a plan line has no evidence", "write #E after it")
 			}
 			request, requestOff, pending = rest, off, off
 			off += len(text) - len(rest)
@@ -50,7 +54,7 @@ func readEvidence(d *document) *reading {
 		bodyOff := off + strings.Index(text[at:], body) + at
 		// The input may go on over the next lines until its bracket closes.
 		open := strings.IndexByte(body, '[')
-		if paren := strings.IndexByte(body, '('); paren > 0 && isName(strings.TrimSpace(body[:paren])) && (open < 0 || paren < open) {
+		if paren := strings.IndexByte(body, '('); paren > 0 && form.IsName(strings.TrimSpace(body[:paren])) && (open < 0 || paren < open) {
 			open = paren
 		}
 		if j := inputEnd(d, i, bodyOff+max(open, 0)); open >= 0 && j > i {
@@ -73,8 +77,8 @@ func readEvidence(d *document) *reading {
 			request = tool
 		}
 		p := d.problem(id, request, off+at)
-		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: toJSON(&value{kind: kindString, str: tool})}}
-		arg := Arg{Name: "input", Kind: Literal, Value: toJSON(&value{kind: kindString, str: input})}
+		p.Args = []Arg{{Name: "tool", Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: tool})}}
+		arg := Arg{Name: "input", Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: input})}
 		if n := strings.Count(body, "#E"); n > countEvidence(body) {
 			r.diag(d, Error, Malformed, bodyOff, id, "a use of evidence in "+id+" has no number", "write #E1")
 		}
@@ -155,7 +159,7 @@ func evidenceDef(s string) int {
 			// "#E1: Tool[input]"
 			t := strings.TrimLeft(s[j+1:], " =")
 			k := 0
-			for k < len(t) && isWordByte(t[k]) {
+			for k < len(t) && form.IsWordByte(t[k]) {
 				k++
 			}
 			if k > 0 && k < len(t) && t[k] == '[' {

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strings"
 )
 
@@ -175,7 +177,7 @@ func nodeLine(s string) (id, text string, ok bool) {
 		return num, strings.TrimSpace(strings.Trim(rest, "*")), true
 	}
 	i := strings.IndexByte(t, ':')
-	if i <= 0 || i > 32 || !isName(t[:i]) || hasFold(t, "edge") || hasFold(t, "graph") || hasFold(t, "node:") || hasFold(t, "note:") {
+	if i <= 0 || i > 32 || !form.IsName(t[:i]) || hasFold(t, "edge") || hasFold(t, "graph") || hasFold(t, "node:") || hasFold(t, "note:") {
 		return "", "", false
 	}
 	return t[:i], strings.TrimSpace(t[i+1:]), true
@@ -296,12 +298,12 @@ func arrowPairs(s string, off int) []pair {
 			}
 			p := pair{from: a, to: b, off: off}
 			if !isPairEnd(a) || !isPairEnd(b) {
-				p = pair{off: off, bad: clip(part)}
+				p = pair{off: off, bad: form.Clip(part)}
 			}
 			out = append(out, p)
 		}
 		if len(back) == 0 {
-			out = append(out, pair{off: off, bad: clip(part)})
+			out = append(out, pair{off: off, bad: form.Clip(part)})
 		}
 	}
 	return out
@@ -311,7 +313,7 @@ func arrowPairs(s string, off int) []pair {
 func startsPair(s string) bool {
 	i := strings.IndexByte(s, ')')
 	j := strings.IndexByte(s, ',')
-	return i > 0 && i < 24 && j > 0 && j < i && isName(strings.TrimSpace(s[:j])) && isName(strings.TrimSpace(s[j+1:i]))
+	return i > 0 && i < 24 && j > 0 && j < i && form.IsName(strings.TrimSpace(s[:j])) && form.IsName(strings.TrimSpace(s[j+1:i]))
 }
 
 // linePairs reads the pairs of one line. What stands between pairs is passed over unless it looks like part of a pair.
@@ -329,7 +331,7 @@ func linePairs(s string, off int) []pair {
 				if k := pairStart(seg); k >= 0 {
 					a, b, ok := splitPair(seg[k:])
 					if ok {
-						out = append(out, pair{a, b, off + i + k, clip(seg[k:] + ")")})
+						out = append(out, pair{a, b, off + i + k, form.Clip(seg[k:] + ")")})
 					}
 				}
 				j++
@@ -349,16 +351,16 @@ func linePairs(s string, off int) []pair {
 				out = append(out, pair{from: a, to: b, off: off + i})
 			} else if strings.Contains(inside, ",") && len(inside) < 40 {
 				out = append(out, groupPairs(inside, off+i)...)
-			} else if isName(strings.TrimSpace(inside)) && len(inside) < 12 && len(out) > 0 {
+			} else if form.IsName(strings.TrimSpace(inside)) && len(inside) < 12 && len(out) > 0 {
 				out = append(out, pair{off: off + i, bad: "(" + inside + ")"})
 			}
 			i = j + 1
 		default:
 			// Not closed: the line ends, or the next pair starts.
 			if ok {
-				out = append(out, pair{a, b, off + i, clip("(" + inside)})
+				out = append(out, pair{a, b, off + i, form.Clip("(" + inside)})
 			} else if len(inside) < 40 {
-				out = append(out, pair{off: off + i, bad: clip("(" + inside)})
+				out = append(out, pair{off: off + i, bad: form.Clip("(" + inside)})
 			}
 			i = j
 		}
@@ -373,7 +375,7 @@ func pairStart(seg string) int {
 		return -1
 	}
 	k := j
-	for k > 0 && (isWordByte(seg[k-1]) || seg[k-1] == ' ' && k == j) {
+	for k > 0 && (form.IsWordByte(seg[k-1]) || seg[k-1] == ' ' && k == j) {
 		k--
 	}
 	return k
@@ -383,7 +385,7 @@ func splitPair(s string) (a, b string, ok bool) {
 	i := strings.IndexAny(s, ",，")
 	if i < 0 {
 		if parts, back := splitArrows(s); len(back) == 1 && !back[0] {
-			return parts[0], parts[1], isName(parts[0]) && isName(parts[1])
+			return parts[0], parts[1], form.IsName(parts[0]) && form.IsName(parts[1])
 		}
 		return "", "", false
 	}
@@ -396,7 +398,7 @@ func splitPair(s string) (a, b string, ok bool) {
 }
 
 func isPairEnd(s string) bool {
-	return isName(s) && len(s) <= 32
+	return form.IsName(s) && len(s) <= 32
 }
 
 // groupPairs reads "(1,2,3)" as a fault that names itself.

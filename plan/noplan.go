@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strings"
 )
 
@@ -29,19 +31,19 @@ func explainNoPlan(d *document) *NoPlan {
 	case text == "":
 		return &NoPlan{Reason: EmptyText, Message: "the text is empty"}
 	case isRefusal(text):
-		return &NoPlan{Reason: Refusal, Message: "the text declines to plan: " + clip(firstLine(text))}
+		return &NoPlan{Reason: Refusal, Message: "the text declines to plan: " + form.Clip(firstLine(text))}
 	}
 	for _, t := range d.findTrees() {
-		if t.root.kind == kindObject && len(t.root.fields) > 0 {
+		if t.Root.Kind == form.KindObject && len(t.Root.Fields) > 0 {
 			names := make([]string, 0, 4)
-			for _, f := range t.root.fields {
+			for _, f := range t.Root.Fields {
 				if len(names) == 4 {
 					names = append(names, "…")
 					break
 				}
-				names = append(names, f.key)
+				names = append(names, f.Key)
 			}
-			return &NoPlan{Reason: NotAGraph, Message: "the text holds data that is no plan, with the keys " + clip(strings.Join(names, ", "))}
+			return &NoPlan{Reason: NotAGraph, Message: "the text holds data that is no plan, with the keys " + form.Clip(strings.Join(names, ", "))}
 		}
 	}
 	for _, l := range d.lines {

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 )
@@ -467,10 +469,10 @@ func startsLow(id string) bool {
 func assigned(items []numberedItem) bool {
 	for k, it := range items {
 		i := strings.IndexByte(it.text, ':')
-		if i < 0 && k > 0 && k == len(items)-1 && isName(it.text) {
+		if i < 0 && k > 0 && k == len(items)-1 && form.IsName(it.text) {
 			continue // the text may have been cut off inside a name
 		}
-		if i <= 0 || i > 40 || !isName(strings.Trim(it.text[:i], "*` ")) {
+		if i <= 0 || i > 40 || !form.IsName(strings.Trim(it.text[:i], "*` ")) {
 			return false
 		}
 	}

@@ -53,8 +53,8 @@ func Parse(text string, opts ...Option) Result {
 		res.Diagnostics = append(res.Diagnostics, Diagnostic{Code: UnknownDialect, Severity: Error, Element: o.dialect, Message: "there is no dialect of this name", Hint: "use one of " + strings.Join(Dialects(), ", ")})
 	}
 	for _, t := range d.findTrees() {
-		if t.cutOff && t.anyKeys {
-			x := Diagnostic{Code: Truncated, Severity: Warning, Element: t.lastKey(), Message: "the text ends inside a value; a plan in it may have been cut off", Hint: "ask for the rest"}
+		if t.CutOff && t.AnyKeys {
+			x := Diagnostic{Code: Truncated, Severity: Warning, Element: t.LastKey(), Message: "the text ends inside a value; a plan in it may have been cut off", Hint: "ask for the rest"}
 			x.Line, x.Column = d.place(len(d.text))
 			res.Diagnostics = append(res.Diagnostics, x)
 		}

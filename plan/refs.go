@@ -1,30 +1,32 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"encoding/json"
 	"strings"
 )
 
 // findRefs returns the uses of other problems' results in the strings of v.
-func findRefs(d *document, v *value, arg string) []Reference {
+func findRefs(d *document, v *form.Value, arg string) []Reference {
 	var out []Reference
-	var walk func(v *value, depth int)
-	walk = func(v *value, depth int) {
+	var walk func(v *form.Value, depth int)
+	walk = func(v *form.Value, depth int) {
 		if v == nil || depth > 60 || len(out) > 1000 {
 			return
 		}
-		if v.kind == kindString || v.kind == kindBare {
-			for _, r := range scanRefs(v.str) {
+		if v.Kind == form.KindString || v.Kind == form.KindBare {
+			for _, r := range scanRefs(v.Str) {
 				r.Arg = arg
-				r.Line, r.Column = d.place(v.off)
+				r.Line, r.Column = d.place(v.Off)
 				out = append(out, r)
 			}
 		}
-		for _, x := range v.items {
+		for _, x := range v.Items {
 			walk(x, depth+1)
 		}
-		for i := range v.fields {
-			walk(v.fields[i].val, depth+1)
+		for i := range v.Fields {
+			walk(v.Fields[i].Val, depth+1)
 		}
 	}
 	walk(v, 0)
@@ -59,7 +61,7 @@ func scanRefs(s string) []Reference {
 			if strings.HasPrefix(s[i:], "{{") {
 				if end := strings.Index(s[i:min(len(s), i+200)], "}}"); end > 2 {
 					name, path := splitPath(strings.TrimSpace(s[i+2 : i+end]))
-					if isName(name) {
+					if form.IsName(name) {
 						out = append(out, Reference{Text: s[i : i+end+2], To: name, Path: path})
 						i += end + 2
 						continue
@@ -79,18 +81,6 @@ func splitPath(s string) (name, path string) {
 	return s, ""
 }
 
-func isName(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		if !isWordByte(s[i]) && s[i] != '-' {
-			return false
-		}
-	}
-	return true
-}
-
 // dollarRef reads a reference at the $ at the start of s and returns its length.
 func dollarRef(s string) (Reference, int) {
 	if len(s) < 2 {
@@ -102,7 +92,7 @@ func dollarRef(s string) (Reference, int) {
 			return Reference{}, 0
 		}
 		name, path := splitPath(strings.TrimSpace(s[2:end]))
-		if !isName(name) {
+		if !form.IsName(name) {
 			return Reference{}, 0
 		}
 		n := end + 1
@@ -113,7 +103,7 @@ func dollarRef(s string) (Reference, int) {
 		return Reference{Text: s[:n], To: name, Path: path}, n
 	}
 	j := 1
-	for j < len(s) && isWordByte(s[j]) {
+	for j < len(s) && form.IsWordByte(s[j]) {
 		j++
 	}
 	if j == 1 {
@@ -142,9 +132,9 @@ func trailingPath(s string) (string, int) {
 	n := 0
 	for n < len(s) {
 		switch {
-		case s[n] == '.' && n+1 < len(s) && isWordByte(s[n+1]):
+		case s[n] == '.' && n+1 < len(s) && form.IsWordByte(s[n+1]):
 			n++
-			for n < len(s) && isWordByte(s[n]) {
+			for n < len(s) && form.IsWordByte(s[n]) {
 				n++
 			}
 			continue
@@ -198,33 +188,33 @@ func angleRef(s string) (Reference, int) {
 }
 
 // toJSON writes v as JSON. Numbers keep the digits they were written with.
-func toJSON(v *value) string {
+func toJSON(v *form.Value) string {
 	var b strings.Builder
 	writeJSON(&b, v, 0)
 	return b.String()
 }
 
-func writeJSON(b *strings.Builder, v *value, depth int) {
+func writeJSON(b *strings.Builder, v *form.Value, depth int) {
 	if v == nil || depth > 250 {
 		b.WriteString("null")
 		return
 	}
-	switch v.kind {
-	case kindNull:
+	switch v.Kind {
+	case form.KindNull:
 		b.WriteString("null")
-	case kindBool:
-		b.WriteString(v.str)
-	case kindNumber:
-		if json.Valid([]byte(v.str)) {
-			b.WriteString(v.str)
+	case form.KindBool:
+		b.WriteString(v.Str)
+	case form.KindNumber:
+		if json.Valid([]byte(v.Str)) {
+			b.WriteString(v.Str)
 		} else {
-			writeString(b, v.str)
+			writeString(b, v.Str)
 		}
-	case kindString, kindBare:
-		writeString(b, v.str)
-	case kindList:
+	case form.KindString, form.KindBare:
+		writeString(b, v.Str)
+	case form.KindList:
 		b.WriteByte('[')
-		for i, x := range v.items {
+		for i, x := range v.Items {
 			if i > 0 {
 				b.WriteByte(',')
 			}
@@ -234,23 +224,23 @@ func writeJSON(b *strings.Builder, v *value, depth int) {
 	default:
 		b.WriteByte('{')
 		n := 0
-		if v.kind == kindCall {
+		if v.Kind == form.KindCall {
 			b.WriteString(`"call":`)
-			writeString(b, v.str)
+			writeString(b, v.Str)
 			n++
-			if len(v.items) > 0 {
+			if len(v.Items) > 0 {
 				b.WriteString(`,"args":`)
-				writeJSON(b, &value{kind: kindList, items: v.items}, depth+1)
+				writeJSON(b, &form.Value{Kind: form.KindList, Items: v.Items}, depth+1)
 			}
 		}
-		for _, f := range v.fields {
+		for _, f := range v.Fields {
 			if n > 0 {
 				b.WriteByte(',')
 			}
 			n++
-			writeString(b, f.key)
+			writeString(b, f.Key)
 			b.WriteByte(':')
-			writeJSON(b, f.val, depth+1)
+			writeJSON(b, f.Val, depth+1)
 		}
 		b.WriteByte('}')
 	}

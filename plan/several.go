@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"sort"
 	"strings"
 	"unicode"
@@ -126,7 +128,7 @@ func (d *document) proseBetween(a, b Graph) bool {
 		if _, ok := planPrefix(l.text); ok || l.text == "" || l.indent > 0 || hasFold(l.text, "thought") || strings.Contains(l.text, "#E") || !strings.ContainsFunc(l.text, unicode.IsLetter) {
 			continue
 		}
-		if key, rest, ok := yamlKey(l.text); ok && rest != "" && isName(key) {
+		if key, rest, ok := yamlKey(l.text); ok && rest != "" && form.IsName(key) {
 			continue
 		}
 		return true

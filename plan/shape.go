@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strings"
 )
 
 // shapeReader reads a plan from one value. It returns nil when the value is not of its shape.
-type shapeReader func(d *document, v *value) *reading
+type shapeReader func(d *document, v *form.Value) *reading
 
 // maxUnwrap bounds how deep inside wrappers, such as {"result": {"plan": …}}, a plan is looked for.
 const maxUnwrap = 4
@@ -24,7 +26,7 @@ func readScattered(shape shapeReader) func(*document) *reading {
 			return r
 		}
 		if t := gather(d.findTrees()); t != nil {
-			if all := matchTree(d, t, shape); all != nil && len(all.graph.Problems) == len(t.root.items) {
+			if all := matchTree(d, t, shape); all != nil && len(all.graph.Problems) == len(t.Root.Items) {
 				return all
 			}
 		}
@@ -33,39 +35,39 @@ func readScattered(shape shapeReader) func(*document) *reading {
 }
 
 // gather makes one list of the objects that stand one by one in the text, if they have the same keys.
-func gather(trees []*tree) *tree {
+func gather(trees []*form.Tree) *form.Tree {
 	if len(trees) < 2 || len(trees) > 1000 {
 		return nil
 	}
-	out := &tree{root: &value{kind: kindList, off: trees[0].root.off}}
+	out := &form.Tree{Root: &form.Value{Kind: form.KindList, Off: trees[0].Root.Off}}
 	for _, t := range trees {
-		if t.root.kind != kindObject || len(t.root.fields) == 0 || t.root.fields[0].key != trees[0].root.fields[0].key {
+		if t.Root.Kind != form.KindObject || len(t.Root.Fields) == 0 || t.Root.Fields[0].Key != trees[0].Root.Fields[0].Key {
 			return nil
 		}
-		out.root.items = append(out.root.items, t.root)
-		out.root.end = t.root.end
-		out.faults = append(out.faults, t.faults...)
-		out.quirks += t.quirks
-		out.python = out.python || t.python
-		out.cutOff = out.cutOff || t.cutOff
+		out.Root.Items = append(out.Root.Items, t.Root)
+		out.Root.End = t.Root.End
+		out.Faults = append(out.Faults, t.Faults...)
+		out.Quirks += t.Quirks
+		out.Python = out.Python || t.Python
+		out.CutOff = out.CutOff || t.CutOff
 	}
 	return out
 }
 
-func readTrees(d *document, trees []*tree, shape shapeReader) *reading {
+func readTrees(d *document, trees []*form.Tree, shape shapeReader) *reading {
 	var found *reading
 	plans := 0
 	for _, t := range trees {
 		var rs []*reading
 		if r := matchTree(d, t, shape); r != nil {
 			rs = append(rs, r)
-		} else if t.sequence {
-			for _, p := range t.parts() {
+		} else if t.Sequence {
+			for _, p := range t.Parts() {
 				if r := matchTree(d, p, shape); r != nil {
 					rs = append(rs, r)
 				}
 			}
-			if len(rs) == 1 && t.joined() && rs[0].noPlan == nil {
+			if len(rs) == 1 && t.Joined() && rs[0].noPlan == nil {
 				rs[0].diag(d, Error, Unbalanced, rs[0].end, rs[0].nearest(d, rs[0].end), "after the plan there is more data that does not fit: a bracket may close it too early", "check the brackets")
 			}
 		}
@@ -84,13 +86,13 @@ func readTrees(d *document, trees []*tree, shape shapeReader) *reading {
 }
 
 // matchTree looks for the shape in t, outermost values first, and adds the faults of the text around what it finds.
-func matchTree(d *document, t *tree, shape shapeReader) *reading {
-	level := []*value{t.root}
+func matchTree(d *document, t *form.Tree, shape shapeReader) *reading {
+	level := []*form.Value{t.Root}
 	seen := 0
 	for depth := 0; depth <= maxUnwrap && len(level) > 0; depth++ {
-		var next []*value
+		var next []*form.Value
 		for _, v := range level {
-			if v.isScalar() {
+			if v.IsScalar() {
 				continue
 			}
 			seen++
@@ -98,19 +100,19 @@ func matchTree(d *document, t *tree, shape shapeReader) *reading {
 				return nil
 			}
 			if r := shape(d, v); r != nil {
-				r.start, r.end = v.off, v.end
-				if v.end == 0 {
+				r.start, r.end = v.Off, v.End
+				if v.End == 0 {
 					r.end = len(d.text)
 				}
 				r.adopt(d, t, v)
 				return r
 			}
-			for i := range v.fields {
-				next = append(next, v.fields[i].val)
+			for i := range v.Fields {
+				next = append(next, v.Fields[i].Val)
 			}
 			// The elements of a list of objects are not wrappers.
-			if v.kind != kindList || len(v.items) == 1 || !allObjects(v) {
-				next = append(next, v.items...)
+			if v.Kind != form.KindList || len(v.Items) == 1 || !allObjects(v) {
+				next = append(next, v.Items...)
 			}
 		}
 		level = next
@@ -118,40 +120,44 @@ func matchTree(d *document, t *tree, shape shapeReader) *reading {
 	return nil
 }
 
-func allObjects(v *value) bool {
-	for _, it := range v.items {
-		if it.kind != kindObject {
+func allObjects(v *form.Value) bool {
+	for _, it := range v.Items {
+		if it.Kind != form.KindObject {
 			return false
 		}
 	}
-	return len(v.items) > 0
+	return len(v.Items) > 0
 }
 
 // adopt turns the faults of the tree that lie in or around v into diagnostics that name the nearest problem.
-func (r *reading) adopt(d *document, t *tree, v *value) {
+func (r *reading) adopt(d *document, t *form.Tree, v *form.Value) {
 	end := r.end
-	if v == t.root {
+	if v == t.Root {
 		end = len(d.text)
 	}
-	for _, f := range t.faults {
+	for _, f := range t.Faults {
 		// Faults outside of v count when the brackets around v are in doubt.
-		if v != t.root && (f.off < v.off || f.off > end) && f.sev != Error {
+		if v != t.Root && (f.Off < v.Off || f.Off > end) && !f.Serious {
 			continue
 		}
-		element := f.element
-		near := r.nearest(d, f.off)
+		element := f.Element
+		near := r.nearest(d, f.Off)
 		if near != "" {
 			element = near
 		}
-		r.diag(d, f.sev, f.code, f.off, element, f.message, f.hint)
+		severity := Warning
+		if f.Serious {
+			severity = Error
+		}
+		r.diag(d, severity, Code(f.Code), f.Off, element, f.Message, f.Hint)
 	}
-	if t.cutOff {
+	if t.CutOff {
 		r.diag(d, Error, Truncated, len(d.text), r.nearest(d, len(d.text)), "the text ends in the middle of the plan: this problem may be incomplete, and what came after it is lost", "ask for the rest of the plan")
 	}
-	if t.python {
-		r.repair(d, PythonLiteral, v.off, "read Python literals as JSON")
-	} else if t.quirks > 0 {
-		r.repair(d, SyntaxTolerated, v.off, "read what is almost JSON")
+	if t.Python {
+		r.repair(d, PythonLiteral, v.Off, "read Python literals as JSON")
+	} else if t.Quirks > 0 {
+		r.repair(d, SyntaxTolerated, v.Off, "read what is almost JSON")
 	}
 }
 
@@ -179,25 +185,25 @@ var (
 )
 
 // itemID returns the id that an item states, and whether it does.
-func itemID(v *value) (string, bool) {
+func itemID(v *form.Value) (string, bool) {
 	for _, k := range idKeys {
-		if x := v.get(k); x.isScalar() && x.text() != "" {
-			return strings.TrimSpace(x.text()), true
+		if x := v.Get(k); x.IsScalar() && x.Text() != "" {
+			return strings.TrimSpace(x.Text()), true
 		}
 	}
 	for _, k := range []string{"step", "task"} {
-		if x := v.get(k); x != nil && x.kind == kindNumber {
-			return x.text(), true
+		if x := v.Get(k); x != nil && x.Kind == form.KindNumber {
+			return x.Text(), true
 		}
 	}
 	return "", false
 }
 
 // itemText returns what an item asks for.
-func itemText(v *value) string {
+func itemText(v *form.Value) string {
 	for _, k := range textKeys {
-		if x := v.get(k); x.isScalar() && x.kind != kindNumber && x.text() != "" {
-			return x.text()
+		if x := v.Get(k); x.IsScalar() && x.Kind != form.KindNumber && x.Text() != "" {
+			return x.Text()
 		}
 	}
 	return ""
@@ -263,12 +269,12 @@ func cutNumber(s string) (number, rest string, ok bool) {
 }
 
 // args lists an item's arguments as typed values and the references in them.
-func (p *Problem) addArgs(d *document, v *value) []Reference {
+func (p *Problem) addArgs(d *document, v *form.Value) []Reference {
 	if v == nil {
 		return nil
 	}
 	var refs []Reference
-	add := func(name string, x *value) {
+	add := func(name string, x *form.Value) {
 		if len(p.Args) >= 1000 {
 			return
 		}
@@ -280,24 +286,24 @@ func (p *Problem) addArgs(d *document, v *value) []Reference {
 		p.Args = append(p.Args, a)
 		refs = append(refs, found...)
 	}
-	switch v.kind {
-	case kindObject, kindCall:
-		for _, x := range v.items {
+	switch v.Kind {
+	case form.KindObject, form.KindCall:
+		for _, x := range v.Items {
 			add("", x)
 		}
-		for _, f := range v.fields {
-			add(f.key, f.val)
+		for _, f := range v.Fields {
+			add(f.Key, f.Val)
 		}
-	case kindList:
-		for _, x := range v.items {
-			if n, val := x.get("name"), x.get("value"); x.kind == kindObject && len(x.fields) == 2 && n.isScalar() && val != nil {
-				add(n.text(), val)
+	case form.KindList:
+		for _, x := range v.Items {
+			if n, val := x.Get("name"), x.Get("value"); x.Kind == form.KindObject && len(x.Fields) == 2 && n.IsScalar() && val != nil {
+				add(n.Text(), val)
 				continue
 			}
 			add("", x)
 		}
 	default:
-		if v.kind != kindNull {
+		if v.Kind != form.KindNull {
 			add("", v)
 		}
 	}

@@ -1,43 +1,45 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 )
 
 // nestedCalls reads a list of calls whose arguments use each other's results:
 // [{"name", "arguments": {"x": "$var1.field$"}, "label": "var1"}]. Edges come from those uses.
-func nestedCalls(d *document, v *value) *reading {
-	if v.kind == kindObject {
-		v = v.get("toolcalls", "calls", "functioncalls", "plan", "steps")
+func nestedCalls(d *document, v *form.Value) *reading {
+	if v.Kind == form.KindObject {
+		v = v.Get("toolcalls", "calls", "functioncalls", "plan", "steps")
 	}
-	if v == nil || v.kind != kindList || len(v.items) == 0 {
+	if v == nil || v.Kind != form.KindList || len(v.Items) == 0 {
 		return nil
 	}
-	if len(v.items) == 1 {
-		if a := v.items[0].get("function").get("arguments"); a != nil && a.kind == kindString && strings.HasPrefix(strings.TrimSpace(a.str), "{") {
+	if len(v.Items) == 1 {
+		if a := v.Items[0].Get("function").Get("arguments"); a != nil && a.Kind == form.KindString && strings.HasPrefix(strings.TrimSpace(a.Str), "{") {
 			return nil // the plan may be what this one call hands over
 		}
 	}
 	good := 0
-	for _, it := range v.items {
-		if it.kind != kindObject || it.get(depKeys...) != nil {
+	for _, it := range v.Items {
+		if it.Kind != form.KindObject || it.Get(depKeys...) != nil {
 			return nil
 		}
-		if f := it.get("function"); f != nil && f.kind == kindObject {
+		if f := it.Get("function"); f != nil && f.Kind == form.KindObject {
 			it = f
 		}
-		name, args := it.get("name", "function", "tool", "toolname"), it.get("arguments", "parameters", "args", "input", "kwargs")
-		if args != nil && args.kind == kindObject && args.get("properties") != nil && args.get("type") != nil {
+		name, args := it.Get("name", "function", "tool", "toolname"), it.Get("arguments", "parameters", "args", "input", "kwargs")
+		if args != nil && args.Kind == form.KindObject && args.Get("properties") != nil && args.Get("type") != nil {
 			return nil // the schema of a tool, not a call
 		}
-		if name.isScalar() && name.text() != "" && args != nil {
+		if name.IsScalar() && name.Text() != "" && args != nil {
 			good++
-		} else if it.get("step", "description", "instruction", "nodeid") != nil {
+		} else if it.Get("step", "description", "instruction", "nodeid") != nil {
 			return nil
 		}
 	}
-	if good == 0 || good*2 < len(v.items) {
+	if good == 0 || good*2 < len(v.Items) {
 		return nil
 	}
 	r := &reading{edgesStated: true}
@@ -47,33 +49,33 @@ func nestedCalls(d *document, v *value) *reading {
 		refs []Reference
 		off  int
 	}
-	calls := make([]call, 0, len(v.items))
-	for i, it := range v.items {
-		label := it.get("label", "var", "output", "id", "assignto", "resultvar")
+	calls := make([]call, 0, len(v.Items))
+	for i, it := range v.Items {
+		label := it.Get("label", "var", "output", "id", "assignto", "resultvar")
 		body := it
-		if f := it.get("function"); f != nil && f.kind == kindObject {
+		if f := it.Get("function"); f != nil && f.Kind == form.KindObject {
 			body = f
 		}
-		name := body.get("name", "function", "tool", "toolname").text()
-		id := strings.Trim(label.text(), "$")
+		name := body.Get("name", "function", "tool", "toolname").Text()
+		id := strings.Trim(label.Text(), "$")
 		if id == "" {
 			id = name
 		} else {
 			labeled = true
 		}
 		if id == "" {
-			r.diag(d, Error, MissingField, it.off, "call "+strconv.Itoa(i+1), "the call has no name and no label", "name the function")
+			r.diag(d, Error, MissingField, it.Off, "call "+strconv.Itoa(i+1), "the call has no name and no label", "name the function")
 			id = strconv.Itoa(i + 1)
 		}
-		args := body.get("arguments", "parameters", "args", "input", "kwargs")
+		args := body.Get("arguments", "parameters", "args", "input", "kwargs")
 		if args == nil && name != "" {
-			r.diag(d, Warning, MissingField, it.off, id, "the call has no arguments", "write an empty object")
+			r.diag(d, Warning, MissingField, it.Off, id, "the call has no arguments", "write an empty object")
 		}
-		p := d.problem(id, name, it.off)
+		p := d.problem(id, name, it.Off)
 		p.Refs = p.addArgs(d, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 		known[id]++
-		calls = append(calls, call{p.Refs, it.off})
+		calls = append(calls, call{p.Refs, it.Off})
 	}
 	for i := range calls {
 		to := r.graph.Problems[i].ID

@@ -1,28 +1,32 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
 
 // commandTasks reads a list of commands that build a plan: [{"command_name": "Plan.append_task", "args": {task}}].
 // A list of commands that does not build one says that there is no plan.
-func commandTasks(d *document, v *value) *reading {
-	if v.kind != kindList || len(v.items) == 0 {
+func commandTasks(d *document, v *form.Value) *reading {
+	if v.Kind != form.KindList || len(v.Items) == 0 {
 		return nil
 	}
-	var tasks []*value
+	var tasks []*form.Value
 	r := &reading{edgesStated: true}
-	for _, it := range v.items {
-		name := it.get("commandname", "command")
-		if it.kind != kindObject || name == nil {
+	for _, it := range v.Items {
+		name := it.Get("commandname", "command")
+		if it.Kind != form.KindObject || name == nil {
 			return nil
 		}
-		lower := strings.ToLower(name.text())
-		args := it.get("args", "arguments", "parameters")
+		lower := strings.ToLower(name.Text())
+		args := it.Get("args", "arguments", "parameters")
 		adds := strings.Contains(lower, "task") && (strings.Contains(lower, "append") || strings.Contains(lower, "add") || strings.Contains(lower, "create"))
 		switch {
-		case adds && args != nil && args.kind == kindObject:
+		case adds && args != nil && args.Kind == form.KindObject:
 			tasks = append(tasks, args)
 		case strings.HasPrefix(lower, "plan."):
-			r.diag(d, Warning, SkippedText, it.off, name.text(), "a command that adds no task was passed over", "")
+			r.diag(d, Warning, SkippedText, it.Off, name.Text(), "a command that adds no task was passed over", "")
 		}
 	}
 	if len(tasks) == 0 {
@@ -33,22 +37,22 @@ func commandTasks(d *document, v *value) *reading {
 }
 
 // singleAction reads {"plan": {"rationale", "function", "parameters"}}: one function to call, or none.
-func singleAction(d *document, v *value) *reading {
-	if v.kind != kindObject {
+func singleAction(d *document, v *form.Value) *reading {
+	if v.Kind != form.KindObject {
 		return nil
 	}
-	p := v.get("plan")
-	if p == nil || p.kind != kindObject {
+	p := v.Get("plan")
+	if p == nil || p.Kind != form.KindObject {
 		return nil
 	}
-	f := p.get("function")
-	if f == nil || !f.isScalar() || p.get("rationale") == nil && p.get("parameters") == nil {
+	f := p.Get("function")
+	if f == nil || !f.IsScalar() || p.Get("rationale") == nil && p.Get("parameters") == nil {
 		return nil
 	}
 	r := &reading{edgesStated: true}
-	if name := strings.TrimSpace(f.text()); name != "" {
-		x := d.problem(name, p.get("rationale").text(), f.off)
-		x.Refs = x.addArgs(d, p.get("parameters"))
+	if name := strings.TrimSpace(f.Text()); name != "" {
+		x := d.problem(name, p.Get("rationale").Text(), f.Off)
+		x.Refs = x.addArgs(d, p.Get("parameters"))
 		r.graph.Problems = append(r.graph.Problems, x)
 	}
 	return r

@@ -1,114 +1,116 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 )
 
 // stepRelations reads {"substeps": [{"stepId", "step"}], "dependencies": [{"subtask1", "relation", "subtask2"}]}: steps in
 // one list, their relations in another, by id, by the text of the step, or by position.
-func stepRelations(d *document, v *value) *reading {
-	if v.kind != kindObject {
+func stepRelations(d *document, v *form.Value) *reading {
+	if v.Kind != form.KindObject {
 		return nil
 	}
-	steps := v.get("substeps", "steps", "subtasks", "tasks", "problems")
-	rels := v.get("dependencies", "relations", "edges", "links", "constraints", "order", "problemgraph", "graph")
-	if steps == nil || steps.kind != kindList || len(steps.items) == 0 || rels == nil {
+	steps := v.Get("substeps", "steps", "subtasks", "tasks", "problems")
+	rels := v.Get("dependencies", "relations", "edges", "links", "constraints", "order", "problemgraph", "graph")
+	if steps == nil || steps.Kind != form.KindList || len(steps.Items) == 0 || rels == nil {
 		return nil
 	}
-	for _, s := range steps.items {
-		if s.kind == kindObject && s.get(depKeys...) != nil {
+	for _, s := range steps.Items {
+		if s.Kind == form.KindObject && s.Get(depKeys...) != nil {
 			return nil
 		}
-		if s.kind != kindObject && s.kind != kindString {
+		if s.Kind != form.KindObject && s.Kind != form.KindString {
 			return nil
 		}
 	}
 	r := &reading{edgesStated: true}
 	names := newNameIndex()
-	for i, s := range steps.items {
+	for i, s := range steps.Items {
 		var id, text string
-		if s.kind == kindObject {
+		if s.Kind == form.KindObject {
 			id, _ = itemID(s)
-			if id == "" && s.open && i > 0 {
+			if id == "" && s.Open && i > 0 {
 				continue // cut off before it has an id: it names nothing
 			}
 			text = itemText(s)
 		} else {
-			id, text = numberPrefix(s.str)
+			id, text = numberPrefix(s.Str)
 		}
 		if id == "" {
 			id = strconv.Itoa(i + 1)
 		}
-		p := d.problem(id, text, s.off)
-		if s.kind == kindObject {
-			p.Refs = p.addArgs(d, s.get(argKeys...))
+		p := d.problem(id, text, s.Off)
+		if s.Kind == form.KindObject {
+			p.Refs = p.addArgs(d, s.Get(argKeys...))
 		}
 		r.graph.Problems = append(r.graph.Problems, p)
 		names.add(id, text)
 	}
-	if rels.kind == kindString {
+	if rels.Kind == form.KindString {
 		// The graph as arrow lines in a string.
 		known := arrowNames{known: func(id string) bool { return names.ids[id] > 0 }}
-		for _, l := range strings.Split(rels.str, "\n") {
+		for _, l := range strings.Split(rels.Str, "\n") {
 			for _, e := range arrowEdges(strings.TrimSpace(l), known) {
-				r.edge(d, names.resolve(d, r, e[0], rels.off), names.resolve(d, r, e[1], rels.off), Stated, rels.off)
+				r.edge(d, names.resolve(d, r, e[0], rels.Off), names.resolve(d, r, e[1], rels.Off), Stated, rels.Off)
 			}
 		}
 		return r
 	}
-	if rels.kind == kindObject {
+	if rels.Kind == form.KindObject {
 		// {"step": ["steps it depends on"]}
-		for _, f := range rels.fields {
-			for _, x := range scalars(f.val) {
-				if isNoDependency(x.text()) {
+		for _, f := range rels.Fields {
+			for _, x := range scalars(f.Val) {
+				if isNoDependency(x.Text()) {
 					continue
 				}
-				r.edge(d, names.resolve(d, r, x.text(), x.off), names.resolve(d, r, f.key, f.off), Stated, x.off)
+				r.edge(d, names.resolve(d, r, x.Text(), x.Off), names.resolve(d, r, f.Key, f.Off), Stated, x.Off)
 			}
 		}
 		return r
 	}
-	for i, l := range rels.items {
+	for i, l := range rels.Items {
 		from, to := relationEnds(l)
 		if from == "" || to == "" {
-			r.diag(d, Error, Malformed, l.off, "dependency "+strconv.Itoa(i+1), "the dependency does not name two steps: "+clip(toJSON(l)), "name both steps")
+			r.diag(d, Error, Malformed, l.Off, "dependency "+strconv.Itoa(i+1), "the dependency does not name two steps: "+form.Clip(toJSON(l)), "name both steps")
 			continue
 		}
 		switch direction(l) {
 		case -1:
 			from, to = to, from
 		case 0:
-			r.diag(d, Warning, Ambiguous, l.off, clip(from+" -> "+to), "the relation does not say which step comes first; the first one named was taken", `write "must be done before"`)
+			r.diag(d, Warning, Ambiguous, l.Off, form.Clip(from+" -> "+to), "the relation does not say which step comes first; the first one named was taken", `write "must be done before"`)
 		}
-		r.edge(d, names.resolve(d, r, from, l.off), names.resolve(d, r, to, l.off), Stated, l.off)
+		r.edge(d, names.resolve(d, r, from, l.Off), names.resolve(d, r, to, l.Off), Stated, l.Off)
 	}
 	return r
 }
 
-func scalars(v *value) []*value {
+func scalars(v *form.Value) []*form.Value {
 	if v == nil {
 		return nil
 	}
-	if v.isScalar() {
-		if v.text() == "" {
+	if v.IsScalar() {
+		if v.Text() == "" {
 			return nil
 		}
-		return []*value{v}
+		return []*form.Value{v}
 	}
-	var out []*value
-	for _, x := range v.items {
-		if x.isScalar() {
+	var out []*form.Value
+	for _, x := range v.Items {
+		if x.IsScalar() {
 			out = append(out, x)
 		}
 	}
 	return out
 }
 
-func relationEnds(l *value) (from, to string) {
-	if l.kind == kindObject {
+func relationEnds(l *form.Value) (from, to string) {
+	if l.Kind == form.KindObject {
 		for _, pair := range [][2]string{{"subtask1", "subtask2"}, {"step1", "step2"}, {"task1", "task2"}, {"first", "second"}} {
-			a, b := l.get(pair[0]), l.get(pair[1])
+			a, b := l.Get(pair[0]), l.Get(pair[1])
 			if a != nil && b != nil {
 				return endText(a), endText(b)
 			}
@@ -118,12 +120,12 @@ func relationEnds(l *value) (from, to string) {
 }
 
 // direction says how a relation orders its ends: 1 first before second, -1 the reverse, 0 unknown.
-func direction(l *value) int {
-	x := l.get("relation", "type", "kind")
-	if !x.isScalar() || x.text() == "" {
+func direction(l *form.Value) int {
+	x := l.Get("relation", "type", "kind")
+	if !x.IsScalar() || x.Text() == "" {
 		return 1
 	}
-	t := strings.ToLower(x.text())
+	t := strings.ToLower(x.Text())
 	switch {
 	case strings.Contains(t, "before"), strings.Contains(t, "precede"), strings.Contains(t, "then"), strings.Contains(t, "enables"), strings.Contains(t, "finish"), strings.Contains(t, "block") && !strings.Contains(t, "blocked"):
 		return 1
@@ -174,18 +176,18 @@ func (n *nameIndex) resolve(d *document, r *reading, name string, off int) strin
 	}
 	if id, ok := n.exact[name]; ok {
 		if id == "" {
-			r.diag(d, Error, Ambiguous, off, clip(name), "several steps have this text", "refer to steps by their ids")
+			r.diag(d, Error, Ambiguous, off, form.Clip(name), "several steps have this text", "refer to steps by their ids")
 			return name
 		}
 		return id
 	}
 	if id, ok := n.texts[normalizeText(name)]; ok && id != "" {
-		r.diag(d, Warning, Ambiguous, off, clip(name), "read as step "+id+", whose text differs in case or punctuation only", "refer to steps by their ids")
+		r.diag(d, Warning, Ambiguous, off, form.Clip(name), "read as step "+id+", whose text differs in case or punctuation only", "refer to steps by their ids")
 		return id
 	}
 	// "Step 2", "task_2", "#2", "2. text", "$2": the number is the id.
 	if id := bareNumber(name); id != "" && n.ids[id] > 0 {
-		r.diag(d, Warning, Ambiguous, off, clip(name), "read as step "+id, "refer to steps by their ids")
+		r.diag(d, Warning, Ambiguous, off, form.Clip(name), "read as step "+id, "refer to steps by their ids")
 		return id
 	}
 	return name

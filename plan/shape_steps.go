@@ -1,45 +1,47 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 )
 
 // stepTools reads a list of steps without dependencies: [{"step": "1.2 text", "tool", "param"}], [{"node_id", "node_state_instruction"}],
 // {"steps": [{…}]}. The text states no edges, so the steps are taken in listed order.
-func stepTools(d *document, v *value) *reading {
+func stepTools(d *document, v *form.Value) *reading {
 	list := v
 	wrapped := false
-	if v.kind == kindObject || v.kind == kindCall {
-		list = v.get("steps", "plan", "tasks", "substeps", "subtasks", "todos")
+	if v.Kind == form.KindObject || v.Kind == form.KindCall {
+		list = v.Get("steps", "plan", "tasks", "substeps", "subtasks", "todos")
 		wrapped = true
 	}
-	if list == nil || list.kind != kindList || len(list.items) == 0 || !allObjects(list) {
-		if v.kind == kindObject && v.get("step") != nil && v.get("tool") != nil && v.get("step").kind == kindString && v.get("param", "args") != nil {
-			list = &value{kind: kindList, items: []*value{v}, off: v.off, end: v.end}
+	if list == nil || list.Kind != form.KindList || len(list.Items) == 0 || !allObjects(list) {
+		if v.Kind == form.KindObject && v.Get("step") != nil && v.Get("tool") != nil && v.Get("step").Kind == form.KindString && v.Get("param", "args") != nil {
+			list = &form.Value{Kind: form.KindList, Items: []*form.Value{v}, Off: v.Off, End: v.End}
 		} else {
 			return nil
 		}
 	}
 	planned := wrapped
-	for i, it := range list.items {
-		if itemText(it) == "" && (!it.open || i == 0) {
+	for i, it := range list.Items {
+		if itemText(it) == "" && (!it.Open || i == 0) {
 			return nil
 		}
 		// What makes objects steps: they say so, or they have a number and an instruction.
-		if it.get("step", "stepid", "stepnumber", "taskid", "subtask", "problemid") != nil || it.get("instruction", "nodestateinstruction") != nil {
+		if it.Get("step", "stepid", "stepnumber", "taskid", "subtask", "problemid") != nil || it.Get("instruction", "nodestateinstruction") != nil {
 			planned = true
 		}
 	}
 	if !planned {
 		return nil
 	}
-	if !wrapped && list.items[0].get("nodestateinstruction") != nil && !announced(d, list.off) {
+	if !wrapped && list.Items[0].Get("nodestateinstruction") != nil && !announced(d, list.Off) {
 		// A list of thoughts to choose from has the same form as a plan; only the text around it can tell.
 		return &reading{noPlan: &NoPlan{Reason: NotAGraph, Message: "the text is a list of thoughts, and nothing says that they are the steps of a plan"}}
 	}
 	r := &reading{}
-	for i, it := range list.items {
+	for i, it := range list.Items {
 		text := itemText(it)
 		id, stated := itemID(it)
 		if !stated {
@@ -47,15 +49,15 @@ func stepTools(d *document, v *value) *reading {
 				id, stated = n, true
 			}
 		}
-		if !stated && it.open && i > 0 {
+		if !stated && it.Open && i > 0 {
 			continue // cut off before it has an id: it names nothing
 		}
 		if !stated {
 			id = strconv.Itoa(i + 1)
-			r.diag(d, Warning, Ambiguous, it.off, id, "the step has no number; it was given its position", "number the steps")
+			r.diag(d, Warning, Ambiguous, it.Off, id, "the step has no number; it was given its position", "number the steps")
 		}
-		p := d.problem(id, text, it.off)
-		p.Refs = p.addArgs(d, it.get(argKeys...))
+		p := d.problem(id, text, it.Off)
+		p.Refs = p.addArgs(d, it.Get(argKeys...))
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	return r
@@ -76,47 +78,47 @@ func announced(d *document, off int) bool {
 
 // taskNames reads lists of plain texts under a key that says what they are: {"Task list": ["a.py", "b.py"]},
 // Plan(steps=['…', '…']), {"plan": ["…"]}. One-word texts are ids themselves, sentences are numbered by position.
-func taskNames(d *document, v *value) *reading {
-	if v.kind == kindList && len(v.items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].root == v && isNumberedTexts(v) {
-		v = &value{kind: kindObject, fields: []field{{key: "steps", val: v}}, off: v.off, end: v.end}
+func taskNames(d *document, v *form.Value) *reading {
+	if v.Kind == form.KindList && len(v.Items) > 1 && len(d.findTrees()) == 1 && d.findTrees()[0].Root == v && isNumberedTexts(v) {
+		v = &form.Value{Kind: form.KindObject, Fields: []form.Field{{Key: "steps", Val: v}}, Off: v.Off, End: v.End}
 	}
-	if v.kind != kindObject && v.kind != kindCall {
+	if v.Kind != form.KindObject && v.Kind != form.KindCall {
 		return nil
 	}
-	list := v.get("tasklist", "refinedtasklist", "steps", "plan", "tasks", "subtasks", "todo", "todos")
-	if list == nil || list.kind != kindList || len(list.items) == 0 {
+	list := v.Get("tasklist", "refinedtasklist", "steps", "plan", "tasks", "subtasks", "todo", "todos")
+	if list == nil || list.Kind != form.KindList || len(list.Items) == 0 {
 		return nil
 	}
 	words, numbers := true, true
-	for _, it := range list.items {
-		if it.kind != kindString {
+	for _, it := range list.Items {
+		if it.Kind != form.KindString {
 			return nil
 		}
-		words = words && it.str != "" && !strings.ContainsAny(strings.TrimSpace(it.str), " \t\n") && len(it.str) <= 200 && !wideText(it.str)
-		n, _ := numberPrefix(it.str)
+		words = words && it.Str != "" && !strings.ContainsAny(strings.TrimSpace(it.Str), " \t\n") && len(it.Str) <= 200 && !wideText(it.Str)
+		n, _ := numberPrefix(it.Str)
 		numbers = numbers && n != ""
 	}
 	r := &reading{}
-	for i, it := range list.items {
-		id, text := strconv.Itoa(i+1), it.str
+	for i, it := range list.Items {
+		id, text := strconv.Itoa(i+1), it.Str
 		switch {
 		case words:
-			id = strings.TrimSpace(it.str)
+			id = strings.TrimSpace(it.Str)
 		case numbers:
-			id, text = numberPrefix(it.str)
+			id, text = numberPrefix(it.Str)
 		}
-		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, it.off))
+		r.graph.Problems = append(r.graph.Problems, d.problem(id, text, it.Off))
 	}
 	return r
 }
 
 // isNumberedTexts reports whether v is a list of texts that count from 1: ["1. look", "2. act"].
-func isNumberedTexts(v *value) bool {
-	for i, it := range v.items {
-		if it.kind != kindString {
+func isNumberedTexts(v *form.Value) bool {
+	for i, it := range v.Items {
+		if it.Kind != form.KindString {
 			return false
 		}
-		if n, _ := numberPrefix(it.str); n != strconv.Itoa(i+1) {
+		if n, _ := numberPrefix(it.Str); n != strconv.Itoa(i+1) {
 			return false
 		}
 	}

@@ -1,33 +1,35 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 )
 
 // taskList reads a list of tasks of which each names those that it depends on: [{"task_id", "dependent_task_ids"}],
 // [{"id", "dep", "args"}], {"steps": [{"step_number", "depends_on"}]}, by id, by position, by name or by text.
-func taskList(d *document, v *value) *reading {
-	items := v.items
-	if v.kind == kindObject || v.kind == kindCall {
-		inner := v.get("steps", "tasks", "plan", "subtasks", "tasklist", "todo", "todos", "problems", "nodes", "actions", "jobs", "workflow")
-		if inner != nil && inner.kind == kindObject {
+func taskList(d *document, v *form.Value) *reading {
+	items := v.Items
+	if v.Kind == form.KindObject || v.Kind == form.KindCall {
+		inner := v.Get("steps", "tasks", "plan", "subtasks", "tasklist", "todo", "todos", "problems", "nodes", "actions", "jobs", "workflow")
+		if inner != nil && inner.Kind == form.KindObject {
 			if list := keyedTasks(inner, true); list != nil {
 				inner = list
 			}
 		} else if inner == nil {
 			inner = keyedTasks(v, false)
 		}
-		if inner == nil || inner.kind != kindList {
-			if v.get(depKeys...) == nil || itemText(v) == "" {
+		if inner == nil || inner.Kind != form.KindList {
+			if v.Get(depKeys...) == nil || itemText(v) == "" {
 				return nil
 			}
 			if _, ok := itemID(v); !ok {
 				return nil
 			}
-			items = []*value{v} // a plan of one task, or what is left of one
+			items = []*form.Value{v} // a plan of one task, or what is left of one
 		} else {
-			items = inner.items
+			items = inner.Items
 		}
 	}
 	if len(items) == 0 {
@@ -35,8 +37,8 @@ func taskList(d *document, v *value) *reading {
 	}
 	deps, objects, named := 0, 0, 0
 	for _, it := range items {
-		if it.kind != kindObject && it.kind != kindCall {
-			if it.isScalar() {
+		if it.Kind != form.KindObject && it.Kind != form.KindCall {
+			if it.IsScalar() {
 				return nil
 			}
 			continue
@@ -45,7 +47,7 @@ func taskList(d *document, v *value) *reading {
 		if _, ok := itemID(it); ok || itemText(it) != "" {
 			named++
 		}
-		if it.get(depKeys...) != nil || it.get(nextKeys...) != nil {
+		if it.Get(depKeys...) != nil || it.Get(nextKeys...) != nil {
 			deps++
 		}
 	}
@@ -59,69 +61,69 @@ func taskList(d *document, v *value) *reading {
 
 // keyedTasks makes a list of {"a": {…}, "b": {"depends_on": ["a"]}}: tasks under their ids. Where nothing around it says
 // that these are tasks, the keys or the fields must: an object of objects is common.
-func keyedTasks(v *value, named bool) *value {
+func keyedTasks(v *form.Value, named bool) *form.Value {
 	deps, asks, numbers := 0, 0, 0
-	for i := range v.fields {
-		x := v.fields[i].val
-		if x.kind != kindObject {
+	for i := range v.Fields {
+		x := v.Fields[i].Val
+		if x.Kind != form.KindObject {
 			return nil
 		}
 		if _, ok := itemID(x); ok {
 			return nil
 		}
-		if x.get(depKeys...) != nil {
+		if x.Get(depKeys...) != nil {
 			deps++
 		}
-		if x.get("instruction", "description", "request", "task", "step", "action", "goal") != nil {
+		if x.Get("instruction", "description", "request", "task", "step", "action", "goal") != nil {
 			asks++
 		}
-		if bareNumber(v.fields[i].key) != "" {
+		if bareNumber(v.Fields[i].Key) != "" {
 			numbers++
 		}
 	}
-	n := len(v.fields)
+	n := len(v.Fields)
 	if n == 0 || deps == 0 || deps*2 < n || !named && numbers < n && (asks < n || deps < n) {
 		return nil
 	}
-	list := &value{kind: kindList, off: v.off, end: v.end, open: v.open}
-	for i := range v.fields {
-		f := v.fields[i]
-		item := *f.val
-		item.off = f.off
-		item.fields = append([]field{{key: "id", off: f.off, val: &value{kind: kindString, str: f.key, off: f.off, end: f.off}}}, f.val.fields...)
-		list.items = append(list.items, &item)
+	list := &form.Value{Kind: form.KindList, Off: v.Off, End: v.End, Open: v.Open}
+	for i := range v.Fields {
+		f := v.Fields[i]
+		item := *f.Val
+		item.Off = f.Off
+		item.Fields = append([]form.Field{{Key: "id", Off: f.Off, Val: &form.Value{Kind: form.KindString, Str: f.Key, Off: f.Off, End: f.Off}}}, f.Val.Fields...)
+		list.Items = append(list.Items, &item)
 	}
 	return list
 }
 
 // task is an item of a task list with the problem it became.
 type task struct {
-	v      *value
+	v      *form.Value
 	id     string
 	stated bool
 }
 
-func readTasks(d *document, r *reading, items []*value) {
+func readTasks(d *document, r *reading, items []*form.Value) {
 	var all []task
 	names := newNameIndex()
 	allStated := true
-	var walk func(items []*value, parent string, depth int)
-	walk = func(items []*value, parent string, depth int) {
+	var walk func(items []*form.Value, parent string, depth int)
+	walk = func(items []*form.Value, parent string, depth int) {
 		for i, it := range items {
-			if it.kind != kindObject && it.kind != kindCall {
-				r.diag(d, Error, Malformed, it.off, clip(toJSON(it)), "this is no task", "write an object")
+			if it.Kind != form.KindObject && it.Kind != form.KindCall {
+				r.diag(d, Error, Malformed, it.Off, form.Clip(toJSON(it)), "this is no task", "write an object")
 				continue
 			}
 			id, stated := itemID(it)
 			text := itemText(it)
-			if !stated && it.open && i > 0 {
+			if !stated && it.Open && i > 0 {
 				continue // cut off before it has an id: it names nothing
 			}
 			if !stated {
 				if n, _ := numberPrefix(text); n != "" {
 					id, stated = n, true
-				} else if name := it.get("name", "title", "task"); name.isScalar() && name.text() != "" && dependsByName(items) {
-					id, stated = name.text(), true
+				} else if name := it.Get("name", "title", "task"); name.IsScalar() && name.Text() != "" && dependsByName(items) {
+					id, stated = name.Text(), true
 				} else {
 					id = strconv.Itoa(i + 1)
 					if parent != "" {
@@ -130,22 +132,22 @@ func readTasks(d *document, r *reading, items []*value) {
 				}
 			}
 			if !stated {
-				r.diag(d, Warning, MissingField, it.off, id, "the task has no id; it was given its position", "give each task an id")
+				r.diag(d, Warning, MissingField, it.Off, id, "the task has no id; it was given its position", "give each task an id")
 			}
 			allStated = allStated && stated
-			p := d.problem(id, text, it.off)
+			p := d.problem(id, text, it.Off)
 			p.ParentID = parent
 			if parent == "" {
-				if x := it.get("parentid", "parent", "parenttaskid"); x.isScalar() && !isNoDependency(x.text()) {
-					p.ParentID = x.text()
+				if x := it.Get("parentid", "parent", "parenttaskid"); x.IsScalar() && !isNoDependency(x.Text()) {
+					p.ParentID = x.Text()
 				}
 			}
-			p.Refs = p.addArgs(d, it.get(argKeys...))
+			p.Refs = p.addArgs(d, it.Get(argKeys...))
 			r.graph.Problems = append(r.graph.Problems, p)
 			names.add(id, text)
 			all = append(all, task{it, id, stated})
-			if sub := it.get(subKeys...); sub != nil && sub.kind == kindList && allObjects(sub) && depth < 50 {
-				walk(sub.items, id, depth+1)
+			if sub := it.Get(subKeys...); sub != nil && sub.Kind == form.KindList && allObjects(sub) && depth < 50 {
+				walk(sub.Items, id, depth+1)
 			}
 		}
 	}
@@ -155,42 +157,42 @@ func readTasks(d *document, r *reading, items []*value) {
 		base = indexBase(d, r, all)
 	}
 	for _, t := range all {
-		f := t.v.field(depKeys...)
-		next := t.v.get(nextKeys...)
+		f := t.v.Field(depKeys...)
+		next := t.v.Get(nextKeys...)
 		for _, x := range depValues(next) {
 			if name := endText(x); !isNoDependency(name) {
-				r.edge(d, t.id, names.resolve(d, r, name, x.off), Stated, x.off)
+				r.edge(d, t.id, names.resolve(d, r, name, x.Off), Stated, x.Off)
 			}
 		}
 		if f == nil {
 			if t.stated && next == nil {
-				r.diag(d, Warning, MissingField, t.v.off, t.id, "the task does not say what it depends on; taken as nothing", "write an empty list")
+				r.diag(d, Warning, MissingField, t.v.Off, t.id, "the task does not say what it depends on; taken as nothing", "write an empty list")
 			}
 			continue
 		}
-		for _, x := range depValues(f.val) {
-			name := x.text()
-			if x.kind == kindObject {
+		for _, x := range depValues(f.Val) {
+			name := x.Text()
+			if x.Kind == form.KindObject {
 				name = endText(x)
 			}
 			if isNoDependency(name) || name == "-1" && names.ids["-1"] == 0 {
 				continue
 			}
-			if x.kind == kindNumber && !t.stated && names.ids[name] >= 0 {
+			if x.Kind == form.KindNumber && !t.stated && names.ids[name] >= 0 {
 				if n, err := strconv.Atoi(name); err == nil {
 					name = strconv.Itoa(n + 1 - base)
 				}
 			}
-			if x.kind == kindString && strings.ContainsAny(name, ",;，") && names.ids[name] == 0 && names.exact[name] == "" {
+			if x.Kind == form.KindString && strings.ContainsAny(name, ",;，") && names.ids[name] == 0 && names.exact[name] == "" {
 				// "1, 2" in one string.
 				for _, part := range strings.FieldsFunc(name, func(c rune) bool { return c == ',' || c == ';' || c == '，' }) {
 					if !isNoDependency(part) {
-						r.edge(d, names.resolve(d, r, part, x.off), t.id, Stated, x.off)
+						r.edge(d, names.resolve(d, r, part, x.Off), t.id, Stated, x.Off)
 					}
 				}
 				continue
 			}
-			r.edge(d, names.resolve(d, r, name, x.off), t.id, Stated, x.off)
+			r.edge(d, names.resolve(d, r, name, x.Off), t.id, Stated, x.Off)
 		}
 	}
 	r.contradictions()
@@ -249,13 +251,13 @@ func ancestors(in map[string][]string, id string) map[string]bool {
 }
 
 // dependsByName reports whether the items name the tasks that they depend on, rather than number them.
-func dependsByName(items []*value) bool {
+func dependsByName(items []*form.Value) bool {
 	for i, it := range items {
 		if i > 2000 {
 			break
 		}
-		for _, x := range depValues(it.get(depKeys...)) {
-			if x.text() != "" && x.kind != kindNumber {
+		for _, x := range depValues(it.Get(depKeys...)) {
+			if x.Text() != "" && x.Kind != form.KindNumber {
 				return true
 			}
 		}
@@ -263,30 +265,30 @@ func dependsByName(items []*value) bool {
 	return false
 }
 
-func depValues(v *value) []*value {
-	if v == nil || v.kind == kindNull {
+func depValues(v *form.Value) []*form.Value {
+	if v == nil || v.Kind == form.KindNull {
 		return nil
 	}
-	if v.kind == kindList {
-		var out []*value
-		for _, x := range v.items {
-			if x.kind == kindList {
-				out = append(out, x.items...)
+	if v.Kind == form.KindList {
+		var out []*form.Value
+		for _, x := range v.Items {
+			if x.Kind == form.KindList {
+				out = append(out, x.Items...)
 				continue
 			}
 			out = append(out, x)
 		}
 		return out
 	}
-	return []*value{v}
+	return []*form.Value{v}
 }
 
 // indexBase finds out whether numbers that point at positions count from 0 or from 1.
 func indexBase(d *document, r *reading, all []task) int {
 	can0, can1, found := true, true, false
 	for i, t := range all {
-		for _, x := range depValues(t.v.get(depKeys...)) {
-			n, err := strconv.Atoi(x.text())
+		for _, x := range depValues(t.v.Get(depKeys...)) {
+			n, err := strconv.Atoi(x.Text())
 			if err != nil || n < 0 {
 				continue
 			}
@@ -300,7 +302,7 @@ func indexBase(d *document, r *reading, all []task) int {
 		}
 	}
 	if found && can0 && can1 {
-		r.diag(d, Warning, Ambiguous, all[0].v.off, all[0].id, "the dependencies may count from 0 or from 1; taken from 1", "give the tasks ids")
+		r.diag(d, Warning, Ambiguous, all[0].v.Off, all[0].id, "the dependencies may count from 0 or from 1; taken from 1", "give the tasks ids")
 	}
 	if can0 && !can1 {
 		return 0

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strconv"
 	"strings"
 	"unicode"
@@ -8,122 +10,122 @@ import (
 
 // toolGraph reads {"task_steps": […], "task_nodes": [{"task": tool, "arguments": …}], "task_links": [{"source", "target"}]}
 // and the generic {"nodes": […], "edges": […]}. Problems are named by their tools, so a tool used twice is one name.
-func toolGraph(d *document, v *value) *reading {
-	if v.kind != kindObject {
+func toolGraph(d *document, v *form.Value) *reading {
+	if v.Kind != form.KindObject {
 		return nil
 	}
-	nodes, links := v.get("tasknodes", "nodes"), v.get("tasklinks", "edges", "links")
-	strict := v.get("tasknodes") != nil || v.get("tasklinks") != nil
-	if nodes == nil || nodes.kind != kindList || !strict && (links == nil || links.kind != kindList) {
+	nodes, links := v.Get("tasknodes", "nodes"), v.Get("tasklinks", "edges", "links")
+	strict := v.Get("tasknodes") != nil || v.Get("tasklinks") != nil
+	if nodes == nil || nodes.Kind != form.KindList || !strict && (links == nil || links.Kind != form.KindList) {
 		return nil
 	}
 	if !strict && !looksLikeNodes(nodes) {
 		return nil
 	}
 	r := &reading{edgesStated: true}
-	steps := v.get("tasksteps", "steps")
-	if steps != nil && steps.kind == kindList && strict && len(steps.items) != len(nodes.items) {
-		r.diag(d, Warning, Contradiction, steps.off, "task_steps", "there are "+strconv.Itoa(len(steps.items))+" steps and "+strconv.Itoa(len(nodes.items))+" nodes", "write one node per step")
+	steps := v.Get("tasksteps", "steps")
+	if steps != nil && steps.Kind == form.KindList && strict && len(steps.Items) != len(nodes.Items) {
+		r.diag(d, Warning, Contradiction, steps.Off, "task_steps", "there are "+strconv.Itoa(len(steps.Items))+" steps and "+strconv.Itoa(len(nodes.Items))+" nodes", "write one node per step")
 	}
-	for i, n := range nodes.items {
+	for i, n := range nodes.Items {
 		id := ""
-		var args *value
+		var args *form.Value
 		switch {
-		case n.kind == kindObject:
+		case n.Kind == form.KindObject:
 			id, _ = itemID(n)
 			if id == "" || strict {
 				for _, k := range []string{"task", "tool", "name", "label", "title"} {
-					if x := n.get(k); x.isScalar() && x.text() != "" {
-						id = x.text()
+					if x := n.Get(k); x.IsScalar() && x.Text() != "" {
+						id = x.Text()
 						break
 					}
 				}
 			}
-			args = n.get(argKeys...)
-		case n.isScalar():
-			if id = n.text(); n.kind == kindBare && !strings.ContainsFunc(id, unicode.IsLetter) {
-				r.diag(d, Error, Malformed, n.off, clip(id), "this is no node", "write {task: name}")
+			args = n.Get(argKeys...)
+		case n.IsScalar():
+			if id = n.Text(); n.Kind == form.KindBare && !strings.ContainsFunc(id, unicode.IsLetter) {
+				r.diag(d, Error, Malformed, n.Off, form.Clip(id), "this is no node", "write {task: name}")
 				continue
 			}
 		}
 		if id == "" {
-			r.diag(d, Error, MissingField, n.off, "node "+strconv.Itoa(i+1), "the node has no name", "name its tool")
+			r.diag(d, Error, MissingField, n.Off, "node "+strconv.Itoa(i+1), "the node has no name", "name its tool")
 			continue
 		}
-		p := d.problem(id, "", n.off)
-		if steps != nil && steps.kind == kindList && len(steps.items) == len(nodes.items) {
-			p.Request = steps.items[i].text()
-			if steps.items[i].kind == kindObject {
-				p.Request = itemText(steps.items[i])
+		p := d.problem(id, "", n.Off)
+		if steps != nil && steps.Kind == form.KindList && len(steps.Items) == len(nodes.Items) {
+			p.Request = steps.Items[i].Text()
+			if steps.Items[i].Kind == form.KindObject {
+				p.Request = itemText(steps.Items[i])
 			}
 		}
-		if p.Request == "" && n.kind == kindObject {
+		if p.Request == "" && n.Kind == form.KindObject {
 			p.Request = itemText(n)
 		}
 		p.Refs = p.addArgs(d, args)
 		r.graph.Problems = append(r.graph.Problems, p)
 	}
 	if links == nil {
-		r.diag(d, Error, MissingField, v.off, "task_links", "the plan has nodes and no links: its dependencies are not known", "write task_links, empty if there are none")
+		r.diag(d, Error, MissingField, v.Off, "task_links", "the plan has nodes and no links: its dependencies are not known", "write task_links, empty if there are none")
 		return r
 	}
-	if links.kind != kindList {
-		if links.kind != kindNull {
-			r.diag(d, Error, Malformed, links.off, "task_links", "the links are no list", "write a list of {source, target}")
+	if links.Kind != form.KindList {
+		if links.Kind != form.KindNull {
+			r.diag(d, Error, Malformed, links.Off, "task_links", "the links are no list", "write a list of {source, target}")
 		}
 		return r
 	}
-	for i, l := range links.items {
+	for i, l := range links.Items {
 		from, to := linkEnds(l)
 		if from == "" || to == "" {
-			r.diag(d, Error, Malformed, l.off, "link "+strconv.Itoa(i+1), "the link does not name its two ends: "+clip(toJSON(l)), "write {source, target} with one name each")
+			r.diag(d, Error, Malformed, l.Off, "link "+strconv.Itoa(i+1), "the link does not name its two ends: "+form.Clip(toJSON(l)), "write {source, target} with one name each")
 			continue
 		}
-		r.edge(d, from, to, Stated, l.off)
+		r.edge(d, from, to, Stated, l.Off)
 	}
 	return r
 }
 
-func looksLikeNodes(v *value) bool {
-	for _, n := range v.items {
-		if n.isScalar() {
+func looksLikeNodes(v *form.Value) bool {
+	for _, n := range v.Items {
+		if n.IsScalar() {
 			continue
 		}
 		if _, ok := itemID(n); !ok && itemText(n) == "" {
 			return false
 		}
 	}
-	return len(v.items) > 0
+	return len(v.Items) > 0
 }
 
 // linkEnds returns the two ends of a link in any of its forms.
-func linkEnds(l *value) (from, to string) {
-	switch l.kind {
-	case kindObject:
+func linkEnds(l *form.Value) (from, to string) {
+	switch l.Kind {
+	case form.KindObject:
 		for _, pair := range [][2]string{{"source", "target"}, {"from", "to"}, {"before", "after"}, {"start", "end"}, {"predecessor", "successor"}, {"src", "dst"}, {"parent", "child"}} {
-			a, b := l.get(pair[0]), l.get(pair[1])
+			a, b := l.Get(pair[0]), l.Get(pair[1])
 			if a != nil && b != nil {
 				return endText(a), endText(b)
 			}
 		}
-	case kindList:
-		if len(l.items) == 2 {
-			return endText(l.items[0]), endText(l.items[1])
+	case form.KindList:
+		if len(l.Items) == 2 {
+			return endText(l.Items[0]), endText(l.Items[1])
 		}
-	case kindString, kindBare:
-		if es := arrowEdges(l.str, arrowNames{}); len(es) == 1 {
+	case form.KindString, form.KindBare:
+		if es := arrowEdges(l.Str, arrowNames{}); len(es) == 1 {
 			return es[0][0], es[0][1]
 		}
 	}
 	return "", ""
 }
 
-func endText(v *value) string {
-	if v.kind == kindObject {
+func endText(v *form.Value) string {
+	if v.Kind == form.KindObject {
 		if id, ok := itemID(v); ok {
 			return id
 		}
 		return itemText(v)
 	}
-	return v.text()
+	return v.Text()
 }

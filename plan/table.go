@@ -1,6 +1,10 @@
 package plan
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
 
 // readTable reads a plan written as a Markdown table, with a column for what is to be done and one for numbers or
 // dependencies: its rows are tasks, its columns their fields.
@@ -12,25 +16,25 @@ func readTable(d *document) *reading {
 			continue
 		}
 		keys := tableCells(d, head)
-		list := &value{kind: kindList, off: head.off}
+		list := &form.Value{Kind: form.KindList, Off: head.off}
 		j := i + 2
 		for ; j < len(d.lines) && strings.HasPrefix(d.lines[j].text, "|"); j++ {
-			row := &value{kind: kindObject, off: d.lines[j].off}
+			row := &form.Value{Kind: form.KindObject, Off: d.lines[j].off}
 			for k, c := range tableCells(d, d.lines[j]) {
-				if k < len(keys) && keys[k].str != "" {
-					row.fields = append(row.fields, field{key: tableKey(keys[k].str), off: c.off, val: c})
+				if k < len(keys) && keys[k].Str != "" {
+					row.Fields = append(row.Fields, form.Field{Key: tableKey(keys[k].Str), Off: c.Off, Val: c})
 				}
 			}
-			row.end = d.lines[j].off + len(d.lines[j].text)
-			list.items = append(list.items, row)
-			list.end = row.end
+			row.End = d.lines[j].off + len(d.lines[j].text)
+			list.Items = append(list.Items, row)
+			list.End = row.End
 		}
 		first := i
 		i = j - 1
-		if len(list.items) == 0 || !isTaskTable(d, list, first) {
+		if len(list.Items) == 0 || !isTaskTable(d, list, first) {
 			continue
 		}
-		t := &tree{root: list}
+		t := &form.Tree{Root: list}
 		r := matchTree(d, t, taskList)
 		if r == nil {
 			r = matchTree(d, t, stepTools)
@@ -70,15 +74,15 @@ func tableKey(s string) string {
 	}
 }
 
-func tableCells(d *document, l line) []*value {
-	var out []*value
+func tableCells(d *document, l line) []*form.Value {
+	var out []*form.Value
 	off := l.off + 1
 	body := strings.TrimSuffix(l.text[1:], "|")
 	for _, cell := range strings.Split(body, "|") {
 		text := strings.Trim(strings.TrimSpace(cell), "*`")
-		v := &value{kind: kindString, str: text, off: off, end: off + len(cell)}
+		v := &form.Value{Kind: form.KindString, Str: text, Off: off, End: off + len(cell)}
 		if text == "-" || text == "–" || text == "—" {
-			v.kind, v.str = kindNull, ""
+			v.Kind, v.Str = form.KindNull, ""
 		}
 		out = append(out, v)
 		off += len(cell) + 1
@@ -88,17 +92,17 @@ func tableCells(d *document, l line) []*value {
 
 // isTaskTable reports whether the rows of a table are tasks: each has a number or an id and something to do, and there
 // are dependencies, or the columns or the line before say that these are steps.
-func isTaskTable(d *document, list *value, first int) bool {
+func isTaskTable(d *document, list *form.Value, first int) bool {
 	steps := false
-	for _, it := range list.items {
+	for _, it := range list.Items {
 		if _, ok := itemID(it); !ok || itemText(it) == "" {
 			return false
 		}
 	}
-	for _, f := range list.items[0].fields {
-		steps = steps || saysPlan(f.key) || f.key == "action" || f.key == "task" || f.key == "subtask"
+	for _, f := range list.Items[0].Fields {
+		steps = steps || saysPlan(f.Key) || f.Key == "action" || f.Key == "task" || f.Key == "subtask"
 	}
-	if list.items[0].get(depKeys...) != nil || steps {
+	if list.Items[0].Get(depKeys...) != nil || steps {
 		return true
 	}
 	for i := first - 1; i >= 0 && i > first-4; i-- {

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"html"
 	"strings"
 	"unicode/utf8"
@@ -90,7 +92,7 @@ func findPacked(d *document, o options, depth int) found {
 		return found{}
 	}
 	ts := d.findTrees()
-	if len(ts) == 0 || ts[0].root.off != first || ts[0].root.end < last && !ts[0].cutOff {
+	if len(ts) == 0 || ts[0].Root.Off != first || ts[0].Root.End < last && !ts[0].CutOff {
 		return found{}
 	}
 	if f := findDirect(d, o, true); f.r != nil || f.noPlan != nil {
@@ -114,7 +116,7 @@ func (d *document) bounds() (first, last int) {
 // isPacking reports whether a text or value under key stands for the whole answer.
 func isPacking(key string) bool {
 	for _, k := range [...]string{"plan", "output", "outputs", "response", "result", "answer", "finalanswer", "content", "text", "message", "graph", "problemgraph", "choices", "arguments", "function", "functioncall", "toolcalls", "toolinput", "input", "actioninput", "completion", "generatedtext", "data", "body", "value", "reply", "steps", "tasks", "workflow", "structuredresponse", "parts", "candidates", "generations", "payload", "parameters", "args", "xml", "markdown"} {
-		if sameKey(key, k) {
+		if form.SameKey(key, k) {
 			return true
 		}
 	}
@@ -122,47 +124,47 @@ func isPacking(key string) bool {
 }
 
 // findInStrings looks for a plan in the strings of t that stand for a whole answer.
-func findInStrings(d *document, t *tree, o options, depth int) found {
+func findInStrings(d *document, t *form.Tree, o options, depth int) found {
 	var out found
-	var walk func(v *value, level int)
-	walk = func(v *value, level int) {
+	var walk func(v *form.Value, level int)
+	walk = func(v *form.Value, level int) {
 		if out.r != nil || level > 8 {
 			return
 		}
-		switch v.kind {
-		case kindString:
-			if len(v.str) < 8 || v.out <= v.in {
+		switch v.Kind {
+		case form.KindString:
+			if len(v.Str) < 8 || v.Out <= v.In {
 				return
 			}
-			in := d.unescapedView(int(v.in), int(v.out))
+			in := d.unescapedView(int(v.In), int(v.Out))
 			if f := find(in, o, depth+1); f.r != nil {
-				if v.open && len(f.r.graph.Problems) > 0 {
+				if v.Open && len(f.r.graph.Problems) > 0 {
 					last := f.r.graph.Problems[len(f.r.graph.Problems)-1].ID
 					f.r.diag(in, Error, Truncated, len(in.text), last, "the string that holds the plan is not closed: what came after "+last+" may be lost", "ask for the rest of the plan")
 				}
 				out = f
 			}
-		case kindList:
-			if len(v.items) > 8 {
+		case form.KindList:
+			if len(v.Items) > 8 {
 				return
 			}
-			for _, x := range v.items {
-				if x.kind == kindObject {
+			for _, x := range v.Items {
+				if x.Kind == form.KindObject {
 					walk(x, level+1)
 				}
 			}
-		case kindObject:
-			if role := v.get("role"); role != nil && role.text() != "assistant" && role.text() != "model" {
+		case form.KindObject:
+			if role := v.Get("role"); role != nil && role.Text() != "assistant" && role.Text() != "model" {
 				return
 			}
-			for i := range v.fields {
-				if isPacking(v.fields[i].key) {
-					walk(v.fields[i].val, level+1)
+			for i := range v.Fields {
+				if isPacking(v.Fields[i].Key) {
+					walk(v.Fields[i].Val, level+1)
 				}
 			}
 		}
 	}
-	walk(t.root, 0)
+	walk(t.Root, 0)
 	return out
 }
 
@@ -208,7 +210,7 @@ func (d *document) unescapedView(from, to int) *document {
 		}
 		v.copy(s[i:i+j], from+i)
 		i += j
-		n := escapeAt(s, i, func(r rune) { v.add(string(r), from+i) })
+		n := form.EscapeAt(s, i, func(r rune) { v.add(string(r), from+i) })
 		if n == 0 {
 			_, size := utf8.DecodeRuneInString(s[i+1:])
 			v.copy(s[i+1:i+1+size], from+i+1)

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"html"
 	"strconv"
 	"strings"
@@ -26,7 +28,7 @@ func tagName(s string) string {
 	return strings.ToLower(s)
 }
 
-func isTagByte(c byte) bool { return isWordByte(c) || c == ':' || c == '-' }
+func isTagByte(c byte) bool { return form.IsWordByte(c) || c == ':' || c == '-' }
 
 // maskMarkup blanks out what is no markup of the plan's: comments, and what CDATA sections hold.
 func maskMarkup(s string) string {
@@ -352,7 +354,7 @@ func (r *reading) readGraphText(d *document, graph string, off int, has bool) {
 		lead := len(l) - len(strings.TrimLeft(l, " \t\r"))
 		if text != "" && !strings.HasPrefix(text, "```") && (!isCommentLine(text) || ids[text]) && !saysNothing(text) {
 			if isBrokenArrow(text) && !ids[text] {
-				r.diag(d, Error, Malformed, at+lead, clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
+				r.diag(d, Error, Malformed, at+lead, form.Clip(text), "this looks like an edge whose arrow is broken", "write A -> B")
 				at += len(l) + 1
 				continue
 			}

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"html"
 	"strings"
 )
@@ -25,7 +27,7 @@ func readXMLFunctions(d *document) *reading {
 	defined := map[string]bool{}
 	for i := first; i >= 0 && i < len(s); {
 		open := i > 0 && s[i-1] == '<'
-		if !open && !atLineStart(s, i) {
+		if !open && !form.AtLineStart(s, i) {
 			i = nextFunction(s, i+1)
 			continue
 		}
@@ -55,7 +57,7 @@ func readXMLFunctions(d *document) *reading {
 			if strings.EqualFold(a[0], "setContextVariable") || strings.EqualFold(a[0], "appendToResult") {
 				continue
 			}
-			arg := Arg{Name: a[0], Kind: Literal, Value: toJSON(&value{kind: kindString, str: a[1]})}
+			arg := Arg{Name: a[0], Kind: Literal, Value: toJSON(&form.Value{Kind: form.KindString, Str: a[1]})}
 			for _, ref := range scanRefs(a[1]) {
 				ref.Arg, ref.Line, ref.Column = a[0], p.Line, p.Column
 				arg.Kind = Referring
@@ -128,7 +130,7 @@ func readFunctionTag(s string, i int) functionTag {
 	var f functionTag
 	j := i + len("function.")
 	start := j
-	for j < len(s) && (isWordByte(s[j]) || s[j] == '.' || s[j] == '-') {
+	for j < len(s) && (form.IsWordByte(s[j]) || s[j] == '.' || s[j] == '-') {
 		j++
 	}
 	f.name = s[start:j]
@@ -140,9 +142,9 @@ func readFunctionTag(s string, i int) functionTag {
 		case c == '<':
 			f.end, f.broken = j, true
 			return f
-		case isWordByte(c):
+		case form.IsWordByte(c):
 			k := j
-			for k < len(s) && (isWordByte(s[k]) || s[k] == '-') {
+			for k < len(s) && (form.IsWordByte(s[k]) || s[k] == '-') {
 				k++
 			}
 			key := s[j:k]

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+
 	"strings"
 )
 
@@ -14,15 +16,15 @@ func readYAML(d *document) *reading {
 			i++
 			continue
 		}
-		p := &yamlParser{d: d, t: &tree{yaml: true}, i: i, budget: 100_000}
+		p := &yamlParser{d: d, t: &form.Tree{YAML: true}, i: i, budget: 100_000}
 		v := p.block(l.indent, 0)
-		if v != nil && !v.isScalar() {
-			v.off = l.off
-			v.end = len(d.text)
+		if v != nil && !v.IsScalar() {
+			v.Off = l.off
+			v.End = len(d.text)
 			if p.i < len(d.lines) {
-				v.end = d.lines[p.i].off
+				v.End = d.lines[p.i].off
 			}
-			p.t.root = v
+			p.t.Root = v
 			for _, shape := range [...]shapeReader{toolGraph, stepRelations, commandTasks, nestedCalls, taskList, stepTools, taskNames} {
 				r := matchTree(d, p.t, shape)
 				if r == nil || r.noPlan != nil {
@@ -52,7 +54,7 @@ func yamlStart(d *document, i int) bool {
 		return ok
 	}
 	key, rest, ok := yamlKey(t)
-	return ok && isName(strings.ReplaceAll(key, " ", "_")) && (rest == "" || len(key) < 40)
+	return ok && form.IsName(strings.ReplaceAll(key, " ", "_")) && (rest == "" || len(key) < 40)
 }
 
 // yamlKey splits "key: value" at its colon.
@@ -81,14 +83,14 @@ func yamlKey(t string) (key, rest string, ok bool) {
 // yamlParser reads the part of YAML that plans are written in: maps, lists, scalars, block scalars, flow values.
 type yamlParser struct {
 	d      *document
-	t      *tree
+	t      *form.Tree
 	i      int
 	budget int
 }
 
 func (p *yamlParser) fault(sev Severity, code Code, off int, el, msg string) {
-	if len(p.t.faults) < 1000 {
-		p.t.faults = append(p.t.faults, fault{sev, code, off, el, msg, "check the indentation"})
+	if len(p.t.Faults) < 1000 {
+		p.t.Faults = append(p.t.Faults, form.Fault{Serious: sev == Error, Code: string(code), Off: off, Element: el, Message: msg, Hint: "check the indentation"})
 	}
 }
 
@@ -109,18 +111,18 @@ func (p *yamlParser) next() (line, bool) {
 }
 
 // block reads the map or list whose lines are indented by indent.
-func (p *yamlParser) block(indent, depth int) *value {
+func (p *yamlParser) block(indent, depth int) *form.Value {
 	l, ok := p.next()
 	if !ok || depth > p.d.limits.MaxDepth || depth > 200 {
 		return nil
 	}
 	if l.text == "-" || strings.HasPrefix(l.text, "- ") {
-		v := &value{kind: kindList, off: l.off}
+		v := &form.Value{Kind: form.KindList, Off: l.off}
 		for {
 			l, ok := p.next()
 			if !ok || l.indent != indent || l.text != "-" && !strings.HasPrefix(l.text, "- ") {
 				if ok && l.indent > indent {
-					p.fault(Error, Malformed, l.off, clip(l.text), "this line is indented differently from the list around it")
+					p.fault(Error, Malformed, l.off, form.Clip(l.text), "this line is indented differently from the list around it")
 					p.i++
 					continue
 				}
@@ -137,34 +139,34 @@ func (p *yamlParser) block(indent, depth int) *value {
 				p.i++
 				if n, ok := p.next(); ok && n.indent > indent {
 					if x := p.block(n.indent, depth+1); x != nil {
-						v.items = append(v.items, x)
+						v.Items = append(v.Items, x)
 					}
 				}
 			default:
 				if key, after, isKey := yamlKey(rest); isKey {
-					x := &value{kind: kindObject, off: off}
+					x := &form.Value{Kind: form.KindObject, Off: off}
 					p.i++
 					p.entry(x, key, after, off, inner, depth+1)
 					if n, ok := p.next(); ok && n.indent > indent && n.indent != inner && !strings.HasPrefix(n.text, "- ") {
 						inner = n.indent // indented by tabs, or by more than the dash
 					}
 					p.fields(x, inner, depth+1)
-					v.items = append(v.items, x)
+					v.Items = append(v.Items, x)
 				} else {
 					p.i++
-					v.items = append(v.items, p.scalar(rest, off, indent))
+					v.Items = append(v.Items, p.scalar(rest, off, indent))
 				}
 			}
 		}
-		v.end = p.end()
+		v.End = p.end()
 		return v
 	}
 	if _, _, isKey := yamlKey(l.text); !isKey {
 		return nil
 	}
-	v := &value{kind: kindObject, off: l.off}
+	v := &form.Value{Kind: form.KindObject, Off: l.off}
 	p.fields(v, indent, depth)
-	v.end = p.end()
+	v.End = p.end()
 	return v
 }
 
@@ -176,7 +178,7 @@ func (p *yamlParser) end() int {
 }
 
 // fields reads the lines of a map.
-func (p *yamlParser) fields(v *value, indent, depth int) {
+func (p *yamlParser) fields(v *form.Value, indent, depth int) {
 	for {
 		l, ok := p.next()
 		if !ok || l.indent < indent {
@@ -190,7 +192,7 @@ func (p *yamlParser) fields(v *value, indent, depth int) {
 			if l.indent < indent || l.indent == indent && depth == 0 || strings.HasPrefix(l.text, "- ") && l.indent <= indent {
 				return
 			}
-			p.fault(Error, Malformed, l.off, clip(l.text), "this line is no key of the map around it")
+			p.fault(Error, Malformed, l.off, form.Clip(l.text), "this line is no key of the map around it")
 			p.i++
 			continue
 		}
@@ -200,8 +202,8 @@ func (p *yamlParser) fields(v *value, indent, depth int) {
 }
 
 // entry reads the value of key: the rest of its line, or the lines below it.
-func (p *yamlParser) entry(v *value, key, rest string, off, indent, depth int) {
-	f := field{key: key, off: off}
+func (p *yamlParser) entry(v *form.Value, key, rest string, off, indent, depth int) {
+	f := form.Field{Key: key, Off: off}
 	rest = stripComment(rest)
 	valOff := off + len(key) + 1
 	switch {
@@ -210,25 +212,25 @@ func (p *yamlParser) entry(v *value, key, rest string, off, indent, depth int) {
 		isItem := ok && (n.text == "-" || strings.HasPrefix(n.text, "- "))
 		switch {
 		case ok && (n.indent > indent || isItem && n.indent == indent):
-			f.val = p.block(n.indent, depth+1)
-			if f.val == nil {
-				f.val = p.scalar("", n.off, indent)
+			f.Val = p.block(n.indent, depth+1)
+			if f.Val == nil {
+				f.Val = p.scalar("", n.off, indent)
 			}
 		default:
-			f.val = &value{kind: kindNull, off: valOff, end: valOff}
+			f.Val = &form.Value{Kind: form.KindNull, Off: valOff, End: valOff}
 			if !ok && p.i >= len(p.d.lines) && depth == 0 {
-				p.t.cutOff = true
+				p.t.CutOff = true
 			}
 		}
 	case rest[0] == '|' || rest[0] == '>':
-		f.val = p.blockScalar(rest[0], indent, valOff)
+		f.Val = p.blockScalar(rest[0], indent, valOff)
 	default:
-		f.val = p.scalar(rest, valOff, indent)
+		f.Val = p.scalar(rest, valOff, indent)
 	}
-	if f.val == nil {
-		f.val = &value{kind: kindNull, off: valOff}
+	if f.Val == nil {
+		f.Val = &form.Value{Kind: form.KindNull, Off: valOff}
 	}
-	v.fields = append(v.fields, f)
+	v.Fields = append(v.Fields, f)
 }
 
 func stripComment(s string) string {
@@ -245,31 +247,31 @@ func stripComment(s string) string {
 }
 
 // scalar reads a flow value, a quoted text, or a plain one that may go on over deeper lines.
-func (p *yamlParser) scalar(s string, off, indent int) *value {
+func (p *yamlParser) scalar(s string, off, indent int) *form.Value {
 	if s != "" && strings.IndexByte("[{\"'", s[0]) >= 0 {
 		at := strings.Index(p.d.text[min(off, len(p.d.text)):], s[:1])
 		if at >= 0 {
-			q := &valueParser{s: p.d.text, pos: off + at, max: p.d.limits.MaxDepth, t: &tree{anyKeys: true}, budget: 10_000, noClose: new([3]int)}
+			text := p.d.text
 			// A flow value ends with its line, unless its brackets say otherwise.
 			lineEnd := off + at + len(s)
 			if s[0] == '"' || s[0] == '\'' {
-				q.s = p.d.text[:min(lineEnd, len(p.d.text))]
+				text = p.d.text[:min(lineEnd, len(p.d.text))]
 			} else if unpaired(unquoted(s)) == 0 || !p.flowGoesOn() {
-				q.s = p.d.text[:min(lineEnd, len(p.d.text))]
+				text = p.d.text[:min(lineEnd, len(p.d.text))]
 			}
-			v := q.readValue()
-			if v != nil && !q.fatal {
-				p.t.faults = append(p.t.faults, q.t.faults...)
-				p.t.cutOff = p.t.cutOff || q.t.cutOff && q.pos >= len(p.d.text)
-				for p.i < len(p.d.lines) && p.d.lines[p.i].off < q.pos {
+			if q, end := form.ValueAt(text, off+at, p.d.limits.MaxDepth, true); q.Root != nil {
+				v := q.Root
+				p.t.Faults = append(p.t.Faults, q.Faults...)
+				p.t.CutOff = p.t.CutOff || q.CutOff && end >= len(p.d.text)
+				for p.i < len(p.d.lines) && p.d.lines[p.i].off < end {
 					p.i++
 				}
 				return v
 			}
-			p.fault(Error, Malformed, off, clip(s), "this value cannot be read")
+			p.fault(Error, Malformed, off, form.Clip(s), "this value cannot be read")
 		}
 	}
-	v := &value{kind: kindString, str: s, off: off}
+	v := &form.Value{Kind: form.KindString, Str: s, Off: off}
 	for {
 		l, ok := p.next()
 		if !ok || l.indent <= indent || strings.HasPrefix(l.text, "- ") {
@@ -278,26 +280,26 @@ func (p *yamlParser) scalar(s string, off, indent int) *value {
 		if _, _, isKey := yamlKey(l.text); isKey {
 			break
 		}
-		if v.str != "" {
-			v.str += " "
+		if v.Str != "" {
+			v.Str += " "
 		}
-		v.str += l.text
+		v.Str += l.text
 		p.i++
 	}
-	switch v.str {
+	switch v.Str {
 	case "null", "~":
-		v.kind, v.str = kindNull, ""
+		v.Kind, v.Str = form.KindNull, ""
 	case "true", "false":
-		v.kind = kindBool
+		v.Kind = form.KindBool
 	default:
-		if n, rest, ok := cutNumber(v.str); ok && n == v.str && rest == "" {
-			v.kind = kindNumber
+		if n, rest, ok := cutNumber(v.Str); ok && n == v.Str && rest == "" {
+			v.Kind = form.KindNumber
 		}
-		if v.str == "-1" {
-			v.kind = kindNumber
+		if v.Str == "-1" {
+			v.Kind = form.KindNumber
 		}
 	}
-	v.end = off + len(v.str)
+	v.End = off + len(v.Str)
 	return v
 }
 
@@ -311,7 +313,7 @@ func (p *yamlParser) flowGoesOn() bool {
 	return !isKey
 }
 
-func (p *yamlParser) blockScalar(style byte, indent, off int) *value {
+func (p *yamlParser) blockScalar(style byte, indent, off int) *form.Value {
 	var parts []string
 	for p.i < len(p.d.lines) {
 		l := p.d.lines[p.i]
@@ -325,5 +327,5 @@ func (p *yamlParser) blockScalar(style byte, indent, off int) *value {
 	if style == '>' {
 		sep = " "
 	}
-	return &value{kind: kindString, str: strings.TrimSpace(strings.Join(parts, sep)), off: off, end: p.end()}
+	return &form.Value{Kind: form.KindString, Str: strings.TrimSpace(strings.Join(parts, sep)), Off: off, End: p.end()}
 }

@@ -34,6 +34,7 @@ func main() {
 	flag.StringVar(&c.lang, "lang", "", "score this language of texts with truth only")
 	flag.StringVar(&c.id, "id", "", "score this text with truth only, and show it")
 	flag.BoolVar(&c.held, "held", false, "list misses of the held-out texts, too")
+	flag.StringVar(&c.dialect, "dialect", "", "read texts with truth in this dialect only")
 	flag.BoolVar(&c.body, "text", false, "list misses with their text and truth")
 	flag.Parse()
 	if c.style+c.lang+c.id != "" || *freshFile != "" {

@@ -21,9 +21,9 @@ type source struct {
 
 // choice is what of the own corpus is scored and shown.
 type choice struct {
-	style, lang, id string
-	misses          int
-	held, body      bool
+	style, lang, id, dialect string
+	misses                   int
+	held, body               bool
 }
 
 func (c choice) takes(t *tell.Text) bool {
@@ -49,7 +49,7 @@ func scoreTexts(texts []tell.Text, c choice) []scored {
 	for k := range 2 {
 		wg.Go(func() {
 			for i := k; i < len(out); i += 2 {
-				out[i].read()
+				out[i].read(c.dialect)
 			}
 		})
 	}
@@ -57,13 +57,13 @@ func scoreTexts(texts []tell.Text, c choice) []scored {
 	return out
 }
 
-func (s *scored) read() {
+func (s *scored) read(dialect string) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.judgment = judgment{readerCrash, []string{fmt.Sprint(p)}}
 		}
 	}()
-	s.res = plan.Parse(s.text.Body)
+	s.res = plan.Parse(s.text.Body, plan.WithDialect(dialect))
 	s.judgment = judge(s.text, s.res)
 }
 

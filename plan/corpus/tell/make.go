@@ -1,4 +1,90 @@
 package tell
 
-// Make returns n generated texts.
-func Make(seed uint64, n int) ([]Text, error) { return nil, nil }
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// style is a way to tell a plan, or what is none. Its make returns false if the graph or the language does not fit.
+type style struct {
+	name   string
+	weight int
+	make   func(*teller) bool
+}
+
+// shares are how often each language is told, in percent.
+var shares = []struct {
+	code   string
+	weight int
+}{
+	{"en", 35}, {"de", 8}, {"fr", 6}, {"es", 6}, {"it", 4}, {"pt", 4}, {"nl", 3}, {"pl", 3}, {"ru", 4}, {"uk", 3},
+	{"sv", 3}, {"tr", 3}, {"zh", 5}, {"ja", 3}, {"ko", 3}, {"ar", 2}, {"hi", 2}, {"vi", 2}, {"id", 2},
+}
+
+// Make returns n generated texts. The same seed gives the same texts, and a smaller n gives the first of them.
+func Make(seed uint64, n int) ([]Text, error) {
+	langs, err := languages()
+	if err != nil {
+		return nil, err
+	}
+	var all []style
+	for _, s := range slices.Concat(lists, sheets, values, codes, diagrams, proses, faults, nonplans) {
+		for range s.weight {
+			all = append(all, s)
+		}
+	}
+	var codes []string
+	for _, s := range shares {
+		for range s.weight {
+			if langs[s.code] != nil {
+				codes = append(codes, s.code)
+			}
+		}
+	}
+	out := make([]Text, 0, n)
+	for i := range n {
+		r := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // the texts are to be the same each time
+		// The stride spreads the styles evenly, however few texts are asked for.
+		s := all[(i*7919+int(seed%1000)*31)%len(all)]
+		t := &teller{Rand: r}
+		for tries := 0; ; tries++ {
+			code := codes[r.IntN(len(codes))]
+			*t = teller{Rand: r, lang: langs[code], english: langs["en"]}
+			t.out = Text{Style: s.name, Lang: code, Form: formOf(s.name)}
+			if s.make(t) {
+				break
+			}
+			if tries == 200 {
+				return nil, fmt.Errorf("the style %s fits no graph", s.name)
+			}
+		}
+		t.out.ID = fmt.Sprintf("%s/%s-%d-%d", s.name, t.out.Lang, seed, i)
+		t.damage()
+		out = append(out, t.out)
+	}
+	return out, nil
+}
+
+// formOf says how the texts of a style look.
+func formOf(style string) string {
+	switch style {
+	case "notplan":
+		return "none"
+	case "prose", "email":
+		return "prose"
+	case "tables", "csv":
+		return "table"
+	case "json", "yaml", "stepfunctions", "tool_calls", "transcript", "nested":
+		return "value"
+	case "xml":
+		return "tags"
+	case "diagrams", "mermaid", "dot_uml", "arrows", "ascii":
+		return "diagram"
+	case "code", "pseudo", "python", "makefile", "nested_calls":
+		return "code"
+	case "mixed", "faulty":
+		return style
+	}
+	return "list"
+}

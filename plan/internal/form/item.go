@@ -1,6 +1,6 @@
-// Package form brings a text into trees, whatever it is written in: an outline of headings, list entries, tables and lines;
-// values of JSON, Python, YAML, XML and tables; statements of code; nodes and links of diagrams. It decides nothing about
-// what the parts mean. Every part knows its place: an offset in bytes in the text that was given.
+// Package form brings a text into trees, whatever it is written in: an outline of headings, list entries, tables and
+// lines; values of JSON, Python, YAML, XML and tables; statements of code; nodes and links of diagrams. It decides nothing
+// about what the parts mean. Every part knows its place: an offset in bytes in the text that was given.
 package form
 
 // ItemKind says what an item of an outline is.
@@ -11,13 +11,9 @@ const (
 	Heading ItemKind = iota
 	// Entry is an entry of a list, or a line that begins with a number, a letter or a label as entries do.
 	Entry
-	// Plain is a line, or part of a paragraph, without a mark.
+	// Plain is a line without a mark.
 	Plain
-	// Fence is the content of a code fence; its Text is the language.
-	Fence
-	// Table is a table; its Kids are rows, its Cells the heads of the columns.
-	Table
-	// Row is a row of a table.
+	// Row is a line of a table of Markdown.
 	Row
 )
 
@@ -26,32 +22,27 @@ type Item struct {
 	Kind ItemKind
 	// Level is the level of a heading, from 1; a bold line that stands alone has 7.
 	Level int
-	// Bullet is the sign of a list entry ('-', '*', '+', '•', …) or 0. Box is what a check box holds (' ', 'x', '-'), or 0
-	// when there is none. Indent is the column at which the item begins, tabs to the next multiple of 4.
+	// Bullet is the sign of a list entry ('-', '*', '+', '•', …) or 0. Box is what a check box holds (' ', 'x', '-', or 'T'
+	// for a TODO keyword), or 0 when there is none. Indent is the column at which the item begins.
 	Bullet rune
 	Box    byte
 	Indent int
 	// Mark is the number, letter or label in front of the text.
 	Mark Mark
-	// Text is the first line behind bullet, box and mark. Signs of emphasis (**, __, `, ~~) are blanked, so that
-	// TextOff+i is the place of Text[i] in the source. Struck tells that all of it is struck through.
+	// Text is the line behind bullet, box and mark. Signs of emphasis (**, __, `, ~~) are blanked, so that TextOff+i is
+	// the place of Text[i] in the source. Struck tells that all of it is struck through.
 	Text    string
 	TextOff int
 	Struck  bool
-	// Strong is the part of Text, from its beginning, that is emphasized: "Boil water" of "**Boil water** until hot"; 0 for none.
+	// Strong is the length of the part at the beginning of Text that is emphasized, 0 for none.
 	Strong int
-	// Cells are the cells of a row or of the head of a table.
-	Cells []Cell
+	// Gap tells that a blank line stands before the item.
+	Gap bool
 	// Kids are what belongs to it: sub-entries, lines that go on, and, of headings, all that follows up to the next one.
 	Kids []*Item
 	// Off and End delimit the item with its kids.
 	Off, End int
-}
-
-// Cell is one cell of a table, blanked as Item.Text.
-type Cell struct {
-	Text string
-	Off  int
+	line     string // the whole line, emphasis blanked
 }
 
 // MarkStyle says how a mark is written.
@@ -62,10 +53,8 @@ const (
 	NoMark MarkStyle = iota
 	// Number is 1, 1.2, ١, １, 1️⃣, ① or (3).
 	Number
-	// Letter is a) or B.; Roman is iv. or III), when more than one letter or a sequence says so.
+	// Letter is a) or B. or iv), and Lettered is a number with a letter: 1a, 2-b.
 	Letter
-	Roman
-	// Lettered is a number with a letter: 1a, 2-b.
 	Lettered
 	// Spelled is a number in words: One, third, первый, 第三.
 	Spelled
@@ -82,9 +71,9 @@ type Mark struct {
 	Label string
 	// Noun is the word before it, as "Step" or "任务", or empty.
 	Noun string
-	// Path holds the numbers of 1.2.3, one number of most others (2 for b), III and "Two"), nothing of Code and Word.
+	// Path holds the numbers of 1.2.3, the one number of most others (2 for b, III is 3), nothing of Code and Word.
 	Path []int
-	// Bare tells that it is written as list numbers are (1. 1) a. (1)), so that it may be there only for the looks.
-	Bare     bool
+	// Weak tells that only a space follows, so that it may be part of the text: "12 eggs", "T1 dig".
+	Weak     bool
 	Off, End int
 }

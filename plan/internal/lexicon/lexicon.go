@@ -46,22 +46,34 @@ const (
 	Choice
 	Correct
 	Refuse
+	// Others are all other steps. Recent and Leading go with a number: "the last two", "the first three".
+	Others
+	Recent
+	Leading
+	// Until turns into a need behind a negation: "can't start until 3".
+	Until
+	// Sources are prepositions that make a use of a reference, not of a word: "the kit from 21".
+	Sources
 	// Not turns a relation round, Except takes steps out of a reference.
 	Not
 	Except
 	// Same says that a relation or a need is that of the step before: "same, after 1", "likewise".
 	Same
+	// Done are words of a state that stand behind a reference: "once 2 is ready".
+	Done
 	// Units are what is counted by numbers that are no references: days, people, percent.
 	Units
 	// Common are the words by which a language is told.
 	Common
+	// Numeral is a number or an ordinal in words.
+	Numeral
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"steps", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "plan", "list", "choice", "correct", "refuse", "not", "except", "same",
-	"units", "common",
+	"then", "first", "last", "meanwhile", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
+	"until", "sources", "not", "except", "same", "done", "units", "common", "numeral",
 }
 
 // String returns the key of the kind in the files.
@@ -136,6 +148,9 @@ type entry struct {
 	part part
 	lang Lang
 	pair int32
+	// value is the number of a numeral. opens is set on a phrase that opens a clause: "once … is done".
+	value int32
+	opens bool
 }
 
 type phrase struct {
@@ -148,13 +163,13 @@ type lexicon struct {
 	starts  [257]int32
 	numbers map[string]int
 	fields  map[string][]Role
-	common  map[string][]Lang
+	common  map[string]langs
 }
 
 var data = sync.OnceValue(load)
 
 func load() *lexicon {
-	l := &lexicon{numbers: map[string]int{}, fields: map[string][]Role{}, common: map[string][]Lang{}}
+	l := &lexicon{numbers: map[string]int{}, fields: map[string][]Role{}, common: map[string]langs{}}
 	b := builder{lexicon: l, at: map[string]int{}}
 	dir, err := files.ReadDir("languages")
 	if err != nil {
@@ -203,15 +218,12 @@ func (b *builder) line(lang Lang, key, list string) {
 		case isField:
 			b.fields[s] = append(b.fields[s], Role(role))
 		case key == "numbers" || key == "ordinals":
-			n := i
-			if key == "numbers" {
-				if _, ok := b.numbers[s]; ok {
-					continue
-				}
+			if _, ok := b.numbers[s]; !ok || key == "ordinals" {
+				b.numbers[s] = i
 			}
-			b.numbers[s] = n
+			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i)})
 		case key == "common":
-			b.common[s] = append(b.common[s], lang)
+			b.common[s] = b.common[s].with(lang)
 		default:
 			for k, name := range kindNames {
 				if name == key {
@@ -240,13 +252,14 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 		b.add(parts[0], e)
 		e.side = Behind
 		b.add(parts[1], e)
-	case len(parts) > 2 && parts[0] != "" && parts[1] != "", len(parts) == 2 && parts[0] != "" && parts[1] != "":
+	case parts[0] != "" && parts[1] != "":
 		b.pairs++
-		e.side, e.pair, e.part = Around, b.pairs, opening
+		e.side, e.pair, e.part, e.opens = Around, b.pairs, opening, true
 		b.add(parts[0], e)
 		e.part = closing
 		b.add(parts[1], e)
 	case parts[0] != "":
+		e.opens = !strings.HasSuffix(parts[0], ":")
 		b.add(parts[0], e)
 	default:
 		e.side = Behind
@@ -267,7 +280,7 @@ func (b *builder) add(s string, e entry) {
 	b.phrases[i].entries = append(b.phrases[i].entries, e)
 }
 
-// Field returns the roles that a field of this name can have, the likeliest first.
+// Fields returns the roles that a field of this name can have, the likeliest first.
 func Fields(name string) []Role { return data().fields[foldName(name)] }
 
 // Field returns the likeliest role of a field of this name.

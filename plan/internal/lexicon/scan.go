@@ -16,6 +16,9 @@ type Token struct {
 	Side               Side
 	Off, End           int
 	CloseOff, CloseEnd int
+	// Value is the number of a numeral. Opens is set on a phrase that opens a clause, such as "once".
+	Value int
+	Opens bool
 }
 
 // Is reports whether the token is of the kind.
@@ -42,11 +45,10 @@ func ScanIn(lang Lang, text string) []Token {
 	f := foldText(text)
 	var all []found
 	for i := 0; i < len(f.text); {
-		r, n := utf8.DecodeRune(f.text[i:])
-		if i == 0 || !joined(f.text, i) {
+		if !joined(f.text, i) {
 			all = l.matches(all, f.text, i)
 		}
-		_ = r
+		_, n := utf8.DecodeRune(f.text[i:])
 		i += n
 	}
 	pair(all, f.text, lang)
@@ -195,7 +197,7 @@ func (m *found) token(all []found, f folded, lang Lang) (Token, bool) {
 	t := Token{Phrase: m.phrase.text, Off: int(f.at[m.off]), End: int(f.at[m.end])}
 	if m.close >= 0 {
 		e, c := &m.phrase.entries[m.entry], &all[m.close]
-		t.Kinds, t.Side = KindsOf(e.kind), Around
+		t.Kinds, t.Side, t.Opens = KindsOf(e.kind), Around, true
 		t.CloseOff, t.CloseEnd = int(f.at[c.off]), int(f.at[c.end])
 		return t, true
 	}
@@ -206,11 +208,13 @@ func (m *found) token(all []found, f folded, lang Lang) (Token, bool) {
 			continue
 		}
 		if !own && lang != "" && e.lang == lang {
-			own, t.Kinds = true, 0
+			own, t = true, Token{Phrase: t.Phrase, Off: t.Off, End: t.End}
 		}
 		if t.Kinds == 0 || Relations.Has(e.kind) {
 			t.Side = e.side
 		}
+		t.Opens = t.Opens || e.opens && Relations.Has(e.kind)
+		t.Value = max(t.Value, int(e.value))
 		t.Kinds |= KindsOf(e.kind)
 	}
 	return t, t.Kinds != 0

@@ -1,5 +1,446 @@
 package meaning
 
-import "github.com/epigraph-run/epigraph/plan/internal/form"
+import (
+	"strconv"
+	"strings"
 
-func readOutline(*form.Source) []*Reading { return nil }
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// readOutline reads lists, checklists, phases, tickets and whatever else gives each step a line of its own.
+func readOutline(src *form.Source) []*Reading {
+	root := form.Outline(src)
+	o := &outline{src: src, parent: map[*form.Item]*form.Item{}}
+	o.collect(root)
+	var out []*Reading
+	for _, s := range o.series() {
+		if src.Ended() {
+			return nil
+		}
+		if r := o.read(s); r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// outline is the tree that is read, with what is asked of it often.
+type outline struct {
+	src    *form.Source
+	all    []*form.Item // in the order of the text
+	parent map[*form.Item]*form.Item
+}
+
+func (o *outline) collect(it *form.Item) {
+	for _, k := range it.Kids {
+		o.parent[k] = it
+		o.all = append(o.all, k)
+		o.collect(k)
+	}
+}
+
+// series is a set of items that may be the steps, and how they came together.
+type series struct {
+	name  string
+	items []*form.Item
+	bonus int
+}
+
+// series returns the sets of items that may be the steps of the plan.
+func (o *outline) series() []series {
+	boxes := series{name: "check boxes", bonus: 12}
+	codes := series{name: "labels", bonus: 12}
+	words := series{name: "names", bonus: 8}
+	numbers := series{name: "numbers", bonus: 6}
+	heads := series{name: "numbered headings", bonus: 4}
+	titles := series{name: "bold titles", bonus: 2}
+	plain := series{name: "bullets"}
+	lines := series{name: "headings"}
+	for _, it := range o.all {
+		m := it.Mark
+		p := o.parent[it]
+		switch it.Kind {
+		case form.Heading:
+			switch {
+			case it.Box != 0:
+				boxes.items = append(boxes.items, it)
+			case m.Style == form.Code:
+				codes.items = append(codes.items, it)
+			case m.Style == form.Word:
+				words.items = append(words.items, it)
+			case m.Style != form.NoMark:
+				heads.items = append(heads.items, it)
+			case it.Level == 7:
+				titles.items = append(titles.items, it)
+			default:
+				lines.items = append(lines.items, it)
+			}
+		case form.Entry:
+			if it.Box != 0 {
+				boxes.items = append(boxes.items, it)
+			}
+			switch {
+			case m.Style == form.Code:
+				codes.items = append(codes.items, it)
+			case m.Style == form.Word:
+				if !o.isDetail(it) {
+					words.items = append(words.items, it)
+				}
+			case m.Style != form.NoMark:
+				numbers.items = append(numbers.items, it)
+			case p.Kind != form.Entry && it.Box == 0:
+				if it.Strong > 0 {
+					titles.items = append(titles.items, it)
+				}
+				plain.items = append(plain.items, it)
+			}
+		}
+	}
+	for _, s := range [...]*series{&heads, &titles, &lines} {
+		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
+	}
+	var out []series
+	for _, s := range [...]series{boxes, codes, words, numbers, heads, titles, plain, lines} {
+		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// above counts the items that have marked entries below them: those are groups rather than steps.
+func above(items []*form.Item) int {
+	n := 0
+	for _, it := range items {
+		for _, k := range it.Kids {
+			if k.Kind == form.Entry && (k.Mark.Style != form.NoMark || k.Box != 0) || k.Kind == form.Heading {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// isDetail reports whether an entry is a field of the one above it: "- depends_on: T1" below T2.
+func (o *outline) isDetail(it *form.Item) bool {
+	p := o.parent[it]
+	if p.Kind != form.Entry && p.Box == 0 && p.Mark.Style != form.Code {
+		return false
+	}
+	_, ok := lexicon.Field(it.Mark.Label)
+	return ok && it.Mark.Style == form.Word
+}
+
+// step is one item of a series on its way to a problem.
+type step struct {
+	it    *form.Item
+	id    string
+	shown bool
+	group *form.Item // the heading or entry that it stands below, or nil
+	up    int        // place of the step that holds it, or -1
+	holds bool       // other steps stand below it
+	attrs []Attr
+	texts []text // what is said of it
+}
+
+// text is a part of the text at its place.
+type text struct {
+	s   string
+	off int
+}
+
+// read reads the steps of a series.
+func (o *outline) read(s series) *Reading {
+	steps, ok := o.steps(s)
+	if !ok || len(steps) == 0 {
+		return nil
+	}
+	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
+	named, members := o.name(steps)
+	in := map[*form.Item]bool{}
+	w := &web{r: r, names: NewNames(named), steps: steps, members: members}
+	for i := range steps {
+		st := &steps[i]
+		in[st.it] = true
+		r.Start, r.End = min(r.Start, st.it.Off), max(r.End, st.it.End)
+		for _, t := range st.texts {
+			w.say(i, t)
+		}
+		for _, a := range st.attrs {
+			w.field(i, a)
+		}
+	}
+	o.around(w, in)
+	w.link()
+	o.weigh(r, s, steps, w)
+	for i := range steps {
+		st := &steps[i]
+		item := Item{ID: st.id, Shown: st.shown, Title: st.title(), Parent: st.up, Off: st.it.Off, End: st.it.End}
+		for _, a := range st.attrs {
+			if role, _ := lexicon.Field(a.Key); role != lexicon.ID && role != lexicon.Requires && role != lexicon.Next {
+				item.Attrs = append(item.Attrs, a)
+			}
+		}
+		r.Items = append(r.Items, item)
+	}
+	r.Open = r.End >= len(strings.TrimRight(o.src.Text, " \n\t\r"))
+	return r
+}
+
+// steps makes steps of the items of a series: what stands below each is its fields, its texts, or steps of their own.
+func (o *outline) steps(s series) ([]step, bool) {
+	in := make(map[*form.Item]int, len(s.items))
+	steps := make([]step, 0, len(s.items))
+	for _, it := range s.items {
+		up := -1
+		var group *form.Item
+		depth := 0
+		for p := o.parent[it]; p != nil && depth < o.src.MaxDepth; p = o.parent[p] {
+			if k, ok := in[p]; ok && up < 0 {
+				up = k
+			}
+			if group == nil && (p.Kind == form.Heading && p.Level > 0 || p.Kind == form.Entry) {
+				group = p
+			}
+			depth++
+		}
+		if up >= 0 && !sub(steps[up].it, it) {
+			continue
+		}
+		in[it] = len(steps)
+		steps = append(steps, step{it: it, up: up, group: group})
+		if up >= 0 {
+			steps[up].holds = true
+		}
+	}
+	for i := range steps {
+		steps[i].below(in, steps[i].it, 0)
+	}
+	return steps, true
+}
+
+// sub reports whether an item below a step is a step of its own rather than a detail: it carries on the numbers of the
+// upper one, or has a label of another kind.
+func sub(up, it *form.Item) bool {
+	a, b := up.Mark, it.Mark
+	switch {
+	case it.Box != 0 && b.Style == form.NoMark:
+		return up.Box != 0
+	case a.Style == form.Number && b.Style == form.Number:
+		return len(b.Path) > len(a.Path)
+	case b.Style == form.Letter || b.Style == form.Lettered, b.Style == form.Code && a.Style != form.Code:
+		return true
+	case a.Style == form.Code && b.Style == form.Code:
+		return it.Kind == form.Heading || strings.HasPrefix(b.Label, a.Label+".")
+	}
+	return false
+}
+
+// below takes what stands below an item for the step's fields and texts.
+func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
+	if depth == 0 {
+		st.texts = append(st.texts, text{it.Text, it.TextOff})
+	}
+	for _, k := range it.Kids {
+		if _, ok := in[k]; ok || depth > 20 {
+			continue
+		}
+		if key, value, off, ok := field(k); ok {
+			st.attrs = append(st.attrs, Attr{Key: key, Value: value, Off: off})
+		} else {
+			st.texts = append(st.texts, text{k.Text, k.TextOff})
+		}
+		st.below(in, k, depth+1)
+	}
+}
+
+// maxKey bounds the name of a field in runes of text.
+const maxKey = 40
+
+// field splits "Depends on: 1, 2" and ":ID: x" and "depende :: x" into name and value.
+func field(it *form.Item) (key, value string, off int, ok bool) {
+	s := it.Text
+	if it.Mark.Style == form.Word && it.Bullet != 0 {
+		return it.Mark.Label, strings.TrimSpace(s), it.TextOff, true
+	}
+	lead := len(s) - len(strings.TrimLeft(s, " :→➜-–>_"))
+	at := strings.IndexAny(s[lead:], ":：=")
+	wide := strings.Index(s[lead:], "：")
+	if wide >= 0 && (at < 0 || wide <= at) {
+		at = wide
+	}
+	if at <= 0 || at > maxKey*2 {
+		return "", "", 0, false
+	}
+	key = strings.TrimSpace(s[lead : lead+at])
+	if strings.Count(key, " ") > 4 || strings.ContainsAny(key, "0123456789.,;()?!") {
+		return "", "", 0, false
+	}
+	from := lead + at
+	for from < len(s) && (s[from] == ':' || s[from] == '=' || s[from] == ' ' || s[from] == '>') {
+		from++
+	}
+	if strings.HasPrefix(s[from:], "：") {
+		from += len("：")
+	}
+	return key, strings.TrimSpace(s[from:]), it.TextOff + from + len(s[from:]) - len(strings.TrimLeft(s[from:], " ")), true
+}
+
+// title is the request of a step: its line, and the lines below it that are texts.
+func (st *step) title() string {
+	t := squeeze(st.texts[0].s)
+	if t == "" && len(st.texts) > 1 {
+		t = squeeze(st.texts[1].s)
+	}
+	if t == "" {
+		return st.id
+	}
+	return t
+}
+
+func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// name gives each step its id. It returns the names by which the text can refer to the steps and, behind them, to the
+// groups that they stand in, and which steps are meant by each name.
+func (o *outline) name(steps []step) (named []Named, members [][]int) {
+	o.ids(steps)
+	named, members = make([]Named, len(steps)), make([][]int, len(steps))
+	groups := map[*form.Item]int{}
+	for i := range steps {
+		st := &steps[i]
+		it := st.it
+		n := Named{ID: st.id, Noun: it.Mark.Noun, Parent: st.up, Group: st.holds}
+		if it.Strong > 0 && it.Strong < len(it.Text) {
+			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
+		}
+		n.Titles = append(n.Titles, squeeze(it.Text))
+		if g := st.group; st.up < 0 && g != nil && g.Mark.Noun != "" {
+			k, ok := groups[g]
+			if !ok {
+				k = len(named)
+				groups[g] = k
+				named = append(named, Named{ID: g.Mark.Noun + " " + g.Mark.Label, Noun: g.Mark.Noun, Titles: []string{squeeze(g.Text)}, Parent: -1, Group: true})
+				members = append(members, nil)
+			}
+			members[k] = append(members[k], i)
+			n.Parent = k
+		}
+		named[i] = n
+		if !st.holds {
+			members[i] = []int{i}
+		}
+		for up, d := st.up, 0; up >= 0 && !st.holds && d < o.src.MaxDepth; up, d = steps[up].up, d+1 {
+			members[up] = append(members[up], i)
+		}
+	}
+	return named, members
+}
+
+// ids gives each step the id that the text shows, or one by its place.
+func (o *outline) ids(steps []step) {
+	seen := map[string]int{}
+	numbers, marks := 0, 0
+	for i := range steps {
+		st := &steps[i]
+		m := st.it.Mark
+		for _, a := range st.attrs {
+			if role, _ := lexicon.Field(a.Key); role == lexicon.ID && !strings.ContainsAny(strings.TrimSpace(a.Value), " ,") && a.Value != "" {
+				st.id, st.shown = strings.TrimSpace(a.Value), true
+			}
+		}
+		if st.id == "" && m.Style != form.NoMark {
+			st.id, st.shown = strings.TrimRight(m.Label, "."), true
+			marks++
+			if m.Style == form.Number {
+				numbers++
+			}
+		}
+		if st.id != "" {
+			seen[st.id]++
+		}
+	}
+	if marks == 0 && o.byTitle(steps) {
+		return
+	}
+	repeated := 0
+	for _, n := range seen {
+		repeated += n - 1
+	}
+	if repeated > 0 && numbers == marks {
+		o.restart(steps, seen)
+	}
+	for i := range steps {
+		if steps[i].id == "" {
+			steps[i].id = strconv.Itoa(i + 1)
+		}
+	}
+}
+
+// byTitle names steps by their titles when the text shows nothing else and the titles are short.
+func (o *outline) byTitle(steps []step) bool {
+	seen := map[string]bool{}
+	titles := make([]string, len(steps))
+	for i := range steps {
+		it := steps[i].it
+		t := it.Text
+		if it.Kind != form.Heading {
+			if it.Strong == 0 {
+				return false
+			}
+			t = t[:it.Strong]
+		}
+		t = strings.Trim(squeeze(t), " :：.")
+		if t == "" || len(t) > 80 || seen[t] {
+			return false
+		}
+		seen[t], titles[i] = true, t
+	}
+	for i := range steps {
+		steps[i].id, steps[i].shown = titles[i], true
+	}
+	return true
+}
+
+// restart makes ids of numbers that begin again: all ones are counted on, those that begin again below each heading get
+// the number of the heading before theirs.
+func (o *outline) restart(steps []step, seen map[string]int) {
+	groups := map[*form.Item]int{}
+	var order []*form.Item
+	inGroup := map[*form.Item]map[string]bool{}
+	same := true
+	for i := range steps {
+		st := &steps[i]
+		g := st.group
+		if _, ok := groups[g]; !ok {
+			groups[g] = len(order) + 1
+			order = append(order, g)
+			inGroup[g] = map[string]bool{}
+		}
+		if inGroup[g][st.id] {
+			same = false
+		}
+		inGroup[g][st.id] = true
+	}
+	if len(seen) == 1 && !same {
+		for i := range steps {
+			steps[i].id = strconv.Itoa(i + 1)
+		}
+		return
+	}
+	if !same || len(order) < 2 {
+		return
+	}
+	for i := range steps {
+		st := &steps[i]
+		if st.up >= 0 || st.group == nil {
+			continue
+		}
+		n := strconv.Itoa(groups[st.group])
+		if m := st.group.Mark; len(m.Path) == 1 && m.Path[0] > 0 {
+			n = strconv.Itoa(m.Path[0])
+		}
+		st.id = n + "." + st.id
+	}
+}

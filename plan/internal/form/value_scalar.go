@@ -1,4 +1,4 @@
-package plan
+package form
 
 import (
 	"strconv"
@@ -13,12 +13,12 @@ func (p *valueParser) skip() {
 		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
 			p.pos++
 		case c == '/' && p.pos+1 < len(p.s) && p.s[p.pos+1] == '/', c == '#' && len(p.stack) > 0:
-			p.t.quirks++
+			p.t.Quirks++
 			for p.pos < len(p.s) && p.s[p.pos] != '\n' {
 				p.pos++
 			}
 		case c == '/' && p.pos+1 < len(p.s) && p.s[p.pos+1] == '*':
-			p.t.quirks++
+			p.t.Quirks++
 			end := strings.Index(p.s[p.pos:], "*/")
 			if end < 0 {
 				p.pos = len(p.s)
@@ -35,11 +35,11 @@ func (p *valueParser) skip() {
 	}
 }
 
-func (p *valueParser) readValue() *value {
+func (p *valueParser) readValue() *Value {
 	p.skip()
 	p.budget--
 	if p.pos >= len(p.s) || p.budget <= 0 {
-		p.t.cutOff = true
+		p.t.CutOff = true
 		return nil
 	}
 	if p.depth >= p.max {
@@ -51,37 +51,37 @@ func (p *valueParser) readValue() *value {
 	case c == '{':
 		p.pos++
 		p.stack = append(p.stack, '{')
-		return p.readFields(&value{kind: kindObject, off: start})
+		return p.readFields(&Value{Kind: KindObject, Off: start})
 	case c == '[':
 		p.pos++
 		p.stack = append(p.stack, '[')
-		return p.readItems(&value{kind: kindList, off: start}, ']')
+		return p.readItems(&Value{Kind: KindList, Off: start}, ']')
 	case c == '(':
 		p.pos++
-		p.t.quirks++
-		p.t.python = true
+		p.t.Quirks++
+		p.t.Python = true
 		p.stack = append(p.stack, '(')
-		return p.readItems(&value{kind: kindList, off: start}, ')')
+		return p.readItems(&Value{Kind: KindList, Off: start}, ')')
 	case c == '"' || c == '\'' || c == '`':
 		return p.readString(c)
 	case strings.HasPrefix(p.s[p.pos:], "“"):
-		p.t.quirks++
+		p.t.Quirks++
 		return p.readSmart("“", "”")
 	case strings.HasPrefix(p.s[p.pos:], "„"):
-		p.t.quirks++
+		p.t.Quirks++
 		if end := strings.Index(p.s[p.pos:min(len(p.s), p.pos+1000)], "“"); end >= 0 {
 			return p.readSmart("„", "“")
 		}
 		return p.readSmart("„", "”")
 	case strings.HasPrefix(p.s[p.pos:], "‘"):
-		p.t.quirks++
+		p.t.Quirks++
 		return p.readSmart("‘", "’")
 	default:
 		return p.readBare()
 	}
 }
 
-func (p *valueParser) readSmart(open, closing string) *value {
+func (p *valueParser) readSmart(open, closing string) *Value {
 	start := p.pos
 	p.pos += len(open)
 	end := strings.Index(p.s[p.pos:min(len(p.s), p.pos+10_000)], closing)
@@ -89,56 +89,56 @@ func (p *valueParser) readSmart(open, closing string) *value {
 		p.fatal = true
 		return nil
 	}
-	v := &value{kind: kindString, str: p.s[p.pos : p.pos+end], off: start, in: int32(p.pos), out: int32(p.pos + end)}
+	v := &Value{Kind: KindString, Str: p.s[p.pos : p.pos+end], Off: start, In: int32(p.pos), Out: int32(p.pos + end)}
 	p.pos += end + len(closing)
-	v.end = p.pos
+	v.End = p.pos
 	return v
 }
 
 // readBare reads a number, a constant, a call, or a word without quotes.
-func (p *valueParser) readBare() *value {
+func (p *valueParser) readBare() *Value {
 	start := p.pos
 	j := p.pos
-	for j < len(p.s) && (isWordByte(p.s[j]) || p.s[j] == '.' || p.s[j] == '+' || p.s[j] == '-' || p.s[j] == '$') {
+	for j < len(p.s) && (IsWordByte(p.s[j]) || p.s[j] == '.' || p.s[j] == '+' || p.s[j] == '-' || p.s[j] == '$') {
 		j++
 	}
 	word := p.s[start:j]
 	if j < len(p.s) && len(word) <= 2 && len(word) > 0 && (p.s[j] == '"' || p.s[j] == '\'') && strings.Trim(strings.ToLower(word), "rbfu") == "" && (p.s[j] == '\'' || !endsValue(p.s, j+1)) {
-		p.pos, p.t.python = j, true
+		p.pos, p.t.Python = j, true
 		return p.readString(p.s[j])
 	}
 	if word != "" && j < len(p.s) && p.s[j] == '(' && !('0' <= word[0] && word[0] <= '9') {
 		p.pos = j + 1
-		p.t.quirks++
-		p.t.python = true
+		p.t.Quirks++
+		p.t.Python = true
 		p.stack = append(p.stack, '(')
-		return p.readItems(&value{kind: kindCall, str: word, off: start}, ')')
+		return p.readItems(&Value{Kind: KindCall, Str: word, Off: start}, ')')
 	}
 	p.pos = j
-	v := &value{kind: kindBare, str: word, off: start, end: j}
+	v := &Value{Kind: KindBare, Str: word, Off: start, End: j}
 	switch word {
 	case "null":
-		v.kind = kindNull
+		v.Kind = KindNull
 	case "None":
-		v.kind, p.t.python = kindNull, true
+		v.Kind, p.t.Python = KindNull, true
 	case "true", "false":
-		v.kind = kindBool
+		v.Kind = KindBool
 	case "True", "False":
-		v.kind, v.str, p.t.python = kindBool, strings.ToLower(word), true
+		v.Kind, v.Str, p.t.Python = KindBool, strings.ToLower(word), true
 	default:
 		if word != "" {
 			if _, err := strconv.ParseFloat(word, 64); err == nil {
-				v.kind = kindNumber
+				v.Kind = KindNumber
 			}
 		}
 	}
-	if v.kind != kindBare {
+	if v.Kind != KindBare {
 		if p.pos >= len(p.s) || strings.IndexByte(" \t\r\n,]})/#:", p.s[p.pos]) >= 0 {
 			return v
 		}
 	}
 	// Words up to the next separator.
-	v.kind = kindBare
+	v.Kind = KindBare
 	limit := start + 400
 	for p.pos < len(p.s) && p.pos < limit && strings.IndexByte(",]}[{\n:\"", p.s[p.pos]) < 0 {
 		p.pos++
@@ -146,15 +146,15 @@ func (p *valueParser) readBare() *value {
 	for p.pos < len(p.s) && !utf8.RuneStart(p.s[p.pos]) {
 		p.pos++
 	}
-	v.str = strings.TrimSpace(p.s[start:p.pos])
-	v.end = p.pos
-	p.t.quirks++
-	if p.pos < len(p.s) && p.s[p.pos] == '"' && v.str != "" && endsValue(p.s, p.pos+1) {
-		p.fault(Error, Malformed, start, clip(v.str), "a text has lost its opening quote", "write the opening quote")
+	v.Str = strings.TrimSpace(p.s[start:p.pos])
+	v.End = p.pos
+	p.t.Quirks++
+	if p.pos < len(p.s) && p.s[p.pos] == '"' && v.Str != "" && endsValue(p.s, p.pos+1) {
+		p.fault(true, codeMalformed, start, Clip(v.Str), "a text has lost its opening quote", "write the opening quote")
 		p.pos++
 		return v
 	}
-	if v.str == "" {
+	if v.Str == "" {
 		return nil
 	}
 	return v
@@ -162,26 +162,26 @@ func (p *valueParser) readBare() *value {
 
 // readString reads a quoted string. A quote ends it when what follows can follow a string; others are content, because
 // models forget to escape them.
-func (p *valueParser) readString(q byte) *value {
+func (p *valueParser) readString(q byte) *Value {
 	start := p.pos
 	if strings.HasPrefix(p.s[p.pos:], strings.Repeat(string(q), 3)) {
-		p.t.python = true
+		p.t.Python = true
 		p.pos += 3
 		end := strings.Index(p.s[p.pos:], strings.Repeat(string(q), 3))
-		v := &value{kind: kindString, off: start, in: int32(p.pos), out: int32(len(p.s))}
+		v := &Value{Kind: KindString, Off: start, In: int32(p.pos), Out: int32(len(p.s))}
 		if end < 0 {
-			v.str, p.pos, p.t.cutOff, v.open = p.s[p.pos:], len(p.s), true, true
+			v.Str, p.pos, p.t.CutOff, v.Open = p.s[p.pos:], len(p.s), true, true
 		} else {
-			v.out = int32(p.pos + end)
-			v.str = p.s[p.pos : p.pos+end]
+			v.Out = int32(p.pos + end)
+			v.Str = p.s[p.pos : p.pos+end]
 			p.pos += end + 3
 		}
-		v.end = p.pos
+		v.End = p.pos
 		return v
 	}
 	qi := strings.IndexByte("\"'`", q)
 	if q != '"' {
-		p.t.quirks++
+		p.t.Quirks++
 	}
 	firstQuote := -1
 	j := p.pos + 1
@@ -191,8 +191,8 @@ func (p *valueParser) readString(q byte) *value {
 		c := p.s[j]
 		if c == '\n' && firstQuote < 0 && len(p.stack) > 0 {
 			if at, ok := lostQuote(p.s, start+1, j, q); ok {
-				v := &value{kind: kindString, str: unescape(p.s[start+1:at], escaped), off: start, end: at, in: int32(start + 1), out: int32(at)}
-				p.fault(Error, Unclosed, start, clip(v.str), "a string is not closed before the end of its line", "write the closing quote")
+				v := &Value{Kind: KindString, Str: Unescape(p.s[start+1:at], escaped), Off: start, End: at, In: int32(start + 1), Out: int32(at)}
+				p.fault(true, codeUnclosed, start, Clip(v.Str), "a string is not closed before the end of its line", "write the closing quote")
 				p.pos = at
 				return v
 			}
@@ -217,23 +217,23 @@ func (p *valueParser) readString(q byte) *value {
 		p.noClose[qi] = start
 		j, inner = firstQuote, false
 	}
-	v := &value{kind: kindString, off: start, in: int32(start + 1), out: int32(min(j, len(p.s)))}
+	v := &Value{Kind: KindString, Off: start, In: int32(start + 1), Out: int32(min(j, len(p.s)))}
 	if j >= len(p.s) {
 		p.pos = len(p.s)
-		p.t.cutOff = true
-		v.open = true
-		v.str = unescape(p.s[start+1:], escaped)
-		v.end = p.pos
-		p.fault(Error, Unclosed, start, clip(v.str), "a string is not closed", "write the closing quote")
+		p.t.CutOff = true
+		v.Open = true
+		v.Str = Unescape(p.s[start+1:], escaped)
+		v.End = p.pos
+		p.fault(true, codeUnclosed, start, Clip(v.Str), "a string is not closed", "write the closing quote")
 		return v
 	}
 	if inner {
-		p.t.quirks++
-		p.fault(Warning, Malformed, start, clip(p.s[start+1:j]), "a quote inside a string is not escaped", "write a backslash before it")
+		p.t.Quirks++
+		p.fault(false, codeMalformed, start, Clip(p.s[start+1:j]), "a quote inside a string is not escaped", "write a backslash before it")
 	}
-	v.str = unescape(p.s[start+1:j], escaped)
+	v.Str = Unescape(p.s[start+1:j], escaped)
 	p.pos = j + 1
-	v.end = p.pos
+	v.End = p.pos
 	return v
 }
 
@@ -286,8 +286,8 @@ func (p *valueParser) mayEnd(i int, q byte) bool {
 	return true
 }
 
-// unescape resolves the escapes of a JSON or Python string.
-func unescape(s string, escaped bool) string {
+// Unescape resolves the escapes of a JSON or Python string.
+func Unescape(s string, escaped bool) string {
 	if !escaped {
 		return s
 	}
@@ -299,7 +299,7 @@ func unescape(s string, escaped bool) string {
 			i++
 			continue
 		}
-		n := escapeAt(s, i, func(r rune) { b.WriteRune(r) })
+		n := EscapeAt(s, i, func(r rune) { b.WriteRune(r) })
 		if n == 0 {
 			b.WriteByte(s[i+1])
 			n = 2
@@ -309,9 +309,9 @@ func unescape(s string, escaped bool) string {
 	return b.String()
 }
 
-// escapeAt passes what the escape at s[i] stands for to put and returns its length, or 0 if it stands for the byte after
+// EscapeAt passes what the escape at s[i] stands for to put and returns its length, or 0 if it stands for the byte after
 // the backslash.
-func escapeAt(s string, i int, put func(rune)) int {
+func EscapeAt(s string, i int, put func(rune)) int {
 	switch s[i+1] {
 	case 'n':
 		put('\n')

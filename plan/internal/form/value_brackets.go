@@ -1,4 +1,4 @@
-package plan
+package form
 
 import (
 	"strings"
@@ -38,34 +38,34 @@ func (p *valueParser) peekObject(i int) bool {
 	return comma && i < len(p.s) && p.s[i] == '{'
 }
 
-func (p *valueParser) unclosed(v *value, name string) {
-	v.open = true
-	v.end = p.pos
-	p.fault(Error, Unclosed, v.off, name, "the "+name+" opened here is not closed", "write the closing bracket")
+func (p *valueParser) unclosed(v *Value, name string) {
+	v.Open = true
+	v.End = p.pos
+	p.fault(true, codeUnclosed, v.Off, name, "the "+name+" opened here is not closed", "write the closing bracket")
 	p.pop()
 }
 
-func (p *valueParser) readFields(v *value) *value {
+func (p *valueParser) readFields(v *Value) *Value {
 	p.depth++
 	defer func() { p.depth-- }()
 	needComma := false
 	for {
 		p.skip()
 		if p.pos >= len(p.s) || p.budget <= 0 {
-			p.t.cutOff = true
+			p.t.CutOff = true
 			p.unclosed(v, "{")
 			return v
 		}
 		switch c := p.s[p.pos]; c {
 		case '}':
 			p.pos++
-			v.end = p.pos
+			v.End = p.pos
 			p.pop()
 			return v
 		case ',', ';':
 			p.pos++
 			if !needComma {
-				p.t.quirks++
+				p.t.Quirks++
 			}
 			needComma = false
 			continue
@@ -74,12 +74,12 @@ func (p *valueParser) readFields(v *value) *value {
 				p.unclosed(v, "{")
 				return v
 			}
-			p.fault(Error, Unbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
+			p.fault(true, codeUnbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
 			p.pos++
 			continue
 		case '{':
-			if len(v.fields) == 0 {
-				if !p.t.anyKeys {
+			if len(v.Fields) == 0 {
+				if !p.t.AnyKeys {
 					p.fatal = true
 					return v
 				}
@@ -90,22 +90,22 @@ func (p *valueParser) readFields(v *value) *value {
 				p.unclosed(v, "{")
 				return v
 			}
-			if last := &v.fields[len(v.fields)-1]; !needComma && last.val.kind == kindObject {
+			if last := &v.Fields[len(v.Fields)-1]; !needComma && last.Val.Kind == KindObject {
 				// "key": {…}, {…}: a list without its opening bracket.
-				p.fault(Error, Unbalanced, last.val.off, last.key, "the list of "+last.key+" has no opening [", "write the [ before its first object")
+				p.fault(true, codeUnbalanced, last.Val.Off, last.Key, "the list of "+last.Key+" has no opening [", "write the [ before its first object")
 				p.stack = append(p.stack, '[')
-				last.val = p.readItems(&value{kind: kindList, off: last.val.off, items: []*value{last.val}}, ']')
+				last.Val = p.readItems(&Value{Kind: KindList, Off: last.Val.Off, Items: []*Value{last.Val}}, ']')
 				needComma = true
 				if p.fatal {
 					return v
 				}
 				continue
 			}
-			p.fault(Error, Malformed, p.pos, "{", "an object stands where a key is expected", "close the object before it")
+			p.fault(true, codeMalformed, p.pos, "{", "an object stands where a key is expected", "close the object before it")
 			p.unclosed(v, "{")
 			return v
 		}
-		f := field{off: p.pos}
+		f := Field{Off: p.pos}
 		k := p.readKey()
 		if k == nil || p.fatal {
 			if !p.resync() {
@@ -113,22 +113,22 @@ func (p *valueParser) readFields(v *value) *value {
 			}
 			continue
 		}
-		f.key = k.str
-		a, b, joined := strings.Cut(k.str, `" "`)
+		f.Key = k.Str
+		a, b, joined := strings.Cut(k.Str, `" "`)
 		if !joined {
-			a, b, joined = strings.Cut(k.str, `' '`)
+			a, b, joined = strings.Cut(k.Str, `' '`)
 		}
-		if joined && k.kind == kindString && isName(a) {
+		if joined && k.Kind == KindString && IsName(a) {
 			// "key" "value": what looks like one text with quotes in it has lost its colon.
-			p.t.anyKeys = true
-			p.fault(Error, Malformed, f.off, a, "the colon after this key is missing", "write a colon")
-			v.fields = append(v.fields, field{a, f.off, &value{kind: kindString, str: b, off: f.off, end: k.end}})
+			p.t.AnyKeys = true
+			p.fault(true, codeMalformed, f.Off, a, "the colon after this key is missing", "write a colon")
+			v.Fields = append(v.Fields, Field{a, f.Off, &Value{Kind: KindString, Str: b, Off: f.Off, End: k.End}})
 			needComma = true
 			continue
 		}
 		p.skip()
 		if p.pos >= len(p.s) {
-			p.t.cutOff = true
+			p.t.CutOff = true
 			p.unclosed(v, "{")
 			return v
 		}
@@ -140,10 +140,10 @@ func (p *valueParser) readFields(v *value) *value {
 			}
 		case strings.HasPrefix(p.s[p.pos:], "："):
 			p.pos += len("：")
-			p.t.quirks++
-		case k.kind == kindString && isName(strings.ReplaceAll(k.str, " ", "_")) && p.startsValue():
-			p.t.anyKeys = true
-			p.fault(Error, Malformed, f.off, f.key, "the colon after this key is missing", "write a colon")
+			p.t.Quirks++
+		case k.Kind == KindString && IsName(strings.ReplaceAll(k.Str, " ", "_")) && p.startsValue():
+			p.t.AnyKeys = true
+			p.fault(true, codeMalformed, f.Off, f.Key, "the colon after this key is missing", "write a colon")
 		default:
 			if !p.resync() {
 				return v
@@ -151,25 +151,25 @@ func (p *valueParser) readFields(v *value) *value {
 			continue
 		}
 		if needComma {
-			p.t.quirks++
-			p.fault(Warning, Malformed, f.off, f.key, "a comma is missing", "write a comma before this key")
+			p.t.Quirks++
+			p.fault(false, codeMalformed, f.Off, f.Key, "a comma is missing", "write a comma before this key")
 		}
-		if k.kind == kindString {
-			p.t.anyKeys = true
+		if k.Kind == KindString {
+			p.t.AnyKeys = true
 		}
 		p.skip()
 		if p.pos < len(p.s) && (p.s[p.pos] == ',' || p.s[p.pos] == '}') {
-			p.fault(Error, Malformed, f.off, f.key, "a key has no value", "write its value")
-			v.fields = append(v.fields, field{f.key, f.off, &value{kind: kindNull, off: p.pos, end: p.pos}})
+			p.fault(true, codeMalformed, f.Off, f.Key, "a key has no value", "write its value")
+			v.Fields = append(v.Fields, Field{f.Key, f.Off, &Value{Kind: KindNull, Off: p.pos, End: p.pos}})
 			needComma = true
 			continue
 		}
-		f.val = p.readValue()
+		f.Val = p.readValue()
 		if p.fatal {
 			return v
 		}
-		if f.val == nil {
-			if p.t.cutOff {
+		if f.Val == nil {
+			if p.t.CutOff {
 				p.unclosed(v, "{")
 				return v
 			}
@@ -178,7 +178,7 @@ func (p *valueParser) readFields(v *value) *value {
 			}
 			continue
 		}
-		v.fields = append(v.fields, f)
+		v.Fields = append(v.Fields, f)
 		needComma = true
 	}
 }
@@ -186,7 +186,7 @@ func (p *valueParser) readFields(v *value) *value {
 // openKey returns the length of a key without its closing quote, as in "key: [, or 0.
 func openKey(s string, i int) int {
 	j := i + 1
-	for j < len(s) && j < i+40 && (isWordByte(s[j]) || s[j] == ' ') {
+	for j < len(s) && j < i+40 && (IsWordByte(s[j]) || s[j] == ' ') {
 		j++
 	}
 	if j == i+1 || j >= len(s) || s[j] != ':' {
@@ -220,12 +220,12 @@ func (p *valueParser) startsValue() bool {
 // resync skips to where reading can go on after something that is no value. It gives the candidate up when nothing in
 // it has looked like data yet.
 func (p *valueParser) resync() bool {
-	if !p.t.anyKeys {
+	if !p.t.AnyKeys {
 		p.fatal = true
 		return false
 	}
 	start := p.pos
-	p.fault(Error, Malformed, start, clip(p.s[start:min(len(p.s), start+40)]), "this is no key or value", "check quotes, commas and brackets here")
+	p.fault(true, codeMalformed, start, Clip(p.s[start:min(len(p.s), start+40)]), "this is no key or value", "check quotes, commas and brackets here")
 	if p.pos < len(p.s) && strings.IndexByte(",]}", p.s[p.pos]) < 0 {
 		p.pos++
 	}
@@ -238,12 +238,12 @@ func (p *valueParser) resync() bool {
 	return true
 }
 
-func (p *valueParser) readKey() *value {
+func (p *valueParser) readKey() *Value {
 	c := p.s[p.pos]
 	if c == '"' || c == '\'' || c == '`' {
 		if n := openKey(p.s, p.pos); n > 0 {
-			v := &value{kind: kindString, str: p.s[p.pos+1 : p.pos+n], off: p.pos, end: p.pos + n}
-			p.fault(Error, Unclosed, p.pos, v.str, "a key has lost its closing quote", "write the closing quote")
+			v := &Value{Kind: KindString, Str: p.s[p.pos+1 : p.pos+n], Off: p.pos, End: p.pos + n}
+			p.fault(true, codeUnclosed, p.pos, v.Str, "a key has lost its closing quote", "write the closing quote")
 			p.pos += n
 			return v
 		}
@@ -253,24 +253,24 @@ func (p *valueParser) readKey() *value {
 		return p.readSmart("“", "”")
 	}
 	j := p.pos
-	for j < len(p.s) && j < p.pos+64 && (isWordByte(p.s[j]) || p.s[j] == '-' || p.s[j] >= utf8.RuneSelf) {
+	for j < len(p.s) && j < p.pos+64 && (IsWordByte(p.s[j]) || p.s[j] == '-' || p.s[j] >= utf8.RuneSelf) {
 		j++
 	}
 	if j == p.pos {
 		return nil
 	}
-	v := &value{kind: kindBare, str: p.s[p.pos:j], off: p.pos, end: j}
-	p.t.quirks++
+	v := &Value{Kind: KindBare, Str: p.s[p.pos:j], Off: p.pos, End: j}
+	p.t.Quirks++
 	p.pos = j
 	if rest := strings.TrimLeft(p.s[j:min(len(p.s), j+8)], `"' `); j < len(p.s) && (p.s[j] == '"' || p.s[j] == '\'') && strings.HasPrefix(rest, ":") {
-		p.fault(Error, Malformed, v.off, v.str, "a key has lost its opening quote", "write the opening quote")
-		v.kind = kindString
+		p.fault(true, codeMalformed, v.Off, v.Str, "a key has lost its opening quote", "write the opening quote")
+		v.Kind = KindString
 		p.pos++
 	}
 	return v
 }
 
-func (p *valueParser) readItems(v *value, closing byte) *value {
+func (p *valueParser) readItems(v *Value, closing byte) *Value {
 	p.depth++
 	defer func() { p.depth-- }()
 	name := string(p.stack[len(p.stack)-1])
@@ -278,14 +278,14 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 	for {
 		p.skip()
 		if p.pos >= len(p.s) || p.budget <= 0 {
-			p.t.cutOff = true
+			p.t.CutOff = true
 			p.unclosed(v, name)
 			return v
 		}
 		switch c := p.s[p.pos]; c {
 		case closing:
 			p.pos++
-			v.end = p.pos
+			v.End = p.pos
 			p.pop()
 			return v
 		case ',', ';':
@@ -297,19 +297,19 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 				p.unclosed(v, name)
 				return v
 			}
-			sev := Warning
+			serious := false
 			if p.closes(c) {
-				sev = Error
+				serious = true
 			}
-			p.fault(sev, Unbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
+			p.fault(serious, codeUnbalanced, p.pos, string(c), "a closing bracket has no opening one", "check the brackets before this place")
 			p.pos++
 			continue
 		}
 		start := p.pos
 		// A keyword argument of a call.
-		if v.kind == kindCall && isWordByte(p.s[p.pos]) {
+		if v.Kind == KindCall && IsWordByte(p.s[p.pos]) {
 			j := p.pos
-			for j < len(p.s) && j < p.pos+64 && isWordByte(p.s[j]) {
+			for j < len(p.s) && j < p.pos+64 && IsWordByte(p.s[j]) {
 				j++
 			}
 			if j+1 < len(p.s) && p.s[j] == '=' && p.s[j+1] != '=' {
@@ -320,8 +320,8 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 					return v
 				}
 				if val != nil {
-					p.t.anyKeys = true
-					v.fields = append(v.fields, field{key, start, val})
+					p.t.AnyKeys = true
+					v.Fields = append(v.Fields, Field{key, start, val})
 				}
 				continue
 			}
@@ -331,7 +331,7 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 			return v
 		}
 		if item == nil {
-			if p.t.cutOff {
+			if p.t.CutOff {
 				p.unclosed(v, name)
 				return v
 			}
@@ -341,48 +341,48 @@ func (p *valueParser) readItems(v *value, closing byte) *value {
 			continue
 		}
 		p.skip()
-		if v.kind == kindList && closing == ')' && len(v.items) == 0 && item.kind == kindString && p.pos < len(p.s) && p.s[p.pos] == ':' {
-			p.fault(Error, Unbalanced, v.off, "(", "a ( stands where a { should open an object", "write {")
-			p.pos = item.off
+		if v.Kind == KindList && closing == ')' && len(v.Items) == 0 && item.Kind == KindString && p.pos < len(p.s) && p.s[p.pos] == ':' {
+			p.fault(true, codeUnbalanced, v.Off, "(", "a ( stands where a { should open an object", "write {")
+			p.pos = item.Off
 			p.stack[len(p.stack)-1] = '{'
-			p.t.anyKeys = true
-			return p.readFields(&value{kind: kindObject, off: v.off})
+			p.t.AnyKeys = true
+			return p.readFields(&Value{Kind: KindObject, Off: v.Off})
 		}
-		if item.isScalar() && p.pos < len(p.s) && p.s[p.pos] == ':' && (item.kind == kindString) && closing == ']' {
+		if item.IsScalar() && p.pos < len(p.s) && p.s[p.pos] == ':' && (item.Kind == KindString) && closing == ']' {
 			// A key inside a list: either the list's end or an object's start was forgotten.
-			if (len(v.items) == 0 && commas > 0 || len(v.items) > 0 && v.items[len(v.items)-1].isScalar()) && len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '{' {
-				p.pos = item.off
+			if (len(v.Items) == 0 && commas > 0 || len(v.Items) > 0 && v.Items[len(v.Items)-1].IsScalar()) && len(p.stack) >= 2 && p.stack[len(p.stack)-2] == '{' {
+				p.pos = item.Off
 				p.unclosed(v, name)
 				return v
 			}
-			p.fault(Error, Unbalanced, item.off, "{", "a key stands in a list: the opening { is missing", "write the { before this key")
-			p.pos = item.off
-			p.t.anyKeys = true
+			p.fault(true, codeUnbalanced, item.Off, "{", "a key stands in a list: the opening { is missing", "write the { before this key")
+			p.pos = item.Off
+			p.t.AnyKeys = true
 			p.stack = append(p.stack, '{')
-			item = p.readFields(&value{kind: kindObject, off: start})
+			item = p.readFields(&Value{Kind: KindObject, Off: start})
 			if p.fatal {
 				return v
 			}
 		}
 		if a, b, ok := splitTexts(item); ok {
-			p.fault(Error, Malformed, b.off, clip(b.str), "a comma is missing before this text", "write a comma")
-			v.items = append(v.items, a, b)
+			p.fault(true, codeMalformed, b.Off, Clip(b.Str), "a comma is missing before this text", "write a comma")
+			v.Items = append(v.Items, a, b)
 			continue
 		}
-		v.items = append(v.items, item)
+		v.Items = append(v.Items, item)
 	}
 }
 
 // splitTexts splits "a" "b", which reads like one text with quotes in it, at its inner quotes.
-func splitTexts(v *value) (a, b *value, ok bool) {
-	if v.kind != kindString || v.out <= v.in {
+func splitTexts(v *Value) (a, b *Value, ok bool) {
+	if v.Kind != KindString || v.Out <= v.In {
 		return nil, nil, false
 	}
 	for _, sep := range [...]string{`" "`, `' '`} {
-		first, second, found := strings.Cut(v.str, sep)
+		first, second, found := strings.Cut(v.Str, sep)
 		if found && first != "" && second != "" && !strings.Contains(second, sep) && !strings.ContainsAny(first+second, sep[:1]) {
-			at := v.off + len(first) + 3
-			return &value{kind: kindString, str: first, off: v.off, end: v.off + len(first) + 2}, &value{kind: kindString, str: second, off: at, end: v.end}, true
+			at := v.Off + len(first) + 3
+			return &Value{Kind: KindString, Str: first, Off: v.Off, End: v.Off + len(first) + 2}, &Value{Kind: KindString, Str: second, Off: at, End: v.End}, true
 		}
 	}
 	return nil, nil, false

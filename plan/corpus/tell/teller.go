@@ -1,0 +1,458 @@
+package tell
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// teller tells one text.
+type teller struct {
+	*rand.Rand
+	lang, english *language
+	// needs are, for each node in the order of the text, the nodes that come directly before it.
+	needs [][]int
+	title []string
+	// id is what the truth calls each node; ref is how the text refers to it.
+	id, ref []string
+	// number says that the ids are plain numbers, so that "step 2" can be said.
+	number bool
+	how    manner
+	kept   map[string]string
+	out    Text
+}
+
+// manner is how a text states what its steps need; it is the same for the whole text.
+type manner struct {
+	// before states what comes after a step, data that results are used, many several ways in one text.
+	before, data, many bool
+	// free is how often a step that needs nothing says so; aside, how often "in parallel with 2" is said.
+	free, aside, previous float64
+}
+
+func (t *teller) yes(p float64) bool { return t.Float64() < p }
+
+func (t *teller) one(of ...string) string { return of[t.IntN(len(of))] }
+
+// say picks a phrase of a section.
+func (t *teller) say(section string) string {
+	of := t.lang.say[section]
+	if len(of) == 0 {
+		of = t.english.say[section]
+	}
+	return t.one(of...)
+}
+
+// keep picks a phrase of a section and stays with it.
+func (t *teller) keep(section string) string {
+	if t.how.many {
+		return t.phrase(section)
+	}
+	s, ok := t.kept[section]
+	if !ok {
+		s = t.phrase(section)
+		if t.kept == nil {
+			t.kept = map[string]string{}
+		}
+		t.kept[section] = s
+	}
+	return s
+}
+
+// phrase picks a phrase that fits the kind of ids.
+func (t *teller) phrase(section string) string {
+	for {
+		s, numeric := strings.CutPrefix(t.say(section), "n: ")
+		if !numeric || t.number {
+			return s
+		}
+	}
+}
+
+func (t *teller) cap(s string) string { return t.lang.capital(s) }
+
+func fill(phrase string, pairs ...string) string {
+	return strings.NewReplacer(pairs...).Replace(phrase)
+}
+
+// size draws how many nodes there are.
+func (t *teller) size(most int) int {
+	n := 3 + t.IntN(7)
+	switch x := t.Float64(); {
+	case x < 0.03:
+		n = 2
+	case x > 0.97:
+		n = 21 + t.IntN(40)
+	case x > 0.89:
+		n = 10 + t.IntN(11)
+	}
+	return min(n, most)
+}
+
+// draw makes a random graph of at most so many nodes, with titles.
+func (t *teller) draw(most int) {
+	n := t.size(most)
+	t.needs = make([][]int, n)
+	kind := t.IntN(10)
+	for i := 1; i < n; i++ {
+		switch {
+		case kind == 0:
+			t.needs[i] = []int{i - 1}
+		case kind == 1: // one, then many, then one
+			t.needs[i] = []int{0}
+			if i == n-1 && n > 3 {
+				t.needs[i] = span(1, n-1)
+			}
+		case kind == 2: // diamonds
+			switch i % 3 {
+			case 0:
+				t.needs[i] = []int{i - 2, i - 1}
+			case 1:
+				t.needs[i] = []int{i - 1}
+			case 2:
+				t.needs[i] = []int{i - 2}
+			}
+		case kind == 3 && i == n-1: // many, then one
+			t.needs[i] = span(0, n-1)
+		case kind == 3 && n > 2:
+		case t.yes(0.16) && i < n-1:
+		default:
+			for range 1 + t.IntN(2) + t.IntN(2)*t.IntN(2) {
+				k := i - 1 - min(t.IntN(4), t.IntN(4))
+				if k >= 0 && !slices.Contains(t.needs[i], k) {
+					t.needs[i] = append(t.needs[i], k)
+				}
+			}
+			slices.Sort(t.needs[i])
+		}
+	}
+	if t.edgeless() {
+		t.needs[n-1] = []int{0}
+	}
+	t.title = t.titles(n)
+}
+
+func span(from, to int) (out []int) {
+	for i := from; i < to; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+// chain makes a graph of steps that follow one another.
+func (t *teller) chain(most int) {
+	n := t.size(most)
+	t.needs = make([][]int, n)
+	for i := 1; i < n; i++ {
+		t.needs[i] = []int{i - 1}
+	}
+	t.title = t.titles(n)
+}
+
+// stages makes a graph of stages: each step of a stage needs all of the stage before. It returns the stages.
+func (t *teller) stages(most, width int) (out [][]int) {
+	n := min(t.size(most), most)
+	wide := false
+	for i := 0; i < n; {
+		w := 1
+		if !wide && i > 0 && n-i > 2 && t.yes(0.5) {
+			w = 2 + t.IntN(width-1)
+		}
+		w = min(w, n-i)
+		wide = w > 1
+		out = append(out, span(i, i+w))
+		i += w
+	}
+	t.needs = make([][]int, n)
+	for k, stage := range out {
+		if k > 0 {
+			for _, i := range stage {
+				t.needs[i] = slices.Clone(out[k-1])
+			}
+		}
+	}
+	t.title = t.titles(n)
+	return out
+}
+
+// shuffle changes the order in which the nodes are told.
+func (t *teller) shuffle() {
+	n := len(t.needs)
+	at := t.Perm(n)
+	needs := make([][]int, n)
+	for i, x := range t.needs {
+		for _, k := range x {
+			needs[at[i]] = append(needs[at[i]], at[k])
+		}
+		slices.Sort(needs[at[i]])
+	}
+	t.needs = needs
+}
+
+func (t *teller) edgeless() bool {
+	return !slices.ContainsFunc(t.needs, func(x []int) bool { return len(x) > 0 })
+}
+
+// isChain reports whether the steps follow one another as they are listed.
+func (t *teller) isChain() bool {
+	for i, x := range t.needs {
+		if i == 0 && len(x) > 0 || i > 0 && (len(x) != 1 || x[0] != i-1) {
+			return false
+		}
+	}
+	return true
+}
+
+// after are the nodes that need node i.
+func (t *teller) after(i int) (out []int) {
+	for k, x := range t.needs {
+		if slices.Contains(x, i) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// titles draws n tasks of one domain, with as few common words as there are; if it is too small, of several.
+func (t *teller) titles(n int) []string {
+	var out []string
+	seen, used := map[string]bool{}, map[string]bool{}
+	sep := ""
+	if t.lang.spaced() {
+		sep = " "
+	}
+	d := t.IntN(len(t.lang.domains))
+	for tries := 0; len(out) < n; tries++ {
+		domain := t.lang.domains[d]
+		h := domain[t.IntN(len(domain))]
+		a, b := h.first[t.IntN(len(h.first))], h.second[t.IntN(len(h.second))]
+		title := a + sep + b
+		object := b
+		if len(h.first) > len(h.second) {
+			object = a
+		}
+		if seen[title] || used[object] && tries < 20*n {
+			if tries > 20*n && tries%10 == 0 {
+				d = (d + 1) % len(t.lang.domains)
+			}
+			continue
+		}
+		seen[title], used[object] = true, true
+		out = append(out, title)
+	}
+	return out
+}
+
+// numbers gives the ids 1, 2, 3 and so on.
+func (t *teller) numbers() {
+	t.number = true
+	t.id = nil
+	for i := range t.needs {
+		t.id = append(t.id, strconv.Itoa(i+1))
+	}
+	t.ref = t.id
+}
+
+// codes gives ids such as T1 and AP-03.
+func (t *teller) codes() {
+	n := len(t.needs)
+	prefix := t.one("T", "T", "S", "AP", "WP", "P", "A", "M", "K", "X", "TASK-", "WP-", "T-", "AP-", "OPS-", "DEV-", "REQ-", "U", "Q", "AB-")
+	form, from := "%d", 1
+	switch {
+	case n > 9 || t.yes(0.15):
+		form = "%02d"
+	case strings.HasSuffix(prefix, "-") && len(prefix) > 3 && t.yes(0.5):
+		from = 11 + t.IntN(400)
+	}
+	t.id = nil
+	for i := range n {
+		t.id = append(t.id, prefix+fmt.Sprintf(form, from+i))
+	}
+	t.ref = t.id
+}
+
+// letters gives the ids A, B, C and so on, small ones if asked; false: there are not enough.
+func (t *teller) letters(small bool) bool {
+	if len(t.needs) > 26 {
+		return false
+	}
+	t.id = nil
+	for i := range t.needs {
+		c := 'A' + rune(i)
+		if small {
+			c += 'a' - 'A'
+		}
+		t.id = append(t.id, string(c))
+	}
+	t.ref = t.id
+	return true
+}
+
+// slugs gives ids such as fetch_orders, in the spelling that joins words with sep ("" is camel case).
+func (t *teller) slugs(sep string) {
+	g := t.slugHalves()
+	seen := map[string]bool{}
+	t.id = nil
+	short := len(t.needs) <= 8 && t.yes(0.25)
+	for len(t.id) < len(t.needs) {
+		a, b := g.first[t.IntN(len(g.first))], g.second[t.IntN(len(g.second))]
+		s := a + sep + b
+		switch {
+		case short && sep != "":
+			s = b
+		case sep == "":
+			s = t.english.capital(a) + t.english.capital(b)
+		}
+		if seen[s] {
+			continue
+		}
+		seen[s] = true
+		t.id = append(t.id, s)
+	}
+	t.ref = t.id
+}
+
+func (t *teller) slugHalves() halves {
+	a, b, _ := strings.Cut(t.english.say["slug"][0], " + ")
+	return halves{strings.Split(a, "|"), strings.Split(b, "|")}
+}
+
+// hide makes the titles the ids, because the text shows none.
+func (t *teller) hide() {
+	t.id, t.ref = t.title, t.title
+	t.out.Hidden = true
+}
+
+// byTitle makes the titles the ids; the text refers to steps by their titles.
+func (t *teller) byTitle() {
+	t.id = nil
+	for _, x := range t.title {
+		t.id = append(t.id, t.cap(x))
+	}
+	t.ref = t.id
+	t.out.Hidden = true
+}
+
+// truth writes nodes and edges into the text.
+func (t *teller) truth() {
+	t.out.Nodes = slices.Clone(t.id)
+	for i, x := range t.needs {
+		for _, k := range x {
+			t.out.Edges = append(t.out.Edges, Edge{t.id[k], t.id[i]})
+		}
+	}
+}
+
+// refs are the references to nodes.
+func (t *teller) refs(nodes []int) (out []string) {
+	for _, i := range nodes {
+		out = append(out, t.ref[i])
+	}
+	return out
+}
+
+// join writes several references as one would say them.
+func (t *teller) join(refs []string) string {
+	comma, and := ", ", " "+t.keep("and")+" "
+	if !t.lang.spaced() {
+		comma, and = "、", t.keep("and")
+	}
+	if len(refs) < 2 {
+		return strings.Join(refs, "")
+	}
+	last := len(refs) - 1
+	return strings.Join(refs[:last], comma) + and + refs[last]
+}
+
+// bare writes references as a value: "1, 2".
+func (t *teller) bare(nodes []int) string {
+	sep := ", "
+	if !t.lang.spaced() && t.yes(0.3) {
+		sep = "、"
+	}
+	return strings.Join(t.refs(nodes), sep)
+}
+
+// manners draws how the text states what is needed.
+func (t *teller) manners() {
+	t.how = manner{many: t.yes(0.35), before: t.yes(0.1), data: t.yes(0.1)}
+	if t.yes(0.4) {
+		t.how.free = t.one1(1, 1, 0.5)
+	}
+	if t.yes(0.25) {
+		t.how.aside = 0.5
+	}
+	if t.yes(0.12) {
+		t.how.previous = 0.6
+	}
+}
+
+func (t *teller) one1(of ...float64) float64 { return of[t.IntN(len(of))] }
+
+// relation says what node i needs, or "".
+func (t *teller) relation(i int) string {
+	need := t.needs[i]
+	if t.how.before {
+		next := t.after(i)
+		switch len(next) {
+		case 0:
+			return ""
+		case 1:
+			return fill(t.keep("before"), "{r}", t.ref[next[0]])
+		}
+		return fill(t.keep("beforemany"), "{r}", t.join(t.refs(next)))
+	}
+	for k := range i {
+		// The other step states itself what it needs.
+		if slices.Equal(need, t.needs[k]) && len(need) > 0 && t.yes(t.how.aside) && !t.aside(k) {
+			t.kept = t.set("aside"+strconv.Itoa(i), "x")
+			return fill(t.keep("parallel"), "{r}", t.ref[k])
+		}
+	}
+	switch {
+	case len(need) == 0 && t.yes(t.how.free):
+		return t.keep("none")
+	case len(need) == 0:
+		return ""
+	case len(need) == 1 && need[0] == i-1 && t.yes(t.how.previous):
+		return t.keep("prev")
+	case t.number && len(need) > 2 && need[len(need)-1]-need[0] == len(need)-1 && t.yes(0.4):
+		return fill(t.keep("range"), "{a}", t.ref[need[0]], "{b}", t.ref[need[len(need)-1]])
+	case t.how.data && len(need) <= 3:
+		return fill(t.keep("data"), "{r}", t.join(t.refs(need)))
+	case len(need) == 1:
+		return fill(t.keep("one"), "{r}", t.ref[need[0]])
+	}
+	return fill(t.keep("many"), "{r}", t.join(t.refs(need)))
+}
+
+func (t *teller) aside(k int) bool { return t.kept["aside"+strconv.Itoa(k)] != "" }
+
+func (t *teller) set(key, value string) map[string]string {
+	if t.kept == nil {
+		t.kept = map[string]string{}
+	}
+	t.kept[key] = value
+	return t.kept
+}
+
+// wrap puts a heading or an opening before the plan, and maybe closing words after it.
+func (t *teller) wrap(body string) {
+	head, tail := "", ""
+	switch x := t.Float64(); {
+	case x < 0.35:
+		head = t.say("intro") + "\n\n"
+	case x < 0.5:
+		head = t.one("# ", "## ", "", "**") + t.say("title")
+		if strings.HasPrefix(head, "**") {
+			head += "**"
+		}
+		head += "\n\n"
+	}
+	if t.yes(0.25) {
+		tail = "\n\n" + t.say("outro")
+	}
+	t.out.Body = head + strings.TrimRight(body, "\n") + tail
+}

@@ -1,0 +1,308 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Diagram is a drawing of nodes and links: Mermaid, DOT, PlantUML, D2, lines of arrows, boxes, a Makefile or a chart.
+type Diagram struct {
+	// Kind is "mermaid", "dot", "plantuml", "gantt", "arrows", "art" or "make".
+	Kind   string
+	Nodes  []Node
+	Links  []Arc
+	Faults []Fault
+	// First and Last are the places of its first and last line in Source.Lines; Start and End delimit its text.
+	First, Last, Start, End int
+	// Closed tells that a sign ends it: a fence, a brace, @enduml.
+	Closed bool
+	// Flow tells that the nodes are to be listed as they follow one another, because their places on the paper say little.
+	Flow   bool
+	index  map[string]int
+	groups map[string][]string
+}
+
+// Node is one node of a diagram. Pseudo marks forks, joins, starts and ends, which only pass links on.
+type Node struct {
+	ID, Label string
+	Hidden    bool
+	Pseudo    bool
+	Off, End  int
+}
+
+// Arc is one link. Assumed says why it is only likely, or is empty.
+type Arc struct {
+	From, To string
+	Off      int
+	Assumed  string
+}
+
+// maxProduct bounds the links that one line of groups may stand for.
+const maxProduct = 100_000
+
+// maxFaults bounds the faults of one diagram.
+const maxFaults = 200
+
+func newDiagram(kind string, first, start int) *Diagram {
+	return &Diagram{Kind: kind, First: first, Last: first, Start: start, End: start, index: map[string]int{}, groups: map[string][]string{}}
+}
+
+func (g *Diagram) fault(bad bool, code string, off int, element, message, hint string) {
+	if len(g.Faults) < maxFaults {
+		g.Faults = append(g.Faults, Fault{bad, code, off, clip(element), message, hint})
+	}
+}
+
+// node adds a node, or gives a known one its label.
+func (g *Diagram) node(id, label string, off int) {
+	if id == "" {
+		return
+	}
+	k, ok := g.index[id]
+	if !ok {
+		k = len(g.Nodes)
+		g.index[id] = k
+		g.Nodes = append(g.Nodes, Node{ID: id, Off: off, End: off + len(id)})
+	}
+	if n := &g.Nodes[k]; label != "" && n.Label == "" {
+		n.Label = label
+	}
+}
+
+// link adds the links from each of one group to each of another.
+func (g *Diagram) link(from, to []string, off int, assumed string) {
+	if len(from)*len(to) > maxProduct || len(g.Links) > maxProduct {
+		g.fault(true, "LIMIT_REACHED", off, strings.Join(from[:min(3, len(from))], ", "), "the groups of this link stand for too many links", "split it")
+		return
+	}
+	for _, a := range from {
+		for _, b := range to {
+			g.Links = append(g.Links, Arc{a, b, off, assumed})
+		}
+	}
+}
+
+// settle replaces links to and from groups by those to their first and from their last nodes, and passes links through
+// pseudo nodes.
+func (g *Diagram) settle() {
+	if len(g.groups) > 0 {
+		g.openGroups()
+	}
+	pseudo := map[string]bool{}
+	for _, n := range g.Nodes {
+		pseudo[n.ID] = n.Pseudo
+	}
+	in, out := map[string][]Arc{}, map[string][]Arc{}
+	kept := g.Links[:0]
+	for _, l := range g.Links {
+		if pseudo[l.From] || pseudo[l.To] {
+			out[l.From], in[l.To] = append(out[l.From], l), append(in[l.To], l)
+			continue
+		}
+		kept = append(kept, l)
+	}
+	g.Links = kept
+	if len(out) > 0 {
+		for _, n := range g.Nodes {
+			if n.Pseudo {
+				continue
+			}
+			g.pass(n.ID, n.ID, out, pseudo, map[string]bool{})
+		}
+	}
+	nodes := g.Nodes[:0]
+	for _, n := range g.Nodes {
+		if !n.Pseudo {
+			nodes = append(nodes, n)
+		}
+	}
+	g.Nodes = nodes
+}
+
+// pass adds links from a node to all that it reaches through pseudo nodes alone.
+func (g *Diagram) pass(from, at string, out map[string][]Arc, pseudo, seen map[string]bool) {
+	for _, l := range out[at] {
+		if !pseudo[l.To] {
+			if len(g.Links) < maxProduct {
+				g.Links = append(g.Links, Arc{From: from, To: l.To, Off: l.Off})
+			}
+		} else if !seen[l.To] && len(seen) < 200 {
+			seen[l.To] = true
+			g.pass(from, l.To, out, pseudo, seen)
+		}
+	}
+}
+
+// openGroups lets links to a group lead to the nodes inside that nothing in it comes before, and links from it likewise.
+func (g *Diagram) openGroups() {
+	owner := map[string][]string{}
+	for id, ids := range g.groups {
+		for _, x := range ids {
+			owner[x] = append(owner[x], id)
+		}
+	}
+	inside := func(a, b string) map[string]bool {
+		m := map[string]bool{}
+		for _, x := range owner[a] {
+			for _, y := range owner[b] {
+				if x == y {
+					m[x] = true
+				}
+			}
+		}
+		return m
+	}
+	first, last := map[[2]string]bool{}, map[[2]string]bool{} // group, node: something inside comes before, after
+	for _, l := range g.Links {
+		for x := range inside(l.From, l.To) {
+			first[[2]string{x, l.To}], last[[2]string{x, l.From}] = true, true
+		}
+	}
+	open := func(id string, hidden map[[2]string]bool) []string {
+		ids, ok := g.groups[id]
+		if !ok || len(ids) == 0 {
+			return []string{id}
+		}
+		var out []string
+		for _, x := range ids {
+			if !hidden[[2]string{id, x}] && (g.groups[x] == nil) {
+				out = append(out, x)
+			}
+		}
+		if out == nil {
+			return ids
+		}
+		return out
+	}
+	links := g.Links
+	g.Links = nil
+	for _, l := range links {
+		g.link(open(l.From, last), open(l.To, first), l.Off, l.Assumed)
+	}
+	nodes := g.Nodes[:0]
+	for _, n := range g.Nodes {
+		if ids, ok := g.groups[n.ID]; !ok || len(ids) == 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	g.Nodes = nodes
+}
+
+// Diagrams returns the diagrams of a text in their order.
+func Diagrams(src *Source) []*Diagram {
+	var out []*Diagram
+	for i := 0; i < len(src.Lines); {
+		g := diagramAt(src, i)
+		if g == nil || len(g.Nodes) == 0 {
+			i++
+			continue
+		}
+		g.settle()
+		out = append(out, g)
+		i = max(g.Last, i) + 1
+		if len(out) >= 64 || src.Ended() {
+			return out
+		}
+	}
+	return out
+}
+
+// diagramAt reads the diagram with a head that begins on line i.
+func diagramAt(src *Source, i int) *Diagram {
+	l := &src.Lines[i]
+	if l.Text == "" || l.Fence {
+		return nil
+	}
+	for _, read := range [...]func(*Source, int) *Diagram{mermaidAt, ganttAt, dotAt, umlAt, makeAt} {
+		if g := read(src, i); g != nil {
+			return g
+		}
+	}
+	return nil
+}
+
+// blockEnd returns the place of the first line behind i that no longer belongs to its code fence; the end of the text
+// where there is no fence.
+func (s *Source) blockEnd(i int) int {
+	for j := i; j < len(s.Lines); j++ {
+		if s.Lines[j].Fence || s.Lines[j].InCode != s.Lines[i].InCode {
+			return j
+		}
+	}
+	return len(s.Lines)
+}
+
+// closedFence reports whether line j is the fence that closes the block before it.
+func (s *Source) closedFence(j int) bool { return j < len(s.Lines) && s.Lines[j].Fence }
+
+func clip(s string) string {
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		s = s[:i]
+	}
+	if len(s) <= 80 {
+		return s
+	}
+	n := 77
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// wordRune reports whether r stands in identifiers.
+func wordRune(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
+}
+
+// nameEnd returns the length of the identifier at the start of s; extra are signs that it may hold besides.
+func nameEnd(s, extra string) int {
+	for i, r := range s {
+		if !wordRune(r) && (extra == "" || !strings.ContainsRune(extra, r)) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// cutWord removes a word from the start of s if it stands there, in any case.
+func cutWord(s, word string) (string, bool) {
+	if len(s) < len(word) || !strings.EqualFold(s[:len(word)], word) {
+		return s, false
+	}
+	rest := s[len(word):]
+	if r, _ := utf8.DecodeRuneInString(rest); rest != "" && wordRune(r) {
+		return s, false
+	}
+	return strings.TrimLeft(rest, " \t"), true
+}
+
+// quoted returns the length of the quoted text that s starts with, or 0 if it does not end on its line.
+func quoted(s string) int {
+	for j := 1; j < len(s); j++ {
+		switch s[j] {
+		case '\\':
+			j++
+		case s[0]:
+			return j + 1
+		case '\n':
+			return 0
+		}
+	}
+	return 0
+}
+
+// label cleans a label of quotes, line breaks and tags.
+func label(s string) string {
+	s = strings.TrimSpace(s)
+	if n := len(s); n > 1 && (s[0] == '"' || s[0] == '\'' || s[0] == '`') && s[n-1] == s[0] {
+		s = strings.TrimSpace(s[1 : n-1])
+	}
+	if strings.ContainsAny(s, "\\<*`") {
+		for _, br := range [...]string{"<br/>", "<br />", "<br>", "\\n", "\\l", "\\r"} {
+			s = strings.ReplaceAll(s, br, " ")
+		}
+		s = strings.Trim(s, "*`")
+	}
+	return strings.Join(strings.Fields(s), " ")
+}

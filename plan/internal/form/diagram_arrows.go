@@ -1,0 +1,370 @@
+package form
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// arrowRunes are arrows of one sign: those that point on, those that point back, and those that point down.
+const (
+	arrowsOn   = "→⟶➔⇒➜➡➝⟹➞➙↦⟼⇾➤⭢⮕➠➢➣►▶▸⇨↣⇢⟿⇝↪"
+	arrowsBack = "←⟵⇐⇦⇠⟸◄◀⬅⭠↤⇽"
+	arrowsDown = "↓⬇⇓⇩▼▽🡇⭣"
+)
+
+// ArrowAt reads the arrow at s[i] and returns its length, 0 if there is none. left is set for arrows that point back.
+func ArrowAt(s string, i int) (n int, left bool) {
+	switch c := s[i]; {
+	case c == '-' || c == '=' || c == '~' || c == '.' && strings.HasPrefix(s[i:], "..>"):
+		j := i
+		for j < len(s) && j < i+400 && (s[j] == c || c == '-' && (s[j] == '.' || s[j] == ' ' && strings.HasPrefix(s[j:], " -")) && j+1 < len(s)) {
+			j++
+		}
+		k := j
+		for k < len(s) && s[k] == '>' && k-j < 3 {
+			k++
+		}
+		if k == j {
+			if r, n := utf8.DecodeRuneInString(s[j:]); r != utf8.RuneError && strings.ContainsRune("►▶→", r) {
+				return j + n - i, false
+			}
+			return 0, false
+		}
+		return k - i, false
+	case c == '|' && strings.HasPrefix(s[i:], "|>"):
+		return 2, false
+	case c == '<':
+		j := i + 1
+		for j < len(s) && (s[j] == '-' || s[j] == '=' && j > i+1) {
+			j++
+		}
+		if j == i+1 || j < len(s) && s[j] == '>' {
+			return 0, false
+		}
+		return j - i, true
+	case c >= 0x80:
+		return signAt(s, i)
+	}
+	return 0, false
+}
+
+// signAt reads an arrow that begins with a sign beyond ASCII.
+func signAt(s string, i int) (n int, left bool) {
+	c, n := utf8.DecodeRuneInString(s[i:])
+	if strings.ContainsRune(arrowsOn, c) || strings.ContainsRune(arrowsBack, c) {
+		if strings.HasPrefix(s[i+n:], "\ufe0f") {
+			n += 3
+		}
+		return n, strings.ContainsRune(arrowsBack, c)
+	}
+	if strings.ContainsRune("—–─―━═╌┄", c) {
+		j := i
+		for j < len(s) && strings.HasPrefix(s[j:], string(c)) {
+			j += n
+		}
+		if j < len(s) && s[j] == '>' {
+			return j + 1 - i, false
+		}
+		if r, k := utf8.DecodeRuneInString(s[j:]); strings.ContainsRune(arrowsOn, r) && k > 1 {
+			return j + k - i, false
+		}
+	}
+	return 0, false
+}
+
+// ContainsArrow reports whether an arrow stands in s.
+func ContainsArrow(s string) bool {
+	for i := 0; i < len(s); {
+		if n, _ := ArrowAt(s, i); n > 0 {
+			return true
+		}
+		i += sameRun(s, i)
+	}
+	return false
+}
+
+// sameRun returns how often the byte at s[i] stands there in a row, so that a long line is not looked at again and again.
+func sameRun(s string, i int) int {
+	j := i + 1
+	for j < len(s) && s[j] == s[i] && s[i] < 0x80 {
+		j++
+	}
+	return j - i
+}
+
+// Piece is a part of a line with its place.
+type Piece struct {
+	Text string
+	Off  int
+}
+
+func piece(s string, from, to, off int) Piece {
+	for from < to && (s[from] == ' ' || s[from] == '\t') {
+		from++
+	}
+	for to > from && (s[to-1] == ' ' || s[to-1] == '\t') {
+		to--
+	}
+	return Piece{s[from:to], off + from}
+}
+
+// SplitArrows splits a line at its arrows; back tells for each arrow whether it points back. Quoted parts and parts in
+// brackets are kept whole.
+func SplitArrows(s string, off int) (parts []Piece, back []bool) {
+	start, depth := 0, 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if (c == '"' || c == '`') && opensQuote(s[start:i]) {
+			if n := quoted(s[i:]); n > 0 {
+				i += n
+				continue
+			}
+		}
+		switch c {
+		case '[', '{', '(':
+			if strings.IndexByte(s[i:], closer(c)) >= 0 && depth < 60 {
+				depth++
+			}
+		case ']', '}', ')':
+			depth = max(0, depth-1)
+		}
+		if n, left := ArrowAt(s, i); n > 0 && depth == 0 {
+			parts, back = append(parts, piece(s, start, i, off)), append(back, left)
+			i += n
+			start = i
+			continue
+		}
+		if i++; c == '-' || c == '=' || c == '~' {
+			i += sameRun(s, i-1) - 1
+		}
+	}
+	return append(parts, piece(s, start, len(s), off)), back
+}
+
+// opensQuote reports whether a quote after before starts an id: nothing stands before it, or a separator.
+func opensQuote(before string) bool {
+	t := strings.TrimRight(before, " \t")
+	return t == "" || strings.IndexByte(",;[({&>", t[len(t)-1]) >= 0
+}
+
+func closer(c byte) byte {
+	switch c {
+	case '(':
+		return ')'
+	case '[':
+		return ']'
+	case '{':
+		return '}'
+	case '<':
+		return '>'
+	}
+	return 0
+}
+
+// SplitGroup splits "A, B & C" at its commas and plus signs; words such as "and" are those of the caller. Braces and brackets around all
+// of it are dropped.
+func SplitGroup(p Piece) []Piece {
+	s := p.Text
+	if n := len(s); n > 2 && closer(s[0]) == s[n-1] && s[0] != '<' && strings.IndexByte(s, ',') > 0 && !strings.ContainsAny(s[1:n-1], "()[]{}") {
+		return SplitGroup(piece(s, 1, n-1, p.Off))
+	}
+	var out []Piece
+	start, depth := 0, 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if (c == '"' || c == '`') && opensQuote(s[start:i]) {
+			if q := quoted(s[i:]); q > 0 {
+				i += q
+				continue
+			}
+		}
+		n := 0
+		switch {
+		case closer(c) != 0 && c != '<':
+			depth++
+		case (c == ')' || c == ']' || c == '}') && depth > 0:
+			depth--
+		case c == ',' && depth == 0, c == ';' && depth == 0:
+			n = 1
+		case (c == '&' || c == '+' || c == '|' || c == '/') && depth == 0 && i > 0 && s[i-1] == ' ' && i+1 < len(s) && s[i+1] == ' ':
+			n = 1
+		case strings.HasPrefix(s[i:], "，"), strings.HasPrefix(s[i:], "、"), strings.HasPrefix(s[i:], "；"):
+			n = 3
+		case strings.HasPrefix(s[i:], "،"):
+			n = 2
+		}
+		if n == 0 {
+			i++
+			continue
+		}
+		out = append(out, piece(s, start, i, p.Off))
+		i += n
+		start = i
+	}
+	return append(out, piece(s, start, len(s), p.Off))
+}
+
+// Bare drops quotes, emphasis and one pair of brackets around an id.
+func Bare(p Piece) Piece {
+	for range 4 {
+		s := p.Text
+		n := len(s)
+		switch {
+		case n > 4 && (strings.HasPrefix(s, "**") && strings.HasSuffix(s, "**") || strings.HasPrefix(s, "__") && strings.HasSuffix(s, "__")),
+			n > 4 && strings.HasPrefix(s, "[[") && strings.HasSuffix(s, "]]"), n > 4 && strings.HasPrefix(s, "((") && strings.HasSuffix(s, "))"):
+			p = piece(s, 2, n-2, p.Off)
+		case n > 2 && strings.IndexByte("\"'`*", s[0]) >= 0 && s[n-1] == s[0] && strings.IndexByte(s[1:n-1], s[0]) < 0,
+			n > 2 && s[0] != '<' && closer(s[0]) == s[n-1] && closer(s[0]) != 0 && strings.IndexByte(s[1:n-1], s[n-1]) < 0:
+			p = piece(s, 1, n-1, p.Off)
+		default:
+			return p
+		}
+	}
+	return p
+}
+
+// CutComment drops " # …", " // …" and " %% …" from the end of a line.
+func CutComment(s string) string {
+	for _, mark := range [...]string{" # ", " // ", " %% ", "  #"} {
+		if i := strings.Index(s, mark); i > 0 && strings.Count(s[:i], `"`)%2 == 0 {
+			return strings.TrimRight(s[:i], " \t")
+		}
+	}
+	return s
+}
+
+// SplitMark splits the text of a node into its id and its title, as in "T1: dig", "A (dig)", "1. dig", "[T1] dig" and
+// "2 dig". Without such a mark the id is the text, and ok is false.
+func SplitMark(p Piece) (id, title Piece, ok bool) {
+	s := p.Text
+	if s != "" && closer(s[0]) != 0 && s[0] != '<' {
+		if k := strings.IndexByte(s, closer(s[0])); k > 1 && k < 24 && k+1 < len(s) {
+			return piece(s, 1, k, p.Off), piece(s, k+1, len(s), p.Off), true
+		}
+	}
+	n := nameEnd(s, "#-")
+	for n < len(s) && s[n] == '.' && nameEnd(s[n+1:], "") > 0 && strings.Trim(s[:n], "0123456789.") == "" {
+		n += 1 + nameEnd(s[n+1:], "")
+	}
+	n = len(strings.TrimRight(s[:n], "-"))
+	if n == 0 || n == len(s) {
+		return p, Piece{}, false
+	}
+	rest := strings.TrimLeft(s[n:], " ")
+	digit := strings.ContainsAny(s[:n], "0123456789")
+	short := utf8.RuneCountInString(s[:n]) <= 2
+	mark := func(m string) bool { return strings.HasPrefix(rest, m) && len(rest) > len(m) }
+	switch {
+	case mark(": ") || mark(":") && !mark("::") || mark("：") || mark(" = ") || mark("= ") || mark("- ") || mark("– ") || mark("— "):
+		rest = strings.TrimLeft(rest, ":：=-–— ")
+	case mark(". ") || mark(") "):
+		if !digit && !short {
+			return p, Piece{}, false
+		}
+		rest = rest[2:]
+	case rest != "" && closer(rest[0]) != 0 && closer(rest[0]) == rest[len(rest)-1]:
+		rest = rest[1 : len(rest)-1]
+		return Piece{s[:n], p.Off}, Piece{strings.TrimSpace(rest), p.Off + strings.Index(s, rest)}, true
+	case digit && len(rest) < len(s)-n && n <= 8:
+	default:
+		return p, Piece{}, false
+	}
+	if rest == "" {
+		return p, Piece{}, false
+	}
+	return Piece{s[:n], p.Off}, piece(s, len(s)-len(rest), len(s), p.Off), true
+}
+
+// Chain is what one statement of a line of arrows says: Groups between arrows, Back for each arrow whether it points back.
+type Chain struct {
+	Groups [][]Piece
+	Back   []bool
+	// Doubt holds the ids that may belong to the statement before as well as to this one.
+	Doubt []Piece
+}
+
+// Chains splits a line of arrows into statements. A semicolon ends a statement. A comma separates the ids of a group in
+// "A, B -> C", and statements in "1 -> 2, 1 -> 3": the line is read in the way in which no id follows itself. With apart,
+// commas separate statements wherever both sides hold an arrow.
+func Chains(s string, off int, apart bool) (out []Chain, unsure bool) {
+	for _, st := range splitSemicolons(s, off) {
+		parts, back := SplitArrows(st.Text, st.Off)
+		whole := Chain{Back: back}
+		seen := map[string]int{}
+		again, commas := false, 0
+		for i, p := range parts {
+			group := SplitGroup(p)
+			whole.Groups = append(whole.Groups, group)
+			for _, x := range group {
+				id := Bare(x).Text
+				if at, ok := seen[id]; ok && id != "" && at != i {
+					again = true
+				}
+				seen[id] = i
+			}
+			if i > 0 && i < len(parts)-1 && len(group) > 1 {
+				commas++
+			}
+		}
+		if commas == 0 || commas < len(back)-1 && !again && !apart || !again && !apart && commas > 0 && len(back) < 2 {
+			out = append(out, whole)
+			continue
+		}
+		if !again && !apart {
+			out, unsure = append(out, whole), true
+			continue
+		}
+		out = append(out, apartChains(whole)...)
+	}
+	return out, unsure
+}
+
+// apartChains splits a chain wherever a group between two arrows holds a comma.
+func apartChains(c Chain) []Chain {
+	var out []Chain
+	cur := Chain{Groups: [][]Piece{c.Groups[0]}}
+	for i := 1; i < len(c.Groups); i++ {
+		g := c.Groups[i]
+		cur.Back = append(cur.Back, c.Back[i-1])
+		if i == len(c.Groups)-1 || len(g) == 1 {
+			cur.Groups = append(cur.Groups, g)
+			continue
+		}
+		last := len(g) - 1
+		cur.Groups = append(cur.Groups, g[:last])
+		if last > 1 {
+			cur.Doubt = append(cur.Doubt, g[1:last]...)
+		}
+		out = append(out, cur)
+		cur = Chain{Groups: [][]Piece{g[last:]}}
+	}
+	return append(out, cur)
+}
+
+// splitSemicolons splits at the semicolons outside quotes.
+func splitSemicolons(s string, off int) []Piece {
+	if !strings.ContainsAny(s, ";；") {
+		return []Piece{piece(s, 0, len(s), off)}
+	}
+	var out []Piece
+	start := 0
+	for i := 0; i < len(s); i++ {
+		if (s[i] == '"' || s[i] == '`') && opensQuote(s[start:i]) {
+			if n := quoted(s[i:]); n > 0 {
+				i += n - 1
+			}
+		} else if w := strings.HasPrefix(s[i:], "；"); s[i] == ';' || w {
+			if p := piece(s, start, i, off); p.Text != "" {
+				out = append(out, p)
+			}
+			start = i + 1
+			if w {
+				start = i + 3
+			}
+		}
+	}
+	if p := piece(s, start, len(s), off); p.Text != "" {
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,280 @@
+package form
+
+import "strings"
+
+// makeRule is one rule of a Makefile or a justfile.
+type makeRule struct {
+	targets, needs []Piece
+	line, last     int
+	recipe         string
+	title          string
+}
+
+// makeAt reads the Makefile, justfile or the like that begins on line i: rules with recipes below them.
+func makeAt(src *Source, i int) *Diagram {
+	l := &src.Lines[i]
+	fenced := l.InCode && makeLang(l.Lang)
+	if l.InCode && !fenced && l.Lang != "" && l.Lang != "text" && l.Lang != "txt" && l.Lang != "plaintext" {
+		return nil
+	}
+	if i > 0 && src.Lines[i-1].Text != "" && !src.Lines[i-1].Fence && !fenced && !makeComment(src.Lines[i-1].Text) && !strings.HasSuffix(src.Lines[i-1].Text, ":") {
+		return nil
+	}
+	if !makeBegins(l.Text) {
+		return nil
+	}
+	m := &maker{src: src, known: map[string]bool{}}
+	end := src.blockEnd(i)
+	m.read(i, end, fenced)
+	if len(m.rules) < 2 || !m.fits(fenced) {
+		return nil
+	}
+	g := newDiagram("make", i, l.Off)
+	g.Closed = src.closedFence(end)
+	for _, r := range m.rules {
+		for _, t := range r.targets {
+			if strings.Contains(t.Text, "%") {
+				g.fault(false, "SKIPPED_TEXT", t.Off, t.Text, "the pattern rule "+t.Text+" was left out", "name its targets")
+				continue
+			}
+			title := r.title
+			if title == "" {
+				title = r.recipe
+			}
+			g.node(t.Text, title, t.Off)
+		}
+		g.Last, g.End = r.last, src.Lines[r.last].End
+	}
+	for _, r := range m.rules {
+		for _, t := range r.targets {
+			for _, n := range r.needs {
+				if _, ok := g.index[n.Text]; ok || !makeFile(n.Text) {
+					g.link([]string{n.Text}, []string{t.Text}, n.Off, "")
+				}
+			}
+		}
+	}
+	return g
+}
+
+func makeLang(s string) bool {
+	switch s {
+	case "make", "makefile", "just", "justfile", "mk", "gnumakefile":
+		return true
+	}
+	return false
+}
+
+// makeFile reports whether a prerequisite is a file that no rule makes, or a variable: it is no problem.
+func makeFile(s string) bool { return strings.ContainsAny(s, "./$%*(){}\\") }
+
+func makeComment(s string) bool { return strings.HasPrefix(s, "#") }
+
+// makeBegins is a quick test whether a file of rules may begin with a line.
+func makeBegins(s string) bool {
+	_, isVar := makeVariable(s)
+	_, _, isRule := makeHead(Piece{Text: s})
+	return isVar || isRule || makeComment(s) || strings.HasPrefix(s, ".PHONY") || strings.HasPrefix(s, "set ") || strings.HasPrefix(s, "default:")
+}
+
+// makeVariable reports whether a line sets a variable.
+func makeVariable(s string) (string, bool) {
+	n := nameEnd(s, "-")
+	if n == 0 || n > 60 {
+		return "", false
+	}
+	rest := strings.TrimLeft(s[n:], " ")
+	for _, sign := range [...]string{":=", "::=", "?=", "+=", "="} {
+		if strings.HasPrefix(rest, sign) {
+			return s[:n], !strings.HasPrefix(rest, "==")
+		}
+	}
+	return "", false
+}
+
+// makeHead splits "a b: c d | e" into targets and prerequisites.
+func makeHead(p Piece) (targets, needs []Piece, ok bool) {
+	s := p.Text
+	if i := strings.Index(s, " #"); i > 0 {
+		s = s[:i]
+	}
+	i := colonOutside(s)
+	if i <= 0 || i > 200 || strings.HasPrefix(s[i:], "://") || strings.HasPrefix(s[i:], ":=") {
+		return nil, nil, false
+	}
+	left, right := s[:i], strings.TrimLeft(s[i:], ":")
+	rightOff := p.Off + len(s) - len(right)
+	if k := strings.IndexByte(right, ';'); k >= 0 {
+		right = right[:k]
+	}
+	names := strings.Fields(left)
+	just := len(names) > 1 && strings.ContainsAny(left, "=\"'*+")
+	if just {
+		names = names[:1] // a recipe of just with parameters
+	}
+	for _, t := range names {
+		if t == "" || nameEnd(t, ".-/%@$(){}&") != len(t) {
+			return nil, nil, false
+		}
+		t = strings.TrimPrefix(t, "@")
+		targets = append(targets, Piece{t, p.Off + strings.Index(s, t)})
+	}
+	for k := 0; k < len(right); {
+		switch c := right[k]; {
+		case c == ' ' || c == '\t' || c == '|' || c == '&' || c == ',' || c == '\\' || c == '\n':
+			k++
+		case c == '(':
+			n := strings.IndexByte(right[k:], ')')
+			if n < 0 {
+				return nil, nil, false
+			}
+			name := strings.TrimSpace(right[k+1 : k+n])
+			name = name[:nameEnd(name, "-")]
+			if name != "" {
+				needs = append(needs, Piece{name, rightOff + k + 1})
+			}
+			k += n + 1
+		default:
+			n := k
+			for n < len(right) && strings.IndexByte(" \t,|(\\\n", right[n]) < 0 {
+				n++
+			}
+			if n < len(right) && right[n] == '(' && n > k && right[n-1] == '$' {
+				if e := strings.IndexByte(right[n:], ')'); e > 0 {
+					n += e + 1
+				}
+			}
+			name := right[k:n]
+			if n == k || nameEnd(name, ".-/%@$(){}*") != len(name) {
+				return nil, nil, false
+			}
+			needs = append(needs, Piece{name, rightOff + k})
+			k = n
+		}
+	}
+	return targets, needs, len(targets) > 0 && len(targets) <= 40
+}
+
+// colonOutside returns where the first colon outside quotes and brackets stands, or -1.
+func colonOutside(s string) int {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"', '\'':
+			if n := quoted(s[i:]); n > 0 {
+				i += n - 1
+			}
+		case '(', '{':
+			depth++
+		case ')', '}':
+			depth--
+		case ':':
+			if depth <= 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+type maker struct {
+	src   *Source
+	rules []makeRule
+	known map[string]bool
+	phony bool
+	// recipes counts lines below rules, odd those that look like keys and entries of YAML.
+	recipes, odd int
+}
+
+// read reads the rules from line i on.
+func (m *maker) read(i, end int, fenced bool) {
+	title := ""
+	base := m.src.Lines[i].Indent
+	for k := i; k < end; k++ {
+		l := &m.src.Lines[k]
+		switch {
+		case l.Text == "":
+			continue
+		case l.Indent > base && len(m.rules) > 0:
+			m.recipe(k, l.Text)
+			continue
+		case makeComment(l.Text):
+			title = strings.TrimSpace(strings.TrimLeft(l.Text, "# "))
+			if k > i && m.src.Lines[k-1].Text != "" && m.src.Lines[k-1].Indent <= base {
+				title = ""
+			}
+			continue
+		case strings.HasPrefix(l.Text, ".PHONY") || strings.HasPrefix(l.Text, "["):
+			m.phony = m.phony || l.Text[0] == '.'
+			continue
+		case strings.HasPrefix(l.Text, ".") && strings.Contains(l.Text, ":"), strings.HasPrefix(l.Text, "set "), strings.HasPrefix(l.Text, "include "), strings.HasPrefix(l.Text, "export "), strings.HasPrefix(l.Text, "import "), strings.HasPrefix(l.Text, "ifeq"), strings.HasPrefix(l.Text, "ifneq"), strings.HasPrefix(l.Text, "ifdef"), l.Text == "endif", l.Text == "else":
+			continue
+		}
+		if _, ok := makeVariable(l.Text); ok || strings.HasPrefix(l.Text, "alias ") {
+			continue
+		}
+		text, last := l.Text, k
+		for strings.HasSuffix(text, "\\") && last+1 < end && last < k+40 {
+			last++
+			text = m.src.Text[l.Off:m.src.Lines[last].End]
+		}
+		targets, needs, ok := makeHead(Piece{text, l.Off})
+		if !ok || makeWord(targets[0].Text) {
+			if fenced {
+				title = ""
+				continue
+			}
+			return
+		}
+		if h := strings.Index(text, "## "); h > 0 {
+			title = strings.TrimSpace(text[h+3:])
+		}
+		for _, t := range targets {
+			m.known[t.Text] = true
+		}
+		m.rules = append(m.rules, makeRule{targets: targets, needs: needs, line: k, last: last, title: title})
+		title, k = "", last
+	}
+}
+
+// makeWord reports whether a word before a colon is one of programming languages, not a target.
+func makeWord(s string) bool {
+	switch s {
+	case "else", "try", "finally", "default", "except", "do":
+		return s != "default"
+	}
+	return false
+}
+
+func (m *maker) recipe(k int, text string) {
+	r := &m.rules[len(m.rules)-1]
+	r.last = k
+	m.recipes++
+	if strings.HasPrefix(text, "- ") || colonOutside(text) == len(text)-1 || strings.HasPrefix(text, "* ") {
+		m.odd++
+	} else if c := colonOutside(text); c > 0 && c+1 < len(text) && text[c+1] == ' ' && nameEnd(text[:c], "-") == c {
+		m.odd++
+	}
+	if r.recipe == "" {
+		r.recipe = strings.TrimLeft(text, "@-")
+	}
+}
+
+// fits reports whether the rules belong together: there are recipes or a declaration, and needs that other rules make.
+func (m *maker) fits(fenced bool) bool {
+	hits, needs := 0, 0
+	for _, r := range m.rules {
+		for _, n := range r.needs {
+			if needs++; m.known[n.Text] {
+				hits++
+			}
+		}
+	}
+	if m.odd*2 > m.recipes && m.odd > 0 || needs == 0 && !fenced {
+		return false
+	}
+	if fenced || m.phony {
+		return hits > 0
+	}
+	return hits > 0 && m.recipes*2 >= len(m.rules) && (hits*2 >= len(m.rules)-1 || hits*3 >= needs)
+}

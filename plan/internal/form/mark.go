@@ -1,0 +1,513 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// maxLabel bounds the bytes of a label and of the noun before it.
+const maxLabel = 48
+
+// closers are the signs that end a mark. Those that also stand inside of text need a space after them.
+const closers = ".):：、．）]】"
+
+// mark reads the mark at the start of s; its places are offsets in s.
+func mark(s string) Mark {
+	start := len(s) - len(strings.TrimLeft(s, " \t"))
+	for _, read := range [...]func(string, int) Mark{signMark, bracketMark, hanMark, numberMark, codeMark, nounMark, spelledMark, letterMark, wordMark} {
+		if m := read(s, start); m.Style != NoMark {
+			m.Off = start
+			return m
+		}
+	}
+	return Mark{}
+}
+
+// markEnd returns the end of the sign that ends a mark at s[at:], and whether only a space stands there.
+func markEnd(s string, at int) (end int, weak, ok bool) {
+	i := at
+	for i < len(s) && s[i] == ' ' {
+		i++
+	}
+	if i == len(s) {
+		return i, false, true
+	}
+	r, n := utf8.DecodeRuneInString(s[i:])
+	next := byte(' ')
+	if i+n < len(s) {
+		next = s[i+n]
+	}
+	spaced := next == ' ' || next == '\t'
+	switch {
+	case strings.ContainsRune(closers, r) && i-at <= 1:
+		if next >= '0' && next <= '9' && (r == '.' || r == ':' || r == ')') {
+			return 0, false, false
+		}
+		end = i + n
+		// "1.)" and "a):" end with two signs.
+		if q, m := utf8.DecodeRuneInString(s[end:]); m > 0 && strings.ContainsRune(closers, q) && q != r {
+			end += m
+		}
+		return end, false, true
+	case strings.ContainsRune("-–—|·/=→➜•>", r) && spaced && (i > at || r != '/'):
+		return i + n, false, true
+	case strings.ContainsRune("–—", r):
+		return i + n, false, true
+	case i-at >= 2 || i > at && s[at] == '\t':
+		return i, true, true
+	case i > at:
+		return i, true, true
+	}
+	return 0, false, false
+}
+
+// digitsAt returns the end of the digits of one script at s[at:] and their value.
+func digitsAt(s string, at int) (end, value int) {
+	end = at
+	for end < len(s) {
+		r, n := utf8.DecodeRuneInString(s[end:])
+		d, ok := lexicon.Digit(r)
+		if !ok || end-at > 12 {
+			break
+		}
+		value = value*10 + d
+		end += n
+	}
+	return end, value
+}
+
+// signMark reads ①, 1️⃣ and 🔟.
+func signMark(s string, at int) Mark {
+	r, n := utf8.DecodeRuneInString(s[at:])
+	if r == '🔟' {
+		return Mark{Style: Number, Label: "10", Path: []int{10}, End: skipSpace(s, at+n)}
+	}
+	if r >= 0x2460 && r <= 0x24ff || r >= 0x2776 && r <= 0x2793 {
+		if v, ok := lexicon.Digits(string(r)); ok {
+			return Mark{Style: Number, Label: itoa(v), Path: []int{v}, End: afterSign(s, at+n)}
+		}
+		if r >= 0x249c && r <= 0x24e9 { // ⒜ Ⓐ ⓐ
+			i := int(r-0x249c) % 26
+			return Mark{Style: Letter, Label: string(rune('A' + i)), Path: []int{i + 1}, End: afterSign(s, at+n)}
+		}
+	}
+	end, v := digitsAt(s, at)
+	if end > at && strings.HasPrefix(strings.TrimPrefix(s[end:], "\ufe0f"), "\u20e3") {
+		label := s[at:end]
+		for strings.HasPrefix(s[end:], "\ufe0f") || strings.HasPrefix(s[end:], "\u20e3") {
+			end += 3
+		}
+		if more, w := digitsAt(s, end); more > end && strings.HasPrefix(strings.TrimPrefix(s[more:], "\ufe0f"), "\u20e3") {
+			label, v, end = label+s[end:more], v*10+w, more // 1️⃣2️⃣ is twelve
+			for strings.HasPrefix(s[end:], "\ufe0f") || strings.HasPrefix(s[end:], "\u20e3") {
+				end += 3
+			}
+		}
+		return Mark{Style: Number, Label: label, Path: []int{v}, End: afterSign(s, end)}
+	}
+	return Mark{}
+}
+
+// afterSign skips the sign that may follow a mark that needs none.
+func afterSign(s string, at int) int {
+	if end, weak, ok := markEnd(s, at); ok && !weak {
+		return end
+	}
+	return skipSpace(s, at)
+}
+
+func skipSpace(s string, at int) int {
+	for at < len(s) && (s[at] == ' ' || s[at] == '\t') {
+		at++
+	}
+	return at
+}
+
+// bracketMark reads (1), [T2], （一）, 【a】 and [build].
+func bracketMark(s string, at int) Mark {
+	open, n := utf8.DecodeRuneInString(s[at:])
+	var shut string
+	switch open {
+	case '(':
+		shut = ")"
+	case '[':
+		shut = "]"
+	case '（':
+		shut = "）"
+	case '【':
+		shut = "】"
+	case '<':
+		shut = ">"
+	default:
+		return Mark{}
+	}
+	from := at + n
+	length := strings.Index(s[from:min(len(s), from+maxLabel)], shut)
+	if length < 1 {
+		return Mark{}
+	}
+	inner := s[from : from+length]
+	m := mark(inner)
+	label := strings.TrimSpace(inner)
+	switch {
+	case m.Style != NoMark && m.End == len(inner) && open != '<':
+	case open == '[' && isIdentifier(label) || open == '<' && isIdentifier(label) && strings.ContainsAny(label, "0123456789"):
+		m = Mark{Style: Word, Label: label}
+	case open != '<':
+		if v, ok := lexicon.Number(label); ok {
+			m = Mark{Style: Spelled, Label: label, Path: []int{v}}
+			break
+		}
+		return Mark{}
+	default:
+		return Mark{}
+	}
+	m.Weak, m.End = false, afterSign(s, from+length+len(shut))
+	return m
+}
+
+// hanMark reads 第一步：, 第2步, 步骤1： is left to nounMark.
+func hanMark(s string, at int) Mark {
+	const ordinal = "第"
+	if !strings.HasPrefix(s[at:], ordinal) {
+		return Mark{}
+	}
+	i := at + len(ordinal)
+	for i < len(s) && s[i] == ' ' {
+		i++
+	}
+	from := i
+	for i < len(s) && i-from < 12 {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if _, digit := lexicon.Digit(r); !digit && !strings.ContainsRune("零一二三四五六七八九十百两兩", r) {
+			break
+		}
+		i += n
+	}
+	v, ok := lexicon.Number(s[from:i])
+	if i == from || !ok {
+		return Mark{}
+	}
+	noun := i
+	for i < len(s) && i-noun < 12 {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if !unicode.Is(unicode.Han, r) && r != ' ' {
+			break
+		}
+		if !lexicon.Is(lexicon.Steps, s[noun:i+n]) && !strings.ContainsRune("步个個阶階段项項任务務骤驟条條环環节節章周", r) {
+			break
+		}
+		i += n
+	}
+	end, weak, ok := markEnd(s, i)
+	if !ok {
+		if r, _ := utf8.DecodeRuneInString(s[i:]); r != '，' && r != ',' {
+			return Mark{}
+		}
+		end = i + len("，")
+	}
+	return Mark{Style: Spelled, Label: strings.TrimSpace(s[at:i]), Noun: s[noun:i], Path: []int{v}, Weak: weak, End: skipSpace(s, end)}
+}
+
+// numberMark reads 1. 1) 1.2 1a: 2-b and the like.
+func numberMark(s string, at int) Mark {
+	if strings.HasPrefix(s[at:], "#") {
+		at++
+	}
+	end, v := digitsAt(s, at)
+	if end == at || end-at > 9 {
+		return Mark{}
+	}
+	m := Mark{Style: Number, Path: []int{v}}
+	for end+1 < len(s) && (s[end] == '.' || s[end] == '-') {
+		next, w := digitsAt(s, end+1)
+		if next == end+1 || s[end] == '-' {
+			break
+		}
+		m.Path = append(m.Path, w)
+		end = next
+		if len(m.Path) > 8 {
+			return Mark{}
+		}
+	}
+	i := end
+	if i < len(s) && (s[i] == '-' || s[i] == '.') {
+		i++
+	}
+	if r, n := utf8.DecodeRuneInString(s[i:]); n > 0 && unicode.IsLetter(r) && !unicode.Is(unicode.Han, r) && !isKana(r) {
+		q, _ := utf8.DecodeRuneInString(s[i+n:])
+		if !unicode.IsLetter(q) && !unicode.IsDigit(q) {
+			if e, weak, ok := markEnd(s, i+n); ok && (i == end || !weak) {
+				m.Style, m.Label, m.Weak, m.End = Lettered, s[at:i+n], weak, skipSpace(s, e)
+				return m
+			}
+		}
+	}
+	e, weak, ok := markEnd(s, end)
+	if !ok {
+		return Mark{}
+	}
+	if at > 0 && s[at-1] == '#' {
+		m.Style, at = Code, at-1
+		m.Path = nil
+	}
+	m.Label, m.Weak, m.End = s[at:end], weak, skipSpace(s, e)
+	if weak && e < len(s) && len(m.Path) == 1 && strings.HasPrefix(s[end:], " ") && isUnit(s[e:]) {
+		return Mark{}
+	}
+	return m
+}
+
+// isUnit reports whether a text begins with what is counted: "3 days", "12 Uhr".
+func isUnit(s string) bool {
+	end := strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && r != '%' && r != '€' && r != '$' })
+	if end < 0 {
+		end = len(s)
+	}
+	return end < maxLabel && lexicon.Is(lexicon.Units, s[:end])
+}
+
+func isKana(r rune) bool {
+	return unicode.Is(unicode.Hiragana, r) || unicode.Is(unicode.Katakana, r) || unicode.Is(unicode.Hangul, r)
+}
+
+// letters returns the end of the run of letters at s[at:].
+func letters(s string, at int) int {
+	for at < len(s) {
+		r, n := utf8.DecodeRuneInString(s[at:])
+		if !unicode.IsLetter(r) && !unicode.IsMark(r) {
+			break
+		}
+		at += n
+	}
+	return at
+}
+
+// codeMark reads T1, AP-3, WP2.1, TRAM-201, #E1, task_4 and 行动1.
+func codeMark(s string, at int) Mark {
+	i := at
+	if strings.HasPrefix(s[i:], "#") || strings.HasPrefix(s[i:], "$") || strings.HasPrefix(s[i:], "@") {
+		i++
+	}
+	word := i
+	i = letters(s, i)
+	if i == word || utf8.RuneCountInString(s[word:i]) > 12 {
+		return Mark{}
+	}
+	joint := i
+	if i < len(s) && (s[i] == '-' || s[i] == '_' || s[i] == '.') {
+		i++
+	}
+	end, _ := digitsAt(s, i)
+	if end == i {
+		// AI-REQ-3, stage-a-2
+		if i == joint {
+			return Mark{}
+		}
+		j := letters(s, i)
+		if j == i || j >= len(s) || s[j] != '-' && s[j] != '_' {
+			return Mark{}
+		}
+		if end, _ = digitsAt(s, j+1); end == j+1 {
+			return Mark{}
+		}
+	}
+	for end+1 < len(s) && (s[end] == '.' || s[end] == '-' || s[end] == '_') {
+		next, _ := digitsAt(s, end+1)
+		if next == end+1 {
+			break
+		}
+		end = next
+	}
+	if j := letters(s, end); j > end && utf8.RuneCountInString(s[end:j]) == 1 && !hanRune(s[end:]) {
+		end = j
+	}
+	e, weak, ok := markEnd(s, end)
+	if !ok || end-at > maxLabel {
+		return Mark{}
+	}
+	m := Mark{Style: Code, Label: s[at:end], Weak: weak, End: skipSpace(s, e)}
+	if r, _ := utf8.DecodeRuneInString(s[word:]); joint == i && (unicode.Is(unicode.Han, r) || isKana(r)) {
+		if d, v := digitsAt(s, i); lexicon.Is(lexicon.Steps, s[word:joint]) && d == end {
+			m.Style, m.Noun, m.Label, m.Path = Number, s[word:joint], s[i:end], []int{v}
+		}
+	}
+	return m
+}
+
+func hanRune(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return unicode.Is(unicode.Han, r) || isKana(r)
+}
+
+// nounMark reads Step 1: and Task A – and Phase II. and 任务A： and Шаг первый: and 1. adım: and Step One.
+func nounMark(s string, at int) Mark {
+	i := at
+	for words := 0; words < 2 && i < len(s) && i-at < maxLabel; words++ {
+		end := letters(s, i)
+		if end == i {
+			return Mark{}
+		}
+		noun := strings.TrimSpace(s[at:end])
+		if hanRune(noun) {
+			// A letter that stands right behind a Chinese noun: 任务A.
+			if k := strings.IndexFunc(noun, func(r rune) bool { return r < 0x80 }); k > 0 {
+				end, noun = at+k, noun[:k]
+			}
+		}
+		j := end
+		for j < len(s) && (s[j] == ' ' || s[j] == '#') {
+			j++
+		}
+		if m := ordinal(s, j); m.Style != NoMark && (j > end || !isASCIILetter(s, end-1)) {
+			known := lexicon.Is(lexicon.Steps, noun)
+			if e, weak, ok := markEnd(s, m.End); ok && (!weak || known) {
+				if m.Style == Spelled && !known {
+					return Mark{}
+				}
+				m.Noun, m.Weak, m.End = noun, weak, skipSpace(s, e)
+				if m.Style == Letter && weak {
+					return Mark{}
+				}
+				return m
+			}
+		}
+		if j >= len(s) || j == end || s[end] != ' ' {
+			return Mark{}
+		}
+		i = j
+	}
+	return Mark{}
+}
+
+func isASCIILetter(s string, at int) bool {
+	return at >= 0 && (s[at]|0x20) >= 'a' && (s[at]|0x20) <= 'z'
+}
+
+// ordinal reads the number, letter or word of a number at s[at:]; End is its end.
+func ordinal(s string, at int) Mark {
+	if end, v := digitsAt(s, at); end > at {
+		m := Mark{Style: Number, Path: []int{v}}
+		for end+1 < len(s) && s[end] == '.' {
+			next, w := digitsAt(s, end+1)
+			if next == end+1 {
+				break
+			}
+			m.Path = append(m.Path, w)
+			end = next
+		}
+		if j := letters(s, end); j > end && utf8.RuneCountInString(s[end:j]) == 1 && !hanRune(s[end:]) {
+			m.Style, end = Lettered, j
+		}
+		m.Label, m.End = s[at:end], end
+		return m
+	}
+	end := letters(s, at)
+	word := s[at:end]
+	switch n := utf8.RuneCountInString(word); {
+	case n == 0:
+		return Mark{}
+	case n == 1 && !hanRune(word):
+		return Mark{Style: Letter, Label: word, Path: []int{letterNumber(word)}, End: end}
+	case n > 16:
+		return Mark{}
+	}
+	if v, ok := lexicon.Number(word); ok {
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: end}
+	}
+	return Mark{}
+}
+
+func letterNumber(s string) int {
+	r, _ := utf8.DecodeRuneInString(s)
+	r = unicode.ToLower(r)
+	switch {
+	case r >= 'a' && r <= 'z':
+		return int(r-'a') + 1
+	case r >= 'а' && r <= 'я':
+		return int(r-'а') + 1
+	}
+	return 0
+}
+
+// spelledMark reads One: and Third – and Erstens, and First step: and II. and 一、.
+func spelledMark(s string, at int) Mark {
+	end := letters(s, at)
+	if end == at || end-at > maxLabel {
+		return Mark{}
+	}
+	word := s[at:end]
+	v, ok := lexicon.Number(word)
+	if !ok || utf8.RuneCountInString(word) == 1 && !hanRune(word) {
+		return Mark{}
+	}
+	if e, weak, ok := markEnd(s, end); ok && !weak {
+		return Mark{Style: Spelled, Label: word, Path: []int{v}, End: skipSpace(s, e)}
+	}
+	// "First step: …", "Zweiter Schritt – …", "1. adım" has a number and is read elsewhere.
+	from := skipSpace(s, end)
+	if next := letters(s, from); next > from && lexicon.Is(lexicon.Steps, s[from:next]) {
+		if e, weak, ok := markEnd(s, next); ok && !weak {
+			return Mark{Style: Spelled, Label: word, Noun: s[from:next], Path: []int{v}, End: skipSpace(s, e)}
+		}
+	}
+	return Mark{}
+}
+
+// letterMark reads a) and B. and C – and Г).
+func letterMark(s string, at int) Mark {
+	r, n := utf8.DecodeRuneInString(s[at:])
+	if n == 0 || !unicode.IsLetter(r) || hanRune(s[at:]) && !strings.ContainsRune("가나다라마바사甲乙丙丁戊己庚辛", r) {
+		return Mark{}
+	}
+	label := s[at : at+n]
+	e, weak, ok := markEnd(s, at+n)
+	if !ok || weak && e < at+n+2 || e == len(s) {
+		return Mark{}
+	}
+	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, Weak: weak, End: skipSpace(s, e)}
+}
+
+// isIdentifier reports whether s is written as names in programs are, with _ or - inside or digits, or one plain word.
+func isIdentifier(s string) bool {
+	if s == "" || len(s) > maxLabel {
+		return false
+	}
+	for i, r := range s {
+		if !unicode.IsLetter(r) && !unicode.IsMark(r) && (i == 0 || !unicode.IsDigit(r) && !strings.ContainsRune("_-./", r)) {
+			return false
+		}
+	}
+	return true
+}
+
+// wordMark reads fetch_data: and the like.
+func wordMark(s string, at int) Mark {
+	end := at
+	for end < len(s) && end-at < maxLabel {
+		r, n := utf8.DecodeRuneInString(s[end:])
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' {
+			break
+		}
+		end += n
+	}
+	label := s[at:end]
+	if end == at || !strings.ContainsAny(label, "_-") || !isIdentifier(label) || strings.HasSuffix(label, "-") {
+		return Mark{}
+	}
+	e, weak, ok := markEnd(s, end)
+	if !ok || !strings.Contains(label, "_") && (weak || e == len(s)) {
+		return Mark{}
+	}
+	return Mark{Style: Word, Label: label, Weak: weak, End: skipSpace(s, e)}
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + string(rune('0'+n%10))
+}

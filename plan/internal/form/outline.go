@@ -1,0 +1,423 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Outline is a text as an outline. Root is a heading of level 0 without a text.
+func Outline(src *Source) *Item {
+	o := outliner{src: src, org: orgMode(src)}
+	o.root = &Item{Kind: Heading, End: len(src.Text)}
+	o.stack = append(o.stack, o.root)
+	items := make([]*Item, 0, len(src.Lines))
+	gap := false
+	for i := range src.Lines {
+		l := &src.Lines[i]
+		switch {
+		case l.Text == "" || l.Fence:
+			gap = true
+			continue
+		case l.InCode && !proseFence(l.Lang), isRule(l.Text):
+			if isRule(l.Text) && len(items) > 0 && isUnderline(l.Text) && !gap {
+				underline(items[len(items)-1], l.Text[0])
+			}
+			continue
+		}
+		it := o.item(l)
+		it.Gap = gap
+		gap = false
+		items = append(items, it)
+	}
+	dropWeakMarks(items)
+	promoteGroups(items)
+	for _, it := range items {
+		o.place(it)
+	}
+	for _, it := range o.stack {
+		it.End = max(it.End, it.Off)
+	}
+	return o.root
+}
+
+// proseFence reports whether what stands in a fence of this language is text for people.
+func proseFence(lang string) bool {
+	switch lang {
+	case "", "text", "txt", "markdown", "md", "plain", "plaintext", "org", "todo", "plan", "none":
+		return true
+	}
+	return false
+}
+
+// isRule reports whether a line is a rule or an underline and nothing else.
+func isRule(s string) bool {
+	return len(s) >= 3 && strings.Trim(s, "-=_*~ ─—═+") == ""
+}
+
+func isUnderline(s string) bool { return strings.Trim(s, "=") == "" || strings.Trim(s, "-") == "" }
+
+// underline turns the line before an underline into a heading.
+func underline(it *Item, sign byte) {
+	if it.Kind != Plain && (it.Kind != Entry || it.Bullet != 0) {
+		return
+	}
+	it.Kind, it.Level = Heading, 2
+	if sign == '=' {
+		it.Level = 1
+	}
+}
+
+// orgMode reports whether stars begin headings rather than entries.
+func orgMode(src *Source) bool {
+	for i := range src.Lines {
+		t := src.Lines[i].Text
+		if src.Lines[i].Indent > 0 || !strings.HasPrefix(t, "*") {
+			continue
+		}
+		stars := len(t) - len(strings.TrimLeft(t, "*"))
+		rest := t[stars:]
+		if strings.HasPrefix(rest, " ") && (stars > 1 && !strings.Contains(rest, "**") || todoWord(strings.TrimSpace(rest)) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// todoWord returns the length of the keyword of org-mode at the start of s.
+func todoWord(s string) int {
+	end := strings.IndexByte(s, ' ')
+	if end < 3 || end > 14 {
+		return 0
+	}
+	w := s[:end]
+	if w != strings.ToUpper(w) || w == strings.ToLower(w) || strings.ContainsAny(w, "0123456789-.:()#") {
+		return 0
+	}
+	switch w {
+	case "TODO", "NEXT", "DONE", "WAITING", "WAIT", "HOLD", "DOING", "STARTED", "CANCELED", "CANCELLED", "BLOCKED", "LATER", "NOW", "SOMEDAY", "KLAR", "OFFEN", "ERLEDIGT", "PROJ", "PENDING":
+		return end
+	}
+	return 0
+}
+
+type outliner struct {
+	src   *Source
+	org   bool
+	root  *Item
+	stack []*Item
+}
+
+const bullets = "-*+•◦▪▫‣⁃–—○●◐◑◒◓◔◕◇◆■□✓✔✗✘☐☑☒→➤➜►▶▸»·・‧∙※★☆✅❌⬜🔲🔳⏳👉"
+
+// boxes are the signs that are bullet and check box in one.
+const boxes = "☐☑☒⬜🔲🔳✅❌○●◐◑□■"
+
+// item reads one line.
+func (o *outliner) item(l *Line) *Item {
+	it := &Item{Kind: Plain, Off: l.Off, End: l.End, Indent: l.Indent}
+	s := l.Text
+	at := 0
+	for strings.HasPrefix(s[at:], ">") {
+		at = skipSpace(s, at+1)
+	}
+	if o.org && l.Indent == 0 && strings.HasPrefix(s[at:], "*") || strings.HasPrefix(s[at:], "#") {
+		n := len(s[at:]) - len(strings.TrimLeft(s[at:], s[at:at+1]))
+		if at+n < len(s) && s[at+n] == ' ' && n <= 9 {
+			it.Kind, it.Level = Heading, n
+			at = skipSpace(s, at+n)
+			if w := todoWord(s[at:]); w > 0 && s[0] == '*' {
+				it.Box = 'T'
+				at = skipSpace(s, at+w)
+			}
+			if strings.HasPrefix(s[at:], "[#") && strings.IndexByte(s[at:], ']') == 3 {
+				at = skipSpace(s, at+4)
+			}
+			s = s[:max(len(strings.TrimRight(s, "# ")), at)]
+		}
+	}
+	if it.Kind != Heading && strings.HasPrefix(s[at:], "|") && strings.Count(s[at:], "|") > 2 {
+		it.Kind = Row
+		it.Text, it.TextOff = s[at:], l.Off+at
+		return it
+	}
+	if it.Kind != Heading {
+		at = it.bullet(s, at)
+	}
+	at = it.box(s, at)
+	text := blankEmphasis(s)
+	bold := boldSpan(s, at)
+	m := mark(text[at:])
+	if m.Style != NoMark {
+		m.Off, m.End = m.Off+l.Off+at, m.End+l.Off+at
+		it.Mark = m
+		at = m.End - l.Off
+		if it.Kind == Plain {
+			it.Kind = Entry
+		}
+		if it.Mark.Style != NoMark && it.Box == 0 {
+			at = it.box(s, at)
+		}
+	}
+	at = skipSpace(text, at)
+	it.line, it.Text, it.TextOff = text, text[min(at, len(text)):], l.Off+at
+	it.Strong = max(0, min(len(it.Text), bold-at))
+	it.Struck = strings.HasPrefix(strings.TrimSpace(s[min(at, len(s)):]), "~~") || strings.HasPrefix(strings.TrimLeft(l.Text, "-*+ "), "~~")
+	if it.Kind == Plain && it.Strong > 0 && strings.Trim(it.Text[it.Strong:], " :：.*") == "" {
+		it.Kind, it.Level = Heading, 7
+	}
+	if it.Kind == Plain && strings.HasPrefix(it.Text, "==") && strings.HasSuffix(it.Text, "==") {
+		it.Kind, it.Level = Heading, 3
+	}
+	if it.Kind == Plain && strings.HasPrefix(it.Text, "【") && strings.Contains(it.Text, "】") {
+		it.Kind, it.Level = Heading, 7
+	}
+	return it
+}
+
+// bullet reads the sign of a list entry at s[at:] and returns where the text goes on.
+func (it *Item) bullet(s string, at int) int {
+	r, n := utf8.DecodeRuneInString(s[at:])
+	if n == 0 || !strings.ContainsRune(bullets, r) {
+		return at
+	}
+	end := at + n
+	for strings.HasPrefix(s[end:], "\ufe0f") {
+		end += 3
+	}
+	if end < len(s) && s[end] != ' ' && s[end] != '\t' && r < 0x80 || r == '–' && end < len(s) && s[end] != ' ' {
+		return at
+	}
+	if end == len(s) {
+		return at
+	}
+	it.Kind, it.Bullet = Entry, r
+	if strings.ContainsRune(boxes, r) {
+		it.Box = 'x'
+		if strings.ContainsRune("☐⬜🔲🔳○□", r) {
+			it.Box = ' '
+		}
+	}
+	return skipSpace(s, end)
+}
+
+// box reads a check box at s[at:].
+func (it *Item) box(s string, at int) int {
+	if at+2 < len(s) && s[at] == '[' && s[at+2] == ']' && strings.IndexByte(" xX-~/", s[at+1]) >= 0 {
+		it.Box = s[at+1] | 0x20
+		if it.Kind == Plain {
+			it.Kind = Entry
+		}
+		return skipSpace(s, at+3)
+	}
+	if strings.HasPrefix(s[at:], "[] ") {
+		it.Box = ' '
+		if it.Kind == Plain {
+			it.Kind = Entry
+		}
+		return skipSpace(s, at+3)
+	}
+	if it.Box == 0 {
+		if r, n := utf8.DecodeRuneInString(s[at:]); n > 0 && strings.ContainsRune("☐☑☒⬜🔲✅", r) && it.Kind == Entry {
+			it.Box = ' '
+			return skipSpace(s, at+n)
+		}
+	}
+	return at
+}
+
+// blankEmphasis replaces the signs of emphasis by spaces.
+func blankEmphasis(s string) string {
+	if !strings.ContainsAny(s, "*_`~") {
+		return s
+	}
+	b := []byte(s)
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '`':
+			b[i] = ' '
+		case (c == '*' || c == '_' || c == '~') && i+1 < len(b) && b[i+1] == c:
+			if c == '_' && i > 0 && isWordByte(b[i-1]) && i+2 < len(b) && isWordByte(b[i+2]) {
+				i++
+				continue
+			}
+			b[i], b[i+1] = ' ', ' '
+			i++
+		case (c == '*' || c == '_') && edge(b, i):
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}
+
+// edge reports whether the single * or _ at i opens or closes emphasis: a space or bracket on one side, a word on the other.
+func edge(b []byte, i int) bool {
+	open := i == 0 || strings.IndexByte(" (*_[\"", b[i-1]) >= 0
+	shut := i+1 == len(b) || strings.IndexByte(" ).,:;!?*_]\"", b[i+1]) >= 0
+	return open != shut
+}
+
+func isWordByte(c byte) bool {
+	return c == '_' || c >= 0x80 || c >= '0' && c <= '9' || (c|0x20) >= 'a' && (c|0x20) <= 'z'
+}
+
+// boldSpan returns where the bold text at s[at:] ends, or at.
+func boldSpan(s string, at int) int {
+	for _, sign := range [...]string{"**", "__", "`"} {
+		if strings.HasPrefix(s[at:], sign) {
+			if n := strings.Index(s[at+len(sign):], sign); n > 0 {
+				return at + len(sign) + n
+			}
+		}
+	}
+	// A mark may stand before the bold text: 1. **Foo** bar.
+	if n := strings.Index(s[at:min(len(s), at+24)], "**"); n > 0 && !strings.ContainsFunc(s[at:at+n], func(r rune) bool { return unicode.IsLetter(r) && n > 8 }) {
+		if k := strings.Index(s[at+n+2:], "**"); k > 0 {
+			return at + n + 2 + k
+		}
+	}
+	return at
+}
+
+// dropWeakMarks takes marks that only a space follows for text, unless others of their kind stand beside them.
+func dropWeakMarks(items []*Item) {
+	type class struct {
+		style  MarkStyle
+		prefix string
+		bullet bool
+	}
+	of := func(it *Item) class {
+		if it.Mark.Style == Lettered {
+			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
+		}
+		return class{it.Mark.Style, codePrefix(it.Mark), it.Bullet != 0 || it.Kind == Heading}
+	}
+	count := map[class]int{}
+	seen := map[class]map[string]bool{}
+	for _, it := range items {
+		if it.Mark.Style == NoMark {
+			continue
+		}
+		c := of(it)
+		if seen[c] == nil {
+			seen[c] = map[string]bool{}
+		}
+		if !seen[c][it.Mark.Label] {
+			seen[c][it.Mark.Label] = true
+			count[c]++
+		}
+	}
+	for _, it := range items {
+		if it.Mark.Style == NoMark || !it.Mark.Weak || count[of(it)] >= 2 {
+			continue
+		}
+		it.Text, it.TextOff, it.Mark = it.line[it.Mark.Off-it.Off:], it.Mark.Off, Mark{}
+		if it.Kind == Entry && it.Bullet == 0 && it.Box == 0 {
+			it.Kind = Plain
+		}
+	}
+}
+
+// groupLevel is the level of a line such as "Phase 1: Prepare" that stands above numbered entries.
+const groupLevel = 8
+
+// promoteGroups turns lines with a noun and a number into headings when entries without it stand between them.
+func promoteGroups(items []*Item) {
+	between, nouns, any := map[string]int{}, map[string]int{}, false
+	last := ""
+	for _, it := range items {
+		switch m := it.Mark; {
+		case it.Kind == Heading && it.Level < 7:
+			last = ""
+		case m.Noun != "" && it.Bullet == 0 && it.Box == 0:
+			last = m.Noun
+			nouns[last]++
+		case m.Style != NoMark && last != "":
+			between[last]++
+			last, any = "", true
+		}
+	}
+	if !any {
+		return
+	}
+	for _, it := range items {
+		if n := it.Mark.Noun; n != "" && it.Kind == Entry && it.Bullet == 0 && it.Box == 0 && between[n]*2 > nouns[n] {
+			it.Kind, it.Level = Heading, groupLevel
+		}
+	}
+}
+
+// codePrefix is what labels of one series share: T of T1, AP- of AP-3.
+func codePrefix(m Mark) string {
+	switch m.Style {
+	case Code:
+		return strings.TrimRightFunc(m.Label, func(r rune) bool { return unicode.IsDigit(r) || r == '.' })
+	case Number:
+		return m.Noun
+	}
+	return ""
+}
+
+// place puts an item into the tree.
+func (o *outliner) place(it *Item) {
+	top := func() *Item { return o.stack[len(o.stack)-1] }
+	pop := func() {
+		done := top()
+		o.stack = o.stack[:len(o.stack)-1]
+		top().End = max(top().End, done.End)
+	}
+	switch it.Kind {
+	case Heading:
+		for len(o.stack) > 1 && (top().Kind != Heading || top().Level >= it.Level) {
+			pop()
+		}
+	case Entry:
+		for len(o.stack) > 1 && top().Kind != Heading && !o.below(it, top()) {
+			pop()
+		}
+	default:
+		for len(o.stack) > 1 && top().Kind != Heading && !o.continues(it, top()) {
+			pop()
+		}
+	}
+	if len(o.stack) > o.src.MaxDepth {
+		pop()
+	}
+	p := top()
+	p.Kids = append(p.Kids, it)
+	p.End = max(p.End, it.End)
+	for _, a := range o.stack {
+		a.End = max(a.End, it.End)
+	}
+	if it.Kind == Heading || it.Kind == Entry {
+		o.stack = append(o.stack, it)
+	}
+}
+
+// below reports whether an entry belongs to the one above it.
+func (o *outliner) below(it, above *Item) bool {
+	if it.Indent != above.Indent {
+		return it.Indent > above.Indent
+	}
+	// Models write the details of a numbered step as bullets in the same column.
+	if it.Bullet != 0 && it.Mark.Style == NoMark && it.Box == 0 && above.Bullet == 0 && above.Mark.Style != NoMark {
+		return true
+	}
+	// 1.1 belongs to 1, wherever it stands.
+	a, b := above.Mark, it.Mark
+	return a.Style == Number && b.Style == Number && len(b.Path) > len(a.Path) && len(a.Path) > 0 && samePath(a.Path, b.Path[:len(a.Path)])
+}
+
+func samePath(a, b []int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// continues reports whether a line without a mark belongs to the entry above it.
+func (o *outliner) continues(it, above *Item) bool {
+	return it.Indent > above.Indent || !it.Gap && it.Indent == above.Indent
+}

@@ -1,0 +1,209 @@
+package form
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Sentence is one sentence of running text.
+type Sentence struct {
+	// Text is the sentence as written, without the space around it and with the sign at its end; Off is its place.
+	Text string
+	Off  int
+	// Question is set when it ends with a question mark.
+	Question bool
+	// Clauses are its parts between commas, semicolons, colons, dashes and brackets, without these signs.
+	Clauses []Clause
+}
+
+// Clause is a part of a sentence. Sep is the sign in front of it: ',', ';', ':', '-' for a dash, '(' for what stands in
+// brackets, ')' for what follows brackets, and 0 at the beginning.
+type Clause struct {
+	Text string
+	Off  int
+	Sep  rune
+}
+
+// Sentences splits running text, which begins at off in the source, into sentences. A line that was wrapped goes on in the
+// next one. Points of abbreviations, initials, numbers and ordinals end no sentence.
+func Sentences(text string, off int) []Sentence {
+	var out []Sentence
+	start := 0
+	add := func(end int) {
+		raw := text[start:end]
+		body := strings.TrimLeft(raw, space+"\n")
+		at := start + len(raw) - len(body)
+		if body = strings.TrimRight(body, space+"\n"); strings.IndexFunc(body, isWordRune) >= 0 {
+			last, _ := utf8.DecodeLastRuneInString(strings.TrimRight(body, "\"'”’»」』)*_ "))
+			out = append(out, Sentence{
+				Text: body, Off: off + at, Question: strings.ContainsRune("?？؟", last), Clauses: clauses(body, off+at),
+			})
+		}
+		start = end
+	}
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		i += n
+		switch {
+		case strings.ContainsRune("。！？؟।!?‼…", r) && (r >= 0x2000 || r == '؟' || r == '।' || endsHere(text[i:])):
+			i += closing(text[i:])
+			if r != '…' || endsHere(text[i:]) && !lowerNext(text[i:]) {
+				add(i)
+			}
+		case r == '.' && endsHere(text[i:]) && !pointInside(text[start:i-1], text[i:]):
+			i += closing(text[i:])
+			add(i)
+		case r == '\n' && lineEnds(text[:i-1], text[i:]):
+			add(i)
+		}
+	}
+	add(len(text))
+	return out
+}
+
+func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
+
+// closing is the length of the quotes, brackets and further signs that belong to the sentence that ended before s.
+func closing(s string) int {
+	return len(s) - len(strings.TrimLeft(s, ".!?！？\"'”’»」』)）*_"))
+}
+
+// endsHere reports whether s begins with what may follow the last sign of a sentence.
+func endsHere(s string) bool {
+	s = s[closing(s):]
+	r, _ := utf8.DecodeRuneInString(s)
+	return s == "" || unicode.IsSpace(r) || r >= 0x1F000
+}
+
+// lowerNext reports whether the next word begins with a small letter.
+func lowerNext(s string) bool {
+	r, _ := utf8.DecodeRuneInString(strings.TrimLeft(s, space+"\n\"'“„«("))
+	return unicode.IsLower(r)
+}
+
+// pointInside reports whether the point between before and after belongs to a number or an abbreviation.
+func pointInside(before, after string) bool {
+	word := before[strings.LastIndexAny(before, " \n\t(\u00a0")+1:]
+	if i := strings.LastIndexByte(word, '.'); i >= 0 {
+		if i+1 == len(word) {
+			return lowerNext(after)
+		}
+		return utf8.RuneCountInString(word[i+1:]) <= 3 && !strings.ContainsAny(after[:min(len(after), 1)], "\n")
+	}
+	if strings.HasPrefix(after, "\n") && !lowerNext(after) {
+		return false
+	}
+	letters := utf8.RuneCountInString(word)
+	first, _ := utf8.DecodeRuneInString(word)
+	switch {
+	case word == "" || lowerNext(after):
+		return word != ""
+	case strings.Trim(word, "0123456789") == "":
+		return ordinalNext[nextWord(after)]
+	case abbreviations[strings.ToLower(word)]:
+		return true
+	case letters == 1:
+		return unicode.IsLetter(first) && strings.TrimSpace(before) != word
+	}
+	return false
+}
+
+func nextWord(s string) string {
+	s = strings.TrimLeft(s, space)
+	if i := strings.IndexFunc(s, func(r rune) bool { return !isWordRune(r) }); i >= 0 {
+		s = s[:i]
+	}
+	return strings.ToLower(s)
+}
+
+// ordinalNext are words that follow the number of an ordinal, as in "3. Schritt".
+var ordinalNext = set("schritt schritts punkt punkts aufgabe phase etappe teil vorgang januar februar märz april mai juni juli " +
+	"august september oktober november dezember oktobre adım adımı adıma adımdan adımın görev aşama")
+
+// abbreviations end with a point and do not end a sentence.
+var abbreviations = set("dr mr mrs ms prof st sr sra jr vs etc no nr nos nrs fig vol pp ca approx est dept inc ltd co art abs " +
+	"bzw usw vgl evtl ggf inkl zzgl str tel hr fr dipl ing bspw ggfs mio mrd m me mme mlle av env max min núm nº pág sig dott ing avv " +
+	"п пп г ул стр др рис т см вул просп ст д тов gen ul al np nt tzn itp itd ok tj bl ang t.ex bv resp ung dvs kl mvh dhr mevr " +
+	"drs vb bkz örn yy sf tn tp dll dsb jl ttd yth bpk gr ths ts pgs eds")
+
+func set(words string) map[string]bool {
+	out := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		out[w] = true
+	}
+	return out
+}
+
+// wrapped is the width from which a line may have been wrapped rather than ended.
+const wrapped = 50
+
+// lineEnds reports whether the line end between before and after ends the sentence: at an empty line, before a mark of a
+// list, and after a short line, unless the next line goes on with a small letter.
+func lineEnds(before, after string) bool {
+	line := strings.TrimRight(before[strings.LastIndexByte(before, '\n')+1:], space)
+	next := strings.TrimLeft(after, space)
+	r, _ := utf8.DecodeRuneInString(next)
+	switch {
+	case next == "" || r == '\n' || line == "":
+		return true
+	case strings.ContainsRune("-*+•·–—>#|`", r) || unicode.IsDigit(r):
+		return true
+	case strings.HasSuffix(line, ":"):
+		return true
+	case unicode.IsLower(r):
+		return len(line) < 20 && !strings.HasSuffix(line, ",")
+	}
+	return utf8.RuneCountInString(line) < wrapped && !strings.HasSuffix(line, ",")
+}
+
+// clauses splits a sentence at its signs. A comma inside a number, and a hyphen inside a word, split nothing.
+func clauses(s string, off int) []Clause {
+	var out []Clause
+	start, sep := 0, rune(0)
+	add := func(end int, next rune, skip int) {
+		raw := s[start:end]
+		body := strings.TrimLeft(raw, space+"\n\"“„«'*_")
+		at := start + len(raw) - len(body)
+		if body = strings.TrimRight(body, space+"\n.!?。！？؟।…\"”»'*_"); body != "" {
+			out = append(out, Clause{Text: body, Off: off + at, Sep: sep})
+			sep = next
+		} else if sep == 0 || next != ',' {
+			sep = next
+		}
+		start = end + skip
+	}
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		after := s[i+n:]
+		switch r {
+		case ',':
+			if after == "" || after[0] < '0' || after[0] > '9' || i == 0 || s[i-1] < '0' || s[i-1] > '9' {
+				add(i, ',', n)
+			}
+		case '，', '、', '،':
+			add(i, ',', n)
+		case ';', '；', '؛':
+			add(i, ';', n)
+		case ':', '：':
+			if r == '：' || endsHere(after) {
+				add(i, ':', n)
+			}
+		case '–', '—':
+			if i == 0 || s[i-1] == ' ' || r == '—' {
+				add(i, '-', n)
+			}
+		case '-':
+			if i > 0 && s[i-1] == ' ' && strings.HasPrefix(after, " ") {
+				add(i, '-', n)
+			}
+		case '(', '（':
+			add(i, '(', n)
+		case ')', '）':
+			add(i, ')', n)
+		}
+		i += n
+	}
+	add(len(s), 0, 0)
+	return out
+}

@@ -1,0 +1,234 @@
+package form
+
+// valueParser reads JSON as models write it: with Python's literals, comments, missing or surplus commas and brackets.
+type valueParser struct {
+	s       string
+	pos     int
+	depth   int
+	max     int
+	t       *Tree
+	stack   []byte  // open brackets, '(' for calls and tuples
+	noClose *[3]int // per quote: offset after which no well-placed closing quote stands, 0 = unknown
+	budget  int     // nodes that may still be made
+	fatal   bool    // not a value: give up on this candidate
+}
+
+const maxValueNodes = 400_000
+
+// Bracketed returns every bracketed value in the text, in order. Its time is linear: reading goes on where a value ended.
+func Bracketed(s string, maxDepth int) []*Tree {
+	var trees []*Tree
+	budget := maxValueNodes
+	var noClose [3]int
+	for i := 0; i < len(s) && budget > 0; {
+		c := s[i]
+		start := false
+		switch c {
+		case '{', '[':
+			start = true
+		case '"', '\'':
+			// A key without the bracket that should stand before it.
+			start = AtLineStart(s, i) && keyAt(s, i)
+		default:
+			if 'A' <= c && c <= 'Z' && (i == 0 || !IsWordByte(s[i-1])) {
+				if n := callAt(s, i); n > 0 {
+					start = true
+				} else {
+					for i < len(s) && IsWordByte(s[i]) {
+						i++
+					}
+					continue
+				}
+			}
+		}
+		if !start {
+			i++
+			continue
+		}
+		p := &valueParser{s: s, pos: i, max: maxDepth, t: &Tree{}, budget: budget, noClose: &noClose}
+		p.readTop(c == '"' || c == '\'')
+		budget = p.budget
+		if p.fatal || p.t.Root == nil {
+			if p.pos > i {
+				i = p.pos
+			} else {
+				i++
+			}
+			continue
+		}
+		trees = append(trees, p.t)
+		if p.pos <= i {
+			p.pos = i + 1
+		}
+		i = p.pos
+	}
+	if budget <= 0 && len(trees) > 0 {
+		t := trees[len(trees)-1]
+		t.Faults = append(t.Faults, Fault{true, codeLimitReached, t.Root.Off, "", "the text holds too many values; the rest was not read", "split the plan"})
+	}
+	return trees
+}
+
+// AtLineStart reports whether nothing but space stands before i on its line.
+func AtLineStart(s string, i int) bool {
+	for i--; i >= 0; i-- {
+		switch s[i] {
+		case ' ', '\t', '\r':
+			continue
+		case '\n':
+			return true
+		}
+		return false
+	}
+	return true
+}
+
+// keyAt reports whether a short quoted key and a colon stand at i.
+func keyAt(s string, i int) bool {
+	q := s[i]
+	for j := i + 1; j < len(s) && j < i+64; j++ {
+		if s[j] == '\n' {
+			return false
+		}
+		if s[j] == q {
+			for j++; j < len(s) && (s[j] == ' ' || s[j] == '\t'); j++ {
+			}
+			return j < len(s) && s[j] == ':' && j > i+2
+		}
+	}
+	return false
+}
+
+// callAt returns the length of Name( if a call with a keyword argument or a list stands at i.
+func callAt(s string, i int) int {
+	j := i
+	for j < len(s) && j < i+64 && IsWordByte(s[j]) {
+		j++
+	}
+	if j >= len(s) || s[j] != '(' {
+		return 0
+	}
+	k := j + 1
+	for k < len(s) && k < j+64 && IsWordByte(s[k]) {
+		k++
+	}
+	if k > j+1 && k < len(s) && s[k] == '=' {
+		return j - i + 1
+	}
+	return 0
+}
+
+// IsWordByte reports whether c is an ASCII letter, a digit or an underscore.
+func IsWordByte(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+func (p *valueParser) fault(serious bool, code string, off int, element, message, hint string) {
+	if len(p.t.Faults) < 1000 {
+		p.t.Faults = append(p.t.Faults, Fault{serious, code, off, element, message, hint})
+	}
+}
+
+// readTop reads a value and, when values of the same kind follow it without a bracket around them, those too.
+func (p *valueParser) readTop(bareKey bool) {
+	start := p.pos
+	var first *Value
+	if bareKey {
+		p.fault(true, codeUnbalanced, start, "{", "the text starts with a key: the opening { is missing", "write the { before the first key")
+		p.stack = append(p.stack, '{')
+		first = p.readFields(&Value{Kind: KindObject, Off: start})
+	} else {
+		first = p.readValue()
+	}
+	if p.fatal || first == nil {
+		p.fatal = true
+		return
+	}
+	p.t.Root = first
+	if first.Kind != KindObject && first.Kind != KindList {
+		return
+	}
+	var seq *Value
+	for !p.t.CutOff {
+		save := p.pos
+		comma, closers, newline := false, 0, false
+	scan:
+		for p.pos < len(p.s) {
+			switch c := p.s[p.pos]; c {
+			case ' ', '\t', '\r':
+				p.pos++
+			case '\n':
+				newline = true
+				p.pos++
+			case ',', ';':
+				if comma {
+					break scan
+				}
+				comma = true
+				p.pos++
+			case '}', ']':
+				closers++
+				p.pos++
+			default:
+				break scan
+			}
+		}
+		if closers > 0 {
+			p.fault(false, codeUnbalanced, save, "", "a closing bracket has no opening one", "check the brackets before this place")
+		}
+		if p.pos < len(p.s) && (comma || newline) && first.Kind == KindObject && p.s[p.pos] == '{' {
+			if seq == nil {
+				seq = &Value{Kind: KindList, Off: first.Off, Items: []*Value{first}}
+				if comma {
+					p.fault(false, codeUnbalanced, first.Off, "[", "objects follow each other without the opening [", "write the [ before the first object")
+				}
+			}
+			next := p.readValue()
+			if next == nil || p.fatal {
+				p.fatal = false
+				break
+			}
+			seq.Items = append(seq.Items, next)
+			continue
+		}
+		if p.pos < len(p.s) && seq != nil && comma && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) {
+			p.fault(true, codeUnbalanced, p.pos, "{", "a key stands between objects: the opening { is missing", "write the { before this key")
+			p.stack = append(p.stack[:0], '{')
+			seq.Items = append(seq.Items, p.readFields(&Value{Kind: KindObject, Off: p.pos}))
+			if p.fatal {
+				p.fatal = false
+				break
+			}
+			continue
+		}
+		// A key after the end of the object: a bracket closed it too early.
+		if p.pos < len(p.s) && (comma || closers > 0) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.Kind == KindObject && seq == nil {
+			p.fault(true, codeUnbalanced, p.pos, "{", "a key follows after the object was closed", "check the brackets before this place")
+			p.stack = append(p.stack[:0], '{')
+			p.readFields(first)
+			continue
+		}
+		if p.pos < len(p.s) && (comma || p.pos == save) && (p.s[p.pos] == '"' || p.s[p.pos] == '\'') && keyAt(p.s, p.pos) && first.Kind == KindList {
+			p.fault(true, codeUnbalanced, p.pos, "", "a key follows after the list was closed", "check the brackets before this place")
+		}
+		if closers == 0 {
+			p.pos = save
+		}
+		break
+	}
+	if seq != nil {
+		seq.End = p.pos
+		p.t.Root, p.t.Sequence = seq, true
+	}
+}
+
+// ValueAt reads the one value that begins at off and returns it with the place behind it. The value is nil when none is there.
+// Known says that data is expected there, whatever it looks like.
+func ValueAt(s string, off, maxDepth int, known bool) (*Tree, int) {
+	p := &valueParser{s: s, pos: off, max: maxDepth, t: &Tree{AnyKeys: known}, budget: 10_000, noClose: new([3]int)}
+	p.t.Root = p.readValue()
+	if p.fatal {
+		p.t.Root = nil
+	}
+	return p.t, p.pos
+}

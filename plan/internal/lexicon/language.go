@@ -1,0 +1,94 @@
+package lexicon
+
+import (
+	"strings"
+	"unicode"
+)
+
+// langs is a set of languages that use spaces between words.
+type langs []Lang
+
+func (l langs) with(x Lang) langs { return append(l[:len(l):len(l)], x) }
+
+// maxWords bounds the words by which a language is told.
+const maxWords = 400
+
+// Language tells the language of a text by its script and its most common words; "" when it cannot be told.
+func Language(text string) Lang {
+	common := data().common
+	votes := map[Lang]int{}
+	words := 0
+	for w := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.Is(unicode.M, r) }) {
+		if words++; words > maxWords {
+			break
+		}
+		w = Fold(w)
+		if l := scriptLanguage(w); l != "" {
+			votes[l] += 2
+			continue
+		}
+		for _, l := range common[w] {
+			votes[l]++
+		}
+	}
+	if votes["zh"] > 0 && votes["ja"]*4 > votes["zh"] {
+		return "ja"
+	}
+	var best, second Lang
+	for l, n := range votes {
+		switch {
+		case n > votes[best] || n == votes[best] && l < best:
+			best, second = l, best
+		case n > votes[second]:
+			second = l
+		}
+	}
+	if votes[best] < 2 || votes[best] == votes[second] {
+		return ""
+	}
+	return best
+}
+
+// scriptLanguage returns the language of a word that is known by its letters.
+func scriptLanguage(w string) Lang {
+	for _, r := range w {
+		switch {
+		case r < 0x400:
+			return ""
+		case strings.ContainsRune("іїєґ", r):
+			return "uk"
+		case strings.ContainsRune("ыэъ", r):
+			return "ru"
+		case unicode.In(r, unicode.Hiragana, unicode.Katakana):
+			return "ja"
+		case unicode.Is(unicode.Hangul, r):
+			return "ko"
+		case unicode.Is(unicode.Devanagari, r):
+			return "hi"
+		case unicode.Is(unicode.Arabic, r):
+			return "ar"
+		case unicode.Is(unicode.Han, r):
+			for _, k := range w {
+				if unicode.In(k, unicode.Hiragana, unicode.Katakana) {
+					return "ja"
+				}
+			}
+			return "zh"
+		}
+	}
+	return ""
+}
+
+// IsCommon reports whether a folded word is one of the most common words of a language, or, for "", of any.
+func IsCommon(lang Lang, word string) bool {
+	list := data().common[word]
+	if lang == "" {
+		return len(list) > 0
+	}
+	for _, l := range list {
+		if l == lang || l == English {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,487 @@
+package meaning
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+)
+
+// andWords join two ids on one side of an arrow.
+var andWords = [...]string{" and ", " und ", " et ", " y ", " e ", " и ", " та ", " і ", " en ", " och ", " og ", " ve ", " i ", " oraz ", " dan ", " và ", " और ", " と ", "と", "和", " 및 ", " و "}
+
+// arrowSet collects what lines of arrows say.
+type arrowSet struct {
+	r      *Reading
+	index  map[string]int
+	bare   map[string]bool // ids that stand somewhere without a title
+	apart  bool
+	titles bool // parts before the last of a line have titles, too
+}
+
+// arrowLine reads the links of one line such as "1 → 2, 1 → 3" or "Order: A, B -> C". known are the ids of the list that
+// the line belongs to; ok is false when something else than they stands between the arrows.
+func arrowLine(text string, off int, known func(string) bool) (links []Link, ok bool) {
+	p := arrowPrefix(form.Piece{Text: strings.TrimRight(text, " .。"), Off: off}, true)
+	if !form.ContainsArrow(p.Text) {
+		return nil, false
+	}
+	s := &arrowSet{r: &Reading{}, index: map[string]int{}, bare: map[string]bool{}, apart: true}
+	s.line(p)
+	for _, it := range s.r.Items {
+		if !known(it.ID) {
+			return nil, false
+		}
+	}
+	return s.r.Links, len(s.r.Links) > 0
+}
+
+// arrowPrefix drops "Order:" or a bullet before the first id. any accepts every short text before a colon.
+func arrowPrefix(p form.Piece, any bool) form.Piece {
+	p = cutBullet(p)
+	for _, colon := range [...]string{":", "："} {
+		head, rest, ok := strings.Cut(p.Text, colon)
+		head = strings.Trim(head, " *_`")
+		if !ok || rest == "" || len(head) > 60 || form.ContainsArrow(head) || !form.ContainsArrow(rest) || rest[0] == ':' {
+			continue
+		}
+		if rest[0] != ' ' && rest[0] != '*' && colon == ":" || !any && !announcesGraph(head) {
+			continue
+		}
+		rest = strings.TrimLeft(rest, " *_`")
+		return form.Piece{Text: rest, Off: p.Off + len(p.Text) - len(rest)}
+	}
+	return p
+}
+
+// graphWords are stems of what lines of arrows are announced by.
+var graphWords = [...]string{"graph", "depend", "order", "edge", "flow", "sequence", "execution", "plan", "dag", "pipeline", "abhäng", "reihenfolge", "ablauf", "ordre", "dépend", "flux", "orden", "ordem", "flujo", "fluxo", "ordine", "dipend", "flusso", "volgorde", "afhank", "порядок", "завис", "залеж", "схема", "kolejn", "zależ", "sıra", "bağım", "akış", "ordning", "beroend", "flöde", "rækkefølge", "urut", "alur", "thứ tự", "phụ thuộc", "sơ đồ", "顺序", "順序", "依赖", "依存", "流程", "フロー", "순서", "의존", "흐름", "ترتيب", "क्रम", "निर्भर", "links", "arrows", "path", "schritte", "steps"}
+
+func announcesGraph(s string) bool {
+	s = strings.ToLower(s)
+	for _, w := range graphWords {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// arrowReadings reads the blocks of lines of arrows.
+func arrowReadings(src *form.Source) (out []*Reading) {
+	for i := 0; i < len(src.Lines); {
+		n, arrows := arrowBlock(src, i)
+		if arrows > 0 {
+			if r := readArrowBlock(src, i, n); r != nil {
+				out = append(out, r)
+			}
+		}
+		if i += max(n, 1); len(out) > 32 {
+			return out
+		}
+	}
+	return out
+}
+
+// arrowBlock returns how many lines from i on belong together as lines of arrows, and how many of them hold arrows.
+func arrowBlock(src *form.Source, i int) (n, arrows int) {
+	code := src.Lines[i].InCode
+	for j := i; j < len(src.Lines); j++ {
+		l := &src.Lines[j]
+		if l.InCode != code || l.Fence {
+			break
+		}
+		if l.Text == "" {
+			if j+1 < len(src.Lines) && n > 0 && isArrowLine(src.Lines[j+1].Text) {
+				continue
+			}
+			break
+		}
+		switch {
+		case isArrowLine(l.Text):
+			arrows++
+		case isComment(l.Text) && (code || l.Text[0] != '#'):
+			continue
+		case isD2(l.Text) || j > i && isBroken(l.Text):
+		case !isSingleID(l.Text):
+			return n, arrows
+		}
+		n = j - i + 1
+	}
+	return n, arrows
+}
+
+func isComment(s string) bool {
+	return strings.HasPrefix(s, "# ") || strings.HasPrefix(s, "//") || strings.HasPrefix(s, "%%") || strings.HasPrefix(s, "<!--") && strings.HasSuffix(s, "-->")
+}
+
+// d2Words are keys of D2 that say how a drawing looks.
+var d2Words = [...]string{"direction", "shape", "style", "label", "near", "width", "height", "icon", "tooltip", "link", "vars", "classes", "title"}
+
+// isD2 reports whether a line is one of D2's besides links: "direction: right", "a: {shape: oval}", "a.shape: oval", "}".
+func isD2(s string) bool {
+	if s == "}" {
+		return true
+	}
+	key, value, ok := strings.Cut(s, ":")
+	if !ok || len(key) > 80 {
+		return false
+	}
+	if v := strings.TrimSpace(value); strings.HasPrefix(v, "{") {
+		return strings.HasSuffix(v, "}") || v == "{"
+	}
+	key = key[strings.LastIndexByte(key, '.')+1:]
+	for _, w := range d2Words[:min(len(d2Words), 9)] {
+		if key == w && !strings.Contains(value, " -") {
+			return strings.TrimSpace(value) != ""
+		}
+	}
+	return false
+}
+
+// isBroken reports whether s looks like "A - B" or "A > B", with one word or quoted id on each side.
+func isBroken(s string) bool {
+	for _, sign := range [...]string{" - ", " > ", " = ", " -- "} {
+		a, b, ok := strings.Cut(s, sign)
+		if ok && isSingleID(strings.TrimSpace(a)) && isSingleID(strings.TrimSpace(b)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isArrowLine reports whether s consists of short ids between arrows and commas.
+func isArrowLine(s string) bool {
+	if len(s) > 100_000 || !form.ContainsArrow(s) || strings.Contains(s, "->>") || strings.Contains(s, "):") || strings.Contains(s, "::") || strings.Contains(s, "://") || strings.HasSuffix(s, "{") || strings.HasPrefix(s, "|") {
+		return false
+	}
+	p := arrowPrefix(form.Piece{Text: form.CutComment(s)}, false)
+	if lead := leadNumber(p.Text); lead > 0 {
+		parts, back := form.SplitArrows(p.Text[lead:], 0)
+		if len(back) == 1 && back[0] && strings.Trim(parts[1].Text, "0123456789., ") == "" {
+			return false // "2. rent <- 1" is a step with what it needs
+		}
+	}
+	arrows := 0
+	chains, _ := form.Chains(p.Text, 0, false)
+	for _, c := range chains {
+		arrows += len(c.Back)
+		for k, g := range c.Groups {
+			for _, x := range g {
+				t := form.Bare(x).Text
+				if k == len(c.Groups)-1 {
+					if head, _, ok := strings.Cut(t, ": "); ok {
+						t = head
+					}
+				}
+				if t != "" && !isLooseID(t) {
+					return false
+				}
+			}
+		}
+	}
+	return arrows > 0
+}
+
+// leadNumber returns the length of "2. " or "2) " at the start of s.
+func leadNumber(s string) int {
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
+	}
+	if n > 0 && n+1 < len(s) && (s[n] == '.' || s[n] == ')') && s[n+1] == ' ' {
+		return n + 2
+	}
+	return 0
+}
+
+// isLooseID accepts names of a few words, without the punctuation of sentences.
+func isLooseID(id string) bool {
+	if len(id) > 120 || strings.Count(id, " ") > 8 || strings.Contains(id, "--") || strings.Contains(id, "  ") && len(id) > 60 {
+		return false
+	}
+	word := false
+	for _, c := range id {
+		switch {
+		case unicode.IsLetter(c) || unicode.IsDigit(c):
+			word = true
+		case unicode.IsMark(c) || unicode.Is(unicode.So, c) || c == '\u200d' || strings.ContainsRune("_- .:()[]{}#$\"/'’&?!+@（）【】％%°№·", c):
+		default:
+			return false
+		}
+	}
+	if i := strings.IndexByte(id, ':'); i > 0 && i < 3 && strings.Trim(id[:i], "0123456789") == "" {
+		return false // a time of day
+	}
+	return word && (!strings.HasSuffix(id, ".") || utf8.RuneCountInString(id) < 4)
+}
+
+// isSingleID accepts a line that is one id: no spaces, and not a word with the punctuation of a sentence.
+func isSingleID(s string) bool {
+	s = strings.TrimLeft(s, "-*• ")
+	if strings.HasPrefix(s, `"`) && strings.HasSuffix(s, `"`) && len(s) > 2 {
+		return true
+	}
+	s = form.Bare(form.Piece{Text: strings.TrimRight(s, ";")}).Text
+	if s == "" || len(s) > 64 || strings.ContainsAny(s, " \t|+\\") || strings.IndexByte(".:!?;", s[len(s)-1]) >= 0 || strings.Contains(s, "://") || s == "v" || s == "V" {
+		return false
+	}
+	return isLooseID(s)
+}
+
+// readArrowBlock reads n lines from first on.
+func readArrowBlock(src *form.Source, first, n int) *Reading {
+	weight := arrowWeight(src, first, n)
+	if weight == 0 {
+		return nil
+	}
+	end := src.Lines[first+n-1].End
+	r := &Reading{Form: "diagram", Stated: true, Start: src.Lines[first].Off, End: end, Weight: weight, Evidence: []string{"arrows"}}
+	r.Open = !(first+n < len(src.Lines) && src.Lines[first+n].Fence)
+	s := &arrowSet{r: r, index: map[string]int{}, bare: map[string]bool{}}
+	lines := arrowLines(src, first, n)
+	for _, p := range lines {
+		s.survey(p)
+	}
+	for _, p := range lines {
+		switch {
+		case isD2(p.Text):
+			s.define(p)
+		case !form.ContainsArrow(p.Text) && isBroken(p.Text):
+			r.Notes = append(r.Notes, Note{Fault: true, Code: "MALFORMED", Element: p.Text, Message: "this looks like an edge whose arrow is broken: " + p.Text, Hint: "write A -> B", Off: p.Off})
+		default:
+			s.line(p)
+		}
+	}
+	if len(r.Links) == 0 {
+		return nil
+	}
+	legend(src, r, first, first+n-1)
+	return r
+}
+
+// arrowLines returns the lines of a block without comments, numbers and prefixes; a line that begins or ends with an
+// arrow is joined to the one that it belongs to.
+func arrowLines(src *form.Source, first, n int) (out []form.Piece) {
+	numbered := true
+	for i := first; i < first+n; i++ {
+		l := &src.Lines[i]
+		if l.Text == "" || isComment(l.Text) || l.Text == "}" {
+			continue
+		}
+		p := form.Piece{Text: form.CutComment(l.Text), Off: l.Off}
+		p = arrowPrefix(p, len(out) == 0 && announcesGraph(p.Text))
+		if len(out) > 0 && (startsWithArrow(p.Text) || endsWithArrow(out[len(out)-1].Text)) && p.Off-out[len(out)-1].Off < 8192 {
+			last := &out[len(out)-1]
+			last.Text += strings.Repeat(" ", p.Off-last.Off-len(last.Text)) + p.Text
+			continue
+		}
+		lead := leadNumber(p.Text)
+		numbered = numbered && lead > 0 && !startsWithArrow(p.Text[lead:])
+		out = append(out, p)
+	}
+	if numbered && len(out) > 1 {
+		for i, p := range out {
+			lead := leadNumber(p.Text)
+			out[i] = form.Piece{Text: p.Text[lead:], Off: p.Off + lead}
+		}
+	}
+	return out
+}
+
+func startsWithArrow(s string) bool {
+	if s == "" {
+		return false
+	}
+	n, left := form.ArrowAt(s, 0)
+	return n > 0 && !left
+}
+
+func endsWithArrow(s string) bool {
+	parts, back := form.SplitArrows(s, 0)
+	return len(back) > 0 && parts[len(parts)-1].Text == ""
+}
+
+// survey notes which ids stand without a title, and whether parts before the last of a line have titles.
+func (s *arrowSet) survey(p form.Piece) {
+	if isD2(p.Text) {
+		return
+	}
+	chains, _ := form.Chains(p.Text, p.Off, s.apart)
+	for _, c := range chains {
+		for k, g := range c.Groups {
+			for _, x := range g {
+				b := form.Bare(x)
+				if _, _, ok := form.SplitMark(b); !ok {
+					s.bare[b.Text] = true
+				} else if k < len(c.Groups)-1 && strings.Contains(b.Text, ":") {
+					s.titles = true
+				}
+			}
+		}
+	}
+}
+
+// define reads "a: Label", "a: {shape: oval}" of D2.
+func (s *arrowSet) define(p form.Piece) {
+	key, value, _ := strings.Cut(p.Text, ":")
+	key = strings.Trim(key, " \"'")
+	if strings.HasPrefix(strings.TrimSpace(value), "{") && s.bare[key] || strings.HasPrefix(strings.TrimSpace(value), "{") && strings.HasSuffix(value, "}") {
+		s.node(form.Piece{Text: key, Off: p.Off}, "")
+	}
+}
+
+func (s *arrowSet) node(p form.Piece, title string) string {
+	k, ok := s.index[p.Text]
+	if !ok {
+		k = len(s.r.Items)
+		s.index[p.Text] = k
+		s.r.Items = append(s.r.Items, Item{ID: p.Text, Shown: true, Title: p.Text, Parent: -1, Off: p.Off, End: p.Off + len(p.Text)})
+	}
+	if it := &s.r.Items[k]; title != "" && it.Title == it.ID {
+		it.Title = title
+	}
+	return p.Text
+}
+
+// side adds the nodes of one side of an arrow and returns their ids.
+func (s *arrowSet) side(g []form.Piece, last bool) (ids []string) {
+	for _, x := range g {
+		quoted := x.Text != "" && x.Text[0] == '"'
+		b := form.Bare(x)
+		if b.Text == "" {
+			continue
+		}
+		if !quoted && !s.bare[b.Text] {
+			b = cutBullet(b)
+		}
+		if parts := s.parts(b); parts != nil && !quoted {
+			for _, p := range parts {
+				ids = append(ids, s.node(p, ""))
+			}
+			continue
+		}
+		if id, title, ok := form.SplitMark(b); ok && !quoted && (s.bare[id.Text] || strings.ContainsAny(id.Text, "0123456789") || s.titles || utf8.RuneCountInString(id.Text) < 3 || last && strings.Contains(b.Text, ": ")) {
+			if last && !s.titles && strings.Contains(b.Text, ": ") {
+				title.Text = ""
+			}
+			ids = append(ids, s.node(id, title.Text))
+			continue
+		}
+		if head, _, ok := strings.Cut(b.Text, ": "); ok && last && !quoted && !s.titles {
+			b.Text = head
+		}
+		ids = append(ids, s.node(b, ""))
+	}
+	return ids
+}
+
+// parts splits "A and B" if both are ids that stand elsewhere, too.
+func (s *arrowSet) parts(p form.Piece) []form.Piece {
+	if s.bare[p.Text] && !strings.ContainsAny(p.Text, " と和") {
+		return nil
+	}
+	for _, w := range andWords {
+		k := strings.Index(p.Text, w)
+		if k <= 0 {
+			continue
+		}
+		a := form.Piece{Text: strings.TrimSpace(p.Text[:k]), Off: p.Off}
+		b := form.Piece{Text: strings.TrimSpace(p.Text[k+len(w):]), Off: p.Off + k + len(w)}
+		known := func(t string) bool { return s.bare[t] || strings.Trim(t, "0123456789") == "" && t != "" }
+		if known(a.Text) && known(b.Text) {
+			return []form.Piece{a, b}
+		}
+	}
+	return nil
+}
+
+// line adds what one line says.
+func (s *arrowSet) line(p form.Piece) {
+	chains, unsure := form.Chains(p.Text, p.Off, s.apart)
+	for n, c := range chains {
+		if n > 0 && len(c.Back) == 0 {
+			s.note("AMBIGUOUS", c.Groups[0], "a semicolon ends a statement, so %s stands by itself", "write a comma where two problems follow")
+		}
+		if unsure && len(c.Back) > 1 {
+			for _, g := range c.Groups[1:] {
+				s.note("AMBIGUOUS", g, "the commas were taken to separate problems on one side of an arrow, here %s", "write one statement a line")
+			}
+		}
+		if len(c.Doubt) > 0 {
+			s.note("AMBIGUOUS", c.Doubt, "%s may belong to the statement before or behind it; the one before was taken", "write one statement a line")
+		}
+		var before []string
+		for k, g := range c.Groups {
+			ids := s.side(g, k == len(c.Groups)-1)
+			if len(ids) == 0 && len(c.Back) > 0 {
+				s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "EMPTY_ID", Element: strings.Join(before, ", "), Message: "an arrow at " + strings.Join(before, ", ") + " has nothing on one side: " + p.Text[:min(len(p.Text), 60)], Hint: "name a problem on both sides of the arrow", Off: p.Off})
+			}
+			if k > 0 {
+				s.link(before, ids, c.Back[k-1], p.Off)
+			}
+			before = ids
+		}
+	}
+}
+
+func (s *arrowSet) note(code string, ids []form.Piece, message, hint string) {
+	var names []string
+	for _, x := range ids {
+		names = append(names, form.Bare(x).Text)
+	}
+	all := strings.Join(names, ", ")
+	if all != "" && len(s.r.Notes) < 200 {
+		s.r.Notes = append(s.r.Notes, Note{Code: code, Element: all, Message: strings.Replace(message, "%s", all, 1), Hint: hint, Off: ids[0].Off})
+	}
+}
+
+// maxArrows bounds the links that lines of arrows may stand for.
+const maxArrows = 100_000
+
+func (s *arrowSet) link(from, to []string, back bool, off int) {
+	if back {
+		from, to = to, from
+	}
+	if len(from)*len(to)+len(s.r.Links) > maxArrows {
+		s.r.Notes = append(s.r.Notes, Note{Fault: true, Code: "LIMIT_REACHED", Element: from[0], Message: "the groups on this line stand for too many edges", Hint: "split the line", Off: off})
+		return
+	}
+	for _, a := range from {
+		for _, b := range to {
+			s.r.Links = append(s.r.Links, Link{From: a, To: b, Source: Stated, Off: off})
+		}
+	}
+}
+
+// arrowWeight says whether a block of arrow lines is what the text is about: most of it, fenced, or announced. An arrow
+// in the middle of an essay is no plan.
+func arrowWeight(src *form.Source, first, n int) int {
+	if src.Lines[first].InCode {
+		return 90
+	}
+	if head, _, ok := strings.Cut(src.Lines[first].Text, ":"); ok && len(head) < 60 && announcesGraph(head) {
+		return 90
+	}
+	for i, seen := first-1, 0; i >= 0 && i >= first-4 && seen < 2; i-- {
+		if t := src.Lines[i].Text; t != "" {
+			if seen++; strings.HasSuffix(t, ":") || strings.HasSuffix(t, "：") || announcesGraph(t) {
+				return 90
+			}
+		}
+	}
+	others := 0
+	for i, l := range src.Lines {
+		if (i < first || i >= first+n) && l.Text != "" && !l.Fence {
+			others++
+		}
+	}
+	switch {
+	case others <= n && others <= 2 || n > 1 && others <= 2*n:
+		return 85
+	case n > 1:
+		return 45
+	}
+	return 0
+}

@@ -1,0 +1,333 @@
+package meaning
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/epigraph-run/epigraph/plan/internal/form"
+	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
+)
+
+// web gathers what a text says about the order of steps, and makes links of it.
+type web struct {
+	r       *Reading
+	names   *Names
+	steps   []step
+	members [][]int // the steps that each name means: itself, or those of a group
+	rels    []Relation
+	doubts  []Doubt
+	ids     map[string]bool
+}
+
+// say takes what a text of a step says.
+func (w *web) say(self int, t text) {
+	rels, doubts := w.names.Relations(self, t.s, t.off)
+	w.rels = append(w.rels, rels...)
+	w.doubts = append(w.doubts, doubts...)
+}
+
+// field takes what a field of a step says.
+func (w *web) field(self int, a Attr) {
+	role, ok := lexicon.Field(a.Key)
+	lead := ""
+	switch {
+	case ok && role == lexicon.Requires:
+		lead = "depends on: "
+	case ok && role == lexicon.Next:
+		lead = "is needed for: "
+	case ok && role == lexicon.Parallel:
+		lead = "in parallel with "
+	case ok && (role == lexicon.ID || role == lexicon.Owner || role == lexicon.Duration || role == lexicon.Status || role == lexicon.Output):
+		return
+	default:
+		lead = a.Key + ": "
+	}
+	rels, doubts := w.names.Relations(self, lead+a.Value, a.Off-len(lead))
+	if len(rels) == 0 && ok && role == lexicon.Requires && strings.Trim(a.Value, " -–—./") == "" {
+		rels = append(rels, Relation{Kind: None, Subjects: []int{self}, Off: a.Off, End: a.Off + len(a.Value)})
+	}
+	w.rels = append(w.rels, rels...)
+	w.doubts = append(w.doubts, doubts...)
+}
+
+// aside takes what a line outside of the steps says.
+func (w *web) aside(t text) bool {
+	rels, doubts := w.names.Relations(-1, t.s, t.off)
+	n := len(w.rels)
+	for _, rel := range rels {
+		if len(rel.Subjects) > 0 {
+			w.rels = append(w.rels, rel)
+		}
+	}
+	w.doubts = append(w.doubts, doubts...)
+	return len(w.rels) > n
+}
+
+// around reads the lines that belong to no step.
+func (o *outline) around(w *web, in map[*form.Item]bool) {
+	inside := func(it *form.Item) bool {
+		for d := 0; it != nil && d <= o.src.MaxDepth; d++ {
+			if in[it] {
+				return true
+			}
+			it = o.parent[it]
+		}
+		return false
+	}
+	for _, it := range o.all {
+		if it.Kind == form.Row || inside(it) {
+			continue
+		}
+		w.r.Around = append(w.r.Around, Span{it.Off, it.TextOff + len(it.Text)})
+		if links, ok := arrowLine(it.Text, it.TextOff, w.known); ok {
+			w.r.Links = append(w.r.Links, links...)
+			continue
+		}
+		w.aside(text{it.Text, it.TextOff})
+	}
+}
+
+// known reports whether a step has this id.
+func (w *web) known(id string) bool {
+	if w.ids == nil {
+		w.ids = make(map[string]bool, len(w.steps))
+		for i := range w.steps {
+			w.ids[w.steps[i].id] = true
+		}
+	}
+	return w.ids[id]
+}
+
+// spread returns the steps that are meant by names. Of a group they are all its steps.
+func (w *web) spread(names []int) []int {
+	var out []int
+	for _, x := range names {
+		if x >= 0 && x < len(w.members) {
+			out = append(out, w.members[x]...)
+		}
+	}
+	return out
+}
+
+// maxLinks bounds the links of one reading.
+const maxLinks = 200_000
+
+// link makes links of the relations.
+func (w *web) link() {
+	r := w.r
+	needs := make([][]int, len(w.steps))
+	var beside []Relation
+	add := func(a, b, off int) {
+		if len(r.Links) < maxLinks {
+			needs[b] = append(needs[b], a)
+			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
+		}
+	}
+	for _, rel := range w.rels {
+		subjects, items := w.spread(rel.Subjects), w.spread(rel.Items)
+		if rel.Kind == Beside {
+			rel.Subjects, rel.Items = subjects, items
+			beside = append(beside, rel)
+			continue
+		}
+		r.Stated = true
+		if rel.Kind == None || rel.Kind == Apart {
+			continue
+		}
+		for _, s := range subjects {
+			for _, x := range items {
+				if rel.Kind == Before {
+					add(s, x, rel.Off)
+				} else {
+					add(x, s, rel.Off)
+				}
+			}
+			for _, u := range rel.Unknown {
+				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
+				if rel.Kind == Before {
+					l.From, l.To = l.To, l.From
+				}
+				r.Links = append(r.Links, l)
+			}
+		}
+	}
+	if !r.Stated && len(r.Links) == 0 {
+		w.stages(append(beside, w.lettered()...))
+	} else {
+		for _, rel := range beside {
+			w.beside(rel, needs, add)
+		}
+	}
+	if len(r.Links) > 0 {
+		r.Stated = true
+	}
+	for _, d := range w.doubts {
+		w.doubt(d)
+	}
+}
+
+// lettered returns that 2a and 2b run beside each other, for all such steps.
+func (w *web) lettered() []Relation {
+	first := map[int]int{}
+	var out []Relation
+	for i := range w.steps {
+		m := w.steps[i].it.Mark
+		if m.Style != form.Lettered || len(m.Path) != 1 {
+			continue
+		}
+		if k, ok := first[m.Path[0]]; ok {
+			out = append(out, Relation{Kind: Beside, Subjects: []int{i}, Items: []int{k}})
+		} else {
+			first[m.Path[0]] = i
+		}
+	}
+	return out
+}
+
+// beside gives steps that run beside others what those need, unless they say themselves what they need.
+func (w *web) beside(rel Relation, needs [][]int, add func(a, b, off int)) {
+	for _, s := range rel.Subjects {
+		if len(needs[s]) > 0 {
+			continue
+		}
+		for _, x := range rel.Items {
+			for _, n := range needs[x] {
+				if n != s && !contains(needs[s], n) {
+					add(n, s, rel.Off)
+				}
+			}
+		}
+	}
+	// "2 and 3 in parallel" where only one of them says what it needs works both ways.
+	for _, x := range rel.Items {
+		if len(needs[x]) > 0 {
+			continue
+		}
+		for _, s := range rel.Subjects {
+			for _, n := range needs[s] {
+				if n != x && s > x && !contains(needs[x], n) && n < x {
+					w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: w.steps[x].id, Off: rel.Off, Message: w.steps[s].id + " runs beside " + w.steps[x].id + ", which does not say whether it waits for " + w.steps[n].id, Hint: "state what it needs"})
+				}
+			}
+		}
+	}
+}
+
+func contains(list []int, x int) bool {
+	for _, y := range list {
+		if x == y {
+			return true
+		}
+	}
+	return false
+}
+
+// stages chains steps in listed order, with those that run beside each other as one stage.
+func (w *web) stages(beside []Relation) {
+	if len(beside) == 0 {
+		return
+	}
+	stage := make([]int, len(w.steps)) // the first step of the stage of each step
+	for i := range stage {
+		stage[i] = i
+	}
+	for _, rel := range beside {
+		all := append(append([]int{}, rel.Subjects...), rel.Items...)
+		sort.Ints(all)
+		if len(all) == 0 {
+			continue
+		}
+		for _, x := range all[1:] {
+			stage[x] = stage[all[0]]
+		}
+	}
+	var before, now []int
+	for i := range w.steps {
+		if w.steps[i].holds {
+			continue
+		}
+		if len(now) > 0 && stage[now[0]] != stage[i] {
+			before, now = now, nil
+		}
+		for _, b := range before {
+			w.r.Links = append(w.r.Links, Link{From: w.steps[b].id, To: w.steps[i].id, Source: ListedOrder, Off: w.steps[i].it.Off})
+		}
+		now = append(now, i)
+	}
+}
+
+// doubt says what was not understood.
+func (w *web) doubt(d Doubt) {
+	element := squeeze(d.Text)
+	if d.Item >= 0 && d.Item < len(w.steps) {
+		element = w.steps[d.Item].id
+	}
+	w.r.Notes = append(w.r.Notes, Note{Code: "AMBIGUOUS", Element: element, Off: d.Off, Message: "it names " + squeeze(d.Text) + ", and how they are related is not understood: " + d.Why, Hint: "say which step waits for which"})
+}
+
+// weigh says how sure the reading is.
+func (o *outline) weigh(r *Reading, s series, steps []step, w *web) {
+	n := len(steps)
+	linked := map[string]bool{}
+	for _, l := range r.Links {
+		linked[l.From], linked[l.To] = true, true
+	}
+	hit := 0
+	for i := range steps {
+		if linked[steps[i].id] {
+			hit++
+		}
+	}
+	body := 0
+	for i := range steps {
+		if steps[i].up < 0 {
+			body += steps[i].it.End - steps[i].it.Off
+		}
+	}
+	r.Weight = 40 + s.bonus + 10*body/max(1, len(strings.TrimSpace(o.src.Text)))
+	if r.Stated {
+		r.Weight += 10 + 20*hit/n
+	}
+	if n == 1 {
+		r.Weight -= 30
+	}
+	r.Evidence = append(r.Evidence, s.name)
+	if !r.Stated {
+		var texts []string
+		for i := range steps {
+			texts = append(texts, steps[i].it.Text)
+		}
+		r.Weight -= notSteps(o.before(steps[0].it), texts)
+	}
+}
+
+// before returns the lines ahead of the steps: what announces them.
+func (o *outline) before(first *form.Item) []string {
+	var out []string
+	for _, it := range o.all {
+		if it == first {
+			break
+		}
+		if it.Kind != form.Row {
+			out = append(out, squeeze(it.Text))
+		}
+	}
+	return out[max(0, len(out)-4):]
+}
+
+// notSteps says how much speaks against a list being a plan.
+func notSteps(intro, entries []string) int {
+	questions := 0
+	for _, e := range entries {
+		if strings.HasSuffix(strings.TrimSpace(e), "?") || strings.HasSuffix(strings.TrimSpace(e), "？") {
+			questions++
+		}
+	}
+	against := 40 * questions / len(entries)
+	for _, t := range intro {
+		if lexicon.Has(lexicon.List, t) && !lexicon.Has(lexicon.Plan, t) {
+			against += 15
+		}
+	}
+	return against
+}
