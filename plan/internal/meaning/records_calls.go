@@ -13,8 +13,8 @@ var formulas = wordSet("print, len, str, int, float, list, dict, set, sorted, ra
 
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
-	var root *form.Call
-	for _, c := range form.Calls(src) {
+	var root *form.Nest
+	for _, c := range form.Nests(src) {
 		if len(c.Kids) == 0 {
 			continue
 		}
@@ -29,8 +29,8 @@ func nestedCalls(src *form.Source) *Reading {
 	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"calls in the arguments of calls"}}
 	count := map[string]int{}
 	known, letters := 0, 0
-	var add func(c *form.Call) string
-	add = func(c *form.Call) string {
+	var add func(c *form.Nest) string
+	add = func(c *form.Nest) string {
 		if formulas[strings.ToLower(c.Name)] {
 			known++
 		}
