@@ -40,6 +40,11 @@ const (
 	First
 	Last
 	Meanwhile
+	// Loose and Chained are said of all steps: that they need nothing, that each follows the one before. Sequence says
+	// that they are in order, which leaves open whether some need less.
+	Loose
+	Chained
+	Sequence
 	// Plan announces a plan, List a list that is none. Choice goes with alternatives, Correct with a change of mind.
 	Plan
 	List
@@ -72,7 +77,7 @@ const (
 
 var kindNames = [kinds]string{
 	"steps", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
-	"then", "first", "last", "meanwhile", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
+	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
 	"until", "sources", "not", "except", "same", "done", "units", "common", "numeral",
 }
 

@@ -77,7 +77,7 @@ func (n *Names) unwrapped(in []atom) []atom {
 	for i := 0; i < len(in); i++ {
 		a := in[i]
 		if a.class == opened && i+2 < len(in) && in[i+2].class == closed && (in[i+1].class == number || in[i+1].class == label) &&
-			(len(out) > 0 && bare(&out[len(out)-1]) || len(out) == 0 && i+3 < len(in)) {
+			(bare(out) || len(out) == 0 && i+3 < len(in)) {
 			out = append(out, in[i+1])
 			i += 2
 			continue
@@ -87,10 +87,18 @@ func (n *Names) unwrapped(in []atom) []atom {
 	return out
 }
 
-// bare tells atoms behind which a reference in brackets is no remark.
-func bare(a *atom) bool {
-	return a.class == comma || a.class == slash || a.class == word && a.common || a.class == phrase &&
-		a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.And, lexicon.Or, lexicon.Sources, lexicon.Steps, lexicon.To)) != 0
+// bare tells atoms behind which a reference in brackets is no remark on what is before them.
+func bare(out []atom) bool {
+	n := len(out)
+	if n == 0 {
+		return false
+	}
+	a := &out[n-1]
+	if a.class == phrase && a.kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.Sources, lexicon.Steps)) != 0 {
+		return true
+	}
+	joint := a.class == comma || a.class == slash || a.kinds&lexicon.KindsOf(lexicon.And, lexicon.Or, lexicon.To) != 0
+	return joint && n > 1 && (out[n-2].class == number || out[n-2].class == label)
 }
 
 // next takes the atom at a place and returns where the next one may begin.
@@ -242,7 +250,7 @@ func (x *lexer) phrase(t lexicon.Token) int {
 		a.items = x.n.byValue[t.Value]
 	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
 		a.class = dash
-	case t.Phrase == "、":
+	case t.Phrase == "、" || t.Phrase == ",":
 		a.class = comma
 	case t.Phrase == "&" || t.Phrase == "+":
 		a.class = slash

@@ -340,6 +340,9 @@ func (t *talk) ahead(rel *Relation, at, to int) {
 
 // sourced reports whether a preposition stands before the group at a place.
 func (t *talk) sourced(i int) bool {
+	for i > 0 && t.atoms[i-1].class == word && t.atoms[i-1].common {
+		i--
+	}
 	return i > 0 && t.atoms[i-1].class == phrase && t.atoms[i-1].is(lexicon.Sources)
 }
 
