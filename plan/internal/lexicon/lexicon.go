@@ -19,6 +19,8 @@ type Kind uint8
 const (
 	// Steps are the nouns for a step: step, task, phase.
 	Steps Kind = iota
+	// Parts are those of the nouns that are said of other things, too: part, phase, number.
+	Parts
 	// And, Or and To stand between references.
 	And
 	Or
@@ -76,7 +78,7 @@ const (
 )
 
 var kindNames = [kinds]string{
-	"steps", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
+	"steps", "parts", "and", "or", "to", "previous", "both", "all", "none", "needs", "uses", "before", "beside", "apart",
 	"then", "first", "last", "meanwhile", "loose", "chained", "sequence", "plan", "list", "choice", "correct", "refuse", "others", "recent", "leading",
 	"until", "sources", "not", "except", "same", "done", "units", "common", "numeral",
 }
@@ -253,7 +255,7 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 		b.add(parts[1], e)
 	case k == To:
 		b.add(parts[0], e)
-	case k == Steps:
+	case k == Steps || k == Parts:
 		b.add(parts[0], e)
 		e.side = Behind
 		b.add(parts[1], e)

@@ -44,6 +44,8 @@ type atom struct {
 	unknown []string
 	sure    bool
 	place   bool
+	// spelled tells a number in words, bare a group of numbers without a noun, part a noun such as "phase".
+	spelled, bare, part bool
 	// count is how many references a group holds; common tells a word that names nothing.
 	count  int
 	common bool
@@ -246,7 +248,7 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	case t.Side == lexicon.Around:
 		x.ends[t.CloseOff] = t.CloseEnd
 	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
-		a.class, a.value, a.ordinal = number, t.Value, t.Ordinal
+		a.class, a.value, a.ordinal, a.spelled = number, t.Value, t.Ordinal, true
 		a.items = x.n.byValue[t.Value]
 	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
 		a.class = dash

@@ -157,6 +157,16 @@ func (t *talk) about(subject []int) []int {
 
 // says reports whether a phrase of the kind None is all that a clause says, or says by itself what is not needed.
 func (t *talk) says(from, at, to int) bool {
+	for i := at - 1; i >= from; i-- {
+		if t.atoms[i].class == comma {
+			from = i + 1
+		}
+	}
+	for i := to - 1; i > at; i-- {
+		if t.atoms[i].class == comma {
+			to = i
+		}
+	}
 	if strings.ContainsAny(t.atoms[at].tok.Phrase, " ") || len(t.atoms[at].tok.Phrase) > 9 && t.atoms[at].tok.Phrase[0] > 0x80 {
 		return true
 	}
@@ -281,7 +291,7 @@ func (t *talk) take(rel *Relation, i int, amounts bool) {
 	if a.class != group || a.used || !amounts && !a.sure && t.isAmount(i+1) {
 		return
 	}
-	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) {
+	if !a.sure && !a.place && len(a.items) == 0 && !t.plausible(a) || t.n.made && a.bare && !a.ordinal {
 		return
 	}
 	a.used = true
@@ -530,7 +540,12 @@ func (t *talk) rest(from, to int) {
 				rel.Kind = t.kindOf(0, t.open, to)
 				t.open = -1
 			}
-		case a.sure && t.denies(from, i, to):
+		case a.spelled && !a.sure:
+			continue
+		case a.sure && (a.part || t.denies(from, i, to)):
+			if len(a.items) == 0 {
+				continue
+			}
 			t.doubt(a)
 			continue
 		case a.sure:
