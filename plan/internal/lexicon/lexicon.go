@@ -190,6 +190,7 @@ func load() *lexicon {
 			panic(err)
 		}
 		lang := Lang(strings.TrimSuffix(f.Name(), ".txt"))
+		b.endings = nil
 		for line := range strings.Lines(string(text)) {
 			if key, list, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key[0] != '#' {
 				b.line(lang, key, strings.TrimSpace(list))
@@ -211,6 +212,8 @@ type builder struct {
 	*lexicon
 	at    map[string]int
 	pairs int32
+	// endings are what the last word of a phrase becomes in front of an article: "de" is "del".
+	endings [][2]string
 }
 
 // line adds one line of a file. Phrases are parted by ", "; a section behind ";" goes on in the same kind.
@@ -229,6 +232,9 @@ func (b *builder) line(lang Lang, key, list string) {
 				b.numbers[s] = i
 			}
 			b.add(s, entry{kind: Numeral, lang: lang, value: int32(i), ordinal: key == "ordinals"})
+		case key == "endings":
+			from, to, _ := strings.Cut(s, "/")
+			b.endings = append(b.endings, [2]string{" " + from, " " + to})
 		case key == "common":
 			b.common[s] = b.common[s].with(lang)
 		default:
@@ -251,6 +257,11 @@ func (b *builder) phrase(lang Lang, k Kind, s string) {
 	switch {
 	case len(parts) == 1:
 		b.add(parts[0], e)
+		for _, end := range b.endings {
+			if stem, ok := strings.CutSuffix(parts[0], end[0]); ok && Relations.Has(k) {
+				b.add(stem+end[1], e)
+			}
+		}
 	case k == And && len(parts) <= 3, k == To && len(parts) == 3:
 		b.add(parts[1], e)
 	case k == To:

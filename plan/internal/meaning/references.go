@@ -242,6 +242,10 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		if b, next, ok := g.counted(i); ok {
 			return b, next, true
 		}
+		if a.is(lexicon.Leading) && !a.is(lexicon.Numeral) && g.ordinal(i) && !g.isAmount(i+1) {
+			g.in[i].class, g.in[i].value, g.in[i].ordinal, g.in[i].items = number, 1, true, g.n.byValue[1]
+			return g.numbered(i)
+		}
 	}
 	if (a.is(lexicon.Both) || a.is(lexicon.All)) && g.follows() {
 		return a, i, false
@@ -307,7 +311,17 @@ func (g *grouper) follows() bool {
 func (g *grouper) byPlace(i int, items []int) (atom, int, bool) {
 	a := *g.at(i)
 	a.class, a.place, a.items, a.count = group, true, items, 1
-	return a, i + 1, len(items) > 0
+	next := i + 1
+	// "both earlier steps", "die beiden vorigen Schritte"
+	for k := next; k <= next+1; k++ {
+		if b := g.at(k); b.class == phrase && b.is(lexicon.Steps) {
+			a.end, next = b.end, k+1
+			break
+		} else if b.class != word {
+			break
+		}
+	}
+	return a, next, len(items) > 0
 }
 
 // recent returns the last items before self that are no groups.
