@@ -97,10 +97,10 @@ type collector struct {
 // way is where a value stands.
 type way struct {
 	labels []string
-	shape string
-	owner *form.Value
-	group *around
-	depth int
+	shape  string
+	owner  *form.Value
+	group  *around
+	depth  int
 }
 
 func (w way) into(name, step string) way {
