@@ -54,9 +54,9 @@ type talk struct {
 	subject []int
 	open    int
 	// last is the phrase that was read last in the sentence, or -1: "needs 1; 2; 3".
-	last int
-	rels    []Relation
-	doubts  []Doubt
+	last   int
+	rels   []Relation
+	doubts []Doubt
 }
 
 // Relations returns what a text says about the item self, or about others when self is -1. Off is added to all places.
@@ -679,7 +679,7 @@ func (t *talk) guessable(rel *Relation, from, to int) bool {
 	if rel.Kind == Uses && !strings.Contains(a.tok.Phrase, " ") {
 		return false
 	}
-	return at > 0 || to < len(t.atoms) && t.atoms[to].class == comma
+	return at > 0 || rel.Kind == Needs
 }
 
 // maxTitle bounds the atoms of a title that is looked up as a whole.
