@@ -358,7 +358,7 @@ func (o *outline) name(steps []step) (named []Named, members [][]int) {
 	for i := range steps {
 		st := &steps[i]
 		it := st.it
-		n := Named{ID: st.id, Noun: it.Mark.Noun, Parent: st.up, Group: st.holds}
+		n := Named{ID: st.id, Noun: it.Mark.Noun, Parent: st.up, Group: st.holds, Made: !st.shown}
 		if it.Strong > 0 && it.Strong < len(it.Text) {
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}
