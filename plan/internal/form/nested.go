@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Call is a call with the calls that stand in its arguments: serve(bake(dough)) or (serve (bake "dough")).
-type Call struct {
+// Nest is a call with the calls that stand in its arguments: serve(bake(dough)) or (serve (bake "dough")).
+type Nest struct {
 	Name     string
 	Off, End int
-	Kids     []*Call
+	Kids     []*Nest
 	// Open is set when the text ends before its bracket is closed.
 	Open bool
 }
 
 // Count returns how many calls c is, with all inside it.
-func (c *Call) Count() int {
+func (c *Nest) Count() int {
 	n := 1
 	for _, k := range c.Kids {
 		n += k.Count()
@@ -24,9 +24,9 @@ func (c *Call) Count() int {
 	return n
 }
 
-// Calls returns the calls that begin a line, with what stands in them; an assignment may stand before one.
-func Calls(src *Source) []*Call {
-	var out []*Call
+// Nests returns the calls that begin a line, with what stands in them; an assignment may stand before one.
+func Nests(src *Source) []*Nest {
+	var out []*Nest
 	end := 0
 	for i := range src.Lines {
 		l := &src.Lines[i]
@@ -80,14 +80,14 @@ func callName(s string) string {
 }
 
 // call reads name(…) at i, or returns nil.
-func (p *callParser) call(i, depth int) *Call {
+func (p *callParser) call(i, depth int) *Nest {
 	name := callName(p.s[i:min(len(p.s), i+120)])
 	if name == "" || i+len(name) >= len(p.s) || p.s[i+len(name)] != '(' || depth > p.max {
 		return nil
 	}
-	c := &Call{Name: name, Off: i}
+	c := &Nest{Name: name, Off: i}
 	p.pos = i + len(name) + 1
-	p.inside(c, depth, func(at int) *Call {
+	p.inside(c, depth, func(at int) *Nest {
 		if at > 0 && (IsWordByte(p.s[at-1]) || p.s[at-1] == '.' || p.s[at-1] >= utf8.RuneSelf) {
 			return nil
 		}
@@ -97,7 +97,7 @@ func (p *callParser) call(i, depth int) *Call {
 }
 
 // lisp reads (name …) at i, or returns nil.
-func (p *callParser) lisp(i, depth int) *Call {
+func (p *callParser) lisp(i, depth int) *Nest {
 	if i >= len(p.s) || p.s[i] != '(' || depth > p.max {
 		return nil
 	}
@@ -106,14 +106,14 @@ func (p *callParser) lisp(i, depth int) *Call {
 	if name == "" || end >= len(p.s) || strings.IndexByte(" \n\t)", p.s[end]) < 0 {
 		return nil
 	}
-	c := &Call{Name: name, Off: i}
+	c := &Nest{Name: name, Off: i}
 	p.pos = end
-	p.inside(c, depth, func(at int) *Call { return p.lisp(at, depth+1) })
+	p.inside(c, depth, func(at int) *Nest { return p.lisp(at, depth+1) })
 	return c
 }
 
 // inside reads up to the bracket that closes c.
-func (p *callParser) inside(c *Call, depth int, kid func(at int) *Call) {
+func (p *callParser) inside(c *Nest, depth int, kid func(at int) *Nest) {
 	brackets := 0
 	start := p.pos
 	for p.pos < len(p.s) {

@@ -334,13 +334,13 @@ func gaps(s string) []int {
 			}
 			spaces = 0
 		}
-		n += width(r)
+		n += cellWidth(r)
 	}
 	return cols
 }
 
-// width is how many columns a character takes in print.
-func width(r rune) int {
+// cellWidth is how many columns a character takes in print.
+func cellWidth(r rune) int {
 	if r >= 0x1100 && (unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) || r >= 0xFF00 && r < 0xFF60) {
 		return 2
 	}
@@ -361,7 +361,7 @@ func alignedCells(src *Source, l *Line, cols []int) []*Value {
 			from = k
 			c++
 		}
-		n += width(r)
+		n += cellWidth(r)
 		k += size
 	}
 	cells = append(cells, cellOf(src.Text, from, l.End))

@@ -67,8 +67,8 @@ type around struct {
 type set struct {
 	tree *form.Tree
 	form string
-	// names are the keys under which it stands, the nearest last.
-	names []string
+	// labels are the keys under which it stands, the nearest last.
+	labels []string
 	// keyed tells that the records stand under keys that may be their ids.
 	keyed bool
 	// plain tells that the records are texts only.
@@ -96,7 +96,7 @@ type collector struct {
 
 // way is where a value stands.
 type way struct {
-	names []string
+	labels []string
 	shape string
 	owner *form.Value
 	group *around
@@ -105,7 +105,7 @@ type way struct {
 
 func (w way) into(name, step string) way {
 	if name != "" {
-		w.names = append(w.names[:len(w.names):len(w.names)], name)
+		w.labels = append(w.labels[:len(w.labels):len(w.labels)], name)
 	}
 	w.shape += step
 	w.depth++
@@ -195,7 +195,7 @@ func (c *collector) list(v *form.Value, w way) {
 	n := len(v.Items)
 	switch p := readPairs(v); {
 	case p != nil:
-		p.tree, p.owner, p.names = c.cur, w.owner, w.names
+		p.tree, p.owner, p.labels = c.cur, w.owner, w.labels
 		c.pairs = append(c.pairs, p)
 	case n > 0 && single == n:
 		s := c.at(w, true)
@@ -220,7 +220,7 @@ func (c *collector) list(v *form.Value, w way) {
 		}
 	}
 	if f := readFlow(v); f != nil {
-		f.tree, f.form, f.names, f.nested = c.cur, c.form, w.names, c.nested
+		f.tree, f.form, f.labels, f.nested = c.cur, c.form, w.labels, c.nested
 		c.flows = append(c.flows, f)
 	}
 	for _, x := range v.Items {
@@ -243,7 +243,7 @@ func (c *collector) at(w way, keyed bool) *set {
 	if s := c.shapes[key]; s != nil {
 		return s
 	}
-	s := &set{tree: c.cur, form: c.form, names: w.names, keyed: keyed, owner: w.owner, shape: w.shape, nested: c.nested}
+	s := &set{tree: c.cur, form: c.form, labels: w.labels, keyed: keyed, owner: w.owner, shape: w.shape, nested: c.nested}
 	c.shapes[key] = s
 	c.sets = append(c.sets, s)
 	return s
@@ -363,7 +363,7 @@ func idList(v *form.Value) bool {
 func (c *collector) element(v *form.Value, w way) {
 	texts := map[string]int{}
 	var s, plain *set
-	p := &pairs{tree: c.cur, owner: v, names: w.names}
+	p := &pairs{tree: c.cur, owner: v, labels: w.labels}
 	count := map[string]int{}
 	for i := range v.Fields {
 		if f := &v.Fields[i]; isMap(f.Val) {
@@ -412,7 +412,7 @@ func (c *collector) byTag(s *set, v *form.Value) {
 	for _, r := range s.recs {
 		t := tags[r.key]
 		if t == nil {
-			t = &set{tree: s.tree, form: s.form, names: s.names, owner: v, shape: s.shape, nested: s.nested}
+			t = &set{tree: s.tree, form: s.form, labels: s.labels, owner: v, shape: s.shape, nested: s.nested}
 			tags[r.key] = t
 			order = append(order, r.key)
 		}
@@ -452,14 +452,14 @@ func (c *collector) merge() {
 
 // signature names what kind of records a set has: the fields of the most complete one of the first few.
 func signature(s *set) string {
-	names := map[string]bool{}
+	labels := map[string]bool{}
 	for _, r := range s.recs[:min(len(s.recs), 20)] {
 		for i := range r.fields {
-			names[strings.ToLower(r.fields[i].Key)] = true
+			labels[strings.ToLower(r.fields[i].Key)] = true
 		}
 	}
-	list := make([]string, 0, len(names))
-	for n := range names {
+	list := make([]string, 0, len(labels))
+	for n := range labels {
 		list = append(list, n)
 	}
 	if len(list) < 2 {

@@ -16,8 +16,8 @@ var combinators = wordSet("chain, group, chord, gather, asyncio.gather, parallel
 
 // nestedCalls reads a plan that is one expression: each call needs those in its arguments.
 func nestedCalls(src *form.Source) *Reading {
-	var root *form.Call
-	for _, c := range form.Calls(src) {
+	var root *form.Nest
+	for _, c := range form.Nests(src) {
 		if len(c.Kids) == 0 {
 			continue
 		}
@@ -32,8 +32,8 @@ func nestedCalls(src *form.Source) *Reading {
 	r := &Reading{Form: "records", Stated: true, Start: root.Off, End: root.End, Weight: 91, Evidence: []string{"calls in the arguments of calls"}}
 	count := map[string]int{}
 	known, letters := 0, 0
-	var add func(c *form.Call) string
-	add = func(c *form.Call) string {
+	var add func(c *form.Nest) string
+	add = func(c *form.Nest) string {
 		if formulas[strings.ToLower(c.Name)] {
 			known++
 		}

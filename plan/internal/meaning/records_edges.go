@@ -17,7 +17,7 @@ type pair struct {
 type pairs struct {
 	tree  *form.Tree
 	owner *form.Value
-	names []string
+	labels []string
 	list  []pair
 	used  bool
 }
@@ -122,7 +122,7 @@ func elementPair(x *form.Value) (pair, bool) {
 type flow struct {
 	tree        *form.Tree
 	form        string
-	names       []string
+	labels       []string
 	nested      bool
 	leaves      []*form.Value
 	keys        []string
@@ -254,7 +254,7 @@ func (f *flow) part(x *form.Value, inSequence bool, depth int) (first, last []in
 
 // readFlow makes a reading of a sequence with groups side by side.
 func (c *collector) readFlow(f *flow) *Reading {
-	s := &set{tree: f.tree, form: f.form, names: f.names, nested: f.nested}
+	s := &set{tree: f.tree, form: f.form, labels: f.labels, nested: f.nested}
 	ids, title := make([]string, len(f.leaves)), make([]string, len(f.leaves))
 	shown := true
 	var recs []record
@@ -298,7 +298,7 @@ func (c *collector) readFlow(f *flow) *Reading {
 	for _, l := range f.links {
 		r.Links = append(r.Links, Link{From: ids[l[0]], To: ids[l[1]], Source: Stated, Off: f.leaves[l[1]].Off})
 	}
-	for _, name := range f.names[max(0, len(f.names)-2):] {
+	for _, name := range f.labels[max(0, len(f.labels)-2):] {
 		if planish(name) || lexicon.Is(lexicon.Then, splitName(name)) || strings.Contains(splitName(name), "sequence") {
 			r.Weight = 88
 		}

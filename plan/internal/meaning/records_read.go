@@ -14,7 +14,7 @@ type analysis struct {
 	s     *set
 	g     *grid
 	r     *Reading
-	n     *names
+	n     *labels
 	id    *candidate
 	title *column
 	deps  map[*column]bool
@@ -82,11 +82,11 @@ func (a *analysis) isChat() bool {
 
 // plain reads a list of texts: a plan when the name above it says so.
 func (a *analysis) plain() *Reading {
-	names := a.s.names
+	labels := a.s.labels
 	if r := a.linkedTexts(); r != nil {
 		return r
 	}
-	if len(names) == 0 || !planish(names[len(names)-1]) || len(a.g.recs) < 2 {
+	if len(labels) == 0 || !planish(labels[len(labels)-1]) || len(a.g.recs) < 2 {
 		return nil
 	}
 	ids := places(len(a.g.recs))
@@ -105,7 +105,7 @@ func (a *analysis) plain() *Reading {
 	if words*2 < len(ids) {
 		a.r.Weight = 40
 	}
-	a.r.Evidence = append(a.r.Evidence, "texts under "+names[len(names)-1])
+	a.r.Evidence = append(a.r.Evidence, "texts under "+labels[len(labels)-1])
 	a.faults()
 	return a.r
 }
@@ -202,7 +202,7 @@ func (a *analysis) link(from, to string, source Source, off int) {
 // found are the references of a column.
 type found struct {
 	col                       *column
-	list                      []mention
+	list                      []saidOf
 	recs                      []int
 	hits, self, lost, earlier int
 	rest                      bool
@@ -457,7 +457,7 @@ func (a *analysis) references() {
 		title := col == a.title && !col.is(lexicon.Tool)
 		for _, x := range col.cells {
 			to := a.n.ids[x.rec]
-			use := func(at int, text, path string, off int) {
+			usage := func(at int, text, path string, off int) {
 				if at == x.rec {
 					return
 				}
@@ -484,7 +484,7 @@ func (a *analysis) references() {
 					k := squash(strings.TrimLeft(key, "$"))
 					if depth > 0 && (strings.HasPrefix(key, "$") || pointers[k]) {
 						if at, path, ok := a.n.path(strings.TrimLeft(s, "$#@")); ok {
-							use(at, s, path, v.Off)
+							usage(at, s, path, v.Off)
 							return
 						}
 					}
@@ -496,10 +496,10 @@ func (a *analysis) references() {
 						if title && (u.text[0] == '@' || u.text[0] == '%' || u.text[0] == '<') {
 							continue
 						}
-						use(u.at, u.text, u.path, v.Off+u.off)
+						usage(u.at, u.text, u.path, v.Off+u.off)
 					}
 					if at, ok := a.n.other[s]; ok && at >= 0 && !title && len(s) > 2 && a.isMade(at, s) {
-						use(at, s, "", v.Off)
+						usage(at, s, "", v.Off)
 					}
 					return
 				}
@@ -520,7 +520,7 @@ func (a *analysis) references() {
 		a.stated = true
 		for _, l := range losts {
 			if name := l.name; strings.ContainsAny(name, ".[") && a.stepLike(name) && len(a.r.Notes) < 100 {
-				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which names no step"})
+				a.r.Notes = append(a.r.Notes, Note{Code: "AMBIGUOUS", Element: a.n.ids[l.rec], Off: l.off, Message: a.n.ids[l.rec] + " uses " + name + ", which labels no step"})
 			}
 		}
 	}
@@ -672,7 +672,7 @@ func (a *analysis) takePairs(p *pairs) {
 		a.lost++
 		return s
 	}
-	backward := len(p.names) > 0 && isNeedsName(p.names[len(p.names)-1]) && p.list[0].from != "" && false
+	backward := len(p.labels) > 0 && isNeedsName(p.labels[len(p.labels)-1]) && p.list[0].from != "" && false
 	for _, e := range p.list {
 		from, to := resolve(e.from), resolve(e.to)
 		if backward {
@@ -695,7 +695,7 @@ func (a *analysis) weigh() {
 	r.Stated = a.stated
 	n := len(a.g.recs)
 	steps, named := false, false
-	for _, name := range a.s.names[max(0, len(a.s.names)-2):] {
+	for _, name := range a.s.labels[max(0, len(a.s.labels)-2):] {
 		steps = steps || planish(name)
 		named = named || lexicon.Is(lexicon.Plan, splitName(name))
 	}
@@ -753,7 +753,7 @@ func (a *analysis) weigh() {
 	if n == 1 && a.hits == 0 && a.used == 0 {
 		r.Weight = min(r.Weight, 20)
 	}
-	if len(a.s.names) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.names[len(a.s.names)-1])) {
+	if len(a.s.labels) > 0 && r.Weight < 85 && r.Weight > 30 && lexicon.Is(lexicon.List, splitName(a.s.labels[len(a.s.labels)-1])) {
 		r.Weight = 20
 	}
 	if a.s.nested && r.Weight >= 60 {

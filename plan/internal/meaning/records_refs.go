@@ -10,8 +10,8 @@ import (
 	"github.com/epigraph-run/epigraph/plan/internal/lexicon"
 )
 
-// names finds items by how a text calls them.
-type names struct {
+// labels finds items by how a text calls them.
+type labels struct {
 	ids     []string
 	exact   map[string]int
 	folded  map[string]int
@@ -20,8 +20,8 @@ type names struct {
 	zero    bool // places count from 0
 }
 
-func newNames(ids []string) *names {
-	n := &names{ids: ids, exact: make(map[string]int, len(ids)), folded: make(map[string]int, len(ids)), other: map[string]int{}, numeric: true}
+func newNames(ids []string) *labels {
+	n := &labels{ids: ids, exact: make(map[string]int, len(ids)), folded: make(map[string]int, len(ids)), other: map[string]int{}, numeric: true}
 	for i, id := range ids {
 		if _, ok := n.exact[id]; !ok {
 			n.exact[id] = i
@@ -37,7 +37,7 @@ func newNames(ids []string) *names {
 }
 
 // also makes an item known by another name, unless another item has it.
-func (n *names) also(name string, i int) {
+func (n *labels) also(name string, i int) {
 	name = strings.TrimSpace(name)
 	if name == "" {
 		return
@@ -53,7 +53,7 @@ func (n *names) also(name string, i int) {
 }
 
 // find returns the place of the item that is called s.
-func (n *names) find(s string) (int, bool) {
+func (n *labels) find(s string) (int, bool) {
 	s = strings.TrimSpace(s)
 	if i, ok := n.exact[s]; ok {
 		return i, true
@@ -101,8 +101,8 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// mention is one reference in a cell: the item it means, or -1 and the text as written.
-type mention struct {
+// saidOf is one reference in a cell: the item it means, or -1 and the text as written.
+type saidOf struct {
 	at   int
 	text string
 	off  int
@@ -112,7 +112,7 @@ type mention struct {
 const maxMentions = 2000
 
 // mentions returns what the value of a field refers to. Rest is set when it holds more than references.
-func (n *names) mentions(v *form.Value) (all []mention, rest bool) {
+func (n *labels) mentions(v *form.Value) (all []saidOf, rest bool) {
 	var walk func(v *form.Value, depth int)
 	walk = func(v *form.Value, depth int) {
 		if v == nil || depth > 8 || len(all) > maxMentions {
@@ -146,7 +146,7 @@ func (n *names) mentions(v *form.Value) (all []mention, rest bool) {
 					if !ok {
 						k = -1
 					}
-					all = append(all, mention{k, f.Key, f.Off})
+					all = append(all, saidOf{k, f.Key, f.Off})
 				}
 				return
 			}
@@ -159,7 +159,7 @@ func (n *names) mentions(v *form.Value) (all []mention, rest bool) {
 
 // inMap looks for the reference in an object such as {"job": "a", "artifacts": true}: the values that are ids, or the one
 // under a name that refers.
-func (n *names) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
+func (n *labels) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 	var named *form.Value
 	found := false
 	for i := range v.Fields {
@@ -184,7 +184,7 @@ func (n *names) inMap(v *form.Value, walk func(*form.Value, int), depth int) {
 }
 
 // inElement reads the reference in an element such as <after ref="x"/> or <after><ref>x</ref></after>.
-func (n *names) inElement(v *form.Value, walk func(*form.Value, int), depth int) {
+func (n *labels) inElement(v *form.Value, walk func(*form.Value, int), depth int) {
 	hit := false
 	for i := range v.Fields {
 		if f := &v.Fields[i]; f.Val.IsScalar() {
@@ -228,12 +228,12 @@ func isNone(s string) bool {
 }
 
 // cell splits the text of a cell into references.
-func (n *names) cell(s string, off int) (all []mention, rest bool) {
+func (n *labels) cell(s string, off int) (all []saidOf, rest bool) {
 	if isNone(s) {
 		return nil, false
 	}
 	if k, ok := n.find(s); ok {
-		return []mention{{k, s, off}}, false
+		return []saidOf{{k, s, off}}, false
 	}
 	parts := splitCell(s, ",;|&\n、，；・·،؛\t")
 	var add func(p cellPart, level int)
@@ -242,17 +242,17 @@ func (n *names) cell(s string, off int) (all []mention, rest bool) {
 			return
 		}
 		if k, ok := n.find(p.text); ok {
-			all = append(all, mention{k, p.text, off + p.off})
+			all = append(all, saidOf{k, p.text, off + p.off})
 			return
 		}
 		if list, ok := n.span(p.text); ok {
 			for _, k := range list {
-				all = append(all, mention{k, p.text, off + p.off})
+				all = append(all, saidOf{k, p.text, off + p.off})
 			}
 			return
 		}
 		if k, ok := n.lagged(p.text); ok {
-			all = append(all, mention{k, p.text, off + p.off})
+			all = append(all, saidOf{k, p.text, off + p.off})
 			return
 		}
 		if level == 0 {
@@ -276,7 +276,7 @@ func (n *names) cell(s string, off int) (all []mention, rest bool) {
 			}
 		}
 		rest = rest || strings.Count(p.text, " ") > 3
-		all = append(all, mention{-1, p.text, off + p.off})
+		all = append(all, saidOf{-1, p.text, off + p.off})
 	}
 	for _, p := range parts {
 		add(p, 0)
@@ -285,7 +285,7 @@ func (n *names) cell(s string, off int) (all []mention, rest bool) {
 }
 
 // some reports whether all parts but nouns for steps are items, or have numbers of items with signs of a schedule.
-func (n *names) some(parts []cellPart) bool {
+func (n *labels) some(parts []cellPart) bool {
 	hits := 0
 	for _, p := range parts {
 		if _, ok := n.find(p.text); ok {
@@ -296,15 +296,15 @@ func (n *names) some(parts []cellPart) bool {
 			hits++
 			continue
 		}
-		if !lexicon.Is(lexicon.Steps, strings.Trim(p.text, ".:")) && !lexicon.Is(lexicon.And, p.text) && !short(p.text) {
+		if !lexicon.Is(lexicon.Steps, strings.Trim(p.text, ".:")) && !lexicon.Is(lexicon.And, p.text) && !brief(p.text) {
 			return false
 		}
 	}
 	return hits > 0
 }
 
-// short reports whether s looks like an id: one word with a digit.
-func short(s string) bool {
+// brief reports whether s looks like an id: one word with a digit.
+func brief(s string) bool {
 	return len(s) < 12 && strings.ContainsAny(s, "0123456789") && !strings.ContainsAny(s, " +")
 }
 
@@ -360,7 +360,7 @@ func splitAnd(p cellPart) []cellPart {
 }
 
 // span reads a range of items: 2-4, T1–T3, 2 to 5, 2..4.
-func (n *names) span(s string) ([]int, bool) {
+func (n *labels) span(s string) ([]int, bool) {
 	for _, sep := range [...]string{"–", "—", "..", "…", "~", "～", "-", " to ", " bis ", "至", "から"} {
 		a, b, ok := strings.Cut(s, sep)
 		if !ok || strings.Contains(b, sep) {
@@ -386,7 +386,7 @@ func (n *names) span(s string) ([]int, bool) {
 }
 
 // lagged reads an item with a kind of link and a lag, as schedules write them: 3FS+2d, 12EA, 4SS + 1 day, 5+3d.
-func (n *names) lagged(s string) (int, bool) {
+func (n *labels) lagged(s string) (int, bool) {
 	// The lag is cut off first, then up to three letters.
 	t := s
 	if i := strings.IndexAny(t, "+-−"); i > 0 {
@@ -418,25 +418,25 @@ func (n *names) lagged(s string) (int, bool) {
 	return 0, false
 }
 
-// use is a reference to an item's result in a text.
-type use struct {
+// usage is a reference to an item's result in a text.
+type usage struct {
 	text, path string
 	at, off    int
 }
 
 // uses finds the references to the results of items in a text: $x, ${x.y}, {{x.output}}, ${{ needs.x.outputs.y }},
-// #E1, <x>, %x%, @x. Lost are names in them that no item has.
-func (n *names) uses(s string, lost func(name string)) []use {
-	var out []use
+// #E1, <x>, %x%, @x. Lost are labels in them that no item has.
+func (n *labels) uses(s string, lost func(name string)) []usage {
+	var out []usage
 	for i := 0; i < len(s) && len(out) < 1000; {
-		open, body, size := opened(s[i:])
+		open, body, size := openAt(s[i:])
 		if size == 0 {
 			i++
 			continue
 		}
 		at, path, ok := n.path(body)
 		if ok {
-			out = append(out, use{s[i : i+size], path, at, i})
+			out = append(out, usage{s[i : i+size], path, at, i})
 			i += size
 			continue
 		}
@@ -445,7 +445,7 @@ func (n *names) uses(s string, lost func(name string)) []use {
 			found := false
 			for _, w := range expressionNames(body) {
 				if at, path, ok := n.path(w); ok && strings.ContainsAny(w, ".[") {
-					out = append(out, use{s[i : i+size], path, at, i})
+					out = append(out, usage{s[i : i+size], path, at, i})
 					found = true
 				}
 			}
@@ -460,8 +460,8 @@ func (n *names) uses(s string, lost func(name string)) []use {
 	return out
 }
 
-// opened returns the sign that opens a reference at the start of s, what stands in it, and its whole length.
-func opened(s string) (open, body string, size int) {
+// openAt returns the sign that opens a reference at the start of s, what stands in it, and its whole length.
+func openAt(s string) (open, body string, size int) {
 	for _, p := range [...][2]string{{"${{", "}}"}, {"{{", "}}"}, {"${", "}"}, {"$(", ")"}} {
 		if strings.HasPrefix(s, p[0]) {
 			if end := strings.Index(s[:min(len(s), 300)], p[1]); end > 0 {
@@ -501,8 +501,8 @@ func wordAt(s string) bool {
 	return unicode.IsLetter(r) || r == '_' || unicode.IsDigit(r)
 }
 
-// path resolves "steps.x.outputs.y" and "x[0].y" to the first of its names that is an item's.
-func (n *names) path(s string) (at int, path string, ok bool) {
+// path resolves "steps.x.outputs.y" and "x[0].y" to the first of its labels that is an item's.
+func (n *labels) path(s string) (at int, path string, ok bool) {
 	from := 0
 	for c := 0; c < 4 && from < len(s); c++ {
 		end := from
@@ -522,7 +522,7 @@ func (n *names) path(s string) (at int, path string, ok bool) {
 }
 
 // named finds an item by a name inside a reference: its id, another name, or its id behind #, E or "step".
-func (n *names) named(s string) (int, bool) {
+func (n *labels) named(s string) (int, bool) {
 	if s == "" {
 		return 0, false
 	}
