@@ -293,7 +293,7 @@ func labelled(st *form.Stmt) bool {
 		return false
 	}
 	for _, a := range e.Args {
-		if name := a.Val.Path(); a.Key == "" && name != "" {
+		if name := a.Val.Text; a.Key == "" && a.Val.Kind != form.Text {
 			for _, r := range name {
 				if r >= 0x2e80 {
 					return false
