@@ -138,7 +138,7 @@ func artEnd(src *Source, i int) int {
 	if src.Lines[i].Text == "" || src.Lines[i].Fence || strings.HasPrefix(src.Lines[i].Text, "#") && !src.Lines[i].InCode {
 		return i
 	}
-	pure, last := 0, i
+	pure, last, branches := 0, i, 0
 	for k := i; k < len(src.Lines) && k < i+maxRows; k++ {
 		l := &src.Lines[k]
 		if l.Fence || l.InCode != src.Lines[i].InCode || tableRule(l.Text) {
@@ -155,6 +155,7 @@ func artEnd(src *Source, i int) int {
 			}
 			break
 		}
+		branches += b2i(treeLine(l.Text))
 		if pureLine(l.Text) {
 			pure += 2
 		} else if hasJunction(l.Text) {
@@ -165,10 +166,26 @@ func artEnd(src *Source, i int) int {
 		}
 		last = k
 	}
-	if pure < 2 {
+	if pure < 2 || branches > 1 {
 		return i
 	}
 	return last + 1
+}
+
+// treeLine reports whether a line is one of a tree of files and the like: "├── name".
+func treeLine(s string) bool {
+	for _, branch := range [...]string{"├", "└", "|--", "`--", "+--", "\\--"} {
+		i := strings.Index(s, branch)
+		if i < 0 || strings.Trim(s[:i], "│| \t") != "" {
+			continue
+		}
+		rest := strings.TrimLeft(s[i+len(branch):], "─-")
+		if t := strings.TrimLeft(rest, " "); len(t) < len(rest) && t != "" && hasWord(t) && !ContainsArrow(t) {
+			r, _ := utf8.DecodeRuneInString(t)
+			return opens[r] == 0 && heads[r] == 0 || r == '_' || r == '.'
+		}
+	}
+	return false
 }
 
 // hasJunction reports whether two lines meet in a line of text.

@@ -302,7 +302,9 @@ func (p *codeParser) statement(indent int) *Stmt {
 			}
 		}
 	}
-	st.Expr = e
+	if st.Expr = e; st.Label.Text != "" && e.Kind == Index {
+		e.Kind = Call // Tool[input]
+	}
 	p.header(st)
 	return p.finish(st)
 }
