@@ -24,7 +24,7 @@ func mermaidAt(src *Source, i int) *Diagram {
 			break
 		}
 		g.Last, g.End = k, src.Lines[k].End
-		for k+1 < end && openLabel(text) && src.Lines[k+1].End-off < 2000 {
+		for k+1 < end && openLabel(text) && src.Lines[k+1].End-off < 600 {
 			k++
 			text = src.Text[off:src.Lines[k].End]
 			g.Last, g.End = k, src.Lines[k].End
