@@ -179,8 +179,8 @@ func (m *mermaid) stateLine(text string, off int) bool {
 			return true
 		}
 		m.add(name, title, off)
-		if kind != "" {
-			m.Nodes[m.index[name]].Pseudo = true
+		if k, ok := m.index[name]; ok && kind != "" {
+			m.Nodes[k].Pseudo = true
 		}
 		return true
 	}

@@ -84,6 +84,14 @@ func chartFields(l *form.Line) (out []form.Piece) {
 		start = next
 	}
 	for i := 0; i < len(s); i++ {
+		if s[i] == '[' {
+			if k := strings.IndexByte(s[i+1:], ']'); k > 1 && isBar(s[i+1:i+1+k]) {
+				cut(i, i+1)
+				cut(i+1+k, i+k+2)
+				i += k + 1
+				continue
+			}
+		}
 		switch {
 		case s[i] == '\t' || strings.HasPrefix(s[i:], "  ") || strings.HasPrefix(s[i:], ".....") || s[i] == '|':
 			j := i
@@ -189,7 +197,14 @@ func chartReading(src *form.Source, rows []chartRow) *Reading {
 	var named []Named
 	var tails [][]form.Piece
 	bars := 0
+	drawn := 0
 	for _, row := range rows {
+		drawn += b2i(row.from >= 0)
+	}
+	for n, row := range rows {
+		if n == 0 && row.from < 0 && drawn > 1 && drawn == len(rows)-1 {
+			continue // the head of the columns
+		}
 		marks := chartMarks(&row)
 		if column >= len(marks) || marks[column].Text == "" {
 			l := src.Lines[row.line]
