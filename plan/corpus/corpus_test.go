@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/epigraph-run/epigraph/plan"
+	"github.com/epigraph-run/epigraph/plan/corpus/tell"
 )
 
 const data = "../../../shared/data/plans.jsonl.gz"
@@ -50,4 +51,14 @@ func TestScore(t *testing.T) {
 		g := plan.Graph{Problems: []plan.Problem{{ID: "1"}, {ID: "2"}}, Edges: []plan.Edge{{From: "1", To: "2"}, {From: "1", To: "2"}}}
 		require.Len(t, compare(want(&edge), g), 1)
 	})
+}
+
+// TestTold checks the truth of the generated texts as that of the written ones is checked.
+func TestTold(t *testing.T) {
+	all, err := tell.Make(1, 4000)
+	require.NoError(t, err)
+	for i := range all {
+		require.Empty(t, checkText(&all[i]))
+		require.Equal(t, formOf(all[i].Style), all[i].Form, all[i].ID)
+	}
 }

@@ -25,13 +25,13 @@ var lists = []style{
 func (t *teller) tail(title, relation, form string) string {
 	if relation == "" {
 		if form == ". %s." {
-			return title + "."
+			return title + t.stop()
 		}
 		return title
 	}
 	switch form {
 	case ". %s.":
-		return title + ". " + t.cap(relation) + "."
+		return title + t.stop() + t.gap() + t.cap(relation) + t.stop()
 	case "\n%s":
 		return title + "\n   " + t.cap(relation)
 	case "\n- %s":
@@ -100,7 +100,7 @@ func boldly(s string) string { return "**" + s + "**" }
 // bare chains state nothing; the steps then follow one another.
 func (t *teller) listed(marker func(int) string, dress func(string) string) string {
 	var b strings.Builder
-	dot := t.one("", "", ".")
+	dot := t.one("", "", t.stop())
 	for i := range t.needs {
 		b.WriteString(marker(i) + dress(t.cap(t.title[i])) + dot + "\n")
 	}
@@ -132,6 +132,10 @@ func (t *teller) numberedWords() bool {
 		dress = boldly
 	}
 	if silent {
+		if t.yes(0.2) { // each number is the same, as Markdown allows
+			t.hide()
+			marker = func(int) string { return "1. " }
+		}
 		t.wrap(t.listed(marker, dress))
 	} else {
 		t.wrap(t.lines(marker, dress))
@@ -290,6 +294,9 @@ func (t *teller) lettered() bool {
 		mark := t.one("%s. ", "%s) ", "(%s) ", "%s – ", "%s: ")
 		if small {
 			mark = t.one("%s) ", "(%s) ", "%s. ")
+			if strings.Contains("en fr es it pt pl", t.lang.code) { // a bare letter may be a word
+				mark = "(%s) "
+			}
 			if mark == "(%s) " {
 				t.ref = nil
 				for _, x := range t.id {
@@ -392,9 +399,9 @@ func (t *teller) actions() bool {
 		line := ""
 		switch form {
 		case 0:
-			line = fmt.Sprintf("%s. %s. %s: %s.", t.id[i], title, owner, name)
+			line = fmt.Sprintf("%s. %s%s%s%s: %s%s", t.id[i], title, t.stop(), t.gap(), owner, name, t.stop())
 			if rel != "" {
-				line += " " + t.cap(rel) + "."
+				line += t.gap() + t.cap(rel) + t.stop()
 			}
 		case 1:
 			line = t.tail(fmt.Sprintf("%s. %s → %s", t.id[i], boldly(name), t.title[i]), rel, " (%s)")
@@ -490,8 +497,6 @@ func (t *teller) alternatives() bool {
 		body += fmt.Sprintf(form, word, name) + "\n\n" + t.lines(func(i int) string { return fmt.Sprintf(mark, t.id[i]) }, plainly) + "\n"
 		if chosen {
 			t.truth()
-			t.set("chosen", name)
-			body += ""
 		}
 	}
 	name := "A"

@@ -45,8 +45,12 @@ func Make(seed uint64, n int) ([]Text, error) {
 	out := make([]Text, 0, n)
 	for i := range n {
 		r := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // the texts are to be the same each time
-		// The stride spreads the styles evenly, however few texts are asked for.
-		s := all[(i*7919+int(seed%1000)*31)%len(all)]
+		// Each round takes every style as often as its weight says, in an order of its own.
+		if i%len(all) == 0 {
+			round := rand.New(rand.NewPCG(seed, uint64(i)+1<<40)) //nolint:gosec // as above
+			round.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
+		}
+		s := all[i%len(all)]
 		t := &teller{Rand: r}
 		for tries := 0; ; tries++ {
 			code := codes[r.IntN(len(codes))]

@@ -1,4 +1,129 @@
 package tell
 
-// damage changes what does not change the truth, in a quarter of the texts.
-func (t *teller) damage() {}
+import (
+	"slices"
+	"strings"
+)
+
+// harm is a change of the looks of a text that leaves its truth alone. It returns false if it does not fit.
+type harm struct {
+	name string
+	do   func(*teller) bool
+}
+
+var harms = []harm{
+	{"line ends of Windows", func(t *teller) bool {
+		t.out.Body = strings.ReplaceAll(t.out.Body, "\n", "\r\n")
+		return true
+	}},
+	{"words before and after", func(t *teller) bool {
+		if t.out.NoPlan {
+			return false
+		}
+		t.out.Body = t.say("chatter") + "\n\n" + t.out.Body + "\n\n" + t.say("outro")
+		return true
+	}},
+	{"blank lines", func(t *teller) bool {
+		if t.out.Form != "list" || strings.Contains(t.out.Body, "\n ") {
+			return false
+		}
+		t.out.Body = strings.ReplaceAll(t.out.Body, "\n", "\n\n")
+		return true
+	}},
+	{"a fence around", func(t *teller) bool {
+		if t.out.Form != "list" && t.out.Form != "table" || strings.Contains(t.out.Body, "```") {
+			return false
+		}
+		t.out.Body = t.one("```\n", "```text\n", "```markdown\n", "~~~\n") + t.out.Body
+		t.out.Body += "\n" + t.out.Body[:3]
+		return true
+	}},
+	{"a fence that is not closed", func(t *teller) bool {
+		if t.out.Form != "value" && t.out.Form != "code" || strings.Contains(t.out.Body, "```") || len(t.out.Body) == 0 || strings.Contains(t.out.Body, "\n\n") {
+			return false
+		}
+		t.out.Body = "```\n" + t.out.Body
+		return true
+	}},
+	{"indented", func(t *teller) bool {
+		if t.out.Form != "list" && t.out.Form != "value" {
+			return false
+		}
+		pad := t.one("  ", "   ", "    ")
+		if strings.Contains(t.out.Body, "```") { // four spaces would be code, and the fence none
+			pad = "  "
+		}
+		t.out.Body = pad + strings.ReplaceAll(t.out.Body, "\n", "\n"+pad)
+		return true
+	}},
+	{"a quotation", func(t *teller) bool {
+		if t.out.Form != "list" && t.out.Form != "table" || strings.Contains(t.out.Body, "\t") {
+			return false
+		}
+		t.out.Body = "> " + strings.ReplaceAll(t.out.Body, "\n", "\n> ")
+		return true
+	}},
+	{"emoji", func(t *teller) bool {
+		if t.out.Form != "list" || t.out.Style == "orgmode" {
+			return false
+		}
+		lines := strings.Split(t.out.Body, "\n")
+		for i, x := range lines {
+			if x != "" && t.yes(0.3) && !strings.HasPrefix(x, " ") && !strings.HasSuffix(x, "**") && !strings.HasSuffix(x, ":") {
+				lines[i] += " " + t.one("🚀", "✅", "🎉", "🙂", "⚡", "🌱")
+			}
+		}
+		t.out.Body = strings.Join(lines, "\n")
+		return true
+	}},
+	{"spaces at the ends of lines", func(t *teller) bool {
+		if t.out.Form == "code" || t.out.Form == "none" {
+			return false
+		}
+		t.out.Body = strings.ReplaceAll(t.out.Body, "\n", "  \n")
+		return true
+	}},
+	{"a byte order mark", func(t *teller) bool {
+		t.out.Body = "\ufeff" + t.out.Body
+		return true
+	}},
+	{"wide signs", (*teller).widen},
+	{"wide signs", (*teller).widen},
+}
+
+// widen writes punctuation and maybe digits as Chinese and Japanese do.
+func (t *teller) widen() bool {
+	if t.lang.spaced() || t.out.Form != "list" || strings.Contains(t.out.Body, "**") {
+		return false
+	}
+	b := strings.NewReplacer("(", "（", ")", "）", ", ", "，", ": ", "：", "; ", "；").Replace(t.out.Body)
+	if t.number && len(t.out.Alt) == 0 && len(t.out.Report) == 0 && t.out.Style == "numbered_words" && t.yes(0.4) {
+		wide := strings.NewReplacer("0", "０", "1", "１", "2", "２", "3", "３", "4", "４", "5", "５", "6", "６", "7", "７", "8", "８", "9", "９")
+		b = wide.Replace(b)
+		t.out.Alt = [][]string{slices.Clone(t.out.Nodes)}
+		for i := range t.out.Nodes {
+			t.out.Nodes[i] = wide.Replace(t.out.Nodes[i])
+		}
+		for i, e := range t.out.Edges {
+			t.out.Edges[i] = Edge{wide.Replace(e[0]), wide.Replace(e[1])}
+		}
+	}
+	t.out.Body = b
+	return true
+}
+
+// damage changes what does not change the truth, in a quarter of the texts; the note names what.
+func (t *teller) damage() {
+	if !t.yes(0.28) {
+		return
+	}
+	for range 4 {
+		if h := harms[t.IntN(len(harms))]; h.do(t) {
+			if t.out.Note != "" {
+				t.out.Note += ", "
+			}
+			t.out.Note += h.name
+			return
+		}
+	}
+}

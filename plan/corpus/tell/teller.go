@@ -21,6 +21,7 @@ type teller struct {
 	number bool
 	how    manner
 	kept   map[string]string
+	domain *int
 	out    Text
 }
 
@@ -72,6 +73,25 @@ func (t *teller) phrase(section string) string {
 }
 
 func (t *teller) cap(s string) string { return t.lang.capital(s) }
+
+// stop ends a sentence.
+func (t *teller) stop() string {
+	switch t.lang.code {
+	case "zh", "ja":
+		return "。"
+	case "hi":
+		return "।"
+	}
+	return "."
+}
+
+// gap stands between sentences.
+func (t *teller) gap() string {
+	if t.lang.spaced() {
+		return " "
+	}
+	return ""
+}
 
 func fill(phrase string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(phrase)
@@ -223,7 +243,11 @@ func (t *teller) titles(n int) []string {
 	if t.lang.spaced() {
 		sep = " "
 	}
-	d := t.IntN(len(t.lang.domains))
+	if t.domain == nil {
+		d := t.IntN(len(t.lang.domains))
+		t.domain = &d
+	}
+	d := *t.domain
 	for tries := 0; len(out) < n; tries++ {
 		domain := t.lang.domains[d]
 		h := domain[t.IntN(len(domain))]
@@ -379,7 +403,7 @@ func (t *teller) bare(nodes []int) string {
 func (t *teller) manners() {
 	t.how = manner{many: t.yes(0.35), before: t.yes(0.1), data: t.yes(0.1)}
 	if t.yes(0.4) {
-		t.how.free = t.one1(1, 1, 0.5)
+		t.how.free = t.rate(1, 1, 0.5)
 	}
 	if t.yes(0.25) {
 		t.how.aside = 0.5
@@ -389,7 +413,7 @@ func (t *teller) manners() {
 	}
 }
 
-func (t *teller) one1(of ...float64) float64 { return of[t.IntN(len(of))] }
+func (t *teller) rate(of ...float64) float64 { return of[t.IntN(len(of))] }
 
 // relation says what node i needs, or "".
 func (t *teller) relation(i int) string {
@@ -418,7 +442,7 @@ func (t *teller) relation(i int) string {
 		return ""
 	case len(need) == 1 && need[0] == i-1 && t.yes(t.how.previous):
 		return t.keep("prev")
-	case t.number && len(need) > 2 && need[len(need)-1]-need[0] == len(need)-1 && t.yes(0.4):
+	case t.number && len(need) > 2 && need[len(need)-1] < len(t.id) && need[len(need)-1]-need[0] == len(need)-1 && t.yes(0.4):
 		return fill(t.keep("range"), "{a}", t.ref[need[0]], "{b}", t.ref[need[len(need)-1]])
 	case t.how.data && len(need) <= 3:
 		return fill(t.keep("data"), "{r}", t.join(t.refs(need)))

@@ -52,7 +52,7 @@ func markEnd(s string, at int) (end int, weak, ok bool) {
 			end += m
 		}
 		return end, false, true
-	case strings.ContainsRune("-–—|·/=→➜•>", r) && spaced && (i > at || r != '/'):
+	case strings.ContainsRune("-–—|·/=→➜•>", r) && spaced:
 		return i + n, false, true
 	case strings.ContainsRune("–—", r):
 		return i + n, false, true
@@ -154,6 +154,8 @@ func bracketMark(s string, at int) Mark {
 	label := strings.TrimSpace(inner)
 	switch {
 	case m.Style != NoMark && m.End == len(inner) && open != '<':
+	case open != '<' && utf8.RuneCountInString(label) == 1 && unicode.IsLetter([]rune(label)[0]):
+		m = Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}}
 	case open == '[' && isIdentifier(label) || open == '<' && isIdentifier(label) && strings.ContainsAny(label, "0123456789"):
 		m = Mark{Style: Word, Label: label}
 	case open != '<':
@@ -465,10 +467,10 @@ func letterMark(s string, at int) Mark {
 	}
 	label := s[at : at+n]
 	e, weak, ok := markEnd(s, at+n)
-	if !ok || weak {
+	if !ok || weak && e < at+n+2 || e == len(s) {
 		return Mark{}
 	}
-	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, End: skipSpace(s, e)}
+	return Mark{Style: Letter, Label: label, Path: []int{letterNumber(label)}, Weak: weak, End: skipSpace(s, e)}
 }
 
 // isIdentifier reports whether s is written as names in programs are, with _ or - inside or digits, or one plain word.
@@ -499,7 +501,7 @@ func wordMark(s string, at int) Mark {
 		return Mark{}
 	}
 	e, weak, ok := markEnd(s, end)
-	if !ok || weak && strings.TrimSpace(s[end:]) != "" && !strings.Contains(label, "_") {
+	if !ok || !strings.Contains(label, "_") && (weak || e == len(s)) {
 		return Mark{}
 	}
 	return Mark{Style: Word, Label: label, Weak: weak, End: skipSpace(s, e)}

@@ -31,6 +31,7 @@ func Outline(src *Source) *Item {
 		items = append(items, it)
 	}
 	dropWeakMarks(items)
+	promoteGroups(items)
 	for _, it := range items {
 		o.place(it)
 	}
@@ -286,6 +287,9 @@ func dropWeakMarks(items []*Item) {
 		bullet bool
 	}
 	of := func(it *Item) class {
+		if it.Mark.Style == Lettered {
+			return class{Number, "", it.Bullet != 0 || it.Kind == Heading}
+		}
 		return class{it.Mark.Style, codePrefix(it.Mark), it.Bullet != 0 || it.Kind == Heading}
 	}
 	count := map[class]int{}
@@ -310,6 +314,35 @@ func dropWeakMarks(items []*Item) {
 		it.Text, it.TextOff, it.Mark = it.line[it.Mark.Off-it.Off:], it.Mark.Off, Mark{}
 		if it.Kind == Entry && it.Bullet == 0 && it.Box == 0 {
 			it.Kind = Plain
+		}
+	}
+}
+
+// groupLevel is the level of a line such as "Phase 1: Prepare" that stands above numbered entries.
+const groupLevel = 8
+
+// promoteGroups turns lines with a noun and a number into headings when entries without it stand between them.
+func promoteGroups(items []*Item) {
+	between, nouns, any := map[string]int{}, map[string]int{}, false
+	last := ""
+	for _, it := range items {
+		switch m := it.Mark; {
+		case it.Kind == Heading && it.Level < 7:
+			last = ""
+		case m.Noun != "" && it.Bullet == 0 && it.Box == 0:
+			last = m.Noun
+			nouns[last]++
+		case m.Style != NoMark && last != "":
+			between[last]++
+			last, any = "", true
+		}
+	}
+	if !any {
+		return
+	}
+	for _, it := range items {
+		if n := it.Mark.Noun; n != "" && it.Kind == Entry && it.Bullet == 0 && it.Box == 0 && between[n]*2 > nouns[n] {
+			it.Kind, it.Level = Heading, groupLevel
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (x *lexer) next(at int) int {
 	if len(x.toks) > 0 && x.toks[0].Off == at {
 		tokEnd = x.toks[0].End
 	}
-	if end, i, ok := x.label(at); ok && (end > tokEnd || end == tokEnd && !x.shadowed(at, end)) {
+	if end, i, ok := x.label(at); ok && (end > tokEnd || end == tokEnd && !x.shadowed(at, end, x.toks[0].Kinds)) {
 		a := atom{class: label, off: at, end: end, items: []int{i}, sure: x.n.sure(x.text[at:end])}
 		if v, isNumber := lexicon.Digits(strings.Trim(x.text[at:end], "#")); isNumber {
 			a.class, a.value = number, v
@@ -141,8 +141,11 @@ func (x *lexer) next(at int) int {
 
 func (x *lexer) add(a atom) { x.atoms = append(x.atoms, a) }
 
-// shadowed tells a word of the lexicon that happens to be an id as well, such as "in": only capitals make it an id.
-func (x *lexer) shadowed(at, end int) bool {
+// shadowed tells a word of the lexicon that happens to be an id as well, such as "a": capitals or brackets make it an id.
+func (x *lexer) shadowed(at, end int, kinds lexicon.Kinds) bool {
+	if kinds == lexicon.KindsOf(lexicon.Units) || end < len(x.text) && x.text[end] == ')' && (x.depth == 0 || x.text[at-1] == '(') {
+		return false
+	}
 	return strings.ToUpper(x.text[at:end]) != x.text[at:end]
 }
 
@@ -234,7 +237,7 @@ func (x *lexer) phrase(t lexicon.Token) int {
 	switch {
 	case t.Side == lexicon.Around:
 		x.ends[t.CloseOff] = t.CloseEnd
-	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&lexicon.Relations == 0:
+	case t.Kinds.Has(lexicon.Numeral) && t.Kinds&(lexicon.Relations|lexicon.KindsOf(lexicon.First)) == 0:
 		a.class, a.value, a.ordinal = number, t.Value, t.Ordinal
 		a.items = x.n.byValue[t.Value]
 	case t.Phrase == "-" || t.Phrase == "–" || t.Phrase == "—":
@@ -319,6 +322,8 @@ func (x *lexer) countable(at, end int) bool {
 			if at > 1 && x.text[at-2] >= '0' && x.text[at-2] <= '9' && (r != ',' || !x.small(at, end)) {
 				return at > 2 && x.text[at-3:at-1] == ".."
 			}
+		case r == '/' && at > 1 && x.text[at-2] >= '0' && x.text[at-2] <= '9':
+			return x.small(at, end) && x.text[at] != '0'
 		case continues(r, '0'):
 			return r > 0x80 && !unicode.IsDigit(r)
 		}
@@ -330,6 +335,12 @@ func (x *lexer) countable(at, end int) bool {
 			return false
 		case (r == '.' || r == ':') && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 			return false
+		case r == '/' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
+			to := 1
+			for to < len(rest) && rest[to] >= '0' && rest[to] <= '9' {
+				to++
+			}
+			return x.small(end+1, end+to) && rest[1] != '0'
 		case r == ',' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 			return x.small(at, end) && !(len(rest) > 3 && rest[3] >= '0' && rest[3] <= '9')
 		}

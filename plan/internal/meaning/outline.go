@@ -51,6 +51,7 @@ type series struct {
 func (o *outline) series() []series {
 	boxes := series{name: "check boxes", bonus: 12}
 	codes := series{name: "labels", bonus: 12}
+	words := series{name: "names", bonus: 8}
 	numbers := series{name: "numbers", bonus: 6}
 	heads := series{name: "numbered headings", bonus: 4}
 	titles := series{name: "bold titles", bonus: 2}
@@ -64,8 +65,10 @@ func (o *outline) series() []series {
 			switch {
 			case it.Box != 0:
 				boxes.items = append(boxes.items, it)
-			case m.Style == form.Code || m.Style == form.Word:
+			case m.Style == form.Code:
 				codes.items = append(codes.items, it)
+			case m.Style == form.Word:
+				words.items = append(words.items, it)
 			case m.Style != form.NoMark:
 				heads.items = append(heads.items, it)
 			case it.Level == 7:
@@ -78,9 +81,11 @@ func (o *outline) series() []series {
 				boxes.items = append(boxes.items, it)
 			}
 			switch {
-			case m.Style == form.Code || m.Style == form.Word:
+			case m.Style == form.Code:
+				codes.items = append(codes.items, it)
+			case m.Style == form.Word:
 				if !o.isDetail(it) {
-					codes.items = append(codes.items, it)
+					words.items = append(words.items, it)
 				}
 			case m.Style != form.NoMark:
 				numbers.items = append(numbers.items, it)
@@ -92,13 +97,52 @@ func (o *outline) series() []series {
 			}
 		}
 	}
+	numbers.items = withoutStrays(numbers.items)
+	for _, s := range [...]*series{&heads, &titles, &lines} {
+		s.bonus -= 20 * above(s.items) / max(1, len(s.items))
+	}
 	var out []series
-	for _, s := range [...]series{boxes, codes, numbers, heads, titles, plain, lines} {
+	for _, s := range [...]series{boxes, codes, words, numbers, heads, titles, plain, lines} {
 		if n := len(s.items); n > 0 && n <= o.src.MaxItems+1 {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// withoutStrays leaves out the one letter or number that is no step: the initial of a signature, "P. S.".
+func withoutStrays(items []*form.Item) []*form.Item {
+	style := func(it *form.Item) form.MarkStyle {
+		if it.Mark.Style == form.Lettered {
+			return form.Number
+		}
+		return it.Mark.Style
+	}
+	var count [form.Word + 1]int
+	for _, it := range items {
+		count[style(it)]++
+	}
+	var out []*form.Item
+	for _, it := range items {
+		if n := count[style(it)]; n > 1 || len(items) < 3 {
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// above counts the items that have marked entries below them: those are groups rather than steps.
+func above(items []*form.Item) int {
+	n := 0
+	for _, it := range items {
+		for _, k := range it.Kids {
+			if k.Kind == form.Entry && (k.Mark.Style != form.NoMark || k.Box != 0) || k.Kind == form.Heading {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }
 
 // isDetail reports whether an entry is a field of the one above it: "- depends_on: T1" below T2.
@@ -136,10 +180,9 @@ func (o *outline) read(s series) *Reading {
 		return nil
 	}
 	r := &Reading{Form: "outline", Start: steps[0].it.Off, End: steps[0].it.End}
-	ids := o.name(r, steps)
-	names := NewNames(ids)
+	named, members := o.name(steps)
 	in := map[*form.Item]bool{}
-	w := &web{r: r, names: names, steps: steps}
+	w := &web{r: r, names: NewNames(named), steps: steps, members: members}
 	for i := range steps {
 		st := &steps[i]
 		in[st.it] = true
@@ -226,8 +269,8 @@ func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
 		if _, ok := in[k]; ok || depth > 20 {
 			continue
 		}
-		if key, value, off, ok := field(k); ok {
-			st.attrs = append(st.attrs, Attr{Key: key, Value: value, Off: off})
+		if fs := fields(k); len(fs) > 0 {
+			st.attrs = append(st.attrs, fs...)
 		} else {
 			st.texts = append(st.texts, text{k.Text, k.TextOff})
 		}
@@ -238,33 +281,55 @@ func (st *step) below(in map[*form.Item]int, it *form.Item, depth int) {
 // maxKey bounds the name of a field in runes of text.
 const maxKey = 40
 
-// field splits "Depends on: 1, 2" and ":ID: x" and "depende :: x" into name and value.
-func field(it *form.Item) (key, value string, off int, ok bool) {
-	s := it.Text
+// fields splits "Depends on: 1, 2", ":ID: x", "depende :: x" and "Who: Ann. By: May. Needs: 1" into names and values.
+func fields(it *form.Item) []Attr {
 	if it.Mark.Style == form.Word && it.Bullet != 0 {
-		return it.Mark.Label, strings.TrimSpace(s), it.TextOff, true
+		return []Attr{{Key: it.Mark.Label, Value: strings.TrimSpace(it.Text), Off: it.TextOff}}
 	}
+	first, ok := field(it.Text, it.TextOff)
+	if !ok {
+		return nil
+	}
+	out := []Attr{first}
+	for len(out) < maxFields {
+		last := &out[len(out)-1]
+		next, at := Attr{}, -1
+		for i := range len(last.Value) {
+			if strings.IndexByte(".;|,", last.Value[i]) < 0 {
+				continue
+			}
+			a, ok := field(last.Value[i+1:], last.Off+i+1)
+			if _, known := lexicon.Field(a.Key); ok && known {
+				next, at = a, i
+				break
+			}
+		}
+		if at < 0 {
+			break
+		}
+		last.Value = strings.TrimSpace(last.Value[:at])
+		out = append(out, next)
+	}
+	return out
+}
+
+// maxFields bounds the fields of one line.
+const maxFields = 8
+
+// field splits one name from the text behind it.
+func field(s string, off int) (a Attr, ok bool) {
 	lead := len(s) - len(strings.TrimLeft(s, " :→➜-–>_"))
-	at := strings.IndexAny(s[lead:], ":：=")
-	wide := strings.Index(s[lead:], "：")
-	if wide >= 0 && (at < 0 || wide <= at) {
-		at = wide
+	at := strings.IndexAny(s[lead:min(len(s), lead+2*maxKey)], ":=：")
+	if at <= 0 {
+		return a, false
 	}
-	if at <= 0 || at > maxKey*2 {
-		return "", "", 0, false
+	a.Key = strings.TrimSpace(s[lead : lead+at])
+	if strings.Count(a.Key, " ") > 4 || strings.ContainsAny(a.Key, "0123456789.,;()?!|") {
+		return a, false
 	}
-	key = strings.TrimSpace(s[lead : lead+at])
-	if strings.Count(key, " ") > 4 || strings.ContainsAny(key, "0123456789.,;()?!") {
-		return "", "", 0, false
-	}
-	from := lead + at
-	for from < len(s) && (s[from] == ':' || s[from] == '=' || s[from] == ' ' || s[from] == '>') {
-		from++
-	}
-	if strings.HasPrefix(s[from:], "：") {
-		from += len("：")
-	}
-	return key, strings.TrimSpace(s[from:]), it.TextOff + from + len(s[from:]) - len(strings.TrimLeft(s[from:], " ")), true
+	rest := strings.TrimLeft(s[lead+at:], ":= >：")
+	a.Value, a.Off = strings.TrimRight(rest, " "), off+len(s)-len(rest)
+	return a, true
 }
 
 // title is the request of a step: its line, and the lines below it that are texts.
@@ -281,10 +346,12 @@ func (st *step) title() string {
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// name gives each step its id and returns the names by which the text can refer to the steps.
-func (o *outline) name(r *Reading, steps []step) []Named {
+// name gives each step its id. It returns the names by which the text can refer to the steps and, behind them, to the
+// groups that they stand in, and which steps are meant by each name.
+func (o *outline) name(steps []step) (named []Named, members [][]int) {
 	o.ids(steps)
-	named := make([]Named, len(steps))
+	named, members = make([]Named, len(steps)), make([][]int, len(steps))
+	groups := map[*form.Item]int{}
 	for i := range steps {
 		st := &steps[i]
 		it := st.it
@@ -293,9 +360,26 @@ func (o *outline) name(r *Reading, steps []step) []Named {
 			n.Titles = append(n.Titles, squeeze(it.Text[:it.Strong]))
 		}
 		n.Titles = append(n.Titles, squeeze(it.Text))
+		if g := st.group; st.up < 0 && g != nil && g.Mark.Noun != "" {
+			k, ok := groups[g]
+			if !ok {
+				k = len(named)
+				groups[g] = k
+				named = append(named, Named{ID: g.Mark.Noun + " " + g.Mark.Label, Noun: g.Mark.Noun, Titles: []string{squeeze(g.Text)}, Parent: -1, Group: true})
+				members = append(members, nil)
+			}
+			members[k] = append(members[k], i)
+			n.Parent = k
+		}
 		named[i] = n
+		if !st.holds {
+			members[i] = []int{i}
+		}
+		for up, d := st.up, 0; up >= 0 && !st.holds && d < o.src.MaxDepth; up, d = steps[up].up, d+1 {
+			members[up] = append(members[up], i)
+		}
 	}
-	return named
+	return named, members
 }
 
 // ids gives each step the id that the text shows, or one by its place.

@@ -62,7 +62,7 @@ func (g *grouper) list(i int) (atom, int, bool) {
 		if !ok || b.place && !a.place && !g.at(j).is(lexicon.Previous) {
 			break
 		}
-		if !b.sure && !b.place && g.isAmount(after) {
+		if !b.sure && !b.place && (g.isUnit(after) || !a.sure && g.isAmount(after)) || g.at(next).class == slash && !g.paired(next, &a, &b) {
 			break
 		}
 		if isRange && (a.place || b.place || !g.span(&a, &b)) {
@@ -186,13 +186,21 @@ func (g *grouper) refers(i int) bool {
 		(g.at(i+1).class == number || g.at(i+1).class == label)
 }
 
+// paired reports whether both sides of a slash are items: else it is a date or a fraction.
+func (g *grouper) paired(i int, a, b *atom) bool {
+	return g.text[g.at(i).off] != '/' || len(a.unknown) == 0 && len(b.unknown) == 0 && g.text[g.at(i+1).off] != '0'
+}
+
+// isUnit reports whether a unit stands at a place.
+func (g *grouper) isUnit(i int) bool {
+	a := g.at(i)
+	return a.class == phrase && a.is(lexicon.Units) && !a.is(lexicon.Done)
+}
+
 // isAmount reports whether what stands behind a bare number makes it an amount of something.
 func (g *grouper) isAmount(i int) bool {
 	a := g.at(i)
-	if a.class == phrase && a.is(lexicon.Units) && a.kinds&lexicon.KindsOf(lexicon.Done) == 0 {
-		return true
-	}
-	return a.class == word && !a.common && isWordLetter(firstRune(g.text[a.off:]))
+	return g.isUnit(i) || a.class == word && !a.common && isWordLetter(firstRune(g.text[a.off:]))
 }
 
 func (g *grouper) skipPoint(i int) int {
@@ -210,6 +218,10 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		return g.numbered(i)
 	case a.class != phrase:
 		return a, i, false
+	case a.is(lexicon.First) && a.is(lexicon.Numeral) && g.ordinal(i):
+		g.in[i].class, g.in[i].value, g.in[i].ordinal = number, a.tok.Value, true
+		g.in[i].items = g.n.byValue[a.tok.Value]
+		return g.numbered(i)
 	case a.is(lexicon.Recent) || a.is(lexicon.Leading):
 		if b, next, ok := g.counted(i); ok {
 			return b, next, true
@@ -248,6 +260,17 @@ func (g *grouper) unit(i int) (atom, int, bool) {
 		}
 	}
 	return a, i, false
+}
+
+// ordinal reports whether "first" counts steps where it stands, and does not begin a sentence.
+func (g *grouper) ordinal(i int) bool {
+	if a := g.at(i + 1); a.class == phrase && a.is(lexicon.Steps) || a.is(lexicon.And) && g.at(i+2).ordinal {
+		return true
+	}
+	for i--; g.at(i).class == word && g.at(i).common; i-- {
+	}
+	a := g.at(i)
+	return a.class == phrase && a.kinds&lexicon.Relations != 0 || a.class == phrase && a.is(lexicon.Sources)
 }
 
 // follows reports whether references were just taken, so that "both" and "all" only repeat them.

@@ -89,6 +89,8 @@ func (t *talk) parts(i int) bool {
 		return true
 	case dash:
 		return i == 0 || t.atoms[i-1].end < a.off
+	case colon:
+		return i > 0 && t.atoms[i-1].class != phrase
 	}
 	return false
 }
@@ -217,6 +219,12 @@ func (t *talk) relation(from, at, to int) {
 			t.named(&rel, t.start(from, at), at)
 		}
 	default:
+		if i := t.behindColon(at+1, to); i < to && k <= Before && t.titled(&rel, i) {
+			for ; i < to && t.atoms[i].off < rel.End; i++ {
+				t.atoms[i].used = true
+			}
+			break
+		}
 		t.ahead(&rel, at, to)
 		if rel.full() {
 			subject = t.subjectOf(from, at)
@@ -235,7 +243,7 @@ func (t *talk) relation(from, at, to int) {
 			break
 		}
 		if !t.bracketFollows(to) {
-			t.named(&rel, at+1, t.stretch(at+1, to))
+			t.named(&rel, t.behindColon(at+1, to), t.stretch(at+1, to))
 		}
 	}
 	if !rel.full() {
@@ -451,12 +459,19 @@ func (t *talk) start(from, at int) int {
 
 // stretch returns where the words end that can name what a phrase is about.
 func (t *talk) stretch(from, to int) int {
-	for i := from; i < to; i++ {
+	for i := t.behindColon(from, to); i < to; i++ {
 		if a := &t.atoms[i]; a.class == comma || a.class == colon || a.kinds&lexicon.Relations != 0 {
 			return i
 		}
 	}
 	return to
+}
+
+func (t *talk) behindColon(from, to int) int {
+	if from < to && t.atoms[from].class == colon {
+		return from + 1
+	}
+	return from
 }
 
 // find returns the atom at or behind an offset.
@@ -512,6 +527,9 @@ func (t *talk) rest(from, to int) {
 				rel.Kind = t.kindOf(0, t.open, to)
 				t.open = -1
 			}
+		case a.sure && t.denies(from, i, to):
+			t.doubt(a)
+			continue
 		case a.sure:
 		case i+1 < to && t.atoms[i+1].is(lexicon.First) && t.ends(i+1, to):
 			rel.Kind = Needs
@@ -549,6 +567,22 @@ func (t *talk) stated(from, to int) bool {
 		}
 	}
 	return false
+}
+
+// denies reports whether a "not" stands in the same part of a clause as a reference that no phrase explains.
+func (t *talk) denies(from, at, to int) bool {
+	nots := 0
+	for i := at - 1; i >= from && t.atoms[i].class != comma; i-- {
+		if t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Not) {
+			nots++
+		}
+	}
+	for i := at + 1; i < to && t.atoms[i].class != comma; i++ {
+		if t.atoms[i].class == phrase && t.atoms[i].is(lexicon.Not) {
+			nots++
+		}
+	}
+	return nots == 1
 }
 
 // bracketed reports whether brackets stand around a clause.
@@ -605,6 +639,8 @@ func (t *talk) titled(rel *Relation, from int) (some bool) {
 		for i := from; i < min(len(t.atoms), from+maxTitle); i++ {
 			if c := t.atoms[i].class; c == stop || c == opened || c == closed {
 				break
+			} else if c == comma || c == slash {
+				continue
 			}
 			if it, ok := t.n.titles[titleKey(t.text[t.atoms[from].off:t.atoms[i].end])]; ok && it >= 0 && it != t.self {
 				next, found = i+1, it

@@ -10,12 +10,13 @@ import (
 
 // web gathers what a text says about the order of steps, and makes links of it.
 type web struct {
-	r      *Reading
-	names  *Names
-	steps  []step
-	rels   []Relation
-	doubts []Doubt
-	ids    map[string]bool
+	r       *Reading
+	names   *Names
+	steps   []step
+	members [][]int // the steps that each name means: itself, or those of a group
+	rels    []Relation
+	doubts  []Doubt
+	ids     map[string]bool
 }
 
 // say takes what a text of a step says.
@@ -97,51 +98,61 @@ func (w *web) known(id string) bool {
 	return w.ids[id]
 }
 
+// spread returns the steps that are meant by names. Of a group they are all its steps.
+func (w *web) spread(names []int) []int {
+	var out []int
+	for _, x := range names {
+		if x >= 0 && x < len(w.members) {
+			out = append(out, w.members[x]...)
+		}
+	}
+	return out
+}
+
+// maxLinks bounds the links of one reading.
+const maxLinks = 200_000
+
 // link makes links of the relations.
 func (w *web) link() {
 	r := w.r
 	needs := make([][]int, len(w.steps))
-	apart := map[[2]int]bool{}
 	var beside []Relation
-	add := func(a, b int, off int) {
-		needs[b] = append(needs[b], a)
-		r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
+	add := func(a, b, off int) {
+		if len(r.Links) < maxLinks {
+			needs[b] = append(needs[b], a)
+			r.Links = append(r.Links, Link{From: w.steps[a].id, To: w.steps[b].id, Source: Stated, Off: off})
+		}
 	}
 	for _, rel := range w.rels {
-		switch rel.Kind {
-		case Beside:
+		subjects, items := w.spread(rel.Subjects), w.spread(rel.Items)
+		if rel.Kind == Beside {
+			rel.Subjects, rel.Items = subjects, items
 			beside = append(beside, rel)
 			continue
-		case Apart:
-			for _, s := range rel.Subjects {
-				for _, x := range rel.Items {
-					apart[[2]int{s, x}] = true
-				}
-			}
-		case None:
-		case Before:
-			for _, s := range rel.Subjects {
-				for _, x := range rel.Items {
-					add(s, x, rel.Off)
-				}
-				for _, u := range rel.Unknown {
-					r.Links = append(r.Links, Link{From: w.steps[s].id, To: u, Source: Stated, Off: rel.Off})
-				}
-			}
-		default:
-			for _, s := range rel.Subjects {
-				for _, x := range rel.Items {
-					add(x, s, rel.Off)
-				}
-				for _, u := range rel.Unknown {
-					r.Links = append(r.Links, Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off})
-				}
-			}
 		}
 		r.Stated = true
+		if rel.Kind == None || rel.Kind == Apart {
+			continue
+		}
+		for _, s := range subjects {
+			for _, x := range items {
+				if rel.Kind == Before {
+					add(s, x, rel.Off)
+				} else {
+					add(x, s, rel.Off)
+				}
+			}
+			for _, u := range rel.Unknown {
+				l := Link{From: u, To: w.steps[s].id, Source: Stated, Off: rel.Off}
+				if rel.Kind == Before {
+					l.From, l.To = l.To, l.From
+				}
+				r.Links = append(r.Links, l)
+			}
+		}
 	}
-	if len(beside) > 0 && !r.Stated && len(r.Links) == 0 {
-		w.stages(beside)
+	if !r.Stated && len(r.Links) == 0 {
+		w.stages(append(beside, w.lettered()...))
 	} else {
 		for _, rel := range beside {
 			w.beside(rel, needs, add)
@@ -153,6 +164,24 @@ func (w *web) link() {
 	for _, d := range w.doubts {
 		w.doubt(d)
 	}
+}
+
+// lettered returns that 2a and 2b run beside each other, for all such steps.
+func (w *web) lettered() []Relation {
+	first := map[int]int{}
+	var out []Relation
+	for i := range w.steps {
+		m := w.steps[i].it.Mark
+		if m.Style != form.Lettered || len(m.Path) != 1 {
+			continue
+		}
+		if k, ok := first[m.Path[0]]; ok {
+			out = append(out, Relation{Kind: Beside, Subjects: []int{i}, Items: []int{k}})
+		} else {
+			first[m.Path[0]] = i
+		}
+	}
+	return out
 }
 
 // beside gives steps that run beside others what those need, unless they say themselves what they need.
@@ -195,6 +224,9 @@ func contains(list []int, x int) bool {
 
 // stages chains steps in listed order, with those that run beside each other as one stage.
 func (w *web) stages(beside []Relation) {
+	if len(beside) == 0 {
+		return
+	}
 	stage := make([]int, len(w.steps)) // the first step of the stage of each step
 	for i := range stage {
 		stage[i] = i
@@ -202,6 +234,9 @@ func (w *web) stages(beside []Relation) {
 	for _, rel := range beside {
 		all := append(append([]int{}, rel.Subjects...), rel.Items...)
 		sort.Ints(all)
+		if len(all) == 0 {
+			continue
+		}
 		for _, x := range all[1:] {
 			stage[x] = stage[all[0]]
 		}

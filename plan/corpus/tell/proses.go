@@ -1,0 +1,161 @@
+package tell
+
+import (
+	"fmt"
+	"strings"
+)
+
+// proses are the styles of running text.
+var proses = []style{
+	{"prose", 8, (*teller).prose},
+	{"email", 8, (*teller).email},
+	{"mixed", 6, (*teller).mixed},
+}
+
+// prose tells stages with "first", "then", "meanwhile" and "finally"; it shows no ids.
+func (t *teller) prose() bool {
+	stages := t.stages(10, 2)
+	if len(stages) < 2 {
+		return false
+	}
+	t.hide()
+	var out []string
+	used := map[string]bool{}
+	for k, stage := range stages {
+		section := "then"
+		switch {
+		case k == 0:
+			section = "first"
+		case len(stages[k-1]) > 1:
+			section = "both"
+		case k == len(stages)-1 && len(stage) == 1:
+			section = "finally"
+		}
+		phrase := t.say(section)
+		for range 4 {
+			if used[phrase] {
+				phrase = t.say(section)
+			}
+		}
+		used[phrase] = true
+		out = append(out, t.sentence(phrase, t.title[stage[0]]))
+		for _, i := range stage[1:] {
+			out = append(out, t.sentence(t.say("meanwhile"), t.title[i]))
+		}
+	}
+	sep := t.gap()
+	if t.yes(0.2) {
+		sep = "\n"
+	}
+	body := strings.Join(out, sep)
+	if t.yes(0.3) {
+		body = t.say("chatter") + sep + body
+	}
+	if t.yes(0.3) {
+		body += sep + t.say("outro")
+	}
+	t.out.Body = body
+	t.truth()
+	return true
+}
+
+func (t *teller) sentence(phrase, title string) string {
+	if strings.HasPrefix(phrase, "{t}") {
+		title = t.cap(title)
+	}
+	s := strings.ReplaceAll(phrase, "{t}", title)
+	return s + t.stop()
+}
+
+// email is a letter or a chat around a list.
+func (t *teller) email() bool {
+	t.draw(12)
+	t.manners()
+	if t.yes(0.7) {
+		t.numbers()
+	} else {
+		t.codes()
+	}
+	mark := t.one("%s) ", "%s. ", "%s – ")
+	if !t.number {
+		mark = t.one("%s: ", "- %s – ", "%s ")
+	}
+	list := strings.TrimRight(t.lines(func(i int) string { return fmt.Sprintf(mark, t.id[i]) }, plainly), "\n")
+	name := t.say("name")
+	if t.yes(0.6) {
+		head := ""
+		if t.yes(0.6) {
+			head = "From: " + name + "\nSubject: " + t.say("subject") + "\n\n"
+		}
+		t.out.Body = head + t.say("greeting") + "\n\n" + t.say("intro") + "\n\n" + list + "\n\n" + t.say("closing") + "\n" + name
+	} else {
+		other := t.say("name")
+		t.out.Body = fmt.Sprintf("[09:14] %s: %s?\n[09:15] bot: %s\n%s\n[09:16] %s: 👍", name, t.say("subject"), t.say("intro"), list, other)
+	}
+	t.truth()
+	return true
+}
+
+// mixed is a list, and sentences after it that state what its steps need.
+func (t *teller) mixed() bool {
+	t.draw(12)
+	if t.yes(0.6) {
+		t.numbers()
+	} else {
+		t.codes()
+	}
+	mark := t.one("%s. ", "%s) ", "- %s: ")
+	if !t.number {
+		mark = t.one("%s: ", "- %s: ", "* %s – ")
+	}
+	list := ""
+	if t.yes(0.3) {
+		c := columns{rows: make([][]string, len(t.needs))}
+		c.add(t.say("label.id"), func(i int) string { return t.id[i] })
+		c.add(t.say("label.task"), func(i int) string { return t.cap(t.title[i]) })
+		list = t.pipes(c)
+	} else {
+		list = t.listed(func(i int) string { return fmt.Sprintf(mark, t.id[i]) }, plainly)
+	}
+	t.how.many = t.yes(0.5)
+	var out []string
+	free := t.yes(0.5)
+	for i, x := range t.needs {
+		switch {
+		case len(x) > 0:
+			out = append(out, fill(t.keep("state"), "{x}", t.id[i], "{r}", t.join(t.refs(x))))
+		case free:
+			out = append(out, fill(t.keep("free"), "{x}", t.id[i]))
+		}
+	}
+	text := ""
+	switch t.IntN(3) {
+	case 0:
+		for k, s := range out {
+			if k > 0 {
+				text += t.gap()
+			}
+			text += t.cap(s) + t.stop()
+		}
+	case 1:
+		text = t.say("label.needs.head") + "\n"
+		for _, s := range out {
+			text += "- " + s + "\n"
+		}
+	case 2:
+		sep := "; "
+		switch t.lang.code {
+		case "zh", "ja":
+			sep = "；"
+		case "ar":
+			sep = "؛ "
+		}
+		text = strings.Join(out, sep) + t.stop()
+	}
+	t.out.Body = list + "\n" + strings.TrimRight(text, "\n")
+	if t.yes(0.3) {
+		t.out.Body = t.say("intro") + "\n\n" + t.out.Body
+	}
+	t.truth()
+	return true
+}
