@@ -37,10 +37,11 @@ const (
 	toneUnless
 	toneInstead
 	tonePronoun
+	toneWhile
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while",
 }
 
 // toneHit is a phrase of tones.txt in a text.
