@@ -18,7 +18,7 @@ const maxProse = 40_000
 // "then", "meanwhile" and "once both are done" say what it waits for.
 func readProse(src *form.Source) []*Reading {
 	from, to, ok := running(src)
-	if !ok || refuses(src.Text) {
+	if !ok || refuses(src.Text) || strings.Count(src.Text, "=") > 2 {
 		return nil
 	}
 	t := &teller{lang: language(src.Text[from:to])}
@@ -46,7 +46,7 @@ func running(src *form.Source) (from, to int, ok bool) {
 			continue
 		case l.Fence || l.InCode || l.Text[0] == '|' || l.Text[0] == '{' || l.Text[0] == '<':
 			return 0, 0, false
-		case listed(l.Text) || l.Text[0] == '#' || l.Text[0] == '-' || l.Text[0] == '*':
+		case listed(l.Text) || entryLine(l.Text) || l.Text[0] == '#' || strings.Contains(l.Text[:min(len(l.Text), 12)], ": "):
 			entries++
 		}
 		lines++
@@ -82,12 +82,11 @@ type teller struct {
 	steps []told
 	// group are the steps that were told last and run beside each other.
 	group []int
-	// first is the number of the sentence that says "first"; connected counts sentences with a word of order.
-	began, thesis, past int
-	connected           int
-	sequence            bool
-	unsure              bool
-	idle                []form.Sentence // sentences without a word of order before the first step
+	// connected counts sentences with a word of order, thesis those that list arguments, past those about what is over.
+	connected, thesis, past int
+	unsure                  bool
+	// idle are sentences without a word of order before the first step, skipped those behind it.
+	idle, skipped []form.Sentence
 }
 
 // part is a part of a sentence that may be a step, with what its words of order are.
@@ -109,7 +108,7 @@ func (t *teller) sentence(s *form.Sentence, n int) {
 	said := false
 	for k := range parts {
 		p := &parts[k]
-		ordered := p.kinds&lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile) != 0 || p.condition != "" || p.tones&toneFree != 0 || p.beside
+		ordered := p.kinds&lexicon.KindsOf(lexicon.First, lexicon.Then, lexicon.Last, lexicon.Meanwhile) != 0 || p.condition != "" || p.tones&toneFree != 0 || p.beside || len(t.enumerated(p)) > 1
 		if !ordered && !said {
 			continue
 		}
@@ -130,10 +129,7 @@ func (t *teller) sentence(s *form.Sentence, n int) {
 		if len(t.steps) == 0 {
 			t.idle = append(t.idle, *s)
 		} else {
-			t.unsure = true
-			if last := &t.steps[len(t.steps)-1]; last.end <= s.Off {
-				last.end = s.Off + len(s.Text)
-			}
+			t.skipped = append(t.skipped, *s)
 		}
 	}
 }
@@ -146,6 +142,7 @@ var thesisWords = map[string]bool{"que": true, "that": true, "dass": true, "che"
 // parts splits a sentence into what may be steps of their own.
 func (t *teller) parts(s *form.Sentence) (out []part) {
 	var cur part
+	during := false
 	flush := func() {
 		if strings.TrimSpace(cur.text) != "" {
 			cur.text = strings.TrimSpace(cur.text)
@@ -164,9 +161,10 @@ func (t *teller) parts(s *form.Sentence) (out []part) {
 			if f := strings.Fields(lexicon.Fold(piece.text)); len(f) > 0 && k > 0 && thesisWords[f[0]] && bareOrder(cur.text) {
 				t.thesis++
 			}
+			piece.beside, during = piece.beside || during, t.endsWithWhile(piece.text)
 			when := ahead&toneWhen != 0
 			order := kinds & lexicon.KindsOf(lexicon.Then, lexicon.Last, lexicon.Meanwhile, lexicon.First)
-			fresh := piece.beside || c.Sep == ';' || order != 0 || when && cur.main != "" && k+1 < len(s.Clauses)
+			fresh := piece.beside || c.Sep == ';' || order != 0 || when && cur.main != "" && (k+1 < len(s.Clauses) || ahead&toneAdd != 0)
 			if c.Sep == '(' || c.Sep == ')' {
 				fresh = false
 			}
@@ -186,7 +184,7 @@ func (t *teller) parts(s *form.Sentence) (out []part) {
 			switch {
 			case when:
 				cur.condition += " " + piece.text
-				if k+1 == len(s.Clauses) || len(strings.Fields(piece.text)) > 9 && t.spaced() {
+				if k+1 == len(s.Clauses) || ahead&toneDone != 0 || len(strings.Fields(piece.text)) > 9 && t.spaced() {
 					cur.main += " " + piece.text
 				}
 			case !bare:
@@ -228,7 +226,7 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 		at := tok.Off
 		if k > 0 && toks[k-1].Is(lexicon.And) && tok.Off-toks[k-1].End <= 2 {
 			at = toks[k-1].Off
-		} else if !tok.Is(lexicon.Meanwhile) && t.spaced() {
+		} else if !tok.Is(lexicon.Meanwhile) && t.spaced() || len(strings.Fields(s[:tok.Off])) < 4 && t.spaced() {
 			continue
 		}
 		marks = append(marks, mark{at, tok.Is(lexicon.Meanwhile)})
@@ -236,7 +234,7 @@ func (t *teller) pieces(s string, off int) (out []piece) {
 	folded := lexicon.Fold(s)
 	if len(folded) == len(s) {
 		for _, h := range tonesIn(t.lang, folded) {
-			if h.kind&toneWhile != 0 && h.off > 12 && t.lang != "tr" && t.lang != "ja" && t.lang != "ko" {
+			if h.kind&toneWhile != 0 && h.off > 12 && !t.verbLast() {
 				marks = append(marks, mark{h.off, true})
 			}
 		}
@@ -266,13 +264,21 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 		}
 		before := len(strings.Fields(folded[:h.off]))
 		switch t.lang {
-		case "tr", "ja", "ko", "hi", "zh":
-			if rest := utf8.RuneCountInString(strings.TrimRight(folded[h.end:], " ,，、。")); rest < 8 || h.off == 0 || t.lang == "zh" && before == 0 && h.off < 12 {
+		case "tr", "ja", "ko", "hi":
+			ahead |= toneWhen
+			if utf8.RuneCountInString(folded[h.end:]) > 4 {
+				ahead |= toneDone // the condition and what follows stand in one
+			}
+		case "zh":
+			if rest := utf8.RuneCountInString(strings.TrimRight(folded[h.end:], " ,，、。")); rest < 3 || h.off < 12 {
 				ahead |= toneWhen
 			}
 		default:
-			if before <= 1 && (h.off == 0 || !isTo(folded, h.off)) {
+			if before <= 1 {
 				ahead |= toneWhen
+			}
+			if before == 1 {
+				ahead |= toneAdd // "and after that"
 			}
 		}
 	}
@@ -285,7 +291,20 @@ func (t *teller) words(s string) (kinds lexicon.Kinds, tones, ahead tone, bare b
 	return kinds, tones, ahead, letters-n < 6 && n > 0
 }
 
-func isTo(string, int) bool { return false }
+// endsWithWhile reports whether a clause ends with a word such as "while".
+func (t *teller) endsWithWhile(s string) bool {
+	folded := strings.TrimRight(lexicon.Fold(s), " ,")
+	for _, h := range tonesIn(t.lang, folded) {
+		if h.kind&toneWhile != 0 && h.end == len(folded) && h.off > 0 && !t.verbLast() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *teller) verbLast() bool {
+	return t.lang == "tr" || t.lang == "ja" || t.lang == "ko" || t.lang == "hi"
+}
 
 // tell adds the step of a part.
 func (t *teller) tell(p *part) {
@@ -295,16 +314,16 @@ func (t *teller) tell(p *part) {
 	var needs []int
 	linked := true
 	switch {
+	case p.kinds.Has(lexicon.Last):
+		needs = t.ends()
 	case p.condition != "":
-		needs = t.refers(p.condition)
+		needs = t.refersEach(p.condition)
 	case p.tones&toneFree != 0 && !p.kinds.Has(lexicon.Then):
 		linked = false
 	case p.kinds.Has(lexicon.Meanwhile) || p.beside:
 		if len(t.steps) > 0 {
 			needs = t.steps[len(t.steps)-1].needs
 		}
-	case p.kinds.Has(lexicon.Last):
-		needs = t.ends()
 	case p.kinds.Has(lexicon.First) && !p.kinds.Has(lexicon.Then):
 		if len(t.steps) > 0 {
 			needs = t.group
@@ -323,7 +342,7 @@ func (t *teller) tell(p *part) {
 		t.group = group
 		return
 	}
-	beside := (p.kinds.Has(lexicon.Meanwhile) || p.beside) && p.condition == ""
+	beside := (p.kinds.Has(lexicon.Meanwhile) || p.beside || !linked) && p.condition == ""
 	group := t.group
 	t.step(*p, needs, linked)
 	if beside {
@@ -341,47 +360,54 @@ func (t *teller) step(p part, needs []int, linked bool) {
 
 // enumerated splits "two things: a, and b" into as many steps as the text says.
 func (t *teller) enumerated(p *part) (out []part) {
-	i := strings.IndexAny(p.text, ":：")
-	if i < 0 {
+	count, at := 0, 0
+	for i, r := range p.text {
+		if unicode.IsLetter(r) || unicode.IsMark(r) {
+			continue
+		}
+		if at < i {
+			if n, ok := lexicon.Number(p.text[at:i]); ok && n > 1 && n < 7 && count == 0 {
+				count = n
+			}
+		}
+		at = i + utf8.RuneLen(r)
+		if count > 0 && strings.ContainsRune(":：,", r) {
+			break
+		}
+	}
+	if count == 0 || at == 0 || at >= len(p.text) || !strings.ContainsAny(p.text[at-1:at], ":,\x9a") {
 		return nil
 	}
-	count := 0
-	for _, w := range strings.FieldsFunc(p.text[:i], func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		if n, ok := lexicon.Number(w); ok && n > 1 && n < 7 {
-			count = n
+	rest := p.text[at:]
+	start := 0
+	add := func(to, next int) {
+		if s := strings.Trim(rest[start:to], " ,;.，、"); s != "" {
+			out = append(out, part{text: s, off: p.off + at + start, tones: p.tones})
+		}
+		start = next
+	}
+	ands := map[int]int{}
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), rest) {
+		if tok.Is(lexicon.And) {
+			ands[tok.Off] = tok.End
 		}
 	}
-	if count == 0 {
-		return nil
-	}
-	rest := p.text[i:]
-	start := len(rest) - len(strings.TrimLeft(rest, ":： "))
-	add := func(from, to int) {
-		if strings.TrimSpace(rest[from:to]) != "" {
-			out = append(out, part{text: strings.Trim(rest[from:to], " ,;.，、"), off: p.off + i + from, tones: p.tones})
+	for i, r := range rest {
+		if i < start {
+			continue
+		}
+		if end, ok := ands[i]; ok {
+			add(i, end)
+		} else if strings.ContainsRune(",;，、；،", r) {
+			add(i, i+utf8.RuneLen(r))
 		}
 	}
-	for _, c := range clauseBreaks(rest) {
-		if c > start {
-			add(start, c)
-			start = c
-		}
-	}
-	add(start, len(rest))
+	add(len(rest), len(rest))
 	if len(out) != count {
+		t.unsure = true
 		return nil
 	}
 	return out
-}
-
-// clauseBreaks returns the places of commas and semicolons.
-func clauseBreaks(s string) (at []int) {
-	for i, r := range s {
-		if strings.ContainsRune(",;，、；،", r) {
-			at = append(at, i+utf8.RuneLen(r))
-		}
-	}
-	return at
 }
 
 // ends returns the steps for which no other one waits.
@@ -400,6 +426,40 @@ func (t *teller) ends() (out []int) {
 	return out
 }
 
+// refersEach returns the steps that a condition is about; each part of it between "and" is about its own.
+func (t *teller) refersEach(s string) (out []int) {
+	var parts []string
+	at := 0
+	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
+		if tok.Is(lexicon.And) && len(strings.TrimSpace(s[at:tok.Off])) > 8 {
+			parts = append(parts, s[at:tok.Off])
+			at = tok.End
+		}
+	}
+	parts = append(parts, s[at:])
+	if len(parts) == 1 || hasTone(t.lang, s, toneTwo) {
+		return t.refers(s)
+	}
+	hit := false
+	for _, p := range parts {
+		before := t.unsure
+		t.unsure = false
+		for _, i := range t.refers(p) {
+			if !slices.Contains(out, i) {
+				out = append(out, i)
+			}
+		}
+		hit = hit || t.unsure
+		t.unsure = t.unsure || before
+	}
+	t.unsure = true
+	if e := t.ends(); !hit && len(e) >= len(parts) {
+		return e[len(e)-len(parts):]
+	}
+	slices.Sort(out)
+	return out
+}
+
 // refers returns the steps that a condition is about: both or all, those whose words it uses, or else the last ones.
 func (t *teller) refers(s string) []int {
 	n := len(t.steps)
@@ -408,11 +468,12 @@ func (t *teller) refers(s string) []int {
 	}
 	count := 0
 	for _, tok := range lexicon.ScanIn(lexicon.Lang(t.lang), s) {
-		if tok.Is(lexicon.Both) {
-			count = 2
-		} else if tok.Is(lexicon.All) && !tok.Is(lexicon.Previous) {
+		if tok.Is(lexicon.All) && !tok.Is(lexicon.Previous) {
 			return t.ends()
 		}
+	}
+	if hasTone(t.lang, s, toneTwo) {
+		count = 2
 	}
 	for _, w := range strings.FieldsFunc(lexicon.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsMark(r) }) {
 		if k, ok := lexicon.Number(w); ok && k > 1 && k < 5 && count == 0 && len(w) > 2 {
@@ -543,15 +604,18 @@ func (t *teller) reading(sentences []form.Sentence) []*Reading {
 	}
 	r.Evidence = append(r.Evidence, "words of order in running text")
 	if t.unsure || n > linked+1 {
-		var ids []string
-		for i := range t.steps[:min(n, 100)] {
-			ids = append(ids, strconv.Itoa(i+1))
+		for i := range r.Items[:min(n, maxDoubts)] {
+			t.doubt(r, r.Items[i].ID, "this step, and what it waits for, were read from running text and may mean something else: "+r.Items[i].Title, r.Items[i].Off)
 		}
-		r.Notes = append(r.Notes, Note{
-			Code: "AMBIGUOUS", Element: strings.Join(ids, ", "), Off: r.Start,
-			Message: "the steps and their order were read from running text, and some of it can mean something else",
-			Hint:    "ask for a list with what each step waits for",
-		})
+	}
+	for _, s := range t.skipped {
+		t.doubt(r, form.Clip(s.Text), "this sentence was read as no step: "+s.Text, s.Off)
 	}
 	return []*Reading{r}
+}
+
+func (t *teller) doubt(r *Reading, element, message string, off int) {
+	if len(r.Notes) < maxDoubts {
+		r.Notes = append(r.Notes, Note{Code: "AMBIGUOUS", Element: element, Message: message, Off: off, Hint: "ask for a list that says what each step waits for"})
+	}
 }

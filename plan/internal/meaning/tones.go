@@ -38,10 +38,11 @@ const (
 	toneInstead
 	tonePronoun
 	toneWhile
+	toneTwo
 )
 
 var toneNames = []string{
-	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while",
+	"when", "done", "free", "swap", "drop", "add", "rest", "inorder", "chosen", "rejected", "other", "past", "do", "todo", "alone", "option", "need", "unless", "instead", "pronoun", "while", "two",
 }
 
 // toneHit is a phrase of tones.txt in a text.
